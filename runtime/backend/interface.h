@@ -1,0 +1,88 @@
+// The seam between the runtime and a backend.
+//
+//   class MyBackend final : public BackendInterface { ... };
+//   static const bool registered = register_backend("MyBackend", std::make_unique<MyBackend>()).ok();
+//
+// One backend object serves the whole process; one Delegate is one partition of one loaded method.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "runtime/backend/event_tracer.h"
+#include "runtime/backend/named_data_map.h"
+#include "runtime/core/error.h"
+#include "runtime/core/evalue.h"
+#include "runtime/core/result.h"
+#include "runtime/core/span.h"
+
+namespace pteron {
+
+// A key and opaque bytes, written at lowering. Borrowed from the program.
+struct CompileSpec {
+  std::string_view key;
+  Span<const uint8_t> value;
+};
+
+// A choice made at load time, for one backend. Keys that a backend does not know are errors.
+struct BackendOption {
+  std::string key;
+  std::variant<bool, int64_t, std::string> value;
+};
+
+// What a backend may use while it loads one partition. Borrowed for the call, except that
+// `named_data` and everything reached from it live as long as the Program, which outlives the
+// Delegate.
+struct BackendInitContext {
+  std::string_view method_name;
+  const NamedDataMap* named_data = nullptr;  // never null
+  Span<const BackendOption> options;         // those given for this backend
+  EventTracer* tracer = nullptr;             // may be null
+};
+
+// What a backend may use during one execution. Borrowed for the call.
+struct BackendExecutionContext {
+  std::string_view method_name;
+  EventTracer* tracer = nullptr;  // may be null
+};
+
+// One partition, loaded. Destroyed on any thread, never during execute.
+class Delegate {
+ public:
+  virtual ~Delegate() = default;
+
+  // Runs once. `arguments` are the inputs in graph order, then the outputs; outputs are tensors over
+  // memory of their upper bound and are resized to what was computed. Nothing here may throw, and a
+  // failure leaves the delegate usable. Called by one thread at a time.
+  virtual Error execute(BackendExecutionContext& context, Span<EValue* const> arguments) = 0;
+};
+
+// Thread-safe: init may be called by several threads at once.
+class BackendInterface {
+ public:
+  virtual ~BackendInterface() = default;
+
+  // Whether this machine can run it at all; `reason` (may be null) receives why not.
+  virtual bool is_available(std::string* reason) const { return (void)reason, true; }
+
+  // `processed` is what lowering returned; borrowed, lives as long as the Program.
+  virtual Result<std::unique_ptr<Delegate>> init(BackendInitContext& context,
+                                                 Span<const uint8_t> processed,
+                                                 Span<const CompileSpec> compile_specs) = 0;
+};
+
+// Adds a backend under the id that programs name it by. AlreadyLoaded if the id is taken (the first
+// stays). Thread-safe; usually called by a static initialiser, or when a plug-in is opened.
+Error register_backend(std::string_view id, std::unique_ptr<BackendInterface> backend);
+
+// Null if there is none. The object lives as long as the process. Thread-safe.
+BackendInterface* find_backend(std::string_view id);
+
+// The ids of all registered backends, sorted. Thread-safe.
+std::vector<std::string> registered_backends();
+
+}  // namespace pteron

@@ -1,0 +1,19 @@
+// Where a tensor's bytes live.
+#pragma once
+
+#include <cstdint>
+
+namespace pteron {
+
+// The numbers are those of the program format.
+enum class DeviceType : int8_t { CPU = 0, CUDA = 1 };
+
+struct Device {
+  DeviceType type = DeviceType::CPU;
+  int8_t index = 0;  // always 0 for CPU
+
+  friend bool operator==(Device a, Device b) { return a.type == b.type && a.index == b.index; }
+  friend bool operator!=(Device a, Device b) { return !(a == b); }
+};
+
+}  // namespace pteron

@@ -1,0 +1,46 @@
+#include "runtime/core/error.h"
+
+#include <cstdarg>
+#include <cstdio>
+
+namespace pteron {
+
+const char* Error::name(Code code) {
+  switch (code) {
+    case Ok: return "Ok";
+    case Internal: return "Internal";
+    case InvalidState: return "InvalidState";
+    case EndOfMethod: return "EndOfMethod";
+    case AlreadyLoaded: return "AlreadyLoaded";
+    case NotSupported: return "NotSupported";
+    case NotImplemented: return "NotImplemented";
+    case InvalidArgument: return "InvalidArgument";
+    case InvalidType: return "InvalidType";
+    case OperatorMissing: return "OperatorMissing";
+    case NotFound: return "NotFound";
+    case MemoryAllocationFailed: return "MemoryAllocationFailed";
+    case AccessFailed: return "AccessFailed";
+    case InvalidProgram: return "InvalidProgram";
+    case InvalidExternalData: return "InvalidExternalData";
+    case OutOfResources: return "OutOfResources";
+    case DelegateInvalidCompatibility: return "DelegateInvalidCompatibility";
+    case DelegateMemoryAllocationFailed: return "DelegateMemoryAllocationFailed";
+    case DelegateInvalidHandle: return "DelegateInvalidHandle";
+  }
+  return "Unknown";
+}
+
+Error make_error(Error::Code code, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  va_list again;
+  va_copy(again, arguments);
+  const int length = vsnprintf(nullptr, 0, format, arguments);
+  va_end(arguments);
+  std::string message(length > 0 ? static_cast<size_t>(length) : 0, '\0');
+  if (length > 0) vsnprintf(message.data(), message.size() + 1, format, again);
+  va_end(again);
+  return Error(code, std::move(message));
+}
+
+}  // namespace pteron

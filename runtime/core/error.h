@@ -1,0 +1,93 @@
+// What went wrong, as a code for programs and a sentence for people.
+//
+//   Error load(const char* path) {
+//     if (!exists(path)) return make_error(Error::NotFound, "no file at %s", path);
+//     return Error::Ok;
+//   }
+//   if (Error error = load(path); !error.ok()) log(error.message());
+//
+// Codes have the numbers of ExecuTorch's `Error`. A success is one null pointer
+// and allocates nothing; a failure owns its message. Move-only; a moved-from
+// Error keeps its code and loses its message. Not thread-safe; pass it on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace pteron {
+
+class [[nodiscard]] Error final {
+ public:
+  enum Code : uint32_t {
+    Ok = 0x00,
+    // System: the runtime itself.
+    Internal = 0x01,
+    InvalidState = 0x02,
+    EndOfMethod = 0x03,
+    AlreadyLoaded = 0x04,
+    // Logical: what the caller asked for.
+    NotSupported = 0x10,
+    NotImplemented = 0x11,
+    InvalidArgument = 0x12,
+    InvalidType = 0x13,
+    OperatorMissing = 0x14,
+    // Resources: what the caller or the file provided.
+    NotFound = 0x20,
+    MemoryAllocationFailed = 0x21,
+    AccessFailed = 0x22,
+    InvalidProgram = 0x23,
+    InvalidExternalData = 0x24,
+    OutOfResources = 0x25,
+    // Delegates.
+    DelegateInvalidCompatibility = 0x30,
+    DelegateMemoryAllocationFailed = 0x31,
+    DelegateInvalidHandle = 0x32,
+  };
+
+  // Implicit, so that `return Error::Ok;` and `return Error::NotFound;` read well.
+  Error(Code code = Ok) : code_(code) {}  // NOLINT(google-explicit-constructor)
+  Error(Code code, std::string message)
+      : code_(code), message_(std::make_unique<std::string>(std::move(message))) {}
+
+  bool ok() const { return code_ == Ok; }
+  Code code() const { return code_; }
+
+  // Found, expected, what to try; the code's name where nothing more was said.
+  std::string message() const { return message_ ? *message_ : std::string(name(code_)); }
+
+  // The same error with `context + ": "` before its message. A success stays a success.
+  Error with_context(const std::string& context) && {
+    if (ok()) return Ok;
+    return Error(code_, context + ": " + message());
+  }
+
+  // "InvalidArgument" for InvalidArgument; "Unknown" for a number outside the enum.
+  static const char* name(Code code);
+
+  friend bool operator==(const Error& error, Code code) { return error.code_ == code; }
+  friend bool operator!=(const Error& error, Code code) { return error.code_ != code; }
+
+ private:
+  Code code_;
+  std::unique_ptr<std::string> message_;
+};
+
+// printf-style: make_error(Error::InvalidType, "input %zu: found %s, expected %s", i, a, b).
+Error make_error(Error::Code code, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+}  // namespace pteron
+
+// Returns from the enclosing function (which returns Error or Result) when `expression` failed.
+#define PTERON_RETURN_IF_ERROR(expression)                               \
+  do {                                                                   \
+    ::pteron::Error pteron_error_ = (expression);                        \
+    if (__builtin_expect(!pteron_error_.ok(), 0)) return pteron_error_;  \
+  } while (false)
+
+// Returns an error with a printf-style message unless `condition` holds.
+#define PTERON_CHECK_OR_RETURN(condition, code, ...)                                    \
+  do {                                                                                  \
+    if (__builtin_expect(!(condition), 0)) return ::pteron::make_error(code, __VA_ARGS__); \
+  } while (false)

@@ -1,0 +1,92 @@
+// One slot of a method: what an instruction reads or writes.
+//
+//   EValue value(Tensor...);
+//   if (value.is_tensor()) use(value.tensor());
+//
+// A tensor lies inline; lists and strings are borrowed (from the program or the method) and must
+// outlive the value. Items of a boxed list are other slots, so that sizes computed at run time can
+// appear in them. Copying allocates nothing. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "runtime/core/span.h"
+#include "runtime/core/tensor.h"
+
+namespace pteron {
+
+class EValue;
+
+// Strong names for lists that would otherwise be one type.
+struct IntList {
+  Span<EValue* const> items;  // each an int
+};
+struct TensorList {
+  Span<EValue* const> items;  // each a tensor
+};
+struct OptionalTensorList {
+  Span<EValue* const> items;  // each a tensor, or a null pointer for "none"
+};
+struct DoubleList {
+  Span<const double> items;
+};
+struct BoolList {
+  Span<const bool> items;
+};
+
+class EValue final {
+ public:
+  EValue() = default;                                              // None
+  explicit EValue(int64_t value) : payload_(value) {}
+  explicit EValue(double value) : payload_(value) {}
+  explicit EValue(bool value) : payload_(value) {}
+  explicit EValue(Tensor value) : payload_(std::move(value)) {}
+  explicit EValue(std::string_view value) : payload_(value) {}     // borrowed
+  explicit EValue(IntList value) : payload_(value) {}
+  explicit EValue(DoubleList value) : payload_(value) {}
+  explicit EValue(BoolList value) : payload_(value) {}
+  explicit EValue(TensorList value) : payload_(value) {}
+  explicit EValue(OptionalTensorList value) : payload_(value) {}
+
+  bool is_none() const { return std::holds_alternative<std::monostate>(payload_); }
+  bool is_int() const { return std::holds_alternative<int64_t>(payload_); }
+  bool is_double() const { return std::holds_alternative<double>(payload_); }
+  bool is_bool() const { return std::holds_alternative<bool>(payload_); }
+  bool is_tensor() const { return std::holds_alternative<Tensor>(payload_); }
+  bool is_string() const { return std::holds_alternative<std::string_view>(payload_); }
+  bool is_int_list() const { return std::holds_alternative<IntList>(payload_); }
+  bool is_double_list() const { return std::holds_alternative<DoubleList>(payload_); }
+  bool is_bool_list() const { return std::holds_alternative<BoolList>(payload_); }
+  bool is_tensor_list() const { return std::holds_alternative<TensorList>(payload_); }
+  bool is_optional_tensor_list() const {
+    return std::holds_alternative<OptionalTensorList>(payload_);
+  }
+
+  // Each only when the matching is_*() holds; otherwise undefined.
+  int64_t to_int() const { return *std::get_if<int64_t>(&payload_); }
+  double to_double() const { return *std::get_if<double>(&payload_); }
+  bool to_bool() const { return *std::get_if<bool>(&payload_); }
+  std::string_view to_string() const { return *std::get_if<std::string_view>(&payload_); }
+  Tensor& tensor() { return *std::get_if<Tensor>(&payload_); }
+  const Tensor& tensor() const { return *std::get_if<Tensor>(&payload_); }
+  const IntList& to_int_list() const { return *std::get_if<IntList>(&payload_); }
+  const DoubleList& to_double_list() const { return *std::get_if<DoubleList>(&payload_); }
+  const BoolList& to_bool_list() const { return *std::get_if<BoolList>(&payload_); }
+  const TensorList& to_tensor_list() const { return *std::get_if<TensorList>(&payload_); }
+  const OptionalTensorList& to_optional_tensor_list() const {
+    return *std::get_if<OptionalTensorList>(&payload_);
+  }
+
+  // "None", "Int", "Tensor", ...: the kind, for messages.
+  const char* kind() const;
+
+ private:
+  std::variant<std::monostate, int64_t, double, bool, Tensor, std::string_view, IntList, DoubleList,
+               BoolList, TensorList, OptionalTensorList>
+      payload_;
+};
+
+}  // namespace pteron

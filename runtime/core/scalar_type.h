@@ -1,0 +1,51 @@
+// The element types, from the table in scalar_types.inc.
+//
+//   if (!is_valid(dtype)) ...;
+//   nbytes = numel * element_size(ScalarType::Float);   // 4 bytes each
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pteron {
+
+enum class ScalarType : int8_t {
+#define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) name = number,
+#include "runtime/core/scalar_types.inc"
+#undef PTERON_SCALAR_TYPE
+};
+
+constexpr bool is_valid(ScalarType dtype) {
+  switch (static_cast<int>(dtype)) {
+#define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
+  case number:
+#include "runtime/core/scalar_types.inc"
+#undef PTERON_SCALAR_TYPE
+    return true;
+    default: return false;
+  }
+}
+
+// Bytes of one element; 0 for a number outside the table.
+constexpr size_t element_size(ScalarType dtype) {
+  switch (static_cast<int>(dtype)) {
+#define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
+  case number: return bytes;
+#include "runtime/core/scalar_types.inc"
+#undef PTERON_SCALAR_TYPE
+    default: return 0;
+  }
+}
+
+// "float32"; "unknown" for a number outside the table.
+constexpr const char* name_of(ScalarType dtype) {
+  switch (static_cast<int>(dtype)) {
+#define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
+  case number: return #torch_name;
+#include "runtime/core/scalar_types.inc"
+#undef PTERON_SCALAR_TYPE
+    default: return "unknown";
+  }
+}
+
+}  // namespace pteron

@@ -1,0 +1,88 @@
+// A dense tensor over memory that somebody else owns.
+//
+//   int64_t sizes[] = {2, 3};
+//   float data[6];
+//   Result<Tensor> tensor = Tensor::make(ScalarType::Float, sizes, data);   // contiguous
+//   tensor->resize({1, 3});        // within the capacity it was made with
+//
+// Sizes and strides are counted in elements and lie inline, so that making, copying and resizing a
+// tensor allocates nothing. The data pointer is borrowed: its owner must outlive every use.
+// Layout is a dim order (outermost dimension first), as in the program format; strides follow from it.
+// Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "runtime/core/device.h"
+#include "runtime/core/error.h"
+#include "runtime/core/result.h"
+#include "runtime/core/scalar_type.h"
+#include "runtime/core/span.h"
+
+namespace pteron {
+
+inline constexpr size_t kMaxTensorDims = 16;
+
+enum class ShapeDynamism : int8_t { Static = 0, DynamicBound = 1, DynamicUnbound = 2 };
+
+class Tensor final {
+ public:
+  // A contiguous tensor. `data` may be null and set later. InvalidArgument: more than
+  // kMaxTensorDims dimensions, a negative size, a byte count that overflows; InvalidType: dtype.
+  static Result<Tensor> make(ScalarType dtype, Span<const int64_t> sizes, void* data,
+                             Device device = {});
+  // As above in the given dim order, which must be a permutation of 0..dim-1.
+  static Result<Tensor> make(ScalarType dtype, Span<const int64_t> sizes,
+                             Span<const uint8_t> dim_order, void* data, Device device = {},
+                             ShapeDynamism dynamism = ShapeDynamism::Static);
+
+  ScalarType dtype() const { return dtype_; }
+  size_t dim() const { return dim_; }
+  int64_t size(size_t i) const { return sizes_[i]; }
+  Span<const int64_t> sizes() const { return {sizes_.data(), dim_}; }
+  Span<const int64_t> strides() const { return {strides_.data(), dim_}; }
+  Span<const uint8_t> dim_order() const { return {dim_order_.data(), dim_}; }
+  int64_t numel() const { return numel_; }
+  size_t nbytes() const { return static_cast<size_t>(numel_) * element_size(dtype_); }
+  // Bytes of the upper bound of its shape: what its memory must hold.
+  size_t capacity_nbytes() const { return capacity_nbytes_; }
+  // The upper bound of each size; equal to sizes() for a static tensor.
+  Span<const int64_t> max_sizes() const { return {max_sizes_.data(), dim_}; }
+  Device device() const { return device_; }
+  ShapeDynamism dynamism() const { return dynamism_; }
+
+  void* data() const { return data_; }
+  template <typename T>
+  T* data_as() const {
+    return static_cast<T*>(data_);
+  }
+  // `data` is borrowed and must hold capacity_nbytes() bytes on device().
+  void set_data(void* data) { data_ = data; }
+
+  // New sizes of the same rank, strides by the same dim order. InvalidArgument for another rank, a
+  // size above max_sizes(), or any change of a static tensor; the tensor is then unchanged.
+  Error resize(Span<const int64_t> sizes);
+
+  // "float32[2, 3]", for messages.
+  std::string describe() const;
+
+ private:
+  Tensor() = default;
+
+  void* data_ = nullptr;
+  int64_t numel_ = 0;
+  size_t capacity_nbytes_ = 0;
+  size_t dim_ = 0;
+  ScalarType dtype_ = ScalarType::Float;
+  ShapeDynamism dynamism_ = ShapeDynamism::Static;
+  Device device_;
+  std::array<uint8_t, kMaxTensorDims> dim_order_{};
+  std::array<int64_t, kMaxTensorDims> sizes_{};
+  std::array<int64_t, kMaxTensorDims> strides_{};
+  std::array<int64_t, kMaxTensorDims> max_sizes_{};
+};
+
+}  // namespace pteron
