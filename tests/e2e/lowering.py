@@ -1,0 +1,39 @@
+"""Lowers samples to files and lays out their inputs and outputs for other processes."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from backends.cpu import CpuOptions, CpuPartitioner
+from exir import to_edge_transform_and_lower
+from tests.models.sample import Sample
+
+
+def lower(
+    sample: Sample, module: torch.nn.Module, path: pathlib.Path, options: CpuOptions | None = None
+) -> None:
+    """Writes `sample`, wholly delegated to the CPU backend, as one program file."""
+    partitioner = CpuPartitioner(options) if options else CpuPartitioner()
+    manager = to_edge_transform_and_lower(sample.export(module), partitioner=[partitioner])
+    manager.to_executorch().save(str(path))
+
+
+def flat_inputs(sample: Sample, seed: int) -> list[Any]:
+    """The inputs in the order in which a program takes them."""
+    leaves, _ = torch.utils._pytree.tree_flatten((sample.inputs(seed), sample.kwargs(seed)))
+    return leaves
+
+
+def flat_outputs(outputs: Any) -> list[Any]:
+    """The outputs in the order in which a program gives them."""
+    return torch.utils._pytree.tree_flatten(outputs)[0]
+
+
+def save_tensors(path: pathlib.Path, prefix: str, values: list[Any]) -> None:
+    """Writes `values` as `{prefix}_{i}`; python scalars become 0-d tensors."""
+    tensors = {f"{prefix}_{i}": torch.as_tensor(v).contiguous() for i, v in enumerate(values)}
+    save_file({name: tensor.clone() for name, tensor in tensors.items()}, str(path))
