@@ -1,0 +1,83 @@
+#include "runtime/kernel/registry.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+
+namespace pteron {
+namespace {
+
+constexpr size_t kScratchAlignment = 64;
+
+struct Registry {
+  std::mutex mutex;
+  std::vector<Span<const Kernel>> tables;
+
+  // With the mutex held.
+  KernelFunction find(std::string_view name) const {
+    for (const Span<const Kernel>& table : tables) {
+      for (const Kernel& kernel : table) {
+        if (kernel.name == name) return kernel.function;
+      }
+    }
+    return nullptr;
+  }
+};
+
+// Never destroyed: methods may still look kernels up while the process ends.
+Registry& registry() {
+  static Registry* const registry = new Registry;
+  return *registry;
+}
+
+}  // namespace
+
+void KernelContext::Free::operator()(void* memory) const { std::free(memory); }
+
+void* KernelContext::scratch(size_t nbytes) {
+  if (nbytes > scratch_nbytes_ || !scratch_) {
+    if (nbytes > SIZE_MAX - kScratchAlignment) return nullptr;
+    const size_t rounded = std::max((nbytes + kScratchAlignment - 1) / kScratchAlignment, size_t{1}) *
+                           kScratchAlignment;
+    scratch_.reset();
+    scratch_nbytes_ = 0;
+    scratch_.reset(std::aligned_alloc(kScratchAlignment, rounded));
+    if (!scratch_) return nullptr;
+    scratch_nbytes_ = rounded;
+  }
+  return scratch_.get();
+}
+
+Error register_kernels(Span<const Kernel> kernels) {
+  Registry& all = registry();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  std::string taken;
+  for (const Kernel& kernel : kernels) {
+    if (all.find(kernel.name)) taken += (taken.empty() ? "" : ", ") + std::string(kernel.name);
+  }
+  PTERON_CHECK_OR_RETURN(taken.empty(), Error::AlreadyLoaded,
+                         "kernels are registered already: %s; a name has one kernel in a process",
+                         taken.c_str());
+  all.tables.push_back(kernels);
+  return Error::Ok;
+}
+
+KernelFunction find_kernel(std::string_view name) {
+  Registry& all = registry();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  return all.find(name);
+}
+
+std::vector<std::string_view> registered_kernels() {
+  Registry& all = registry();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  std::vector<std::string_view> names;
+  for (const Span<const Kernel>& table : all.tables) {
+    for (const Kernel& kernel : table) names.push_back(kernel.name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace pteron

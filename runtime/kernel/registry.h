@@ -1,0 +1,66 @@
+// Kernels by name: what a program calls outside its delegates.
+//
+//   Error my_relu(KernelContext& context, Span<EValue* const> arguments);
+//   static const Kernel kKernels[] = {{"my::relu.out", my_relu}};
+//   static const bool registered = register_kernels(kKernels).ok();
+//
+// A name is that of the operator in the program: "aten::add.out", or without the dot where the
+// overload is the default one. Arguments come in the order of the operator's schema, outputs
+// included, followed by what it returns (an out-variant thus names its out twice).
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "runtime/backend/event_tracer.h"
+#include "runtime/core/error.h"
+#include "runtime/core/evalue.h"
+#include "runtime/core/span.h"
+
+namespace pteron {
+
+// What a kernel may use during one call. One per method; used by one thread at a time.
+class KernelContext final {
+ public:
+  explicit KernelContext(EventTracer* tracer = nullptr) : tracer_(tracer) {}
+
+  // May be null.
+  EventTracer* tracer() const { return tracer_; }
+  void set_tracer(EventTracer* tracer) { tracer_ = tracer; }
+
+  // `nbytes` of uninitialised memory aligned to 64, valid until the next call of scratch(). It grows
+  // to the largest request and is kept, so that later executions allocate nothing. Null when memory
+  // runs out.
+  void* scratch(size_t nbytes);
+
+ private:
+  struct Free {
+    void operator()(void* memory) const;
+  };
+
+  EventTracer* tracer_;
+  std::unique_ptr<void, Free> scratch_;
+  size_t scratch_nbytes_ = 0;
+};
+
+// Never throws. May change only its outputs, which it resizes to what it computed.
+using KernelFunction = Error (*)(KernelContext& context, Span<EValue* const> arguments);
+
+struct Kernel {
+  std::string_view name;
+  KernelFunction function;
+};
+
+// Adds a table that lives as long as the process. AlreadyLoaded names every kernel that was there
+// before, and then adds none of the table. Thread-safe; usually called by a static initialiser.
+Error register_kernels(Span<const Kernel> kernels);
+
+// Null if there is none. Thread-safe.
+KernelFunction find_kernel(std::string_view name);
+
+// The names of all kernels, sorted. Thread-safe.
+std::vector<std::string_view> registered_kernels();
+
+}  // namespace pteron
