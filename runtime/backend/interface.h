@@ -41,6 +41,9 @@ struct BackendInitContext {
   std::string_view method_name;
   const NamedDataMap* named_data = nullptr;  // never null
   Span<const BackendOption> options;         // those given for this backend
+  // What the delegates of this backend in this one method share (a stream): empty for the first of
+  // them, then what that one left. The method keeps it until all its delegates are destroyed.
+  std::shared_ptr<void>* shared_state = nullptr;  // never null
   EventTracer* tracer = nullptr;             // may be null
 };
 

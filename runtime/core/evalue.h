@@ -37,6 +37,24 @@ struct BoolList {
   Span<const bool> items;
 };
 
+// What an EValue holds. The numbers are our own, not those of the program format.
+enum class ValueKind : uint8_t {
+  None,
+  Int,
+  Double,
+  Bool,
+  Tensor,
+  String,
+  IntList,
+  DoubleList,
+  BoolList,
+  TensorList,
+  OptionalTensorList,
+};
+
+// "None", "Int", "Tensor", ...: for messages.
+const char* name_of(ValueKind kind);
+
 class EValue final {
  public:
   EValue() = default;                                              // None
@@ -80,10 +98,12 @@ class EValue final {
     return *std::get_if<OptionalTensorList>(&payload_);
   }
 
+  ValueKind value_kind() const { return static_cast<ValueKind>(payload_.index()); }
   // "None", "Int", "Tensor", ...: the kind, for messages.
-  const char* kind() const;
+  const char* kind() const { return name_of(value_kind()); }
 
  private:
+  // In the order of ValueKind.
   std::variant<std::monostate, int64_t, double, bool, Tensor, std::string_view, IntList, DoubleList,
                BoolList, TensorList, OptionalTensorList>
       payload_;

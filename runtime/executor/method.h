@@ -1,0 +1,88 @@
+// One loaded method: its own planned memory, its delegates, and one line of execution.
+//
+//   PTERON_ASSIGN_OR_RETURN(auto method, program->load_method("forward"));
+//   PTERON_RETURN_IF_ERROR(method->set_inputs(inputs));
+//   PTERON_RETURN_IF_ERROR(method->execute());
+//   const Tensor& output = method->get_output(0).tensor();   // until the next execute()
+//
+// Not thread-safe: one thread at a time. Load the method again for another thread; code and weights
+// are shared. execute() itself allocates nothing, takes no lock and logs nothing; what a delegate
+// does in it is the delegate's promise.
+//
+// After an error the method is as usable as before it: set inputs and execute again. Mutable buffers
+// may then hold a part of what the failed run wrote; reset_state() puts them back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/core/error.h"
+#include "runtime/core/evalue.h"
+#include "runtime/core/result.h"
+#include "runtime/core/span.h"
+#include "runtime/executor/method_meta.h"
+
+namespace pteron {
+
+class Program;
+class Session;
+
+class Method final {
+ public:
+  // Use Program::load_method().
+  ~Method();
+  Method(const Method&) = delete;
+  Method& operator=(const Method&) = delete;
+
+  const MethodMeta& meta() const;
+  const std::string& name() const { return meta().name; }
+  const Program& program() const;
+  Session& session() const;
+
+  size_t inputs_size() const;
+  size_t outputs_size() const;
+
+  // Sets input `index`. A tensor is copied if the input is planned, otherwise its pointer is used: the
+  // bytes must then stay valid until the input is set again or the method goes. A bounded tensor takes
+  // the sizes given. Dim order, dtype, device and rank must be those of the method; a scalar that the
+  // program was specialised to must be the one it was exported with. InvalidArgument or InvalidType
+  // says all that is wrong; the input is then as before.
+  Error set_input(size_t index, const EValue& value);
+
+  // All at once, in order: nothing is set unless all are right, and all problems are reported.
+  Error set_inputs(Span<const EValue> values);
+
+  // Memory for an output that is not planned; must hold the upper bound of the output's shape and stay
+  // valid until it is set again or the method goes. InvalidState if the output has its own memory
+  // (planned, constant, or the handle of another value).
+  Error set_output_data(size_t index, void* data, size_t nbytes);
+
+  // Runs the method once. InvalidState: inputs or outputs that are not set, all of them. The memory of
+  // a planned input may be reused during a run; such an input must be set before each.
+  Error execute();
+
+  // What the last execute() computed, or before it what is known at load. `index` < outputs_size().
+  // Tensors in it are borrowed from the method, and valid until the next execute().
+  const EValue& get_output(size_t index) const;
+
+  // The mutable buffers that this method uses to their initial values, also for all other methods of
+  // its session.
+  Error reset_state();
+
+ private:
+  friend class MethodLoader;
+  struct State;
+
+  explicit Method(std::unique_ptr<State> state);
+
+  Error check_ready() const;
+  Error run(uint64_t* executed);
+  void restore_values();
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pteron

@@ -1,0 +1,135 @@
+// A program file, opened: what methods it has, and the way to load them.
+//
+//   #include "runtime/executor/program.h"
+//   #include "runtime/executor/method.h"
+//
+//   Error run(float* x, float* y) {
+//     PTERON_ASSIGN_OR_RETURN(auto program, Program::load("model.pte"));
+//     PTERON_ASSIGN_OR_RETURN(auto method, program->load_method("forward"));
+//     const int64_t sizes[] = {1, 128};
+//     PTERON_ASSIGN_OR_RETURN(Tensor input, Tensor::make(ScalarType::Float, sizes, x));
+//     PTERON_RETURN_IF_ERROR(method->set_input(0, EValue(input)));
+//     PTERON_RETURN_IF_ERROR(method->execute());
+//     const Tensor& output = method->get_output(0).tensor();
+//     memcpy(y, output.data(), output.nbytes());
+//     return Error::Ok;
+//   }
+//
+// The file is mapped, not read: constants and delegates' blobs are used in place, and loading
+// touches none of their pages (unless under Verification::Full). The file must not be changed while
+// it is open.
+//
+// Immutable and thread-safe: share one Program among all threads. Methods and sessions keep it alive.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/backend/interface.h"
+#include "runtime/core/result.h"
+#include "runtime/core/span.h"
+#include "runtime/executor/method_meta.h"
+
+namespace pteron {
+
+class Method;
+class Session;
+class ProgramData;
+
+// How much of the file is checked before anything is done with it. At every level the container, the
+// digest of the FlatBuffers part (if the file has one) and its structure are checked when the program
+// is loaded, a method's meaning before that method is loaded, and code before it is run.
+enum class Verification : uint8_t {
+  Minimal,              // no more than that
+  InternalConsistency,  // the meaning of all methods, when the program is loaded
+  Full,                 // and the digests of all segments, weights included: reads the whole file
+};
+
+struct LoadOptions {
+  Verification verification = Verification::InternalConsistency;
+  // Tensor-data files (.ptd) that hold what the program refers to by name. Keys must differ among all.
+  std::vector<std::string> data_paths;
+};
+
+struct LoadMethodOptions {
+  // Where mutable buffers live; made by new_session() of the same program. Null: a session of its own.
+  std::shared_ptr<Session> session;
+  // Choices for backends, by backend id. An id that no delegate of the method has is an error.
+  std::map<std::string, std::vector<BackendOption>> backend_options;
+  // Hears about the load and every run; must outlive the method. May be null.
+  EventTracer* tracer = nullptr;
+  // execute() gives up after so many instructions, since a loop in a file may have no end.
+  uint64_t max_instructions = 10'000'000;
+};
+
+// For people who want to see what a file holds.
+struct SegmentMeta {
+  std::string file;   // path of the program or data file; empty when loaded from memory
+  uint64_t offset = 0;  // in bytes, from the start of the file
+  uint64_t nbytes = 0;
+  std::string digest;   // SHA-256 as hex; empty when the file has no integrity table
+};
+
+struct NamedDataMeta {
+  std::string_view key;  // borrowed from the Program
+  std::string_view file;
+  uint64_t nbytes = 0;
+  bool has_layout = false;  // a tensor: dtype and sizes are known
+};
+
+class Program final : public std::enable_shared_from_this<Program> {
+ public:
+  // NotFound, AccessFailed: the file; InvalidProgram: its contents, with all problems found (the
+  // first 20); InvalidExternalData: a data file; NotSupported: what this version cannot read.
+  static Result<std::shared_ptr<const Program>> load(const std::string& path,
+                                                     const LoadOptions& options = {});
+
+  // From memory. With an `owner`, bytes at a multiple of 16 are used in place and `owner` is kept as
+  // long as the program; otherwise they are copied.
+  static Result<std::shared_ptr<const Program>> load(Span<const uint8_t> bytes,
+                                                     std::shared_ptr<const void> owner = nullptr,
+                                                     const LoadOptions& options = {});
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  // In the order of the file.
+  std::vector<std::string> method_names() const;
+
+  // Needs no backend and no kernel. NotFound, naming the methods there are.
+  Result<MethodMeta> method_meta(std::string_view name) const;
+
+  // Allocates the method's memory and initialises its delegates. NotFound: no such method, backend or
+  // external constant; OperatorMissing: all kernels that are not registered; and what a backend says.
+  // A failed load leaves nothing behind (buffers added to a session stay there).
+  Result<std::unique_ptr<Method>> load_method(std::string_view name,
+                                              const LoadMethodOptions& options = {}) const;
+
+  // Empty; methods add their buffers when they are loaded into it.
+  std::shared_ptr<Session> new_session() const;
+
+  // Blobs of the program and its data files. Lives as long as the Program.
+  const NamedDataMap& named_data() const;
+
+  const std::string& path() const;     // empty when loaded from memory
+  uint64_t file_nbytes() const;
+  bool has_integrity_table() const;
+  Verification verification() const;
+  std::vector<SegmentMeta> segments() const;          // of the program, then of each data file
+  std::vector<NamedDataMeta> named_data_entries() const;  // sorted by key
+
+  // For the executor.
+  const ProgramData& data() const { return *data_; }
+
+ private:
+  explicit Program(std::unique_ptr<ProgramData> data);
+
+  std::unique_ptr<ProgramData> data_;
+};
+
+}  // namespace pteron

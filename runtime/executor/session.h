@@ -1,0 +1,71 @@
+// The state that a model keeps between calls: its mutable buffers (a KV cache), by name.
+//
+//   std::shared_ptr<Session> session = program->new_session();
+//   LoadMethodOptions options;
+//   options.session = session;
+//   auto prefill = program->load_method("prefill", options);
+//   auto decode = program->load_method("decode", options);   // sees what prefill wrote
+//   session->reset();                                        // a new conversation
+//
+// A method that is loaded into a session finds each of its mutable buffers there, by fully qualified
+// name, or adds it, zeroed or with the initial value in the file. Two methods that mean the same name
+// must agree in dtype, sizes, dim order, device and initial value. Two sessions share nothing but the
+// program. A method loaded without a session has one of its own.
+//
+// Threads: loading methods into one session from several threads is safe. Running is not guarded by
+// any lock: methods of one session must not execute (or reset) at the same time, on whichever
+// threads. More concurrency is more sessions.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/core/error.h"
+#include "runtime/core/result.h"
+#include "runtime/core/span.h"
+#include "runtime/core/tensor.h"
+
+namespace pteron {
+
+class Program;
+
+class Session final {
+ public:
+  // Use Program::new_session().
+  explicit Session(std::shared_ptr<const Program> program);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // The one whose methods may be loaded into this session.
+  const Program& program() const { return *program_; }
+
+  // Every buffer to its initial value. Not while a method of the session runs.
+  Error reset();
+
+  // Fully qualified names of the buffers that the methods loaded so far use, sorted.
+  std::vector<std::string> buffer_names() const;
+  // A view of one, valid as long as the session. NotFound, naming those there are.
+  Result<Tensor> buffer(std::string_view name) const;
+
+ private:
+  friend class MethodLoader;
+
+  struct Buffer;
+
+  // The buffer `name` shaped like `tensor` (its data pointer is ignored), made if it is not there.
+  // `initial` is empty for zeros, otherwise tensor.nbytes() long and borrowed from the program.
+  Result<Buffer*> find_or_add(std::string_view name, const Tensor& tensor,
+                              Span<const uint8_t> initial);
+  static Error reset(Buffer& buffer);
+
+  std::shared_ptr<const Program> program_;
+  mutable std::mutex mutex_;  // guards the map, not the bytes
+  std::unordered_map<std::string, std::unique_ptr<Buffer>> buffers_;
+};
+
+}  // namespace pteron
