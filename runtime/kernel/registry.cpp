@@ -1,14 +1,11 @@
 #include "runtime/kernel/registry.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <mutex>
 #include <string>
 
 namespace pteron {
 namespace {
-
-constexpr size_t kScratchAlignment = 64;
 
 struct Registry {
   std::mutex mutex;
@@ -32,22 +29,6 @@ Registry& registry() {
 }
 
 }  // namespace
-
-void KernelContext::Free::operator()(void* memory) const { std::free(memory); }
-
-void* KernelContext::scratch(size_t nbytes) {
-  if (nbytes > scratch_nbytes_ || !scratch_) {
-    if (nbytes > SIZE_MAX - kScratchAlignment) return nullptr;
-    const size_t rounded = std::max((nbytes + kScratchAlignment - 1) / kScratchAlignment, size_t{1}) *
-                           kScratchAlignment;
-    scratch_.reset();
-    scratch_nbytes_ = 0;
-    scratch_.reset(std::aligned_alloc(kScratchAlignment, rounded));
-    if (!scratch_) return nullptr;
-    scratch_nbytes_ = rounded;
-  }
-  return scratch_.get();
-}
 
 Error register_kernels(Span<const Kernel> kernels) {
   Registry& all = registry();

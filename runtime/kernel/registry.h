@@ -9,41 +9,15 @@
 // included, followed by what it returns (an out-variant thus names its out twice).
 #pragma once
 
-#include <cstddef>
-#include <memory>
 #include <string_view>
 #include <vector>
 
-#include "runtime/backend/event_tracer.h"
 #include "runtime/core/error.h"
 #include "runtime/core/evalue.h"
 #include "runtime/core/span.h"
+#include "runtime/kernel/kernel_context.h"
 
 namespace pteron {
-
-// What a kernel may use during one call. One per method; used by one thread at a time.
-class KernelContext final {
- public:
-  explicit KernelContext(EventTracer* tracer = nullptr) : tracer_(tracer) {}
-
-  // May be null.
-  EventTracer* tracer() const { return tracer_; }
-  void set_tracer(EventTracer* tracer) { tracer_ = tracer; }
-
-  // `nbytes` of uninitialised memory aligned to 64, valid until the next call of scratch(). It grows
-  // to the largest request and is kept, so that later executions allocate nothing. Null when memory
-  // runs out.
-  void* scratch(size_t nbytes);
-
- private:
-  struct Free {
-    void operator()(void* memory) const;
-  };
-
-  EventTracer* tracer_;
-  std::unique_ptr<void, Free> scratch_;
-  size_t scratch_nbytes_ = 0;
-};
 
 // Never throws. May change only its outputs, which it resizes to what it computed.
 using KernelFunction = Error (*)(KernelContext& context, Span<EValue* const> arguments);
