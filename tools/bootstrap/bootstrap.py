@@ -1,0 +1,70 @@
+"""Gives tools/bazel its Bazel: one that the machine has, else a private one from Debian packages."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from pathlib import Path
+
+from tools.bootstrap import cache, checks, install, launcher, online, packages, registry
+from tools.bootstrap.apt import Apt
+from tools.bootstrap.report import Problem, fail, say
+
+_HERE = Path(__file__).parent
+# The files that shape the tree of packages, as opposed to the registry and launcher over it.
+_TREE_RECIPE = ("packages.py", "install.py")
+
+
+def main(arguments: list[str]) -> None:
+    """Replaces this process by Bazel with the arguments, or exits with an error message."""
+    bazel = online.find_bazel()
+    if bazel:
+        os.execv(bazel, [bazel, *arguments])
+    start = Path(os.environ["PTERON_LAUNCHER"])
+    root = cache.root()
+    problems = checks.problems(root)
+    if problems:
+        fail(problems)
+    try:
+        with cache.locked(root):
+            if not start.exists():
+                set_up(root, start)
+    except Problem as problem:
+        fail([problem])
+    except OSError as error:
+        fail([Problem(f"setting up Bazel in {root} failed ({error})", "Check the user cache's disk")])
+    except KeyboardInterrupt:
+        say("interrupted; the next run starts over with what was downloaded")
+        sys.exit(130)
+    os.execv(start, [str(start), *arguments])
+
+
+def set_up(root: Path, start: Path) -> None:
+    """Makes the launcher `start` and what it needs. Call it under the cache's lock."""
+    began = time.monotonic()
+    say("no suitable bazelisk or bazel with access to Bazel's module registry: using Debian's Bazel")
+    tree = root / "trees" / _digest(_TREE_RECIPE)
+    if not tree.exists():
+        apt = Apt(root / "apt", root / "debs", packages.SUITE)
+        say(f"reading the package list of Debian {packages.SUITE}")
+        apt.update()
+        chosen = packages.choose(apt.show(packages.BAZEL), apt.show(packages.DEFAULT_JRE))
+        archives = apt.download(chosen)
+        with cache.atomic_directory(tree) as fresh:
+            install.install(fresh, tree, archives)
+    modules = root / "modules" / start.parent.name
+    if not modules.exists():
+        with cache.atomic_directory(modules) as fresh:
+            registry.write(fresh, modules, tree)
+            java_home = install.Tree(tree, tree).java_home()
+            debian_rc = (tree / "etc/bazel/bazelrc").read_text(encoding="utf-8")
+            (fresh / "bazelrc").write_text(launcher.rc(tree, java_home, modules, debian_rc))
+            (fresh / "bazelrc.disk_cache").write_text(launcher.disk_cache_rc(root))
+    cache.write_program(start, launcher.script(tree, modules / "bazelrc", root))
+    say(f"Bazel is ready after {time.monotonic() - began:.0f} s; the next start is immediate")
+
+
+def _digest(files: tuple[str, ...]) -> str:
+    return hashlib.sha256(b"".join((_HERE / file).read_bytes() for file in files)).hexdigest()[:16]

@@ -1,0 +1,101 @@
+"""Looks at the machine before anything is downloaded, and reports all obstacles at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tools.bootstrap.report import Problem, megabytes
+
+# The unpacked packages, their archives and Bazel's first outputs.
+NEEDED_BYTES = 1_000_000_000
+
+_OTHER_BAZEL = "install bazelisk 1.20 or newer on a machine that reaches Bazel's module registry"
+
+
+def problems(cache: Path) -> list[Problem]:
+    """Everything that would stop a private Bazel from being set up in `cache` or from working."""
+    return check_apt() + check_compiler() + check_cache(cache)
+
+
+def check_apt() -> list[Problem]:
+    missing = [tool for tool in ("apt-get", "apt-cache", "apt-config", "dpkg-deb") if not _on_path(tool)]
+    if not missing:
+        return []
+    return [
+        Problem(
+            f"{' and '.join(missing)} not found on PATH, and the private Bazel comes from Debian packages",
+            f"Run this on Debian or a derivative of it, or {_OTHER_BAZEL}",
+        )
+    ]
+
+
+def check_compiler() -> list[Problem]:
+    chosen = os.environ.get("CC")
+    candidates = [chosen] if chosen else ["gcc", "clang"]
+    if not any(_on_path(candidate) for candidate in candidates):
+        return [
+            Problem(
+                f"no C++ compiler: {' or '.join(candidates)} not found on PATH",
+                "Install one (Debian: g++), or set CC to the compiler driver",
+            )
+        ]
+    if not chosen and not _on_path("g++") and not _on_path("clang++"):
+        return [
+            Problem(
+                "a C compiler is on PATH but no C++ compiler (g++ or clang++)",
+                "Install one (Debian: g++)",
+            )
+        ]
+    return []
+
+
+def check_cache(cache: Path) -> list[Problem]:
+    """The cache must be outside /tmp, on a writable, executable filesystem with enough space."""
+    elsewhere = "Set XDG_CACHE_HOME to a directory elsewhere"
+    if _is_under_tmp(cache):
+        # Every sandboxed action has a /tmp of its own and would not see Bazel's programs.
+        return [Problem(f"the user cache {cache} is under /tmp, which sandboxed actions do not see", elsewhere)]
+    if any(character in str(cache) for character in " \t\n:'\""):
+        return [Problem(f"the path of the user cache {str(cache)!r} has a blank, a colon or a quote", elsewhere)]
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as scratch:
+            runs = _runs_programs(Path(scratch))
+    except OSError as error:
+        return [Problem(f"the user cache {cache} is not writable ({error.strerror})", elsewhere)]
+    found = []
+    if not runs:
+        found.append(
+            Problem(f"the user cache {cache} is on a filesystem that runs no programs (noexec)", elsewhere)
+        )
+    free = shutil.disk_usage(cache).free
+    if free < NEEDED_BYTES:
+        found.append(
+            Problem(
+                f"the user cache {cache} has {megabytes(free)} free, {megabytes(NEEDED_BYTES)} are needed",
+                "Make room, or set XDG_CACHE_HOME to a directory elsewhere",
+            )
+        )
+    return found
+
+
+def _on_path(program: str) -> bool:
+    return shutil.which(program) is not None
+
+
+def _is_under_tmp(path: Path) -> bool:
+    return Path("/tmp") in (path.resolve(), *path.resolve().parents)
+
+
+def _runs_programs(directory: Path) -> bool:
+    program = directory / "probe"
+    program.write_text("#!/bin/sh\nexit 0\n", encoding="utf-8")
+    program.chmod(0o755)
+    try:
+        return subprocess.run([program], check=False).returncode == 0
+    except PermissionError:
+        return False

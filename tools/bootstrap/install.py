@@ -1,0 +1,128 @@
+"""Unpacks Bazel's Debian packages into a private directory and makes them run from there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tools.bootstrap.report import Problem, say
+
+_ELF = b"\x7fELF"
+_CLASSPATH = "usr/share/bazel/bazel_classpath_debian_depends.txt"
+# Parts of the packages that nothing here reads.
+_DROPPED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/lintian")
+
+
+class Tree:
+    """An unpacked tree of Debian packages that is going to live at `home`.
+
+    While it is being made it lies at `root`; everything written into it speaks of `home`.
+    """
+
+    def __init__(self, root: Path, home: Path):
+        self.root = root
+        self.home = home
+
+    def unpack(self, archives: list[Path]) -> None:
+        """Unpacks the archives (largest first is quickest).
+
+        Raises:
+            Problem: an archive is damaged, or the disk is full.
+        """
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for error in pool.map(self._unpack_one, archives):
+                if error:
+                    raise Problem(
+                        f"unpacking a Debian package failed ({error})",
+                        "Make room in the user cache if it is full, and run tools/bazel again",
+                    )
+        for folder in _DROPPED:
+            subprocess.run(["rm", "-rf", self.root / folder], check=True)
+
+    def relocate(self) -> None:
+        """Makes programs, libraries, links and the class path point into `home`."""
+        self._relink()
+        java = self.java_home().relative_to(self.root)
+        search = [f"{java}/lib", f"{java}/lib/server", self._libraries()]
+        programs = [
+            *("usr/bin/bazel", "usr/bin/flatc", f"{java}/lib/jspawnhelper"),
+            *self._binaries("usr/libexec/*/bazel/*"),
+            *self._binaries(f"{java}/bin/*"),
+        ]
+        libraries = [*self._binaries(f"{java}/lib/*.so"), *self._binaries(f"{java}/lib/server/*.so")]
+        self._patch(programs, search, "--set-interpreter", str(self.home / self._loader()))
+        self._patch(libraries, search)
+        self._write_classpath()
+
+    def java_home(self) -> Path:
+        """The Java runtime's directory under `root`."""
+        found = [p for p in (self.root / "usr/lib/jvm").iterdir() if not p.is_symlink() and p.is_dir()]
+        return next(path for path in found if (path / "bin/java").exists())
+
+    def _unpack_one(self, archive: Path) -> str | None:
+        done = subprocess.run(
+            ["dpkg-deb", "-x", archive, self.root], capture_output=True, text=True, check=False
+        )
+        return None if done.returncode == 0 else f"{archive.name}: {done.stderr.strip()}"
+
+    def _binaries(self, pattern: str) -> list[str]:
+        return sorted(
+            str(path.relative_to(self.root))
+            for path in self.root.glob(pattern)
+            if path.is_file() and not path.is_symlink() and _is_elf(path)
+        )
+
+    def _loader(self) -> str:
+        loaders = list(self.root.glob("usr/lib/*/ld-linux-*.so.*"))
+        return str(loaders[0].relative_to(self.root))
+
+    def _libraries(self) -> str:
+        return str(Path(self._loader()).parent)
+
+    def _patch(self, files: list[str], search: list[str], *options: str) -> None:
+        """Lets the files find their shared libraries in the folders `search` and nowhere else."""
+        libraries = self.root / self._libraries()
+        subprocess.run(
+            [
+                *(self.root / self._loader(), "--library-path", libraries),
+                *(self.root / "usr/bin/patchelf", *options),
+                # DT_RPATH, unlike DT_RUNPATH, also holds for the libraries of libraries.
+                *("--force-rpath", "--set-rpath", ":".join(str(self.home / path) for path in search)),
+                *(self.root / path for path in files),
+            ],
+            check=True,
+        )
+
+    def _relink(self) -> None:
+        """Turns absolute symbolic links within the tree into links to `home`."""
+        for folder, folders, files in os.walk(self.root):
+            for name in folders + files:
+                path = Path(folder, name)
+                if path.is_symlink() and os.readlink(path).startswith("/"):
+                    target = os.readlink(path)
+                    if os.path.lexists(f"{self.root}{target}"):
+                        path.unlink()
+                        path.symlink_to(f"{self.home}{target}")
+
+    def _write_classpath(self) -> None:
+        """Re-roots the list of jars, less those that were left out, plus one it forgets."""
+        path = self.root / _CLASSPATH
+        jars = path.read_text(encoding="utf-8").split()
+        jars.append("/usr/share/java/perfmark-api.jar")  # gRPC's tracing interface
+        present = [f"{self.home}{jar}" for jar in jars if (self.root / jar.lstrip("/")).exists()]
+        path.write_text("\n".join(present) + "\n", encoding="utf-8")
+
+
+def install(root: Path, home: Path, archives: list[Path]) -> None:
+    """Makes the tree for `home` in the empty directory `root`."""
+    say(f"setting up {len(archives)} packages in {home}")
+    tree = Tree(root, home)
+    tree.unpack(archives)
+    tree.relocate()
+
+
+def _is_elf(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == _ELF

@@ -1,0 +1,11 @@
+"""Stands in for the buildozer module: Bazel's own module asks for this repository to exist."""
+
+def _empty_repository_impl(ctx):
+    ctx.file("BUILD.bazel")
+
+_empty_repository = repository_rule(implementation = _empty_repository_impl)
+
+def _buildozer_binary_impl(_ctx):
+    _empty_repository(name = "buildozer_binary")
+
+buildozer_binary = module_extension(implementation = _buildozer_binary_impl)
