@@ -1,0 +1,73 @@
+// The element types that compiled models use between their kernels: those of the program format
+// (runtime/core/scalar_types.inc) and the complex ones, which never cross the border of a partition.
+//
+//   DType dtype;
+//   if (!to_dtype(number, &dtype)) ...;          // a number from the C ABI
+//   nbytes = numel * element_size(dtype);
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/core/scalar_type.h"
+
+namespace pteron::slim {
+
+// The numbers are those of the AOTI C ABI and of ScalarType.
+enum class DType : int32_t {
+#define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) name = number,
+#include "runtime/core/scalar_types.inc"
+#undef PTERON_SCALAR_TYPE
+  ComplexHalf = 8,
+  ComplexFloat = 9,
+  ComplexDouble = 10,
+};
+
+// Bytes of one element; 0 for a number outside the enum.
+constexpr size_t element_size(DType dtype) {
+  switch (dtype) {
+    case DType::ComplexHalf: return 4;
+    case DType::ComplexFloat: return 8;
+    case DType::ComplexDouble: return 16;
+    default: return pteron::element_size(static_cast<ScalarType>(dtype));
+  }
+}
+
+// "float32"; "unknown" for a number outside the enum.
+constexpr const char* name_of(DType dtype) {
+  switch (dtype) {
+    case DType::ComplexHalf: return "complex32";
+    case DType::ComplexFloat: return "complex64";
+    case DType::ComplexDouble: return "complex128";
+    default: return pteron::name_of(static_cast<ScalarType>(dtype));
+  }
+}
+
+constexpr DType to_dtype(ScalarType dtype) { return static_cast<DType>(dtype); }
+
+// False for a number that names no element type; `dtype` is then unchanged.
+constexpr bool to_dtype(int32_t number, DType* dtype) {
+  // ScalarType is 8 bits wide: a larger number must not wrap into the table.
+  if (number < 0 || number > 127 || element_size(static_cast<DType>(number)) == 0) return false;
+  *dtype = static_cast<DType>(number);
+  return true;
+}
+
+constexpr bool is_complex(DType dtype) {
+  return dtype == DType::ComplexHalf || dtype == DType::ComplexFloat ||
+         dtype == DType::ComplexDouble;
+}
+
+constexpr bool is_floating_point(DType dtype) {
+  switch (dtype) {
+    case DType::Half:
+    case DType::Float:
+    case DType::Double:
+    case DType::BFloat16:
+    case DType::Float8_e5m2:
+    case DType::Float8_e4m3fn: return true;
+    default: return false;
+  }
+}
+
+}  // namespace pteron::slim

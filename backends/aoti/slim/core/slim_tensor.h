@@ -1,0 +1,114 @@
+// The tensor behind the handles that compiled models pass around.
+//
+//   int64_t sizes[] = {2, 3}, strides[] = {3, 1};
+//   PTERON_ASSIGN_OR_RETURN(TensorPtr t, make_tensor(sizes, strides, DType::Float, Device{}));
+//   float* data = t->data_as<float>();
+//   SlimTensor* handle = t.release();         // what the C ABI calls an AtenTensorHandle
+//   TensorPtr(handle);                        // deletes it
+//
+// Sizes and strides (counted in elements, never negative) lie inline. Objects and CPU memory come
+// from caches of the calling thread, so that in a steady state nothing here asks the system for
+// memory. A tensor is used by one thread at a time; any thread may delete it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "backends/aoti/slim/core/dtype.h"
+#include "backends/aoti/slim/core/storage.h"
+#include "runtime/core/device.h"
+#include "runtime/core/error.h"
+#include "runtime/core/result.h"
+#include "runtime/core/span.h"
+#include "runtime/core/tensor.h"
+
+namespace pteron::slim {
+
+inline constexpr size_t kMaxDims = kMaxTensorDims;
+
+class SlimTensor final {
+ public:
+  SlimTensor() = default;  // undefined: no storage, one dimension of size 0
+  SlimTensor(const SlimTensor& other) { *this = other; }
+  SlimTensor& operator=(const SlimTensor& other);
+
+  // From and to the pool of the calling thread; new may throw std::bad_alloc.
+  static void* operator new(size_t size);
+  static void operator delete(void* tensor) noexcept;
+
+  bool is_defined() const { return static_cast<bool>(storage_); }
+  DType dtype() const { return dtype_; }
+  Device device() const { return storage_ ? storage_->device : Device{}; }
+  size_t dim() const { return dim_; }
+  int64_t size(size_t i) const { return sizes_[i]; }
+  int64_t stride(size_t i) const { return strides_[i]; }
+  Span<const int64_t> sizes() const { return {sizes_, dim_}; }
+  Span<const int64_t> strides() const { return {strides_, dim_}; }
+  int64_t* mutable_sizes() { return sizes_; }      // for the C ABI, which hands out int64_t*
+  int64_t* mutable_strides() { return strides_; }
+  int64_t numel() const { return numel_; }
+  size_t item_size() const { return element_size(dtype_); }
+  size_t nbytes() const { return static_cast<size_t>(numel_) * item_size(); }
+  // In elements, from the start of the storage.
+  int64_t storage_offset() const { return storage_offset_; }
+  const StorageRef& storage() const { return storage_; }
+  // Of the first element; null when undefined.
+  void* data() const {
+    return storage_ ? static_cast<char*>(storage_->data) +
+                          static_cast<size_t>(storage_offset_) * item_size()
+                    : nullptr;
+  }
+  template <typename T>
+  T* data_as() const {
+    return static_cast<T*>(data());
+  }
+  // Row-major without gaps. Dimensions of size 1 may have any stride.
+  bool is_contiguous() const;
+
+  // Looks at `storage` in this way. InvalidArgument: more than kMaxDims dimensions, a negative size,
+  // stride or offset, or an element outside the storage; the tensor is then unchanged.
+  Error set(StorageRef storage, Span<const int64_t> sizes, Span<const int64_t> strides,
+            int64_t storage_offset, DType dtype);
+
+  // "float32[2, 3]", with the strides after it when they are not contiguous. For messages.
+  std::string describe() const;
+
+ private:
+  StorageRef storage_;
+  int64_t storage_offset_ = 0;
+  int64_t numel_ = 0;
+  DType dtype_ = DType::Float;
+  uint32_t dim_ = 1;
+  int64_t sizes_[kMaxDims] = {0};
+  int64_t strides_[kMaxDims] = {1};
+};
+
+// Owns one tensor; release() makes it a handle.
+using TensorPtr = std::unique_ptr<SlimTensor>;
+
+// Bytes from the first to behind the last element. InvalidArgument: an overflow, a negative size or
+// stride, sizes and strides of different length or longer than kMaxDims.
+Result<size_t> storage_nbytes(Span<const int64_t> sizes, Span<const int64_t> strides, DType dtype);
+
+// Uninitialised, over memory of its own.
+Result<TensorPtr> make_tensor(Span<const int64_t> sizes, Span<const int64_t> strides, DType dtype,
+                              Device device);
+// The same, row-major, on the CPU.
+Result<TensorPtr> make_tensor(Span<const int64_t> sizes, DType dtype);
+
+// Over `data`, which is borrowed and must outlive every tensor that shares its storage. `nbytes` is
+// how far that memory reaches; 0 means as far as the elements do.
+Result<TensorPtr> make_tensor_from_blob(void* data, Span<const int64_t> sizes,
+                                        Span<const int64_t> strides, int64_t storage_offset,
+                                        DType dtype, Device device, size_t nbytes = 0);
+
+// Another tensor over the same storage.
+TensorPtr make_alias(const SlimTensor& tensor);
+
+// Row-major strides of `sizes`; `strides` has room for as many.
+void contiguous_strides(Span<const int64_t> sizes, int64_t* strides);
+
+}  // namespace pteron::slim
