@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import getpass
 import hashlib
 import os
 import re
@@ -195,6 +194,8 @@ def _same(mirror: str, uris: list[str]) -> bool:
 
 
 def _configuration(state: Path, sources: Path) -> str:
+    # Sandbox user "root": apt, when run by root, does not change to another user, who could not
+    # write here.
     return f"""\
 Dir::State "{state}/state";
 Dir::State::status "{state}/state/status";
@@ -203,7 +204,7 @@ Dir::Etc::sourcelist "{state}/etc/empty/none";
 Dir::Etc::sourceparts "{sources}";
 Dir::Etc::preferencesparts "{state}/etc/empty";
 Dir::Etc::preferences "{state}/etc/empty/none";
-APT::Sandbox::User "{getpass.getuser()}";
+APT::Sandbox::User "root";
 Acquire::Languages "none";
 Acquire::Retries "2";
 Acquire::http::Timeout "20";

@@ -15,6 +15,8 @@ from tools.bootstrap.report import Problem, fail, say
 _HERE = Path(__file__).parent
 # The files that shape the tree of packages, as opposed to the registry and launcher over it.
 _TREE_RECIPE = ("packages.py", "install.py")
+# Set-ups of other checkouts and branches that stay beside a new one.
+_KEPT = 4
 
 
 def main(arguments: list[str]) -> None:
@@ -47,23 +49,23 @@ def set_up(root: Path, start: Path) -> None:
     say("no suitable bazelisk or bazel with access to Bazel's module registry: using Debian's Bazel")
     tree = root / "trees" / _digest(_TREE_RECIPE)
     if not tree.exists():
-        apt = Apt(root / "apt", root / "debs", packages.SUITE)
-        say(f"reading the package list of Debian {packages.SUITE}")
-        apt.update()
-        chosen = packages.choose(apt.show(packages.BAZEL), apt.show(packages.DEFAULT_JRE))
-        archives = apt.download(chosen)
-        with cache.atomic_directory(tree) as fresh:
-            install.install(fresh, tree, archives)
-    modules = root / "modules" / start.parent.name
-    if not modules.exists():
-        with cache.atomic_directory(modules) as fresh:
-            registry.write(fresh, modules, tree)
-            java_home = install.Tree(tree, tree).java_home()
-            debian_rc = (tree / "etc/bazel/bazelrc").read_text(encoding="utf-8")
-            (fresh / "bazelrc").write_text(launcher.rc(tree, java_home, modules, debian_rc))
-            (fresh / "bazelrc.disk_cache").write_text(launcher.disk_cache_rc(root))
-    cache.write_program(start, launcher.script(tree, modules / "bazelrc", root))
+        _make_tree(tree, Apt(root / "apt", root / "debs", packages.SUITE))
+    home = start.parent
+    with cache.atomic_directory(home) as fresh:
+        registry.write(fresh, home, tree)
+        launcher.write(fresh, home, tree, root)
+    for kept in (tree.parent, home.parent):
+        cache.keep_newest(kept, _KEPT)
     say(f"Bazel is ready after {time.monotonic() - began:.0f} s; the next start is immediate")
+
+
+def _make_tree(tree: Path, apt: Apt) -> None:
+    say(f"reading the package list of Debian {packages.SUITE}")
+    apt.update()
+    chosen = packages.choose(apt.show(packages.BAZEL), apt.show(packages.DEFAULT_JRE))
+    archives = apt.download(chosen)
+    with cache.atomic_directory(tree) as fresh:
+        install.install(fresh, tree, archives)
 
 
 def _digest(files: tuple[str, ...]) -> str:

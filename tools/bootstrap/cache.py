@@ -39,10 +39,12 @@ def locked(directory: Path) -> Iterator[None]:
 def atomic_directory(final: Path) -> Iterator[Path]:
     """Gives a fresh directory that becomes `final` when the block ends without an error.
 
-    `final` must not exist. After an error nothing is left; what an interrupted process left is
-    removed by the next one. Call it under `locked`.
+    What was at `final` is removed. After an error nothing is left; what an interrupted process left
+    is removed by the next one. Call it under `locked`.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
+    if final.exists():
+        shutil.rmtree(final)
     for leftover in final.parent.glob("*.partial"):
         shutil.rmtree(leftover)
     fresh = Path(tempfile.mkdtemp(prefix=final.name, suffix=".partial", dir=final.parent))
@@ -55,10 +57,8 @@ def atomic_directory(final: Path) -> Iterator[Path]:
         raise
 
 
-def write_program(path: Path, text: str) -> None:
-    """Writes an executable text file in one step: a reader sees the whole file or none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.chmod(0o755)
-    fresh.replace(path)
+def keep_newest(directory: Path, count: int) -> None:
+    """Removes all but the `count` newest subdirectories. Call it under `locked`."""
+    entries = [path for path in directory.iterdir() if path.is_dir()]
+    for path in sorted(entries, key=lambda path: -path.stat().st_mtime_ns)[count:]:
+        shutil.rmtree(path)

@@ -34,22 +34,21 @@ def check_apt() -> list[Problem]:
 
 
 def check_compiler() -> list[Problem]:
-    chosen = os.environ.get("CC")
-    candidates = [chosen] if chosen else ["gcc", "clang"]
-    if not any(_on_path(candidate) for candidate in candidates):
-        return [
-            Problem(
-                f"no C++ compiler: {' or '.join(candidates)} not found on PATH",
-                "Install one (Debian: g++), or set CC to the compiler driver",
-            )
-        ]
-    if not chosen and not _on_path("g++") and not _on_path("clang++"):
-        return [
-            Problem(
-                "a C compiler is on PATH but no C++ compiler (g++ or clang++)",
-                "Install one (Debian: g++)",
-            )
-        ]
+    """Bazel calls $CC, or gcc, for C++ too; it must find its C++ compiler and standard library."""
+    driver = os.environ.get("CC") or "gcc"
+    remedy = "Install a C++ compiler (Debian: g++), or set CC to its driver, as in CC=clang"
+    if not _on_path(driver):
+        return [Problem(f"no C++ compiler: {driver} not found on PATH", remedy)]
+    done = subprocess.run(
+        [driver, "-std=c++17", "-x", "c++", "-fsyntax-only", "-"],
+        input="#include <optional>\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or ["no message"])[0]
+        return [Problem(f"{driver} does not compile C++17 ({reason})", remedy)]
     return []
 
 
