@@ -2,11 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace pteron {
 
 // The numbers are those of the program format.
 enum class DeviceType : int8_t { CPU = 0, CUDA = 1 };
+
+constexpr bool is_valid(DeviceType type) {
+  return type == DeviceType::CPU || type == DeviceType::CUDA;
+}
 
 struct Device {
   DeviceType type = DeviceType::CPU;
@@ -15,5 +20,8 @@ struct Device {
   friend bool operator==(Device a, Device b) { return a.type == b.type && a.index == b.index; }
   friend bool operator!=(Device a, Device b) { return !(a == b); }
 };
+
+// "cpu", "cuda:1": for messages.
+std::string describe(Device device);
 
 }  // namespace pteron

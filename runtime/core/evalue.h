@@ -107,6 +107,8 @@ class EValue final {
   std::variant<std::monostate, int64_t, double, bool, Tensor, std::string_view, IntList, DoubleList,
                BoolList, TensorList, OptionalTensorList>
       payload_;
+  static_assert(std::variant_size_v<decltype(payload_)> ==
+                static_cast<size_t>(ValueKind::OptionalTensorList) + 1);
 };
 
 }  // namespace pteron

@@ -14,11 +14,13 @@ class Span final {
   constexpr Span(T* data, size_t size) : data_(data), size_(size) {}
   template <size_t N>
   constexpr Span(T (&array)[N]) : data_(array), size_(N) {}  // NOLINT(google-explicit-constructor)
-  // From any contiguous container; the container must outlive the span.
+  // From any contiguous container, which must outlive the span; a temporary one only for reading, as
+  // an argument of a call.
   template <typename Container,
-            typename = std::enable_if_t<std::is_convertible_v<
-                decltype(std::declval<Container&>().data()), T*>>>
-  constexpr Span(Container& container)  // NOLINT(google-explicit-constructor)
+            typename = std::enable_if_t<
+                std::is_convertible_v<decltype(std::declval<Container&>().data()), T*> &&
+                (std::is_lvalue_reference_v<Container> || std::is_const_v<T>)>>
+  constexpr Span(Container&& container)  // NOLINT(google-explicit-constructor)
       : data_(container.data()), size_(container.size()) {}
 
   constexpr T* data() const { return data_; }

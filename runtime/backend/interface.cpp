@@ -1,0 +1,52 @@
+#include "runtime/backend/interface.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace pteron {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, std::unique_ptr<BackendInterface>, std::less<>> backends;
+};
+
+// Never destroyed: delegates that are freed by static destructors still need their backend.
+Registry& registry() {
+  static Registry* const instance = new Registry;
+  return *instance;
+}
+
+}  // namespace
+
+Error register_backend(std::string_view id, std::unique_ptr<BackendInterface> backend) {
+  PTERON_CHECK_OR_RETURN(!id.empty() && backend, Error::InvalidArgument,
+                         "a backend needs an id and an object");
+  Registry& all = registry();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  // emplace() may take the object even where it adds nothing.
+  PTERON_CHECK_OR_RETURN(all.backends.find(id) == all.backends.end(), Error::AlreadyLoaded,
+                         "a backend %.*s is registered already", static_cast<int>(id.size()),
+                         id.data());
+  all.backends.emplace(std::string(id), std::move(backend));
+  return Error::Ok;
+}
+
+BackendInterface* find_backend(std::string_view id) {
+  Registry& all = registry();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  const auto found = all.backends.find(id);
+  return found == all.backends.end() ? nullptr : found->second.get();
+}
+
+std::vector<std::string> registered_backends() {
+  Registry& all = registry();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  std::vector<std::string> ids;
+  ids.reserve(all.backends.size());
+  for (const auto& [id, backend] : all.backends) ids.push_back(id);
+  return ids;
+}
+
+}  // namespace pteron

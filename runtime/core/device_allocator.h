@@ -1,0 +1,49 @@
+// Memory of one kind of device, and the ways into and out of it.
+//
+//   DeviceAllocator* allocator = find_device_allocator(DeviceType::CUDA);
+//   PTERON_ASSIGN_OR_RETURN(void* arena, allocator->allocate(nbytes, device));
+//   PTERON_RETURN_IF_ERROR(allocator->copy_from_host(arena, host, nbytes, device));
+//   allocator->free(arena, device);
+//
+// The runtime needs it for methods whose planned memory is on a device; the library of the device's
+// backend registers it when it is opened.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "runtime/core/device.h"
+#include "runtime/core/error.h"
+#include "runtime/core/result.h"
+
+namespace pteron {
+
+// Thread-safe. Addresses are the device's; only the functions below may follow them. Copies and fills
+// are complete when they return.
+class DeviceAllocator {
+ public:
+  virtual ~DeviceAllocator() = default;
+
+  // `nbytes` > 0, aligned to 256 at least, contents unspecified. MemoryAllocationFailed says how much
+  // was asked for and how much is free.
+  virtual Result<void*> allocate(size_t nbytes, Device device) = 0;
+  // What allocate() gave on the same device.
+  virtual void free(void* data, Device device) = 0;
+
+  virtual Error copy_from_host(void* destination, const void* source, size_t nbytes,
+                               Device device) = 0;
+  virtual Error copy_to_host(void* destination, const void* source, size_t nbytes,
+                             Device device) = 0;
+  // Within one device.
+  virtual Error copy(void* destination, const void* source, size_t nbytes, Device device) = 0;
+  virtual Error fill_zero(void* destination, size_t nbytes, Device device) = 0;
+};
+
+// The allocator of all devices of a type. AlreadyLoaded if there is one (the first stays);
+// InvalidArgument for CPU, whose memory is the process's own. Thread-safe.
+Error register_device_allocator(DeviceType type, std::unique_ptr<DeviceAllocator> allocator);
+
+// Null if there is none. The object lives as long as the process. Thread-safe.
+DeviceAllocator* find_device_allocator(DeviceType type);
+
+}  // namespace pteron

@@ -1,0 +1,45 @@
+#include "runtime/core/device_allocator.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace pteron {
+namespace {
+
+class NoMemory final : public DeviceAllocator {
+ public:
+  Result<void*> allocate(size_t, Device) override { return Error::MemoryAllocationFailed; }
+  void free(void*, Device) override {}
+  Error copy_from_host(void*, const void*, size_t, Device) override { return Error::Ok; }
+  Error copy_to_host(void*, const void*, size_t, Device) override { return Error::Ok; }
+  Error copy(void*, const void*, size_t, Device) override { return Error::Ok; }
+  Error fill_zero(void*, size_t, Device) override { return Error::Ok; }
+};
+
+TEST(DeviceAllocatorTest, OneForEachDeviceType) {
+  EXPECT_EQ(find_device_allocator(DeviceType::CUDA), nullptr);
+  auto allocator = std::make_unique<NoMemory>();
+  DeviceAllocator* const expected = allocator.get();
+  ASSERT_TRUE(register_device_allocator(DeviceType::CUDA, std::move(allocator)).ok());
+  EXPECT_EQ(find_device_allocator(DeviceType::CUDA), expected);
+
+  EXPECT_EQ(register_device_allocator(DeviceType::CUDA, std::make_unique<NoMemory>()),
+            Error::AlreadyLoaded);
+  EXPECT_EQ(find_device_allocator(DeviceType::CUDA), expected);
+}
+
+TEST(DeviceAllocatorTest, RefusesTheCpuAndNothing) {
+  EXPECT_EQ(register_device_allocator(DeviceType::CPU, std::make_unique<NoMemory>()),
+            Error::InvalidArgument);
+  EXPECT_EQ(register_device_allocator(DeviceType::CUDA, nullptr), Error::InvalidArgument);
+  EXPECT_EQ(find_device_allocator(DeviceType::CPU), nullptr);
+}
+
+TEST(DeviceTest, Describes) {
+  EXPECT_EQ(describe(Device{}), "cpu");
+  EXPECT_EQ(describe(Device{DeviceType::CUDA, 1}), "cuda:1");
+}
+
+}  // namespace
+}  // namespace pteron

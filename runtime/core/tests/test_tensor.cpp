@@ -1,0 +1,103 @@
+#include "runtime/core/tensor.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace pteron {
+namespace {
+
+using Sizes = std::vector<int64_t>;
+using Order = std::vector<uint8_t>;
+
+Sizes to_vector(Span<const int64_t> span) { return {span.begin(), span.end()}; }
+
+TEST(TensorTest, Examples) {
+  float data[6];
+  const int64_t sizes[] = {2, 3};
+  Result<Tensor> tensor = Tensor::make(ScalarType::Float, sizes, data);
+  ASSERT_TRUE(tensor.ok());
+  EXPECT_EQ(tensor->numel(), 6);
+  EXPECT_EQ(tensor->nbytes(), 24u);
+  EXPECT_EQ(to_vector(tensor->strides()), (Sizes{3, 1}));
+  EXPECT_EQ(tensor->data_as<float>(), data);
+  EXPECT_EQ(tensor->describe(), "float32[2, 3]");
+}
+
+TEST(TensorTest, StridesFollowTheDimOrder) {
+  const Sizes sizes{2, 3, 4, 5};
+  const Order channels_last{0, 2, 3, 1};
+  Result<Tensor> tensor = Tensor::make(ScalarType::Half, sizes, channels_last, nullptr);
+  ASSERT_TRUE(tensor.ok());
+  EXPECT_EQ(to_vector(tensor->strides()), (Sizes{60, 1, 15, 3}));
+}
+
+TEST(TensorTest, AnEmptyDimensionKeepsItsNeighboursStride) {
+  const Sizes sizes{2, 0, 4};
+  Result<Tensor> tensor = Tensor::make(ScalarType::Float, sizes, nullptr);
+  ASSERT_TRUE(tensor.ok());
+  EXPECT_EQ(tensor->numel(), 0);
+  EXPECT_EQ(to_vector(tensor->strides()), (Sizes{4, 4, 1}));
+}
+
+TEST(TensorTest, ScalarTensorHasOneElement) {
+  Result<Tensor> tensor = Tensor::make(ScalarType::Long, {}, nullptr);
+  ASSERT_TRUE(tensor.ok());
+  EXPECT_EQ(tensor->numel(), 1);
+  EXPECT_EQ(tensor->nbytes(), 8u);
+  EXPECT_EQ(tensor->describe(), "int64[]");
+}
+
+TEST(TensorTest, RefusesWhatCannotBe) {
+  const Sizes two{2, 2};
+  EXPECT_EQ(Tensor::make(static_cast<ScalarType>(9), two, nullptr).error(), Error::InvalidType);
+  EXPECT_EQ(Tensor::make(ScalarType::Float, Sizes{2, -1}, nullptr).error(), Error::InvalidArgument);
+  EXPECT_EQ(Tensor::make(ScalarType::Float, Sizes(17, 1), nullptr).error(),
+            Error::InvalidArgument);
+  EXPECT_TRUE(Tensor::make(ScalarType::Float, Sizes(16, 1), nullptr).ok());
+  for (const Order& order : {Order{0}, Order{0, 0}, Order{0, 2}, Order{0, 1, 2}, Order{1, 255}}) {
+    EXPECT_EQ(Tensor::make(ScalarType::Float, two, order, nullptr).error(), Error::InvalidArgument);
+  }
+}
+
+TEST(TensorTest, RefusesByteCountsThatOverflow) {
+  const int64_t big = std::numeric_limits<int64_t>::max() / 8;
+  EXPECT_TRUE(Tensor::make(ScalarType::Double, Sizes{big}, nullptr).ok());
+  EXPECT_EQ(Tensor::make(ScalarType::Double, Sizes{big + 1}, nullptr).error(),
+            Error::InvalidArgument);
+  // Not even with no element at all: its strides could not be counted.
+  EXPECT_EQ(Tensor::make(ScalarType::Double, Sizes{0, big, 16}, nullptr).error(),
+            Error::InvalidArgument);
+}
+
+TEST(TensorTest, ResizesWithinItsBound) {
+  const Sizes bound{4, 8};
+  Result<Tensor> tensor = Tensor::make(ScalarType::Float, bound, Order{0, 1}, nullptr, {},
+                                       ShapeDynamism::DynamicBound);
+  ASSERT_TRUE(tensor.ok());
+  ASSERT_TRUE(tensor->resize(Sizes{3, 5}).ok());
+  EXPECT_EQ(tensor->numel(), 15);
+  EXPECT_EQ(to_vector(tensor->strides()), (Sizes{5, 1}));
+  EXPECT_EQ(tensor->capacity_nbytes(), 128u);
+  EXPECT_EQ(to_vector(tensor->max_sizes()), bound);
+
+  const Error error = tensor->resize(Sizes{3, 9});
+  EXPECT_EQ(error, Error::InvalidArgument);
+  EXPECT_EQ(error.message(), "size 9 of dimension 1 is not within 0..8");
+  EXPECT_EQ(to_vector(tensor->sizes()), (Sizes{3, 5})) << "a failed resize changes nothing";
+  EXPECT_EQ(tensor->resize(Sizes{3}), Error::InvalidArgument);
+  EXPECT_EQ(tensor->resize(Sizes{3, -1}), Error::InvalidArgument);
+}
+
+TEST(TensorTest, AStaticTensorKeepsItsSizes) {
+  Result<Tensor> tensor = Tensor::make(ScalarType::Float, Sizes{2, 3}, nullptr);
+  EXPECT_TRUE(tensor->resize(Sizes{2, 3}).ok());
+  const Error error = tensor->resize(Sizes{1, 3});
+  EXPECT_EQ(error, Error::InvalidArgument);
+  EXPECT_EQ(error.message(), "float32[2, 3] is static and cannot become [1, 3]");
+}
+
+}  // namespace
+}  // namespace pteron

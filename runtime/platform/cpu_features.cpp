@@ -1,0 +1,117 @@
+#include "runtime/platform/cpu_features.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <string>
+
+namespace pteron {
+namespace {
+
+struct IsaLevel {
+  const char* name;
+  std::vector<std::string_view> features;
+};
+
+// From the x86-64 psABI; "pni" is SSE3, "abm" is LZCNT, "xsave" stands for OSXSAVE.
+const std::vector<IsaLevel>& isa_levels() {
+  static const auto* const levels = new std::vector<IsaLevel>{
+      {"x86-64-v2", {"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"}},
+      {"x86-64-v3", {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}},
+      {"x86-64-v4", {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}},
+  };
+  return *levels;
+}
+
+// The words of the first "flags" line (x86) or "Features" line (Arm): the kernel lists what it lets
+// programs use, which is less than what cpuid says.
+std::set<std::string, std::less<>> read_features() {
+  std::set<std::string, std::less<>> features;
+  std::FILE* const file = std::fopen("/proc/cpuinfo", "re");
+  if (!file) return features;
+  char* line = nullptr;
+  size_t capacity = 0;
+  while (getline(&line, &capacity, file) > 0) {
+    const std::string_view text(line);
+    if (text.rfind("flags", 0) != 0 && text.rfind("Features", 0) != 0) continue;
+    size_t start = text.find(':');
+    if (start == std::string_view::npos) continue;
+    ++start;
+    while ((start = text.find_first_not_of(" \t\n", start)) != std::string_view::npos) {
+      const size_t end = text.find_first_of(" \t\n", start);
+      features.emplace(text.substr(start, end - start));
+      if (end == std::string_view::npos) break;
+      start = end;
+    }
+    break;
+  }
+  std::free(line);
+  std::fclose(file);
+  return features;
+}
+
+const std::set<std::string, std::less<>>& machine_features() {
+  static const auto* const features = new std::set<std::string, std::less<>>(read_features());
+  return *features;
+}
+
+void add_missing(const std::vector<std::string_view>& features, std::string* missing) {
+  for (const std::string_view feature : features) {
+    if (cpu_has_feature(feature)) continue;
+    if (!missing->empty()) *missing += ", ";
+    missing->append(feature);
+  }
+}
+
+}  // namespace
+
+bool cpu_has_feature(std::string_view feature) { return machine_features().count(feature) > 0; }
+
+std::string_view cpu_isa_level() {
+#if defined(__x86_64__)
+  std::string_view level = "x86-64";
+  for (const IsaLevel& next : isa_levels()) {
+    for (const std::string_view feature : next.features) {
+      if (!cpu_has_feature(feature)) return level;
+    }
+    level = next.name;
+  }
+  return level;
+#else
+  return "";
+#endif
+}
+
+std::vector<std::string_view> features_of_isa_level(std::string_view level) {
+  for (const IsaLevel& known : isa_levels()) {
+    if (level == known.name) return known.features;
+  }
+  return {};
+}
+
+Error check_cpu(std::string_view isa_level, const std::vector<std::string_view>& features) {
+  std::string missing;
+  if (!isa_level.empty() && isa_level != "x86-64") {
+    std::string known_names;
+    bool known = false;
+    for (const IsaLevel& level : isa_levels()) {
+      add_missing(level.features, &missing);
+      known_names += std::string(", ") + level.name;
+      if ((known = isa_level == level.name)) break;
+    }
+    PTERON_CHECK_OR_RETURN(known, Error::NotSupported,
+                           "unknown instruction set level %.*s; known are x86-64%s",
+                           static_cast<int>(isa_level.size()), isa_level.data(),
+                           known_names.c_str());
+  }
+  add_missing(features, &missing);
+  if (missing.empty()) return Error::Ok;
+  const std::string machine(cpu_isa_level().empty() ? "another architecture" : cpu_isa_level());
+  const std::string level(isa_level.empty() ? "a processor with more features" : isa_level);
+  return make_error(Error::DelegateInvalidCompatibility,
+                    "code was compiled for %s; this machine is %s and lacks %s. Lower the model for "
+                    "a level that this machine has",
+                    level.c_str(), machine.c_str(), missing.c_str());
+}
+
+}  // namespace pteron

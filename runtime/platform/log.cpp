@@ -1,0 +1,84 @@
+#include "runtime/platform/log.h"
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+
+namespace pteron {
+namespace {
+
+constexpr const char* kNames[] = {"debug", "info", "warning", "error", "off"};
+
+void write_to_stderr(LogLevel level, const char* message, void*) {
+  std::fprintf(stderr, "pteron %s: %s\n", kNames[static_cast<int>(level)], message);
+}
+
+LogLevel initial_level() {
+  if (const char* text = std::getenv("PTERON_LOG_LEVEL")) {
+    for (int i = 0; i < 5; ++i) {
+      if (std::strcmp(text, kNames[i]) == 0) return static_cast<LogLevel>(i);
+    }
+  }
+  return LogLevel::Warning;
+}
+
+std::atomic<LogLevel>& threshold() {
+  static std::atomic<LogLevel> level{initial_level()};
+  return level;
+}
+
+struct Sink {
+  LogSink function = write_to_stderr;
+  void* user = nullptr;
+};
+
+struct GuardedSink {
+  std::mutex mutex;
+  Sink sink;
+};
+
+// Never destroyed: static destructors may log.
+GuardedSink& guarded_sink() {
+  static GuardedSink* const instance = new GuardedSink;
+  return *instance;
+}
+
+}  // namespace
+
+void set_log_sink(LogSink sink, void* user) {
+  GuardedSink& guarded = guarded_sink();
+  std::lock_guard<std::mutex> lock(guarded.mutex);
+  guarded.sink = sink ? Sink{sink, user} : Sink{};
+}
+
+void set_log_level(LogLevel level) { threshold().store(level, std::memory_order_relaxed); }
+
+bool log_enabled(LogLevel level) {
+  return level >= threshold().load(std::memory_order_relaxed) && level < LogLevel::Off;
+}
+
+void log_message(LogLevel level, const char* format, ...) {
+  if (!log_enabled(level)) return;
+  va_list arguments;
+  va_start(arguments, format);
+  va_list again;
+  va_copy(again, arguments);
+  const int length = std::vsnprintf(nullptr, 0, format, arguments);
+  va_end(arguments);
+  std::string message(length > 0 ? static_cast<size_t>(length) : 0, '\0');
+  if (length > 0) std::vsnprintf(message.data(), message.size() + 1, format, again);
+  va_end(again);
+  Sink sink;
+  {
+    GuardedSink& guarded = guarded_sink();
+    std::lock_guard<std::mutex> lock(guarded.mutex);
+    sink = guarded.sink;
+  }
+  sink.function(level, message.c_str(), sink.user);
+}
+
+}  // namespace pteron

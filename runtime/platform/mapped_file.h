@@ -1,0 +1,41 @@
+// A file's bytes, read-only and in place.
+//
+//   PTERON_ASSIGN_OR_RETURN(MappedFile file, MappedFile::open("model.pte"));
+//   parse(file.bytes());   // at a multiple of the page size; pages are read when they are touched
+//
+// Move-only; unmapped on destruction. Bytes may be read by any thread. The mapping is private: writing
+// through it is a fault, and truncating the file while it is mapped makes reads beyond its end one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "runtime/core/result.h"
+#include "runtime/core/span.h"
+
+namespace pteron {
+
+class MappedFile final {
+ public:
+  // Maps the whole file. NotFound: nothing at `path`; AccessFailed: it cannot be opened or mapped, or
+  // is no regular file. An empty file gives an empty span.
+  static Result<MappedFile> open(const std::string& path);
+
+  MappedFile() = default;  // empty
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  Span<const uint8_t> bytes() const { return {data_, nbytes_}; }
+
+ private:
+  MappedFile(const uint8_t* data, size_t nbytes) : data_(data), nbytes_(nbytes) {}
+
+  const uint8_t* data_ = nullptr;
+  size_t nbytes_ = 0;
+};
+
+}  // namespace pteron
