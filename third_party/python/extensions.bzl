@@ -1,0 +1,123 @@
+"""The module extension for Python: `@local_python` and the hubs of wheels.
+
+    python = use_extension("//third_party/python:extensions.bzl", "python")
+    python.hub(
+        name = "pypi",
+        locks = ["//third_party/python/locks:common.json"],
+        torch_locks = {...},
+    )
+    use_repo(python, "local_python", "pypi")
+
+Wheels are `@pypi//NAME`, a py_library each, with the name in lower case and "_" for "-" and ".".
+"""
+
+load(":layouts.bzl", "LAYOUTS", "NO_LAYOUT")
+load(":local_python.bzl", "local_python")
+load(":wheels.bzl", "hub_repository", "wheel_repository")
+
+TORCH_SETTING = "PTERON_TORCH"
+
+def torch_remedy(choice, choices):
+    """What an error about a wheel of a torch lock says about the other locks.
+
+    Args:
+        choice: name of the chosen lock.
+        choices: names of all torch locks.
+    """
+    others = [
+        "--repo_env=%s=%s" % (TORCH_SETTING, other)
+        for other in choices
+        if other != choice
+    ]
+    return ("The %s lock of torch is chosen. If the package index has another build of torch, " +
+            "choose its lock with %s (on the command line, or in user.bazelrc as " +
+            "`common --repo_env=...`).\n") % (choice, " or ".join(others))
+
+def _read_lock(module_ctx, label):
+    path = (label.package + "/" if label.package else "") + label.name
+    return path, json.decode(module_ctx.read(label))
+
+def _chosen_torch(module_ctx, hub):
+    choices = sorted(hub.torch_locks.values())
+    choice = module_ctx.getenv(TORCH_SETTING) or "cpu"
+    for label, name in hub.torch_locks.items():
+        if name == choice:
+            return label, choice, torch_remedy(choice, choices)
+    fail("%s=%s, but there is no such lock of torch. Choose one of: %s." %
+         (TORCH_SETTING, choice, ", ".join(choices)))
+
+def _define_hub(module_ctx, hub, outer):
+    """Declares a hub's repositories.
+
+    Args:
+        module_ctx: context of the extension.
+        hub: the tag.
+        outer: name to repository of the wheels of the hub it stands on.
+
+    Returns:
+        name to repository of all wheels it knows, its own and those of `outer`.
+    """
+    sources = [(label, "", "") for label in hub.locks]
+    if hub.torch_locks:
+        label, choice, remedy = _chosen_torch(module_ctx, hub)
+        sources.append((label, "_" + choice, remedy))
+
+    found = []
+    own = {}
+    for label, suffix, remedy in sources:
+        path, lock = _read_lock(module_ctx, label)
+        for name, wheel in lock["wheels"].items():
+            own[name] = "%s_%s%s" % (hub.name, name, suffix)
+            found.append((name, wheel, path, remedy))
+    known = dict(outer, **own)
+    for name, wheel, path, remedy in found:
+        layout = LAYOUTS.get(name, NO_LAYOUT)
+        wheel_repository(
+            name = own[name],
+            files = layout.files,
+            headers = layout.headers,
+            is_testonly = hub.testonly,
+            lock = path,
+            remedy = remedy,
+            wheel = json.encode({
+                "name": name,
+                "version": wheel["version"],
+                "files": wheel["files"],
+            }),
+            wheel_deps = [known[dep] for dep in wheel["deps"]],
+        )
+    extras = {
+        name: (["headers"] if LAYOUTS[name].headers else []) + LAYOUTS[name].files.keys()
+        for name in own
+        if name in LAYOUTS
+    }
+    hub_repository(name = hub.name, extras = extras, is_testonly = hub.testonly, wheels = own)
+    return known
+
+def _python_impl(module_ctx):
+    local_python(name = "local_python")
+    known = {}
+    for module in module_ctx.modules:
+        for hub in module.tags.hub:
+            if hub.name in known:
+                fail("Two hubs of wheels are named %s." % hub.name)
+            known[hub.name] = _define_hub(module_ctx, hub, known.get(hub.on, {}))
+
+_hub = tag_class(
+    doc = "A set of wheels under one name.",
+    attrs = {
+        "locks": attr.label_list(doc = "Locks whose wheels the hub has."),
+        "name": attr.string(mandatory = True),
+        "on": attr.string(doc = "An earlier hub, whose wheels the wheels of this one may import."),
+        "testonly": attr.bool(doc = "Whether only tests may use the wheels."),
+        "torch_locks": attr.label_keyed_string_dict(
+            doc = "Locks of which one is used: label to the name that $PTERON_TORCH chooses it by.",
+        ),
+    },
+)
+
+python = module_extension(
+    implementation = _python_impl,
+    doc = "The machine's Python and hubs of wheels; see the top of this file.",
+    tag_classes = {"hub": _hub},
+)

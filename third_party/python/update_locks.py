@@ -1,0 +1,210 @@
+"""Writes the locks of all wheels from their requirements.
+
+    python3 third_party/python/update_locks.py             # newest versions that fit
+    python3 third_party/python/update_locks.py --keep      # same versions: adds missing hashes
+    python3 third_party/python/update_locks.py --only=cuda # one lock
+
+Needs pip and an index that has the wheels; downloads only their metadata where the index allows.
+A lock lists, for each package, its version, what it imports, and the sha256 of the wheel for each
+Python that `PYTHONS` names. Hashes that the lock already has for the same version stay, so that a
+machine whose index lacks some wheels does not drop them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pip._vendor.packaging.requirements import Requirement
+from pip._vendor.packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# The first one resolves the versions; the others only add the hashes of their wheels.
+PYTHONS = ("3.11", "3.12", "3.13")
+_PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(28, 4, -1)]
+_PLATFORMS += [f"manylinux{year}_x86_64" for year in ("2014", "2010", "1")] + ["linux_x86_64"]
+
+
+@dataclasses.dataclass(frozen=True)
+class LockFile:
+    """One lock.
+
+    Attributes:
+        name: what --only calls it.
+        path: the lock, relative to the repository.
+        requirements: what is wanted, relative to the repository.
+        on: names of the locks whose packages it may use and does not repeat.
+        leave_out: packages that are required by others but that nothing here imports.
+    """
+
+    name: str
+    path: str
+    requirements: str
+    on: tuple[str, ...] = ()
+    leave_out: tuple[str, ...] = ()
+
+
+_PYTHON = "third_party/python"
+LOCK_FILES = (
+    LockFile("common", f"{_PYTHON}/locks/common.json", f"{_PYTHON}/requirements/common.txt"),
+    LockFile(
+        "torch_cpu",
+        f"{_PYTHON}/locks/torch_cpu.json",
+        f"{_PYTHON}/requirements/torch_cpu.txt",
+        on=("common",),
+    ),
+    LockFile(
+        "torch_cuda",
+        f"{_PYTHON}/locks/torch_cuda.json",
+        f"{_PYTHON}/requirements/torch_cuda.txt",
+        on=("common",),
+    ),
+)
+
+Lock = dict[str, dict[str, Any]]  # package name -> version, deps, files
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--keep", action="store_true", help="keep the versions of the locks")
+    parser.add_argument("--only", help="name of the one lock to write")
+    arguments = parser.parse_args()
+    locks: dict[str, Lock] = {}
+    for file in LOCK_FILES:
+        old = read_lock(ROOT / file.path)
+        if arguments.only in (None, file.name):
+            base = {name: wheel for on in file.on for name, wheel in locks[on].items()}
+            locks[file.name] = make_lock(file, base, old, arguments.keep)
+            write_lock(ROOT / file.path, locks[file.name])
+            print(f"{file.path}: {len(locks[file.name])} packages")
+        else:
+            locks[file.name] = old
+
+
+def make_lock(file: LockFile, base: Lock, old: Lock, keep: bool) -> Lock:
+    """Resolves one lock.
+
+    Args:
+        file: which one.
+        base: the packages of the locks it stands on, kept at their versions.
+        old: the lock as it was.
+        keep: whether to keep the versions of `old`.
+    """
+    pins = {**(old if keep else {}), **base}
+    wanted = ["--requirement", str(ROOT / file.requirements)]
+    items = report(PYTHONS[0], wanted, pins, deps=True)
+    names = {label(item["metadata"]["name"]) for item in items}
+    known = names - set(map(label, file.leave_out))
+    lock = {}
+    for item in items:
+        name = label(item["metadata"]["name"])
+        if name in known and name not in base:
+            version = str(Version(item["metadata"]["version"]))
+            lock[name] = {
+                "version": version,
+                "deps": imports(item, items, known),
+                "files": _kept_files(old.get(name), version),
+            }
+    for python in PYTHONS:
+        for item in wheels(python, lock):
+            name = label(item["metadata"]["name"])
+            tag, sha256 = wheel_file(item)
+            lock[name]["files"][tag] = sha256
+    return lock
+
+
+def imports(item: dict[str, Any], items: list[dict[str, Any]], known: set[str]) -> list[str]:
+    """The packages of `known` that a package requires, with those of the extras asked of it."""
+    name = label(item["metadata"]["name"])
+    extras = set(item.get("requested_extras", []))
+    for other in items:
+        for text in other["metadata"].get("requires_dist", []):
+            requirement = Requirement(text)
+            if label(requirement.name) == name:
+                extras |= requirement.extras
+    found = set()
+    for text in item["metadata"].get("requires_dist", []):
+        requirement = Requirement(text)
+        if _applies(requirement, extras) and label(requirement.name) in known:
+            found.add(label(requirement.name))
+    return sorted(found - {name})
+
+
+def wheels(python: str, lock: Lock) -> list[dict[str, Any]]:
+    """pip's report on the lock's packages at their versions, as far as there are wheels."""
+    pins = [f"{name}==={wheel['version']}" for name, wheel in lock.items()]
+    try:
+        return report(python, pins, {}, deps=False)
+    except subprocess.CalledProcessError:
+        found = []
+        for pin in pins:
+            try:
+                found += report(python, [pin], {}, deps=False)
+            except subprocess.CalledProcessError:
+                print(f"  no wheel of {pin} for Python {python}")
+        return found
+
+
+def report(python: str, wanted: Iterable[str], pins: Lock, deps: bool) -> list[dict[str, Any]]:
+    """What pip would install for a Python on Linux x86-64, without installing it."""
+    with tempfile.TemporaryDirectory() as directory:
+        constraints = Path(directory) / "constraints.txt"
+        lines = [f"{name}=={wheel['version']}\n" for name, wheel in pins.items()]
+        constraints.write_text("".join(lines), encoding="utf-8")
+        output = Path(directory) / "report.json"
+        command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed"]
+        command += ["--quiet", "--only-binary=:all:", f"--python-version={python}"]
+        command += ["--implementation=cp", f"--target={directory}/target"]
+        command += [f"--abi=cp{python.replace('.', '')}", "--abi=abi3", "--abi=none"]
+        command += [f"--platform={platform}" for platform in [*_PLATFORMS, "any"]]
+        command += [f"--constraint={constraints}", f"--report={output}"]
+        command += [] if deps else ["--no-deps"]
+        subprocess.run([*command, *wanted], check=True, stderr=None if deps else subprocess.DEVNULL)
+        return json.loads(output.read_text(encoding="utf-8"))["install"]
+
+
+def wheel_file(item: dict[str, Any]) -> tuple[str, str]:
+    """Tag and sha256 of the wheel file of one entry of pip's report."""
+    info = item["download_info"]
+    stem = info["url"].rsplit("/", 1)[1].removesuffix(".whl")
+    return "-".join(stem.rsplit("-", 3)[1:]), info["archive_info"]["hashes"]["sha256"]
+
+
+def label(name: str) -> str:
+    """The name of a package's Bazel target."""
+    return re.sub(r"[-_.]+", "_", name).lower()
+
+
+def read_lock(path: Path) -> Lock:
+    """The packages of a lock; none when there is no such file yet."""
+    return json.loads(path.read_text(encoding="utf-8"))["wheels"] if path.exists() else {}
+
+
+def write_lock(path: Path, lock: Lock) -> None:
+    """Writes a lock with sorted keys, so that a diff shows what changed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"wheels": lock}, indent=2, sort_keys=True)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _kept_files(old: dict[str, Any] | None, version: str) -> dict[str, str]:
+    return dict(old["files"]) if old and old["version"] == version else {}
+
+
+def _applies(requirement: Requirement, extras: set[str]) -> bool:
+    if requirement.marker is None:
+        return True
+    return any(requirement.marker.evaluate({"extra": extra}) for extra in extras | {""})
+
+
+if __name__ == "__main__":
+    main()
