@@ -1,0 +1,105 @@
+"""A folder of build results, found by what they were made from.
+
+`$PTERON_CACHE_DIR`, else `$XDG_CACHE_HOME/pteron`, else `~/.cache/pteron`. Entries are written
+under another name and renamed, so readers never see half a file and several processes may share
+the folder. What was not used for longest goes first once all entries exceed `limit_bytes`;
+`PTERON_CACHE_MB` sets that bound (default 2048, and 0 keeps nothing between processes).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+_DEFAULT_MB = 2048
+
+
+def digest(parts: Iterable[str | bytes]) -> str:
+    """SHA-256, in hex, over `parts`, each preceded by its length."""
+    hasher = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        hasher.update(len(data).to_bytes(8, "little"))
+        hasher.update(data)
+    return hasher.hexdigest()
+
+
+class ObjectCache:
+    """Maps a key to a file that `make` writes once."""
+
+    def __init__(self, folder: Path, limit_bytes: int) -> None:
+        self.folder = folder
+        self._limit_bytes = limit_bytes
+
+    def get(self, key: str, suffix: str, make: Callable[[Path], None]) -> Path:
+        """The file of `key`; on a miss `make(path)` writes it to a temporary path first."""
+        path = self.folder / key[:2] / f"{key}{suffix}"
+        if self._touch(path):
+            return path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-", suffix=suffix)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            make(temporary)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        self._shrink(keep=path)
+        return path
+
+    @staticmethod
+    def _touch(path: Path) -> bool:
+        try:
+            os.utime(path)
+        except OSError:
+            return False
+        return True
+
+    def _shrink(self, keep: Path) -> None:
+        entries = []
+        for path in self.folder.glob("??/*"):
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                entries.append((status.st_mtime_ns, status.st_size, path))
+        total = sum(size for _, size, _ in entries)
+        for _, size, path in sorted(entries):
+            if total <= self._limit_bytes:
+                return
+            if path != keep:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                total -= size
+
+
+def default_cache() -> ObjectCache:
+    """The user's cache, or one of this process alone where that folder cannot be written."""
+    megabytes = int(os.environ.get("PTERON_CACHE_MB", _DEFAULT_MB))
+    folder = _user_folder() if megabytes > 0 else None
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                return ObjectCache(folder, megabytes << 20)
+        except OSError:
+            pass
+    private = Path(tempfile.mkdtemp(prefix="pteron-objects-"))
+    atexit.register(shutil.rmtree, private, ignore_errors=True)
+    return ObjectCache(private, max(megabytes, _DEFAULT_MB) << 20)
+
+
+def _user_folder() -> Path | None:
+    if chosen := os.environ.get("PTERON_CACHE_DIR"):
+        return Path(chosen) / "objects"
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "pteron" / "objects"
+    try:
+        return Path.home() / ".cache" / "pteron" / "objects"
+    except RuntimeError:
+        return None

@@ -1,0 +1,344 @@
+"""From generated C++ to a shared-library image: our own compile step.
+
+Inductor could compile for us, but not with flags per file, in parallel, from one set of
+precompiled headers and with a cache of objects; what that is worth stands in
+`decisions/2026-11-20-own-compile-step.md`. An image is made of
+
+* the entry points (equal for all models of one torch release and flag set, so nearly always
+  cached) and the model class, at -O1: they run once a call and are long;
+* the kernels, at -O3 for the target's instruction set, a few files of bounded size;
+* a support file: the size of the weights, embedded device code, and a `__cxa_thread_atexit` that
+  registers nothing, without which the thread that first failed would pin the image in memory.
+
+Only the `AOTInductor*` entry points are exported, nothing is unique-global, the symbol table is
+stripped and no path of the building machine gets in: equal sources give equal bytes.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import functools
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from backends.aoti.inductor import GeneratedCode
+from backends.aoti.object_cache import ObjectCache, default_cache, digest
+
+
+class ToolchainError(RuntimeError):
+    """The compiler is missing or refused the generated code."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """Flags that say what the image is for.
+
+    Attributes:
+        march: instruction set flags, for example ("-march=x86-64-v3",).
+        defines: macros, "NAME" or "NAME=VALUE".
+        include_folders: beside torch's own.
+        libraries: linked by name where used ("cuda").
+        wide_vectors: the code works on 512-bit registers.
+    """
+
+    march: tuple[str, ...]
+    defines: tuple[str, ...] = ()
+    include_folders: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    wide_vectors: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler: its command, whether it is clang, and what identifies it."""
+
+    command: tuple[str, ...]
+    is_clang: bool
+    identity: str
+
+
+# What Inductor asks of a compiler: floating point as written, except that comparisons do not trap.
+_FLOATING_POINT = (
+    "-fno-trapping-math",
+    "-fno-signed-zeros",
+    "-fmath-errno",
+    "-ffp-contract=off",
+)
+_DEFINES = (
+    "TORCH_INDUCTOR_CPP_WRAPPER",
+    "STANDALONE_TORCH_HEADER",
+    "C10_USING_CUSTOM_GENERATED_MACROS",
+    "USE_MMAP_EXTERNAL",
+    "NDEBUG",
+)
+_MODEL_HEADER = "#include <torch/csrc/inductor/aoti_include/{device}.h>\n"
+_EXTERN_TEMPLATE = """
+namespace torch::aot_inductor {{
+{extern}template class AOTInductorModelBase<AOTInductorModel>;
+}}
+"""
+_KERNEL_HEADER = """#include <omp.h>
+#include <torch/csrc/inductor/cpp_prefix.h>
+#include <c10/util/Unroll.h>
+
+// Threads of one parallel region: those the code was cut for, or fewer if the host says so.
+static inline int pteron_threads(int compiled) {
+  const int available = omp_get_max_threads();
+  return available < compiled ? available : compiled;
+}
+"""
+_EXPORTS = "{ global: AOTInductor*; local: *; };\n"
+_KERNEL_START = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
+_KERNEL_FILE_BYTES = 96 << 10
+
+
+@functools.cache
+def find_compiler() -> Compiler:
+    """`$CXX`, else the first of g++, c++ and clang++ on the path."""
+    chosen = os.environ.get("CXX", "").strip()
+    candidates = [chosen] if chosen else ["g++", "c++", "clang++"]
+    for candidate in candidates:
+        command = shlex.split(candidate)
+        program = shutil.which(command[0])
+        if program is None:
+            continue
+        version = subprocess.run(
+            [program, *command[1:], "--version"], capture_output=True, text=True, check=False
+        )
+        if version.returncode == 0:
+            first_line = version.stdout.partition("\n")[0]
+            status = os.stat(os.path.realpath(program))
+            identity = f"{program} {first_line} {status.st_size} {status.st_mtime_ns}"
+            return Compiler((program, *command[1:]), "clang" in version.stdout, identity)
+    wanted = f"$CXX is {chosen!r}" if chosen else "none of g++, c++, clang++ is on the path"
+    raise ToolchainError(
+        f"lowering needs a C++20 compiler and {wanted}. Install one (for example the package "
+        "g++), or set CXX to its command. Running a lowered program needs none."
+    )
+
+
+def build(
+    code: GeneratedCode,
+    machine: Machine,
+    *,
+    device: str = "cpu",
+    weights_bytes: int = 0,
+    embedded: Mapping[str, bytes] | None = None,
+    cache: ObjectCache | None = None,
+) -> bytes:
+    """Compiles and links `code`; returns the image's bytes.
+
+    Args:
+        code: from `inductor.generate`.
+        machine: the target's flags.
+        device: names the header that the model class needs.
+        weights_bytes: size of the constants, which the container reports when asked.
+        embedded: symbol stem to bytes, found by the code as `__<stem>_start` and `__<stem>_end`.
+        cache: where objects and precompiled headers are kept; the user's by default.
+
+    Raises:
+        ToolchainError: no compiler, or it failed; its messages and the command are in the text.
+    """
+    step = _BuildStep(find_compiler(), machine, device, cache or _shared_cache())
+    sources = [
+        step.interface(code.interface),
+        step.model(code.model),
+        *(step.kernels(text) for text in split_kernels(code.kernels)),
+    ]
+    with concurrent.futures.ThreadPoolExecutor(_parallelism()) as pool:
+        objects = list(pool.map(step.compile, sources))
+    with tempfile.TemporaryDirectory(prefix="pteron-link-") as folder:
+        support = _write_support(Path(folder), weights_bytes, embedded or {})
+        return step.link(Path(folder), objects, support)
+
+
+def prepare(machine: Machine, *, device: str = "cpu", cache: ObjectCache | None = None) -> None:
+    """Builds the precompiled headers of `machine` if they are not there; for a background thread."""
+    step = _BuildStep(find_compiler(), machine, device, cache or _shared_cache())
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(step.precompile, (step.model(""), step.kernels(""))))
+
+
+@functools.cache
+def _shared_cache() -> ObjectCache:
+    return default_cache()
+
+
+def _parallelism() -> int:
+    return max(1, len(os.sched_getaffinity(0)))
+
+
+def split_kernels(text: str) -> list[str]:
+    """Cuts generated kernels, each of which starts with its own include, into files of a bounded
+    size. The cut depends on the text alone, so that equal text gives an equal image anywhere."""
+    first, *rest = re.split(f"(?={re.escape(_KERNEL_START)})", text)
+    files = [first] if first.strip() else []
+    for kernel in rest:
+        if files and len(files[-1]) + len(kernel) <= _KERNEL_FILE_BYTES:
+            files[-1] += kernel
+        else:
+            files.append(kernel)
+    return files
+
+
+@dataclasses.dataclass(frozen=True)
+class _Source:
+    """One translation unit: the header precompiled for it, its text and its own flags."""
+
+    header: str
+    text: str
+    flags: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _BuildStep:
+    """One compiler, machine and cache; its methods are the steps of `build`."""
+
+    compiler: Compiler
+    target: Machine
+    device: str
+    cache: ObjectCache
+
+    def interface(self, text: str) -> _Source:
+        header = _MODEL_HEADER.format(device=self.device)
+        return _Source("", header + text + _EXTERN_TEMPLATE.format(extern=""), ("-O1",))
+
+    def model(self, text: str) -> _Source:
+        header = _MODEL_HEADER.format(device=self.device)
+        header += _EXTERN_TEMPLATE.format(extern="extern ")
+        return _Source(header, text, ("-O1",))
+
+    def kernels(self, text: str) -> _Source:
+        return _Source(_KERNEL_HEADER, text, self._kernel_flags())
+
+    def _kernel_flags(self) -> tuple[str, ...]:
+        flags = ("-O3", *self.target.march, "-fopenmp")
+        if not self.compiler.is_clang:
+            flags += ("-fno-tree-loop-vectorize", "-fexcess-precision=fast")
+            if self.target.wide_vectors:
+                # GCC otherwise keeps a GEMM's accumulators in memory: 2.8 times slower.
+                flags += ("-fno-early-inlining",)
+        return flags
+
+    @functools.cached_property
+    def _common_flags(self) -> tuple[str, ...]:
+        include = str(Path(torch.__file__).parent / "include")
+        flags = ["-std=c++20", "-fPIC", "-w", *_FLOATING_POINT]
+        if not self.compiler.is_clang:
+            flags.append("-fno-gnu-unique")
+        flags += [f"-D{name}" for name in (*_DEFINES, *self.target.defines)]
+        flags += [f"-fmacro-prefix-map={include}=torch", f"-I{include}"]
+        flags += [f"-I{folder}" for folder in self.target.include_folders]
+        return tuple(flags)
+
+    def _key(self, kind: str, source: _Source) -> str:
+        build = f"{torch.__version__} {torch.version.git_version}"
+        return digest(
+            (
+                kind,
+                build,
+                self.compiler.identity,
+                *self._common_flags,
+                *source.flags,
+                source.header,
+                source.text,
+            )
+        )
+
+    def precompile(self, source: _Source) -> Path:
+        """The header of `source`, with its precompiled form beside it; returns the header."""
+        empty = _Source(source.header, "", source.flags)
+        key = self._key("header", empty)
+
+        def write_header(path: Path) -> None:
+            path.write_text(source.header)
+
+        header = self.cache.get(key, ".h", write_header)
+        suffix = ".h.pch" if self.compiler.is_clang else ".h.gch"
+
+        def precompile(path: Path) -> None:
+            arguments = (*self._common_flags, *source.flags, "-x", "c++-header")
+            self._run((*arguments, str(header), "-o", str(path)))
+
+        self.cache.get(key, suffix, precompile)
+        return header
+
+    def compile(self, source: _Source) -> bytes:
+        """The object of `source`."""
+
+        def compile_object(path: Path) -> None:
+            arguments = [*self._common_flags, *source.flags]
+            if source.header:
+                arguments += ["-include", str(self.precompile(source))]
+            # The text comes from a pipe: no file name of ours can get into the object.
+            arguments += ["-x", "c++", "-c", "-", "-o", str(path)]
+            self._run(arguments, source.text)
+
+        return self.cache.get(self._key("object", source), ".o", compile_object).read_bytes()
+
+    def link(self, folder: Path, objects: Sequence[bytes], support: Path) -> bytes:
+        """Links to an image whose only exports are the container's entry points."""
+        names = []
+        for index, data in enumerate(objects):
+            names.append(f"{index}.o")
+            (folder / names[-1]).write_bytes(data)
+        (folder / "exports.map").write_text(_EXPORTS)
+        self._run(
+            [
+                *("-shared", "-fPIC", "-fopenmp", "-w", "-O1"),
+                *names,
+                support.name,
+                *("-Wl,--version-script=exports.map", "-Wl,--as-needed", "-Wl,--strip-all"),
+                *("-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-z,relro", "-Wl,-z,noexecstack"),
+                *(f"-l{library}" for library in self.target.libraries),
+                *("-o", "model.so"),
+            ],
+            folder=folder,
+        )
+        return (folder / "model.so").read_bytes()
+
+    def _run(
+        self, arguments: Sequence[str], text: str | None = None, folder: Path | None = None
+    ) -> None:
+        command = [*self.compiler.command, *arguments]
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, cwd=folder, check=False
+        )
+        if done.returncode != 0:
+            raise ToolchainError(
+                f"{self.compiler.command[0]} refused generated code (exit {done.returncode}).\n"
+                f"{done.stderr.strip()[:4000]}\ncommand: {shlex.join(command)}"
+            )
+
+
+def _write_support(folder: Path, weights_bytes: int, embedded: Mapping[str, bytes]) -> Path:
+    """The support file (see the module's text)."""
+    lines = [
+        'extern "C" {',
+        '__attribute__((visibility("hidden"))) int __cxa_thread_atexit(void (*)(void*), void*,',
+        "                                                              void*) { return 0; }",
+        "extern const unsigned long long _binary_constants_bin_start[2];",
+        "extern const unsigned long long _binary_constants_bin_end[1];",
+        f"const unsigned long long _binary_constants_bin_start[2] = {{{weights_bytes}ull, 0}};",
+        "const unsigned long long _binary_constants_bin_end[1] = {0};",
+        "}",
+    ]
+    for index, (stem, data) in enumerate(sorted(embedded.items())):
+        (folder / f"{index}.bin").write_bytes(data)
+        lines.append(
+            f'__asm__(".section .rodata\\n.balign 64\\n.global __{stem}_start\\n'
+            f'__{stem}_start:\\n.incbin \\"{index}.bin\\"\\n.global __{stem}_end\\n'
+            f'__{stem}_end:\\n.byte 0\\n.previous\\n");'
+        )
+    path = folder / "support.cpp"
+    path.write_text("\n".join(lines) + "\n")
+    return path
