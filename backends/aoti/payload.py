@@ -1,0 +1,266 @@
+"""What goes into the file for one partition: processed bytes, named blobs, metadata.
+
+Keys are made of content, so equal code and equal weights are stored once, whatever partition or
+method they come from::
+
+    processed bytes   "<so_key>\\n<weights_key>"
+    so_key            "<sha256 of the image>_so_blob"
+    weights_key       "<sha256 of the packed constants>_weights_blob"
+    each big constant "<sha256 of its bytes>_weight"
+    metadata          "<so_key>/<weights_key>/metadata", a FlatBuffer of schema/metadata.fbs
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import ctypes
+import dataclasses
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from backends.aoti.contract import Dim, TensorContract, contract_of
+from backends.aoti.inductor import Constant
+from exir._serialize.named_data_store import NamedDataStore, NamedDataStoreOutput
+from exir.scalar_types import scalar_type
+
+#: Constants of at least this size are blobs of their own.
+OWN_BLOB_BYTES = 4096
+#: Alignment of every blob and of every constant inside the packed one.
+ALIGNMENT = 64
+_FILE_IDENTIFIER = b"PTM1"
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageInfo:
+    """What the metadata says of the image itself; see schema/metadata.fbs for the fields."""
+
+    device: str
+    shims: tuple[str, ...]
+    shim_list_version: int
+    isa: str = ""
+    cpu_features: tuple[str, ...] = ()
+    num_threads: int = 0
+    cuda_archs: tuple[str, ...] = ()
+    weights_layout: str = "packed"
+
+
+@dataclasses.dataclass(frozen=True)
+class Payload:
+    """The result: what a backend's `preprocess` returns."""
+
+    processed_bytes: bytes
+    data: NamedDataStoreOutput
+
+
+@dataclasses.dataclass(frozen=True)
+class _Placed:
+    """A constant and where its bytes are."""
+
+    constant: Constant
+    storage_offset: int
+    blob_key: str
+    offset: int
+    data: memoryview
+    digest: bytes
+
+
+def build(
+    program: ExportedProgram,
+    image: bytes,
+    info: ImageInfo,
+    constants: Sequence[Constant],
+    *,
+    own_blobs: bool = True,
+    weights_tag: str | None = None,
+) -> Payload:
+    """Collects blobs and metadata of one compiled partition.
+
+    Args:
+        program: the partition, for its contract.
+        image: the linked shared library.
+        info: what the image was built for.
+        constants: what it reads.
+        own_blobs: big constants become blobs of their own; without it all are packed in the
+            given order, each padded to 64 bytes, which is the order the container loads them in.
+        weights_tag: name of the external file for weights; None keeps them in the program.
+    """
+    store = NamedDataStore()
+    so_digest = hashlib.sha256(image).digest()
+    so_key = f"{so_digest.hex()}_so_blob"
+    store.add_named_data(so_key, image, alignment=4096, digest=so_digest)
+
+    placed, packed = _place(constants, own_blobs)
+    packed_digest = hashlib.sha256(packed).digest()
+    weights_key = f"{packed_digest.hex()}_weights_blob"
+    store.add_named_data(weights_key, packed, ALIGNMENT, weights_tag, digest=packed_digest)
+    placed = [
+        dataclasses.replace(item, blob_key=item.blob_key or weights_key) for item in placed
+    ]
+    for item in placed:
+        if item.blob_key != weights_key:
+            store.add_named_data(
+                item.blob_key, item.data, ALIGNMENT, weights_tag, digest=item.digest
+            )
+
+    metadata = _metadata(program, so_digest, info, placed)
+    store.add_named_data(f"{so_key}/{weights_key}/metadata", metadata, ALIGNMENT)
+    return Payload(
+        f"{so_key}\n{weights_key}".encode(), store.get_named_data_store_output()
+    )
+
+
+# --- constants -------------------------------------------------------------------------------
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """First and one past the last byte of its storage that `tensor` covers."""
+    if tensor.numel() == 0:
+        return 0, 0
+    first = tensor.storage_offset()
+    last = first + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return first * tensor.element_size(), (last + 1) * tensor.element_size()
+
+
+def _storage_view(tensor: torch.Tensor) -> memoryview:
+    """The bytes of the tensor's storage; borrowed, the tensor must outlive the view."""
+    storage = tensor.untyped_storage()
+    if storage.nbytes() == 0:
+        return memoryview(b"")
+    if storage.device.type != "cpu":
+        storage = storage.cpu()
+    raw = (ctypes.c_ubyte * storage.nbytes()).from_address(storage.data_ptr())
+    raw._owner = storage  # type: ignore[attr-defined]  # the view keeps the memory alive
+    return memoryview(raw).cast("B").toreadonly()
+
+
+def _shared_extents(constants: Iterable[Constant]) -> dict[int, list[tuple[int, int]]]:
+    """Per storage, the byte ranges its constants cover, those that overlap joined into one."""
+    ranges: dict[int, list[tuple[int, int]]] = collections.defaultdict(list)
+    for constant in constants:
+        ranges[constant.tensor.untyped_storage().data_ptr()].append(_extent(constant.tensor))
+    for storage, extents in ranges.items():
+        joined: list[tuple[int, int]] = []
+        for start, end in sorted(set(extents)):
+            if joined and start < joined[-1][1]:
+                joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+            else:
+                joined.append((start, end))
+        ranges[storage] = joined
+    return ranges
+
+
+def _place(constants: Sequence[Constant], own_blobs: bool) -> tuple[list[_Placed], bytes]:
+    """Where each constant goes, and the bytes of the packed blob (whose key is not known yet)."""
+    extents = _shared_extents(constants)
+    views: dict[tuple[int, int, int], memoryview] = {}
+    located = []
+    for constant in constants:
+        tensor = constant.tensor
+        storage = tensor.untyped_storage().data_ptr()
+        first, last = _extent(tensor)
+        start, end = next(r for r in extents[storage] if r[0] <= first and last <= r[1])
+        key = (storage, start, end)
+        if key not in views:
+            views[key] = _storage_view(tensor)[start:end]
+        located.append((constant, key, (first - start) // tensor.element_size()))
+
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        digests = dict(
+            zip(views, pool.map(lambda v: hashlib.sha256(v).digest(), views.values()), strict=True)
+        )
+
+    packed = bytearray()
+    offsets: dict[bytes, int] = {}
+    placed = []
+    for constant, key, storage_offset in located:
+        data, digest = views[key], digests[key]
+        if own_blobs and data.nbytes >= OWN_BLOB_BYTES:
+            blob_key, offset = f"{digest.hex()}_weight", 0
+        else:
+            if digest not in offsets:
+                packed += bytes(-len(packed) % ALIGNMENT)
+                offsets[digest] = len(packed)
+                packed += data
+            blob_key, offset = "", offsets[digest]
+        placed.append(_Placed(constant, storage_offset, blob_key, offset, data, digest))
+    packed += bytes(-len(packed) % ALIGNMENT)
+    return placed, bytes(packed)
+
+
+# --- metadata --------------------------------------------------------------------------------
+
+
+def _metadata(
+    program: ExportedProgram, so_digest: bytes, info: ImageInfo, placed: Sequence[_Placed]
+) -> bytes:
+    import flatbuffers
+
+    from backends.aoti.schema import metadata_generated as schema
+
+    inputs, outputs = contract_of(program)
+    table = schema.ModelMetadataT()
+    table.device = info.device
+    table.torchVersion = torch.__version__
+    table.shimListVersion = info.shim_list_version
+    table.shims = list(info.shims)
+    table.isa = info.isa
+    table.cpuFeatures = list(info.cpu_features)
+    table.numThreads = info.num_threads
+    table.cudaArchs = list(info.cuda_archs)
+    table.soDigest = list(so_digest)
+    table.inputs = [_tensor_table(schema, item) for item in inputs]
+    table.outputs = [_tensor_table(schema, item) for item in outputs]
+    table.constants = [_constant_table(schema, item) for item in placed]
+    table.weightsLayout = info.weights_layout
+    table.opCounts = [_op_table(schema, op, count) for op, count in op_counts(program).items()]
+    builder = flatbuffers.Builder(4096)
+    builder.Finish(table.Pack(builder), file_identifier=_FILE_IDENTIFIER)
+    return bytes(builder.Output())
+
+
+def op_counts(program: ExportedProgram) -> dict[str, int]:
+    """How often each operator stands in the partition, by name."""
+    counts = collections.Counter(
+        str(node.target) for node in program.graph.nodes if node.op == "call_function"
+    )
+    return dict(sorted(counts.items()))
+
+
+def _op_table(schema: Any, op: str, count: int) -> Any:
+    table = schema.OpCountT()
+    table.op, table.count = op, count
+    return table
+
+
+def _tensor_table(schema: Any, contract: TensorContract) -> Any:
+    table = schema.TensorContractT()
+    table.scalarType = scalar_type(contract.dtype).number
+    table.dims = [_dim_table(schema, dim) for dim in contract.dims]
+    table.strides = list(contract.strides)
+    table.mutated = contract.mutated
+    return table
+
+
+def _dim_table(schema: Any, dim: Dim) -> Any:
+    table = schema.DimT()
+    table.min, table.max = dim.min, dim.max
+    table.symbol, table.scale, table.offset = dim.symbol, dim.scale, dim.offset
+    return table
+
+
+def _constant_table(schema: Any, item: _Placed) -> Any:
+    tensor = item.constant.tensor
+    table = schema.ConstantT()
+    table.name, table.fqn = item.constant.name, item.constant.fqn
+    table.scalarType = scalar_type(tensor.dtype).number
+    table.sizes, table.strides = list(tensor.shape), list(tensor.stride())
+    table.storageOffset = item.storage_offset
+    table.blobKey, table.offset, table.nbytes = item.blob_key, item.offset, item.data.nbytes
+    table.digest = list(item.digest)
+    return table

@@ -1,0 +1,46 @@
+// Checks and conversions of what comes over the C ABI.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/aoti/shims/shim_export.h"
+#include "backends/aoti/slim/core/slim_tensor.h"
+#include "runtime/core/device.h"
+#include "runtime/core/error.h"
+#include "runtime/core/result.h"
+#include "runtime/core/span.h"
+
+namespace pteron::aoti {
+
+// InvalidArgument for a null handle or an undefined tensor; `name` is the parameter's.
+inline Error check_defined(AtenTensorHandle tensor, const char* name) {
+  PTERON_CHECK_OR_RETURN(tensor && tensor->is_defined(), Error::InvalidArgument, "%s is %s", name,
+                         tensor ? "an undefined tensor" : "a null handle");
+  return Error::Ok;
+}
+
+// InvalidArgument for a null handle.
+inline Error check_handle(AtenTensorHandle tensor, const char* name) {
+  PTERON_CHECK_OR_RETURN(tensor, Error::InvalidArgument, "%s is a null handle", name);
+  return Error::Ok;
+}
+
+inline Error check_pointer(const void* pointer, const char* name) {
+  PTERON_CHECK_OR_RETURN(pointer, Error::InvalidArgument, "%s is a null pointer", name);
+  return Error::Ok;
+}
+
+Result<slim::DType> dtype_argument(int32_t dtype);
+
+// A device index of -1, which the code for a CPU passes, becomes 0 there; on other devices it stays
+// and means the current one.
+Result<Device> device_argument(int32_t device_type, int32_t device_index);
+
+// `values` may be null only if `length` is 0.
+Result<Span<const int64_t>> list_argument(const int64_t* values, int64_t length, const char* name);
+
+// A dimension counted from the front, from one that may count from the back. A tensor of no
+// dimensions counts as one of one.
+Result<size_t> dim_argument(int64_t dim, size_t rank);
+
+}  // namespace pteron::aoti

@@ -1,0 +1,28 @@
+#include "backends/aoti/shims/c_boundary.h"
+
+namespace pteron::aoti {
+namespace {
+
+std::string& thread_message() {
+  static thread_local std::string message;
+  return message;
+}
+
+}  // namespace
+
+void set_shim_error(std::string_view shim, const Error& error) noexcept {
+  try {
+    std::string message(shim);
+    message += ": ";
+    message += error.message();
+    thread_message() = std::move(message);
+  } catch (...) {
+    // No memory for words: the status code says that it failed.
+  }
+}
+
+const std::string& shim_error() { return thread_message(); }
+
+void clear_shim_error() noexcept { thread_message().clear(); }
+
+}  // namespace pteron::aoti

@@ -1,0 +1,156 @@
+// What lies in tensors: copies, zeros, single numbers.
+#include <complex>
+
+#include "backends/aoti/shims/arguments.h"
+#include "backends/aoti/shims/c_boundary.h"
+#include "backends/aoti/slim/core/device_memory.h"
+#include "backends/aoti/slim/core/numeric.h"
+#include "backends/aoti/slim/core/strided_copy.h"
+
+namespace pteron::aoti {
+namespace {
+
+using slim::DType;
+using slim::Scalar;
+using slim::TensorPtr;
+
+// The one element of `tensor`, on whatever device.
+Result<Scalar> item(AtenTensorHandle tensor) {
+  PTERON_RETURN_IF_ERROR(check_defined(tensor, "the tensor"));
+  PTERON_CHECK_OR_RETURN(tensor->numel() == 1, Error::InvalidArgument,
+                         "found %s, expected a tensor of one element", tensor->describe().c_str());
+  if (tensor->device().type == DeviceType::CPU) {
+    return slim::load_scalar(tensor->dtype(), tensor->data());
+  }
+  slim::DeviceMemory* memory = slim::find_device_memory(tensor->device().type);
+  PTERON_CHECK_OR_RETURN(memory, Error::NotSupported, "no memory of device type %d here",
+                         static_cast<int>(tensor->device().type));
+  alignas(16) char element[16];
+  PTERON_RETURN_IF_ERROR(
+      memory->read(element, tensor->data(), tensor->item_size(), tensor->device()));
+  return slim::load_scalar(tensor->dtype(), element);
+}
+
+// As the C++ type whose dtype is `dtype`, converted if the tensor has another.
+template <typename T>
+AOTITorchError item_as(const char* shim, DType dtype, AtenTensorHandle tensor, T* ret) {
+  return c_boundary(shim, [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+    PTERON_ASSIGN_OR_RETURN(const Scalar value, item(tensor));
+    slim::store_scalar(dtype, ret, value);
+    return Error::Ok;
+  });
+}
+
+// A tensor of no dimensions on the CPU.
+template <typename T>
+AOTITorchError scalar_to_tensor(const char* shim, DType dtype, T value, AtenTensorHandle* ret) {
+  return c_boundary(shim, [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+    PTERON_ASSIGN_OR_RETURN(TensorPtr tensor, slim::make_tensor(Span<const int64_t>(), dtype));
+    *tensor->data_as<T>() = value;
+    *ret = tensor.release();
+    return Error::Ok;
+  });
+}
+
+Error copy_into(AtenTensorHandle self, AtenTensorHandle source, bool non_blocking) {
+  PTERON_RETURN_IF_ERROR(check_defined(self, "self"));
+  PTERON_RETURN_IF_ERROR(check_defined(source, "the source"));
+  return slim::copy_tensor(*self, *source, non_blocking);
+}
+
+}  // namespace
+
+PTERON_AOTI_SHIM(AOTITorchError, clone)(AtenTensorHandle self, AtenTensorHandle* ret) {
+  return c_boundary("aoti_torch_clone", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_defined(self, "self"));
+    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+    PTERON_ASSIGN_OR_RETURN(TensorPtr clone, slim::clone_tensor(*self));
+    *ret = clone.release();
+    return Error::Ok;
+  });
+}
+
+// Gaps between the elements stay; their contents are not copied.
+PTERON_AOTI_SHIM(AOTITorchError, clone_preserve_strides)
+(AtenTensorHandle self, AtenTensorHandle* ret) {
+  return c_boundary("aoti_torch_clone_preserve_strides", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_defined(self, "self"));
+    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+    PTERON_ASSIGN_OR_RETURN(TensorPtr clone, slim::make_tensor(self->sizes(), self->strides(),
+                                                               self->dtype(), self->device()));
+    PTERON_RETURN_IF_ERROR(slim::copy_tensor(*clone, *self));
+    *ret = clone.release();
+    return Error::Ok;
+  });
+}
+
+// Converts the dtype and broadcasts the sizes.
+PTERON_AOTI_SHIM(AOTITorchError, copy_)
+(AtenTensorHandle self, AtenTensorHandle source, int32_t non_blocking) {
+  return c_boundary("aoti_torch_copy_", [&] { return copy_into(self, source, non_blocking != 0); });
+}
+
+PTERON_AOTI_SHIM(AOTITorchError, tensor_copy_)(AtenTensorHandle source, AtenTensorHandle target) {
+  return c_boundary("aoti_torch_tensor_copy_", [&] { return copy_into(target, source, false); });
+}
+
+PTERON_AOTI_SHIM(AOTITorchError, zero_)(AtenTensorHandle self) {
+  return c_boundary("aoti_torch_zero_", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_defined(self, "self"));
+    if (self->device().type == DeviceType::CPU) {
+      slim::fill_tensor(*self, Scalar());
+      return Error::Ok;
+    }
+    slim::DeviceMemory* memory = slim::find_device_memory(self->device().type);
+    PTERON_CHECK_OR_RETURN(memory, Error::NotSupported, "no memory of device type %d here",
+                           static_cast<int>(self->device().type));
+    return memory->zero(*self);
+  });
+}
+
+#define PTERON_ITEM_SHIM(name, type, dtype_name)                                              \
+  PTERON_AOTI_SHIM(AOTITorchError, item_##name)(AtenTensorHandle tensor, type * ret) {        \
+    return item_as("aoti_torch_item_" #name, DType::dtype_name, tensor, ret);                 \
+  }
+
+#define PTERON_SCALAR_SHIM(name, type, dtype_name)                                            \
+  PTERON_AOTI_SHIM(AOTITorchError, scalar_to_tensor_##name)(type value,                       \
+                                                            AtenTensorHandle * ret) {         \
+    return scalar_to_tensor("aoti_torch_scalar_to_tensor_" #name, DType::dtype_name, value, ret); \
+  }
+
+#define PTERON_ITEM_AND_SCALAR_SHIMS(name, type, dtype_name) \
+  PTERON_ITEM_SHIM(name, type, dtype_name)                   \
+  PTERON_SCALAR_SHIM(name, type, dtype_name)
+
+PTERON_ITEM_SHIM(float16, uint16_t, Half)       // the bits, as the C ABI's struct holds them
+PTERON_ITEM_SHIM(bfloat16, uint16_t, BFloat16)
+PTERON_ITEM_AND_SCALAR_SHIMS(float32, float, Float)
+PTERON_ITEM_AND_SCALAR_SHIMS(float64, double, Double)
+PTERON_ITEM_AND_SCALAR_SHIMS(uint8, uint8_t, Byte)
+PTERON_ITEM_AND_SCALAR_SHIMS(uint16, uint16_t, UInt16)
+PTERON_ITEM_AND_SCALAR_SHIMS(uint32, uint32_t, UInt32)
+PTERON_ITEM_AND_SCALAR_SHIMS(uint64, uint64_t, UInt64)
+PTERON_ITEM_AND_SCALAR_SHIMS(int8, int8_t, Char)
+PTERON_ITEM_AND_SCALAR_SHIMS(int16, int16_t, Short)
+PTERON_ITEM_AND_SCALAR_SHIMS(int32, int32_t, Int)
+PTERON_ITEM_AND_SCALAR_SHIMS(int64, int64_t, Long)
+PTERON_ITEM_AND_SCALAR_SHIMS(bool, bool, Bool)
+
+// A complex number by value is passed as a struct of two, as the C ABI's own type is.
+struct AbiComplexFloat {
+  float real, imag;
+};
+struct AbiComplexDouble {
+  double real, imag;
+};
+PTERON_ITEM_AND_SCALAR_SHIMS(complex64, AbiComplexFloat, ComplexFloat)
+PTERON_SCALAR_SHIM(complex128, AbiComplexDouble, ComplexDouble)
+
+#undef PTERON_ITEM_SHIM
+#undef PTERON_SCALAR_SHIM
+#undef PTERON_ITEM_AND_SCALAR_SHIMS
+
+}  // namespace pteron::aoti

@@ -1,0 +1,214 @@
+// The lives of tensors and views of them. Every function gives a new handle, which the caller
+// deletes, except where it says otherwise.
+#include <utility>
+
+#include "backends/aoti/shims/arguments.h"
+#include "backends/aoti/shims/c_boundary.h"
+#include "backends/aoti/shims/handle_scope.h"
+#include "backends/aoti/slim/core/device_memory.h"
+
+namespace pteron::aoti {
+namespace {
+
+using slim::DType;
+using slim::SlimTensor;
+using slim::TensorPtr;
+
+struct Shape {
+  Span<const int64_t> sizes;
+  Span<const int64_t> strides;
+};
+
+Result<Shape> shape_argument(int64_t ndim, const int64_t* sizes, const int64_t* strides) {
+  PTERON_ASSIGN_OR_RETURN(const Span<const int64_t> s, list_argument(sizes, ndim, "sizes"));
+  PTERON_ASSIGN_OR_RETURN(const Span<const int64_t> t, list_argument(strides, ndim, "strides"));
+  return Shape{s, t};
+}
+
+Error create_from_blob(void* data, int64_t ndim, const int64_t* sizes, const int64_t* strides,
+                       int64_t storage_offset, int32_t dtype, int32_t device_type,
+                       int32_t device_index, AtenTensorHandle* ret) {
+  PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+  PTERON_ASSIGN_OR_RETURN(const Shape shape, shape_argument(ndim, sizes, strides));
+  PTERON_ASSIGN_OR_RETURN(const DType type, dtype_argument(dtype));
+  PTERON_ASSIGN_OR_RETURN(const Device device, device_argument(device_type, device_index));
+  PTERON_ASSIGN_OR_RETURN(TensorPtr tensor,
+                          slim::make_tensor_from_blob(data, shape.sizes, shape.strides,
+                                                      storage_offset, type, device));
+  *ret = tensor.release();
+  return Error::Ok;
+}
+
+// `self` seen with other sizes, strides and dtype, from `storage_offset` (in elements of `dtype`).
+Error view(AtenTensorHandle self, Shape shape, int64_t storage_offset, DType dtype,
+           AtenTensorHandle* ret) {
+  PTERON_RETURN_IF_ERROR(check_defined(self, "self"));
+  PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+  TensorPtr tensor(new SlimTensor);
+  PTERON_RETURN_IF_ERROR(
+      tensor->set(self->storage(), shape.sizes, shape.strides, storage_offset, dtype));
+  *ret = tensor.release();
+  return Error::Ok;
+}
+
+}  // namespace
+
+PTERON_AOTI_SHIM(AOTITorchError, empty_strided)
+(int64_t ndim, const int64_t* sizes, const int64_t* strides, int32_t dtype, int32_t device_type,
+ int32_t device_index, AtenTensorHandle* ret) {
+  return c_boundary("aoti_torch_empty_strided", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+    PTERON_ASSIGN_OR_RETURN(const Shape shape, shape_argument(ndim, sizes, strides));
+    PTERON_ASSIGN_OR_RETURN(const DType type, dtype_argument(dtype));
+    PTERON_ASSIGN_OR_RETURN(const Device device, device_argument(device_type, device_index));
+    PTERON_ASSIGN_OR_RETURN(TensorPtr tensor,
+                            slim::make_tensor(shape.sizes, shape.strides, type, device));
+    *ret = tensor.release();
+    return Error::Ok;
+  });
+}
+
+// On the host, in memory that the named device reaches quickly.
+PTERON_AOTI_SHIM(AOTITorchError, empty_strided_pinned)
+(int64_t ndim, const int64_t* sizes, const int64_t* strides, int32_t dtype, int32_t device_type,
+ int32_t device_index, AtenTensorHandle* ret) {
+  return c_boundary("aoti_torch_empty_strided_pinned", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+    PTERON_ASSIGN_OR_RETURN(const Shape shape, shape_argument(ndim, sizes, strides));
+    PTERON_ASSIGN_OR_RETURN(const DType type, dtype_argument(dtype));
+    PTERON_ASSIGN_OR_RETURN(const Device device, device_argument(device_type, device_index));
+    PTERON_ASSIGN_OR_RETURN(const size_t nbytes,
+                            slim::storage_nbytes(shape.sizes, shape.strides, type));
+    // Generated code names the CPU here, and whoever has a device is meant.
+    slim::DeviceMemory* memory = slim::find_device_memory(
+        device.type == DeviceType::CPU ? DeviceType::CUDA : device.type);
+    auto storage = memory ? memory->allocate_pinned(nbytes) : slim::allocate_storage(nbytes, {});
+    if (!storage.ok()) return storage.take_error();
+    TensorPtr tensor(new SlimTensor);
+    PTERON_RETURN_IF_ERROR(
+        tensor->set(std::move(storage.get()), shape.sizes, shape.strides, 0, type));
+    *ret = tensor.release();
+    return Error::Ok;
+  });
+}
+
+// `data` is borrowed.
+PTERON_AOTI_SHIM(AOTITorchError, create_tensor_from_blob)
+(void* data, int64_t ndim, const int64_t* sizes, const int64_t* strides, int64_t storage_offset,
+ int32_t dtype, int32_t device_type, int32_t device_index, AtenTensorHandle* ret) {
+  return c_boundary("aoti_torch_create_tensor_from_blob", [&] {
+    return create_from_blob(data, ndim, sizes, strides, storage_offset, dtype, device_type,
+                            device_index, ret);
+  });
+}
+
+// Strided layout only: the others carry data that only their library reads.
+PTERON_AOTI_SHIM(AOTITorchError, create_tensor_from_blob_v2)
+(void* data, int64_t ndim, const int64_t* sizes, const int64_t* strides, int64_t storage_offset,
+ int32_t dtype, int32_t device_type, int32_t device_index, AtenTensorHandle* ret, int32_t layout,
+ const uint8_t*, int64_t opaque_metadata_size) {
+  return c_boundary("aoti_torch_create_tensor_from_blob_v2", [&]() -> Error {
+    PTERON_CHECK_OR_RETURN(layout == 0 && opaque_metadata_size == 0, Error::NotSupported,
+                           "layout %d with %lld bytes of metadata; only the strided layout (0) is "
+                           "supported: lower the model without mkldnn weight packing",
+                           layout, static_cast<long long>(opaque_metadata_size));
+    return create_from_blob(data, ndim, sizes, strides, storage_offset, dtype, device_type,
+                            device_index, ret);
+  });
+}
+
+PTERON_AOTI_SHIM(AOTITorchError, new_uninitialized_tensor)(AtenTensorHandle* ret) {
+  return c_boundary("aoti_torch_new_uninitialized_tensor", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+    *ret = new SlimTensor;
+    return Error::Ok;
+  });
+}
+
+PTERON_AOTI_SHIM(AOTITorchError, new_tensor_handle)
+(AtenTensorHandle original, AtenTensorHandle* ret) {
+  return c_boundary("aoti_torch_new_tensor_handle", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_handle(original, "the tensor"));
+    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+    TensorPtr alias = slim::make_alias(*original);
+    SlimTensor* handle = alias.get();
+    if (HandleScope* scope = HandleScope::current()) scope->add(handle);
+    alias.release();
+    *ret = handle;
+    return Error::Ok;
+  });
+}
+
+// `target` becomes an alias of `source`; both handles stay.
+PTERON_AOTI_SHIM(AOTITorchError, assign_tensors)
+(AtenTensorHandle source, AtenTensorHandle target) {
+  return c_boundary("aoti_torch_assign_tensors", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_handle(source, "the source"));
+    PTERON_RETURN_IF_ERROR(check_handle(target, "the target"));
+    *target = *source;
+    return Error::Ok;
+  });
+}
+
+PTERON_AOTI_SHIM(AOTITorchError, assign_tensors_out)
+(AtenTensorHandle source, AtenTensorHandle* ret) {
+  return c_boundary("aoti_torch_assign_tensors_out", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_handle(source, "the source"));
+    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+    *ret = slim::make_alias(*source).release();
+    return Error::Ok;
+  });
+}
+
+PTERON_AOTI_SHIM(AOTITorchError, delete_tensor_object)(AtenTensorHandle tensor) {
+  delete tensor;
+  return kAotiSuccess;
+}
+
+// `offset_increment`, in elements, counts from where `self` begins.
+PTERON_AOTI_SHIM(AOTITorchError, _reinterpret_tensor)
+(AtenTensorHandle self, int64_t ndim, const int64_t* sizes, const int64_t* strides,
+ int64_t offset_increment, AtenTensorHandle* ret) {
+  return c_boundary("aoti_torch__reinterpret_tensor", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_defined(self, "self"));
+    PTERON_ASSIGN_OR_RETURN(const Shape shape, shape_argument(ndim, sizes, strides));
+    int64_t offset = 0;
+    PTERON_CHECK_OR_RETURN(
+        !__builtin_add_overflow(self->storage_offset(), offset_increment, &offset),
+        Error::InvalidArgument, "offset increment %lld", static_cast<long long>(offset_increment));
+    return view(self, shape, offset, self->dtype(), ret);
+  });
+}
+
+// `offset_bytes` counts from where `self` begins.
+PTERON_AOTI_SHIM(AOTITorchError, _alloc_from_pool)
+(AtenTensorHandle self, int64_t offset_bytes, int32_t dtype, int64_t ndim, const int64_t* sizes,
+ const int64_t* strides, AtenTensorHandle* ret) {
+  return c_boundary("aoti_torch__alloc_from_pool", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_defined(self, "self"));
+    PTERON_ASSIGN_OR_RETURN(const Shape shape, shape_argument(ndim, sizes, strides));
+    PTERON_ASSIGN_OR_RETURN(const DType type, dtype_argument(dtype));
+    const int64_t begin = self->storage_offset() * static_cast<int64_t>(self->item_size());
+    const auto item_size = static_cast<int64_t>(slim::element_size(type));
+    int64_t offset = 0;
+    PTERON_CHECK_OR_RETURN(
+        offset_bytes >= 0 && !__builtin_add_overflow(begin, offset_bytes, &offset) &&
+            offset % item_size == 0,
+        Error::InvalidArgument, "offset of %lld bytes for %s", static_cast<long long>(offset_bytes),
+        slim::name_of(type));
+    return view(self, shape, offset / item_size, type, ret);
+  });
+}
+
+// As many dimensions as `self` has.
+PTERON_AOTI_SHIM(AOTITorchError, as_strided)
+(AtenTensorHandle self, const int64_t* sizes, const int64_t* strides, AtenTensorHandle* ret) {
+  return c_boundary("aoti_torch_as_strided", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_defined(self, "self"));
+    PTERON_ASSIGN_OR_RETURN(const Shape shape,
+                            shape_argument(static_cast<int64_t>(self->dim()), sizes, strides));
+    return view(self, shape, self->storage_offset(), self->dtype(), ret);
+  });
+}
+
+}  // namespace pteron::aoti

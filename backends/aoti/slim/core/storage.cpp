@@ -1,0 +1,67 @@
+#include "backends/aoti/slim/core/storage.h"
+
+#include <new>
+
+#include "backends/aoti/slim/core/caching_allocator.h"
+#include "backends/aoti/slim/core/device_memory.h"
+
+namespace pteron::slim {
+namespace {
+
+// Storage and bytes are one block: the Storage in front, the bytes at the next aligned address.
+struct CpuStorage {
+  Storage storage;
+  uint32_t size_class;
+};
+static_assert(sizeof(CpuStorage) <= kStorageAlignment);
+
+void destroy_cpu_storage(Storage* storage) noexcept {
+  auto* cpu = reinterpret_cast<CpuStorage*>(storage);
+  const CachedBlock block{cpu, cpu->size_class};
+  cpu->~CpuStorage();
+  cached_free(block);
+}
+
+Result<Storage*> new_cpu_storage(size_t nbytes) {
+  size_t total = 0;
+  if (__builtin_add_overflow(nbytes, kStorageAlignment, &total)) {
+    return make_error(Error::MemoryAllocationFailed, "no memory for %zu bytes", nbytes);
+  }
+  CachedBlock block;
+  try {
+    block = cached_allocate(total);
+  } catch (const std::bad_alloc&) {
+    return make_error(Error::MemoryAllocationFailed, "no memory for %zu bytes", nbytes);
+  }
+  auto* cpu = new (block.data) CpuStorage;
+  cpu->size_class = block.size_class;
+  cpu->storage.destroy = destroy_cpu_storage;
+  return &cpu->storage;
+}
+
+}  // namespace
+
+Result<StorageRef> allocate_storage(size_t nbytes, Device device) {
+  if (device.type != DeviceType::CPU) {
+    DeviceMemory* memory = find_device_memory(device.type);
+    PTERON_CHECK_OR_RETURN(memory, Error::NotSupported,
+                           "no memory of device type %d here: the library of its backend is not "
+                           "loaded",
+                           static_cast<int>(device.type));
+    return memory->allocate(nbytes, device);
+  }
+  PTERON_ASSIGN_OR_RETURN(Storage * storage, new_cpu_storage(nbytes));
+  storage->data = reinterpret_cast<char*>(storage) + kStorageAlignment;
+  storage->nbytes = nbytes;
+  return StorageRef(storage);
+}
+
+Result<StorageRef> borrow_storage(void* data, size_t nbytes, Device device) {
+  PTERON_ASSIGN_OR_RETURN(Storage * storage, new_cpu_storage(0));
+  storage->data = data;
+  storage->nbytes = nbytes;
+  storage->device = device;
+  return StorageRef(storage);
+}
+
+}  // namespace pteron::slim

@@ -1,0 +1,255 @@
+#include "backends/aoti/slim/core/strided_copy.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/aoti/slim/core/device_memory.h"
+
+namespace pteron::slim {
+namespace {
+
+// Dimensions of two strided places, merged where both allow it and ordered so that the last one is
+// the innermost of the target.
+struct Plan {
+  size_t dim = 0;
+  int64_t sizes[kMaxDims];
+  int64_t target[kMaxDims];
+  int64_t source[kMaxDims];
+};
+
+Plan make_plan(const int64_t* target_strides, const int64_t* source_strides, const int64_t* sizes,
+               size_t dim) {
+  size_t order[kMaxDims];
+  size_t n = 0;
+  for (size_t i = 0; i < dim; ++i) {
+    if (sizes[i] != 1) order[n++] = i;
+  }
+  std::stable_sort(order, order + n, [&](size_t a, size_t b) {
+    return target_strides[a] > target_strides[b];
+  });
+  Plan plan;
+  for (size_t k = 0; k < n; ++k) {
+    const size_t i = order[k];
+    const size_t last = plan.dim - 1;
+    if (plan.dim > 0 && plan.target[last] == sizes[i] * target_strides[i] &&
+        plan.source[last] == sizes[i] * source_strides[i]) {
+      plan.sizes[last] *= sizes[i];
+      plan.target[last] = target_strides[i];
+      plan.source[last] = source_strides[i];
+    } else {
+      plan.sizes[plan.dim] = sizes[i];
+      plan.target[plan.dim] = target_strides[i];
+      plan.source[plan.dim] = source_strides[i];
+      ++plan.dim;
+    }
+  }
+  return plan;
+}
+
+// Calls inner(target offset, source offset, count, target stride, source stride) for each innermost
+// run; all in elements.
+template <typename Inner>
+void for_each_run(const Plan& plan, Inner&& inner) {
+  if (plan.dim == 0) {
+    inner(0, 0, 1, 1, 1);
+    return;
+  }
+  for (size_t i = 0; i < plan.dim; ++i) {
+    if (plan.sizes[i] == 0) return;
+  }
+  const size_t last = plan.dim - 1;
+  int64_t index[kMaxDims] = {0};
+  int64_t target = 0, source = 0;
+  while (true) {
+    inner(target, source, plan.sizes[last], plan.target[last], plan.source[last]);
+    size_t d = last;
+    while (d-- > 0) {
+      target += plan.target[d];
+      source += plan.source[d];
+      if (++index[d] < plan.sizes[d]) break;
+      target -= plan.target[d] * plan.sizes[d];
+      source -= plan.source[d] * plan.sizes[d];
+      index[d] = 0;
+    }
+    if (d == static_cast<size_t>(-1)) return;
+  }
+}
+
+template <typename T>
+void copy_runs(const Plan& plan, void* target_data, const void* source_data) {
+  T* const target_base = static_cast<T*>(target_data);
+  const T* const source_base = static_cast<const T*>(source_data);
+  for_each_run(plan, [&](int64_t target, int64_t source, int64_t count, int64_t target_stride,
+                         int64_t source_stride) {
+    T* to = target_base + target;
+    const T* from = source_base + source;
+    if (target_stride == 1 && source_stride == 1) {
+      std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
+    } else if (target_stride == 1) {
+      for (int64_t i = 0; i < count; ++i) to[i] = from[i * source_stride];
+    } else {
+      for (int64_t i = 0; i < count; ++i) to[i * target_stride] = from[i * source_stride];
+    }
+  });
+}
+
+struct Bytes16 {
+  uint64_t low, high;
+};
+
+// The strides of `source` seen with the sizes of `target`.
+Error broadcast_strides(const SlimTensor& target, const SlimTensor& source, int64_t* strides) {
+  bool fits = source.dim() <= target.dim();
+  const size_t extra = fits ? target.dim() - source.dim() : 0;
+  for (size_t i = 0; fits && i < target.dim(); ++i) {
+    if (i < extra) {
+      strides[i] = 0;
+    } else if (source.size(i - extra) == target.size(i)) {
+      strides[i] = source.stride(i - extra);
+    } else {
+      fits = source.size(i - extra) == 1;
+      strides[i] = 0;
+    }
+  }
+  PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument, "%s cannot be broadcast to %s",
+                         source.describe().c_str(), target.describe().c_str());
+  return Error::Ok;
+}
+
+bool is_dense(const SlimTensor& tensor) {
+  const Result<size_t> nbytes =
+      storage_nbytes(tensor.sizes(), tensor.strides(), tensor.dtype());
+  if (!nbytes.ok() || *nbytes != tensor.nbytes()) return false;
+  // As many places as elements; two elements in one place would leave another empty.
+  int64_t order[kMaxDims];
+  size_t n = 0;
+  for (size_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.size(i) != 1) order[n++] = static_cast<int64_t>(i);
+  }
+  std::sort(order, order + n, [&](int64_t a, int64_t b) {
+    return tensor.stride(static_cast<size_t>(a)) < tensor.stride(static_cast<size_t>(b));
+  });
+  int64_t expected = 1;
+  for (size_t k = 0; k < n; ++k) {
+    const auto i = static_cast<size_t>(order[k]);
+    if (tensor.stride(i) != expected) return false;
+    expected *= tensor.size(i);
+  }
+  return true;
+}
+
+}  // namespace
+
+void copy_strided(void* target, const int64_t* target_strides, const void* source,
+                  const int64_t* source_strides, const int64_t* sizes, size_t dim,
+                  size_t item_size) {
+  const Plan plan = make_plan(target_strides, source_strides, sizes, dim);
+  switch (item_size) {
+    case 1: return copy_runs<uint8_t>(plan, target, source);
+    case 2: return copy_runs<uint16_t>(plan, target, source);
+    case 4: return copy_runs<uint32_t>(plan, target, source);
+    case 8: return copy_runs<uint64_t>(plan, target, source);
+    default: return copy_runs<Bytes16>(plan, target, source);
+  }
+}
+
+bool may_overlap(const SlimTensor& a, const SlimTensor& b) {
+  if (!a.is_defined() || !b.is_defined() || a.numel() == 0 || b.numel() == 0) return false;
+  if (a.device() != b.device()) return false;
+  const Result<size_t> a_bytes = storage_nbytes(a.sizes(), a.strides(), a.dtype());
+  const Result<size_t> b_bytes = storage_nbytes(b.sizes(), b.strides(), b.dtype());
+  if (!a_bytes.ok() || !b_bytes.ok()) return true;
+  const auto a_begin = reinterpret_cast<uintptr_t>(a.data());
+  const auto b_begin = reinterpret_cast<uintptr_t>(b.data());
+  return a_begin < b_begin + *b_bytes && b_begin < a_begin + *a_bytes;
+}
+
+Error copy_tensor(const SlimTensor& target, const SlimTensor& source, bool non_blocking) {
+  int64_t strides[kMaxDims];
+  PTERON_RETURN_IF_ERROR(broadcast_strides(target, source, strides));
+  if (target.numel() == 0) return Error::Ok;
+
+  const bool on_cpu = target.device().type == DeviceType::CPU &&
+                      source.device().type == DeviceType::CPU;
+  if (!on_cpu) {
+    PTERON_CHECK_OR_RETURN(target.dtype() == source.dtype(), Error::NotSupported,
+                           "a copy between devices cannot convert %s to %s",
+                           source.describe().c_str(), target.describe().c_str());
+    const DeviceType type = target.device().type != DeviceType::CPU ? target.device().type
+                                                                    : source.device().type;
+    DeviceMemory* memory = find_device_memory(type);
+    PTERON_CHECK_OR_RETURN(memory, Error::NotSupported, "no memory of device type %d here",
+                           static_cast<int>(type));
+    SlimTensor expanded;
+    PTERON_RETURN_IF_ERROR(expanded.set(source.storage(), target.sizes(),
+                                        Span<const int64_t>(strides, target.dim()),
+                                        source.storage_offset(), source.dtype()));
+    return memory->copy(target, expanded, non_blocking);
+  }
+
+  if (target.data() == source.data() && target.dtype() == source.dtype() &&
+      std::equal(strides, strides + target.dim(), target.strides().begin())) {
+    return Error::Ok;
+  }
+  if (may_overlap(target, source)) {
+    PTERON_ASSIGN_OR_RETURN(TensorPtr staged, make_tensor(source.sizes(), source.dtype()));
+    PTERON_RETURN_IF_ERROR(copy_tensor(*staged, source));
+    return copy_tensor(target, *staged);
+  }
+  if (target.dtype() == source.dtype()) {
+    copy_strided(target.data(), target.strides().data(), source.data(), strides,
+                 target.sizes().data(), target.dim(), target.item_size());
+    return Error::Ok;
+  }
+  const Plan plan =
+      make_plan(target.strides().data(), strides, target.sizes().data(), target.dim());
+  char* const to = target.data_as<char>();
+  const char* const from = source.data_as<char>();
+  const auto to_bytes = static_cast<int64_t>(target.item_size());
+  const auto from_bytes = static_cast<int64_t>(source.item_size());
+  for_each_run(plan, [&](int64_t t, int64_t s, int64_t count, int64_t t_stride, int64_t s_stride) {
+    for (int64_t i = 0; i < count; ++i) {
+      store_scalar(target.dtype(), to + (t + i * t_stride) * to_bytes,
+                   load_scalar(source.dtype(), from + (s + i * s_stride) * from_bytes));
+    }
+  });
+  return Error::Ok;
+}
+
+Result<TensorPtr> clone_tensor(const SlimTensor& tensor) {
+  int64_t strides[kMaxDims];
+  if (is_dense(tensor)) {
+    std::copy(tensor.strides().begin(), tensor.strides().end(), strides);
+  } else {
+    contiguous_strides(tensor.sizes(), strides);
+  }
+  PTERON_ASSIGN_OR_RETURN(TensorPtr clone,
+                          make_tensor(tensor.sizes(), Span<const int64_t>(strides, tensor.dim()),
+                                      tensor.dtype(), tensor.device()));
+  PTERON_RETURN_IF_ERROR(copy_tensor(*clone, tensor));
+  return clone;
+}
+
+Result<TensorPtr> contiguous_tensor(const SlimTensor& tensor) {
+  if (tensor.is_contiguous()) return make_alias(tensor);
+  PTERON_ASSIGN_OR_RETURN(TensorPtr copy, make_tensor(tensor.sizes(), tensor.dtype()));
+  PTERON_RETURN_IF_ERROR(copy_tensor(*copy, tensor));
+  return copy;
+}
+
+void fill_tensor(const SlimTensor& tensor, const Scalar& value) {
+  if (tensor.numel() == 0) return;
+  char element[16];
+  store_scalar(tensor.dtype(), element, value);
+  const size_t item_size = tensor.item_size();
+  const bool zero = std::all_of(element, element + item_size, [](char c) { return c == 0; });
+  if (zero && is_dense(tensor)) {
+    std::memset(tensor.data(), 0, tensor.nbytes());
+    return;
+  }
+  const int64_t source_strides[kMaxDims] = {0};
+  copy_strided(tensor.data(), tensor.strides().data(), element, source_strides,
+               tensor.sizes().data(), tensor.dim(), item_size);
+}
+
+}  // namespace pteron::slim
