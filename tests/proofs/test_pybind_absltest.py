@@ -1,0 +1,16 @@
+"""The same extension module under absltest."""
+
+import numpy
+from absl.testing import absltest, parameterized
+
+from tests.proofs import _vector_math
+
+
+class PybindTest(parameterized.TestCase):
+    @parameterized.parameters(([3.0, 4.0], 5.0), ([-2.0], 2.0))
+    def test_norm(self, values: list[float], expected: float) -> None:
+        self.assertEqual(_vector_math.norm(numpy.array(values)), expected)
+
+
+if __name__ == "__main__":
+    absltest.main()
