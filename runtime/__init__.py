@@ -1,0 +1,81 @@
+"""Loads and runs programs, without torch.
+
+    from runtime import Runtime
+
+    method = Runtime.get().load_program("model.pte").load_method("forward")
+    outputs = method.execute([x])
+
+Inputs may be torch tensors, numpy arrays or anything with DLPack or the buffer protocol; outputs come
+in the library of the first tensor among the inputs. torch is used where the caller has loaded it and is
+never imported from here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from runtime.python.backend_registry import BackendRegistry
+    from runtime.python.errors import (
+        AccessError,
+        BackendError,
+        InvalidArgumentError,
+        InvalidProgramError,
+        InvalidStateError,
+        NotFoundError,
+        NotSupportedError,
+        PteronError,
+        ResourceError,
+    )
+    from runtime.python.method import Method
+    from runtime.python.method_meta import MethodMeta, ScalarMeta, TensorInfo
+    from runtime.python.program import Program
+    from runtime.python.runtime import Runtime
+    from runtime.python.scalar_type import ScalarType
+    from runtime.python.session import Session
+    from runtime.python.verification import Verification
+
+__all__ = [
+    "AccessError",
+    "BackendError",
+    "BackendRegistry",
+    "InvalidArgumentError",
+    "InvalidProgramError",
+    "InvalidStateError",
+    "Method",
+    "MethodMeta",
+    "NotFoundError",
+    "NotSupportedError",
+    "Program",
+    "PteronError",
+    "ResourceError",
+    "Runtime",
+    "ScalarMeta",
+    "ScalarType",
+    "Session",
+    "TensorInfo",
+    "Verification",
+]
+
+# Modules of runtime.python other than the one called like the name in lower case.
+_MODULES = {
+    "BackendRegistry": "backend_registry",
+    "MethodMeta": "method_meta",
+    "ScalarMeta": "method_meta",
+    "ScalarType": "scalar_type",
+    "TensorInfo": "method_meta",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "errors" if name.endswith("Error") else _MODULES.get(name, name.lower())
+    value = getattr(importlib.import_module(f"runtime.python.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

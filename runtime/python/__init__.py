@@ -1,0 +1,1 @@
+"""The Python binding of the runtime; its front door is the package `runtime`."""

@@ -1,0 +1,265 @@
+#include "runtime/python/export_tensor.h"
+
+#include <pybind11/numpy.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "runtime/core/device_allocator.h"
+#include "runtime/python/import_tensor.h"
+#include "runtime/python/python_error.h"
+
+namespace py = pybind11;
+
+namespace pteron::python {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+constexpr size_t round_up(size_t nbytes) { return (nbytes + kAlignment - 1) & ~(kAlignment - 1); }
+
+dlpack::DataType dlpack_dtype(ScalarType dtype) {
+  switch (dtype) {
+#define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
+  case ScalarType::name: return {dlpack_code, dlpack_bits, 1};
+#include "runtime/core/scalar_types.inc"
+#undef PTERON_SCALAR_TYPE
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<OwnedTensorPtr> OwnedTensor::allocate(const Tensor& tensor) {
+  const bool on_cpu = tensor.device().type == DeviceType::CPU;
+  DeviceAllocator* allocator = on_cpu ? nullptr : find_device_allocator(tensor.device().type);
+  PTERON_CHECK_OR_RETURN(on_cpu || allocator, Error::NotFound,
+                         "an output lies on a device whose memory nobody manages in this process; "
+                         "open the library of its backend first");
+  const size_t nbytes = tensor.nbytes();
+  const size_t header = round_up(sizeof(OwnedTensor));
+  void* memory = nullptr;
+  if (nbytes < SIZE_MAX - header - kAlignment) {
+    memory = std::aligned_alloc(kAlignment, header + (on_cpu ? round_up(nbytes) : 0));
+  }
+  PTERON_CHECK_OR_RETURN(memory, Error::MemoryAllocationFailed, "no memory for an output of %zu bytes",
+                         nbytes);
+  OwnedTensorPtr owned(new (memory) OwnedTensor);
+  owned->dtype_ = tensor.dtype();
+  owned->device_ = tensor.device();
+  owned->nbytes_ = nbytes;
+  std::copy_n(tensor.sizes().data(), tensor.dim(), owned->shape_.begin());
+  std::copy_n(tensor.strides().data(), tensor.dim(), owned->strides_.begin());
+  dlpack::ManagedTensorVersioned& managed = owned->managed_;
+  managed.version = {dlpack::kMajorVersion, dlpack::kMinorVersion};
+  managed.context = owned.get();
+  managed.deleter = [](dlpack::ManagedTensorVersioned* self) {
+    release(static_cast<OwnedTensor*>(self->context));
+  };
+  managed.tensor = {static_cast<std::byte*>(memory) + header,
+                    {on_cpu ? dlpack::kCpu : dlpack::kCuda, tensor.device().index},
+                    static_cast<int32_t>(tensor.dim()),
+                    dlpack_dtype(tensor.dtype()),
+                    owned->shape_.data(),
+                    owned->strides_.data(),
+                    0};
+  if (!on_cpu) {
+    managed.tensor.data = nullptr;
+    if (nbytes > 0) {
+      PTERON_ASSIGN_OR_RETURN(managed.tensor.data, allocator->allocate(nbytes, tensor.device()));
+    }
+  }
+  return owned;
+}
+
+void OwnedTensor::release(OwnedTensor* tensor) {
+  if (tensor->device_.type != DeviceType::CPU && tensor->data()) {
+    find_device_allocator(tensor->device_.type)->free(tensor->data(), tensor->device_);
+  }
+  tensor->~OwnedTensor();
+  std::free(tensor);
+}
+
+Error OwnedTensor::copy_from(const Tensor& tensor) {
+  if (nbytes_ == 0) return Error::Ok;
+  if (device_.type != DeviceType::CPU) {
+    return find_device_allocator(device_.type)->copy(data(), tensor.data(), nbytes_, device_);
+  }
+  std::memcpy(data(), tensor.data(), nbytes_);
+  return Error::Ok;
+}
+
+namespace {
+
+// A tensor without a library: for processes that have neither torch nor a numpy dtype for it. Offers
+// DLPack, and its bytes.
+class DlpackArray final {
+ public:
+  explicit DlpackArray(OwnedTensorPtr tensor)
+      : tensor_(tensor.release(), [](OwnedTensor* owned) { OwnedTensor::release(owned); }) {}
+
+  py::tuple shape() const {
+    const dlpack::Tensor& tensor = tensor_->tensor();
+    py::tuple shape(static_cast<size_t>(tensor.ndim));
+    for (int32_t d = 0; d < tensor.ndim; ++d) shape[static_cast<size_t>(d)] = tensor.shape[d];
+    return shape;
+  }
+
+  const char* dtype() const { return name_of(tensor_->dtype()); }
+
+  py::tuple device() const {
+    const dlpack::Device device = tensor_->tensor().device;
+    return py::make_tuple(device.type, device.index);
+  }
+
+  // In memory order.
+  py::bytes tobytes() const {
+    if (tensor_->device().type != DeviceType::CPU) {
+      throw_error(Error(Error::NotSupported, "tobytes() of an array that is not on the CPU"));
+    }
+    return py::bytes(static_cast<const char*>(tensor_->data()), tensor_->nbytes());
+  }
+
+  // The capsule shares the bytes with this array.
+  py::capsule dlpack(const py::kwargs& arguments) const {
+    bool versioned = false;
+    if (arguments.contains("max_version") && !arguments["max_version"].is_none()) {
+      const auto version = py::cast<py::tuple>(arguments["max_version"]);
+      versioned = version.size() > 0 && py::cast<uint32_t>(version[0]) >= dlpack::kMajorVersion;
+    }
+    return versioned ? share<dlpack::ManagedTensorVersioned>(dlpack::kVersionedCapsule)
+                     : share<dlpack::ManagedTensor>(dlpack::kCapsule);
+  }
+
+ private:
+  template <typename Managed>
+  struct Shared {
+    Managed managed{};
+    std::shared_ptr<OwnedTensor> owner;
+  };
+
+  template <typename Managed>
+  py::capsule share(const char* name) const {
+    auto* shared = new Shared<Managed>;
+    shared->owner = tensor_;
+    shared->managed.tensor = tensor_->tensor();
+    shared->managed.context = shared;
+    shared->managed.deleter = [](Managed* self) {
+      delete static_cast<Shared<Managed>*>(self->context);
+    };
+    if constexpr (std::is_same_v<Managed, dlpack::ManagedTensorVersioned>) {
+      shared->managed.version = {dlpack::kMajorVersion, dlpack::kMinorVersion};
+    }
+    // A consumer renames the capsule and takes over; one that nobody took frees it.
+    PyObject* capsule = PyCapsule_New(&shared->managed, name, [](PyObject* self) {
+      for (const char* unused : {dlpack::kCapsule, dlpack::kVersionedCapsule}) {
+        if (!PyCapsule_IsValid(self, unused)) continue;
+        auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(self, unused));
+        managed->deleter(managed);
+        return;
+      }
+    });
+    if (!capsule) {
+      delete shared;
+      throw py::error_already_set();
+    }
+    return py::reinterpret_steal<py::capsule>(capsule);
+  }
+
+  std::shared_ptr<OwnedTensor> tensor_;
+};
+
+py::object loaded_module(const char* name) {
+  PyObject* modules = PyImport_GetModuleDict();  // borrowed
+  PyObject* module = PyDict_GetItemString(modules, name);
+  return module ? py::reinterpret_borrow<py::object>(module) : py::none();
+}
+
+py::object import_or_none(const char* name) {
+  try {
+    return py::module_::import(name);
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_ImportError)) throw;
+    return py::none();
+  }
+}
+
+// numpy's dtype of that name, from numpy or ml_dtypes; None if there is no such thing here.
+py::object find_numpy_dtype(ScalarType dtype) {
+  const py::object numpy = import_or_none("numpy");
+  if (numpy.is_none()) return numpy;
+  const char* name = name_of(dtype);
+  const py::object make = numpy.attr("dtype");
+  if (dtype == ScalarType::BFloat16 || dtype == ScalarType::Float8_e5m2 ||
+      dtype == ScalarType::Float8_e4m3fn) {
+    const py::object ml_dtypes = import_or_none("ml_dtypes");
+    return ml_dtypes.is_none() ? ml_dtypes : make(ml_dtypes.attr(name));
+  }
+  return make(name);
+}
+
+// As above, looked up once. Borrowed.
+py::handle numpy_dtype(ScalarType dtype) {
+  static std::array<PyObject*, 32> dtypes{};  // by number on the wire, which is below 32
+  PyObject*& cached = dtypes[static_cast<size_t>(dtype)];
+  if (!cached) cached = find_numpy_dtype(dtype).release().ptr();
+  return cached;
+}
+
+py::object to_numpy(OwnedTensorPtr tensor, py::handle dtype) {
+  const dlpack::Tensor& source = tensor->tensor();
+  std::array<int64_t, kMaxTensorDims> strides;
+  const auto element_nbytes = static_cast<int64_t>(element_size(tensor->dtype()));
+  const auto dim = static_cast<size_t>(source.ndim);
+  for (size_t d = 0; d < dim; ++d) strides[d] = source.strides[d] * element_nbytes;
+  const py::capsule owner(tensor.get(),
+                          [](void* owned) { OwnedTensor::release(static_cast<OwnedTensor*>(owned)); });
+  tensor.release();
+  return py::array(py::reinterpret_borrow<py::dtype>(dtype),
+                   py::array::ShapeContainer(source.shape, source.shape + dim),
+                   py::array::StridesContainer(strides.begin(), strides.begin() + dim), source.data,
+                   owner);
+}
+
+}  // namespace
+
+py::object to_python(OwnedTensorPtr tensor, const TensorStyle& style) {
+  if (style.api) {
+    void* object = nullptr;
+    if (style.api->managed_to_object(tensor.release()->managed(), &object) != 0) {
+      throw py::error_already_set();
+    }
+    return py::reinterpret_steal<py::object>(static_cast<PyObject*>(object));
+  }
+  if (style.torch) {
+    return loaded_module("torch").attr("from_dlpack")(py::cast(DlpackArray(std::move(tensor))));
+  }
+  if (tensor->device().type == DeviceType::CPU) {
+    const py::handle dtype = numpy_dtype(tensor->dtype());
+    if (!dtype.is_none()) return to_numpy(std::move(tensor), dtype);
+  }
+  return py::cast(DlpackArray(std::move(tensor)));
+}
+
+TensorStyle style_of_process() {
+  const py::object torch = loaded_module("torch");
+  if (torch.is_none() || !py::hasattr(torch, "Tensor")) return {};
+  const TensorType& type =
+      tensor_type_of(reinterpret_cast<PyTypeObject*>(torch.attr("Tensor").ptr()));
+  return {type.api, true};
+}
+
+void define_dlpack_array(py::module_& module) {
+  py::class_<DlpackArray>(module, "DlpackArray",
+                          "An output that neither torch nor numpy can hold in this process.\n\n"
+                          "Hand it to any library that takes DLPack.")
+      .def_property_readonly("shape", &DlpackArray::shape)
+      .def_property_readonly("dtype", &DlpackArray::dtype, "The name, such as ``bfloat16``.")
+      .def("tobytes", &DlpackArray::tobytes, "A copy of the bytes, in memory order.")
+      .def("__dlpack__", &DlpackArray::dlpack)
+      .def("__dlpack_device__", &DlpackArray::device);
+}
+
+}  // namespace pteron::python

@@ -1,0 +1,73 @@
+// Tensors that Python owns: memory of our own in the dress of the caller's library.
+//
+//   OwnedTensorPtr tensor = OwnedTensor::allocate(output);   // same dtype, sizes, layout and device
+//   method.set_output_data(i, tensor->data(), nbytes);       // or: tensor->copy_from(output)
+//   py::object result = to_python(std::move(tensor), style);
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "runtime/core/error.h"
+#include "runtime/core/result.h"
+#include "runtime/core/tensor.h"
+#include "runtime/python/dlpack.h"
+
+namespace pteron::python {
+
+// One allocation: DLPack's record, shape, strides and, on the CPU, the bytes, aligned to 64.
+class OwnedTensor final {
+ public:
+  struct Delete {
+    void operator()(OwnedTensor* tensor) const { release(tensor); }
+  };
+
+  // Shaped as `tensor`; contents unspecified. MemoryAllocationFailed; NotFound: no allocator for its
+  // device.
+  static Result<std::unique_ptr<OwnedTensor, Delete>> allocate(const Tensor& tensor);
+  static void release(OwnedTensor* tensor);
+
+  // Bytes of a tensor of the same shape and device.
+  Error copy_from(const Tensor& tensor);
+
+  void* data() const { return managed_.tensor.data; }
+  ScalarType dtype() const { return dtype_; }
+  pteron::Device device() const { return device_; }
+  size_t nbytes() const { return nbytes_; }
+  const dlpack::Tensor& tensor() const { return managed_.tensor; }
+
+  // The record to hand to others: calling its deleter releases this.
+  dlpack::ManagedTensorVersioned* managed() { return &managed_; }
+
+ private:
+  OwnedTensor() = default;
+
+  dlpack::ManagedTensorVersioned managed_{};
+  std::array<int64_t, kMaxTensorDims> shape_;
+  std::array<int64_t, kMaxTensorDims> strides_;
+  ScalarType dtype_ = ScalarType::Float;
+  pteron::Device device_;
+  size_t nbytes_ = 0;
+};
+using OwnedTensorPtr = std::unique_ptr<OwnedTensor, OwnedTensor::Delete>;
+
+// Which library's tensors to return.
+struct TensorStyle {
+  const dlpack::ExchangeApi* api = nullptr;  // of the type to return, if it has one
+  bool torch = false;                        // otherwise: torch without such an API
+};
+
+// A tensor of that library; else a numpy array; where numpy is missing or has no such dtype, a
+// DlpackArray. Needs the GIL; throws.
+pybind11::object to_python(OwnedTensorPtr tensor, const TensorStyle& style);
+
+// The style of torch if it is loaded in this process, otherwise the default. Never loads it.
+TensorStyle style_of_process();
+
+// Adds the class DlpackArray to the module.
+void define_dlpack_array(pybind11::module_& module);
+
+}  // namespace pteron::python

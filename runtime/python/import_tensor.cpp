@@ -1,0 +1,215 @@
+#include "runtime/python/import_tensor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <unordered_map>
+
+#include "runtime/python/python_error.h"
+
+namespace py = pybind11;
+
+namespace pteron::python {
+namespace {
+
+// Throws unless the table of dtypes has it.
+ScalarType dtype_of(dlpack::DataType dtype) {
+  if (dtype.lanes == 1) {
+#define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
+  if (dtype.code == dlpack_code && dtype.bits == dlpack_bits) return ScalarType::name;
+#include "runtime/core/scalar_types.inc"
+#undef PTERON_SCALAR_TYPE
+  }
+  throw_error(make_error(Error::InvalidType,
+                         "a tensor of DLPack type code %d with %d bits and %d lanes has no dtype in a "
+                         "program; convert it first",
+                         dtype.code, dtype.bits, dtype.lanes));
+}
+
+// By the format character of Python's struct module; throws for what is no number here.
+ScalarType dtype_of(const Py_buffer& buffer) {
+  const char* format = buffer.format ? buffer.format : "B";
+  const bool swapped = (*format == '>' || *format == '!') && buffer.itemsize > 1;
+  if (std::strchr("@=<>!", *format)) ++format;
+  if (!swapped && format[0] != '\0' && format[1] == '\0') {
+    uint8_t code = UINT8_MAX;
+    if (std::strchr("bhilqn", *format)) code = 0;
+    if (std::strchr("BHILQN", *format)) code = 1;
+    if (std::strchr("efd", *format)) code = 2;
+    if (*format == '?') code = 6;
+    if (code != UINT8_MAX) {
+      return dtype_of(dlpack::DataType{code, static_cast<uint8_t>(8 * buffer.itemsize), 1});
+    }
+  }
+  throw_error(make_error(Error::InvalidType,
+                         "an array with elements of format \"%s\" (%zd bytes each) has no dtype in a "
+                         "program; convert it first",
+                         buffer.format, buffer.itemsize));
+}
+
+Device device_of(dlpack::Device device) {
+  switch (device.type) {
+    case dlpack::kCpu:
+    case dlpack::kCudaHost: return Device{};
+    case dlpack::kCuda:
+    case dlpack::kCudaManaged: return Device{DeviceType::CUDA, static_cast<int8_t>(device.index)};
+    default: break;
+  }
+  throw_error(make_error(Error::NotSupported,
+                         "a tensor is on DLPack device type %d, expected CPU or CUDA; move it first",
+                         device.type));
+}
+
+TensorType inspect(PyTypeObject* type) {
+  TensorType result;
+  const py::handle handle(reinterpret_cast<PyObject*>(type));
+  const std::string module = py::str(py::getattr(handle, "__module__", py::str("")));
+  result.is_torch = module == "torch" || module.rfind("torch.", 0) == 0;
+  const py::object capsule = py::getattr(handle, dlpack::kExchangeApiAttribute, py::none());
+  if (PyCapsule_IsValid(capsule.ptr(), dlpack::kExchangeApiCapsule)) {
+    const auto* api = static_cast<const dlpack::ExchangeApi*>(
+        PyCapsule_GetPointer(capsule.ptr(), dlpack::kExchangeApiCapsule));
+    while (api && api->version.major > dlpack::kMajorVersion) api = api->previous;
+    if (api && api->version.major == dlpack::kMajorVersion) result.api = api;
+  }
+  return result;
+}
+
+}  // namespace
+
+const TensorType& tensor_type_of(PyTypeObject* type) {
+  static PyTypeObject* last_type = nullptr;
+  static const TensorType* last = nullptr;
+  if (type == last_type) return *last;
+  static auto* const types = new std::unordered_map<PyTypeObject*, TensorType>;
+  auto found = types->find(type);
+  if (found == types->end()) {
+    found = types->emplace(type, inspect(type)).first;
+    Py_INCREF(type);  // so that no other type gets the same address
+  }
+  last_type = type;
+  last = &found->second;
+  return *last;
+}
+
+bool ImportedTensor::import(py::handle object) {
+  clear();
+  type = tensor_type_of(Py_TYPE(object.ptr()));
+  if (type.api && type.api->borrowed_from_object) {
+    dlpack::Tensor tensor;
+    if (type.api->borrowed_from_object(object.ptr(), &tensor) != 0) throw py::error_already_set();
+    owner_ = py::reinterpret_borrow<py::object>(object);
+    set(tensor);
+    return true;
+  }
+  if (PyObject_CheckBuffer(object.ptr()) && import_buffer(object)) return true;
+  return import_custom_dtype(object) || import_dlpack(object);
+}
+
+bool ImportedTensor::import_buffer(py::handle object) {
+  if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_FULL_RO) != 0) {
+    PyErr_Clear();
+    buffer_.obj = nullptr;
+    return false;
+  }
+  dtype = dtype_of(buffer_);
+  device = Device{};
+  set_dim(buffer_.ndim);
+  data = static_cast<std::byte*>(buffer_.buf);
+  for (size_t d = 0; d < dim; ++d) {
+    sizes[d] = buffer_.shape[d];
+    if (buffer_.strides[d] % buffer_.itemsize != 0) {
+      throw_error(make_error(Error::InvalidArgument,
+                             "an array has a stride of %zd bytes between elements of %zd bytes; make "
+                             "it contiguous",
+                             buffer_.strides[d], buffer_.itemsize));
+    }
+    strides[d] = buffer_.strides[d] / buffer_.itemsize;
+  }
+  return true;
+}
+
+// numpy arrays of a dtype that the buffer protocol cannot name (ml_dtypes.bfloat16): seen through
+// integers of the same size.
+bool ImportedTensor::import_custom_dtype(py::handle object) {
+  if (!py::hasattr(object, "dtype") || !py::hasattr(object, "view")) return false;
+  const py::object array_dtype = object.attr("dtype");
+  if (!py::hasattr(array_dtype, "name") || !py::hasattr(array_dtype, "itemsize")) return false;
+  const std::string found = py::str(array_dtype.attr("name"));
+  const auto import_as = [&](ScalarType dtype_found, const char* integer) {
+    if (!import_buffer(object.attr("view")(integer))) return false;
+    dtype = dtype_found;
+    return true;
+  };
+  for (const ScalarType candidate :
+       {ScalarType::BFloat16, ScalarType::Float8_e5m2, ScalarType::Float8_e4m3fn}) {
+    if (found == name_of(candidate)) {
+      return import_as(candidate, element_size(candidate) == 2 ? "uint16" : "uint8");
+    }
+  }
+  return false;
+}
+
+bool ImportedTensor::import_dlpack(py::handle object) {
+  if (!py::hasattr(object, "__dlpack__")) return false;
+  const py::object dlpack_method = object.attr("__dlpack__");
+  py::object capsule;
+  try {
+    capsule = dlpack_method(py::arg("max_version") = py::make_tuple(dlpack::kMajorVersion,
+                                                                    dlpack::kMinorVersion));
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+    capsule = dlpack_method();  // from before DLPack 1.0
+  }
+  // The capsule is not renamed: it stays the owner and frees the tensor when it goes.
+  owner_ = capsule;
+  if (PyCapsule_IsValid(capsule.ptr(), dlpack::kVersionedCapsule)) {
+    const auto* managed = static_cast<const dlpack::ManagedTensorVersioned*>(
+        PyCapsule_GetPointer(capsule.ptr(), dlpack::kVersionedCapsule));
+    if (managed->version.major != dlpack::kMajorVersion) {
+      throw_error(make_error(Error::NotSupported, "a tensor comes with DLPack %u.%u, expected 1.x",
+                             managed->version.major, managed->version.minor));
+    }
+    set(managed->tensor);
+    return true;
+  }
+  if (PyCapsule_IsValid(capsule.ptr(), dlpack::kCapsule)) {
+    set(static_cast<const dlpack::ManagedTensor*>(
+            PyCapsule_GetPointer(capsule.ptr(), dlpack::kCapsule))->tensor);
+    return true;
+  }
+  throw_error(make_error(Error::InvalidArgument,
+                         "the __dlpack__ of a %s returned no DLPack capsule",
+                         Py_TYPE(object.ptr())->tp_name));
+}
+
+void ImportedTensor::set(const dlpack::Tensor& tensor) {
+  dtype = dtype_of(tensor.dtype);
+  device = device_of(tensor.device);
+  set_dim(tensor.ndim);
+  data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
+  std::copy(tensor.shape, tensor.shape + dim, sizes.begin());
+  if (tensor.strides) {
+    std::copy(tensor.strides, tensor.strides + dim, strides.begin());
+    return;
+  }
+  int64_t stride = 1;
+  for (size_t d = dim; d-- > 0; stride *= std::max<int64_t>(sizes[d], 1)) strides[d] = stride;
+}
+
+void ImportedTensor::set_dim(int64_t found) {
+  imported_ = true;
+  if (found < 0 || found > static_cast<int64_t>(kMaxTensorDims)) {
+    throw_error(make_error(Error::InvalidArgument, "a tensor has %lld dimensions, at most %zu work",
+                           static_cast<long long>(found), kMaxTensorDims));
+  }
+  dim = static_cast<size_t>(found);
+}
+
+void ImportedTensor::clear() {
+  if (buffer_.obj) PyBuffer_Release(&buffer_);
+  owner_ = py::object();
+  imported_ = false;
+}
+
+}  // namespace pteron::python

@@ -1,0 +1,64 @@
+// A tensor of whatever Python library, seen without copying.
+//
+//   ImportedTensor tensor;
+//   if (tensor.import(object)) use(tensor.data, tensor.sizes, tensor.strides);   // until clear()
+//
+// Tried in this order: DLPack's exchange API of the type (no Python is called: torch), the buffer
+// protocol (numpy, array, memoryview), `__dlpack__`.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <array>
+#include <cstdint>
+
+#include "runtime/core/device.h"
+#include "runtime/core/scalar_type.h"
+#include "runtime/core/tensor.h"
+#include "runtime/python/dlpack.h"
+
+namespace pteron::python {
+
+// What is known of a tensor type of Python; kept for the life of the process.
+struct TensorType {
+  const dlpack::ExchangeApi* api = nullptr;  // null if the type has none
+  bool is_torch = false;
+};
+
+// Cached by type. Needs the GIL.
+const TensorType& tensor_type_of(PyTypeObject* type);
+
+class ImportedTensor final {
+ public:
+  ImportedTensor() = default;
+  ~ImportedTensor() { clear(); }
+  ImportedTensor(const ImportedTensor&) = delete;
+  ImportedTensor& operator=(const ImportedTensor&) = delete;
+
+  // False if `object` is no tensor; throws a Python exception if it is one that cannot be used here
+  // (its dtype, device or rank). Keeps the bytes alive until clear(). Needs the GIL.
+  bool import(pybind11::handle object);
+  void clear();
+  bool imported() const { return imported_; }
+
+  std::byte* data = nullptr;
+  ScalarType dtype = ScalarType::Float;
+  Device device;
+  size_t dim = 0;
+  std::array<int64_t, kMaxTensorDims> sizes{};
+  std::array<int64_t, kMaxTensorDims> strides{};  // in elements
+  TensorType type;
+
+ private:
+  bool import_buffer(pybind11::handle object);
+  bool import_custom_dtype(pybind11::handle object);
+  bool import_dlpack(pybind11::handle object);
+  void set(const dlpack::Tensor& tensor);
+  void set_dim(int64_t dim);
+
+  pybind11::object owner_;
+  bool imported_ = false;
+  Py_buffer buffer_{};  // released if buffer_.obj is set
+};
+
+}  // namespace pteron::python

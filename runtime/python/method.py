@@ -1,0 +1,62 @@
+"""A loaded method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from runtime.python import container
+from runtime.python.method_meta import MethodMeta
+from runtime.python.session import Session
+
+
+class Method:
+    """One method of a program, ready to run.
+
+    May be called from any thread. Calls of one method, and of methods that share a session, take turns;
+    load the method again (weights and code are shared) to run at the same time.
+    """
+
+    __slots__ = ("_native", "_trees", "metadata")
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+        self._trees: tuple[container.Tree, container.Tree] | None = None
+        self.metadata = MethodMeta(native.meta())
+
+    def execute(self, inputs: Sequence[Any]) -> list[Any]:
+        """Runs on flat `inputs`, in the order of the exported program, and returns flat outputs.
+
+        Tensors are used where they lie if their layout is the method's, otherwise they are copied once.
+        Outputs own their memory. They are tensors of the library of the first tensor among the inputs
+        (numpy arrays for one that is only a buffer); without any, torch's if torch is loaded, else
+        numpy's.
+
+        Raises:
+          InvalidArgumentError: all that is wrong with the inputs; nothing has run.
+        """
+        return self._native.execute(inputs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs on the arguments of the exported module and returns what its `forward` returned."""
+        if self._trees is None:
+            meta = self._native.meta()
+            self._trees = (
+                container.parse(meta.input_container, "inputs"),
+                container.parse(meta.output_container, "outputs"),
+            )
+        inputs, outputs = self._trees
+        flat = container.flatten(inputs, (args, kwargs))
+        results = self.execute(flat)
+        return container.unflatten(outputs, results)
+
+    def session(self) -> Session:
+        """Where its mutable buffers live."""
+        return Session(self._native.session())
+
+    def reset_state(self) -> None:
+        """Puts its mutable buffers back to their initial values, for all methods of its session."""
+        self._native.reset_state()
+
+    def __repr__(self) -> str:
+        return f"Method({self.metadata!r})"

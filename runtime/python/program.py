@@ -1,0 +1,56 @@
+"""A program file, opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from runtime.python import _native, backend_registry
+from runtime.python.method import Method
+from runtime.python.method_meta import MethodMeta
+from runtime.python.session import Session
+
+
+class Program:
+    """A program: its methods, and the way to load them. Share one among all threads."""
+
+    __slots__ = ("_names", "_native")
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+        self._names = frozenset(native.method_names())
+
+    @property
+    def method_names(self) -> set[str]:
+        return set(self._names)
+
+    def metadata(self, method_name: str) -> MethodMeta:
+        """Of a method; loads nothing and needs no backend."""
+        return MethodMeta(self._native.method_meta(method_name))
+
+    def session(self) -> Session:
+        """An empty place for mutable buffers, to load methods into that share them."""
+        return Session(self._native.new_session())
+
+    def load_method(
+        self,
+        name: str,
+        *,
+        session: Session | None = None,
+        backend_options: Mapping[str, Mapping[str, bool | int | str]] | None = None,
+    ) -> Method:
+        """Loads a method: allocates its memory and prepares its delegates.
+
+        Args:
+          name: one of `method_names`.
+          session: where its mutable buffers live; by default in a session of its own.
+          backend_options: choices for backends by id, as
+            ``{"CpuBackend": {"num_threads": 2}}``; an unknown one raises.
+        """
+        backend_registry.require(self._native.method_meta(name).backends)
+        options = {key: dict(value) for key, value in (backend_options or {}).items()}
+        native_session = None if session is None else session._native
+        return Method(_native.load_method(self._native, name, native_session, options))
+
+    def __repr__(self) -> str:
+        return f"Program({sorted(self._names)})"

@@ -1,0 +1,337 @@
+#include "runtime/python/py_method.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "runtime/kernel/convert.h"
+#include "runtime/kernel/view.h"
+#include "runtime/python/python_error.h"
+
+namespace py = pybind11;
+
+namespace pteron::python {
+namespace {
+
+// Above this many bytes an output is copied without the GIL.
+constexpr size_t kLargeCopyNbytes = 1 << 18;
+
+// Whether elements lie without gaps in the order of `dim_order`, outermost dimension first.
+bool has_layout(const ImportedTensor& tensor, const std::vector<uint8_t>& dim_order) {
+  int64_t expected = 1;
+  for (size_t i = dim_order.size(); i-- > 0;) {
+    const size_t d = dim_order[i];
+    if (tensor.sizes[d] == 0) return true;
+    if (tensor.sizes[d] != 1 && tensor.strides[d] != expected) return false;
+    expected *= tensor.sizes[d];
+  }
+  return true;
+}
+
+bool is_aligned(const ImportedTensor& tensor) {
+  return reinterpret_cast<uintptr_t>(tensor.data) % element_size(tensor.dtype) == 0;
+}
+
+View view_of(const ImportedTensor& tensor) {
+  View view;
+  view.data = tensor.data;
+  view.dtype = tensor.dtype;
+  view.dim = tensor.dim;
+  view.sizes = tensor.sizes;
+  for (size_t d = 0; d < tensor.dim; ++d) {
+    view.strides[d] = tensor.strides[d] * static_cast<int64_t>(element_size(tensor.dtype));
+  }
+  return view;
+}
+
+}  // namespace
+
+PySession::Guard::Guard(PySession& session) : session_(session) {
+  const std::thread::id self = std::this_thread::get_id();
+  if (session.owner_.load(std::memory_order_relaxed) == self) {
+    throw_error(Error(Error::InvalidState,
+                      "the conversion of an input called the method (or its session) again"));
+  }
+  if (!session.mutex_.try_lock()) {
+    const py::gil_scoped_release release;
+    session.mutex_.lock();
+  }
+  session.owner_.store(self, std::memory_order_relaxed);
+}
+
+PySession::Guard::~Guard() {
+  session_.owner_.store(std::thread::id(), std::memory_order_relaxed);
+  session_.mutex_.unlock();
+}
+
+void PySession::reset() {
+  const Guard guard(*this);
+  throw_if_error(session_->reset());
+}
+
+py::object PySession::buffer(const std::string& name) {
+  const Guard guard(*this);
+  const Tensor tensor = value_or_throw(session_->buffer(name));
+  OwnedTensorPtr copy = value_or_throw(OwnedTensor::allocate(tensor));
+  throw_if_error(copy->copy_from(tensor));
+  return to_python(std::move(copy), style_of_process());
+}
+
+PyMethod::PyMethod(std::unique_ptr<Method> method, std::shared_ptr<PySession> session)
+    : method_(std::move(method)),
+      session_(std::move(session)),
+      inputs_(method_->inputs_size()),
+      values_(method_->inputs_size()),
+      outputs_(method_->outputs_size()) {
+  prepare_outputs();
+}
+
+PyMethod::~PyMethod() {
+  // Closing delegates may take a while and needs no Python.
+  const py::gil_scoped_release release;
+  method_.reset();
+}
+
+// Unplanned outputs need memory of ours: a static one is written straight into what the caller gets, a
+// bounded one into memory of its upper bound, of which the caller gets what was used.
+void PyMethod::prepare_outputs() {
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const ValueMeta& meta = method_->meta().outputs[i];
+    if (meta.kind != ValueKind::Tensor || meta.planned || meta.constant || meta.nbytes == 0 ||
+        meta.device.type != DeviceType::CPU) {
+      continue;
+    }
+    const auto same = [&](size_t j) { return &method_->get_output(j) == &method_->get_output(i); };
+    bool repeated = false;  // one value, several outputs: one memory for all
+    bool first = true;
+    for (size_t j = 0; j < outputs_.size(); ++j) {
+      if (j == i || !same(j)) continue;
+      repeated = true;
+      first = first && j > i;
+    }
+    if (!first) continue;
+    std::unique_ptr<std::byte[]> memory(new std::byte[meta.nbytes]);
+    const Error error = method_->set_output_data(i, memory.get(), meta.nbytes);
+    if (error == Error::InvalidState) continue;  // the handle of another value
+    throw_if_error(error);
+    if (meta.dynamism == ShapeDynamism::Static && !repeated) {
+      outputs_[i].mode = OutputMode::Direct;
+    } else {
+      outputs_[i].memory = std::move(memory);
+    }
+  }
+}
+
+py::list PyMethod::execute(py::handle inputs) {
+  const PySession::Guard guard(*session_);
+  struct Release {
+    PyMethod* method;
+    ~Release() { method->release_inputs(); }
+  } release{this};
+  import_inputs(inputs);
+  throw_if_error(method_->set_inputs({values_.data(), values_.size()}));
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    Output& output = outputs_[i];
+    if (output.mode != OutputMode::Direct) continue;
+    output.direct = value_or_throw(OwnedTensor::allocate(method_->get_output(i).tensor()));
+    throw_if_error(method_->set_output_data(i, output.direct->data(), output.direct->nbytes()));
+  }
+  PyThreadState* const thread = PyEval_SaveThread();
+  const Error error = method_->execute();
+  PyEval_RestoreThread(thread);
+  throw_if_error(error);
+  const TensorStyle style = output_style();
+  py::list results(outputs_.size());
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    PyList_SET_ITEM(results.ptr(), static_cast<Py_ssize_t>(i), output(i, style).release().ptr());
+  }
+  return results;
+}
+
+void PyMethod::reset_state() {
+  const PySession::Guard guard(*session_);
+  throw_if_error(method_->reset_state());
+}
+
+void PyMethod::check_count(size_t found) const {
+  if (found == inputs_.size()) return;
+  std::string expected;
+  for (const ValueMeta& input : method_->meta().inputs) {
+    expected += (expected.empty() ? "" : ", ") + input.describe();
+  }
+  throw_error(make_error(Error::InvalidArgument, "method \"%s\" takes %zu inputs (%s), found %zu",
+                         method_->name().c_str(), inputs_.size(), expected.c_str(), found));
+}
+
+void PyMethod::import_inputs(py::handle inputs) {
+  const auto sequence = py::reinterpret_steal<py::object>(
+      PySequence_Fast(inputs.ptr(), "inputs must be a sequence of tensors and scalars"));
+  if (!sequence) throw py::error_already_set();
+  const auto count = static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.ptr()));
+  check_count(count);
+  for (size_t i = 0; i < count; ++i) {
+    // Converting may run Python code, which may shorten the list.
+    if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.ptr())) != count) check_count(0);
+    const auto item = py::reinterpret_borrow<py::object>(
+        PySequence_Fast_GET_ITEM(sequence.ptr(), static_cast<Py_ssize_t>(i)));
+    values_[i] = import_value(i, item);
+  }
+}
+
+EValue PyMethod::import_value(size_t index, py::handle object) {
+  PyObject* const value = object.ptr();
+  if (value == Py_None || PyBool_Check(value) || PyLong_Check(value) || PyFloat_Check(value) ||
+      PyUnicode_Check(value)) {
+    return import_scalar(index, object);
+  }
+  if (!inputs_[index].tensor.import(object)) {
+    throw_error(make_error(Error::InvalidType,
+                           "input %zu of method \"%s\": found a %s, expected %s; a tensor may be one of "
+                           "torch, numpy, or any with DLPack or the buffer protocol",
+                           index, method_->name().c_str(), Py_TYPE(value)->tp_name,
+                           method_->meta().inputs[index].describe().c_str()));
+  }
+  const ValueMeta& expected = method_->meta().inputs[index];
+  if (expected.kind != ValueKind::Tensor) return scalar_of_tensor(inputs_[index].tensor, expected);
+  return tensor_value(index);
+}
+
+EValue PyMethod::import_scalar(size_t index, py::handle object) {
+  PyObject* const value = object.ptr();
+  const ValueKind expected = method_->meta().inputs[index].kind;
+  if (value == Py_None) return EValue();
+  if (PyBool_Check(value)) return EValue(value == Py_True);
+  if (PyFloat_Check(value)) return EValue(PyFloat_AS_DOUBLE(value));
+  if (PyLong_Check(value)) {
+    // As in Python, an int does where a float is expected.
+    if (expected == ValueKind::Double) return EValue(py::cast<double>(object));
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow != 0) {
+      throw_error(make_error(Error::InvalidArgument,
+                             "input %zu of method \"%s\": an int of more than 64 bits", index,
+                             method_->name().c_str()));
+    }
+    return EValue(static_cast<int64_t>(number));
+  }
+  inputs_[index].scalar = py::reinterpret_borrow<py::object>(object);
+  Py_ssize_t length = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(value, &length);
+  if (!text) throw py::error_already_set();
+  return EValue(std::string_view(text, static_cast<size_t>(length)));
+}
+
+// A 0-d tensor stands for the number in it. Anything else is left for the method to refuse.
+EValue PyMethod::scalar_of_tensor(const ImportedTensor& tensor, const ValueMeta& expected) const {
+  if (tensor.dim == 0 && tensor.device.type == DeviceType::CPU) {
+    const bool fits = expected.kind == ValueKind::Bool     ? tensor.dtype == ScalarType::Bool
+                      : expected.kind == ValueKind::Double ? tensor.dtype != ScalarType::Bool
+                      : expected.kind == ValueKind::Int ? tensor.dtype != ScalarType::Bool &&
+                                                              !is_floating(tensor.dtype)
+                                                        : false;
+    if (fits && expected.kind == ValueKind::Bool) return EValue(load_one<int64_t>(tensor.dtype, tensor.data) != 0);
+    if (fits && expected.kind == ValueKind::Double) return EValue(load_one<double>(tensor.dtype, tensor.data));
+    if (fits) return EValue(load_one<int64_t>(tensor.dtype, tensor.data));
+  }
+  return EValue(value_or_throw(
+      Tensor::make(tensor.dtype, {tensor.sizes.data(), tensor.dim}, tensor.data, tensor.device)));
+}
+
+// Over the caller's bytes where they lie as the method wants them, otherwise over a copy that does.
+EValue PyMethod::tensor_value(size_t index) {
+  Input& input = inputs_[index];
+  const ImportedTensor& tensor = input.tensor;
+  const ValueMeta& expected = method_->meta().inputs[index];
+  const Span<const int64_t> sizes(tensor.sizes.data(), tensor.dim);
+  if (tensor.dim != expected.dim_order.size() || tensor.dtype != expected.dtype) {
+    // Refused by the method, which says why, before anybody looks at the bytes.
+    return EValue(value_or_throw(Tensor::make(tensor.dtype, sizes, tensor.data, tensor.device)));
+  }
+  const Span<const uint8_t> dim_order(expected.dim_order.data(), expected.dim_order.size());
+  Tensor result = value_or_throw(Tensor::make(tensor.dtype, sizes, dim_order, tensor.data,
+                                              tensor.device, ShapeDynamism::Static));
+  if (has_layout(tensor, expected.dim_order) && is_aligned(tensor)) return EValue(result);
+  if (tensor.device.type != DeviceType::CPU) {
+    throw_error(make_error(Error::InvalidArgument,
+                           "input %zu of method \"%s\" lies on a device in another layout than %s; "
+                           "make it contiguous",
+                           index, method_->name().c_str(), expected.describe().c_str()));
+  }
+  if (result.nbytes() > input.staging_nbytes) {
+    if (result.nbytes() > expected.nbytes) return EValue(result);  // refused: above the upper bound
+    input.staging.reset(new std::byte[expected.nbytes]);
+    input.staging_nbytes = expected.nbytes;
+  }
+  result.set_data(input.staging.get());
+  throw_if_error(copy_elements(view_of(tensor), pteron::view_of(result)));
+  return EValue(result);
+}
+
+void PyMethod::release_inputs() {
+  for (Input& input : inputs_) {
+    input.tensor.clear();
+    if (input.scalar) input.scalar = py::object();
+  }
+}
+
+// That of the first tensor among the inputs; without one, that of the process.
+TensorStyle PyMethod::output_style() const {
+  for (const Input& input : inputs_) {
+    if (input.tensor.imported()) return {input.tensor.type.api, input.tensor.type.is_torch};
+  }
+  return style_of_process();
+}
+
+py::object PyMethod::output(size_t index, const TensorStyle& style) {
+  Output& output = outputs_[index];
+  const EValue& value = method_->get_output(index);
+  if (output.direct) return to_python(std::move(output.direct), style);
+  return export_value(value, style);
+}
+
+py::object PyMethod::export_value(const EValue& value, const TensorStyle& style) {
+  const auto list_of = [&](Span<EValue* const> items) {
+    py::list list;
+    for (const EValue* item : items) {
+      list.append(item ? export_value(*item, style) : py::object(py::none()));
+    }
+    return py::object(list);
+  };
+  switch (value.value_kind()) {
+    case ValueKind::None: return py::none();
+    case ValueKind::Int: return py::int_(value.to_int());
+    case ValueKind::Double: return py::float_(value.to_double());
+    case ValueKind::Bool: return py::bool_(value.to_bool());
+    case ValueKind::String: return py::str(value.to_string().data(), value.to_string().size());
+    case ValueKind::IntList: return list_of(value.to_int_list().items);
+    case ValueKind::TensorList: return list_of(value.to_tensor_list().items);
+    case ValueKind::OptionalTensorList: return list_of(value.to_optional_tensor_list().items);
+    case ValueKind::DoubleList: {
+      py::list list;
+      for (const double item : value.to_double_list().items) list.append(item);
+      return std::move(list);
+    }
+    case ValueKind::BoolList: {
+      py::list list;
+      for (const bool item : value.to_bool_list().items) list.append(item);
+      return std::move(list);
+    }
+    case ValueKind::Tensor: break;
+  }
+  const Tensor& tensor = value.tensor();
+  OwnedTensorPtr copy = value_or_throw(OwnedTensor::allocate(tensor));
+  if (tensor.nbytes() < kLargeCopyNbytes && tensor.device().type == DeviceType::CPU) {
+    throw_if_error(copy->copy_from(tensor));
+  } else {
+    Error error;
+    {
+      const py::gil_scoped_release release;
+      error = copy->copy_from(tensor);
+    }
+    throw_if_error(error);
+  }
+  return to_python(std::move(copy), style);
+}
+
+}  // namespace pteron::python

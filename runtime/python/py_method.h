@@ -1,0 +1,102 @@
+// A loaded method as Python sees it: the hot path of the binding.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "runtime/core/evalue.h"
+#include "runtime/executor/method.h"
+#include "runtime/executor/session.h"
+#include "runtime/python/export_tensor.h"
+#include "runtime/python/import_tensor.h"
+
+namespace pteron::python {
+
+// A session, and the lock that lets one thread at a time run what belongs to it. C++ callers keep that
+// order themselves; Python code must not be able to break it.
+class PySession final {
+ public:
+  explicit PySession(std::shared_ptr<Session> session) : session_(std::move(session)) {}
+
+  const std::shared_ptr<Session>& session() const { return session_; }
+
+  void reset();
+  std::vector<std::string> buffer_names() const { return session_->buffer_names(); }
+  // A copy.
+  pybind11::object buffer(const std::string& name);
+
+  // Holds the session for one thread. Lets go of the GIL while it waits. Throws InvalidState where the
+  // thread has it already.
+  class Guard final {
+   public:
+    explicit Guard(PySession& session);
+    ~Guard();
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    PySession& session_;
+  };
+
+ private:
+  std::shared_ptr<Session> session_;
+  std::mutex mutex_;
+  std::atomic<std::thread::id> owner_{};
+};
+
+class PyMethod final {
+ public:
+  PyMethod(std::unique_ptr<Method> method, std::shared_ptr<PySession> session);
+  ~PyMethod();
+
+  const MethodMeta& meta() const { return method_->meta(); }
+  const std::shared_ptr<PySession>& session() const { return session_; }
+
+  // Flat inputs to flat outputs. May be called from any thread; calls into one session take turns.
+  pybind11::list execute(pybind11::handle inputs);
+  void reset_state();
+
+ private:
+  // How an output gets out.
+  enum class OutputMode {
+    Copy,    // from memory of the method
+    Direct,  // the delegate writes into what Python gets
+  };
+  struct Input {
+    ImportedTensor tensor;
+    pybind11::object scalar;                 // keeps a string alive
+    std::unique_ptr<std::byte[]> staging;    // a rearranged copy, kept for later calls
+    size_t staging_nbytes = 0;
+  };
+  struct Output {
+    OutputMode mode = OutputMode::Copy;
+    std::unique_ptr<std::byte[]> memory;  // for an unplanned output that must be copied
+    OwnedTensorPtr direct;
+  };
+
+  void prepare_outputs();
+  void check_count(size_t found) const;
+  EValue import_value(size_t index, pybind11::handle object);
+  EValue import_scalar(size_t index, pybind11::handle object);
+  EValue tensor_value(size_t index);
+  EValue scalar_of_tensor(const ImportedTensor& tensor, const ValueMeta& expected) const;
+  void import_inputs(pybind11::handle inputs);
+  void release_inputs();
+  TensorStyle output_style() const;
+  pybind11::object output(size_t index, const TensorStyle& style);
+  pybind11::object export_value(const EValue& value, const TensorStyle& style);
+
+  std::unique_ptr<Method> method_;
+  std::shared_ptr<PySession> session_;
+  std::vector<Input> inputs_;
+  std::vector<EValue> values_;
+  std::vector<Output> outputs_;
+};
+
+}  // namespace pteron::python

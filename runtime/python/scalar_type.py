@@ -1,0 +1,11 @@
+"""The element types of tensors, from the runtime's table of them."""
+
+from __future__ import annotations
+
+import enum
+
+from runtime.python import _native
+
+# What `TensorInfo.dtype()` returns: ``ScalarType.Float`` is 6. The numbers are those of the program
+# format, of ExecuTorch and of torch.
+ScalarType = enum.IntEnum("ScalarType", _native.SCALAR_TYPES)
