@@ -1,0 +1,36 @@
+// What the shims of all devices need of CUDA: storage, copies, zeros.
+//
+// Work goes to the calling thread's current stream of the tensor's device. Storage comes from the
+// pool of the open ExecutionScope, or else from that of the current stream. Registered for
+// DeviceType::CUDA when this library is opened.
+#pragma once
+
+#include "backends/aoti/slim/core/device_memory.h"
+#include "backends/aoti/slim/core/slim_tensor.h"
+#include "backends/cuda/runtime/kernels/strided_copy.h"
+
+namespace pteron::cuda {
+
+class CudaMemory final : public slim::DeviceMemory {
+ public:
+  Result<slim::StorageRef> allocate(size_t nbytes, Device device) override;
+  Result<slim::StorageRef> allocate_pinned(size_t nbytes) override;
+  // Between the host and a device, tensors of unlike strides are made contiguous on the way. Between
+  // two devices both must be contiguous (NotSupported otherwise).
+  Error copy(const slim::SlimTensor& target, const slim::SlimTensor& source,
+             bool non_blocking) override;
+  Error zero(const slim::SlimTensor& tensor) override;
+  Error read(void* host, const void* device_data, size_t nbytes, Device device) override;
+  Error write(void* device_data, const void* host, size_t nbytes, Device device) override;
+};
+
+// The process's one, registered.
+CudaMemory& cuda_memory();
+
+// Memory for a kernel's temporaries, on `device`; goes back to the pool with the last reference.
+Result<slim::StorageRef> allocate_scratch(size_t nbytes, int device);
+
+// The copy of every element of `source` to `target`, of equal sizes. `source` may be null for zeros.
+StridedCopy elementwise_copy(const slim::SlimTensor& target, const slim::SlimTensor* source);
+
+}  // namespace pteron::cuda

@@ -1,0 +1,37 @@
+// What the shims called on a thread act for: one model's memory, modules and settings.
+//
+//   ExecutionScope scope(&resources);        // until the end of the block
+//   container.run(...);                      // its shims find `resources`
+//
+// Scopes nest; outside of any, shims use memory of the current stream and default settings.
+#pragma once
+
+#include "backends/cuda/runtime/caching_pool.h"
+#include "backends/cuda/runtime/loaded_modules.h"
+
+namespace pteron::cuda {
+
+struct ExecutionResources {
+  CachingPool* pool = nullptr;        // for tensors on pool->device()
+  LoadedModules* modules = nullptr;   // where modules that the model loads are kept
+  bool allow_tf32 = false;            // float32 products may round their operands to TF32
+};
+
+class ExecutionScope final {
+ public:
+  explicit ExecutionScope(const ExecutionResources* resources) : previous_(current_) {
+    current_ = resources;
+  }
+  ~ExecutionScope() { current_ = previous_; }
+  ExecutionScope(const ExecutionScope&) = delete;
+  ExecutionScope& operator=(const ExecutionScope&) = delete;
+
+  // Null outside of any scope.
+  static const ExecutionResources* current() { return current_; }
+
+ private:
+  static thread_local const ExecutionResources* current_;
+  const ExecutionResources* previous_;
+};
+
+}  // namespace pteron::cuda

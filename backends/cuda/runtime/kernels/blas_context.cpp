@@ -1,0 +1,137 @@
+#include "backends/cuda/runtime/kernels/blas_context.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "backends/cuda/runtime/cuda_error.h"
+
+namespace pteron::cuda {
+namespace {
+
+constexpr size_t kHopperWorkspaceNbytes = size_t{32} << 20;
+constexpr size_t kWorkspaceNbytes = size_t{8} << 20;
+// Streams that one thread may use side by side on one device before the oldest gives up its
+// workspace.
+constexpr size_t kMaxWorkspaces = 16;
+
+Error refuse_during_capture(cudaStream_t stream, const char* what) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  PTERON_CUDA_RETURN_IF_ERROR(cudaStreamIsCapturing(stream, &status), "asking for stream capture");
+  PTERON_CHECK_OR_RETURN(status == cudaStreamCaptureStatusNone, Error::InvalidState,
+                         "%s while the stream is being captured; run once before capturing", what);
+  return Error::Ok;
+}
+
+}  // namespace
+
+// The contexts of one thread, and the idle ones of threads that ended.
+class BlasContexts final {
+ public:
+  ~BlasContexts() {
+    std::lock_guard<std::mutex> lock(idle_mutex());
+    for (auto& [device, context] : by_device_) idle()[device].push_back(context);
+  }
+
+  BlasContext* find(int device) const {
+    for (const auto& [index, context] : by_device_) {
+      if (index == device) return context;
+    }
+    return nullptr;
+  }
+
+  Result<BlasContext*> add(int device) {
+    BlasContext* context = nullptr;
+    {
+      std::lock_guard<std::mutex> lock(idle_mutex());
+      auto& waiting = idle()[device];
+      if (!waiting.empty()) {
+        context = waiting.back();
+        waiting.pop_back();
+      }
+    }
+    if (context == nullptr) {
+      PTERON_ASSIGN_OR_RETURN(context, BlasContext::make(device));
+    }
+    by_device_.emplace_back(device, context);
+    return context;
+  }
+
+ private:
+  // Never destroyed: threads may end after static destructors ran.
+  static std::map<int, std::vector<BlasContext*>>& idle() {
+    static auto* contexts = new std::map<int, std::vector<BlasContext*>>();
+    return *contexts;
+  }
+  static std::mutex& idle_mutex() {
+    static auto* mutex = new std::mutex();
+    return *mutex;
+  }
+
+  std::vector<std::pair<int, BlasContext*>> by_device_;
+};
+
+Error blas_error(const Cublas& api, cublasStatus_t status, const char* what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return Error::Ok;
+  const Error::Code code = status == CUBLAS_STATUS_ALLOC_FAILED    ? Error::MemoryAllocationFailed
+                           : status == CUBLAS_STATUS_NOT_SUPPORTED ? Error::NotSupported
+                                                                   : Error::AccessFailed;
+  return make_error(code, "%s: %s", what, api.status_string(status));
+}
+
+Result<BlasContext*> BlasContext::make(int device) {
+  PTERON_ASSIGN_OR_RETURN(const Cublas* api, Cublas::get());
+  int major = 0;
+  PTERON_CUDA_RETURN_IF_ERROR(
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+      "reading the compute capability");
+  std::unique_ptr<BlasContext> context(new BlasContext());
+  context->api_ = api;
+  context->device_ = device;
+  context->workspace_nbytes_ = major >= 9 ? kHopperWorkspaceNbytes : kWorkspaceNbytes;
+  PTERON_RETURN_IF_ERROR(blas_error(*api, api->create(&context->handle_), "creating a cuBLAS handle"));
+  return context.release();
+}
+
+Error BlasContext::use(cudaStream_t stream) {
+  void* workspace = nullptr;
+  for (const Workspace& candidate : workspaces_) {
+    if (candidate.stream == stream) workspace = candidate.data;
+  }
+  if (workspace == nullptr) {
+    PTERON_RETURN_IF_ERROR(refuse_during_capture(stream, "allocating a cuBLAS workspace"));
+    if (workspaces_.size() == kMaxWorkspaces) {
+      // cudaFree waits for the device, so nothing still uses it.
+      PTERON_CUDA_RETURN_IF_ERROR(cudaFree(workspaces_.front().data), "freeing a workspace");
+      workspaces_.erase(workspaces_.begin());
+    }
+    PTERON_CUDA_RETURN_IF_ERROR(cudaMalloc(&workspace, workspace_nbytes_),
+                                "allocating a cuBLAS workspace");
+    workspaces_.push_back({stream, workspace});
+  }
+  has_stream_ = false;  // until both calls succeeded
+  PTERON_RETURN_IF_ERROR(
+      blas_error(*api_, api_->set_stream(handle_, stream), "setting the stream of cuBLAS"));
+  PTERON_RETURN_IF_ERROR(
+      blas_error(*api_, api_->set_workspace(handle_, workspace, workspace_nbytes_),
+                 "setting the workspace of cuBLAS"));
+  workspace_ = workspace;
+  stream_ = stream;
+  has_stream_ = true;
+  return Error::Ok;
+}
+
+Result<BlasContext*> BlasContext::get(int device, cudaStream_t stream) {
+  thread_local BlasContexts contexts;
+  BlasContext* context = contexts.find(device);
+  if (__builtin_expect(context == nullptr, 0)) {
+    PTERON_RETURN_IF_ERROR(refuse_during_capture(stream, "creating a cuBLAS handle"));
+    PTERON_ASSIGN_OR_RETURN(context, contexts.add(device));
+  }
+  if (__builtin_expect(!context->has_stream_ || context->stream_ != stream, 0)) {
+    PTERON_RETURN_IF_ERROR(context->use(stream));
+  }
+  return context;
+}
+
+}  // namespace pteron::cuda

@@ -1,0 +1,64 @@
+// cuBLAS for one thread on one device: a handle and a workspace of our own.
+//
+//   PTERON_ASSIGN_OR_RETURN(BlasContext* blas, BlasContext::get(device, stream));
+//   blas->api().gemm_ex(blas->handle(), ...);
+//
+// get() costs two loads once a thread has called it for a device and stream. It takes no lock then.
+// A context made by a thread that ended is handed to a later thread; none is destroyed before the
+// process ends. A context belongs to the thread that got it.
+//
+// The workspace (32 MiB on compute capability 9.0 and above, else 8 MiB) is one per stream, because
+// kernels of one stream may share it and those of two streams may not. It is set again after every
+// change of stream, since cuBLAS falls back to its own pool then.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "backends/cuda/runtime/platform/cublas.h"
+#include "runtime/core/result.h"
+
+namespace pteron::cuda {
+
+class BlasContext final {
+ public:
+  // This thread's context for `device` (which must be current), set to `stream`. The first call of a
+  // thread for a device or stream allocates, so it fails with InvalidState while `stream` is being
+  // captured into a graph. Call it once before.
+  static Result<BlasContext*> get(int device, cudaStream_t stream);
+
+  const Cublas& api() const { return *api_; }
+  cublasHandle_t handle() const { return handle_; }
+  // The same handle as cublasLt knows it.
+  cublasLtHandle_t lt_handle() const { return reinterpret_cast<cublasLtHandle_t>(handle_); }
+  void* workspace() const { return workspace_; }
+  size_t workspace_nbytes() const { return workspace_nbytes_; }
+  int device() const { return device_; }
+
+ private:
+  friend class BlasContexts;
+  struct Workspace {
+    cudaStream_t stream;
+    void* data;
+  };
+
+  BlasContext() = default;
+  static Result<BlasContext*> make(int device);
+  Error use(cudaStream_t stream);
+
+  const Cublas* api_ = nullptr;
+  cublasHandle_t handle_ = nullptr;
+  int device_ = 0;
+  bool has_stream_ = false;
+  cudaStream_t stream_ = nullptr;
+  void* workspace_ = nullptr;
+  size_t workspace_nbytes_ = 0;
+  std::vector<Workspace> workspaces_;  // by stream
+};
+
+// What cuBLAS said, as an Error with `what` before it.
+Error blas_error(const Cublas& api, cublasStatus_t status, const char* what);
+
+}  // namespace pteron::cuda

@@ -1,0 +1,77 @@
+#include "backends/cuda/runtime/kernels/gemm.h"
+
+#include <cstdio>
+#include <limits>
+#include <string>
+
+#include "backends/cuda/runtime/kernels/gemm_types.h"
+
+namespace pteron::cuda {
+namespace {
+
+Error check(const GemmProblem& p) {
+  PTERON_CHECK_OR_RETURN(is_gemm_type(p.dtype), Error::InvalidType,
+                         "gemm: found %s, expected float16, bfloat16, float32 or float64",
+                         name_of(p.dtype));
+  constexpr int64_t kMax = std::numeric_limits<int>::max();
+  for (const int64_t size : {p.batch, p.m, p.n, p.k, p.a.layout.leading_dimension,
+                             p.b.layout.leading_dimension, p.c.layout.leading_dimension,
+                             p.out.layout.leading_dimension}) {
+    PTERON_CHECK_OR_RETURN(size >= 0 && size <= kMax, Error::InvalidArgument,
+                           "gemm: size or leading dimension %lld of %s is outside 0..%lld",
+                           static_cast<long long>(size), describe(p).c_str(),
+                           static_cast<long long>(kMax));
+  }
+  PTERON_CHECK_OR_RETURN(
+      p.beta == 0.0 || p.c.layout.transposed == p.out.layout.transposed, Error::InvalidArgument,
+      "gemm: c of %s must have the orientation of out; copy it first", describe(p).c_str());
+  PTERON_CHECK_OR_RETURN(p.bias == nullptr || (p.batch == 1 && !p.out.layout.transposed),
+                         Error::InvalidArgument,
+                         "gemm: a bias needs batch 1 and a row-major out, found %s",
+                         describe(p).c_str());
+  return Error::Ok;
+}
+
+// Reads c where it lies, or adds a bias: only cublasLt can.
+bool needs_cublaslt(const GemmProblem& p) {
+  return p.bias != nullptr || (p.beta != 0.0 && p.c.data != p.out.data);
+}
+
+}  // namespace
+
+bool is_gemm_type(ScalarType dtype) {
+  return dtype == ScalarType::Half || dtype == ScalarType::BFloat16 ||
+         dtype == ScalarType::Float || dtype == ScalarType::Double;
+}
+
+GemmTypes gemm_types(ScalarType dtype, bool allow_tf32) {
+  switch (dtype) {
+    case ScalarType::Half: return {CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    case ScalarType::BFloat16: return {CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    case ScalarType::Double: return {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
+    default:
+      return {CUDA_R_32F, CUDA_R_32F,
+              allow_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};
+  }
+}
+
+std::string describe(const GemmProblem& p) {
+  char text[160];
+  std::snprintf(text, sizeof text, "%s (%lld, %lld) @ (%lld, %lld), batch %lld", name_of(p.dtype),
+                static_cast<long long>(p.m), static_cast<long long>(p.k),
+                static_cast<long long>(p.k), static_cast<long long>(p.n),
+                static_cast<long long>(p.batch));
+  return text;
+}
+
+Error gemm(const GemmProblem& problem, int device, cudaStream_t stream) {
+  PTERON_RETURN_IF_ERROR(check(problem));
+  if (problem.m == 0 || problem.n == 0 || problem.batch == 0) return Error::Ok;
+  PTERON_ASSIGN_OR_RETURN(BlasContext * blas, BlasContext::get(device, stream));
+  if (needs_cublaslt(problem) || problem.library == GemmLibrary::kCublasLt) {
+    return gemm_cublaslt(problem, *blas, stream);
+  }
+  return gemm_cublas(problem, *blas, stream);
+}
+
+}  // namespace pteron::cuda

@@ -1,0 +1,64 @@
+// A GemmProblem in cuBLAS' terms, shared by its two interfaces. Internal to the GEMM layer.
+#pragma once
+
+#include "backends/cuda/runtime/kernels/blas_context.h"
+#include "backends/cuda/runtime/kernels/gemm.h"
+
+namespace pteron::cuda {
+
+// cuBLAS counts in columns: a row-major out is the column-major transpose, so its operands change
+// places; a column-major out is computed as it stands.
+struct ColumnMajorGemm {
+  const GemmMatrix& first;
+  const GemmMatrix& second;
+  cublasOperation_t first_op;
+  cublasOperation_t second_op;
+  int64_t rows;
+  int64_t cols;
+
+  explicit ColumnMajorGemm(const GemmProblem& p)
+      : first(p.out.layout.transposed ? p.a : p.b),
+        second(p.out.layout.transposed ? p.b : p.a),
+        first_op(op(first, p)),
+        second_op(op(second, p)),
+        rows(p.out.layout.transposed ? p.m : p.n),
+        cols(p.out.layout.transposed ? p.n : p.m) {}
+
+ private:
+  static cublasOperation_t op(const GemmMatrix& matrix, const GemmProblem& p) {
+    return matrix.layout.transposed != p.out.layout.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+  }
+};
+
+struct GemmTypes {
+  cudaDataType_t data;
+  cudaDataType_t scale;  // type of alpha and beta
+  cublasComputeType_t compute;
+};
+
+// Only for is_gemm_type(dtype).
+GemmTypes gemm_types(ScalarType dtype, bool allow_tf32);
+
+// alpha or beta in the type that cuBLAS reads it in.
+class Scale final {
+ public:
+  Scale(double value, cudaDataType_t type) : double_(value), float_(static_cast<float>(value)),
+                                             is_double_(type == CUDA_R_64F) {}
+  const void* get() const {
+    return is_double_ ? static_cast<const void*>(&double_) : static_cast<const void*>(&float_);
+  }
+
+ private:
+  double double_;
+  float float_;
+  bool is_double_;
+};
+
+// "bfloat16 (16, 2048) @ (2048, 8192), batch 1", for messages.
+std::string describe(const GemmProblem& problem);
+
+// The two ways to run it. NotSupported where the library has no algorithm.
+Error gemm_cublas(const GemmProblem& problem, BlasContext& blas, cudaStream_t stream);
+Error gemm_cublaslt(const GemmProblem& problem, BlasContext& blas, cudaStream_t stream);
+
+}  // namespace pteron::cuda

@@ -1,0 +1,33 @@
+// A vendor library opened when it is first needed.
+//
+//   PTERON_ASSIGN_OR_RETURN(DynamicLibrary blas, DynamicLibrary::open("libcublas.so.13"));
+//   PTERON_ASSIGN_OR_RETURN(void* create, blas.symbol("cublasCreate_v2"));
+//
+// Nothing here links a vendor library, so a program with this backend starts on a machine that has
+// none. A library is looked for where the process already has it or the loader finds it, then in the
+// folders of $PTERON_CUDA_LIBRARY_PATH (colon-separated), then in /usr/local/cuda/lib64.
+// An opened library stays open until the process ends. Thread-safe.
+#pragma once
+
+#include <string>
+
+#include "runtime/core/result.h"
+
+namespace pteron::cuda {
+
+class DynamicLibrary final {
+ public:
+  // NotFound with every place that was tried and the loader's own words.
+  static Result<DynamicLibrary> open(const std::string& soname);
+
+  // NotFound names the symbol and the library.
+  Result<void*> symbol(const char* name) const;
+
+ private:
+  DynamicLibrary(void* handle, std::string soname) : handle_(handle), soname_(std::move(soname)) {}
+
+  void* handle_;
+  std::string soname_;
+};
+
+}  // namespace pteron::cuda
