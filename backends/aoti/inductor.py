@@ -45,7 +45,6 @@ class Target:
     Attributes:
         device: a torch device type, "cpu", "cuda" or "mps".
         vector_bits: SIMD width of CPU code: 512, 256 or 0 (scalar).
-        vector_flags: compiler flags of the instruction set, for the record in the sources' key.
         num_threads: most threads that one parallel region may use (CPU).
         prefer_templates: generate GEMMs into the code wherever a template takes the shape.
     """
@@ -58,8 +57,10 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Constant:
-    """A tensor that the generated code reads; `name` is the container's, `fqn` the model's."""
+    """A tensor of the generated code; `name` is the container's, `fqn` the model's, `index` its
+    place in the container's table."""
 
+    index: int
     name: str
     fqn: str
     tensor: torch.Tensor
@@ -74,7 +75,7 @@ class GeneratedCode:
         model: the model class; needs `interface`'s headers, not its text.
         kernels: C++ kernels that `model` calls; may be empty.
         constants: in the container's order, without those that no line of code reads.
-        unread_constants: names that are declared but not read; nothing is stored for them.
+        unread_constants: declared in the container but read by no line of code.
         proxied: operators that the code can only call through the proxy executor.
         num_outputs: of the container, mutated inputs not counted.
     """
@@ -83,9 +84,14 @@ class GeneratedCode:
     model: str
     kernels: str
     constants: tuple[Constant, ...]
-    unread_constants: tuple[str, ...]
+    unread_constants: tuple[Constant, ...]
     proxied: tuple[str, ...]
     num_outputs: int
+
+    @property
+    def all_constants(self) -> tuple[Constant, ...]:
+        """Every constant that the container declares, in its order."""
+        return tuple(sorted((*self.constants, *self.unread_constants), key=lambda c: c.index))
 
 
 class UnsupportedTorch(RuntimeError):
@@ -374,24 +380,27 @@ def _generated_code(graph: Any, wrapper: str, kernels: str, proxied: str | None)
     interface, model = split_wrapper(wrapper)
     read = _identifiers_read(model)
     constants, unread = [], []
-    for name in graph.constants:
+    for index, name in enumerate(graph.constants):
         if name in graph.folded_constants:
             continue
-        if name in read:
-            fqn = graph.allocated_constant_name.get(name, name)
-            tensor = graph.get_original_value_of_constant(name)
-            constants.append(Constant(name, fqn, tensor.detach()))
-        else:
-            unread.append(name)
+        fqn = graph.allocated_constant_name.get(name, name)
+        tensor = graph.get_original_value_of_constant(name).detach()
+        (constants if name in read else unread).append(
+            Constant(index, name, fqn, tensor)
+        )
     return GeneratedCode(
         interface=interface,
         model=model,
-        kernels=kernels,
+        kernels=_OMP_THREADS.sub(r"\1num_threads(pteron_threads(\2))", kernels),
         constants=tuple(constants),
         unread_constants=tuple(unread),
         proxied=_proxied_operators(proxied),
         num_outputs=len(graph.graph_outputs),
     )
+
+
+#: A fixed number of threads becomes "at most": code cut for N threads is right with fewer.
+_OMP_THREADS = re.compile(r"(?<=omp parallel )((?:for )?)num_threads\((\d+)\)")
 
 
 def _proxied_operators(serialized: str | None) -> tuple[str, ...]:
@@ -430,3 +439,11 @@ _DECLARATION = re.compile(
 def _identifiers_read(model: str) -> set[str]:
     """Identifiers of the model's code, the declarations of constants left out."""
     return set(re.findall(r"[A-Za-z_]\w*", _DECLARATION.sub("", model)))
+
+
+_OPERATOR_CALL = re.compile(r"\b(aoti_torch_(?:cpu|cuda|mps)_\w+)\(")
+
+
+def operator_functions(model: str) -> tuple[str, ...]:
+    """The C functions of operators that the model's code calls, sorted."""
+    return tuple(sorted(set(_OPERATOR_CALL.findall(model))))

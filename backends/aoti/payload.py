@@ -86,8 +86,8 @@ def build(
         image: the linked shared library.
         info: what the image was built for.
         constants: what it reads.
-        own_blobs: big constants become blobs of their own; without it all are packed in the
-            given order, each padded to 64 bytes, which is the order the container loads them in.
+        own_blobs: big constants become blobs of their own. Without it the weights blob is what
+            the container itself would load: whole storages in the given order.
         weights_tag: name of the external file for weights; None keeps them in the program.
     """
     store = NamedDataStore()
@@ -95,7 +95,7 @@ def build(
     so_key = f"{so_digest.hex()}_so_blob"
     store.add_named_data(so_key, image, alignment=4096, digest=so_digest)
 
-    placed, packed = _place(constants, own_blobs)
+    placed, packed = _place(constants) if own_blobs else _place_as_container(constants)
     packed_digest = hashlib.sha256(packed).digest()
     weights_key = f"{packed_digest.hex()}_weights_blob"
     store.add_named_data(weights_key, packed, ALIGNMENT, weights_tag, digest=packed_digest)
@@ -155,7 +155,7 @@ def _shared_extents(constants: Iterable[Constant]) -> dict[int, list[tuple[int, 
     return ranges
 
 
-def _place(constants: Sequence[Constant], own_blobs: bool) -> tuple[list[_Placed], bytes]:
+def _place(constants: Sequence[Constant]) -> tuple[list[_Placed], bytes]:
     """Where each constant goes, and the bytes of the packed blob (whose key is not known yet)."""
     extents = _shared_extents(constants)
     views: dict[tuple[int, int, int], memoryview] = {}
@@ -180,7 +180,7 @@ def _place(constants: Sequence[Constant], own_blobs: bool) -> tuple[list[_Placed
     placed = []
     for constant, key, storage_offset in located:
         data, digest = views[key], digests[key]
-        if own_blobs and data.nbytes >= OWN_BLOB_BYTES:
+        if data.nbytes >= OWN_BLOB_BYTES:
             blob_key, offset = f"{digest.hex()}_weight", 0
         else:
             if digest not in offsets:
@@ -190,6 +190,21 @@ def _place(constants: Sequence[Constant], own_blobs: bool) -> tuple[list[_Placed
             blob_key, offset = "", offsets[digest]
         placed.append(_Placed(constant, storage_offset, blob_key, offset, data, digest))
     packed += bytes(-len(packed) % ALIGNMENT)
+    return placed, bytes(packed)
+
+
+def _place_as_container(constants: Sequence[Constant]) -> tuple[list[_Placed], bytes]:
+    """The layout of AOTInductor's own blob: whole storages, padded unless all are on a GPU."""
+    alignment = 1 if all(c.tensor.is_cuda for c in constants) else ALIGNMENT
+    packed = bytearray()
+    placed = []
+    for constant in constants:
+        data = _storage_view(constant.tensor)
+        digest = hashlib.sha256(data).digest()
+        storage_offset = constant.tensor.storage_offset()
+        placed.append(_Placed(constant, storage_offset, "", len(packed), data, digest))
+        packed += data
+        packed += bytes(-len(packed) % alignment)
     return placed, bytes(packed)
 
 

@@ -1,0 +1,234 @@
+"""What all backends that compile with AOTInductor share.
+
+`AotiBackend` is a mixin and no backend: it is never registered, and a device's backend derives from
+it and from `BackendDetails`::
+
+    @final
+    class CpuBackend(AotiBackend, BackendDetails):
+        @classmethod
+        def get_device_name(cls) -> str:
+            return "cpu"
+        ...
+
+`preprocess` is the same for all of them; the class methods above it are what a device may change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from backends.aoti import elf, inductor, payload, shim_list, toolchain
+from exir.backend.backend_details import PreprocessResult
+from exir.backend.compile_spec_schema import CompileSpec
+
+_LOG = logging.getLogger(__name__)
+
+
+class COMPILE_SPEC_KEYS(Enum):
+    """Keys of compile specs that every AOTI backend knows."""
+
+    METHOD_NAME = "method_name"
+
+
+class UnsupportedOperators(RuntimeError):
+    """A partition needs functions that the device's runtime does not have."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildTarget:
+    """All that the options of one partition come down to.
+
+    Attributes:
+        code: what Inductor generates for.
+        machine: what the compiler builds for.
+        info: what the metadata says; `shims` and `shim_list_version` are filled in here.
+        own_blobs: see `payload.build`.
+    """
+
+    code: inductor.Target
+    machine: toolchain.Machine
+    info: payload.ImageInfo
+    own_blobs: bool = True
+
+
+class AotiBackend:
+    """See the module's text."""
+
+    # --- what a device says ---
+
+    @classmethod
+    def get_device_name(cls) -> str:
+        """The torch device type: "cpu", "cuda", "mps"."""
+        raise NotImplementedError(f"{cls.__name__} must say its device: get_device_name")
+
+    @classmethod
+    def get_build_target(cls, compile_specs: list[CompileSpec]) -> BuildTarget:
+        """What the options in `compile_specs` ask for; ValueError for an option it cannot serve."""
+        raise NotImplementedError(f"{cls.__name__} must say its target: get_build_target")
+
+    @classmethod
+    def get_supported_fallback_kernels(cls) -> dict[str, int]:
+        """Functions that compiled code may call, and the shim-list version that brought each."""
+        return shim_list.load(cls.get_device_name()).versions
+
+    @classmethod
+    def get_decomposition_table(cls) -> Mapping[Any, Callable[..., Any]]:
+        """Decompositions to run before compilation, beside those that the edge program had."""
+        return {}
+
+    @classmethod
+    def get_aoti_compile_options(cls, compile_specs: list[CompileSpec]) -> dict[str, Any]:
+        """Inductor options that win over the shared ones."""
+        return {}
+
+    @classmethod
+    def get_custom_passes(
+        cls, compile_specs: list[CompileSpec]
+    ) -> list[Callable[[torch.fx.GraphModule], Any]]:
+        """Passes over the partition's graph, in order, just before compilation."""
+        return []
+
+    @classmethod
+    def save_data_externally(cls, compile_specs: list[CompileSpec]) -> bool:
+        """Whether weights go to a .ptd under the tag `aoti_{device}_blob`."""
+        return False
+
+    @classmethod
+    def get_extra_aoti_compile_context_manager(
+        cls,
+    ) -> contextlib.AbstractContextManager[Any]:
+        """Entered around code generation and compilation."""
+        return contextlib.nullcontext()
+
+    # --- what all do ---
+
+    @classmethod
+    def preprocess(
+        cls, edge_program: ExportedProgram, compile_specs: list[CompileSpec]
+    ) -> PreprocessResult:
+        """Compiles one partition to an image, constants and metadata."""
+        device = cls.get_device_name()
+        target = cls.get_build_target(compile_specs)
+        _warm_up(target.machine, device)
+        program = cls._prepare(edge_program, compile_specs)
+        with cls.get_extra_aoti_compile_context_manager():
+            code = cls._generate(program, target, compile_specs)
+            cls._check(_names_called(code), code.proxied)
+            constants = code.constants
+            if not target.own_blobs:
+                constants = code.all_constants
+            image = toolchain.build(code, target.machine, device=device)
+        imported = elf.undefined_symbols(image)
+        cls._check(imported, ())
+        shims = shim_list.load(device)
+        result = payload.build(
+            program,
+            image,
+            dataclasses.replace(
+                target.info,
+                shims=imported,
+                shim_list_version=shims.version_for(set(imported) & shims.names),
+            ),
+            constants,
+            own_blobs=target.own_blobs,
+            weights_tag=f"aoti_{device}_blob" if cls.save_data_externally(compile_specs) else None,
+        )
+        return PreprocessResult(result.processed_bytes, data_store_output=result.data)
+
+    @classmethod
+    def _prepare(cls, program: ExportedProgram, specs: list[CompileSpec]) -> ExportedProgram:
+        """The program as it is compiled: on the device, decomposed, passes applied."""
+        device = cls.get_device_name()
+        if device != "cpu":
+            from torch.export.passes import move_to_device_pass
+
+            program = move_to_device_pass(program, device)
+        if table := cls.get_decomposition_table():
+            program = program.run_decompositions(dict(table))
+        passes = cls.get_custom_passes(specs)
+        if passes:
+            program = copy.copy(program)
+            for apply in passes:
+                apply(program.graph_module)
+        return program
+
+    @classmethod
+    def _generate(
+        cls, program: ExportedProgram, target: BuildTarget, specs: list[CompileSpec]
+    ) -> inductor.GeneratedCode:
+        """Sources with the tuned options, or with plain ones where Inductor fails on those."""
+        options = cls.get_aoti_compile_options(specs)
+        try:
+            return inductor.generate(program, target.code, options)
+        except inductor.UnsupportedTorch:
+            raise
+        except Exception as error:
+            if not target.code.prefer_templates:
+                raise
+            _LOG.warning(
+                "Inductor failed with tuned options (%s: %s); lowering this partition with plain "
+                "ones, which may be slower",
+                type(error).__name__,
+                str(error).strip().partition("\n")[0],
+            )
+        plain = dataclasses.replace(target.code, prefer_templates=False)
+        return inductor.generate(program, plain, options)
+
+    @classmethod
+    def _check(cls, names: tuple[str, ...], proxied: tuple[str, ...]) -> None:
+        """UnsupportedOperators, with all of them, unless the runtime has `names`."""
+        missing = sorted(set(names) - cls.get_supported_fallback_kernels().keys())
+        if not missing and not proxied:
+            return
+        lines = [f"  {name}: not in the shim lists of {cls.get_device_name()}" for name in missing]
+        lines += [f"  {name}: has no C function at all" for name in proxied]
+        raise UnsupportedOperators(
+            f"{cls.__name__}: the compiled code would call what the runtime does not have:\n"
+            + "\n".join(lines)
+            + "\nLeave these operators out (the partitioner's leave_out), give them to another "
+            "partitioner, or rewrite the model without them."
+        )
+
+
+def _names_called(code: inductor.GeneratedCode) -> tuple[str, ...]:
+    """Operator functions that the sources call, known before anything is compiled."""
+    return inductor.operator_functions(code.model)
+
+
+def _warm_up(machine: toolchain.Machine, device: str) -> None:
+    """Builds the precompiled headers beside Inductor's work; a failure shows in the build."""
+
+    def prepare() -> None:
+        with contextlib.suppress(Exception):
+            toolchain.prepare(machine, device=device)
+
+    threading.Thread(target=prepare, daemon=True).start()
+
+
+def generate_method_name_compile_spec(method_name: str) -> CompileSpec:
+    """The spec that says which method a partition belongs to. Lowering adds it by itself."""
+    return CompileSpec(COMPILE_SPEC_KEYS.METHOD_NAME.value, method_name.encode())
+
+
+def method_name_from_compile_specs(compile_specs: list[CompileSpec]) -> str:
+    """The method's name in `compile_specs`; RuntimeError if it is not there."""
+    for spec in compile_specs:
+        if spec.key == COMPILE_SPEC_KEYS.METHOD_NAME.value:
+            return spec.value.decode()
+    found = [spec.key for spec in compile_specs]
+    raise RuntimeError(
+        f"no compile spec says the method's name: expected the key "
+        f"{COMPILE_SPEC_KEYS.METHOD_NAME.value!r}, found {found}. to_edge_transform_and_lower adds "
+        "it by itself; where preprocess is called directly, add "
+        "generate_method_name_compile_spec(name)."
+    )

@@ -1,0 +1,29 @@
+"""The CPU backend: what to import to lower a model for a CPU.
+
+    from backends.cpu import CpuOptions, CpuPartitioner
+
+Names are loaded when they are used, so that finding the native library imports no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOME = {
+    "CpuBackend": "backends.cpu.cpu_backend",
+    "CpuOptions": "backends.cpu.cpu_options",
+    "CpuPartitioner": "backends.cpu.cpu_partitioner",
+}
+
+__all__ = ["CpuBackend", "CpuOptions", "CpuPartitioner"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,91 @@
+"""What one can choose when a model is lowered for a CPU.
+
+    CpuOptions(isa="native", weights="shared").to_compile_specs()
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from backends.aoti.aoti_backend import COMPILE_SPEC_KEYS
+from exir.backend.compile_spec_schema import CompileSpec
+
+WEIGHTS = ("auto", "packed", "shared")
+GEMM = ("auto", "template", "library")
+ISA = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "native")
+
+
+@dataclasses.dataclass(frozen=True)
+class CpuOptions:
+    """Options of `CpuBackend`.
+
+    Attributes:
+        isa: instruction set the code may use: a psABI level, or "native" for the best level of the
+            machine that lowers. The level is recorded in the file and checked before code is
+            loaded.
+        weights: "packed" stores matrices in the layout of the generated GEMM, fastest for one
+            method; "shared" stores them as they are, one copy for all methods, and multiplies
+            through the runtime's library; "auto" is packed for a program of one method and shared
+            for more.
+        num_threads: threads that the code is cut for, the most it can use at run time; 0 means the
+            cores of the machine that lowers. Recorded in the file.
+        save_data_externally: weights go to a .ptd file.
+        gemm: "template" generates matrix products into the code, "library" calls the runtime's,
+            "auto" is template for packed weights and library for shared ones.
+    """
+
+    isa: str = "x86-64-v3"
+    weights: str = "auto"
+    num_threads: int = 0
+    save_data_externally: bool = False
+    gemm: str = "auto"
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{name} is {getattr(self, name)!r}; expected one of {', '.join(known)}"
+            for name, known in (("isa", ISA), ("weights", WEIGHTS), ("gemm", GEMM))
+            if getattr(self, name) not in known
+        ]
+        if not isinstance(self.num_threads, int) or not 0 <= self.num_threads <= 1024:
+            problems.append(f"num_threads is {self.num_threads!r}; expected 0 to 1024")
+        if self.weights == "shared" and self.gemm == "template":
+            problems.append(
+                "gemm='template' packs weights and weights='shared' does not; choose one of them"
+            )
+        if problems:
+            raise ValueError("; ".join(problems))
+
+    def to_compile_specs(self) -> list[CompileSpec]:
+        """One spec for each option, its value as JSON."""
+        return [
+            CompileSpec(field.name, json.dumps(getattr(self, field.name)).encode())
+            for field in dataclasses.fields(self)
+        ]
+
+    @classmethod
+    def from_compile_specs(cls, specs: Iterable[CompileSpec]) -> CpuOptions:
+        """The options that `specs` carry; those not there have their defaults.
+
+        Raises:
+            ValueError: a key is unknown or a value is not what the option takes.
+        """
+        known = {field.name for field in dataclasses.fields(cls)}
+        shared = {key.value for key in COMPILE_SPEC_KEYS}
+        values: dict[str, Any] = {}
+        for spec in specs:
+            if spec.key in shared:
+                continue
+            if spec.key not in known:
+                raise ValueError(
+                    f"CpuBackend has no option {spec.key!r}; known: {', '.join(sorted(known))}"
+                )
+            try:
+                values[spec.key] = json.loads(spec.value)
+            except ValueError as error:
+                raise ValueError(
+                    f"compile spec {spec.key!r} is {spec.value!r}; expected JSON ({error})"
+                ) from error
+        return cls(**values)

@@ -1,0 +1,85 @@
+"""Instruction sets of x86-64 by their psABI level, and what this machine has."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from pathlib import Path
+
+_V2 = frozenset({"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"})
+_V3 = _V2 | {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}
+_V4 = _V3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Isa:
+    """One level.
+
+    Attributes:
+        name: as compilers spell it.
+        features: what a CPU must list in /proc/cpuinfo to have it.
+        vector_bits: width of its widest vectors that generated code uses; 0 for scalar code.
+        define: macro that torch's vector headers go by.
+    """
+
+    name: str
+    features: frozenset[str]
+    vector_bits: int
+    define: str
+
+
+LEVELS = (
+    Isa("x86-64-v2", _V2, 0, "CPU_CAPABILITY=DEFAULT"),
+    Isa("x86-64-v3", _V3, 256, "CPU_CAPABILITY_AVX2"),
+    Isa("x86-64-v4", _V4, 512, "CPU_CAPABILITY_AVX512"),
+)
+
+
+def level(name: str) -> Isa:
+    """The level of that name; "native" is the best that this machine has."""
+    if name == "native":
+        return native()
+    for isa in LEVELS:
+        if isa.name == name:
+            return isa
+    known = ", ".join(isa.name for isa in LEVELS)
+    raise ValueError(f"isa is {name!r}; expected one of {known}, native")
+
+
+def native() -> Isa:
+    """The best level that this machine has."""
+    features = machine_features()
+    best = [isa for isa in LEVELS if isa.features <= features]
+    if not best:
+        missing = ", ".join(sorted(LEVELS[0].features - features))
+        raise ValueError(
+            f"this machine has none of the levels {', '.join(i.name for i in LEVELS)} "
+            f"(x86-64-v2 needs: {missing}); name the target's level instead of native"
+        )
+    return best[-1]
+
+
+@functools.cache
+def machine_features(cpuinfo: str = "/proc/cpuinfo") -> frozenset[str]:
+    """Feature flags of this machine's first CPU."""
+    for line in Path(cpuinfo).read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "flags":
+            return frozenset(value.split())
+    return frozenset()
+
+
+@functools.cache
+def physical_cores() -> int:
+    """Cores that this process may run on, hyper-threads of one core counted once."""
+    cores = set()
+    for cpu in sorted(os.sched_getaffinity(0)):
+        topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
+        try:
+            package = (topology / "physical_package_id").read_text().strip()
+            core = (topology / "core_id").read_text().strip()
+        except OSError:
+            package, core = "", str(cpu)
+        cores.add((package, core))
+    return max(1, len(cores))
