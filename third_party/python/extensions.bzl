@@ -33,6 +33,19 @@ def torch_remedy(choice, choices):
             "choose its lock with %s (on the command line, or in user.bazelrc as " +
             "`common --repo_env=...`).\n") % (choice, " or ".join(others))
 
+def unknown_torch_error(choice, choices):
+    """The text of the error for a setting that names no lock.
+
+    Args:
+        choice: the value of the setting.
+        choices: names of all torch locks.
+    """
+    return "%s=%s, but there is no such lock of torch. Choose one of: %s." % (
+        TORCH_SETTING,
+        choice,
+        ", ".join(choices),
+    )
+
 def _read_lock(module_ctx, label):
     path = (label.package + "/" if label.package else "") + label.name
     return path, json.decode(module_ctx.read(label))
@@ -43,8 +56,7 @@ def _chosen_torch(module_ctx, hub):
     for label, name in hub.torch_locks.items():
         if name == choice:
             return label, choice, torch_remedy(choice, choices)
-    fail("%s=%s, but there is no such lock of torch. Choose one of: %s." %
-         (TORCH_SETTING, choice, ", ".join(choices)))
+    fail(unknown_torch_error(choice, choices))
 
 def _define_hub(module_ctx, hub, outer):
     """Declares a hub's repositories.
