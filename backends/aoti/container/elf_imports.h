@@ -1,0 +1,25 @@
+// The undefined names of a shared object in memory, made private.
+//
+//   std::vector<uint8_t> copy(image.begin(), image.end());
+//   PTERON_ASSIGN_OR_RETURN(std::vector<std::string> imported, rename_imports(copy));
+//
+// Undefined symbols are in no hash table, and the new names are as long as the old ones
+// (shims/private_names.h), so bytes of the dynamic string table are all that changes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/core/result.h"
+#include "runtime/core/span.h"
+
+namespace pteron::aoti {
+
+// Renames in place every undefined symbol that the table of private names has a row for. Returns
+// their old names, sorted. InvalidProgram: not an ELF shared object for this machine, anything that
+// points outside the bytes, or a string that is shared with another use; `image` is then unchanged.
+// Reads nothing outside `image`, whatever it contains.
+Result<std::vector<std::string>> rename_imports(Span<uint8_t> image);
+
+}  // namespace pteron::aoti

@@ -1,0 +1,51 @@
+// Native code of a model, from bytes in memory to functions that can be called.
+//
+//   PTERON_ASSIGN_OR_RETURN(std::shared_ptr<ModelImage> image, ModelImage::load(bytes, digest));
+//   void* run = image->symbol("AOTInductorModelContainerRun");
+//
+// The bytes are checked against their digest, the names of their shims are made private in a copy,
+// all of them are looked up, and only then is the copy opened; it never has a name in a file system.
+// Images of equal bytes are one: loaded once, unmapped when the last owner lets go. Thread-safe.
+//
+// load() trusts the digest: whoever vouches for it vouches for code that runs in this process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/core/result.h"
+#include "runtime/core/span.h"
+#include "runtime/platform/sha256.h"
+
+namespace pteron::aoti {
+
+class ModelImage final {
+ public:
+  // `bytes` is borrowed for the call. InvalidProgram: the bytes differ from `digest`, or are no
+  // shared object; OperatorMissing: it needs shims that no library here provides, all of them named;
+  // DelegateInvalidCompatibility: the system cannot open it.
+  static Result<std::shared_ptr<ModelImage>> load(Span<const uint8_t> bytes,
+                                                  const Sha256Digest& digest);
+
+  ~ModelImage();
+  ModelImage(const ModelImage&) = delete;
+  ModelImage& operator=(const ModelImage&) = delete;
+
+  // Null if the image has no such symbol.
+  void* symbol(const char* name) const;
+  // What it imports from this runtime, as the model spells it, sorted.
+  const std::vector<std::string>& imported() const { return imported_; }
+  const Sha256Digest& digest() const { return digest_; }
+
+ private:
+  ModelImage() = default;
+
+  Sha256Digest digest_{};
+  std::vector<std::string> imported_;
+  int file_ = -1;
+  void* handle_ = nullptr;
+};
+
+}  // namespace pteron::aoti

@@ -1,0 +1,56 @@
+#include "backends/aoti/shims/shim_library.h"
+
+#include <dlfcn.h>
+
+#include <mutex>
+
+#include "backends/aoti/shims/private_names.h"
+
+namespace pteron::aoti {
+namespace {
+
+struct ShimLibraries {
+  std::mutex mutex;
+  std::vector<const void*> anchors;
+  size_t promoted = 0;  // of the anchors, from the front
+};
+
+// Registration happens in static initialisers, so the list makes itself; it is never destroyed.
+ShimLibraries& shim_libraries() {
+  static ShimLibraries* libraries = new ShimLibraries;
+  return *libraries;
+}
+
+// The common shims.
+[[maybe_unused]] const bool registered = register_shim_library(&registered);
+
+}  // namespace
+
+bool register_shim_library(const void* anchor) {
+  ShimLibraries& libraries = shim_libraries();
+  std::lock_guard<std::mutex> lock(libraries.mutex);
+  libraries.anchors.push_back(anchor);
+  return true;
+}
+
+void promote_shim_libraries() {
+  ShimLibraries& libraries = shim_libraries();
+  std::lock_guard<std::mutex> lock(libraries.mutex);
+  for (; libraries.promoted < libraries.anchors.size(); ++libraries.promoted) {
+    Dl_info info;
+    if (!dladdr(libraries.anchors[libraries.promoted], &info) || !info.dli_fname) continue;
+    // Opening what is open already only widens its scope. The program itself is in the global scope
+    // and may not be found by its name: no harm. The reference is kept, since models bind to it.
+    (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
+  }
+}
+
+std::vector<std::string> missing_shims(const std::vector<std::string>& imported) {
+  std::vector<std::string> missing;
+  for (const std::string& name : imported) {
+    if (!dlsym(RTLD_DEFAULT, private_name(name).c_str())) missing.push_back(name);
+  }
+  return missing;
+}
+
+}  // namespace pteron::aoti

@@ -1,0 +1,30 @@
+// Which shared objects of this process export shims.
+//
+//   // In any source file of a library with shims:
+//   static const bool registered = register_shim_library(&registered);
+//
+// A library may have been opened with RTLD_LOCAL (a Python extension always is); a model image finds
+// its shims only in the global scope. Registered libraries are moved there before the first image is
+// opened. Their names are private (private_names.h), so nobody else notices. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pteron::aoti {
+
+// The newest version of the shim lists that this runtime provides.
+inline constexpr uint32_t kShimListVersion = 1;
+
+// `anchor` is any address inside the library. Returns true.
+bool register_shim_library(const void* anchor);
+
+// Makes the shims of all registered libraries visible to images that are opened from now on.
+void promote_shim_libraries();
+
+// Those of `imported` names (as models spell them) that no library exports, in their order. Call
+// promote_shim_libraries() first.
+std::vector<std::string> missing_shims(const std::vector<std::string>& imported);
+
+}  // namespace pteron::aoti
