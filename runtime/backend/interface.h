@@ -72,6 +72,13 @@ class BackendInterface {
   // Whether this machine can run it at all; `reason` (may be null) receives why not.
   virtual bool is_available(std::string* reason) const { return (void)reason, true; }
 
+  // What a partition holds, for people: lines of "name  value", each ended by a newline. Arguments are
+  // those of init(); loads nothing and fails silently. Empty if there is nothing to say.
+  virtual std::string describe(const NamedDataMap& named_data, Span<const uint8_t> processed,
+                               Span<const CompileSpec> compile_specs) const {
+    return (void)named_data, (void)processed, (void)compile_specs, std::string();
+  }
+
   // `processed` is what lowering returned; borrowed, lives as long as the Program.
   virtual Result<std::unique_ptr<Delegate>> init(BackendInitContext& context,
                                                  Span<const uint8_t> processed,
