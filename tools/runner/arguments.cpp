@@ -1,0 +1,170 @@
+#include "tools/runner/arguments.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <string_view>
+
+namespace pteron::runner {
+
+const char kUsage[] =
+    R"(Loads a program and runs its methods.
+
+  runner --program model.pte --inputs x.safetensors --outputs y.safetensors
+
+  --program FILE          the program (.pte)
+  --data FILE             tensor data beside it (.ptd); may be repeated
+  --method NAMES          methods to run one after another, separated by commas (forward); they share
+                          one session, that is, their mutable buffers
+  --inputs FILES          one safetensors file for each method. Tensors called input_0, input_1, ... are
+                          taken by number, others in natural order of their names. A 0-d tensor stands
+                          for a scalar; None and strings are never read, they are what the method was
+                          exported with. Without this flag, inputs are zeros of their largest size.
+  --outputs FILES         one safetensors file for each method, with tensors output_0, output_1, ...
+  --repeat N              run each method N more times and print its latency
+  --describe              print what the program holds; runs nothing unless --inputs, --outputs or
+                          --repeat is there too
+  --verification LEVEL    minimal, internal_consistency (default), or full
+  --backend_option B:K=V  an option for backend B, such as CpuBackend:num_threads=2; may be repeated
+  --help                  print this
+)";
+
+namespace {
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts;
+  while (true) {
+    const size_t comma = text.find(',');
+    parts.emplace_back(text.substr(0, comma));
+    if (comma == std::string_view::npos) return parts;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+bool parse_integer(const std::string& text, int64_t& value) {
+  char* end = nullptr;
+  errno = 0;
+  value = std::strtoll(text.c_str(), &end, 10);
+  return !text.empty() && *end == '\0' && errno == 0;
+}
+
+// Each returns what is wrong, or nothing.
+std::string set_backend_option(const std::string& text, Arguments& arguments) {
+  const size_t colon = text.find(':');
+  const size_t equal = colon == std::string::npos ? colon : text.find('=', colon);
+  if (equal == std::string::npos || colon == 0 || equal == colon + 1) {
+    return "--backend_option: found \"" + text + "\", expected Backend:key=value";
+  }
+  BackendOption option{text.substr(colon + 1, equal - colon - 1), text.substr(equal + 1)};
+  const std::string value = text.substr(equal + 1);
+  int64_t integer = 0;
+  if (value == "true" || value == "false") {
+    option.value = value == "true";
+  } else if (parse_integer(value, integer)) {
+    option.value = integer;
+  }
+  arguments.backend_options[text.substr(0, colon)].push_back(std::move(option));
+  return {};
+}
+
+std::string set_verification(const std::string& text, Arguments& arguments) {
+  if (text == "minimal") {
+    arguments.load.verification = Verification::Minimal;
+  } else if (text == "internal_consistency") {
+    arguments.load.verification = Verification::InternalConsistency;
+  } else if (text == "full") {
+    arguments.load.verification = Verification::Full;
+  } else {
+    return "--verification: found \"" + text + "\", expected minimal, internal_consistency or full";
+  }
+  return {};
+}
+
+std::string set_repeat(const std::string& text, Arguments& arguments) {
+  if (parse_integer(text, arguments.repeat) && arguments.repeat >= 0) return {};
+  return "--repeat: found \"" + text + "\", expected a number of runs";
+}
+
+std::string set_flag(const std::string& name, const std::string& value, Arguments& arguments) {
+  if (name == "program") {
+    arguments.program = value;
+  } else if (name == "data") {
+    arguments.load.data_paths.push_back(value);
+  } else if (name == "method") {
+    arguments.methods = split(value);
+  } else if (name == "inputs") {
+    arguments.inputs = split(value);
+  } else if (name == "outputs") {
+    arguments.outputs = split(value);
+  } else if (name == "repeat") {
+    return set_repeat(value, arguments);
+  } else if (name == "verification") {
+    return set_verification(value, arguments);
+  } else if (name == "backend_option") {
+    return set_backend_option(value, arguments);
+  } else {
+    return "unknown flag --" + name + "; --help lists the flags";
+  }
+  return {};
+}
+
+// Bare flags are true.
+std::string set_switch(const std::string& name, const std::string& value, bool& target) {
+  if (value != "true" && value != "false") {
+    return "--" + name + ": found \"" + value + "\", expected true or false";
+  }
+  target = value == "true";
+  return {};
+}
+
+std::string check(const Arguments& arguments) {
+  std::string problems;
+  const auto check_files = [&](const char* flag, size_t files) {
+    if (files == 0 || files == arguments.methods.size()) return;
+    problems += std::string("--") + flag + ": found " + std::to_string(files) + " files for " +
+                std::to_string(arguments.methods.size()) + " methods\n";
+  };
+  if (arguments.program.empty()) problems += "--program: missing\n";
+  check_files("inputs", arguments.inputs.size());
+  check_files("outputs", arguments.outputs.size());
+  return problems;
+}
+
+}  // namespace
+
+Result<Arguments> parse_arguments(int argc, const char* const* argv) {
+  Arguments arguments;
+  std::string problems;
+  const auto note = [&](const std::string& problem) {
+    if (!problem.empty()) problems += problem + "\n";
+  };
+  for (int i = 1; i < argc; ++i) {
+    std::string name = argv[i];
+    if (name.rfind("--", 0) != 0) {
+      note("found \"" + name + "\", expected a flag");
+      continue;
+    }
+    name.erase(0, 2);
+    const size_t equal = name.find('=');
+    const bool has_value = equal != std::string::npos;
+    std::string value = has_value ? name.substr(equal + 1) : "";
+    name = name.substr(0, equal);
+    if (name == "describe" || name == "help") {
+      bool& target = name == "help" ? arguments.help : arguments.describe;
+      note(set_switch(name, has_value ? value : "true", target));
+      continue;
+    }
+    if (!has_value && i + 1 >= argc) {
+      note("--" + name + ": missing value");
+      continue;
+    }
+    if (!has_value) value = argv[++i];
+    note(set_flag(name, value, arguments));
+  }
+  if (arguments.help) return arguments;
+  problems += check(arguments);
+  if (problems.empty()) return arguments;
+  problems.pop_back();
+  return Error(Error::InvalidArgument, std::move(problems));
+}
+
+}  // namespace pteron::runner

@@ -1,0 +1,34 @@
+// The command line of the runner.
+//
+//   PTERON_ASSIGN_OR_RETURN(Arguments arguments, parse_arguments(argc, argv));
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/core/result.h"
+#include "runtime/executor/program.h"
+
+namespace pteron::runner {
+
+struct Arguments {
+  std::string program;
+  LoadOptions load;
+  std::vector<std::string> methods = {"forward"};
+  std::vector<std::string> inputs;   // none, or a file for each method
+  std::vector<std::string> outputs;  // as inputs
+  std::map<std::string, std::vector<BackendOption>> backend_options;
+  int64_t repeat = 0;
+  bool describe = false;
+  bool help = false;
+};
+
+// What --help prints.
+extern const char kUsage[];
+
+// InvalidArgument: everything that is wrong with the flags, one line each.
+Result<Arguments> parse_arguments(int argc, const char* const* argv);
+
+}  // namespace pteron::runner

@@ -1,0 +1,40 @@
+// A file that appears whole or not at all.
+//
+//   PTERON_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));   // fails now, not at the end
+//   PTERON_RETURN_IF_ERROR(file.write(bytes, nbytes));
+//   PTERON_RETURN_IF_ERROR(file.commit());
+//
+// Written under a temporary name beside `path` and renamed by commit(); removed otherwise. Move-only.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "runtime/core/error.h"
+#include "runtime/core/result.h"
+
+namespace pteron::runner {
+
+class AtomicFile final {
+ public:
+  // AccessFailed: nothing can be written there.
+  static Result<AtomicFile> create(const std::string& path);
+  ~AtomicFile();
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&& other) noexcept;
+
+  Error write(const void* data, size_t nbytes);
+  Error commit();
+
+ private:
+  AtomicFile() = default;
+  void discard();
+
+  std::string path_;
+  std::string temporary_path_;  // empty once committed
+  std::FILE* stream_ = nullptr;
+};
+
+}  // namespace pteron::runner

@@ -1,0 +1,18 @@
+// What a program holds, as a table for people.
+#pragma once
+
+#include <string>
+
+#include "runtime/core/result.h"
+#include "runtime/executor/program.h"
+
+namespace pteron::runner {
+
+// Methods with inputs, outputs, memory, delegates (what their backends say of them) and kernels;
+// segments and named data with sizes; integrity. Loads no method.
+Result<std::string> describe(const Program& program);
+
+// "1.5 MB"; powers of ten.
+std::string human_nbytes(uint64_t nbytes);
+
+}  // namespace pteron::runner

@@ -1,0 +1,155 @@
+// Runs a program from a shell; see arguments.cpp for the flags.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/executor/method.h"
+#include "runtime/executor/program.h"
+#include "runtime/executor/session.h"
+#include "tools/runner/arguments.h"
+#include "tools/runner/atomic_file.h"
+#include "tools/runner/describe.h"
+#include "tools/runner/safetensors.h"
+#include "tools/runner/values.h"
+
+namespace pteron::runner {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double microseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+// One method of the command line, loaded.
+struct Task {
+  std::unique_ptr<Method> method;
+  Inputs inputs;
+  std::vector<std::unique_ptr<std::byte[]>> output_memory;
+  std::optional<AtomicFile> outputs;
+};
+
+Result<Task> prepare(const Arguments& arguments, const Program& program, size_t index,
+                     const std::shared_ptr<Session>& session) {
+  Task task;
+  const std::string& name = arguments.methods[index];
+  PTERON_ASSIGN_OR_RETURN(const MethodMeta meta, program.method_meta(name));
+  if (!arguments.inputs.empty()) {
+    PTERON_ASSIGN_OR_RETURN(const SafetensorsFile file,
+                            SafetensorsFile::read(arguments.inputs[index]));
+    PTERON_ASSIGN_OR_RETURN(task.inputs, Inputs::from_tensors(meta, file.tensors()));
+  } else {
+    PTERON_ASSIGN_OR_RETURN(task.inputs, Inputs::zeros(meta));
+  }
+  if (!arguments.outputs.empty()) {
+    PTERON_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(arguments.outputs[index]));
+    task.outputs.emplace(std::move(file));
+  }
+  LoadMethodOptions options;
+  options.session = session;
+  for (const DelegateMeta& delegate : meta.delegates) {
+    // An option may be for a backend that only another of the methods uses.
+    const auto found = arguments.backend_options.find(std::string(delegate.backend_id));
+    if (found != arguments.backend_options.end()) options.backend_options.insert(*found);
+  }
+  PTERON_ASSIGN_OR_RETURN(task.method, program.load_method(name, options));
+  PTERON_ASSIGN_OR_RETURN(task.output_memory, provide_output_memory(*task.method));
+  return task;
+}
+
+Error run_once(Task& task) {
+  PTERON_RETURN_IF_ERROR(task.method->set_inputs(task.inputs.values()));
+  return task.method->execute();
+}
+
+Error measure(Task& task, int64_t repeat) {
+  std::vector<double> times_us;
+  for (int64_t i = 0; i < repeat; ++i) {
+    const Clock::time_point start = Clock::now();
+    PTERON_RETURN_IF_ERROR(run_once(task));
+    times_us.push_back(microseconds_since(start));
+  }
+  std::sort(times_us.begin(), times_us.end());
+  const auto quantile = [&](double q) {
+    return times_us[static_cast<size_t>(q * static_cast<double>(times_us.size() - 1) + 0.5)];
+  };
+  std::printf("%s: median %.2f us, p10 %.2f us, p90 %.2f us over %lld runs\n",
+              task.method->name().c_str(), quantile(0.5), quantile(0.1), quantile(0.9),
+              static_cast<long long>(repeat));
+  return Error::Ok;
+}
+
+// Options for backends that no method has would be ignored without a word.
+Error check_backend_options(const Arguments& arguments, const Program& program) {
+  for (const auto& [backend, options] : arguments.backend_options) {
+    bool used = false;
+    for (const std::string& name : arguments.methods) {
+      PTERON_ASSIGN_OR_RETURN(const MethodMeta meta, program.method_meta(name));
+      for (const DelegateMeta& delegate : meta.delegates) used |= delegate.backend_id == backend;
+    }
+    PTERON_CHECK_OR_RETURN(used, Error::InvalidArgument,
+                           "--backend_option: none of the methods to run uses backend \"%s\"",
+                           backend.c_str());
+  }
+  return Error::Ok;
+}
+
+Error run_methods(const Arguments& arguments, const Program& program, double open_us) {
+  PTERON_RETURN_IF_ERROR(check_backend_options(arguments, program));
+  const Clock::time_point start = Clock::now();
+  const std::shared_ptr<Session> session = program.new_session();
+  std::vector<Task> tasks;
+  for (size_t i = 0; i < arguments.methods.size(); ++i) {
+    PTERON_ASSIGN_OR_RETURN(Task task, prepare(arguments, program, i, session));
+    tasks.push_back(std::move(task));
+  }
+  const double load_us = open_us + microseconds_since(start);
+  for (Task& task : tasks) {
+    const Clock::time_point first = Clock::now();
+    PTERON_RETURN_IF_ERROR(run_once(task));
+    const double first_us = microseconds_since(first);
+    if (task.outputs) PTERON_RETURN_IF_ERROR(write_outputs(*task.method, *task.outputs));
+    if (arguments.repeat == 0) continue;
+    std::printf("%s: load %.0f us, first run %.0f us\n", task.method->name().c_str(), load_us,
+                first_us);
+    PTERON_RETURN_IF_ERROR(measure(task, arguments.repeat));
+  }
+  // Only now, so that a failure leaves no file of any method.
+  for (Task& task : tasks) {
+    if (task.outputs) PTERON_RETURN_IF_ERROR(task.outputs->commit());
+  }
+  return Error::Ok;
+}
+
+Error run(int argc, const char* const* argv) {
+  PTERON_ASSIGN_OR_RETURN(const Arguments arguments, parse_arguments(argc, argv));
+  if (arguments.help) {
+    std::fputs(kUsage, stdout);
+    return Error::Ok;
+  }
+  const Clock::time_point start = Clock::now();
+  PTERON_ASSIGN_OR_RETURN(const auto program, Program::load(arguments.program, arguments.load));
+  const double open_us = microseconds_since(start);
+  if (arguments.describe) {
+    PTERON_ASSIGN_OR_RETURN(const std::string text, describe(*program));
+    std::fputs(text.c_str(), stdout);
+    const bool only = arguments.inputs.empty() && arguments.outputs.empty() && arguments.repeat == 0;
+    if (only) return Error::Ok;
+  }
+  return run_methods(arguments, *program, open_us);
+}
+
+}  // namespace
+}  // namespace pteron::runner
+
+int main(int argc, char** argv) {
+  const pteron::Error error = pteron::runner::run(argc, argv);
+  if (error.ok() && std::fflush(stdout) == 0) return 0;
+  std::fprintf(stderr, "runner: %s\n",
+               error.ok() ? "cannot write to the standard output" : error.message().c_str());
+  return 1;
+}

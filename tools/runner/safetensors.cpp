@@ -1,0 +1,278 @@
+#include "tools/runner/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <string_view>
+
+#include "runtime/core/scalar_type.h"
+#include "tools/runner/json_scanner.h"
+
+namespace pteron::runner {
+namespace {
+
+constexpr size_t kLengthNbytes = 8;
+constexpr uint64_t kMaxHeaderNbytes = 100'000'000;
+
+struct DtypeName {
+  const char* name;
+  ScalarType dtype;
+};
+constexpr DtypeName kDtypeNames[] = {
+    {"F64", ScalarType::Double},       {"F32", ScalarType::Float},
+    {"F16", ScalarType::Half},         {"BF16", ScalarType::BFloat16},
+    {"F8_E5M2", ScalarType::Float8_e5m2}, {"F8_E4M3", ScalarType::Float8_e4m3fn},
+    {"I64", ScalarType::Long},         {"I32", ScalarType::Int},
+    {"I16", ScalarType::Short},        {"I8", ScalarType::Char},
+    {"U64", ScalarType::UInt64},       {"U32", ScalarType::UInt32},
+    {"U16", ScalarType::UInt16},       {"U8", ScalarType::Byte},
+    {"BOOL", ScalarType::Bool},
+};
+
+// One entry of the header.
+struct Entry {
+  std::string name;
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> offsets;
+};
+
+std::vector<int64_t> integers(JsonScanner& scanner) {
+  std::vector<int64_t> values;
+  for (JsonScanner::Items items(scanner, '[', ']'); items.next();) values.push_back(scanner.integer());
+  return values;
+}
+
+void scan_metadata(JsonScanner& scanner) {
+  for (JsonScanner::Items items(scanner, '{', '}'); items.next();) {
+    scanner.string();
+    scanner.expect(':');
+    scanner.string();
+  }
+}
+
+// Fields that the format does not know end the scan with a problem of ours.
+std::string scan_entry(JsonScanner& scanner, Entry& entry) {
+  int fields = 0;
+  for (JsonScanner::Items items(scanner, '{', '}'); items.next();) {
+    const std::string key = scanner.string();
+    scanner.expect(':');
+    if (!scanner.ok()) return scanner.problem();
+    if (key == "dtype") {
+      entry.dtype = scanner.string();
+      fields |= 1;
+    } else if (key == "shape") {
+      entry.shape = integers(scanner);
+      fields |= 2;
+    } else if (key == "data_offsets") {
+      entry.offsets = integers(scanner);
+      fields |= 4;
+    } else {
+      return "tensor \"" + entry.name + "\" has an unknown field \"" + key + "\"";
+    }
+  }
+  if (!scanner.ok()) return scanner.problem();
+  if (fields != 7) return "tensor \"" + entry.name + "\" lacks dtype, shape or data_offsets";
+  return {};
+}
+
+// Empty, or what is wrong.
+std::string scan_header(std::string_view text, std::vector<Entry>& entries) {
+  JsonScanner scanner(text);
+  for (JsonScanner::Items items(scanner, '{', '}'); items.next();) {
+    std::string name = scanner.string();
+    scanner.expect(':');
+    if (name == "__metadata__") {
+      scan_metadata(scanner);
+      continue;
+    }
+    entries.push_back({std::move(name), {}, {}, {}});
+    std::string problem = scan_entry(scanner, entries.back());
+    if (!problem.empty()) return problem;
+  }
+  scanner.finished();
+  return scanner.problem();
+}
+
+// A view of one tensor, or what is wrong with its entry.
+std::string make_view(const Entry& entry, Span<const uint8_t> data, View& view) {
+  const std::string who = "tensor \"" + entry.name + "\" ";
+  const auto* known = std::find_if(std::begin(kDtypeNames), std::end(kDtypeNames),
+                                   [&](const DtypeName& name) { return entry.dtype == name.name; });
+  if (known == std::end(kDtypeNames)) return who + "has unknown dtype \"" + entry.dtype + "\"";
+  if (entry.offsets.size() != 2 || entry.offsets[0] > entry.offsets[1] ||
+      static_cast<uint64_t>(entry.offsets[1]) > data.size()) {
+    return who + "has data_offsets outside the file's " + std::to_string(data.size()) + " bytes";
+  }
+  Result<Tensor> tensor = Tensor::make(known->dtype, {entry.shape.data(), entry.shape.size()},
+                                       const_cast<uint8_t*>(data.data()) + entry.offsets[0]);
+  if (!tensor.ok()) return who + "is malformed: " + tensor.error().message();
+  const auto nbytes = static_cast<uint64_t>(entry.offsets[1] - entry.offsets[0]);
+  if (tensor->nbytes() != nbytes) {
+    return who + "is " + tensor->describe() + " of " + std::to_string(tensor->nbytes()) +
+           " bytes, but has " + std::to_string(nbytes);
+  }
+  view = view_of(*tensor);
+  return {};
+}
+
+// Empty, or why the tensors do not cover `nbytes` without gaps and overlaps.
+std::string check_cover(std::vector<Entry> entries, size_t nbytes) {
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.offsets < b.offsets; });
+  int64_t end = 0;
+  for (const Entry& entry : entries) {
+    if (entry.offsets[0] != end) {
+      return "tensor \"" + entry.name + "\" starts at byte " + std::to_string(entry.offsets[0]) +
+             ", expected " + std::to_string(end);
+    }
+    end = entry.offsets[1];
+  }
+  if (static_cast<size_t>(end) == nbytes) return {};
+  return "the tensors end at byte " + std::to_string(end) + " of " + std::to_string(nbytes);
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\u%04x", c);
+      out += escape;
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+const char* dtype_name(ScalarType dtype) {
+  for (const DtypeName& known : kDtypeNames) {
+    if (known.dtype == dtype) return known.name;
+  }
+  return "?";
+}
+
+size_t nbytes_of(const View& view) {
+  return static_cast<size_t>(view.numel()) * element_size(view.dtype);
+}
+
+std::string header_entry(const NamedTensor& tensor, size_t offset) {
+  std::string text = quoted(tensor.name) + ":{\"dtype\":\"" + dtype_name(tensor.view.dtype) +
+                     "\",\"shape\":[";
+  for (size_t d = 0; d < tensor.view.dim; ++d) {
+    text += (d ? "," : "") + std::to_string(tensor.view.sizes[d]);
+  }
+  return text + "],\"data_offsets\":[" + std::to_string(offset) + "," +
+         std::to_string(offset + nbytes_of(tensor.view)) + "]}";
+}
+
+}  // namespace
+
+bool natural_less(const std::string& a, const std::string& b) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto digits_end = [&](const std::string& s, size_t i) {
+    while (i < s.size() && is_digit(s[i])) ++i;
+    return i;
+  };
+  size_t i = 0;
+  size_t j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (is_digit(a[i]) && is_digit(b[j])) {
+      while (i < a.size() && a[i] == '0') ++i;
+      while (j < b.size() && b[j] == '0') ++j;
+      const size_t a_end = digits_end(a, i);
+      const size_t b_end = digits_end(b, j);
+      if (a_end - i != b_end - j) return a_end - i < b_end - j;
+      const int order = a.compare(i, a_end - i, b, j, b_end - j);
+      if (order != 0) return order < 0;
+      i = a_end;
+      j = b_end;
+    } else {
+      if (a[i] != b[j]) return a[i] < b[j];
+      ++i;
+      ++j;
+    }
+  }
+  if (a.size() - i != b.size() - j) return a.size() - i < b.size() - j;
+  return a < b;  // equal but for zeros in front
+}
+
+Result<SafetensorsFile> SafetensorsFile::read(const std::string& path) {
+  SafetensorsFile file;
+  PTERON_ASSIGN_OR_RETURN(file.file_, MappedFile::open(path));
+  const Span<const uint8_t> bytes = file.file_.bytes();
+  const auto fail = [&](const std::string& problem) {
+    return make_error(Error::InvalidArgument, "%s is no usable safetensors file: %s", path.c_str(),
+                      problem.c_str());
+  };
+  uint64_t header_nbytes = 0;
+  if (bytes.size() < kLengthNbytes) return fail(std::to_string(bytes.size()) + " bytes");
+  std::memcpy(&header_nbytes, bytes.data(), kLengthNbytes);
+  if (header_nbytes > std::min<uint64_t>(bytes.size() - kLengthNbytes, kMaxHeaderNbytes)) {
+    return fail("a header of " + std::to_string(header_nbytes) + " bytes in a file of " +
+                std::to_string(bytes.size()));
+  }
+  const char* header = reinterpret_cast<const char*>(bytes.data() + kLengthNbytes);
+  const size_t data_offset = kLengthNbytes + header_nbytes;
+  const Span<const uint8_t> data(bytes.data() + data_offset, bytes.size() - data_offset);
+  std::vector<Entry> entries;
+  std::string problem = scan_header({header, static_cast<size_t>(header_nbytes)}, entries);
+  if (!problem.empty()) return fail(problem);
+  for (const Entry& entry : entries) {
+    View view;
+    problem = make_view(entry, data, view);
+    if (!problem.empty()) return fail(problem);
+    file.tensors_.push_back({entry.name, view});
+  }
+  problem = check_cover(entries, data.size());
+  if (!problem.empty()) return fail(problem);
+  std::sort(file.tensors_.begin(), file.tensors_.end(),
+            [](const NamedTensor& a, const NamedTensor& b) { return natural_less(a.name, b.name); });
+  const auto same = [](const NamedTensor& a, const NamedTensor& b) { return a.name == b.name; };
+  const auto twice = std::adjacent_find(file.tensors_.begin(), file.tensors_.end(), same);
+  if (twice != file.tensors_.end()) return fail("two tensors are called \"" + twice->name + "\"");
+  return file;
+}
+
+Error write_safetensors(const std::vector<NamedTensor>& tensors, const Metadata& metadata,
+                        AtomicFile& file) {
+  // Large elements first, so that every tensor is aligned to its own.
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return element_size(tensors[a].view.dtype) > element_size(tensors[b].view.dtype);
+  });
+  std::string header = "{";
+  if (!metadata.empty()) {
+    header += "\"__metadata__\":{";
+    for (const auto& [key, value] : metadata) {
+      header += (header.back() == '{' ? "" : ",") + quoted(key) + ":" + quoted(value);
+    }
+    header += "}";
+  }
+  size_t offset = 0;
+  for (const size_t i : order) {
+    header += (header.size() == 1 ? "" : ",") + header_entry(tensors[i], offset);
+    offset += nbytes_of(tensors[i].view);
+  }
+  header += "}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  const uint64_t header_nbytes = header.size();
+  PTERON_RETURN_IF_ERROR(file.write(&header_nbytes, sizeof header_nbytes));
+  PTERON_RETURN_IF_ERROR(file.write(header.data(), header.size()));
+  std::vector<std::byte> contiguous;
+  for (const size_t i : order) {
+    const View& view = tensors[i].view;
+    contiguous.resize(nbytes_of(view));
+    PTERON_RETURN_IF_ERROR(
+        copy_elements(view, contiguous_view(view.dtype, view.shape(), contiguous.data())));
+    PTERON_RETURN_IF_ERROR(file.write(contiguous.data(), contiguous.size()));
+  }
+  return Error::Ok;
+}
+
+}  // namespace pteron::runner
