@@ -1,4 +1,4 @@
-"""Starts the Bazel bootstrap; run by tools/bazel. Parses on old Pythons so that it can refuse them."""
+"""Starts the Bazel bootstrap; run by tools/bazel. Parses on old Pythons, to refuse them."""
 
 import os
 import sys

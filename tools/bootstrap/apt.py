@@ -1,4 +1,4 @@
-"""A private apt: the machine's mirror and keys, another suite, no root and no change to the system."""
+"""A private apt: the machine's mirror and keys, another suite, no root, no system change."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Apt:
             size = sum(archive.size for archive in missing)
             say(f"downloading {len(missing)} Debian packages, {megabytes(size)}")
             names = [archive.file.split("_", 1)[0] for archive in missing]
-            with _progress(self._archives, sum(a.size for a in wanted)):
+            with _Progress(self._archives, sum(a.size for a in wanted)):
                 done = self._run("apt-get", "download", "-q", *names, cwd=self._archives)
             if done.returncode != 0 or not all(map(self._is_complete, missing)):
                 reason = _last_error(done.stderr + done.stdout)
@@ -138,7 +138,8 @@ class Apt:
 
     def _source_files(self) -> list[Path]:
         shell = self._run(
-            *("apt-config", "shell", "list", "Dir::Etc::sourcelist/f", "parts", "Dir::Etc::sourceparts/d")
+            *("apt-config", "shell"),
+            *("list", "Dir::Etc::sourcelist/f", "parts", "Dir::Etc::sourceparts/d"),
         ).stdout
         found = dict(re.findall(r"^(\w+)='(.*)'$", shell, re.MULTILINE))
         parts = Path(found.get("parts", "/etc/apt/sources.list.d"))
@@ -148,7 +149,13 @@ class Apt:
 
     def _run(self, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command, capture_output=True, text=True, check=False, cwd=cwd, env=self._environment
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=cwd,
+            env=self._environment,
+            close_fds=False,  # keeps the cache's lock
         )
 
 
@@ -170,10 +177,9 @@ def find_key(mirror: str, source_files: list[Path]) -> str | None:
         text = file.read_text(encoding="utf-8", errors="replace")
         if file.suffix == ".sources":
             for stanza in re.split(r"\n\s*\n", text):
-                uris = re.search(r"^URIs:(.*(?:\n[ \t].*)*)", stanza, re.MULTILINE | re.IGNORECASE)
-                key = re.search(r"^Signed-By:(.*(?:\n[ \t].*)*)", stanza, re.MULTILINE | re.IGNORECASE)
-                if uris and key and _same(mirror, uris.group(1).split()):
-                    return key.group(1).strip("\n").removeprefix(" ")
+                uris, key = _field("URIs", stanza), _field("Signed-By", stanza)
+                if uris and key and _same(mirror, uris.split()):
+                    return key
         else:
             for options, uri in re.findall(r"^deb\s+\[([^]]*)\]\s+(\S+)", text, re.MULTILINE):
                 key = re.search(r"signed-by=(\S+)", options)
@@ -187,6 +193,12 @@ def parse_uris(text: str) -> list[Archive]:
     lines = re.findall(r"^'[^']*' (\S+) (\d+) SHA256:([0-9a-f]{64})$", text, re.MULTILINE)
     # apt quotes the colon of an epoch in file names ("%3a"), and so does `apt-get download`.
     return [Archive(file, int(size), digest) for file, size, digest in lines]
+
+
+def _field(name: str, stanza: str) -> str | None:
+    """A field of a deb822 stanza, with its continuation lines."""
+    match = re.search(rf"^{name}:[ \t]*(.*(?:\n[ \t].*)*)", stanza, re.MULTILINE | re.IGNORECASE)
+    return match.group(1).rstrip() if match else None
 
 
 def _same(mirror: str, uris: list[str]) -> bool:
@@ -221,7 +233,7 @@ def _last_error(output: str) -> str:
     return (errors[0] if errors else "no message").strip().rstrip(".")
 
 
-class _progress:  # noqa: N801 (used as a function)
+class _Progress:
     """Says every few seconds how much of `total` bytes a directory holds."""
 
     def __init__(self, directory: Path, total: int, period: float = 5.0):

@@ -1,9 +1,10 @@
-"""Gives tools/bazel its Bazel: one that the machine has, else a private one from Debian packages."""
+"""Gives tools/bazel its Bazel: one that the machine has, else a private one from Debian."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -35,8 +36,9 @@ def main(arguments: list[str]) -> None:
                 set_up(root, start)
     except Problem as problem:
         fail([problem])
-    except OSError as error:
-        fail([Problem(f"setting up Bazel in {root} failed ({error})", "Check the user cache's disk")])
+    except (OSError, subprocess.SubprocessError) as error:
+        remedy = "Check the disk of the user cache and run tools/bazel again"
+        fail([Problem(f"setting up Bazel in {root} failed ({error})", remedy)])
     except KeyboardInterrupt:
         say("interrupted; the next run starts over with what was downloaded")
         sys.exit(130)
@@ -46,7 +48,7 @@ def main(arguments: list[str]) -> None:
 def set_up(root: Path, start: Path) -> None:
     """Makes the launcher `start` and what it needs. Call it under the cache's lock."""
     began = time.monotonic()
-    say("no suitable bazelisk or bazel with access to Bazel's module registry: using Debian's Bazel")
+    say("no suitable bazelisk or bazel that reaches the module registry; using Debian's Bazel")
     tree = root / "trees" / _digest(_TREE_RECIPE)
     if not tree.exists():
         _make_tree(tree, Apt(root / "apt", root / "debs", packages.SUITE))

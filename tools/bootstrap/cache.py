@@ -23,7 +23,8 @@ def root() -> Path:
 def locked(directory: Path) -> Iterator[None]:
     """Holds the directory's lock; says so when another process has it and waits for that one.
 
-    The lock goes with the process, so an interrupted run never leaves it behind.
+    The lock goes with the process and those children that inherit its file (close_fds=False): an
+    interrupted run leaves no stale lock, and the next one waits for children that it left behind.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with open(directory / "lock", "w", encoding="utf-8") as lock:
@@ -32,6 +33,7 @@ def locked(directory: Path) -> Iterator[None]:
         except BlockingIOError:
             say("another tools/bazel is setting up Bazel; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
+        os.set_inheritable(lock.fileno(), True)
         yield
 
 

@@ -13,7 +13,8 @@ from tools.bootstrap.report import Problem, megabytes
 # The unpacked packages, their archives and Bazel's first outputs.
 NEEDED_BYTES = 1_000_000_000
 
-_OTHER_BAZEL = "install bazelisk 1.20 or newer on a machine that reaches Bazel's module registry"
+_APT_TOOLS = ("apt-get", "apt-cache", "apt-config", "dpkg-deb")
+_ELSEWHERE = "Set XDG_CACHE_HOME to a directory elsewhere"
 
 
 def problems(cache: Path) -> list[Problem]:
@@ -22,13 +23,13 @@ def problems(cache: Path) -> list[Problem]:
 
 
 def check_apt() -> list[Problem]:
-    missing = [tool for tool in ("apt-get", "apt-cache", "apt-config", "dpkg-deb") if not _on_path(tool)]
+    missing = [tool for tool in _APT_TOOLS if not _on_path(tool)]
     if not missing:
         return []
     return [
         Problem(
-            f"{' and '.join(missing)} not found on PATH, and the private Bazel comes from Debian packages",
-            f"Run this on Debian or a derivative of it, or {_OTHER_BAZEL}",
+            f"{', '.join(missing)} not found on PATH, and a private Bazel needs Debian packages",
+            "Run this on Debian, or install bazelisk where Bazel's module registry is reachable",
         )
     ]
 
@@ -54,32 +55,29 @@ def check_compiler() -> list[Problem]:
 
 def check_cache(cache: Path) -> list[Problem]:
     """The cache must be outside /tmp, on a writable, executable filesystem with enough space."""
-    elsewhere = "Set XDG_CACHE_HOME to a directory elsewhere"
     if _is_under_tmp(cache):
         # Every sandboxed action has a /tmp of its own and would not see Bazel's programs.
-        return [Problem(f"the user cache {cache} is under /tmp, which sandboxed actions do not see", elsewhere)]
+        found = f"the user cache {cache} is under /tmp, which sandboxed actions do not see"
+        return [Problem(found, _ELSEWHERE)]
     if any(character in str(cache) for character in " \t\n:'\""):
-        return [Problem(f"the path of the user cache {str(cache)!r} has a blank, a colon or a quote", elsewhere)]
+        found = f"the path of the user cache {str(cache)!r} has a blank, a colon or a quote"
+        return [Problem(found, _ELSEWHERE)]
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as scratch:
             runs = _runs_programs(Path(scratch))
     except OSError as error:
-        return [Problem(f"the user cache {cache} is not writable ({error.strerror})", elsewhere)]
-    found = []
+        return [Problem(f"the user cache {cache} is not writable ({error.strerror})", _ELSEWHERE)]
+    problems = []
     if not runs:
-        found.append(
-            Problem(f"the user cache {cache} is on a filesystem that runs no programs (noexec)", elsewhere)
-        )
+        found = f"the user cache {cache} is on a filesystem that runs no programs (noexec)"
+        problems.append(Problem(found, _ELSEWHERE))
     free = shutil.disk_usage(cache).free
     if free < NEEDED_BYTES:
-        found.append(
-            Problem(
-                f"the user cache {cache} has {megabytes(free)} free, {megabytes(NEEDED_BYTES)} are needed",
-                "Make room, or set XDG_CACHE_HOME to a directory elsewhere",
-            )
-        )
-    return found
+        found = f"the user cache {cache} has {megabytes(free)} free"
+        remedy = f"Make room for {megabytes(NEEDED_BYTES)}, or set XDG_CACHE_HOME elsewhere"
+        problems.append(Problem(found, remedy))
+    return problems
 
 
 def _on_path(program: str) -> bool:

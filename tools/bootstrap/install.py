@@ -42,8 +42,7 @@ class Tree:
             subprocess.run(["rm", "-rf", self.root / folder], check=True)
 
     def relocate(self) -> None:
-        """Makes programs, libraries, links and the class path point into `home`."""
-        self._relink()
+        """Lets programs and libraries find their loader and libraries in `home`."""
         java = self.java_home().relative_to(self.root)
         search = [f"{java}/lib", f"{java}/lib/server", self._libraries()]
         programs = [
@@ -51,19 +50,23 @@ class Tree:
             *self._binaries("usr/libexec/*/bazel/*"),
             *self._binaries(f"{java}/bin/*"),
         ]
-        libraries = [*self._binaries(f"{java}/lib/*.so"), *self._binaries(f"{java}/lib/server/*.so")]
+        libraries = self._binaries(f"{java}/lib/*.so") + self._binaries(f"{java}/lib/server/*.so")
         self._patch(programs, search, "--set-interpreter", str(self.home / self._loader()))
         self._patch(libraries, search)
-        self._write_classpath()
 
     def java_home(self) -> Path:
         """The Java runtime's directory under `root`."""
-        found = [p for p in (self.root / "usr/lib/jvm").iterdir() if not p.is_symlink() and p.is_dir()]
-        return next(path for path in found if (path / "bin/java").exists())
+        # An alias of the directory lies beside it.
+        found = [java.parents[1] for java in self.root.glob("usr/lib/jvm/*/bin/java")]
+        return next(path for path in found if not path.is_symlink())
 
     def _unpack_one(self, archive: Path) -> str | None:
         done = subprocess.run(
-            ["dpkg-deb", "-x", archive, self.root], capture_output=True, text=True, check=False
+            ["dpkg-deb", "-x", archive, self.root],
+            capture_output=True,
+            text=True,
+            check=False,
+            close_fds=False,  # keeps the cache's lock
         )
         return None if done.returncode == 0 else f"{archive.name}: {done.stderr.strip()}"
 
@@ -84,35 +87,37 @@ class Tree:
     def _patch(self, files: list[str], search: list[str], *options: str) -> None:
         """Lets the files find their shared libraries in the folders `search` and nowhere else."""
         libraries = self.root / self._libraries()
+        rpath = ":".join(str(self.home / path) for path in search)
         subprocess.run(
             [
                 *(self.root / self._loader(), "--library-path", libraries),
                 *(self.root / "usr/bin/patchelf", *options),
                 # DT_RPATH, unlike DT_RUNPATH, also holds for the libraries of libraries.
-                *("--force-rpath", "--set-rpath", ":".join(str(self.home / path) for path in search)),
+                *("--force-rpath", "--set-rpath", rpath),
                 *(self.root / path for path in files),
             ],
             check=True,
         )
 
-    def _relink(self) -> None:
-        """Turns absolute symbolic links within the tree into links to `home`."""
-        for folder, folders, files in os.walk(self.root):
-            for name in folders + files:
-                path = Path(folder, name)
-                if path.is_symlink() and os.readlink(path).startswith("/"):
-                    target = os.readlink(path)
-                    if os.path.lexists(f"{self.root}{target}"):
-                        path.unlink()
-                        path.symlink_to(f"{self.home}{target}")
 
-    def _write_classpath(self) -> None:
-        """Re-roots the list of jars, less those that were left out, plus one it forgets."""
-        path = self.root / _CLASSPATH
-        jars = path.read_text(encoding="utf-8").split()
-        jars.append("/usr/share/java/perfmark-api.jar")  # gRPC's tracing interface
-        present = [f"{self.home}{jar}" for jar in jars if (self.root / jar.lstrip("/")).exists()]
-        path.write_text("\n".join(present) + "\n", encoding="utf-8")
+def relink(root: Path, home: Path) -> None:
+    """Turns absolute symbolic links in `root` that mean files of the tree into links to `home`."""
+    for folder, folders, files in os.walk(root):
+        for path in (Path(folder, name) for name in folders + files):
+            if path.is_symlink() and os.readlink(path).startswith("/"):
+                target = os.readlink(path)
+                if os.path.lexists(f"{root}{target}"):
+                    path.unlink()
+                    path.symlink_to(f"{home}{target}")
+
+
+def write_classpath(root: Path, home: Path) -> None:
+    """Re-roots Bazel's list of jars, less those that were left out, plus one that it forgets."""
+    path = root / _CLASSPATH
+    jars = path.read_text(encoding="utf-8").split()
+    jars.append("/usr/share/java/perfmark-api.jar")  # gRPC's tracing interface
+    present = [f"{home}{jar}" for jar in jars if (root / jar.lstrip("/")).exists()]
+    path.write_text("\n".join(present) + "\n", encoding="utf-8")
 
 
 def install(root: Path, home: Path, archives: list[Path]) -> None:
@@ -121,6 +126,8 @@ def install(root: Path, home: Path, archives: list[Path]) -> None:
     tree = Tree(root, home)
     tree.unpack(archives)
     tree.relocate()
+    relink(root, home)
+    write_classpath(root, home)
 
 
 def _is_elf(path: Path) -> bool:

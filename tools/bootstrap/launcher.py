@@ -61,7 +61,8 @@ def _script(home: Path, tree: Path, cache: Path) -> str:
 # Starts the private Bazel. Written by tools/bootstrap; edits are lost.
 if [ ! -x {tree}/usr/bin/bazel ]; then
   rm -f "$0"
-  echo "tools/bazel: error: the private Bazel in {tree} is gone. Run tools/bazel again to set it up." >&2
+  echo "tools/bazel: error: the private Bazel in {tree} is gone." \\
+    "Run tools/bazel again to set it up." >&2
   exit 1
 fi
 export PTERON_BAZEL="$0"
