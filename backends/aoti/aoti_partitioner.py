@@ -1,0 +1,151 @@
+"""Which part of a program an AOTI backend takes: all that it can, in as few pieces as can be.
+
+    partitioner = AotiPartitioner("CpuBackend", CpuOptions().to_compile_specs())
+
+Everything that can be taken is one partition. Where something cannot, the rest falls into convex
+pieces, since a piece becomes one call: no path may leave it and come back. Delegates of earlier
+partitioners are such foreign bodies, and so are operators that the runtime has no function for;
+these are left out with a warning that names each.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+
+from backends.aoti.aoti_backend import AotiBackend
+from backends.aoti.op_support import LeaveOut, OpSupport
+from exir._program import CONSTANT_KINDS, input_specs_by_name, mutation_targets, source_line
+from exir.backend.backend_details import find_backend
+from exir.backend.compile_spec_schema import CompileSpec
+from exir.backend.partitioner import (
+    DELEGATION_TAG,
+    DelegationSpec,
+    Partitioner,
+    PartitionResult,
+)
+from exir.backend.utils import get_non_lowered_nodes, tag_constant_data, tag_mutated_buffer
+
+#: Key of a node's meta: why it was left out.
+LEFT_OUT_REASON = "left_out_reason"
+
+
+class LeftOutWarning(UserWarning):
+    """Operators stay outside of a backend that was asked for."""
+
+
+class AotiPartitioner(Partitioner):
+    """See the module's text.
+
+    Args:
+        backend_id: class name of an imported backend that derives from `AotiBackend`.
+        compile_specs: its options, checked here rather than during lowering.
+        leave_out: operators to leave to somebody else; see `op_support.LeaveOut`.
+        ops_to_not_decompose: operators to keep whole until Inductor gets them.
+    """
+
+    def __init__(
+        self,
+        backend_id: str,
+        compile_specs: Iterable[CompileSpec] = (),
+        *,
+        leave_out: LeaveOut = (),
+        ops_to_not_decompose: Iterable[torch._ops.OpOverload] = (),
+    ) -> None:
+        backend = find_backend(backend_id)
+        if not issubclass(backend, AotiBackend):
+            raise TypeError(f"{backend_id} does not derive from AotiBackend")
+        self._specs = list(compile_specs)
+        self._delegation = DelegationSpec(backend_id, self._specs)
+        self._device = backend.get_device_name()
+        self._target = backend.get_build_target(self._specs).code
+        self._shims = frozenset(backend.get_supported_fallback_kernels())
+        self._leave_out = leave_out
+        self._ops_to_not_decompose = list(ops_to_not_decompose)
+
+    def ops_to_not_decompose(
+        self, ep: ExportedProgram
+    ) -> tuple[list[torch._ops.OpOverload], Callable[[torch.fx.Node], bool] | None]:
+        return list(self._ops_to_not_decompose), None
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        support = OpSupport(self._target, self._shims, self._leave_out)
+        tags: dict[str, DelegationSpec] = {}
+        for nodes in self._convex_sets(exported_program, support):
+            tag = f"{self._device}_{len(tags)}"
+            tags[tag] = self._delegation
+            for node in nodes:
+                node.meta[DELEGATION_TAG] = tag
+                for argument in node.all_input_nodes:
+                    if argument.op == "get_attr":
+                        argument.meta[DELEGATION_TAG] = tag
+        if tags:
+            tag_constant_data(exported_program)
+            tag_mutated_buffer(exported_program)
+            _tag_unused_constants(exported_program, next(iter(tags)))
+        self._warn(exported_program, support)
+        return PartitionResult(exported_program, tags)
+
+    def _convex_sets(
+        self, program: ExportedProgram, support: OpSupport
+    ) -> list[list[torch.fx.Node]]:
+        """Nodes to take, set by set, in graph order."""
+        free = get_non_lowered_nodes(program.graph)
+        calls = [node for node in program.graph.nodes if node.op == "call_function"]
+        if len(free) == len(calls) and all(support.reason(node) is None for node in free):
+            sets = [free]
+        else:
+            taken = set(free)
+            position = {node: index for index, node in enumerate(program.graph.nodes)}
+            proposals = CapabilityBasedPartitioner(
+                program.graph_module, support, allows_single_node_partition=True
+            ).propose_partitions()
+            sets = [
+                sorted(taken.intersection(proposal.nodes), key=position.__getitem__)
+                for proposal in proposals
+            ]
+            sets = sorted(filter(None, sets), key=lambda nodes: position[nodes[0]])
+        return [nodes for nodes in sets if any(_computes(node) for node in nodes)]
+
+    def _warn(self, program: ExportedProgram, support: OpSupport) -> None:
+        lines = []
+        for node in get_non_lowered_nodes(program.graph):
+            reason = support.reason(node)
+            if reason is None:
+                continue
+            node.meta[LEFT_OUT_REASON] = reason
+            if node.target.__name__ != "getitem":
+                line = source_line(node)
+                lines.append(f"  {node.name}{f' ({line})' if line else ''}: {reason}")
+        if lines:
+            warnings.warn(
+                f"{self._delegation.backend_id} leaves {len(lines)} operators out:\n"
+                + "\n".join(lines),
+                LeftOutWarning,
+                stacklevel=3,
+            )
+
+
+def _computes(node: torch.fx.Node) -> bool:
+    """Whether `node` yields a tensor, rather than a size or an assertion about one."""
+    values = node.meta.get("val")
+    values = values if isinstance(values, tuple | list) else (values,)
+    return any(isinstance(value, torch.Tensor) for value in values)
+
+
+def _tag_unused_constants(program: ExportedProgram, tag: str) -> None:
+    """Constants that nothing uses go with the first partition, which drops them."""
+    specs = input_specs_by_name(program)
+    mutated = {name for _, name in mutation_targets(program)}
+    for node in program.graph.nodes:
+        if node.op != "placeholder" or node.users or node.name in mutated:
+            continue
+        if specs[node.name].kind in CONSTANT_KINDS or (
+            specs[node.name].kind is InputKind.CUSTOM_OBJ
+        ):
+            node.meta[DELEGATION_TAG] = tag

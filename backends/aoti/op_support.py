@@ -1,0 +1,143 @@
+"""Which nodes an AOTI backend can take, and for the others, why not.
+
+The answer comes from what Inductor would do with the node. Most operators it compiles. For those
+that it may leave to a C function there are two questions: is there such a function, and does the
+device's runtime have it (the shim lists)? Where the tables do not settle it, code is generated for
+that one node and read. No C++ compiler runs here::
+
+    support = OpSupport(target, shims)
+    support.reason(node)   # None, or "aten.multinomial.default needs ..., which ..."
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeAlias
+
+import torch
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from backends.aoti import inductor
+from exir.delegate import executorch_call_delegate
+
+LeaveOut: TypeAlias = (
+    Collection[torch._ops.OpOverload | str] | Callable[[torch.fx.Node], bool]
+)
+"""Operators, as objects or names ("aten.mm.default" or "aten.mm"), or a test on nodes."""
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
+
+
+class OpSupport(OperatorSupportBase):
+    """Support for one target; remembers its answers, so ask one instance for a whole graph.
+
+    Args:
+        target: what code would be generated for.
+        shims: names of the C functions that the runtime has.
+        leave_out: what to refuse although it could be taken.
+    """
+
+    def __init__(
+        self, target: inductor.Target, shims: Collection[str], leave_out: LeaveOut = ()
+    ) -> None:
+        self._target = target
+        self._shims = frozenset(shims)
+        self._is_left_out = _left_out_test(leave_out)
+        self._reasons: dict[torch.fx.Node, str | None] = {}
+
+    def is_node_supported(self, submodules: Any, node: torch.fx.Node) -> bool:
+        """For torch's partitioner; `submodules` is not needed."""
+        return node.op == "call_function" and self.reason(node) is None
+
+    def reason(self, node: torch.fx.Node) -> str | None:
+        """Why `node` cannot be taken; None if it can."""
+        if node not in self._reasons:
+            self._reasons[node] = self._find_reason(node)
+        return self._reasons[node]
+
+    def _find_reason(self, node: torch.fx.Node) -> str | None:
+        if self._is_left_out(node):
+            return f"{node.target} is left out by request"
+        if node.target is operator.getitem:
+            source = node.args[0]
+            if isinstance(source, torch.fx.Node) and source.op == "call_function":
+                return self.reason(source)
+            return None
+        if node.target is executorch_call_delegate:
+            return "it is another backend's already"
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            return self._higher_order_reason(node)
+        if isinstance(node.target, torch._ops.OpOverload):
+            return self._operator_reason(node, node.target)
+        if isinstance(node.meta.get("val"), _SYMBOLIC):
+            return None
+        return f"{node.target} is a Python function, not an operator"
+
+    def _operator_reason(
+        self, node: torch.fx.Node, op: torch._ops.OpOverload
+    ) -> str | None:
+        if isinstance(node.meta.get("val"), _SYMBOLIC) or node.meta.get("val") is None:
+            return None
+        is_complex = any(_is_complex(item) for item in (node, *node.all_input_nodes))
+        if not is_complex and not inductor.may_call_out(op):
+            return None
+        function = inductor.c_function(op, self._target.device)
+        if function in self._shims:
+            return None
+        called = inductor.functions_called_by(node, self._target)
+        if called.failure:
+            return f"Inductor cannot lower {op} ({called.failure})"
+        if called.proxied:
+            return f"{op} has no C function that compiled code could call"
+        missing = sorted(set(called.functions) - self._shims)
+        if missing:
+            return f"{op} needs {', '.join(missing)}, which the runtime does not have"
+        return None
+
+    def _higher_order_reason(self, node: torch.fx.Node) -> str | None:
+        if not inductor.compiles_higher_order(node.target):
+            return f"Inductor has no code for the higher-order operator {node.target}"
+        for graph in branch_modules(node):
+            for inner in graph.graph.nodes:
+                if inner.op == "call_function" and (reason := self.reason(inner)) is not None:
+                    return f"inside {node.target}: {reason}"
+        return None
+
+
+def branch_modules(node: torch.fx.Node) -> Iterable[torch.fx.GraphModule]:
+    """The graph modules that a control-flow node (cond, while_loop, map, scan) runs."""
+    for argument in node.all_input_nodes:
+        if argument.op == "get_attr":
+            module = _attribute(argument)
+            if isinstance(module, torch.fx.GraphModule):
+                yield module
+
+
+def _attribute(node: torch.fx.Node) -> Any:
+    value: Any = node.graph.owning_module
+    for name in str(node.target).split("."):
+        value = getattr(value, name)
+    return value
+
+
+def _is_complex(node: torch.fx.Node) -> bool:
+    values = node.meta.get("val")
+    for value in values if isinstance(values, tuple | list) else (values,):
+        if isinstance(value, torch.Tensor) and value.is_complex():
+            return True
+    return False
+
+
+def _left_out_test(leave_out: LeaveOut) -> Callable[[torch.fx.Node], bool]:
+    if callable(leave_out):
+        return leave_out
+    if isinstance(leave_out, str):
+        leave_out = (leave_out,)
+    names = {str(item) for item in leave_out}
+
+    def is_left_out(node: torch.fx.Node) -> bool:
+        name = str(node.target)
+        return name in names or name.rpartition(".")[0] in names
+
+    return is_left_out

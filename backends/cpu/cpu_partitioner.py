@@ -1,0 +1,39 @@
+"""Takes for the CPU backend whatever it can take.
+
+    to_edge_transform_and_lower(program, partitioner=[CpuPartitioner()])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import final
+
+from backends.aoti.aoti_partitioner import AotiPartitioner
+from backends.aoti.op_support import LeaveOut
+from backends.cpu.cpu_backend import CpuBackend
+from backends.cpu.cpu_options import CpuOptions
+from exir.backend.compile_spec_schema import CompileSpec
+
+
+@final
+class CpuPartitioner(AotiPartitioner):
+    """A partitioner with the CPU backend's options.
+
+    Args:
+        options: `CpuOptions`, or compile specs made of them; the defaults if left out.
+        leave_out: operators to leave to another partitioner; see `op_support.LeaveOut`.
+    """
+
+    def __init__(
+        self,
+        options: CpuOptions | Iterable[CompileSpec] | None = None,
+        *,
+        leave_out: LeaveOut = (),
+    ) -> None:
+        if options is None:
+            options = CpuOptions()
+        elif not isinstance(options, CpuOptions):
+            options = CpuOptions.from_compile_specs(options)
+        super().__init__(
+            CpuBackend.__name__, options.to_compile_specs(), leave_out=leave_out
+        )
