@@ -1,0 +1,59 @@
+"""Lowers PyTorch programs to files that the runtime runs.
+
+    program = torch.export.export(model.eval(), (x,))
+    lowered = to_edge_transform_and_lower(program, partitioner=[CpuPartitioner()])
+    lowered.to_executorch().save("model.pte")
+
+Names are imported on first use, so that ``import exir`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from exir.config import EdgeCompileConfig, ExecutorchBackendConfig
+    from exir.lowered_backend_module import LoweredBackendModule
+    from exir.memory_planning import MemoryPlanningPass
+    from exir.program import (
+        EdgeProgramManager,
+        ExecutorchProgramManager,
+        to_edge,
+        to_edge_transform_and_lower,
+    )
+    from exir.undelegated import UnsupportedOperatorsError
+
+_HOME = {
+    "EdgeCompileConfig": "exir.config",
+    "EdgeProgramManager": "exir.program",
+    "ExecutorchBackendConfig": "exir.config",
+    "ExecutorchProgramManager": "exir.program",
+    "LoweredBackendModule": "exir.lowered_backend_module",
+    "MemoryPlanningPass": "exir.memory_planning",
+    "UnsupportedOperatorsError": "exir.undelegated",
+    "to_edge": "exir.program",
+    "to_edge_transform_and_lower": "exir.program",
+}
+
+__all__ = [
+    "EdgeCompileConfig",
+    "EdgeProgramManager",
+    "ExecutorchBackendConfig",
+    "ExecutorchProgramManager",
+    "LoweredBackendModule",
+    "MemoryPlanningPass",
+    "UnsupportedOperatorsError",
+    "to_edge",
+    "to_edge_transform_and_lower",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,243 @@
+"""Helpers over ``torch.export.ExportedProgram`` that the lowering shares."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
+from torch.export.graph_signature import (
+    ArgumentSpec,
+    ConstantArgument,
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    SymBoolArgument,
+    SymFloatArgument,
+    SymIntArgument,
+    TensorArgument,
+)
+from torch.fx import Graph, GraphModule, Node
+from torch.utils._pytree import TreeSpec
+
+__all__ = [
+    "CONSTANT_KINDS",
+    "MUTATION_KINDS",
+    "argument_spec",
+    "constant_tensor",
+    "copy_graph",
+    "copy_graph_module",
+    "copy_program",
+    "flat_outputs",
+    "input_spec_for",
+    "input_specs_by_name",
+    "make_program",
+    "mutation_targets",
+    "output_spec_for",
+    "source_line",
+    "with_graph",
+]
+
+CONSTANT_KINDS = frozenset({InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR})
+"""Kinds of inputs that are tensors of the model."""
+
+MUTATION_KINDS = frozenset({OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION})
+"""Kinds of outputs that are the new value of an input."""
+
+
+def input_specs_by_name(program: ExportedProgram) -> dict[str, InputSpec]:
+    """Placeholder name to input spec, in order."""
+    placeholders = [node.name for node in program.graph.nodes if node.op == "placeholder"]
+    return dict(zip(placeholders, program.graph_signature.input_specs, strict=True))
+
+
+def flat_outputs(graph: Graph) -> list[Any]:
+    """What a flat graph returns: nodes and constants."""
+    return list(graph.output_node().args[0])
+
+
+def mutation_targets(program: ExportedProgram) -> list[tuple[int, str]]:
+    """Position of each output that is a new value, and the placeholder it is the value of."""
+    by_target = {
+        spec.target: name
+        for name, spec in input_specs_by_name(program).items()
+        if spec.kind is InputKind.BUFFER
+    }
+    found = []
+    for index, spec in enumerate(program.graph_signature.output_specs):
+        if spec.kind is OutputKind.BUFFER_MUTATION:
+            found.append((index, by_target[spec.target]))
+        elif spec.kind is OutputKind.USER_INPUT_MUTATION:
+            assert spec.target is not None
+            found.append((index, spec.target))
+    return found
+
+
+def constant_tensor(program: ExportedProgram, spec: InputSpec) -> torch.Tensor:
+    """The tensor of a parameter, buffer or constant. KeyError if the program lacks it."""
+    assert spec.target is not None
+    if spec.target in program.state_dict:
+        return program.state_dict[spec.target]
+    return program.constants[spec.target]
+
+
+def argument_spec(value: Any) -> ArgumentSpec:
+    """How a signature names a node or a constant."""
+    if not isinstance(value, Node):
+        return ConstantArgument(name="", value=value)
+    example = value.meta.get("val")
+    if isinstance(example, torch.Tensor):
+        return TensorArgument(name=value.name)
+    if isinstance(example, torch.SymInt):
+        return SymIntArgument(name=value.name)
+    if isinstance(example, torch.SymFloat):
+        return SymFloatArgument(name=value.name)
+    if isinstance(example, torch.SymBool):
+        return SymBoolArgument(name=value.name)
+    if example is None or isinstance(example, int | float | bool | str):
+        return ConstantArgument(name=value.name, value=example)
+    raise TypeError(
+        f"node {value.name} ({value.target}) has a value of {type(example).__name__}, which cannot"
+        f" pass between parts of a program; only tensors and numbers can"
+    )
+
+
+def make_program(
+    root: torch.nn.Module | dict[str, Any],
+    graph: Graph,
+    input_specs: Sequence[InputSpec],
+    output_specs: Sequence[OutputSpec],
+    like: ExportedProgram,
+    *,
+    in_spec: TreeSpec,
+    out_spec: TreeSpec,
+    constants: Mapping[str, Any] | None = None,
+) -> ExportedProgram:
+    """A program of a graph, with those tensors of ``like`` that its inputs name.
+
+    Tensors are shared, not copied; the graph is taken over.
+    """
+    targets = {spec.target for spec in input_specs if spec.target is not None}
+    source = {**like.constants, **(constants or {})}
+    signature = ModuleCallSignature(inputs=[], outputs=[], in_spec=in_spec, out_spec=out_spec)
+    return ExportedProgram(
+        root=root,
+        graph=graph,
+        graph_signature=ExportGraphSignature(list(input_specs), list(output_specs)),
+        state_dict={name: like.state_dict[name] for name in like.state_dict if name in targets},
+        range_constraints=dict(like.range_constraints),
+        module_call_graph=[ModuleCallEntry(fqn="", signature=signature)],
+        example_inputs=None,
+        constants={name: source[name] for name in source if name in targets},
+        verifiers=like.verifiers,
+    )
+
+
+def copy_graph(graph: Graph) -> tuple[Graph, dict[Node, Node]]:
+    """A copy of a graph, and the copy of each node. Names may differ."""
+    copied = Graph()
+    mapping: dict[Node, Node] = {}
+    copied.output(copied.graph_copy(graph, mapping))
+    for old, new in mapping.items():
+        new.meta = dict(old.meta)
+    return copied, mapping
+
+
+def input_spec_for(spec: InputSpec, node: Node) -> InputSpec:
+    """An input spec under the name of ``node``."""
+    argument = dataclasses.replace(spec.arg, name=node.name)  # type: ignore[type-var]
+    return InputSpec(spec.kind, argument, spec.target, spec.persistent)
+
+
+def output_spec_for(spec: OutputSpec, value: Any, names: Mapping[str, str]) -> OutputSpec:
+    """An output spec of a node or constant; ``names`` maps old placeholder names to new ones."""
+    target = spec.target
+    if spec.kind is OutputKind.USER_INPUT_MUTATION:
+        assert target is not None
+        target = names[target]
+    return OutputSpec(spec.kind, argument_spec(value), target)
+
+
+def with_graph(
+    program: ExportedProgram, root: torch.nn.Module, graph: Graph, mapping: Mapping[Node, Node]
+) -> ExportedProgram:
+    """The program with a copy of its graph, which may lack some inputs and results of calls.
+
+    Args:
+      program: where everything else comes from.
+      root: has the attributes that the graph names.
+      graph: taken over; outputs are as many as the program's.
+      mapping: placeholders of the program to those of the graph; inputs not in it are dropped.
+    """
+    olds = [node for node in program.graph.nodes if node.op == "placeholder"]
+    names = {old.name: mapping[old].name for old in olds if old in mapping}
+    in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
+    assert in_spec is not None and out_spec is not None
+    result = make_program(
+        root,
+        graph,
+        [
+            input_spec_for(spec, mapping[old])
+            for old, spec in zip(olds, program.graph_signature.input_specs, strict=True)
+            if old in mapping
+        ],
+        [
+            output_spec_for(spec, value, names)
+            for spec, value in zip(
+                program.graph_signature.output_specs, flat_outputs(graph), strict=True
+            )
+        ],
+        program,
+        in_spec=in_spec,
+        out_spec=out_spec,
+    )
+    result._example_inputs = program.example_inputs
+    return result
+
+
+def copy_program(program: ExportedProgram) -> ExportedProgram:
+    """A copy whose graph may be edited. Tensors and lowered modules are shared, not copied."""
+    graph, mapping = copy_graph(program.graph)
+    return with_graph(program, _copy_modules(program.graph_module), graph, mapping)
+
+
+def _copy_modules(module: GraphModule) -> torch.nn.Module:
+    """A module to take a graph's attributes from; branch graphs are copied, the rest is shared."""
+    root = torch.nn.Module()
+    for name, child in module.named_children():
+        if isinstance(child, GraphModule):
+            child = copy_graph_module(child)
+        root.add_module(name, child)
+    own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
+    for name, value in own:
+        setattr(root, name, value)
+    for node in module.graph.nodes:
+        if node.op == "get_attr" and "." not in node.target and not hasattr(root, node.target):
+            setattr(root, node.target, getattr(module, node.target))
+    return root
+
+
+def copy_graph_module(module: GraphModule) -> GraphModule:
+    """A copy of a branch module whose graph may be edited."""
+    graph, _ = copy_graph(module.graph)
+    copied = GraphModule(_copy_modules(module), graph)
+    copied.meta = dict(module.meta)
+    return copied
+
+
+def source_line(node: Node) -> str:
+    """The line of the model that a node comes from, such as ``model.py:41``, or ``""``."""
+    trace = node.meta.get("stack_trace")
+    if not trace:
+        return ""
+    frames = [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
+    own = [frame for frame in frames if "/torch/" not in frame] or frames
+    if not own:
+        return ""
+    path, line = own[-1].split(", ")[:2]
+    return f"{path.removeprefix('File ').strip(chr(34)).rsplit('/', 1)[-1]}:{line.split()[-1]}"

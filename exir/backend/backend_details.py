@@ -1,0 +1,121 @@
+"""What a backend is at lowering time.
+
+A backend is a class that derives from ``BackendDetails`` directly; the class name is the id that
+the file carries and that the runtime looks up::
+
+    class MyBackend(BackendDetails):
+        @classmethod
+        def preprocess(cls, edge_program, compile_specs):
+            return PreprocessResult(processed_bytes=compile(edge_program))
+
+Backends are final. Code that several of them share goes into a mixin that does not derive from
+``BackendDetails``: ``class MyBackend(SharedMixin, BackendDetails)``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakValueDictionary
+
+from torch.export import ExportedProgram
+
+from exir._serialize.named_data_store import NamedDataStoreOutput
+from exir.backend.compile_spec_schema import CompileSpec
+
+__all__ = ["BackendDetails", "PreprocessResult", "find_backend", "known_backends"]
+
+
+@dataclass(frozen=True)
+class PreprocessResult:
+    """What a backend makes of one partition.
+
+    Attributes:
+      processed_bytes: given to the backend's runtime half at load.
+      debug_handle_map: the backend's own ids to debug handles of the program, if it has any.
+      data_store_output: named blobs (code, weights) that go into the file or beside it.
+    """
+
+    processed_bytes: bytes = b""
+    debug_handle_map: Mapping[Any, Any] | None = None
+    data_store_output: NamedDataStoreOutput | None = None
+
+
+_backends: WeakValueDictionary[str, type[BackendDetails]] = WeakValueDictionary()
+
+
+class BackendDetails(ABC):
+    """Base of all backends. See the module's text for how to write one."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for base in cls.__mro__[1:]:
+            if base is not BackendDetails and issubclass(base, BackendDetails):
+                raise TypeError(
+                    f"{cls.__name__} derives from {base.__name__}, which is a backend, and backends"
+                    f" are final. Move what the two share into a mixin that does not derive from"
+                    f" BackendDetails, and write"
+                    f" class {cls.__name__}(SharedMixin, BackendDetails)."
+                )
+        other = _backends.get(cls.__name__)
+        if other is not None:
+            raise TypeError(
+                f"there is a backend named {cls.__name__} already"
+                f" ({other.__module__}.{other.__qualname__}). The class name is the id by which"
+                f" files name a backend, so it must be unique: rename this one"
+                f" ({cls.__module__}.{cls.__qualname__})."
+            )
+        _backends[cls.__name__] = cls
+
+    @classmethod
+    @abstractmethod
+    def preprocess(
+        cls, edge_program: ExportedProgram, compile_specs: list[CompileSpec]
+    ) -> PreprocessResult:
+        """Compiles one partition.
+
+        Args:
+          edge_program: the partition. Constants that it owns are parameters, buffers and constants
+            of it; state that it changes is a user input with a mutation output, and the compiled
+            code must write it in place. The graph may be edited freely; the tensors are the
+            model's own and must not be.
+          compile_specs: those of the partition's ``DelegationSpec`` and the method's name.
+        """
+
+    @classmethod
+    def preprocess_multimethod(
+        cls,
+        edge_programs: dict[str, list[ExportedProgram]],
+        compile_specs: dict[str, list[list[CompileSpec]]],
+    ) -> dict[str, list[PreprocessResult]]:
+        """Compiles all partitions of all methods; by default one after the other.
+
+        A backend that shares something between methods overrides this. Results are in the order of
+        the arguments.
+        """
+        return {
+            method: [
+                cls.preprocess(program, specs)
+                for program, specs in zip(programs, compile_specs[method], strict=True)
+            ]
+            for method, programs in edge_programs.items()
+        }
+
+
+def known_backends() -> list[str]:
+    """Ids of the backends that are imported, sorted."""
+    return sorted(_backends.keys())
+
+
+def find_backend(backend_id: str) -> type[BackendDetails]:
+    """The backend of an id. ValueError lists the known ones."""
+    backend = _backends.get(backend_id)
+    if backend is None:
+        known = ", ".join(known_backends()) or "none"
+        raise ValueError(
+            f"no backend is named {backend_id!r}; known backends: {known}."
+            f" Import the module that defines it, or correct the id in the DelegationSpec."
+        )
+    return backend

@@ -1,0 +1,22 @@
+"""What a backend was asked for, as it travels in the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["METHOD_NAME_KEY", "CompileSpec"]
+
+METHOD_NAME_KEY = "method_name"
+"""Key of the spec that names the method a partition belongs to. Lowering adds it by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompileSpec:
+    """One choice for a backend: a key it knows and opaque bytes.
+
+    Specs are given to ``BackendDetails.preprocess`` and written into the file, where the backend's
+    runtime half reads them.
+    """
+
+    key: str
+    value: bytes

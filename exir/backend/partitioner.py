@@ -1,0 +1,82 @@
+"""How a backend says which part of a program it takes.
+
+A partitioner tags nodes; it never edits the graph::
+
+    class MyPartitioner(Partitioner):
+        def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+            for node in get_non_lowered_nodes(exported_program.graph):
+                if node.target is torch.ops.aten.mm.default:
+                    node.meta["delegation_tag"] = "mm"
+            tag_constant_data(exported_program)
+            return PartitionResult(exported_program, {"mm": DelegationSpec("MyBackend", [])})
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch.export import ExportedProgram
+
+from exir.backend.compile_spec_schema import CompileSpec
+
+__all__ = ["DELEGATION_TAG", "DelegationSpec", "Partitioner", "PartitionResult"]
+
+DELEGATION_TAG = "delegation_tag"
+"""The key of ``node.meta`` under which a partitioner writes the tag of a node."""
+
+
+class DelegationSpec(NamedTuple):
+    """Who lowers a partition, and with which choices.
+
+    Attributes:
+      backend_id: class name of the backend.
+      compile_specs: passed to its ``preprocess`` and written into the file.
+    """
+
+    backend_id: str
+    compile_specs: list[CompileSpec]
+
+
+@dataclass(frozen=True)
+class PartitionResult:
+    """A tagged program and what its tags mean.
+
+    Attributes:
+      tagged_exported_program: the program that ``partition`` was given, now with tags.
+      partition_tags: backend and specs of each tag. Nodes of one tag become one delegate, so they
+        must be convex: no path between two of them may leave the set.
+    """
+
+    tagged_exported_program: ExportedProgram
+    partition_tags: dict[str, DelegationSpec]
+
+
+class Partitioner(ABC):
+    """Chooses the nodes that a backend takes. Subclasses implement ``partition``."""
+
+    def __call__(self, exported_program: ExportedProgram) -> PartitionResult:
+        return self.partition(exported_program)
+
+    @abstractmethod
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        """Tags nodes by writing ``node.meta["delegation_tag"]``.
+
+        Args:
+          exported_program: a copy to tag. Anything but its nodes' ``meta`` must stay as it is;
+            that is checked. Constants are tagged as well if the backend is to own them (see
+            ``exir.backend.utils.tag_constant_data``); user inputs never.
+        """
+
+    def ops_to_not_decompose(
+        self, ep: ExportedProgram
+    ) -> tuple[list[torch._ops.OpOverload], Callable[[torch.fx.Node], bool] | None]:
+        """Operators that the backend wants whole, and optionally which of their nodes.
+
+        They are kept out of the decompositions that run before ``partition``. Where a filter is
+        given, an operator is kept if it says yes to any node that calls it.
+        """
+        return [], None

@@ -1,0 +1,139 @@
+"""What partitioners share: which nodes are left, and which constants go with them.
+
+nodes = get_non_lowered_nodes(exported_program.graph)
+...                                # tag some of them
+tag_constant_data(exported_program)
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+
+from torch.export import ExportedProgram
+from torch.fx import Graph, GraphModule, Node
+
+from exir._program import CONSTANT_KINDS, input_specs_by_name, mutation_targets
+from exir.backend.partitioner import DELEGATION_TAG
+from exir.delegate import executorch_call_delegate
+
+__all__ = [
+    "get_delegates",
+    "get_non_lowered_nodes",
+    "is_delegate_call",
+    "is_identical_graph",
+    "is_shape_dynamic",
+    "tag_constant_data",
+    "tag_mutated_buffer",
+]
+
+
+def is_delegate_call(node: object) -> bool:
+    """Whether a node calls a delegate."""
+    return (
+        isinstance(node, Node)
+        and node.op == "call_function"
+        and node.target is executorch_call_delegate
+    )
+
+
+def get_delegates(graph: Graph) -> list[Node]:
+    """The ``get_attr`` nodes of lowered modules, in graph order."""
+    found = dict.fromkeys(n.args[0] for n in graph.nodes if is_delegate_call(n))
+    return [node for node in found if isinstance(node, Node)]
+
+
+def get_non_lowered_nodes(graph: Graph) -> list[Node]:
+    """Calls that no backend has taken yet: all but delegate calls and the getitems on them."""
+    return [
+        node
+        for node in graph.nodes
+        if node.op == "call_function"
+        and not is_delegate_call(node)
+        and not (node.target is operator.getitem and is_delegate_call(node.args[0]))
+    ]
+
+
+def is_shape_dynamic(node: Node) -> bool:
+    """Whether a dimension of the node's tensor is not a number."""
+    shape = getattr(node.meta.get("val"), "shape", ())
+    return any(not isinstance(size, int) for size in shape)
+
+
+def _user_tags(node: Node) -> set[str]:
+    tags = (user.meta.get(DELEGATION_TAG) for user in node.users if user.op != "output")
+    return {tag for tag in tags if tag is not None}
+
+
+def _tag_placeholders(names: Iterable[str], program: ExportedProgram) -> None:
+    wanted = set(names)
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name in wanted:
+            tags = _user_tags(node)
+            if tags:
+                node.meta[DELEGATION_TAG] = min(tags)
+
+
+def tag_constant_data(edge_program: ExportedProgram) -> None:
+    """Gives parameters, buffers and constants that nothing changes the tag of their users.
+
+    One that several tags use gets the smallest; the others get a reference to it as well (the bytes
+    are shared in the file). One that no tagged node uses stays outside.
+    """
+    mutated = {name for _, name in mutation_targets(edge_program)}
+    specs = input_specs_by_name(edge_program)
+    _tag_placeholders(
+        (n for n, s in specs.items() if s.kind in CONSTANT_KINDS and n not in mutated),
+        edge_program,
+    )
+
+
+def tag_mutated_buffer(edge_program: ExportedProgram) -> None:
+    """Gives buffers that the program changes the tag of their users.
+
+    The tag says who works on them. They stay with the program all the same, as state that all
+    methods share; the delegate gets them as inputs and writes them in place.
+    """
+    _tag_placeholders((name for _, name in mutation_targets(edge_program)), edge_program)
+
+
+def _equal_arguments(left: object, right: object, pairs: dict[Node, Node]) -> bool:
+    if isinstance(left, Node) or isinstance(right, Node):
+        return isinstance(left, Node) and pairs.get(left) is right
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(
+            _equal_arguments(a, b, pairs) for a, b in zip(left, right, strict=True)
+        )
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(
+            _equal_arguments(left[key], right[key], pairs) for key in left
+        )
+    if isinstance(left, slice) and isinstance(right, slice):
+        return _equal_arguments(
+            (left.start, left.stop, left.step), (right.start, right.stop, right.step), pairs
+        )
+    return type(left) is type(right) and (left is right or left == right)
+
+
+def find_difference(left: Graph, right: Graph) -> str | None:
+    """Where two graphs differ, in words; None if they are the same but for names and metadata."""
+    left_nodes, right_nodes = list(left.nodes), list(right.nodes)
+    pairs: dict[Node, Node] = {}
+    for a, b in zip(left_nodes, right_nodes, strict=False):
+        if a.op != b.op or (a.op != "placeholder" and a.target != b.target):
+            return f"{a.name} ({a.target}) has become {b.name} ({b.target})"
+        if not _equal_arguments((a.args, a.kwargs), (b.args, b.kwargs), pairs):
+            return f"arguments of {a.name} ({a.target}) have changed"
+        pairs[a] = b
+    if len(left_nodes) != len(right_nodes):
+        return f"it had {len(left_nodes)} nodes and now has {len(right_nodes)}"
+    return None
+
+
+def is_identical_graph(graph_left: GraphModule, graph_right: GraphModule) -> bool:
+    """Whether two graphs are the same but for names and metadata, branches included."""
+    if find_difference(graph_left.graph, graph_right.graph) is not None:
+        return False
+    left = {n: m for n, m in graph_left.named_children() if isinstance(m, GraphModule)}
+    right = {n: m for n, m in graph_right.named_children() if isinstance(m, GraphModule)}
+    return left.keys() == right.keys() and all(is_identical_graph(left[n], right[n]) for n in left)

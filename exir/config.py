@@ -1,0 +1,74 @@
+"""Options of lowering and of writing a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from exir._serialize.container import SEGMENT_ALIGNMENT
+from exir._serialize.program_file import CONSTANT_ALIGNMENT
+from exir.memory_planning import MemoryPlanningPass
+
+__all__ = ["EdgeCompileConfig", "ExecutorchBackendConfig"]
+
+DEFAULT_EXTERNAL_TAG = "_default_external_constant"
+"""Name of the .ptd file of constants that are external without a name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeCompileConfig:
+    """How an exported program becomes one that partitioners see.
+
+    Attributes:
+      preserve_ops: operators that are not decomposed, whatever the partitioners say.
+    """
+
+    preserve_ops: Sequence[OpOverload] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutorchBackendConfig:
+    """How a lowered program is written.
+
+    Attributes:
+      passes: run over each method's graph before it is emitted.
+      memory_planning_pass: planning options; by method name where they differ.
+      emit_stacktrace: write the model's source lines beside instructions.
+      extract_delegate_segments: keep delegates' bytes in segments, which are read only when needed.
+      segment_alignment: of each segment, in bytes of the file.
+      constant_tensor_alignment: of each constant, in bytes of the file.
+      external_constants: put constants into .ptd files: True for all, or a function that gives the
+        file's name (without suffix) for a constant's placeholder, or None to keep it.
+    """
+
+    passes: Sequence[Callable[..., Any]] = ()
+    memory_planning_pass: MemoryPlanningPass | Mapping[str, MemoryPlanningPass] = field(
+        default_factory=MemoryPlanningPass
+    )
+    emit_stacktrace: bool = False
+    extract_delegate_segments: bool = True
+    segment_alignment: int = SEGMENT_ALIGNMENT
+    constant_tensor_alignment: int = CONSTANT_ALIGNMENT
+    external_constants: bool | Callable[[Node], str | None] = False
+
+    def memory_options(self, methods: Sequence[str]) -> dict[str, MemoryPlanningPass]:
+        """Planning options of each method. ValueError for a name that is no method."""
+        options = self.memory_planning_pass
+        if isinstance(options, MemoryPlanningPass):
+            return dict.fromkeys(methods, options)
+        unknown = sorted(options.keys() - set(methods))
+        if unknown:
+            raise ValueError(
+                f"memory_planning_pass names {unknown}, but the methods are {sorted(methods)}"
+            )
+        return {method: options.get(method, MemoryPlanningPass()) for method in methods}
+
+    def external_tag(self, node: Node) -> str | None:
+        """The .ptd file that a constant goes to, or None."""
+        if callable(self.external_constants):
+            return self.external_constants(node)
+        return DEFAULT_EXTERNAL_TAG if self.external_constants else None

@@ -1,0 +1,1 @@
+"""From lowered programs to methods of a program file."""

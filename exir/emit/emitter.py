@@ -1,0 +1,126 @@
+"""Turns programs into the methods of a file.
+
+    emitted = emit_program({"forward": program}, {"max_len": 128}, EmitOptions())
+    serialize_program(emitted.data)
+
+Each call of a graph becomes one instruction. Values are numbered in the order in which they first
+appear; constants and delegates' data of equal content are stored once in the file, whatever the
+method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.export import ExportedProgram
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+
+from exir._serialize import schema
+from exir._serialize.blob import Blob
+from exir._serialize.named_data_store import NamedDataStore
+from exir._serialize.program_file import ProgramData
+from exir.emit.method_emitter import MethodEmitter, container_types
+from exir.emit.tensor_slots import TensorSlots, allocate_state
+from exir.emit.value_table import ValueTable
+from exir.memory_planning import MemoryPlanningPass
+
+__all__ = ["EmitOptions", "Emitted", "emit_program"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmitOptions:
+    """How programs are written.
+
+    Attributes:
+      memory: planning options, by method name.
+      stacktraces: write the model's source lines beside instructions.
+      delegate_segments: keep delegates' bytes in segments of their own (else within the
+        FlatBuffers part).
+      external_constants: whether a constant goes to a .ptd file, and to which: its tag, or None.
+    """
+
+    memory: Mapping[str, MemoryPlanningPass]
+    stacktraces: bool = False
+    delegate_segments: bool = True
+    external_constants: Callable[[Node], str | None] = lambda node: None
+
+
+@dataclass
+class SharedData:
+    """What all methods of a program store together."""
+
+    named_data: NamedDataStore = field(default_factory=NamedDataStore)
+    constants: dict[Blob, int] = field(default_factory=dict)
+    mutable_data: dict[Blob, int] = field(default_factory=dict)
+    delegate_data: dict[Blob, int] = field(default_factory=dict)
+    inline_delegate_data: dict[bytes, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """An emitted program and its bytes, ready for ``serialize_program``.
+
+    Attributes:
+      data: the program file.
+      named_data: all named data; external tags become .ptd files.
+    """
+
+    data: ProgramData
+    named_data: NamedDataStore
+
+
+def emit_program(
+    programs: Mapping[str, ExportedProgram],
+    constant_methods: Mapping[str, Any],
+    options: EmitOptions,
+) -> Emitted:
+    """Emits methods, sorted by name, and then constant methods, sorted by name."""
+    shared = SharedData()
+    methods: list[schema.Method] = []
+    slots: dict[str, TensorSlots] = {}
+    for name in sorted(programs):
+        emitter = MethodEmitter(name, programs[name], shared, options)
+        methods.append(emitter.emit())
+        slots[name] = emitter.slots
+    alignment = max((m.alignment for m in options.memory.values()), default=1)
+    state_sizes = allocate_state(slots, alignment)
+    for method in methods:
+        nbytes = slots[method.name].allocate(options.memory[method.name])
+        method.buffer_sizes = [0, nbytes]
+        if slots[method.name].state:
+            method.buffer_sizes.append(state_sizes[method.name])
+        for state in slots[method.name].state:
+            if state.initial is not None:
+                index = shared.mutable_data.setdefault(state.initial, len(shared.mutable_data))
+                state.tensor.data_index = index + 1
+    methods += [_constant_method(name, constant_methods[name]) for name in sorted(constant_methods)]
+    program = schema.Program(
+        methods=methods,
+        inline_delegate_data=[schema.InlineBytes(data) for data in shared.inline_delegate_data],
+    )
+    data = ProgramData(
+        program,
+        constants=list(shared.constants),
+        mutable_data=list(shared.mutable_data),
+        delegate_data=list(shared.delegate_data),
+        named_data=shared.named_data.get_named_data_store_output(),
+    )
+    return Emitted(data, shared.named_data)
+
+
+def _constant_method(name: str, value: Any) -> schema.Method:
+    """A method without instructions that returns a constant, such as a sequence length."""
+    leaves, spec = pytree.tree_flatten(value)
+    table = ValueTable()
+    outputs = [table.literal(leaf) for leaf in leaves]
+    return schema.Method(
+        name=name,
+        container_types=container_types(pytree.tree_structure(((), {})), spec),
+        values=table.values,
+        outputs=outputs,
+        chains=[schema.Chain()],
+        buffer_sizes=[0],
+    )

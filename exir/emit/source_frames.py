@@ -1,0 +1,27 @@
+"""Where an instruction comes from in the model's source."""
+
+from __future__ import annotations
+
+import re
+
+from torch.fx import Node
+
+from exir._serialize import schema
+
+__all__ = ["source_frames"]
+
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
+
+
+def source_frames(node: Node) -> list[schema.Frame]:
+    """Frames of a node's stack trace, outermost first; empty if it has none."""
+    lines = (node.meta.get("stack_trace") or "").splitlines()
+    frames = []
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        match = _FRAME.match(line)
+        if match:
+            source = "" if _FRAME.match(following) else following.strip()
+            frames.append(
+                schema.Frame(match["file"], int(match["line"]), match["function"], source)
+            )
+    return frames

@@ -1,0 +1,90 @@
+"""A partition after its backend has compiled it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from exir._serialize.named_data_store import NamedDataStoreOutput
+from exir.backend.compile_spec_schema import CompileSpec
+from exir.delegate import executorch_call_delegate
+
+__all__ = ["LoweredBackendModule"]
+
+
+class LoweredBackendModule(torch.nn.Module):
+    """What a backend made of a partition, and the partition itself.
+
+    In a program it is the first argument of ``executorch_call_delegate``. Called as a module, it
+    runs the partition eagerly, so that it can be part of a model that is exported again. Immutable
+    and shared by all copies of a program.
+
+    Attributes:
+      backend_id: class name of the backend.
+      processed_bytes: for the backend's runtime half.
+      compile_specs: as given to the backend.
+      original_module: the partition as a functional program: state that the delegate changes in
+        place is an input here, and its new value an output.
+      named_data_store_output: named blobs, or None.
+      mutated_inputs: (output, input) positions in ``original_module``'s user outputs and inputs:
+        the delegate writes the output into the input in place, and does not return it.
+      meta: free for whoever lowers; holds the partition's tag.
+    """
+
+    def __init__(
+        self,
+        edge_program: ExportedProgram,
+        backend_id: str,
+        processed_bytes: bytes,
+        compile_specs: list[CompileSpec],
+        named_data_store_output: NamedDataStoreOutput | None = None,
+        mutated_inputs: tuple[tuple[int, int], ...] = (),
+    ) -> None:
+        super().__init__()
+        self._original_module = edge_program
+        self._backend_id = backend_id
+        self._processed_bytes = processed_bytes
+        self._compile_specs = compile_specs
+        self._named_data_store_output = named_data_store_output
+        self._mutated_inputs = mutated_inputs
+        self.meta: dict[str, Any] = {}
+
+    @property
+    def backend_id(self) -> str:
+        return self._backend_id
+
+    @property
+    def processed_bytes(self) -> bytes:
+        return self._processed_bytes
+
+    @property
+    def compile_specs(self) -> list[CompileSpec]:
+        return self._compile_specs
+
+    @property
+    def original_module(self) -> ExportedProgram:
+        return self._original_module
+
+    @property
+    def named_data_store_output(self) -> NamedDataStoreOutput | None:
+        return self._named_data_store_output
+
+    @property
+    def mutated_inputs(self) -> tuple[tuple[int, int], ...]:
+        return self._mutated_inputs
+
+    def nodes(self) -> list[Node]:
+        """The calls that the delegate stands for."""
+        return [n for n in self._original_module.graph.nodes if n.op == "call_function"]
+
+    def forward(self, *args: Any) -> Any:
+        return executorch_call_delegate(self, *args)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LoweredBackendModule:
+        return self
+
+    def __copy__(self) -> LoweredBackendModule:
+        return self

@@ -1,0 +1,253 @@
+"""From tags to an order of partitions.
+
+Nodes of one tag become one call, so all tags together must leave the graph acyclic when each is
+drawn as one node. ``plan_partitions`` checks that and gives an order in which everything can run;
+before, it gives each partition its own copy of the shape arithmetic that it uses, so that integers
+computed from shapes never pass between partitions.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import operator
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx import Graph, Node
+
+from exir._program import CONSTANT_KINDS, input_specs_by_name, mutation_targets, source_line
+from exir.backend.partitioner import DELEGATION_TAG
+
+__all__ = ["Partition", "Step", "is_shape_arithmetic", "plan_partitions"]
+
+_SHAPE_QUERIES = frozenset(
+    {
+        torch.ops.aten.sym_size.int,
+        torch.ops.aten.sym_stride.int,
+        torch.ops.aten.sym_numel.default,
+        torch.ops.aten.sym_storage_offset.default,
+    }
+)
+_ARITHMETIC_MODULES = frozenset({"_operator", "math", "torch", "builtins", operator.__name__})
+
+
+@dataclass
+class Partition:
+    """Nodes that become one delegate call.
+
+    Attributes:
+      tag: the partitioner's name for it.
+      nodes: in graph order.
+      constants: placeholders of constants that move into it, in graph order.
+    """
+
+    tag: str
+    nodes: list[Node] = field(default_factory=list)
+    constants: list[Node] = field(default_factory=list)
+
+
+Step: TypeAlias = Node | Partition
+"""One node, or one partition, of the program to come."""
+
+
+def is_shape_arithmetic(node: Node) -> bool:
+    """Whether a node computes a number from shapes and numbers alone, so may be repeated."""
+    if node.op != "call_function":
+        return False
+    if not isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool | int):
+        return False
+    if node.target in _SHAPE_QUERIES:
+        return True
+    return node.target is not operator.getitem and (
+        getattr(node.target, "__module__", None) in _ARITHMETIC_MODULES
+        or getattr(math, getattr(node.target, "__name__", ""), None) is node.target
+    )
+
+
+def _tag(node: Node) -> str | None:
+    return node.meta.get(DELEGATION_TAG)
+
+
+def _copy_arithmetic(
+    node: Node, tag: str | None, copies: dict[tuple[Node, str | None], Node]
+) -> Node:
+    """A copy of shape arithmetic for one partition (None: for the nodes outside all of them)."""
+    if not is_shape_arithmetic(node) or _tag(node) == tag:
+        return node
+    key = (node, tag)
+    if key not in copies:
+        with node.graph.inserting_after(node):
+            copy = node.graph.node_copy(node, lambda arg: _copy_arithmetic(arg, tag, copies))
+        copy.meta = {k: v for k, v in node.meta.items() if k != DELEGATION_TAG}
+        if tag is not None:
+            copy.meta[DELEGATION_TAG] = tag
+        copies[key] = copy
+    return copies[key]
+
+
+def _read_sizes_of_inputs(graph: Graph) -> None:
+    """Makes shape queries ask the method's inputs where one has the same size."""
+    sizes: dict[object, tuple[Node, int]] = {}
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder" and isinstance(value, torch.Tensor):
+            for dim, size in enumerate(value.shape):
+                if isinstance(size, torch.SymInt):
+                    sizes.setdefault(size.node.expr, (node, dim))
+        elif node.target in _SHAPE_QUERIES and isinstance(value, torch.SymInt):
+            if node.target is torch.ops.aten.sym_size.int and value.node.expr in sizes:
+                node.args = sizes[value.node.expr]
+
+
+def separate_shape_arithmetic(graph: Graph) -> None:
+    """Gives each partition, and what is outside all of them, its own shape arithmetic."""
+    _read_sizes_of_inputs(graph)
+    copies: dict[tuple[Node, str | None], Node] = {}
+    for node in list(graph.nodes):
+        if node.op in ("call_function", "output"):
+            tag = _tag(node)
+            node.args = torch.fx.map_arg(
+                node.args, lambda arg, tag=tag: _copy_arithmetic(arg, tag, copies)
+            )
+            node.kwargs = torch.fx.map_arg(
+                node.kwargs, lambda arg, tag=tag: _copy_arithmetic(arg, tag, copies)
+            )
+    for node in reversed(graph.nodes):
+        if is_shape_arithmetic(node) and not node.users:
+            graph.erase_node(node)
+
+
+def plan_partitions(program: ExportedProgram) -> list[Step]:
+    """Orders the calls of a tagged program, each tag as one step.
+
+    The order is that of the graph where nothing forces another. Raises ValueError if a user input
+    is tagged, if a constant that may not be copied is used by several partitions, or if partitions
+    depend on each other in a circle (naming the nodes of it).
+    """
+    graph = program.graph
+    separate_shape_arithmetic(graph)
+    partitions: dict[str, Partition] = {}
+    for node in graph.nodes:
+        tag = _tag(node)
+        if tag is not None and node.op == "call_function":
+            partitions.setdefault(tag, Partition(tag)).nodes.append(node)
+    _assign_constants(program, partitions)
+    return _order(graph, partitions)
+
+
+def _assign_constants(program: ExportedProgram, partitions: dict[str, Partition]) -> None:
+    mutated = {name for _, name in mutation_targets(program)}
+    specs = input_specs_by_name(program)
+    for node in program.graph.nodes:
+        if node.op != "placeholder" or _tag(node) is None or node.name in mutated:
+            continue
+        spec = specs[node.name]
+        if spec.kind not in CONSTANT_KINDS:
+            if spec.kind is InputKind.USER_INPUT:
+                raise ValueError(
+                    f"input {node.name} of the program has tag {_tag(node)!r}. Inputs belong to the"
+                    f" caller: a partitioner tags calls, and constants by tag_constant_data."
+                )
+            continue
+        users = {_tag(user) for user in node.users if user.op == "call_function"}
+        if node.meta.get("no_copy") and users != {_tag(node)}:
+            raise ValueError(
+                f"constant {spec.target} is marked no_copy and has tag {_tag(node)!r}, but is used"
+                f" by {sorted(str(tag) for tag in users)}. Take all its users into one partition,"
+                f" or leave it outside (untagged), or drop no_copy."
+            )
+        for tag in users:
+            if tag in partitions:
+                partitions[tag].constants.append(node)
+
+
+def _order(graph: Graph, partitions: dict[str, Partition]) -> list[Step]:
+    """A topological order in which each partition is one step, nearest to the graph's own."""
+    position = {node: index for index, node in enumerate(graph.nodes)}
+    steps: list[Step] = []
+    step_of: dict[Node, int] = {}
+    for node in graph.nodes:
+        if node.op != "call_function":
+            continue
+        tag = _tag(node)
+        if tag is None:
+            step_of[node] = len(steps)
+            steps.append(node)
+        elif partitions[tag].nodes[0] is node:
+            for member in partitions[tag].nodes:
+                step_of[member] = len(steps)
+            steps.append(partitions[tag])
+
+    successors: defaultdict[int, set[int]] = defaultdict(set)
+    for node, step in step_of.items():
+        for user in node.users:
+            if user in step_of and step_of[user] != step:
+                successors[step].add(step_of[user])
+    waiting = [0] * len(steps)
+    for targets in successors.values():
+        for target in targets:
+            waiting[target] += 1
+
+    # A partition is ready at the place of its last node, so that what it needs comes before.
+    def place(index: int) -> tuple[int, int]:
+        step = steps[index]
+        return position[step.nodes[-1] if isinstance(step, Partition) else step], index
+
+    ready = [place(index) for index in range(len(steps)) if not waiting[index]]
+    heapq.heapify(ready)
+    order: list[Step] = []
+    while ready:
+        _, index = heapq.heappop(ready)
+        order.append(steps[index])
+        for target in successors[index]:
+            waiting[target] -= 1
+            if not waiting[target]:
+                heapq.heappush(ready, place(target))
+    if len(order) < len(steps):
+        raise ValueError(_describe_circle(steps, successors, waiting))
+    return order
+
+
+def _describe_circle(steps: list[Step], successors: dict[int, set[int]], waiting: list[int]) -> str:
+    """Names one circle among the steps that never became ready."""
+    predecessors: defaultdict[int, set[int]] = defaultdict(set)
+    for step, targets in successors.items():
+        for target in targets:
+            if waiting[step] and waiting[target]:
+                predecessors[target].add(step)
+    path = [next(index for index, count in enumerate(waiting) if count)]
+    while True:
+        index = min(predecessors[path[-1]])
+        if index in path:
+            circle = [*path[path.index(index) :], index][::-1]
+            break
+        path.append(index)
+
+    def name(index: int) -> str:
+        step = steps[index]
+        if isinstance(step, Partition):
+            return f"partition {step.tag!r}"
+        line = source_line(step)
+        return f"{step.name} ({step.target}{', ' + line if line else ''})"
+
+    def link(source: int, target: int) -> str:
+        step = steps[source]
+        members = step.nodes if isinstance(step, Partition) else [step]
+        goal = steps[target]
+        users = set(goal.nodes if isinstance(goal, Partition) else [goal])
+        made, used = next((m, u) for m in members for u in m.users if u in users)
+        return f"  {name(target)} needs {name(source)}: {used.name} uses {made.name}"
+
+    lines = [link(a, b) for a, b in zip(circle, circle[1:], strict=False)]
+    return (
+        "partitions depend on each other in a circle:\n"
+        + "\n".join(lines)
+        + "\nNodes of one tag become one call, so no path between two of them may lead through a"
+        " node outside. Give the parts before and after it tags of their own"
+        " (torch's CapabilityBasedPartitioner does)."
+    )

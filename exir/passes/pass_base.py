@@ -1,0 +1,41 @@
+"""What a pass is.
+
+A pass over a graph is torch's ``PassBase``: ``requires`` and ``ensures`` check what must hold before
+and after ``call(graph_module)``. ``ProgramPass`` is the same over an exported program, for passes
+that need its signature::
+
+    class MyPass(ProgramPass):
+        def call(self, program: ExportedProgram) -> ExportedProgram: ...
+
+Programs stay functional between passes: nothing is changed in place, and no two values share memory
+as far as the graph can tell. ``ResolveMutations``, the last, ends that.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch.export import ExportedProgram
+from torch.fx.passes.infra.pass_base import PassBase, PassResult
+
+__all__ = ["PassBase", "PassResult", "ProgramPass"]
+
+
+class ProgramPass(ABC):
+    """A pass over an exported program."""
+
+    def __call__(self, program: ExportedProgram) -> ExportedProgram:
+        self.requires(program)
+        result = self.call(program)
+        self.ensures(result)
+        return result
+
+    def requires(self, program: ExportedProgram) -> None:  # noqa: B027
+        """Raises if the program is not one that the pass can take."""
+
+    @abstractmethod
+    def call(self, program: ExportedProgram) -> ExportedProgram:
+        """Returns the changed program: the given one, or a new one."""
+
+    def ensures(self, program: ExportedProgram) -> None:  # noqa: B027
+        """Raises if the pass did not do what it promises."""

@@ -1,0 +1,49 @@
+"""Runs passes over a program and keeps its signature in step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+
+from exir._program import copy_program, flat_outputs, with_graph
+from exir.passes.pass_base import PassResult, ProgramPass
+
+__all__ = ["run_passes"]
+
+
+def run_passes(
+    program: ExportedProgram, passes: Sequence[Callable[..., Any] | ProgramPass]
+) -> ExportedProgram:
+    """The program after all passes, in order; the given one is not changed.
+
+    A pass takes a ``GraphModule`` and returns a ``PassResult``, or None if it edits in place; a
+    ``ProgramPass`` takes the whole program. Inputs and outputs must stay as many as they are.
+    """
+    if not passes:
+        return program
+    program = copy_program(program)
+    for item in passes:
+        if isinstance(item, ProgramPass):
+            program = item(program)
+        else:
+            result = item(program.graph_module)
+            module = result.graph_module if isinstance(result, PassResult) else program.graph_module
+            program = _with_module(program, module, getattr(item, "__name__", type(item).__name__))
+    return program
+
+
+def _with_module(program: ExportedProgram, module: GraphModule, name: str) -> ExportedProgram:
+    module.graph.lint()
+    signature = program.graph_signature
+    inputs = list(module.graph.find_nodes(op="placeholder"))
+    outputs = flat_outputs(module.graph)
+    if len(inputs) != len(signature.input_specs) or len(outputs) != len(signature.output_specs):
+        raise RuntimeError(
+            f"pass {name} changed the number of inputs ({len(signature.input_specs)} to"
+            f" {len(inputs)}) or outputs ({len(signature.output_specs)} to {len(outputs)})"
+        )
+    olds = [node for node in program.graph.nodes if node.op == "placeholder"]
+    return with_graph(program, module, module.graph, dict(zip(olds, inputs, strict=True)))

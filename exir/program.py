@@ -1,0 +1,339 @@
+"""The front door: from exported programs to a program file.
+
+edge = to_edge_transform_and_lower(
+    {"prefill": ep1, "decode": ep2}, partitioner=[CpuPartitioner()]
+)
+program = edge.to_executorch()
+program.save("model.pte")
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+from torch._ops import OpOverload
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+
+from exir._serialize import schema
+from exir._serialize.container import Chunks
+from exir._serialize.program_file import serialize_program
+from exir._serialize.tensor_data_file import serialize_tensor_data
+from exir.backend.backend_api import MethodProgramsPartitionerSpec, to_backend
+from exir.backend.partitioner import Partitioner
+from exir.config import EdgeCompileConfig, ExecutorchBackendConfig
+from exir.decompositions import decompose
+from exir.emit.emitter import EmitOptions, Emitted, emit_program
+from exir.passes.pass_base import PassResult
+from exir.passes.remove_asserts import RemoveAsserts
+from exir.passes.resolve_mutations import ResolveMutations
+from exir.passes.run import run_passes
+from exir.shape_bounds import check_input_bounds
+from exir.undelegated import check_executable
+
+__all__ = [
+    "EdgeProgramManager",
+    "ExecutorchProgramManager",
+    "to_edge",
+    "to_edge_transform_and_lower",
+]
+
+Programs: TypeAlias = ExportedProgram | Mapping[str, ExportedProgram]
+Pass: TypeAlias = Callable[[GraphModule], PassResult | None]
+Passes: TypeAlias = Sequence[Pass] | Mapping[str, Sequence[Pass]]
+Partitioners: TypeAlias = (
+    Partitioner | Sequence[Partitioner] | Mapping[str, Partitioner | Sequence[Partitioner]]
+)
+
+DEFAULT_METHOD = "forward"
+
+
+def _methods(programs: Programs) -> dict[str, ExportedProgram]:
+    if isinstance(programs, ExportedProgram):
+        programs = {DEFAULT_METHOD: programs}
+    for name, program in programs.items():
+        if not isinstance(program, ExportedProgram):
+            raise TypeError(
+                f"method {name!r} is a {type(program).__name__}, not an ExportedProgram;"
+                f" make one with torch.export.export(module, example_inputs)"
+            )
+    if not programs:
+        raise ValueError("there are no methods to lower")
+    return dict(programs)
+
+
+def _per_method(choice: Any, methods: Mapping[str, Any], what: str) -> dict[str, list[Any]]:
+    """``choice`` as a list for each method that has one."""
+
+    def listed(item: Any) -> list[Any]:
+        if item is None:
+            return []
+        return list(item) if isinstance(item, Sequence) else [item]
+
+    if not isinstance(choice, Mapping):
+        return {method: listed(choice) for method in methods}
+    unknown = sorted(choice.keys() - methods.keys())
+    if unknown:
+        raise ValueError(f"{what} names {unknown}, but the methods are {sorted(methods)}")
+    return {method: listed(choice.get(method)) for method in methods}
+
+
+def _check_constant_methods(
+    constant_methods: Mapping[str, Any] | None, methods: Mapping[str, Any]
+) -> dict[str, Any]:
+    both = sorted((constant_methods or {}).keys() & methods.keys())
+    if both:
+        raise ValueError(f"{both} are both methods and constant methods; names must differ")
+    return dict(constant_methods or {})
+
+
+def to_edge(
+    programs: Programs,
+    constant_methods: Mapping[str, Any] | None = None,
+    compile_config: EdgeCompileConfig | None = None,
+) -> EdgeProgramManager:
+    """Programs in functional form over core ATen operators, one per method.
+
+    Args:
+      programs: one program, which becomes method ``forward``, or several by method name.
+      constant_methods: values that methods of these names return.
+      compile_config: options.
+
+    Raises:
+      ValueError: an input has a size without an upper bound.
+    """
+    return _to_edge(programs, constant_methods, compile_config or EdgeCompileConfig(), {})
+
+
+def _to_edge(
+    programs: Programs,
+    constant_methods: Mapping[str, Any] | None,
+    config: EdgeCompileConfig,
+    partitioners: Mapping[str, Sequence[Partitioner]],
+) -> EdgeProgramManager:
+    methods = _methods(programs)
+    edge = {}
+    for name, program in methods.items():
+        check_input_bounds(program, name)
+        functional = program.run_decompositions({})
+        keep = {*config.preserve_ops}
+        for partitioner in partitioners.get(name, ()):
+            keep.update(_ops_to_keep(partitioner, functional))
+        edge[name] = decompose(functional, keep)
+    return EdgeProgramManager(edge, _check_constant_methods(constant_methods, methods))
+
+
+def _ops_to_keep(partitioner: Partitioner, program: ExportedProgram) -> set[OpOverload]:
+    ops, wants = partitioner.ops_to_not_decompose(program)
+    if wants is None:
+        return set(ops)
+    called = {
+        node.target for node in program.graph.nodes if node.op == "call_function" and wants(node)
+    }
+    return called.intersection(ops)
+
+
+def to_edge_transform_and_lower(
+    programs: Programs,
+    transform_passes: Passes | None = None,
+    partitioner: Partitioners | None = None,
+    constant_methods: Mapping[str, Any] | None = None,
+    compile_config: EdgeCompileConfig | None = None,
+) -> EdgeProgramManager:
+    """Decomposes programs, runs passes over them and lowers what partitioners take.
+
+    Operators that a partitioner asks for whole are not decomposed.
+
+    Args:
+      programs: one program, which becomes method ``forward``, or several by method name.
+      transform_passes: run over each method's graph before it is partitioned; by method name where
+        they differ.
+      partitioner: in the order in which they choose, each among what is left; by method name where
+        they differ.
+      constant_methods: values that methods of these names return.
+      compile_config: options.
+
+    Raises:
+      ValueError: an input has a size without an upper bound, or a partitioner's tags are wrong.
+      UnsupportedOperatorsError: operators are left that nothing in the runtime does; all of them
+        are listed. Not checked without a partitioner, since ``to_backend`` may still follow.
+    """
+    methods = _methods(programs)
+    partitioners = _per_method(partitioner, methods, "partitioner")
+    passes = _per_method(transform_passes, methods, "transform_passes")
+    manager = _to_edge(
+        methods, constant_methods, compile_config or EdgeCompileConfig(), partitioners
+    )
+    manager = manager.transform(passes)
+    for position in range(max(len(chosen) for chosen in partitioners.values())):
+        manager = manager.to_backend(
+            {m: chosen[position] for m, chosen in partitioners.items() if position < len(chosen)}
+        )
+    if any(partitioners.values()):
+        check_executable(manager._programs)
+    return manager
+
+
+class EdgeProgramManager:
+    """Programs of several methods, on their way to a file. Methods return new managers."""
+
+    def __init__(
+        self,
+        edge_programs: Programs,
+        constant_methods: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._programs = _methods(edge_programs)
+        self._constant_methods = dict(constant_methods or {})
+
+    @property
+    def methods(self) -> set[str]:
+        """Names of the methods that compute something."""
+        return set(self._programs)
+
+    @property
+    def config_methods(self) -> set[str]:
+        """Names of the methods that return constants."""
+        return set(self._constant_methods)
+
+    def exported_program(self, method_name: str = DEFAULT_METHOD) -> ExportedProgram:
+        """The program of a method. KeyError lists the methods."""
+        return _program_of(self._programs, method_name)
+
+    def transform(
+        self, passes: Passes, compile_config: EdgeCompileConfig | None = None
+    ) -> EdgeProgramManager:
+        """Runs passes over each method's graph; by method name where they differ."""
+        chosen = _per_method(passes, self._programs, "passes")
+        return EdgeProgramManager(
+            {name: run_passes(program, chosen[name]) for name, program in self._programs.items()},
+            self._constant_methods,
+        )
+
+    def to_backend(
+        self,
+        partitioner: Partitioner | Mapping[str, Partitioner] | MethodProgramsPartitionerSpec,
+    ) -> EdgeProgramManager:
+        """Lowers what a partitioner takes, in all methods or by method name."""
+        if isinstance(partitioner, MethodProgramsPartitionerSpec):
+            spec = partitioner
+        else:
+            chosen = _per_method(partitioner, self._programs, "partitioner")
+            spec = MethodProgramsPartitionerSpec(
+                self._programs, {method: c[0] for method, c in chosen.items() if c}
+            )
+        return EdgeProgramManager({**self._programs, **to_backend(spec)}, self._constant_methods)
+
+    def to_executorch(
+        self, config: ExecutorchBackendConfig | None = None
+    ) -> ExecutorchProgramManager:
+        """Plans memory and emits instructions.
+
+        Weights are borrowed from the model until the program is written: do not change them
+        before.
+
+        Raises:
+          UnsupportedOperatorsError: operators are left that nothing in the runtime does.
+          ValueError: a size has no upper bound, or methods disagree about state of one name.
+        """
+        config = config or ExecutorchBackendConfig()
+        programs = {}
+        for name, program in self._programs.items():
+            program = run_passes(program, [RemoveAsserts(), *config.passes])
+            programs[name] = program
+        check_executable(programs)
+        programs = {name: ResolveMutations()(program) for name, program in programs.items()}
+        return ExecutorchProgramManager(programs, self._constant_methods, config)
+
+
+def _program_of(programs: Mapping[str, ExportedProgram], name: str) -> ExportedProgram:
+    if name not in programs:
+        raise KeyError(f"there is no method {name!r}; the methods are {sorted(programs)}")
+    return programs[name]
+
+
+class ExecutorchProgramManager:
+    """An emitted program, ready to be written."""
+
+    def __init__(
+        self,
+        programs: Mapping[str, ExportedProgram],
+        constant_methods: Mapping[str, Any] | None = None,
+        config: ExecutorchBackendConfig | None = None,
+    ) -> None:
+        self._programs = dict(programs)
+        self._constant_methods = dict(constant_methods or {})
+        self._config = config or ExecutorchBackendConfig()
+        self._emitted: Emitted = emit_program(
+            self._programs,
+            self._constant_methods,
+            EmitOptions(
+                memory=self._config.memory_options(list(self._programs)),
+                stacktraces=self._config.emit_stacktrace,
+                delegate_segments=self._config.extract_delegate_segments,
+                external_constants=self._config.external_tag,
+            ),
+        )
+
+    @property
+    def methods(self) -> set[str]:
+        """Names of the methods that compute something."""
+        return set(self._programs)
+
+    @property
+    def config_methods(self) -> set[str]:
+        """Names of the methods that return constants."""
+        return set(self._constant_methods)
+
+    def exported_program(self, method_name: str = DEFAULT_METHOD) -> ExportedProgram:
+        """The program of a method, with delegate calls. KeyError lists the methods."""
+        return _program_of(self._programs, method_name)
+
+    @property
+    def executorch_program(self) -> schema.Program:
+        """The emitted tables."""
+        return self._emitted.data.program
+
+    @cached_property
+    def _chunks(self) -> Chunks:
+        return serialize_program(
+            self._emitted.data,
+            segment_alignment=self._config.segment_alignment,
+            constant_alignment=self._config.constant_tensor_alignment,
+        )
+
+    @cached_property
+    def _tensor_data(self) -> dict[str, Chunks]:
+        output = self._emitted.named_data.get_named_data_store_output()
+        return {
+            tag: serialize_tensor_data(
+                output, tag, segment_alignment=self._config.segment_alignment
+            )
+            for tag in sorted(output.external_data)
+        }
+
+    @property
+    def buffer(self) -> bytes:
+        """The program file as one object. For large programs prefer ``save``: it copies nothing."""
+        return self._chunks.tobytes()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the program file, whole or not at all. OSError says what stood in the way.
+
+        What is to be stored beside it is written by ``write_tensor_data_to_file``.
+        """
+        if Path(path).suffix != ".pte":
+            raise ValueError(f"a program file's name ends in .pte; {os.fspath(path)!r} does not")
+        self._chunks.save(path)
+
+    def write_to_file(self, open_file: BinaryIO) -> None:
+        """Writes the program file to an open binary file."""
+        self._chunks.write_to(open_file)
+
+    def write_tensor_data_to_file(self, outdir: str | os.PathLike[str]) -> None:
+        """Writes each external tag to ``<outdir>/<tag>.ptd``. Nothing to do without any."""
+        for tag, chunks in self._tensor_data.items():
+            chunks.save(Path(outdir) / f"{tag}.ptd")

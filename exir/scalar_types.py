@@ -1,0 +1,88 @@
+"""Element types of tensors: the one table of the runtime, read in Python.
+
+``runtime/core/scalar_types.inc`` lists every dtype that a program can hold. This module parses it,
+so that the lowering and the runtime cannot disagree::
+
+    scalar_type(torch.bfloat16).number    # 15, the number on the wire
+    scalar_type_by_number(6).torch_name   # "float32"
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["ScalarType", "scalar_type", "scalar_type_by_number", "scalar_types", "torch_dtype"]
+
+_TABLE = Path(__file__).parent.parent / "runtime" / "core" / "scalar_types.inc"
+_LINE = re.compile(r"^PTERON_SCALAR_TYPE\((\w+),\s*(\d+),\s*(\d+),\s*(\w+),\s*(\d+),\s*(\d+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType:
+    """One line of the table.
+
+    Attributes:
+      name: the runtime's name, such as ``BFloat16``.
+      number: the number on the wire, which is torch's.
+      nbytes: bytes of one element.
+      torch_name: such as ``bfloat16``.
+      dlpack_code: type code of DLPack.
+      dlpack_bits: bits of one element in DLPack.
+    """
+
+    name: str
+    number: int
+    nbytes: int
+    torch_name: str
+    dlpack_code: int
+    dlpack_bits: int
+
+
+@cache
+def scalar_types() -> tuple[ScalarType, ...]:
+    """Every element type that a program can hold, in the table's order."""
+    rows = []
+    for line in _TABLE.read_text(encoding="utf-8").splitlines():
+        match = _LINE.match(line)
+        if match:
+            name, number, nbytes, torch_name, code, bits = match.groups()
+            rows.append(
+                ScalarType(name, int(number), int(nbytes), torch_name, int(code), int(bits))
+            )
+    if not rows:
+        raise RuntimeError(f"{_TABLE} has no PTERON_SCALAR_TYPE lines")
+    return tuple(rows)
+
+
+@cache
+def scalar_type(dtype: torch.dtype) -> ScalarType:
+    """The table's line for a torch dtype. TypeError for one that a program cannot hold."""
+    name = str(dtype).removeprefix("torch.")
+    for row in scalar_types():
+        if row.torch_name == name:
+            return row
+    known = ", ".join(row.torch_name for row in scalar_types())
+    raise TypeError(f"a program cannot hold tensors of {dtype}; it can hold: {known}")
+
+
+@cache
+def scalar_type_by_number(number: int) -> ScalarType:
+    """The table's line for a number on the wire. ValueError for an unknown one."""
+    for row in scalar_types():
+        if row.number == number:
+            return row
+    raise ValueError(f"{number} is no scalar type of the program format")
+
+
+def torch_dtype(number: int) -> torch.dtype:
+    """The torch dtype of a number on the wire."""
+    import torch
+
+    return getattr(torch, scalar_type_by_number(number).torch_name)
