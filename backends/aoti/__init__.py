@@ -1,0 +1,1 @@
+"""What all backends share that compile with AOTInductor and run without libtorch."""

@@ -1,0 +1,1 @@
+"""Rewrites of a partition's graph before Inductor gets it."""
