@@ -68,6 +68,12 @@ LOCK_FILES = (
         f"{_PYTHON}/requirements/torch_cuda.txt",
         on=("common",),
     ),
+    LockFile(
+        "cuda",
+        "third_party/cuda/lock.json",
+        "third_party/cuda/requirements.txt",
+        leave_out=("nvidia-cuda-nvrtc",),
+    ),
 )
 
 Lock = dict[str, dict[str, Any]]  # package name -> version, deps, files
@@ -83,7 +89,10 @@ def main() -> None:
         old = read_lock(ROOT / file.path)
         if arguments.only in (None, file.name):
             base = {name: wheel for on in file.on for name, wheel in locks[on].items()}
-            locks[file.name] = make_lock(file, base, old, arguments.keep)
+            try:
+                locks[file.name] = make_lock(file, base, old, arguments.keep)
+            except subprocess.CalledProcessError as error:
+                sys.exit(f"{file.path} is as before; pip can't satisfy it:\n{error.stderr}")
             write_lock(ROOT / file.path, locks[file.name])
             print(f"{file.path}: {len(locks[file.name])} packages")
         else:
@@ -168,7 +177,7 @@ def report(python: str, wanted: Iterable[str], pins: Lock, deps: bool) -> list[d
         command += [f"--platform={platform}" for platform in [*_PLATFORMS, "any"]]
         command += [f"--constraint={constraints}", f"--report={output}"]
         command += [] if deps else ["--no-deps"]
-        subprocess.run([*command, *wanted], check=True, stderr=None if deps else subprocess.DEVNULL)
+        subprocess.run([*command, *wanted], check=True, stderr=subprocess.PIPE, text=True)
         return json.loads(output.read_text(encoding="utf-8"))["install"]
 
 

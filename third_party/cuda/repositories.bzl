@@ -1,0 +1,111 @@
+"""The repository rule for NVIDIA's wheels, and the BUILD files of what is made from them."""
+
+load("//third_party/python:wheels.bzl", "install_wheels")
+
+def _nvidia_wheels_impl(repository_ctx):
+    attr = repository_ctx.attr
+    wheels = [json.decode(wheel) for wheel in attr.wheels]
+    installed = install_wheels(repository_ctx, wheels, attr.lock)
+    for link, path in attr.links.items():
+        repository_ctx.symlink(installed.get_child("nvidia").get_child(path), link)
+    repository_ctx.file("BUILD.bazel", attr.build)
+
+nvidia_wheels = repository_rule(
+    implementation = _nvidia_wheels_impl,
+    doc = "Wheels installed together when a target of the repository is built.",
+    attrs = {
+        "build": attr.string(doc = "Text of the BUILD file.", mandatory = True),
+        "links": attr.string_dict(doc = "Path in the repository to path under nvidia/."),
+        "lock": attr.string(doc = "Path of the lock, for messages."),
+        "wheels": attr.string_list(doc = "Entries of the lock, as JSON."),
+    },
+)
+
+# The compiler and the headers are two ways to the same files: an action can't have a directory and
+# a part of it.
+TOOLKIT_LINKS = {
+    "cuda/bin": "cu13/bin",
+    "cuda/nvvm": "cu13/nvvm",
+    "include": "cu13/include",
+    "lib/libcudart_static.a": "cu13/lib/libcudart_static.a",
+}
+
+TOOLKIT_BUILD = """\
+load("@pteron//third_party/cuda:toolchain.bzl", "cuda_toolchain")
+load("@rules_cc//cc:defs.bzl", "cc_library")
+
+package(default_visibility = ["//visibility:public"])
+
+exports_files(["cuda"])
+
+cc_library(
+    name = "headers",
+    hdrs = ["include"],
+    includes = [
+        "include",
+        "include/cccl",
+    ],
+)
+
+cc_library(
+    name = "cudart",
+    srcs = ["lib/libcudart_static.a"],
+    linkopts = [
+        "-ldl",
+        "-lpthread",
+        "-lrt",
+    ],
+    deps = [":headers"],
+)
+
+cuda_toolchain(
+    name = "compiler",
+    cudart = ":cudart",
+    root = "cuda",
+)
+"""
+
+CUBLAS_LINKS = {
+    "include": "cu13/include",
+    "lib/libcublas.so.13": "cu13/lib/libcublas.so.13",
+    "lib/libcublasLt.so.13": "cu13/lib/libcublasLt.so.13",
+}
+
+CUBLAS_BUILD = """\
+load("@rules_cc//cc:defs.bzl", "cc_library")
+
+package(default_visibility = ["//visibility:public"])
+
+cc_library(
+    name = "cublas_lt",
+    srcs = ["lib/libcublasLt.so.13"],
+    hdrs = ["include"],
+    includes = ["include"],
+    deps = ["@cuda_toolkit//:headers"],
+)
+
+cc_library(
+    name = "cublas",
+    srcs = ["lib/libcublas.so.13"],
+    deps = [":cublas_lt"],
+)
+"""
+
+CUDNN_LINKS = {
+    "include": "cudnn/include",
+    "lib": "cudnn/lib",
+}
+
+CUDNN_BUILD = """\
+load("@rules_cc//cc:defs.bzl", "cc_library")
+
+package(default_visibility = ["//visibility:public"])
+
+cc_library(
+    name = "cudnn",
+    srcs = glob(["lib/libcudnn*.so.9"]),
+    hdrs = ["include"],
+    includes = ["include"],
+    deps = ["@cuda_toolkit//:headers"],
+)
+"""
