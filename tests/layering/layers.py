@@ -1,0 +1,134 @@
+"""The layers of the source tree and which of them may know which.
+
+A layer is a folder with all that is below it, less the folders that are layers of their own. It
+knows another when a C++ file of it includes a header of the other, or a Python file imports a
+module of it. Layers that the table does not name know whom they like.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+_CORE = frozenset({"runtime/core", "runtime/platform"})
+_SEAM = _CORE | {"runtime/backend", "runtime/schema"}
+_RUNTIME = _SEAM | {"runtime", "runtime/executor", "runtime/kernel", "runtime/python"}
+_BACKEND = _RUNTIME | {"backends/aoti", "exir"}
+
+# layer -> what it may know besides itself
+ALLOWED: dict[str, frozenset[str]] = {
+    # The runtime, from the bottom up. None of it names a backend.
+    "runtime/core": _CORE,
+    "runtime/platform": _CORE,
+    "runtime/schema": frozenset(),
+    "runtime/backend": _CORE,
+    "runtime/kernel": _CORE | {"runtime/backend"},
+    "runtime/executor": _SEAM | {"runtime/kernel"},
+    "runtime": _RUNTIME,
+    # Lowering: graphs, and the file format that the runtime reads.
+    "exir": frozenset({"runtime/core", "runtime/schema"}),
+    # What backends share, then the backends, which never see each other.
+    "backends": frozenset(),
+    "backends/aoti": _SEAM | {"exir"},
+    "backends/apple/metal": _BACKEND,
+    "backends/cpu": _BACKEND,
+    "backends/cuda": _BACKEND,
+    # Guests and developer tools know nobody.
+    "third_party": frozenset(),
+    "tools": frozenset(),
+    # Programs over the runtime, which choose their backends.
+    "tools/runner": _BACKEND | {"backends/cpu", "backends/cuda", "backends/apple/metal"},
+}
+
+# Unit tests (the folders `tests` inside layers) may also use the sample models.
+_FOR_TESTS = frozenset({"tests"})
+
+_TOP_FOLDERS = ("backends", "examples", "exir", "runtime", "tests", "third_party", "tools")
+# Helpers of builds and tests, open to all.
+_OPEN = ("tools/build/", "tools/lint/")
+
+_BACKEND_NAME = re.compile(r"\b(?:Cpu|Cuda|Metal|cpu_|cuda_|metal_)[Bb]ackend\b")
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
+
+
+def layer_of(path: str) -> str:
+    """The layer of a file: the longest folder that the table names, else its top folder."""
+    folders = path.split("/")[:-1]
+    for length in range(len(folders), 0, -1):
+        folder = "/".join(folders[:length])
+        if folder in ALLOWED:
+            return folder
+    return folders[0] if folders else ""
+
+
+def uses(path: str, text: str) -> Iterator[tuple[int, str]]:
+    """Lines and files of the repository that a C++ or Python file includes or imports.
+
+    A Python module counts as the file `a/b/c.py`; `from a.b import c` counts as `a/b/c.py` too,
+    which is in the right layer whether `c` is a module or a name.
+    """
+    if path.endswith(".py"):
+        found = _imports(text)
+    else:
+        found = ((text.count("\n", 0, m.start(1)) + 1, m.group(1)) for m in _INCLUDE.finditer(text))
+    for line, used in found:
+        if used.split("/")[0] in _TOP_FOLDERS and "/" in used:
+            yield line, used
+
+
+def violations(path: str, text: str) -> list[str]:
+    """The arrows in one file that the table does not allow, as lines for a person."""
+    layer = layer_of(path)
+    if layer not in ALLOWED:
+        return []
+    is_test = "tests" in path.split("/")[1:-1]
+    allowed = ALLOWED[layer] | {layer} | (_FOR_TESTS if is_test else frozenset())
+    shown = ", ".join(sorted(allowed - {layer})) or "no other layer"
+    wrong = [
+        f"{path}:{line}: {layer} uses {used}, but may know {shown}"
+        for line, used in uses(path, text)
+        if layer_of(used) not in allowed and not used.startswith(_OPEN)
+    ]
+    if path.startswith("runtime/") and not is_test:
+        wrong += [
+            f"{path}:{line}: the runtime names a backend, {name}"
+            for line, name in _backend_names(path, text)
+        ]
+    return wrong
+
+
+def _backend_names(path: str, text: str) -> Iterator[tuple[int, str]]:
+    """Lines that name a backend; in Python, documentation may, as an example."""
+    if path.endswith(".py"):
+        for line, word in _python_words(ast.parse(text)):
+            if match := _BACKEND_NAME.search(word):
+                yield line, match.group()
+    else:
+        for match in _BACKEND_NAME.finditer(text):
+            yield text.count("\n", 0, match.start()) + 1, match.group()
+
+
+def _python_words(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Names and strings of a module, less bare strings (documentation)."""
+    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if id(node) not in bare:
+                yield node.lineno, node.value
+        elif isinstance(node, ast.Name):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.lineno, node.attr
+
+
+def _imports(text: str) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            modules = [alias.name + ".x" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            modules = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for module in modules:
+            yield node.lineno, module.replace(".", "/") + ".py"
