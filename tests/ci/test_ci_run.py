@@ -34,9 +34,7 @@ def run(tmp_path: Path, summary: str, status: int) -> tuple[list[str], int]:
     bazel.chmod(0o755)
     environment = {**os.environ, "PTERON_BAZEL": str(bazel)}
     environment.pop("BAZEL_REAL", None)
-    done = subprocess.run(
-        [".ci/run"], env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([".ci/run"], env=environment, capture_output=True, text=True, check=False)
     return done.stdout.splitlines(), done.returncode
 
 

@@ -1,7 +1,7 @@
 """Checks or rewrites the style of every C++, Python and Starlark file.
 
-`bazel run //tools/lint:format` and `:check` work on the checkout; as a test, `:check` works on a
-copy of it.
+`bazel run //tools/lint:format` and `:check` work on the checkout, or on those of its folders and
+files that are named (`-- runtime exir/emit`); as a test, `:check` works on a copy of it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,14 @@ def checkout_files(root: Path) -> list[str]:
     return sorted(file for file in listed.split("\0") if file and (root / file).is_file())
 
 
+def select(files: list[str], only: list[str]) -> list[str]:
+    """Those of the files that are in one of the folders `only`, or are named there; or all."""
+    names = tuple(name.rstrip("/") for name in only)
+    return [
+        f for f in files if not names or f in names or f.startswith(tuple(n + "/" for n in names))
+    ]
+
+
 def lint(mode: str, root: Path, files: list[str], tools: dict[str, Path]) -> int:
     """Runs every tool and reports all that they say; gives the exit status."""
     complaints = []
@@ -52,11 +60,11 @@ def lint(mode: str, root: Path, files: list[str], tools: dict[str, Path]) -> int
 
 
 def main(arguments: list[str]) -> int:
-    (mode,) = arguments
+    mode, *only = arguments
     tools = programs(dict(os.environ))
     checkout = os.environ.get("BUILD_WORKSPACE_DIRECTORY")
     if checkout:
-        return lint(mode, Path(checkout), checkout_files(Path(checkout)), tools)
+        return lint(mode, Path(checkout), select(checkout_files(Path(checkout)), only), tools)
     with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as scratch:
         root = Path(scratch)
         source_tree.copy(source_tree.root(), root)

@@ -35,8 +35,6 @@ TEST(Googletest, MocksInterfaces) {
   static_cast<Listener&>(listener).heard("reload");
 }
 
-TEST(Googletest, ReportsFailures) {
-  EXPECT_NONFATAL_FAILURE(EXPECT_EQ(1 + 1, 3), "1 + 1");
-}
+TEST(Googletest, ReportsFailures) { EXPECT_NONFATAL_FAILURE(EXPECT_EQ(1 + 1, 3), "1 + 1"); }
 
 }  // namespace

@@ -64,6 +64,12 @@ def test_checkout_files_leave_out_what_git_ignores(tree: Path) -> None:
     assert lint.checkout_files(tree) == [".gitignore", "BUILD.bazel", "a.cpp", "b.py"]
 
 
+def test_folders_and_files_can_be_named() -> None:
+    files = ["a/b.py", "a/c/d.py", "ab/e.py", "f.py"]
+    assert lint.select(files, []) == files
+    assert lint.select(files, ["a/", "f.py"]) == ["a/b.py", "a/c/d.py", "f.py"]
+
+
 def test_the_source_tree_has_its_own_names_again(tmp_path: Path) -> None:
     stored = tmp_path / "stored"
     (stored / "a").mkdir(parents=True)
