@@ -23,6 +23,7 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
 from torch.utils._pytree import TreeSpec
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "copy_graph_module",
     "copy_program",
     "flat_outputs",
+    "flat_program",
     "input_spec_for",
     "input_specs_by_name",
     "make_program",
@@ -164,7 +166,13 @@ def output_spec_for(spec: OutputSpec, value: Any, names: Mapping[str, str]) -> O
 
 
 def with_graph(
-    program: ExportedProgram, root: torch.nn.Module, graph: Graph, mapping: Mapping[Node, Node]
+    program: ExportedProgram,
+    root: torch.nn.Module,
+    graph: Graph,
+    mapping: Mapping[Node, Node],
+    *,
+    in_spec: TreeSpec | None = None,
+    out_spec: TreeSpec | None = None,
 ) -> ExportedProgram:
     """The program with a copy of its graph, which may lack some inputs and results of calls.
 
@@ -173,10 +181,14 @@ def with_graph(
       root: has the attributes that the graph names.
       graph: taken over; outputs are as many as the program's.
       mapping: placeholders of the program to those of the graph; inputs not in it are dropped.
+      in_spec: how arguments are nested, if not as in the program.
+      out_spec: how results are nested, likewise.
     """
     olds = [node for node in program.graph.nodes if node.op == "placeholder"]
     names = {old.name: mapping[old].name for old in olds if old in mapping}
-    in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
+    nested = in_spec is None
+    in_spec = in_spec or program.call_spec.in_spec
+    out_spec = out_spec or program.call_spec.out_spec
     assert in_spec is not None and out_spec is not None
     result = make_program(
         root,
@@ -196,7 +208,8 @@ def with_graph(
         in_spec=in_spec,
         out_spec=out_spec,
     )
-    result._example_inputs = program.example_inputs
+    if nested:
+        result._example_inputs = program.example_inputs
     return result
 
 
@@ -204,6 +217,22 @@ def copy_program(program: ExportedProgram) -> ExportedProgram:
     """A copy whose graph may be edited. Tensors and lowered modules are shared, not copied."""
     graph, mapping = copy_graph(program.graph)
     return with_graph(program, _copy_modules(program.graph_module), graph, mapping)
+
+
+def flat_program(program: ExportedProgram) -> ExportedProgram:
+    """A copy that takes its inputs as flat arguments and returns its outputs as a flat tuple."""
+    graph, mapping = copy_graph(program.graph)
+    root = _copy_modules(program.graph_module)
+    user_inputs = [s for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
+    outputs = flat_outputs(graph)
+    return with_graph(
+        program,
+        root,
+        graph,
+        mapping,
+        in_spec=pytree.tree_structure((tuple(range(len(user_inputs))), {})),
+        out_spec=pytree.tree_structure(tuple(range(len(outputs)))),
+    )
 
 
 def _copy_modules(module: GraphModule) -> torch.nn.Module:

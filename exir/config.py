@@ -41,6 +41,9 @@ class ExecutorchBackendConfig:
       extract_delegate_segments: keep delegates' bytes in segments, which are read only when needed.
       segment_alignment: of each segment, in bytes of the file.
       constant_tensor_alignment: of each constant, in bytes of the file.
+      skip_h2d_for_method_inputs: inputs that only delegates of one device read are handed over in
+        that device's memory, without a copy; by method name where methods differ.
+      skip_d2h_for_method_outputs: outputs stay in the memory of the device that computed them.
       external_constants: put constants into .ptd files: True for all, or a function that gives the
         file's name (without suffix) for a constant's placeholder, or None to keep it.
     """
@@ -54,6 +57,13 @@ class ExecutorchBackendConfig:
     segment_alignment: int = SEGMENT_ALIGNMENT
     constant_tensor_alignment: int = CONSTANT_ALIGNMENT
     external_constants: bool | Callable[[Node], str | None] = False
+    skip_h2d_for_method_inputs: bool | Mapping[str, bool] = False
+    skip_d2h_for_method_outputs: bool | Mapping[str, bool] = False
+
+    @staticmethod
+    def by_method(choice: bool | Mapping[str, bool], methods: Sequence[str]) -> Mapping[str, bool]:
+        """A choice for all methods, or for some by name, as one for each."""
+        return dict.fromkeys(methods, choice) if isinstance(choice, bool) else choice
 
     def memory_options(self, methods: Sequence[str]) -> dict[str, MemoryPlanningPass]:
         """Planning options of each method. ValueError for a name that is no method."""

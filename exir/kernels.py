@@ -1,25 +1,58 @@
 """Which operators the runtime has kernels for, and how a call of one is written.
 
-``runtime/kernel/kernels.inc`` lists the kernels by name; a kernel writes into an output that it is
-given (``aten::add.out``), so a functional operator is called through its out variant.
+``runtime/kernel/kernels.inc`` lists the kernels by name. A kernel writes into an output that it is
+given, so a functional operator is called through its out variant (``aten::add.out`` for
+``aten.add.Tensor``); arithmetic on sizes has kernels of its own.
 """
 
 from __future__ import annotations
 
+import math
+import operator
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
+from torch.fx import Node
 
-__all__ = ["has_kernel", "kernel_names", "out_variant", "qualified_name"]
+__all__ = ["COPY", "has_kernel", "is_executable", "kernel_name", "kernel_names", "out_variant"]
+
+COPY = "aten::copy_"
+"""Writes a tensor into another."""
 
 _TABLE = Path(__file__).parent.parent / "runtime" / "kernel" / "kernels.inc"
 _LINE = re.compile(r"^PTERON_KERNEL\(\s*([\w:.]+)", re.MULTILINE)
 
 # Arguments that functional factories have and their out variants take from the output.
 _FACTORY_ARGUMENTS = frozenset({"dtype", "layout", "device", "pin_memory"})
+
+_NUMBER_KERNELS: dict[Callable[..., Any], str] = {
+    torch.ops.aten.sym_size.int: "aten::sym_size.int",
+    torch.ops.aten.sym_numel.default: "aten::sym_numel",
+    torch.ops.aten._local_scalar_dense.default: "aten::_local_scalar_dense",
+    operator.add: "executorch_prim::add.Scalar",
+    operator.sub: "executorch_prim::sub.Scalar",
+    operator.mul: "executorch_prim::mul.Scalar",
+    operator.floordiv: "executorch_prim::floordiv.Scalar",
+    operator.truediv: "executorch_prim::truediv.Scalar",
+    operator.mod: "executorch_prim::mod.Scalar",
+    operator.neg: "executorch_prim::neg.Scalar",
+    operator.eq: "executorch_prim::eq.Scalar",
+    operator.gt: "executorch_prim::gt.Scalar",
+    operator.lt: "executorch_prim::lt.Scalar",
+    operator.ge: "executorch_prim::ge.Scalar",
+    operator.le: "executorch_prim::le.Scalar",
+    torch.sym_float: "executorch_prim::sym_float.Scalar",
+    torch.sym_max: "executorch_prim::sym_max.Scalar",
+    torch.sym_min: "executorch_prim::sym_min.Scalar",
+    math.ceil: "executorch_prim::ceil.Scalar",
+    math.trunc: "executorch_prim::trunc.Scalar",
+    round: "executorch_prim::round.Scalar",
+}
 
 
 @cache
@@ -28,11 +61,6 @@ def kernel_names() -> frozenset[str]:
     if not _TABLE.exists():
         return frozenset()
     return frozenset(_LINE.findall(_TABLE.read_text(encoding="utf-8")))
-
-
-def qualified_name(op: OpOverload) -> str:
-    """``aten::add.out``; the default overload has no suffix."""
-    return op._schema.name + (f".{op._schema.overload_name}" if op._schema.overload_name else "")
 
 
 def has_kernel(name: str) -> bool:
@@ -62,3 +90,20 @@ def out_variant(op: OpOverload) -> OpOverload | None:
             if len(outs) == len(op._schema.returns) > 0 and given in (wanted, reduced):
                 return getattr(packet, name)
     return None
+
+
+def kernel_name(target: Any) -> str | None:
+    """Name of the kernel that does what a call of ``target`` does, whether or not there is one."""
+    if target in _NUMBER_KERNELS:
+        return _NUMBER_KERNELS[target]
+    out = out_variant(target) if isinstance(target, OpOverload) else None
+    if out is None:
+        return None
+    overload = out._schema.overload_name
+    return out._schema.name + (f".{overload}" if overload else "")
+
+
+def is_executable(node: Node) -> bool:
+    """Whether the runtime has a kernel for a call."""
+    name = kernel_name(node.target)
+    return name is not None and has_kernel(name)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
+from torch.utils import _pytree as pytree
 
 from exir._serialize.named_data_store import NamedDataStoreOutput
 from exir.backend.compile_spec_schema import CompileSpec
 from exir.delegate import executorch_call_delegate
 
-__all__ = ["LoweredBackendModule"]
+__all__ = ["CallTree", "LoweredBackendModule"]
+
+
+class CallTree(NamedTuple):
+    """How arguments and results of a call are nested."""
+
+    in_spec: pytree.TreeSpec
+    out_spec: pytree.TreeSpec
 
 
 class LoweredBackendModule(torch.nn.Module):
@@ -31,6 +39,8 @@ class LoweredBackendModule(torch.nn.Module):
       named_data_store_output: named blobs, or None.
       mutated_inputs: (output, input) positions in ``original_module``'s user outputs and inputs:
         the delegate writes the output into the input in place, and does not return it.
+      tree: how the arguments and results of a module call are nested, where the backend took a whole
+        program; None for a partition, which is called with flat arguments.
       meta: free for whoever lowers; holds the partition's tag.
     """
 
@@ -42,6 +52,7 @@ class LoweredBackendModule(torch.nn.Module):
         compile_specs: list[CompileSpec],
         named_data_store_output: NamedDataStoreOutput | None = None,
         mutated_inputs: tuple[tuple[int, int], ...] = (),
+        tree: CallTree | None = None,
     ) -> None:
         super().__init__()
         self._original_module = edge_program
@@ -50,6 +61,7 @@ class LoweredBackendModule(torch.nn.Module):
         self._compile_specs = compile_specs
         self._named_data_store_output = named_data_store_output
         self._mutated_inputs = mutated_inputs
+        self._tree = tree
         self.meta: dict[str, Any] = {}
 
     @property
@@ -80,8 +92,16 @@ class LoweredBackendModule(torch.nn.Module):
         """The calls that the delegate stands for."""
         return [n for n in self._original_module.graph.nodes if n.op == "call_function"]
 
-    def forward(self, *args: Any) -> Any:
-        return executorch_call_delegate(self, *args)
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if self._tree is None:
+            return executorch_call_delegate(self, *args)
+        flat, in_spec = pytree.tree_flatten((args, kwargs))
+        if in_spec != self._tree.in_spec:
+            raise TypeError(
+                f"the module was exported with arguments {self._tree.in_spec}, not {in_spec}"
+            )
+        results = executorch_call_delegate(self, *flat)
+        return pytree.tree_unflatten(results, self._tree.out_spec)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LoweredBackendModule:
         return self

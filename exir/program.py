@@ -26,7 +26,7 @@ from exir._serialize.tensor_data_file import serialize_tensor_data
 from exir.backend.backend_api import MethodProgramsPartitionerSpec, to_backend
 from exir.backend.partitioner import Partitioner
 from exir.config import EdgeCompileConfig, ExecutorchBackendConfig
-from exir.decompositions import decompose
+from exir.decompositions import decompose, functionalize
 from exir.emit.emitter import EmitOptions, Emitted, emit_program
 from exir.passes.pass_base import PassResult
 from exir.passes.remove_asserts import RemoveAsserts
@@ -119,7 +119,7 @@ def _to_edge(
     edge = {}
     for name, program in methods.items():
         check_input_bounds(program, name)
-        functional = program.run_decompositions({})
+        functional = functionalize(program)
         keep = {*config.preserve_ops}
         for partitioner in partitioners.get(name, ()):
             keep.update(_ops_to_keep(partitioner, functional))
@@ -275,6 +275,12 @@ class ExecutorchProgramManager:
                 stacktraces=self._config.emit_stacktrace,
                 delegate_segments=self._config.extract_delegate_segments,
                 external_constants=self._config.external_tag,
+                inputs_on_device=self._config.by_method(
+                    self._config.skip_h2d_for_method_inputs, list(self._programs)
+                ),
+                outputs_on_device=self._config.by_method(
+                    self._config.skip_d2h_for_method_outputs, list(self._programs)
+                ),
             ),
         )
 

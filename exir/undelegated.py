@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 from collections.abc import Mapping
 
-from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
 
 from exir import kernels
 from exir._program import mutation_targets, source_line
+from exir.backend.partitioner import LEFT_OUT_REASON
 from exir.backend.utils import get_non_lowered_nodes
 from exir.passes.remove_asserts import is_assertion
 from exir.passes.resolve_mutations import ResolveMutations
 
-__all__ = ["UnsupportedOperatorsError", "check_executable", "is_executable"]
+__all__ = ["UnsupportedOperatorsError", "check_executable"]
 
-_COPY = "aten::copy_"
 _SHOWN = 3
 
 
@@ -25,12 +25,16 @@ class UnsupportedOperatorsError(RuntimeError):
     """A program calls operators that nothing in the runtime does."""
 
 
-def is_executable(node: Node) -> bool:
-    """Whether the runtime has a kernel for a call."""
-    if not isinstance(node.target, OpOverload):
-        return False
-    out = kernels.out_variant(node.target)
-    return out is not None and kernels.has_kernel(kernels.qualified_name(out))
+def _name(node: Node) -> str:
+    target = node.target
+    return str(target) if not callable(target) else getattr(target, "__name__", str(target))
+
+
+def _describe(node: Node, method: str) -> str:
+    """Node, method, source line, and why the partitioner left it, as far as they are known."""
+    parts = [f"%{node.name} in {method!r}", source_line(node)]
+    reason = node.meta.get(LEFT_OUT_REASON)
+    return ", ".join(part for part in parts if part) + (f" ({reason})" if reason else "")
 
 
 def check_executable(programs: Mapping[str, ExportedProgram]) -> None:
@@ -39,13 +43,13 @@ def check_executable(programs: Mapping[str, ExportedProgram]) -> None:
     for method, program in programs.items():
         resolved = ResolveMutations()(program)
         for node in get_non_lowered_nodes(resolved.graph):
-            if not is_assertion(node) and not is_executable(node):
-                line = source_line(node)
-                where = f"%{node.name} in {method!r}" + (f", {line}" if line else "")
-                places[str(node.target)].append(where)
-        if not kernels.has_kernel(_COPY):
+            if node.target is operator.getitem or is_assertion(node):
+                continue
+            if not kernels.is_executable(node):
+                places[_name(node)].append(_describe(node, method))
+        if not kernels.has_kernel(kernels.COPY):
             for _, name in mutation_targets(resolved):
-                places[f"{_COPY} (writing state back)"].append(f"%{name} in {method!r}")
+                places[f"{kernels.COPY} (writing state back)"].append(f"%{name} in {method!r}")
     if not places:
         return
     width = max(len(op) for op in places)

@@ -15,12 +15,17 @@ from typing import Any
 
 from torch.export import ExportedProgram
 
-from exir._program import copy_program, mutation_targets
+from exir._program import copy_program, flat_program
 from exir.backend.backend_details import PreprocessResult, find_backend
 from exir.backend.compile_spec_schema import METHOD_NAME_KEY, CompileSpec
-from exir.backend.partitioner import DELEGATION_TAG, DelegationSpec, Partitioner
+from exir.backend.partitioner import (
+    DELEGATION_TAG,
+    LEFT_OUT_REASON,
+    DelegationSpec,
+    Partitioner,
+)
 from exir.backend.utils import find_difference
-from exir.lowered_backend_module import LoweredBackendModule
+from exir.lowered_backend_module import CallTree, LoweredBackendModule
 from exir.lowering import Extracted, backend_program, extract, insert_delegates
 from exir.partitions import Partition, Step, plan_partitions
 
@@ -64,19 +69,18 @@ def _lower_program(
     backend_id: str, edge_program: ExportedProgram, compile_specs: list[CompileSpec]
 ) -> LoweredBackendModule:
     backend = find_backend(backend_id)
-    changed = [
-        spec.target
-        for spec in edge_program.graph_signature.output_specs
-        if mutation_targets(edge_program) and spec.target is not None
-    ]
+    changed = [spec.target for spec in edge_program.graph_signature.output_specs if spec.target]
     if changed:
         raise ValueError(
             f"the program changes {', '.join(changed)}. State belongs to the program around a"
             f" delegate: lower it with a partitioner (to_edge_transform_and_lower) instead."
         )
-    result = backend.preprocess(copy_program(edge_program), list(compile_specs))
-    lowered = _lowered_module(edge_program, DelegationSpec(backend_id, compile_specs), result, ())
-    return lowered
+    in_spec, out_spec = edge_program.call_spec.in_spec, edge_program.call_spec.out_spec
+    assert in_spec is not None and out_spec is not None
+    flat = flat_program(edge_program)
+    result = backend.preprocess(copy_program(flat), list(compile_specs))
+    spec = DelegationSpec(backend_id, compile_specs)
+    return _lowered_module(flat, spec, result, tree=CallTree(in_spec, out_spec))
 
 
 @to_backend.register
@@ -114,7 +118,8 @@ def _lowered_module(
     program: ExportedProgram,
     spec: DelegationSpec,
     result: PreprocessResult,
-    mutated_inputs: tuple[tuple[int, int], ...],
+    mutated_inputs: tuple[tuple[int, int], ...] = (),
+    tree: CallTree | None = None,
 ) -> LoweredBackendModule:
     if not isinstance(result, PreprocessResult):
         raise TypeError(
@@ -128,6 +133,7 @@ def _lowered_module(
         list(spec.compile_specs),
         result.data_store_output,
         mutated_inputs,
+        tree,
     )
 
 
@@ -149,8 +155,8 @@ def _partition(
     for node, source in zip(
         copy.graph.nodes, result.tagged_exported_program.graph.nodes, strict=True
     ):
-        for key in (DELEGATION_TAG, "no_copy"):
-            node.meta.pop(key, None)
+        node.meta.pop(DELEGATION_TAG, None)
+        for key in (DELEGATION_TAG, LEFT_OUT_REASON, "no_copy"):
             if source.meta.get(key) is not None:
                 node.meta[key] = source.meta[key]
     used = {node.meta[DELEGATION_TAG] for node in copy.graph.nodes if DELEGATION_TAG in node.meta}

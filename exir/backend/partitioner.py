@@ -23,10 +23,13 @@ from torch.export import ExportedProgram
 
 from exir.backend.compile_spec_schema import CompileSpec
 
-__all__ = ["DELEGATION_TAG", "DelegationSpec", "Partitioner", "PartitionResult"]
+__all__ = ["DELEGATION_TAG", "LEFT_OUT_REASON", "DelegationSpec", "Partitioner", "PartitionResult"]
 
 DELEGATION_TAG = "delegation_tag"
 """The key of ``node.meta`` under which a partitioner writes the tag of a node."""
+
+LEFT_OUT_REASON = "left_out_reason"
+"""The key of ``node.meta`` under which a partitioner may write why it left a node (a str)."""
 
 
 class DelegationSpec(NamedTuple):

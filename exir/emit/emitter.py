@@ -23,7 +23,7 @@ from exir._serialize.blob import Blob
 from exir._serialize.named_data_store import NamedDataStore
 from exir._serialize.program_file import ProgramData
 from exir.emit.method_emitter import MethodEmitter, container_types
-from exir.emit.tensor_slots import TensorSlots, allocate_state
+from exir.emit.tensor_slots import TensorSlots, allocate
 from exir.emit.value_table import ValueTable
 from exir.memory_planning import MemoryPlanningPass
 
@@ -40,12 +40,17 @@ class EmitOptions:
       delegate_segments: keep delegates' bytes in segments of their own (else within the
         FlatBuffers part).
       external_constants: whether a constant goes to a .ptd file, and to which: its tag, or None.
+      inputs_on_device: whether inputs that only delegates of one device read are handed over in
+        that device's memory, by method name.
+      outputs_on_device: whether outputs stay where they were computed, by method name.
     """
 
     memory: Mapping[str, MemoryPlanningPass]
     stacktraces: bool = False
     delegate_segments: bool = True
     external_constants: Callable[[Node], str | None] = lambda node: None
+    inputs_on_device: Mapping[str, bool] = field(default_factory=dict)
+    outputs_on_device: Mapping[str, bool] = field(default_factory=dict)
 
 
 @dataclass
@@ -85,13 +90,10 @@ def emit_program(
         emitter = MethodEmitter(name, programs[name], shared, options)
         methods.append(emitter.emit())
         slots[name] = emitter.slots
-    alignment = max((m.alignment for m in options.memory.values()), default=1)
-    state_sizes = allocate_state(slots, alignment)
+    pools = allocate(slots, options.memory)
     for method in methods:
-        nbytes = slots[method.name].allocate(options.memory[method.name])
-        method.buffer_sizes = [0, nbytes]
-        if slots[method.name].state:
-            method.buffer_sizes.append(state_sizes[method.name])
+        method.buffer_sizes, devices = pools[method.name]
+        method.buffer_devices = devices or None
         for state in slots[method.name].state:
             if state.initial is not None:
                 index = shared.mutable_data.setdefault(state.initial, len(shared.mutable_data))

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 
 from exir._serialize import schema
 from exir._serialize.blob import Blob
+from exir.emit.devices import CPU, Device
 from exir.memory_planning import Lifetime, MemoryPlanningPass, plan_greedy
 from exir.scalar_types import scalar_type
 from exir.shape_bounds import ShapeBounds
 from exir.tensor_layout import dim_order_of
 
-__all__ = ["StateTensor", "TensorSlots", "describe_tensor"]
+__all__ = ["StateTensor", "TensorSlots", "allocate", "describe_tensor", "nbytes_of"]
 
-ACTIVATIONS = 1
-"""memory_id of planned memory whose contents last for one run."""
-STATE = 2
-"""memory_id of planned memory whose contents outlive a run."""
+_DEVICE_ALIGNMENT = 256
+"""Of tensors in memory of a device: what its own allocator gives."""
 
 
 def describe_tensor(value: torch.Tensor, what: str, bounds: ShapeBounds) -> schema.Tensor:
@@ -54,18 +54,21 @@ class StateTensor:
       fqn: the model's name for it.
       nbytes: its size.
       initial: its value before the first run; None if that is all zeros.
+      device: where it lives.
     """
 
     tensor: schema.Tensor
     fqn: str
     nbytes: int
     initial: Blob | None
+    device: Device
 
 
 @dataclass
 class _Planned:
     tensor: schema.Tensor
     nbytes: int
+    device: Device
     first: int
     last: int
 
@@ -81,9 +84,11 @@ class TensorSlots:
     state: list[StateTensor] = field(default_factory=list)
     _planned: dict[int, _Planned] = field(default_factory=dict)
 
-    def plan(self, index: int, tensor: schema.Tensor, nbytes: int, first: int) -> None:
+    def plan(
+        self, index: int, tensor: schema.Tensor, nbytes: int, device: Device, first: int
+    ) -> None:
         """Value ``index`` is a tensor that needs memory from instruction ``first`` on."""
-        self._planned[index] = _Planned(tensor, nbytes, first, first)
+        self._planned[index] = _Planned(tensor, nbytes, device, first, first)
 
     def touch(self, index: int, instruction: int) -> None:
         """Value ``index``, if it is planned, is needed until ``instruction``."""
@@ -95,56 +100,99 @@ class TensorSlots:
         """Value ``index`` is not planned after all: the caller provides its memory."""
         self._planned.pop(index, None)
 
-    def allocate(self, options: MemoryPlanningPass) -> int:
-        """Gives every planned tensor its place; returns the bytes that they need together."""
-        planned = list(self._planned.values())
-        offsets, nbytes = plan_greedy(
-            [Lifetime(p.nbytes, p.first, p.last) for p in planned], options.alignment
-        )
-        for item, offset in zip(planned, offsets, strict=True):
-            item.tensor.allocation = schema.AllocationInfo.at(ACTIVATIONS, offset)
-        return nbytes
+    def by_device(self) -> dict[Device, list[_Planned]]:
+        found: defaultdict[Device, list[_Planned]] = defaultdict(list)
+        for planned in self._planned.values():
+            found[planned.device].append(planned)
+        return found
 
 
-def allocate_state(methods: dict[str, TensorSlots], alignment: int) -> dict[str, int]:
-    """Places the state of all methods; returns the bytes that each method's state pool needs.
+def allocate(
+    methods: Mapping[str, TensorSlots], options: Mapping[str, MemoryPlanningPass]
+) -> dict[str, tuple[list[int], list[schema.BufferDevice]]]:
+    """Gives every planned tensor of every method its place.
 
-    State of one name is one thing, so it has one place in all methods. ValueError if two methods
-    disagree about what it is.
+    A method's memory is a list of pools: for each device, one for values that last for a run and,
+    if it has state there, one for state. Returns each method's pool sizes (with the placeholder at
+    0) and the devices of pools that are not the host's. ValueError if methods disagree about what
+    state of one name is.
     """
+    state_places = _place_state(methods, max(m.alignment for m in options.values()))
+    result = {}
+    for method, slots in methods.items():
+        sizes = [0]
+        devices = []
+        planned = slots.by_device()
+        state_devices = {state.device for state in slots.state}
+        for device in sorted({CPU, *planned, *state_devices}):
+            alignment = options[method].alignment
+            if device != CPU:
+                alignment = max(alignment, _DEVICE_ALIGNMENT)
+            items = planned.get(device, [])
+            if items or device == CPU:
+                offsets, nbytes = plan_greedy(
+                    [Lifetime(p.nbytes, p.first, p.last) for p in items], alignment
+                )
+                for item, offset in zip(items, offsets, strict=True):
+                    item.tensor.allocation = schema.AllocationInfo.at(len(sizes), offset)
+                devices += _pool_device(len(sizes), device)
+                sizes.append(nbytes)
+            if device in state_devices:
+                end = 0
+                for state in slots.state:
+                    if state.device == device:
+                        offset = state_places[device, state.fqn]
+                        state.tensor.allocation = schema.AllocationInfo.at(len(sizes), offset)
+                        end = max(end, offset + state.nbytes)
+                devices += _pool_device(len(sizes), device)
+                sizes.append(end)
+        result[method] = sizes, devices
+    return result
+
+
+def _pool_device(memory_id: int, device: Device) -> list[schema.BufferDevice]:
+    if device == CPU:
+        return []
+    return [schema.BufferDevice(memory_id, device.type, device.index)]
+
+
+def _place_state(
+    methods: Mapping[str, TensorSlots], alignment: int
+) -> dict[tuple[Device, str], int]:
+    """Offsets of state. One name is one thing, so it has one place in all methods."""
     users: defaultdict[str, list[tuple[str, StateTensor]]] = defaultdict(list)
     for method, slots in methods.items():
         for state in slots.state:
             users[state.fqn].append((method, state))
-    sizes = dict.fromkeys(methods, 0)
-    end = 0
+    places: dict[tuple[Device, str], int] = {}
+    ends: defaultdict[Device, int] = defaultdict(int)
     for fqn in sorted(users):
         _check_agreement(fqn, users[fqn])
-        nbytes = users[fqn][0][1].nbytes
-        for method, state in users[fqn]:
-            state.tensor.allocation = schema.AllocationInfo.at(STATE, end)
-            sizes[method] = end + nbytes
-        end += (nbytes + alignment - 1) // alignment * alignment
-    return sizes
+        state = users[fqn][0][1]
+        places[state.device, fqn] = ends[state.device]
+        step = alignment if state.device == CPU else max(alignment, _DEVICE_ALIGNMENT)
+        ends[state.device] += (state.nbytes + step - 1) // step * step
+    return places
 
 
 def _check_agreement(fqn: str, users: list[tuple[str, StateTensor]]) -> None:
-    def layout(state: StateTensor) -> tuple[object, ...]:
-        return (state.tensor.scalar_type, *state.tensor.sizes, *state.tensor.dim_order)
-
     first_method, first = users[0]
     for method, state in users[1:]:
         what = None
-        if layout(state) != layout(first):
-            what = (
-                f"type or shape ({first.tensor.sizes} in {first_method!r},"
-                f" {state.tensor.sizes} in {method!r})"
-            )
+        if _layout(state) != _layout(first):
+            what = "type or shape"
         elif state.initial != first.initial:
-            what = f"initial value (in {first_method!r} and {method!r})"
+            what = "initial value"
+        elif state.device != first.device:
+            what = "device"
         if what:
             raise ValueError(
-                f"state {fqn!r} differs between methods in {what}. Methods share state by its name:"
-                f" if it is one thing, export both methods from one module; if not, rename one of"
-                f" the buffers."
+                f"state {fqn!r} differs in {what} between methods {first_method!r}"
+                f" ({first.tensor.sizes}) and {method!r} ({state.tensor.sizes}). Methods share"
+                f" state by its name: if it is one thing, export both methods from one module and"
+                f" lower both alike; if not, rename one of the buffers."
             )
+
+
+def _layout(state: StateTensor) -> tuple[int, list[int], list[int]]:
+    return state.tensor.scalar_type, state.tensor.sizes, state.tensor.dim_order

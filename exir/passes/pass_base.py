@@ -1,8 +1,8 @@
 """What a pass is.
 
-A pass over a graph is torch's ``PassBase``: ``requires`` and ``ensures`` check what must hold before
-and after ``call(graph_module)``. ``ProgramPass`` is the same over an exported program, for passes
-that need its signature::
+A pass over a graph is torch's ``PassBase``: ``requires`` and ``ensures`` check what must hold
+before and after ``call(graph_module)``. ``ProgramPass`` is the same over an exported program, for
+passes that need its signature::
 
     class MyPass(ProgramPass):
         def call(self, program: ExportedProgram) -> ExportedProgram: ...

@@ -1,0 +1,63 @@
+"""Where values live: in the host's memory, or on the device of the delegates that use them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from exir._serialize.schema import DeviceType
+from exir.delegate import executorch_call_delegate, lowered_module_of
+from exir.lowered_backend_module import LoweredBackendModule
+
+__all__ = ["CPU", "Device", "copy_kernel", "device_of_delegate", "device_of_users"]
+
+TARGET_DEVICE_KEY = "target_device"
+"""Key of the compile spec by which a backend says where its tensors must be, such as ``cuda:0``."""
+
+_TYPES = {"cpu": DeviceType.CPU, "cuda": DeviceType.CUDA}
+
+
+class Device(NamedTuple):
+    type: DeviceType
+    index: int
+
+
+CPU = Device(DeviceType.CPU, 0)
+
+
+def device_of_delegate(module: LoweredBackendModule) -> Device:
+    """Where a delegate wants its tensors: the host, unless a compile spec says otherwise."""
+    for spec in module.compile_specs:
+        if spec.key == TARGET_DEVICE_KEY:
+            kind, _, index = spec.value.decode().partition(":")
+            if kind not in _TYPES or (index and not index.isdecimal()):
+                raise ValueError(
+                    f"compile spec {TARGET_DEVICE_KEY} of {module.backend_id} is"
+                    f" {spec.value.decode()!r}; expected one of {sorted(_TYPES)}, with an index"
+                    f" if there are several, such as 'cuda:1'"
+                )
+            return Device(_TYPES[kind], int(index or 0))
+    return CPU
+
+
+def device_of_users(program: ExportedProgram, node: Node) -> Device:
+    """The one device on which delegates, and nobody else, use an input of a program; else host."""
+    devices = {
+        device_of_delegate(lowered_module_of(user))
+        if user.target is executorch_call_delegate
+        else CPU
+        for user in node.users
+        if user.op != "output"
+    }
+    value = node.meta.get("val")
+    if len(devices) == 1 and isinstance(value, torch.Tensor):
+        return devices.pop()
+    return CPU
+
+
+def copy_kernel(target: Device) -> str:
+    """The kernel that copies a tensor to ``target`` from the other side."""
+    return "et_copy::_d2h_copy.out" if target == CPU else "et_copy::_h2d_copy.out"
