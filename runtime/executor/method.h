@@ -49,7 +49,8 @@ class Method final {
   // bytes must then stay valid until the input is set again or the method goes. A bounded tensor takes
   // the sizes given. Dim order, dtype, device and rank must be those of the method; a scalar that the
   // program was specialised to must be the one it was exported with. InvalidArgument or InvalidType
-  // says all that is wrong; the input is then as before.
+  // says all that is wrong; the input is then as before. The bytes must not lie in the planned memory of
+  // this method, which a run overwrites: copy an output before it becomes an input.
   Error set_input(size_t index, const EValue& value);
 
   // All at once, in order: nothing is set unless all are right, and all problems are reported.
@@ -60,8 +61,9 @@ class Method final {
   // (planned, constant, or the handle of another value).
   Error set_output_data(size_t index, void* data, size_t nbytes);
 
-  // Runs the method once. InvalidState: inputs or outputs that are not set, all of them. The memory of
-  // a planned input may be reused during a run; such an input must be set before each.
+  // Runs the method once. InvalidState: what is not set, all of it. Tensors and symbolic scalars must
+  // be; other inputs already hold the only value they can have. The memory of a planned input may be
+  // reused during a run; such an input must be set before each (the error says so).
   Error execute();
 
   // What the last execute() computed, or before it what is known at load. `index` < outputs_size().
@@ -77,10 +79,6 @@ class Method final {
   struct State;
 
   explicit Method(std::unique_ptr<State> state);
-
-  Error check_ready() const;
-  Error run(uint64_t* executed);
-  void restore_values();
 
   std::unique_ptr<State> state_;
 };

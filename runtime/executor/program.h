@@ -33,6 +33,7 @@
 #include "runtime/backend/interface.h"
 #include "runtime/core/result.h"
 #include "runtime/core/span.h"
+#include "runtime/executor/load_options.h"
 #include "runtime/executor/method_meta.h"
 
 namespace pteron {
@@ -40,21 +41,6 @@ namespace pteron {
 class Method;
 class Session;
 class ProgramData;
-
-// How much of the file is checked before anything is done with it. At every level the container, the
-// digest of the FlatBuffers part (if the file has one) and its structure are checked when the program
-// is loaded, a method's meaning before that method is loaded, and code before it is run.
-enum class Verification : uint8_t {
-  Minimal,              // no more than that
-  InternalConsistency,  // the meaning of all methods, when the program is loaded
-  Full,                 // and the digests of all segments, weights included: reads the whole file
-};
-
-struct LoadOptions {
-  Verification verification = Verification::InternalConsistency;
-  // Tensor-data files (.ptd) that hold what the program refers to by name. Keys must differ among all.
-  std::vector<std::string> data_paths;
-};
 
 struct LoadMethodOptions {
   // Where mutable buffers live; made by new_session() of the same program. Null: a session of its own.

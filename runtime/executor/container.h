@@ -1,0 +1,37 @@
+// The frame of a program or data file: identifier, extended header, integrity table.
+//
+//   PTERON_ASSIGN_OR_RETURN(Container container, read_container(bytes, FileKind::Program, "a.pte"));
+//   flatbuffers::Verifier verifier(container.flatbuffer.data(), ...);
+//
+// Layout: runtime/schema/README.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "runtime/core/result.h"
+#include "runtime/core/span.h"
+
+namespace pteron {
+
+// Where a file's first byte must lie in memory, since its contents are used in place.
+inline constexpr size_t kFileAlignment = 16;
+
+enum class FileKind { Program, TensorData };
+
+struct Container {
+  Span<const uint8_t> flatbuffer;  // from the first byte of the file, header included
+  bool has_segments = false;       // there is a base that segments count from
+  uint64_t segment_base = 0;       // in bytes, from the start of the file
+  bool has_integrity_table = false;
+  uint32_t num_digests = 0;                  // of segments
+  const uint8_t* segment_digests = nullptr;  // num_digests times 32 bytes
+};
+
+// Finds and checks the parts, and the FlatBuffers part against its digest if the file has one.
+// InvalidProgram (InvalidExternalData for a data file) says what was found and expected. `file` must
+// begin at a multiple of kFileAlignment; `name` is for messages.
+Result<Container> read_container(Span<const uint8_t> file, FileKind kind, const std::string& name);
+
+}  // namespace pteron

@@ -1,0 +1,18 @@
+// Tensors that a program refers to by name.
+#pragma once
+
+#include <string_view>
+
+#include "runtime/core/result.h"
+#include "runtime/core/span.h"
+#include "runtime/core/tensor.h"
+#include "runtime/executor/data_map.h"
+
+namespace pteron {
+
+// The bytes of tensor `name`, in place. NotFound: no data file has it; InvalidExternalData: it is no
+// tensor, or one of another dtype, shape or dim order, or its bytes are too few or misplaced.
+Result<Span<const uint8_t>> find_external_tensor(const DataMap& named_data, std::string_view name,
+                                                 const Tensor& expected);
+
+}  // namespace pteron

@@ -1,0 +1,44 @@
+#include "runtime/executor/file_bytes.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "runtime/executor/container.h"
+
+namespace pteron {
+
+Result<FileBytes> FileBytes::map(const std::string& path) {
+  PTERON_ASSIGN_OR_RETURN(MappedFile mapping, MappedFile::open(path));
+  FileBytes file;
+  file.mapping_ = std::move(mapping);
+  file.bytes_ = file.mapping_.bytes();
+  file.name_ = path;
+  file.path_ = path;
+  return file;
+}
+
+Result<FileBytes> FileBytes::from_memory(Span<const uint8_t> bytes,
+                                         std::shared_ptr<const void> owner) {
+  FileBytes file;
+  file.name_ = "program in memory";
+  const bool aligned = reinterpret_cast<uintptr_t>(bytes.data()) % kFileAlignment == 0;
+  if (bytes.empty() || (owner && aligned)) {
+    file.bytes_ = bytes;
+    file.owner_ = std::move(owner);
+    return file;
+  }
+  // Rounded up, as aligned_alloc wants it.
+  const size_t nbytes = (bytes.size() + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
+  void* const copy = std::aligned_alloc(kFileAlignment, nbytes);
+  PTERON_CHECK_OR_RETURN(copy, Error::MemoryAllocationFailed,
+                         "no memory for a copy of a program of %zu bytes", bytes.size());
+  file.owner_ = std::shared_ptr<const void>(copy, [](const void* p) {
+    std::free(const_cast<void*>(p));
+  });
+  std::memcpy(copy, bytes.data(), bytes.size());
+  file.bytes_ = {static_cast<const uint8_t*>(copy), bytes.size()};
+  return file;
+}
+
+}  // namespace pteron

@@ -1,0 +1,39 @@
+// The bytes of a file, wherever they came from: mapped, borrowed with an owner, or copied.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "runtime/core/result.h"
+#include "runtime/core/span.h"
+#include "runtime/platform/mapped_file.h"
+
+namespace pteron {
+
+// Move-only. bytes() begin at a multiple of kFileAlignment and live as long as this object.
+class FileBytes final {
+ public:
+  static Result<FileBytes> map(const std::string& path);
+  // Uses `bytes` in place if there is an owner and they are aligned, otherwise copies them.
+  // MemoryAllocationFailed.
+  static Result<FileBytes> from_memory(Span<const uint8_t> bytes,
+                                       std::shared_ptr<const void> owner);
+
+  FileBytes() = default;
+
+  Span<const uint8_t> bytes() const { return bytes_; }
+  // How messages call it: the path, or "program in memory".
+  const std::string& name() const { return name_; }
+  const std::string& path() const { return path_; }  // empty when not mapped
+
+ private:
+  Span<const uint8_t> bytes_;
+  MappedFile mapping_;
+  std::shared_ptr<const void> owner_;
+  std::string name_;
+  std::string path_;
+};
+
+}  // namespace pteron

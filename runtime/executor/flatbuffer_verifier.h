@@ -1,0 +1,26 @@
+// Proves that reading a FlatBuffers root stays inside its bytes. It says nothing about meaning.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "flatbuffers/flatbuffers.h"
+#include "runtime/core/span.h"
+
+namespace pteron {
+
+// `bytes` begins at a multiple of 16 and has fewer than 2^31 - 1 bytes.
+template <typename Root>
+bool verify_flatbuffer(Span<const uint8_t> bytes, const char* identifier) {
+  flatbuffers::Verifier::Options options;
+  options.max_depth = 64;
+  // A table needs eight bytes at least; only one that is reached in several ways is counted more than
+  // once, and no writer does that.
+  options.max_tables = static_cast<flatbuffers::uoffset_t>(
+      std::max<size_t>(1'000'000, bytes.size() / 8));
+  options.check_alignment = true;
+  flatbuffers::Verifier verifier(bytes.data(), bytes.size(), options);
+  return verifier.VerifyBuffer<Root>(identifier);
+}
+
+}  // namespace pteron

@@ -1,0 +1,106 @@
+#include "runtime/executor/input_checks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace pteron {
+namespace {
+
+std::string list(Span<const int64_t> values) {
+  std::string text = "[";
+  for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + std::to_string(values[i]);
+  return text + "]";
+}
+
+std::string list(const std::vector<uint8_t>& values) {
+  std::string text = "[";
+  for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + std::to_string(values[i]);
+  return text + "]";
+}
+
+// Whether the bytes lie as the method reads them. Of a dimension of one element the stride says nothing,
+// and no stride does if there are no elements.
+bool is_laid_out(const Tensor& tensor, const std::vector<uint8_t>& dim_order) {
+  if (tensor.numel() == 0) return true;
+  int64_t stride = 1;
+  for (size_t i = dim_order.size(); i-- > 0;) {
+    const uint8_t dim = dim_order[i];
+    if (tensor.size(dim) == 1) continue;
+    if (tensor.strides()[dim] != stride) return false;
+    stride *= tensor.size(dim);
+  }
+  return true;
+}
+
+void check_tensor(size_t index, const ValueMeta& meta, const Tensor& tensor, Problems* problems) {
+  if (tensor.dtype() != meta.dtype) {
+    problems->add(Error::InvalidType, "input %zu: it is %s, expected %s", index,
+                  name_of(tensor.dtype()), name_of(meta.dtype));
+  }
+  if (tensor.device() != meta.device) {
+    problems->add(Error::InvalidArgument, "input %zu: it is on %s, expected on %s; copy it there",
+                  index, describe(tensor.device()).c_str(), describe(meta.device).c_str());
+  }
+  if (tensor.dim() != meta.sizes.size()) {
+    problems->add(Error::InvalidArgument, "input %zu: it has %zu dimensions (%s), expected %zu (%s)",
+                  index, tensor.dim(), tensor.describe().c_str(), meta.sizes.size(),
+                  meta.describe().c_str());
+    return;
+  }
+  const bool is_static = meta.dynamism == ShapeDynamism::Static;
+  for (size_t i = 0; i < meta.sizes.size(); ++i) {
+    const int64_t found = tensor.size(i);
+    if (is_static ? found == meta.sizes[i] : found <= meta.sizes[i]) continue;
+    problems->add(Error::InvalidArgument, "input %zu: dimension %zu is %lld, %s %lld", index, i,
+                  static_cast<long long>(found), is_static ? "expected" : "expected at most",
+                  static_cast<long long>(meta.sizes[i]));
+  }
+  if (!is_laid_out(tensor, meta.dim_order)) {
+    problems->add(Error::InvalidArgument,
+                  "input %zu: its strides are %s, expected dense in dim order %s; make it contiguous",
+                  index, list(tensor.strides()).c_str(), list(meta.dim_order).c_str());
+  }
+  if (tensor.numel() > 0 && !tensor.data()) {
+    problems->add(Error::InvalidArgument, "input %zu: %s has no data", index,
+                  tensor.describe().c_str());
+  }
+}
+
+bool equals(double found, double expected) {
+  if (std::isnan(expected)) return std::isnan(found);
+  if (found == expected) return true;
+  // Values that went through float32 or text on their way are still the same.
+  return std::fabs(found - expected) <= 1e-6 * std::max(1.0, std::fabs(expected));
+}
+
+// Whether a scalar or string is the one the program was exported with.
+bool equals_exported(const ValueMeta& meta, const EValue& value) {
+  switch (meta.kind) {
+    case ValueKind::Int: return value.to_int() == std::get<int64_t>(meta.value);
+    case ValueKind::Bool: return value.to_bool() == std::get<bool>(meta.value);
+    case ValueKind::Double: return equals(value.to_double(), std::get<double>(meta.value));
+    case ValueKind::String: return value.to_string() == std::get<std::string>(meta.value);
+    default: return true;
+  }
+}
+
+}  // namespace
+
+void check_input(size_t index, const ValueMeta& meta, const EValue& value, Problems* problems) {
+  if (value.value_kind() != meta.kind) {
+    problems->add(Error::InvalidType, "input %zu: it is %s, expected %s", index, value.kind(),
+                  meta.describe().c_str());
+    return;
+  }
+  if (meta.kind == ValueKind::Tensor) {
+    check_tensor(index, meta, value.tensor(), problems);
+  } else if (!meta.symbolic && !equals_exported(meta, value)) {
+    problems->add(Error::InvalidArgument,
+                  "input %zu: it differs from %s, to which the program was specialised at export; "
+                  "export it with this value, or make it dynamic",
+                  index, meta.describe().c_str());
+  }
+}
+
+}  // namespace pteron

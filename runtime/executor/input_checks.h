@@ -1,0 +1,16 @@
+// Whether a value can be an input of a method: checked before any code of the program sees it.
+#pragma once
+
+#include <cstddef>
+
+#include "runtime/core/evalue.h"
+#include "runtime/executor/method_meta.h"
+#include "runtime/executor/problems.h"
+
+namespace pteron {
+
+// Adds everything that keeps `value` from being input `index`, which is described by `meta`: kind,
+// dtype, device, rank, sizes, layout, or for what was specialised at export the value itself.
+void check_input(size_t index, const ValueMeta& meta, const EValue& value, Problems* problems);
+
+}  // namespace pteron

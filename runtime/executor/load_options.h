@@ -1,0 +1,29 @@
+// How a program file is opened.
+//
+//   LoadOptions options;
+//   options.data_paths = {"model.ptd"};
+//   options.verification = Verification::Full;
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pteron {
+
+// How much of the file is checked before anything is done with it. At every level the container, the
+// digest of the FlatBuffers part (if the file has one) and its structure are checked when the program
+// is loaded, a method's meaning before that method is loaded, and code before it is run.
+enum class Verification : uint8_t {
+  Minimal,              // no more than that
+  InternalConsistency,  // the meaning of all methods, when the program is loaded
+  Full,                 // and the digests of all segments, weights included: reads the whole file
+};
+
+struct LoadOptions {
+  Verification verification = Verification::InternalConsistency;
+  // Tensor-data files (.ptd) that hold what the program refers to by name. Keys must differ among all.
+  std::vector<std::string> data_paths;
+};
+
+}  // namespace pteron

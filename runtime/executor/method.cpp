@@ -1,0 +1,142 @@
+#include "runtime/executor/method.h"
+
+#include <utility>
+
+#include "runtime/executor/input_checks.h"
+#include "runtime/executor/method_state.h"
+#include "runtime/executor/problems.h"
+
+namespace pteron {
+
+Method::Method(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Method::~Method() = default;
+
+const MethodMeta& Method::meta() const { return state_->meta; }
+const Program& Method::program() const { return *state_->program; }
+Session& Method::session() const { return *state_->session; }
+size_t Method::inputs_size() const { return state_->inputs.size(); }
+size_t Method::outputs_size() const { return state_->outputs.size(); }
+
+Error Method::set_input(size_t index, const EValue& value) {
+  PTERON_CHECK_OR_RETURN(index < inputs_size(), Error::InvalidArgument,
+                         "method %s: there is no input %zu, it takes %zu", name().c_str(), index,
+                         inputs_size());
+  Problems problems;
+  state_->check_input(index, value, &problems);
+  if (!problems.empty()) return problems.to_error("method " + name());
+  return state_->write_input(index, value);
+}
+
+Error Method::set_inputs(Span<const EValue> values) {
+  PTERON_CHECK_OR_RETURN(values.size() == inputs_size(), Error::InvalidArgument,
+                         "method %s: %zu inputs were given, it takes %zu", name().c_str(),
+                         values.size(), inputs_size());
+  Problems problems;
+  for (size_t i = 0; i < values.size(); ++i) state_->check_input(i, values[i], &problems);
+  if (!problems.empty()) return problems.to_error("method " + name());
+  for (size_t i = 0; i < values.size(); ++i) {
+    PTERON_RETURN_IF_ERROR(state_->write_input(i, values[i]));
+  }
+  return Error::Ok;
+}
+
+Error Method::set_output_data(size_t index, void* data, size_t nbytes) {
+  PTERON_CHECK_OR_RETURN(index < outputs_size(), Error::InvalidArgument,
+                         "method %s: there is no output %zu, it has %zu", name().c_str(), index,
+                         outputs_size());
+  State::Output& output = state_->outputs[index];
+  PTERON_CHECK_OR_RETURN(output.needs_data, Error::InvalidState,
+                         "method %s: output %zu has memory of its own", name().c_str(), index);
+  Tensor& tensor = output.value->tensor();
+  PTERON_CHECK_OR_RETURN(data && nbytes >= tensor.capacity_nbytes(), Error::InvalidArgument,
+                         "method %s: output %zu needs %zu bytes, %zu were given", name().c_str(),
+                         index, tensor.capacity_nbytes(), data ? nbytes : 0);
+  tensor.set_data(data);
+  state_->mark_set(&output.is_set);
+  return Error::Ok;
+}
+
+Error Method::execute() {
+  State& state = *state_;
+  if (__builtin_expect(state.num_missing > 0, 0)) return state.explain_missing();
+  TraceScope scope(state.tracer, "method", state.meta.name);
+  Error error = state.run();
+  state.forget_overwritten_inputs();
+  if (__builtin_expect(!error.ok(), 0)) state.restore_slots();
+  return error;
+}
+
+const EValue& Method::get_output(size_t index) const { return *state_->outputs[index].value; }
+
+Error Method::reset_state() {
+  PTERON_RETURN_IF_ERROR(state_->write_initial_values());
+  return state_->reset_mutable_buffers();
+}
+
+void Method::State::check_input(size_t index, const EValue& value, Problems* problems) const {
+  const size_t before = problems->count();
+  pteron::check_input(index, meta.inputs[index], value, problems);
+  if (problems->count() > before || !value.is_tensor()) return;
+  const Tensor& tensor = value.tensor();
+  const bool in_place = inputs[index].value->is_tensor() &&
+                        inputs[index].value->tensor().data() == tensor.data();
+  if (tensor.numel() > 0 && !in_place && owns(tensor.data(), tensor.nbytes())) {
+    problems->add(Error::InvalidArgument,
+                  "input %zu: it lies in the method's planned memory, which a run overwrites; copy "
+                  "it first",
+                  index);
+  }
+}
+
+Error Method::State::write_input(size_t index, const EValue& value) {
+  Input& input = inputs[index];
+  EValue& slot = *input.value;
+  if (input.prototype) slot = *input.prototype;
+  if (value.is_tensor()) {
+    const Tensor& source = value.tensor();
+    Tensor& tensor = slot.tensor();
+    PTERON_RETURN_IF_ERROR(tensor.resize(source.sizes()));
+    if (!meta.inputs[index].planned) {
+      tensor.set_data(source.data());
+    } else {
+      PTERON_RETURN_IF_ERROR(
+          copy_within_device(tensor.data(), source.data(), source.nbytes(), tensor.device()));
+    }
+  } else if (meta.inputs[index].symbolic) {
+    slot = value;
+  }
+  if (input.needs_value) mark_set(&input.is_set);
+  return Error::Ok;
+}
+
+void Method::State::forget_overwritten_inputs() {
+  for (Input& input : inputs) {
+    if (!input.is_overwritten || !input.is_set) continue;
+    input.is_set = false;
+    ++num_missing;
+  }
+}
+
+Error Method::State::explain_missing() const {
+  Problems problems;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].needs_value || inputs[i].is_set) continue;
+    problems.add(Error::InvalidState, "input %zu (%s) is not set%s", i,
+                 meta.inputs[i].describe().c_str(),
+                 inputs[i].is_overwritten ? "; its memory is reused, so set it before each execute()"
+                                          : "");
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].needs_data || outputs[i].is_set) continue;
+    problems.add(Error::InvalidState, "output %zu (%s) has no memory; call set_output_data()", i,
+                 meta.outputs[i].describe().c_str());
+  }
+  return problems.to_error("method " + meta.name);
+}
+
+void Method::State::mark_set(bool* is_set) {
+  if (!*is_set) --num_missing;
+  *is_set = true;
+}
+
+}  // namespace pteron

@@ -1,0 +1,322 @@
+#include "runtime/executor/method_checks.h"
+
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "runtime/executor/tensor_storage.h"
+#include "runtime/executor/value_checks.h"
+
+namespace pteron {
+namespace {
+
+using flatbuffers::uoffset_t;
+using Indices = flatbuffers::Vector<int32_t>;
+
+// Longest operator name, overload included.
+constexpr size_t kMaxOperatorName = 99;
+
+template <typename T>
+size_t size_of(const flatbuffers::Vector<T>* vector) {
+  return vector ? vector->size() : 0;
+}
+
+class MethodChecks final {
+ public:
+  MethodChecks(const ProgramData& data, const schema::Method& method, Problems* problems)
+      : data_(data),
+        method_(method),
+        problems_(problems),
+        values_(data, method, problems),
+        arguments_left_(max_honest_items(data)) {}
+
+  void check() {
+    const size_t before = problems_->count();
+    values_.check();
+    check_operators();
+    check_delegates();
+    // What follows asks about values.
+    if (problems_->count() > before) return;
+    has_pointer_.resize(values_.size());
+    check_ends(method_.inputs(), "input");
+    check_ends(method_.outputs(), "output");
+    check_chains();
+    if (problems_->count() > before) return;
+    check_pointers();
+  }
+
+ private:
+  const char* name() const { return method_.name()->c_str(); }
+
+  bool in_range(int64_t index) const {
+    return index >= 0 && static_cast<uint64_t>(index) < values_.size();
+  }
+
+  void check_operators() {
+    for (size_t i = 0; i < size_of(method_.operators()); ++i) {
+      const schema::Operator& op = *method_.operators()->Get(static_cast<uoffset_t>(i));
+      if (!op.name() || op.name()->size() == 0) {
+        problems_->add("method %s: operator %zu has no name", name(), i);
+      } else if (op.name()->size() + (op.overload() ? op.overload()->size() + 1 : 0) >
+                 kMaxOperatorName) {
+        problems_->add("method %s: the name of operator %zu is longer than %zu", name(), i,
+                       kMaxOperatorName);
+      }
+    }
+  }
+
+  void check_delegates() {
+    for (size_t i = 0; i < size_of(method_.delegates()); ++i) {
+      const schema::Delegate& delegate = *method_.delegates()->Get(static_cast<uoffset_t>(i));
+      if (!delegate.id() || delegate.id()->size() == 0) {
+        problems_->add("method %s: delegate %zu has no backend id", name(), i);
+      }
+      check_processed(i, delegate.processed());
+      for (size_t k = 0; k < size_of(delegate.compile_specs()); ++k) {
+        if (!delegate.compile_specs()->Get(static_cast<uoffset_t>(k))->key()) {
+          problems_->add("method %s: compile spec %zu of delegate %zu has no key", name(), k, i);
+        }
+      }
+    }
+  }
+
+  void check_processed(size_t i, const schema::DelegateData* processed) {
+    if (!processed) {
+      problems_->add("method %s: delegate %zu has no processed data", name(), i);
+      return;
+    }
+    const bool is_inline = processed->location() == schema::DelegateDataLocation::Inline;
+    if (!is_inline && processed->location() != schema::DelegateDataLocation::Segment) {
+      problems_->add("method %s: the data of delegate %zu is at location %d, known are 0 and 1",
+                     name(), i, static_cast<int>(processed->location()));
+      return;
+    }
+    const size_t count =
+        is_inline ? size_of(data_.root().inline_delegate_data()) : data_.segments().size();
+    if (processed->index() >= count) {
+      problems_->add("method %s: the data of delegate %zu is in %s %u of %zu", name(), i,
+                     is_inline ? "blob" : "segment", processed->index(), count);
+    }
+  }
+
+  // Inputs and outputs.
+  void check_ends(const Indices* indices, const char* what) {
+    if (!indices) {
+      problems_->add("method %s: it has no list of %ss", name(), what);
+      return;
+    }
+    const bool is_input = indices == method_.inputs();
+    for (uoffset_t i = 0; i < indices->size(); ++i) {
+      const int32_t index = indices->Get(i);
+      if (!in_range(index)) {
+        problems_->add("method %s: %s %u is value %d of %zu", name(), what, i, index,
+                       values_.size());
+        continue;
+      }
+      has_pointer_[index] = true;  // the caller's
+      if (!is_input) continue;
+      const schema::Value kind = values_.kind(index);
+      if (kind > schema::Value::String) {
+        problems_->add("method %s: input %u is a %s; lists cannot be inputs", name(), i,
+                       schema::EnumNameValue(kind));
+      } else if (kind == schema::Value::Tensor &&
+                 TensorStorage::of(*values_.tensor(index)).is_constant()) {
+        problems_->add("method %s: input %u is a constant", name(), i);
+      }
+    }
+  }
+
+  void check_chains() {
+    if (size_of(method_.chains()) == 0) {
+      problems_->add("method %s: it has no chain of instructions", name());
+      return;
+    }
+    for (size_t c = 0; c < method_.chains()->size(); ++c) {
+      const auto* const instructions =
+          method_.chains()->Get(static_cast<uoffset_t>(c))->instructions();
+      if (!instructions) {
+        problems_->add("method %s: chain %zu has no list of instructions", name(), c);
+        continue;
+      }
+      for (size_t i = 0; i < instructions->size(); ++i) {
+        here_ = {c, i};
+        check_instruction(*instructions->Get(static_cast<uoffset_t>(i)), instructions->size());
+      }
+    }
+  }
+
+  void check_instruction(const schema::Instruction& instruction, size_t chain_length) {
+    using schema::InstructionCall;
+    const InstructionCall type = instruction.call_type();
+    if (type < InstructionCall::KernelCall || type > InstructionCall::FreeCall) {
+      problem("it has unknown kind " + std::to_string(static_cast<int>(type)));
+      return;
+    }
+    if (!instruction.call()) {
+      problem("it is empty");
+      return;
+    }
+    switch (type) {
+      case InstructionCall::KernelCall: {
+        const schema::KernelCall& call = *instruction.call_as_KernelCall();
+        check_callee(call.operator_index(), size_of(method_.operators()), "operator");
+        check_arguments(call.args());
+        break;
+      }
+      case InstructionCall::DelegateCall: {
+        const schema::DelegateCall& call = *instruction.call_as_DelegateCall();
+        check_callee(call.delegate_index(), size_of(method_.delegates()), "delegate");
+        check_arguments(call.args());
+        break;
+      }
+      case InstructionCall::MoveCall: check_move(*instruction.call_as_MoveCall()); break;
+      case InstructionCall::JumpFalseCall:
+        check_jump(*instruction.call_as_JumpFalseCall(), chain_length);
+        break;
+      case InstructionCall::FreeCall: {
+        const int32_t index = instruction.call_as_FreeCall()->value_index();
+        if (check_index(index, "it frees") && values_.kind(index) != schema::Value::Tensor) {
+          problem("it frees value " + std::to_string(index) + ", which is no tensor");
+        }
+        break;
+      }
+      default: break;
+    }
+  }
+
+  void check_callee(int32_t index, size_t count, const char* what) {
+    if (index >= 0 && static_cast<size_t>(index) < count) return;
+    problem("it calls " + std::string(what) + " " + std::to_string(index) + " of " +
+            std::to_string(count));
+  }
+
+  void check_arguments(const Indices* arguments) {
+    if (!arguments) {
+      problem("it has no list of arguments");
+      return;
+    }
+    if (arguments->size() > arguments_left_) {
+      problem("the arguments so far are more than the file has bytes for");
+      arguments_left_ = 0;
+      return;
+    }
+    arguments_left_ -= arguments->size();
+    for (const int32_t index : *arguments) {
+      if (check_index(index, "an argument is")) used_.push_back({index, here_});
+    }
+  }
+
+  void check_move(const schema::MoveCall& move) {
+    const bool from = check_index(move.from_index(), "it moves from");
+    const bool to = check_index(move.to_index(), "it moves to");
+    if (!from || !to) return;
+    const schema::Value from_kind = values_.kind(move.from_index());
+    const schema::Value to_kind = values_.kind(move.to_index());
+    if (from_kind != to_kind) {
+      problem(std::string("it moves ") + schema::EnumNameValue(from_kind) + " to " +
+              schema::EnumNameValue(to_kind));
+    } else if (from_kind > schema::Value::String) {
+      problem(std::string("it moves a list (") + schema::EnumNameValue(from_kind) + ")");
+    }
+    used_.push_back({move.from_index(), here_});
+    has_pointer_[move.to_index()] = true;  // at the latest when it is moved to
+  }
+
+  void check_jump(const schema::JumpFalseCall& jump, size_t chain_length) {
+    if (jump.destination() < 0 || static_cast<size_t>(jump.destination()) > chain_length) {
+      problem("it jumps to " + std::to_string(jump.destination()) + " of " +
+              std::to_string(chain_length));
+    }
+    if (!check_index(jump.condition_index(), "its condition is")) return;
+    const schema::Tensor* const tensor = values_.tensor(jump.condition_index());
+    const bool is_bool = values_.kind(jump.condition_index()) == schema::Value::Bool;
+    if (!is_bool &&
+        (!tensor || static_cast<ScalarType>(tensor->scalar_type()) != ScalarType::Bool)) {
+      problem("its condition, value " + std::to_string(jump.condition_index()) +
+              ", is neither a bool nor a bool tensor");
+    } else if (tensor) {
+      used_.push_back({jump.condition_index(), here_});
+      if (TensorStorage::of(*tensor).device.type != DeviceType::CPU) {
+        problem("its condition is not on the CPU");
+      }
+    }
+  }
+
+  bool check_index(int32_t index, const char* what) {
+    if (in_range(index)) return true;
+    problem(std::string(what) + " value " + std::to_string(index) + " of " +
+            std::to_string(values_.size()));
+    return false;
+  }
+
+  // A tensor that is read or written must have bytes to read or write.
+  void check_pointers() {
+    const auto check = [this](const Use& use, int32_t index) {
+      if (values_.is_unset_tensor(index) && !has_pointer_[index]) {
+        here_ = use.place;
+        problem("nothing gives memory to value " + std::to_string(index));
+        has_pointer_[index] = true;  // said once
+      }
+    };
+    for (const Use& use : used_) {
+      const schema::EValue& value = *method_.values()->Get(static_cast<uoffset_t>(use.index));
+      check(use, use.index);
+      const Indices* items = nullptr;
+      if (const auto* const list = value.value_as_TensorList()) items = list->items();
+      if (const auto* const list = value.value_as_OptionalTensorList()) items = list->items();
+      // A list is looked through once.
+      if (!items || !seen_lists_.insert(use.index).second) continue;
+      for (const int32_t item : *items) {
+        if (item >= 0) check(use, item);
+      }
+    }
+  }
+
+  void problem(const std::string& text) {
+    problems_->add("method %s: chain %zu, instruction %zu: %s", name(), here_.chain,
+                   here_.instruction, text.c_str());
+  }
+
+  struct Place {
+    size_t chain = 0;
+    size_t instruction = 0;
+  };
+  struct Use {
+    int32_t index;
+    Place place;
+  };
+
+  const ProgramData& data_;
+  const schema::Method& method_;
+  Problems* problems_;
+  ValueChecks values_;
+  Place here_;                     // the instruction that is being checked
+  std::vector<bool> has_pointer_;  // by value: the caller or a move gives it one
+  std::vector<Use> used_;
+  std::unordered_set<int32_t> seen_lists_;
+  uint64_t arguments_left_;  // arguments that share their bytes are no honest ones
+};
+
+}  // namespace
+
+void check_method_names(const schema::Program& program, Problems* problems) {
+  if (!program.methods() || program.methods()->size() == 0) {
+    problems->add("it has no methods");
+    return;
+  }
+  std::unordered_set<std::string_view> names;
+  for (uoffset_t i = 0; i < program.methods()->size(); ++i) {
+    const flatbuffers::String* const name = program.methods()->Get(i)->name();
+    if (!name || name->size() == 0) {
+      problems->add("method %u has no name", i);
+    } else if (!names.insert(name->string_view()).second) {
+      problems->add("method \"%s\" is there twice", name->c_str());
+    }
+  }
+}
+
+void check_method(const ProgramData& data, const schema::Method& method, Problems* problems) {
+  MethodChecks(data, method, problems).check();
+}
+
+}  // namespace pteron

@@ -1,0 +1,75 @@
+// Turns a method in the file into one that can run.
+//
+//   return MethodLoader(program, *schema_method, options).load();
+//
+// One use, one thread. Whatever was initialised before a failure is destroyed with the loader.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/core/result.h"
+#include "runtime/executor/method.h"
+#include "runtime/executor/method_state.h"
+#include "runtime/executor/program.h"
+#include "runtime/executor/program_data.h"
+#include "runtime/executor/tensor_storage.h"
+
+namespace pteron {
+
+class MethodLoader final {
+ public:
+  // `method` must have passed check_method().
+  MethodLoader(std::shared_ptr<const Program> program, const schema::Method& method,
+               const LoadMethodOptions& options);
+
+  Result<std::unique_ptr<Method>> load();
+
+ private:
+  // In the order in which they run.
+  Error check_requirements() const;
+  Error allocate_pools();
+  Error make_tensors();
+  void make_other_values();
+  Error init_delegates();
+  void make_instructions();
+  void prepare_ends();
+  void take_snapshots();
+
+  Error check_kernels() const;
+  Error check_backends() const;
+  Error check_options() const;
+
+  Error add_mutable_buffer(const TensorStorage& storage, const Tensor& tensor);
+  // The bytes that a tensor with contents has at load.
+  Result<Span<const uint8_t>> contents_of(const TensorStorage& storage, const Tensor& tensor) const;
+  Error place(const TensorStorage& storage, Tensor* tensor);
+  // The place of planned bytes in the session, if they belong to a mutable buffer; else null.
+  uint8_t* place_in_session(const TensorStorage& storage) const;
+
+  Result<std::unique_ptr<Delegate>> init_delegate(const DelegateMeta& meta,
+                                                  const schema::Delegate& delegate);
+  Instruction make_instruction(const schema::Instruction& instruction, size_t chain_begin);
+  bool is_reused(size_t input) const;
+  template <typename Item>
+  Span<EValue* const> pointers_to(const flatbuffers::Vector<Item>* indices);
+
+  // Where a mutable buffer was planned, and where it is instead.
+  struct MutableRange {
+    uint32_t memory_id;
+    uint64_t begin;
+    uint64_t end;
+    uint8_t* data;
+  };
+
+  std::shared_ptr<const Program> program_;
+  const ProgramData& data_;
+  const schema::Method& method_;
+  const LoadMethodOptions& options_;
+  std::unique_ptr<Method::State> state_;
+  std::vector<uint8_t*> pools_;  // by memory_id
+  std::vector<MutableRange> mutable_ranges_;
+  std::vector<bool> moved_to_;   // by value
+};
+
+}  // namespace pteron

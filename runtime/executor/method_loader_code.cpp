@@ -1,0 +1,178 @@
+// The half of MethodLoader that is about code: delegates, instructions, inputs and outputs.
+#include <algorithm>
+#include <utility>
+
+#include "runtime/executor/method_loader.h"
+#include "runtime/executor/method_meta_reader.h"
+
+namespace pteron {
+
+using flatbuffers::uoffset_t;
+
+Error MethodLoader::init_delegates() {
+  const std::vector<DelegateMeta>& delegates = state_->meta.delegates;
+  state_->delegates.reserve(delegates.size());
+  for (size_t i = 0; i < delegates.size(); ++i) {
+    Result<std::unique_ptr<Delegate>> delegate =
+        init_delegate(delegates[i], *method_.delegates()->Get(static_cast<uoffset_t>(i)));
+    if (!delegate.ok()) {
+      return delegate.take_error().with_context("delegate " + std::to_string(i) + " (" +
+                                                std::string(delegates[i].backend_id) + ")");
+    }
+    state_->delegates.push_back(std::move(*delegate));
+  }
+  return Error::Ok;
+}
+
+Result<std::unique_ptr<Delegate>> MethodLoader::init_delegate(const DelegateMeta& meta,
+                                                              const schema::Delegate& delegate) {
+  const std::string id(meta.backend_id);
+  TraceScope scope(options_.tracer, "init", meta.backend_id);
+  PTERON_RETURN_IF_ERROR(data_.verify_processed(delegate));
+  BackendInitContext context;
+  context.method_name = state_->meta.name;
+  context.named_data = &data_.named_data();
+  context.tracer = options_.tracer;
+  context.shared_state = &state_->shared_states[id];
+  const auto options = options_.backend_options.find(id);
+  if (options != options_.backend_options.end()) context.options = options->second;
+  Result<std::unique_ptr<Delegate>> made =
+      find_backend(meta.backend_id)->init(context, meta.processed, meta.compile_specs);
+  if (made.ok() && !*made) {
+    return Error(Error::Internal, "the backend's init() returned neither a delegate nor an error");
+  }
+  return made;
+}
+
+void MethodLoader::make_instructions() {
+  moved_to_.resize(state_->values.size());
+  for (const schema::Chain* const chain : *method_.chains()) {
+    for (const schema::Instruction* const instruction : *chain->instructions()) {
+      const schema::MoveCall* const move = instruction->call_as_MoveCall();
+      if (move) moved_to_[move->to_index()] = true;
+    }
+  }
+  if (method_.operators()) {
+    for (const schema::Operator* const op : *method_.operators()) {
+      state_->operator_names.push_back(qualified_name(*op));
+    }
+  }
+  state_->instructions.reserve(state_->meta.num_instructions);
+  for (const schema::Chain* const chain : *method_.chains()) {
+    const size_t chain_begin = state_->instructions.size();
+    for (const schema::Instruction* const instruction : *chain->instructions()) {
+      state_->instructions.push_back(make_instruction(*instruction, chain_begin));
+    }
+  }
+}
+
+Instruction MethodLoader::make_instruction(const schema::Instruction& source, size_t chain_begin) {
+  using schema::InstructionCall;
+  Instruction instruction;
+  const flatbuffers::Vector<int32_t>* arguments = nullptr;
+  const auto value = [this](int32_t index) { return &state_->values[index]; };
+  switch (source.call_type()) {
+    case InstructionCall::KernelCall: {
+      const schema::KernelCall& call = *source.call_as_KernelCall();
+      instruction.kind = Instruction::Kind::Kernel;
+      instruction.name = state_->operator_names[call.operator_index()];
+      instruction.kernel = find_kernel(instruction.name);
+      arguments = call.args();
+      break;
+    }
+    case InstructionCall::DelegateCall: {
+      const schema::DelegateCall& call = *source.call_as_DelegateCall();
+      instruction.kind = Instruction::Kind::Delegate;
+      instruction.name = state_->meta.delegates[call.delegate_index()].backend_id;
+      instruction.delegate = state_->delegates[call.delegate_index()].get();
+      arguments = call.args();
+      break;
+    }
+    case InstructionCall::MoveCall: {
+      const schema::MoveCall& move = *source.call_as_MoveCall();
+      instruction.kind = Instruction::Kind::Move;
+      instruction.from = value(move.from_index());
+      instruction.to = value(move.to_index());
+      break;
+    }
+    case InstructionCall::JumpFalseCall: {
+      const schema::JumpFalseCall& jump = *source.call_as_JumpFalseCall();
+      instruction.kind = Instruction::Kind::JumpFalse;
+      instruction.from = value(jump.condition_index());
+      instruction.destination = chain_begin + static_cast<size_t>(jump.destination());
+      break;
+    }
+    default: break;  // FreeCall: only unbounded tensors have memory to free, and there are none
+  }
+  if (!arguments) return instruction;
+  instruction.arguments = pointers_to(arguments);
+  const auto is_moved_to = [this](const EValue* slot) {
+    return slot && moved_to_[slot - state_->values.data()];
+  };
+  for (const EValue* const argument : instruction.arguments) {
+    Span<EValue* const> items;
+    if (argument->is_tensor_list()) items = argument->to_tensor_list().items;
+    if (argument->is_optional_tensor_list()) items = argument->to_optional_tensor_list().items;
+    instruction.check_arguments = instruction.check_arguments || is_moved_to(argument) ||
+                                  std::any_of(items.begin(), items.end(), is_moved_to);
+  }
+  return instruction;
+}
+
+// Whether another tensor is planned where the input is, so that a run may overwrite it.
+bool MethodLoader::is_reused(size_t input) const {
+  const Tensor& tensor = state_->values[input].tensor();
+  const uint8_t* const begin = tensor.data_as<const uint8_t>();
+  const uint8_t* const end = begin + tensor.capacity_nbytes();
+  for (size_t i = 0; i < state_->values.size(); ++i) {
+    if (i == input || !state_->values[i].is_tensor()) continue;
+    const Tensor& other = state_->values[i].tensor();
+    const uint8_t* const data = other.data_as<const uint8_t>();
+    if (data < end && begin < data + other.capacity_nbytes()) return true;
+  }
+  return false;
+}
+
+void MethodLoader::prepare_ends() {
+  const MethodMeta& meta = state_->meta;
+  std::vector<bool> is_input(state_->values.size());
+  for (size_t i = 0; i < meta.inputs.size(); ++i) {
+    const int32_t index = method_.inputs()->Get(static_cast<uoffset_t>(i));
+    is_input[index] = true;
+    Method::State::Input input;
+    input.value = &state_->values[index];
+    input.needs_value = meta.inputs[i].kind == ValueKind::Tensor || meta.inputs[i].symbolic;
+    input.is_overwritten =
+        input.needs_value && (moved_to_[index] || (meta.inputs[i].planned && is_reused(index)));
+    if (moved_to_[index]) input.prototype = std::make_unique<EValue>(*input.value);
+    if (input.needs_value) ++state_->num_missing;
+    state_->inputs.push_back(std::move(input));
+  }
+  std::vector<bool> is_output(state_->values.size());
+  for (size_t i = 0; i < meta.outputs.size(); ++i) {
+    const int32_t index = method_.outputs()->Get(static_cast<uoffset_t>(i));
+    const bool is_repeated = is_output[index];  // the first one brings the memory
+    is_output[index] = true;
+    Method::State::Output output;
+    output.value = &state_->values[index];
+    const bool has_elements = meta.outputs[i].nbytes > 0;
+    output.needs_data = meta.outputs[i].kind == ValueKind::Tensor && has_elements &&
+                        !meta.outputs[i].planned && !meta.outputs[i].constant &&
+                        !is_input[index] && !moved_to_[index] && !is_repeated;
+    if (output.needs_data) ++state_->num_missing;
+    state_->outputs.push_back(output);
+  }
+}
+
+void MethodLoader::take_snapshots() {
+  std::vector<bool> is_input(state_->values.size());
+  for (const int32_t index : *method_.inputs()) is_input[index] = true;
+  for (size_t i = 0; i < state_->values.size(); ++i) {
+    EValue& slot = state_->values[i];
+    // Kernels write ints, doubles and bools; moves write anything.
+    const bool may_change = moved_to_[i] || slot.is_int() || slot.is_double() || slot.is_bool();
+    if (may_change && !is_input[i]) state_->snapshots.emplace_back(&slot, slot);
+  }
+}
+
+}  // namespace pteron

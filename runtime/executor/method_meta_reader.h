@@ -1,0 +1,22 @@
+// From a method in the file to what people want to know about it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/executor/method_meta.h"
+#include "runtime/executor/program_data.h"
+#include "runtime/schema/program_generated.h"
+
+namespace pteron {
+
+// `method` must have passed check_method(). The result borrows from `data`.
+MethodMeta read_method_meta(const ProgramData& data, const schema::Method& method);
+
+// "aten::add.out", or "aten::add" where the overload is empty.
+std::string qualified_name(const schema::Operator& op);
+
+// By value: whether an instruction reads or writes it, itself or through a list.
+std::vector<bool> used_values(const schema::Method& method);
+
+}  // namespace pteron

@@ -1,0 +1,138 @@
+#include "runtime/executor/method_state.h"
+
+#include <algorithm>
+
+namespace pteron {
+namespace {
+
+bool lacks_memory(const EValue& value) {
+  return value.is_tensor() && !value.tensor().data() && value.tensor().numel() > 0;
+}
+
+// Whether a tensor among the arguments, or in a list among them, has no memory.
+bool any_lacks_memory(Span<EValue* const> arguments) {
+  for (const EValue* const argument : arguments) {
+    if (lacks_memory(*argument)) return true;
+    Span<EValue* const> items;
+    if (argument->is_tensor_list()) items = argument->to_tensor_list().items;
+    if (argument->is_optional_tensor_list()) items = argument->to_optional_tensor_list().items;
+    for (const EValue* const item : items) {
+      if (item && lacks_memory(*item)) return true;
+    }
+  }
+  return false;
+}
+
+// The condition of a jump: a bool, or whether all elements of a bool tensor are true.
+Result<bool> truth(const EValue& condition) {
+  if (condition.is_bool()) return condition.to_bool();
+  if (condition.is_tensor()) {
+    const Tensor& tensor = condition.tensor();
+    if (tensor.dtype() == ScalarType::Bool && tensor.device().type == DeviceType::CPU &&
+        !lacks_memory(condition)) {
+      const uint8_t* const elements = tensor.data_as<const uint8_t>();
+      return std::find(elements, elements + tensor.numel(), uint8_t{0}) ==
+             elements + tensor.numel();
+    }
+  }
+  return make_error(Error::InvalidProgram,
+                    "the condition of a jump is %s, expected a bool or a bool tensor on the CPU",
+                    condition.is_tensor() ? condition.tensor().describe().c_str()
+                                          : condition.kind());
+}
+
+}  // namespace
+
+Method::State::~State() {
+  // In reverse, so that the first sees the others gone.
+  while (!delegates.empty()) delegates.pop_back();
+}
+
+Error Method::State::run() {
+  const Instruction* const begin = instructions.data();
+  const size_t count = instructions.size();
+  uint64_t left = max_instructions;
+  for (size_t next = 0; next < count;) {
+    const Instruction& instruction = begin[next];
+    if (__builtin_expect(left-- == 0, 0)) {
+      return explain(next, make_error(Error::InvalidState,
+                                      "it has run %llu instructions without an end; is there an "
+                                      "endless loop, or must max_instructions be higher?",
+                                      static_cast<unsigned long long>(max_instructions)));
+    }
+    switch (instruction.kind) {
+      case Instruction::Kind::Kernel:
+      case Instruction::Kind::Delegate: {
+        Error error = call(instruction);
+        if (__builtin_expect(!error.ok(), 0)) return explain(next, std::move(error));
+        ++next;
+        break;
+      }
+      case Instruction::Kind::Move:
+        *instruction.to = *instruction.from;
+        ++next;
+        break;
+      case Instruction::Kind::JumpFalse: {
+        Result<bool> condition = truth(*instruction.from);
+        if (__builtin_expect(!condition.ok(), 0)) return explain(next, condition.take_error());
+        next = *condition ? next + 1 : instruction.destination;
+        break;
+      }
+      case Instruction::Kind::Nothing: ++next; break;
+    }
+  }
+  return Error::Ok;
+}
+
+Error Method::State::call(const Instruction& instruction) {
+  if (__builtin_expect(instruction.check_arguments, 0)) {
+    PTERON_CHECK_OR_RETURN(!any_lacks_memory(instruction.arguments), Error::InvalidProgram,
+                           "an argument has no memory; nothing was moved to it yet");
+  }
+  if (instruction.kind == Instruction::Kind::Kernel) {
+    TraceScope scope(tracer, "kernel", instruction.name);
+    return instruction.kernel(kernel_context, instruction.arguments);
+  }
+  TraceScope scope(tracer, "delegate", instruction.name);
+  BackendExecutionContext context;
+  context.method_name = meta.name;
+  context.tracer = tracer;
+  return instruction.delegate->execute(context, instruction.arguments);
+}
+
+Error Method::State::explain(size_t index, Error error) const {
+  std::string where = "method " + meta.name + ", instruction " + std::to_string(index);
+  const std::string_view name = instructions[index].name;
+  if (!name.empty()) where += " (" + std::string(name) + ")";
+  return std::move(error).with_context(where);
+}
+
+void Method::State::restore_slots() {
+  for (const auto& [slot, snapshot] : snapshots) *slot = snapshot;
+}
+
+Error Method::State::write_initial_values() {
+  for (const InitialValue& initial : initial_values) {
+    PTERON_RETURN_IF_ERROR(copy_to_device(initial.destination, initial.bytes, initial.device));
+  }
+  return Error::Ok;
+}
+
+Error Method::State::reset_mutable_buffers() {
+  for (Session::Buffer* const buffer : mutable_buffers) {
+    PTERON_RETURN_IF_ERROR(Session::reset(*buffer));
+  }
+  return Error::Ok;
+}
+
+bool Method::State::owns(const void* data, size_t nbytes) const {
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  const auto touches = [&](const PlannedBuffer& memory) {
+    const auto start = reinterpret_cast<uintptr_t>(memory.data());
+    return begin < start + memory.nbytes() && start < begin + nbytes;
+  };
+  return touches(cpu_memory) ||
+         std::any_of(device_memory.begin(), device_memory.end(), touches);
+}
+
+}  // namespace pteron

@@ -1,0 +1,98 @@
+// What a loaded method is made of, and the loop that runs it.
+//
+// Members are destroyed last to first: delegates before what they share, before the memory their
+// arguments lie in, before the program.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "runtime/executor/instruction.h"
+#include "runtime/executor/method.h"
+#include "runtime/executor/planned_buffer.h"
+#include "runtime/executor/problems.h"
+#include "runtime/executor/program.h"
+#include "runtime/executor/session.h"
+#include "runtime/kernel/kernel_context.h"
+
+namespace pteron {
+
+struct Method::State {
+  explicit State(EventTracer* event_tracer) : tracer(event_tracer), kernel_context(event_tracer) {}
+  ~State();
+
+  // All instructions once. Allocates nothing unless it fails.
+  Error run();
+  // What a run changed in slots (not in memory) to what it was after load, but for inputs.
+  void restore_slots();
+  // Planned memory with contents in the file, and this method's mutable buffers.
+  Error write_initial_values();
+  Error reset_mutable_buffers();
+  // Whether [data, data + nbytes) touches the planned memory.
+  bool owns(const void* data, size_t nbytes) const;
+
+  void check_input(size_t index, const EValue& value, Problems* problems) const;
+  // `value` must have passed check_input().
+  Error write_input(size_t index, const EValue& value);
+  void forget_overwritten_inputs();
+  // The error for num_missing > 0.
+  Error explain_missing() const;
+  // Sets a flag that num_missing counts.
+  void mark_set(bool* is_set);
+
+  struct Input {
+    EValue* value = nullptr;
+    bool needs_value = false;  // execute() is refused before it is set
+    bool is_set = false;
+    bool is_overwritten = false;  // a run may leave something else in its place
+    std::unique_ptr<EValue> prototype;  // as after load, if a run may move to the slot
+  };
+  struct Output {
+    EValue* value = nullptr;
+    bool needs_data = false;  // the caller brings the memory
+    bool is_set = false;
+  };
+  struct InitialValue {
+    void* destination = nullptr;
+    Span<const uint8_t> bytes;
+    Device device;
+  };
+
+  std::shared_ptr<const Program> program;
+  std::shared_ptr<Session> session;
+  MethodMeta meta;
+  EventTracer* tracer;
+  uint64_t max_instructions = 0;
+
+  PlannedBuffer cpu_memory;                  // all CPU pools
+  std::vector<PlannedBuffer> device_memory;  // one for each other pool
+  std::vector<InitialValue> initial_values;
+  std::vector<Session::Buffer*> mutable_buffers;
+
+  std::vector<EValue> values;  // the slots; never resized after load
+  std::deque<std::vector<EValue*>> pointers;     // items of lists, arguments of calls
+  std::deque<std::unique_ptr<bool[]>> bool_lists;
+  // Slots that a run may change, as they were after load.
+  std::vector<std::pair<EValue*, EValue>> snapshots;
+
+  std::vector<Input> inputs;
+  std::vector<Output> outputs;
+  size_t num_missing = 0;  // inputs and outputs that execute() waits for
+
+  std::vector<std::string> operator_names;
+  std::vector<Instruction> instructions;
+  KernelContext kernel_context;
+  // By backend id.
+  std::unordered_map<std::string, std::shared_ptr<void>> shared_states;
+  std::vector<std::unique_ptr<Delegate>> delegates;
+
+ private:
+  Error call(const Instruction& instruction);
+  Error explain(size_t index, Error error) const;
+};
+
+}  // namespace pteron

@@ -1,0 +1,165 @@
+#include "runtime/executor/program_data.h"
+
+#include <unordered_set>
+#include <utility>
+
+#include "runtime/executor/container.h"
+#include "runtime/executor/flatbuffer_verifier.h"
+#include "runtime/executor/method_checks.h"
+#include "runtime/executor/segment_ranges.h"
+
+namespace pteron {
+namespace {
+
+using flatbuffers::uoffset_t;
+
+}  // namespace
+
+Result<Span<const uint8_t>> IndexedData::get(uint32_t index, size_t nbytes) const {
+  PTERON_CHECK_OR_RETURN(index > 0 && index < offsets_.size(), Error::InvalidProgram,
+                         "data index %u of %zu", index, offsets_.size());
+  const uint64_t offset = offsets_[index];
+  PTERON_CHECK_OR_RETURN(offset <= segment_.size() && nbytes <= segment_.size() - offset,
+                         Error::InvalidProgram,
+                         "%zu bytes at %llu go beyond their segment of %zu bytes", nbytes,
+                         static_cast<unsigned long long>(offset), segment_.size());
+  return Span<const uint8_t>(segment_.data() + offset, nbytes);
+}
+
+Result<std::unique_ptr<ProgramData>> ProgramData::read(FileBytes file, const LoadOptions& options) {
+  auto data = std::unique_ptr<ProgramData>(new ProgramData);
+  data->file_ = std::move(file);
+  data->verification_ = options.verification;
+  const std::string& name = data->file_.name();
+  PTERON_ASSIGN_OR_RETURN(const Container container,
+                          read_container(data->file_.bytes(), FileKind::Program, name));
+  PTERON_CHECK_OR_RETURN(
+      verify_flatbuffer<schema::Program>(container.flatbuffer, schema::ProgramIdentifier()),
+      Error::InvalidProgram, "%s: its FlatBuffers part is damaged", name.c_str());
+  data->root_ = schema::GetProgram(container.flatbuffer.data());
+  data->has_integrity_table_ = container.has_integrity_table;
+  for (const std::string& path : options.data_paths) {
+    PTERON_ASSIGN_OR_RETURN(std::unique_ptr<TensorDataFile> data_file, TensorDataFile::open(path));
+    data->data_files_.push_back(std::move(data_file));
+  }
+  PTERON_RETURN_IF_ERROR(data->read_tables(options, container));
+  if (options.verification == Verification::Full) PTERON_RETURN_IF_ERROR(data->verify_segments());
+  return data;
+}
+
+Error ProgramData::read_tables(const LoadOptions& options, const Container& container) {
+  Problems problems;
+  if (root_->version() != 0) {
+    problems.add(Error::NotSupported, "its schema version is %u, this runtime reads 0",
+                 root_->version());
+  }
+  if (root_->inline_constants() && root_->inline_constants()->size() > 0) {
+    problems.add(Error::NotSupported,
+                 "it has constants inside its FlatBuffers part, an old form; lower it again");
+  }
+  segments_ = Segments(file_.bytes(),
+                       read_segment_ranges(root_->segments(), container, file_.bytes().size(),
+                                           &problems),
+                       container.segment_digests, file_.name());
+  read_indexed_data(&problems);
+  read_named_data(&problems);
+  // The checks of methods rely on the tables.
+  if (problems.empty()) {
+    check_method_names(*root_, &problems);
+    if (options.verification != Verification::Minimal && problems.empty()) check_methods(&problems);
+  }
+  return problems.to_error(file_.name());
+}
+
+void ProgramData::read_indexed_data(Problems* problems) {
+  const auto read = [&](const schema::SegmentOffsets* table, const char* what) -> IndexedData {
+    // One entry is the placeholder alone.
+    if (!table || !table->offsets() || table->offsets()->size() <= 1) return {};
+    if (table->segment_index() >= segments_.size()) {
+      problems->add("%s are in segment %u of %zu", what, table->segment_index(), segments_.size());
+      return {};
+    }
+    return {segments_.bytes(table->segment_index()),
+            {table->offsets()->data(), table->offsets()->size()}};
+  };
+  constants_ = read(root_->constant_segment(), "constants");
+  const auto* const mutable_segments = root_->mutable_segments();
+  if (!mutable_segments || mutable_segments->size() == 0) return;
+  if (mutable_segments->size() > 1) {
+    problems->add("%u segments of initial values, at most one is possible",
+                  mutable_segments->size());
+    return;
+  }
+  initial_values_ = read(mutable_segments->Get(0), "initial values");
+}
+
+void ProgramData::read_named_data(Problems* problems) {
+  if (const auto* const entries = root_->named_data()) {
+    for (uoffset_t i = 0; i < entries->size(); ++i) {
+      const schema::NamedData* const entry = entries->Get(i);
+      if (!entry->key() || entry->key()->size() == 0) {
+        problems->add("named data %u has no key", i);
+      } else if (entry->segment_index() >= segments_.size()) {
+        problems->add("named data \"%s\" is in segment %u of %zu", entry->key()->c_str(),
+                      entry->segment_index(), segments_.size());
+      } else {
+        named_data_.add(entry->key()->string_view(), {&segments_, entry->segment_index(), nullptr},
+                        problems);
+      }
+    }
+  }
+  for (const auto& data_file : data_files_) data_file->add_to(&named_data_, problems);
+  named_data_.finish();
+}
+
+void ProgramData::check_methods(Problems* problems) const {
+  for (const schema::Method* const method : *root_->methods()) {
+    check_method(*this, *method, problems);
+  }
+}
+
+Error ProgramData::verify_segments() const {
+  Problems problems;
+  for (size_t i = 0; i < segments_.size(); ++i) problems.add(segments_.verify(i));
+  for (const auto& data_file : data_files_) {
+    for (size_t i = 0; i < data_file->segments().size(); ++i) {
+      problems.add(data_file->segments().verify(i));
+    }
+  }
+  return problems.to_error("");
+}
+
+Result<const schema::Method*> ProgramData::find_method(std::string_view name) const {
+  std::string names;
+  for (const schema::Method* const method : *root_->methods()) {
+    if (method->name()->string_view() != name) {
+      if (!names.empty()) names += ", ";
+      names += method->name()->str();
+      continue;
+    }
+    if (verification_ == Verification::Minimal) {
+      Problems problems;
+      check_method(*this, *method, &problems);
+      PTERON_RETURN_IF_ERROR(problems.to_error(file_.name()));
+    }
+    return method;
+  }
+  return make_error(Error::NotFound, "%s: no method \"%.*s\"; it has %s", file_.name().c_str(),
+                    static_cast<int>(name.size()), name.data(), names.c_str());
+}
+
+Span<const uint8_t> ProgramData::processed(const schema::Delegate& delegate) const {
+  const schema::DelegateData& data = *delegate.processed();
+  if (data.location() == schema::DelegateDataLocation::Segment) return segments_.bytes(data.index());
+  const auto* const bytes = root_->inline_delegate_data()->Get(data.index())->data();
+  return bytes ? Span<const uint8_t>(bytes->data(), bytes->size()) : Span<const uint8_t>();
+}
+
+Error ProgramData::verify_processed(const schema::Delegate& delegate) const {
+  const schema::DelegateData& data = *delegate.processed();
+  // Inline bytes are covered by the digest of the FlatBuffers part.
+  if (data.location() != schema::DelegateDataLocation::Segment) return Error::Ok;
+  return segments_.verify(data.index());
+}
+
+}  // namespace pteron

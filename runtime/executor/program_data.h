@@ -1,0 +1,86 @@
+// A program file in memory, found to be sound: the FlatBuffers root, the segments and all named data.
+//
+//   PTERON_ASSIGN_OR_RETURN(auto data, ProgramData::read(std::move(file), options));
+//   for (const schema::Method* method : *data->root().methods()) ...
+//
+// Immutable after read(); thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.h"
+#include "runtime/core/span.h"
+#include "runtime/executor/data_map.h"
+#include "runtime/executor/file_bytes.h"
+#include "runtime/executor/load_options.h"
+#include "runtime/executor/segments.h"
+#include "runtime/executor/tensor_data_file.h"
+#include "runtime/schema/program_generated.h"
+
+namespace pteron {
+
+// Bytes that tensors find by index: the constant segment, or the initial values of planned tensors.
+class IndexedData final {
+ public:
+  IndexedData() = default;
+  IndexedData(Span<const uint8_t> segment, Span<const uint64_t> offsets)
+      : segment_(segment), offsets_(offsets) {}
+
+  // `nbytes` at entry `index` > 0. InvalidProgram when there is no such entry or it is too short.
+  Result<Span<const uint8_t>> get(uint32_t index, size_t nbytes) const;
+
+ private:
+  Span<const uint8_t> segment_;
+  Span<const uint64_t> offsets_;  // entry 0 is a placeholder
+};
+
+class ProgramData final {
+ public:
+  // Reads container, structure and tables, opens the data files, and as much more as
+  // `options.verification` asks for. All problems of one stage are reported together.
+  static Result<std::unique_ptr<ProgramData>> read(FileBytes file, const LoadOptions& options);
+
+  const schema::Program& root() const { return *root_; }
+  const FileBytes& file() const { return file_; }
+  bool has_integrity_table() const { return has_integrity_table_; }
+  Verification verification() const { return verification_; }
+
+  const Segments& segments() const { return segments_; }
+  const std::vector<std::unique_ptr<TensorDataFile>>& data_files() const { return data_files_; }
+  const DataMap& named_data() const { return named_data_; }
+  const IndexedData& constants() const { return constants_; }
+  const IndexedData& initial_values() const { return initial_values_; }
+
+  // Checked, as far as read() was not told to; NotFound names the methods there are.
+  Result<const schema::Method*> find_method(std::string_view name) const;
+
+  // What lowering returned for a delegate of a method that was checked.
+  Span<const uint8_t> processed(const schema::Delegate& delegate) const;
+  // The processed bytes' segment against its digest.
+  Error verify_processed(const schema::Delegate& delegate) const;
+
+ private:
+  ProgramData() = default;
+
+  Error read_tables(const LoadOptions& options, const struct Container& container);
+  void read_indexed_data(Problems* problems);
+  void read_named_data(Problems* problems);
+  void check_methods(Problems* problems) const;
+  Error verify_segments() const;
+
+  FileBytes file_;
+  bool has_integrity_table_ = false;
+  Verification verification_ = Verification::InternalConsistency;
+  const schema::Program* root_ = nullptr;
+  Segments segments_;
+  std::vector<std::unique_ptr<TensorDataFile>> data_files_;
+  DataMap named_data_;
+  IndexedData constants_;
+  IndexedData initial_values_;
+};
+
+}  // namespace pteron

@@ -1,0 +1,44 @@
+// From the segment table of a file to ranges that are known to lie in it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "flatbuffers/flatbuffers.h"
+#include "runtime/core/span.h"
+#include "runtime/executor/container.h"
+#include "runtime/executor/problems.h"
+#include "runtime/executor/segments.h"
+
+namespace pteron {
+
+// `table` (may be null) lists offset and size of each segment, as both schemas do. Every range that
+// does not lie between the segment base and the end of the file is a problem, and empty in the result.
+template <typename SchemaSegment>
+std::vector<Segments::Range> read_segment_ranges(
+    const flatbuffers::Vector<flatbuffers::Offset<SchemaSegment>>* table, const Container& container,
+    uint64_t file_nbytes, Problems* problems) {
+  const size_t count = table ? table->size() : 0;
+  if (count > 0 && !container.has_segments) {
+    problems->add("%zu segments, and a header that does not say where they begin", count);
+  }
+  if (container.has_integrity_table && container.num_digests != count) {
+    problems->add("%zu segments and %u digests", count, container.num_digests);
+  }
+  std::vector<Segments::Range> ranges(count);
+  for (size_t i = 0; i < count && container.has_segments; ++i) {
+    const auto* const segment = table->Get(static_cast<flatbuffers::uoffset_t>(i));
+    const uint64_t available = file_nbytes - container.segment_base;
+    if (segment->offset() > available || segment->size() > available - segment->offset()) {
+      problems->add("segment %zu (%llu bytes at %llu) goes beyond the %llu bytes of segments", i,
+                    static_cast<unsigned long long>(segment->size()),
+                    static_cast<unsigned long long>(segment->offset()),
+                    static_cast<unsigned long long>(available));
+      continue;
+    }
+    ranges[i] = {container.segment_base + segment->offset(), segment->size()};
+  }
+  return ranges;
+}
+
+}  // namespace pteron

@@ -1,0 +1,110 @@
+#include "runtime/executor/session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/executor/planned_buffer.h"
+#include "runtime/executor/problems.h"
+#include "runtime/executor/program.h"
+
+namespace pteron {
+
+struct Session::Buffer {
+  Tensor tensor;
+  PlannedBuffer memory;
+  Span<const uint8_t> initial;  // empty for zeros
+};
+
+namespace {
+
+bool equal(Span<const int64_t> a, Span<const int64_t> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
+bool equal(Span<const uint8_t> a, Span<const uint8_t> b) {
+  return a.size() == b.size() &&
+         (a.data() == b.data() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+}
+
+Error check_agreement(std::string_view name, const Tensor& there, const Tensor& here) {
+  const bool same = there.dtype() == here.dtype() && there.device() == here.device() &&
+                    equal(there.sizes(), here.sizes()) && equal(there.strides(), here.strides());
+  PTERON_CHECK_OR_RETURN(same, Error::InvalidProgram,
+                         "mutable buffer %.*s is %s on %s in one method of the session and %s on %s "
+                         "in another",
+                         static_cast<int>(name.size()), name.data(), there.describe().c_str(),
+                         describe(there.device()).c_str(), here.describe().c_str(),
+                         describe(here.device()).c_str());
+  return Error::Ok;
+}
+
+}  // namespace
+
+Session::Session(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
+Session::~Session() = default;
+
+Error Session::reset() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Problems problems;
+  for (const auto& [name, buffer] : buffers_) {
+    problems.add(reset(*buffer).with_context("mutable buffer " + name));
+  }
+  return problems.to_error("");
+}
+
+Error Session::reset(Buffer& buffer) {
+  const Tensor& tensor = buffer.tensor;
+  if (buffer.initial.empty()) return fill_zero(tensor.data(), tensor.nbytes(), tensor.device());
+  return copy_to_device(tensor.data(), buffer.initial, tensor.device());
+}
+
+uint8_t* Session::data(const Buffer& buffer) { return buffer.memory.data(); }
+
+std::vector<std::string> Session::buffer_names() const {
+  std::vector<std::string> names;
+  std::lock_guard<std::mutex> lock(mutex_);
+  names.reserve(buffers_.size());
+  for (const auto& [name, buffer] : buffers_) names.push_back(name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<Tensor> Session::buffer(std::string_view name) const {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = buffers_.find(std::string(name));
+    if (found != buffers_.end()) return found->second->tensor;
+  }
+  std::string names;
+  for (const std::string& known : buffer_names()) names += (names.empty() ? "" : ", ") + known;
+  return make_error(Error::NotFound, "no mutable buffer \"%.*s\" in the session; it has %s",
+                    static_cast<int>(name.size()), name.data(),
+                    names.empty() ? "none (load a method into it first)" : names.c_str());
+}
+
+Result<Session::Buffer*> Session::find_or_add(std::string_view name, const Tensor& tensor,
+                                              Span<const uint8_t> initial) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = buffers_.find(std::string(name));
+  if (found != buffers_.end()) {
+    Buffer& buffer = *found->second;
+    PTERON_RETURN_IF_ERROR(check_agreement(name, buffer.tensor, tensor));
+    PTERON_CHECK_OR_RETURN(equal(buffer.initial, initial), Error::InvalidProgram,
+                           "mutable buffer %.*s begins with one value in one method of the session "
+                           "and with another in another",
+                           static_cast<int>(name.size()), name.data());
+    return &buffer;
+  }
+  PTERON_ASSIGN_OR_RETURN(PlannedBuffer memory,
+                          PlannedBuffer::allocate(tensor.nbytes(), tensor.device()));
+  auto buffer = std::unique_ptr<Buffer>(new Buffer{tensor, std::move(memory), initial});
+  buffer->tensor.set_data(buffer->memory.data());
+  // New memory is zeroed.
+  if (!initial.empty()) PTERON_RETURN_IF_ERROR(reset(*buffer));
+  Buffer* const added = buffer.get();
+  buffers_.emplace(std::string(name), std::move(buffer));
+  return added;
+}
+
+}  // namespace pteron

@@ -1,0 +1,58 @@
+#include "runtime/executor/tensor_data_file.h"
+
+#include <string_view>
+#include <utility>
+
+#include "runtime/executor/container.h"
+#include "runtime/executor/flatbuffer_verifier.h"
+#include "runtime/executor/segment_ranges.h"
+#include "runtime/schema/tensor_data_generated.h"
+
+namespace pteron {
+
+Result<std::unique_ptr<TensorDataFile>> TensorDataFile::open(const std::string& path) {
+  auto data = std::unique_ptr<TensorDataFile>(new TensorDataFile);
+  PTERON_ASSIGN_OR_RETURN(data->file_, FileBytes::map(path));
+  const Span<const uint8_t> bytes = data->file_.bytes();
+  PTERON_ASSIGN_OR_RETURN(const Container container,
+                          read_container(bytes, FileKind::TensorData, path));
+  PTERON_CHECK_OR_RETURN(
+      verify_flatbuffer<schema::TensorData>(container.flatbuffer, schema::TensorDataIdentifier()),
+      Error::InvalidExternalData, "%s: its FlatBuffers part is damaged", path.c_str());
+  data->root_ = schema::GetTensorData(container.flatbuffer.data());
+
+  Problems problems;
+  if (data->root_->version() != 0) {
+    problems.add(Error::InvalidExternalData, "its schema version is %u, this runtime reads 0",
+                 data->root_->version());
+  }
+  std::vector<Segments::Range> ranges =
+      read_segment_ranges(data->root_->segments(), container, bytes.size(), &problems);
+  if (const auto* const entries = data->root_->named_data()) {
+    for (flatbuffers::uoffset_t i = 0; i < entries->size(); ++i) {
+      const schema::TensorDataEntry* const entry = entries->Get(i);
+      if (!entry->key() || entry->key()->size() == 0) {
+        problems.add(Error::InvalidExternalData, "entry %u has no key", i);
+      }
+      if (entry->segment_index() >= ranges.size()) {
+        problems.add(Error::InvalidExternalData, "entry %u is in segment %u of %zu", i,
+                     entry->segment_index(), ranges.size());
+      }
+    }
+  }
+  if (!problems.empty()) {
+    return Error(Error::InvalidExternalData, problems.to_error(path).message());
+  }
+  data->segments_ = Segments(bytes, std::move(ranges), container.segment_digests, path);
+  return data;
+}
+
+void TensorDataFile::add_to(DataMap* map, Problems* problems) const {
+  if (!root_->named_data()) return;
+  for (const schema::TensorDataEntry* const entry : *root_->named_data()) {
+    map->add(entry->key()->string_view(), {&segments_, entry->segment_index(), entry->tensor_layout()},
+             problems);
+  }
+}
+
+}  // namespace pteron

@@ -1,0 +1,506 @@
+#include "runtime/executor/tests/program_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+
+#include "runtime/platform/sha256.h"
+#include "runtime/schema/program_generated.h"
+#include "runtime/schema/tensor_data_generated.h"
+
+namespace pteron::testing {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+using flatbuffers::Vector;
+
+constexpr size_t kSegmentAlignment = 128;
+
+size_t round_up(size_t value, size_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
+}
+
+template <typename T>
+Offset<Vector<T>> vector_of(FlatBufferBuilder& builder, const Maybe<std::vector<T>>& items) {
+  return items ? builder.CreateVector(*items) : Offset<Vector<T>>(0);
+}
+
+Offset<flatbuffers::String> string_of(FlatBufferBuilder& builder, const Maybe<std::string>& text) {
+  return text ? builder.CreateString(*text) : Offset<flatbuffers::String>(0);
+}
+
+Offset<schema::Tensor> write_tensor(FlatBufferBuilder& builder, const TensorSpec& spec) {
+  const auto sizes = vector_of(builder, spec.sizes);
+  const auto dim_order = vector_of(builder, spec.dim_order);
+  Offset<schema::AllocationInfo> allocation(0);
+  if (spec.has_allocation) {
+    allocation = schema::CreateAllocationInfo(builder, spec.memory_id,
+                                              static_cast<uint32_t>(spec.offset),
+                                              static_cast<uint32_t>(spec.offset >> 32));
+  }
+  Offset<schema::ExtraTensorInfo> extra(0);
+  if (spec.has_extra) {
+    const auto name = string_of(builder, spec.name);
+    extra = schema::CreateExtraTensorInfo(builder, 0, name,
+                                          static_cast<schema::TensorLocation>(spec.location),
+                                          static_cast<schema::DeviceType>(spec.device_type),
+                                          spec.device_index);
+  }
+  return schema::CreateTensor(builder, spec.scalar_type, spec.storage_offset, sizes, dim_order, false,
+                              spec.data_index, allocation, spec.layout,
+                              static_cast<schema::ShapeDynamism>(spec.dynamism), extra);
+}
+
+using UnionValue = std::pair<uint8_t, Offset<void>>;
+
+template <typename Type, typename T>
+UnionValue member(Type type, Offset<T> offset) {
+  return {static_cast<uint8_t>(type), offset.Union()};
+}
+
+struct WriteValue {
+  FlatBufferBuilder& builder;
+
+  UnionValue operator()(NoneSpec) { return member(schema::Value::Null, schema::CreateNull(builder)); }
+  UnionValue operator()(int64_t v) {
+    return member(schema::Value::Int, schema::CreateInt(builder, v));
+  }
+  UnionValue operator()(bool v) {
+    return member(schema::Value::Bool, schema::CreateBool(builder, v));
+  }
+  UnionValue operator()(double v) {
+    return member(schema::Value::Double, schema::CreateDouble(builder, v));
+  }
+  UnionValue operator()(const TensorSpec& v) {
+    return member(schema::Value::Tensor, write_tensor(builder, v));
+  }
+  UnionValue operator()(const StringSpec& v) {
+    return member(schema::Value::String,
+                  schema::CreateString(builder, string_of(builder, v.value)));
+  }
+  UnionValue operator()(const IntListSpec& v) {
+    return member(schema::Value::IntList,
+                  schema::CreateIntList(builder, vector_of(builder, v.items)));
+  }
+  UnionValue operator()(const DoubleListSpec& v) {
+    return member(schema::Value::DoubleList,
+                  schema::CreateDoubleList(builder, vector_of(builder, v.items)));
+  }
+  UnionValue operator()(const BoolListSpec& v) {
+    return member(schema::Value::BoolList,
+                  schema::CreateBoolList(builder, vector_of(builder, v.items)));
+  }
+  UnionValue operator()(const TensorListSpec& v) {
+    return member(schema::Value::TensorList,
+                  schema::CreateTensorList(builder, vector_of(builder, v.items)));
+  }
+  UnionValue operator()(const OptionalTensorListSpec& v) {
+    return member(schema::Value::OptionalTensorList,
+                  schema::CreateOptionalTensorList(builder, vector_of(builder, v.items)));
+  }
+  UnionValue operator()(RawUnionSpec v) { return {v.type, Offset<void>(0)}; }
+};
+
+struct WriteCall {
+  FlatBufferBuilder& builder;
+
+  UnionValue operator()(const KernelSpec& v) {
+    return member(schema::InstructionCall::KernelCall,
+                  schema::CreateKernelCall(builder, v.op, vector_of(builder, v.args)));
+  }
+  UnionValue operator()(const DelegateCallSpec& v) {
+    return member(schema::InstructionCall::DelegateCall,
+                  schema::CreateDelegateCall(builder, v.delegate, vector_of(builder, v.args)));
+  }
+  UnionValue operator()(const MoveSpec& v) {
+    return member(schema::InstructionCall::MoveCall, schema::CreateMoveCall(builder, v.from, v.to));
+  }
+  UnionValue operator()(const JumpFalseSpec& v) {
+    return member(schema::InstructionCall::JumpFalseCall,
+                  schema::CreateJumpFalseCall(builder, v.condition, v.destination));
+  }
+  UnionValue operator()(const FreeSpec& v) {
+    return member(schema::InstructionCall::FreeCall, schema::CreateFreeCall(builder, v.value));
+  }
+  UnionValue operator()(RawUnionSpec v) { return {v.type, Offset<void>(0)}; }
+};
+
+Offset<schema::Chain> write_chain(FlatBufferBuilder& builder, const ChainSpec& spec) {
+  if (!spec) return schema::CreateChain(builder);
+  std::vector<Offset<schema::Instruction>> instructions;
+  for (const InstructionSpec& instruction : *spec) {
+    const auto [type, call] = std::visit(WriteCall{builder}, instruction);
+    instructions.push_back(schema::CreateInstruction(
+        builder, static_cast<schema::InstructionCall>(type), call));
+  }
+  return schema::CreateChain(builder, 0, 0, builder.CreateVector(instructions));
+}
+
+Offset<schema::Delegate> write_delegate(FlatBufferBuilder& builder, const DelegateSpec& spec) {
+  const auto id = string_of(builder, spec.id);
+  Offset<schema::DelegateData> processed(0);
+  if (spec.has_processed) {
+    processed = schema::CreateDelegateData(
+        builder, static_cast<schema::DelegateDataLocation>(spec.location), spec.index);
+  }
+  std::vector<Offset<schema::CompileSpec>> specs;
+  for (const auto& [key, value] : spec.compile_specs) {
+    const auto key_offset = string_of(builder, key);
+    specs.push_back(schema::CreateCompileSpec(builder, key_offset, vector_of(builder, value)));
+  }
+  return schema::CreateDelegate(builder, id, processed, builder.CreateVector(specs));
+}
+
+Offset<schema::Method> write_method(FlatBufferBuilder& builder, const MethodSpec& spec) {
+  const auto name = string_of(builder, spec.name);
+  Offset<Vector<Offset<schema::EValue>>> values(0);
+  if (spec.values) {
+    std::vector<Offset<schema::EValue>> items;
+    for (const ValueSpec& value : *spec.values) {
+      const auto [type, payload] = std::visit(WriteValue{builder}, value);
+      items.push_back(schema::CreateEValue(builder, static_cast<schema::Value>(type), payload));
+    }
+    values = builder.CreateVector(items);
+  }
+  const auto inputs = vector_of(builder, spec.inputs);
+  const auto outputs = vector_of(builder, spec.outputs);
+  Offset<Vector<Offset<schema::Chain>>> chains(0);
+  if (spec.chains) {
+    std::vector<Offset<schema::Chain>> items;
+    for (const ChainSpec& chain : *spec.chains) items.push_back(write_chain(builder, chain));
+    chains = builder.CreateVector(items);
+  }
+  std::vector<Offset<schema::Operator>> operators;
+  for (const OperatorSpec& op : spec.operators) {
+    const auto op_name = string_of(builder, op.name);
+    operators.push_back(schema::CreateOperator(builder, op_name, string_of(builder, op.overload)));
+  }
+  const auto operator_table = builder.CreateVector(operators);
+  Offset<Vector<Offset<schema::Delegate>>> delegates(0);
+  if (spec.delegates) {
+    std::vector<Offset<schema::Delegate>> items;
+    for (const DelegateSpec& delegate : *spec.delegates) {
+      items.push_back(write_delegate(builder, delegate));
+    }
+    delegates = builder.CreateVector(items);
+  }
+  const auto buffer_sizes = vector_of(builder, spec.buffer_sizes);
+  Offset<Vector<Offset<schema::BufferDevice>>> devices(0);
+  if (!spec.buffer_devices.empty()) {
+    std::vector<Offset<schema::BufferDevice>> items;
+    for (const BufferDeviceSpec& device : spec.buffer_devices) {
+      items.push_back(schema::CreateBufferDevice(builder, device.buffer_index,
+                                                 static_cast<schema::DeviceType>(device.device_type),
+                                                 device.device_index));
+    }
+    devices = builder.CreateVector(items);
+  }
+  return schema::CreateMethod(builder, name, 0, values, inputs, outputs, chains, operator_table,
+                              delegates, buffer_sizes, devices);
+}
+
+Offset<Vector<Offset<schema::InlineBytes>>> write_inline(FlatBufferBuilder& builder,
+                                                         const std::vector<Bytes>& blobs) {
+  std::vector<Offset<schema::InlineBytes>> items;
+  for (const Bytes& blob : blobs) {
+    builder.ForceVectorAlignment(blob.size(), 1, 16);
+    items.push_back(schema::CreateInlineBytes(builder, builder.CreateVector(blob)));
+  }
+  return builder.CreateVector(items);
+}
+
+Offset<schema::SegmentOffsets> write_offsets(FlatBufferBuilder& builder,
+                                             const SegmentOffsetsSpec& spec) {
+  return schema::CreateSegmentOffsets(builder, spec.segment_index,
+                                      vector_of(builder, spec.offsets));
+}
+
+// Where each segment goes, from the segment base.
+std::vector<RangeSpec> lay_out(const std::vector<Bytes>& segments) {
+  std::vector<RangeSpec> ranges;
+  uint64_t offset = 0;
+  for (const Bytes& segment : segments) {
+    offset = round_up(offset, kSegmentAlignment);
+    ranges.push_back({offset, segment.size()});
+    offset += segment.size();
+  }
+  return ranges;
+}
+
+template <typename T>
+void store(Bytes* bytes, size_t offset, T value) {
+  std::memcpy(bytes->data() + offset, &value, sizeof(T));
+}
+
+void store_digest(Bytes* bytes, size_t offset, const Bytes& of) {
+  const Sha256Digest digest = sha256(of);
+  std::copy(digest.begin(), digest.end(), bytes->begin() + offset);
+}
+
+// Puts header, FlatBuffers part and segments together.
+Bytes assemble(const FlatBufferBuilder& builder, bool is_program, const std::vector<Bytes>& segments,
+               const WriteOptions& options) {
+  const uint8_t* const root = builder.GetBufferPointer();
+  const size_t root_nbytes = builder.GetSize();
+  if (!options.header) return Bytes(root, root + root_nbytes);
+
+  const size_t fields_nbytes = is_program ? 32 : 40;
+  const size_t table = 8 + fields_nbytes;
+  const size_t header_nbytes =
+      fields_nbytes + (options.integrity_table ? 40 + 32 * segments.size() : 0);
+  const size_t inserted = round_up(header_nbytes, 16);
+  Bytes file(root, root + root_nbytes);
+  file.insert(file.begin() + 8, inserted, 0);
+  uint32_t root_offset;
+  std::memcpy(&root_offset, file.data(), sizeof(root_offset));
+  store<uint32_t>(&file, 0, root_offset + static_cast<uint32_t>(inserted));
+
+  const size_t flatbuffer_nbytes = file.size();
+  const std::vector<RangeSpec> ranges = lay_out(segments);
+  const uint64_t data_nbytes = ranges.empty() ? 0 : ranges.back().offset + ranges.back().size;
+  const uint64_t base = segments.empty() ? 0 : round_up(flatbuffer_nbytes, kSegmentAlignment);
+  std::memcpy(file.data() + 8, is_program ? "eh00" : "FH01", 4);
+  store<uint32_t>(&file, 12, static_cast<uint32_t>(header_nbytes));
+  if (is_program) {
+    store<uint64_t>(&file, 16, flatbuffer_nbytes);
+    store<uint64_t>(&file, 24, base);
+    store<uint64_t>(&file, 32, data_nbytes);
+  } else {
+    store<uint64_t>(&file, 16, inserted);
+    store<uint64_t>(&file, 24, flatbuffer_nbytes - inserted);
+    store<uint64_t>(&file, 32, base);
+    store<uint64_t>(&file, 40, data_nbytes);
+  }
+  if (options.integrity_table) {
+    std::memcpy(file.data() + table, "PTI1", 4);
+    store<uint32_t>(&file, table + 4, static_cast<uint32_t>(segments.size()));
+    store_digest(&file, table + 8, file);  // the digests are still zero
+    for (size_t i = 0; i < segments.size(); ++i) {
+      store_digest(&file, table + 40 + 32 * i, segments[i]);
+    }
+  }
+  for (size_t i = 0; i < segments.size(); ++i) {
+    file.resize(base + ranges[i].offset);
+    file.insert(file.end(), segments[i].begin(), segments[i].end());
+  }
+  return file;
+}
+
+std::vector<uint8_t> contiguous(size_t dim) {
+  std::vector<uint8_t> order(dim);
+  std::iota(order.begin(), order.end(), uint8_t{0});
+  return order;
+}
+
+}  // namespace
+
+TensorSpec TensorSpec::input(std::vector<int32_t> sizes) {
+  TensorSpec spec;
+  spec.dim_order = contiguous(sizes.size());
+  spec.sizes = std::move(sizes);
+  return spec;
+}
+
+TensorSpec TensorSpec::planned(std::vector<int32_t> sizes, uint64_t offset, uint32_t memory_id) {
+  TensorSpec spec = input(std::move(sizes));
+  spec.has_allocation = true;
+  spec.memory_id = memory_id;
+  spec.offset = offset;
+  return spec;
+}
+
+TensorSpec TensorSpec::constant(std::vector<int32_t> sizes, uint32_t data_index) {
+  TensorSpec spec = input(std::move(sizes));
+  spec.data_index = data_index;
+  return spec;
+}
+
+TensorSpec TensorSpec::external(std::vector<int32_t> sizes, std::string name) {
+  TensorSpec spec = input(std::move(sizes));
+  spec.has_extra = true;
+  spec.location = 1;
+  spec.name = std::move(name);
+  return spec;
+}
+
+TensorSpec TensorSpec::mutable_buffer(std::vector<int32_t> sizes, uint64_t offset,
+                                      std::string name) {
+  TensorSpec spec = planned(std::move(sizes), offset);
+  spec.has_extra = true;
+  spec.name = std::move(name);
+  return spec;
+}
+
+TensorSpec& TensorSpec::with_dtype(ScalarType dtype) {
+  scalar_type = static_cast<int8_t>(dtype);
+  return *this;
+}
+
+TensorSpec& TensorSpec::bounded() {
+  dynamism = 1;
+  return *this;
+}
+
+int MethodSpec::add(ValueSpec value) {
+  values->push_back(std::move(value));
+  return static_cast<int>(values->size()) - 1;
+}
+
+int MethodSpec::add(std::vector<int64_t> boxed) {
+  IntListSpec list;
+  list.items.emplace();
+  for (const int64_t item : boxed) list.items->push_back(add(ValueSpec(item)));
+  return add(ValueSpec(std::move(list)));
+}
+
+int MethodSpec::kernel(const std::string& qualified_name, std::vector<int32_t> args) {
+  const size_t dot = qualified_name.find('.');
+  OperatorSpec op{qualified_name.substr(0, dot), std::nullopt};
+  if (dot != std::string::npos) op.overload = qualified_name.substr(dot + 1);
+  operators.push_back(std::move(op));
+  return instruction(KernelSpec{static_cast<int32_t>(operators.size()) - 1, std::move(args)});
+}
+
+int MethodSpec::instruction(InstructionSpec instruction) {
+  chain().push_back(std::move(instruction));
+  return static_cast<int>(chain().size()) - 1;
+}
+
+MethodSpec& ProgramSpec::add_method(const std::string& name) {
+  methods->emplace_back();
+  methods->back().name = name;
+  return methods->back();
+}
+
+size_t ProgramSpec::add_segment(Bytes bytes) {
+  segments.push_back(std::move(bytes));
+  return segments.size() - 1;
+}
+
+namespace {
+
+uint32_t add_indexed(ProgramSpec* program, SegmentOffsetsSpec* table, const Bytes& bytes) {
+  Bytes& segment = program->segments[table->segment_index];
+  segment.resize(round_up(segment.size(), 16));
+  table->offsets->push_back(segment.size());
+  segment.insert(segment.end(), bytes.begin(), bytes.end());
+  return static_cast<uint32_t>(table->offsets->size()) - 1;
+}
+
+}  // namespace
+
+uint32_t ProgramSpec::add_constant(const Bytes& bytes) {
+  if (!constant_segment) {
+    const size_t index = add_segment({});
+    constant_segment =
+        SegmentOffsetsSpec{static_cast<uint32_t>(index), std::vector<uint64_t>{0}};
+  }
+  return add_indexed(this, &*constant_segment, bytes);
+}
+
+uint32_t ProgramSpec::add_initial_value(const Bytes& bytes) {
+  if (mutable_segments.empty()) {
+    const size_t index = add_segment({});
+    mutable_segments.push_back({static_cast<uint32_t>(index), std::vector<uint64_t>{0}});
+  }
+  return add_indexed(this, &mutable_segments[0], bytes);
+}
+
+void ProgramSpec::add_named(const std::string& key, Bytes bytes) {
+  named_data.push_back({key, static_cast<uint32_t>(add_segment(std::move(bytes)))});
+}
+
+void TensorDataSpec::add_tensor(const std::string& key, std::vector<int32_t> sizes, Bytes bytes) {
+  Layout layout;
+  layout.dim_order = contiguous(sizes.size());
+  layout.sizes = std::move(sizes);
+  segments.push_back(std::move(bytes));
+  entries.push_back({key, static_cast<uint32_t>(segments.size()) - 1, std::move(layout)});
+}
+
+void TensorDataSpec::add_blob(const std::string& key, Bytes bytes) {
+  segments.push_back(std::move(bytes));
+  entries.push_back({key, static_cast<uint32_t>(segments.size()) - 1, std::nullopt});
+}
+
+Bytes write_program(const ProgramSpec& program, const WriteOptions& options) {
+  FlatBufferBuilder builder;
+  Offset<Vector<Offset<schema::Method>>> methods(0);
+  if (program.methods) {
+    std::vector<Offset<schema::Method>> items;
+    for (const MethodSpec& method : *program.methods) {
+      items.push_back(write_method(builder, method));
+    }
+    methods = builder.CreateVector(items);
+  }
+  Offset<Vector<Offset<schema::InlineBytes>>> inline_constants(0);
+  if (!program.inline_constants.empty()) {
+    inline_constants = write_inline(builder, program.inline_constants);
+  }
+  Offset<Vector<Offset<schema::InlineBytes>>> inline_data(0);
+  if (program.inline_delegate_data) {
+    inline_data = write_inline(builder, *program.inline_delegate_data);
+  }
+  std::vector<Offset<schema::Segment>> segments;
+  for (const RangeSpec& range : lay_out(program.segments)) {
+    const auto found = program.false_ranges.find(segments.size());
+    const RangeSpec& written = found == program.false_ranges.end() ? range : found->second;
+    segments.push_back(schema::CreateSegment(builder, written.offset, written.size));
+  }
+  const auto segment_table = builder.CreateVector(segments);
+  Offset<schema::SegmentOffsets> constants(0);
+  if (program.constant_segment) constants = write_offsets(builder, *program.constant_segment);
+  std::vector<Offset<schema::SegmentOffsets>> initial_values;
+  for (const SegmentOffsetsSpec& spec : program.mutable_segments) {
+    initial_values.push_back(write_offsets(builder, spec));
+  }
+  const auto mutable_segments = builder.CreateVector(initial_values);
+  std::vector<Offset<schema::NamedData>> named;
+  for (const NamedDataSpec& spec : program.named_data) {
+    const auto key = string_of(builder, spec.key);
+    named.push_back(schema::CreateNamedData(builder, key, spec.segment_index));
+  }
+  const auto named_data = builder.CreateVector(named);
+  const auto root = schema::CreateProgram(builder, program.version, methods, inline_constants,
+                                          inline_data, segment_table, constants, mutable_segments,
+                                          named_data);
+  builder.Finish(root, schema::ProgramIdentifier());
+  return assemble(builder, true, program.segments, options);
+}
+
+Bytes write_tensor_data(const TensorDataSpec& data, const WriteOptions& options) {
+  FlatBufferBuilder builder;
+  std::vector<Offset<schema::TensorDataSegment>> segments;
+  for (const RangeSpec& range : lay_out(data.segments)) {
+    segments.push_back(schema::CreateTensorDataSegment(builder, range.offset, range.size));
+  }
+  const auto segment_table = builder.CreateVector(segments);
+  std::vector<Offset<schema::TensorDataEntry>> entries;
+  for (const TensorDataSpec::Entry& entry : data.entries) {
+    const auto key = string_of(builder, entry.key);
+    Offset<schema::TensorLayout> layout(0);
+    if (entry.layout) {
+      const auto sizes = vector_of(builder, entry.layout->sizes);
+      const auto dim_order = vector_of(builder, entry.layout->dim_order);
+      layout = schema::CreateTensorLayout(builder, entry.layout->scalar_type, sizes, dim_order);
+    }
+    entries.push_back(schema::CreateTensorDataEntry(builder, key, entry.segment_index, layout));
+  }
+  const auto named_data = builder.CreateVector(entries);
+  const auto root = schema::CreateTensorData(builder, data.version, segment_table, named_data);
+  builder.Finish(root, schema::TensorDataIdentifier());
+  return assemble(builder, false, data.segments, options);
+}
+
+std::string write_file(const std::string& name, const Bytes& bytes) {
+  const std::string path = ::testing::TempDir() + "/" + name;
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  return path;
+}
+
+}  // namespace pteron::testing

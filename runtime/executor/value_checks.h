@@ -1,0 +1,59 @@
+// The values of a method and the memory they lie in: the part of check_method() about data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/executor/problems.h"
+#include "runtime/executor/program_data.h"
+#include "runtime/schema/program_generated.h"
+
+namespace pteron {
+
+// Items of all lists of a method together, above which a small file would cost much time and memory:
+// its lists share their bytes, which no writer does.
+uint64_t max_honest_items(const ProgramData& data);
+
+// Checks one method's values. After check(), the questions below can be asked if there were no problems
+// so far; indices must be in range.
+class ValueChecks final {
+ public:
+  ValueChecks(const ProgramData& data, const schema::Method& method, Problems* problems);
+
+  void check();
+
+  size_t size() const { return method_.values() ? method_.values()->size() : 0; }
+  schema::Value kind(size_t index) const;
+  const schema::Tensor* tensor(size_t index) const;  // null for another kind
+  // Nobody gave it memory or contents, and it has elements.
+  bool is_unset_tensor(size_t index) const;
+
+ private:
+  void check_pools();
+  void check_value(size_t index);
+  void check_tensor(size_t index, const schema::Tensor& tensor);
+  void check_planned(size_t index, const struct TensorStorage& storage, const class Tensor& tensor);
+  template <typename Item>
+  void check_items(size_t index, const flatbuffers::Vector<Item>* items, schema::Value kind,
+                   bool optional);
+  void check_mutable_buffers();
+
+  struct PlannedRange {
+    uint32_t memory_id;
+    uint64_t begin;
+    uint64_t end;
+    size_t index;  // of the value
+    bool is_mutable_buffer;
+  };
+
+  const ProgramData& data_;
+  const schema::Method& method_;
+  Problems* problems_;
+  std::string name_;                  // of the method
+  std::vector<Device> pool_devices_;  // by memory_id
+  std::vector<PlannedRange> ranges_;
+  uint64_t items_left_;
+};
+
+}  // namespace pteron
