@@ -49,7 +49,7 @@ MODULES = (
     ),
     Module(
         "flatbuffers",
-        ("24.3.7.bcr.1",),
+        ("24.3.25.bcr.1",),
         overlay={"BUILD.bazel": "flatbuffers.BUILD"},
         sources={
             "bin/flatc": "usr/bin/flatc",
