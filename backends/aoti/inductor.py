@@ -26,8 +26,10 @@ import itertools
 import json
 import operator
 import re
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -79,6 +81,7 @@ class GeneratedCode:
         unread_constants: declared in the container but read by no line of code.
         proxied: operators that the code can only call through the proxy executor.
         num_outputs: of the container, mutated inputs not counted.
+        embedded: device code of kernels that the model loads, by the symbol it is found under.
     """
 
     interface: str
@@ -88,6 +91,7 @@ class GeneratedCode:
     unread_constants: tuple[Constant, ...]
     proxied: tuple[str, ...]
     num_outputs: int
+    embedded: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
 
     @property
     def all_constants(self) -> tuple[Constant, ...]:
@@ -140,6 +144,8 @@ def _generate(
     captured: list[GeneratedCode] = []
     patches = {**_options(target), **(options or {})}
     with _LOCK, _scope(target, captured), contextlib.ExitStack() as stack:
+        if target.device == "cuda":
+            patches["aot_inductor.output_path"] = stack.enter_context(_kernel_folder())
         if not arguments:
             stack.enter_context(_fake_mode_of(module))
         torch._inductor.aot_compile(module, arguments, options=patches)
@@ -185,6 +191,14 @@ def _options(target: Target) -> dict[str, Any]:
             "cpp.dynamic_threads": False,
             "cpp.fallback_scatter_reduce_sum": False,
             "cpp.weight_prepack": True,
+        }
+    if target.device == "cuda":
+        options |= {
+            # Kernels travel inside the image, as machine code.
+            "aot_inductor.embed_kernel_binary": True,
+            "aot_inductor.emit_multi_arch_kernel": False,
+            "triton.autotune_at_compile_time": True,
+            "triton.cudagraphs": False,
         }
     return {key: value for key, value in options.items() if _has_option(key)}
 
@@ -418,7 +432,38 @@ def _generated_code(graph: Any, wrapper: str, kernels: str, proxied: str | None)
         unread_constants=tuple(unread),
         proxied=_proxied_operators(proxied),
         num_outputs=len(graph.graph_outputs),
+        embedded=_device_kernels(wrapper),
     )
+
+
+@contextlib.contextmanager
+def _kernel_folder() -> Iterator[str]:
+    """A folder of this compilation alone, where Inductor leaves the machine code of kernels. Those
+    of earlier compilations, which may have the same names, are forgotten."""
+    from torch._inductor.codecache import CudaKernelParamCache
+
+    with tempfile.TemporaryDirectory(prefix="pteron-kernels-") as folder:
+        before = dict(CudaKernelParamCache.cache)
+        CudaKernelParamCache.cache.clear()
+        try:
+            yield folder
+        finally:
+            CudaKernelParamCache.cache.clear()
+            CudaKernelParamCache.cache.update(before)
+
+
+_EMBEDDED_KERNEL = re.compile(r"extern const unsigned char __(\w+)_start\[\];")
+
+
+def _device_kernels(wrapper: str) -> dict[str, bytes]:
+    """The machine code of each kernel that `wrapper` declares."""
+    from torch._inductor.codecache import CudaKernelParamCache, get_cpp_wrapper_cubin_path_name
+
+    return {
+        name: Path(CudaKernelParamCache.cache[name][get_cpp_wrapper_cubin_path_name()]).read_bytes()
+        for name in sorted(set(_EMBEDDED_KERNEL.findall(wrapper)))
+        if name in CudaKernelParamCache.cache
+    }
 
 
 #: A fixed number of threads becomes "at most": code cut for N threads is right with fewer.

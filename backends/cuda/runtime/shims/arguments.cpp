@@ -26,11 +26,6 @@ Error check_tensors(std::initializer_list<NamedTensor> tensors) {
   return Error::Ok;
 }
 
-Error check_out_pointer(const void* pointer, const char* name) {
-  PTERON_CHECK_OR_RETURN(pointer != nullptr, Error::InvalidArgument, "%s is null", name);
-  return Error::Ok;
-}
-
 Error check_dim(const SlimTensor& tensor, const char* name, size_t dim) {
   PTERON_CHECK_OR_RETURN(tensor.dim() == dim, Error::InvalidArgument,
                          "%s is %s, expected %zu dimensions", name, tensor.describe().c_str(), dim);
@@ -44,15 +39,6 @@ Error check_writable(const SlimTensor& tensor, const char* name) {
                            name, tensor.describe().c_str(), i);
   }
   return Error::Ok;
-}
-
-Result<size_t> wrap_dim(int64_t dim, const SlimTensor& tensor) {
-  const auto dims = static_cast<int64_t>(tensor.dim() == 0 ? 1 : tensor.dim());
-  PTERON_CHECK_OR_RETURN(dim >= -dims && dim < dims, Error::InvalidArgument,
-                         "found dimension %lld, expected %lld to %lld for %s",
-                         static_cast<long long>(dim), static_cast<long long>(-dims),
-                         static_cast<long long>(dims - 1), tensor.describe().c_str());
-  return static_cast<size_t>(dim < 0 ? dim + dims : dim);
 }
 
 std::string describe(std::initializer_list<NamedTensor> tensors) {

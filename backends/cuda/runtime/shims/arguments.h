@@ -1,7 +1,6 @@
 // What the CUDA shims ask of their arguments before they touch the device.
 //
 //   PTERON_RETURN_IF_ERROR(check_tensor(self, "self"));
-//   PTERON_RETURN_IF_ERROR(check_out_pointer(ret0, "ret0"));
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -25,18 +24,11 @@ Error check_tensor(const slim::SlimTensor* tensor, const char* name);
 // All of them as check_tensor says, on one device. InvalidArgument names the one that differs.
 Error check_tensors(std::initializer_list<NamedTensor> tensors);
 
-// InvalidArgument for null.
-Error check_out_pointer(const void* pointer, const char* name);
-
 // `name` has `dim` dimensions. InvalidArgument otherwise.
 Error check_dim(const slim::SlimTensor& tensor, const char* name, size_t dim);
 
 // No two elements share memory, judged by strides of 0; for what is written. InvalidArgument.
 Error check_writable(const slim::SlimTensor& tensor, const char* name);
-
-// `dim` counted from the front; a negative one counts from the back. InvalidArgument if there is no
-// such dimension. A 0-dimensional tensor counts as one of a single dimension.
-Result<size_t> wrap_dim(int64_t dim, const slim::SlimTensor& tensor);
 
 // "self bfloat16[2, 3], mat2 bfloat16[3, 4]", for messages.
 std::string describe(std::initializer_list<NamedTensor> tensors);

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "backends/aoti/shims/arguments.h"
 #include "backends/aoti/shims/c_boundary.h"
 #include "backends/aoti/slim/cuda/guard.h"
 #include "backends/cuda/runtime/cuda_error.h"
@@ -19,6 +20,7 @@ using slim::CudaStreamGuard;
 
 PTERON_AOTI_SHIM(AOTITorchError, create_cuda_guard)(int32_t device_index, CudaGuard** ret_guard) {
   return c_boundary("aoti_torch_create_cuda_guard", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(aoti::check_pointer(ret_guard, "ret_guard"));
     PTERON_ASSIGN_OR_RETURN(CudaGuard guard, CudaGuard::make(device_index));
     *ret_guard = new CudaGuard(std::move(guard));
     return Error::Ok;
@@ -42,6 +44,7 @@ PTERON_AOTI_SHIM(AOTITorchError, cuda_guard_set_index)(CudaGuard* guard, int32_t
 PTERON_AOTI_SHIM(AOTITorchError, create_cuda_stream_guard)(void* stream, int32_t device_index,
                                                            CudaStreamGuard** ret_guard) {
   return c_boundary("aoti_torch_create_cuda_stream_guard", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(aoti::check_pointer(ret_guard, "ret_guard"));
     PTERON_ASSIGN_OR_RETURN(
         CudaStreamGuard guard,
         CudaStreamGuard::make(static_cast<cudaStream_t>(stream), device_index));
@@ -59,14 +62,18 @@ PTERON_AOTI_SHIM(AOTITorchError, delete_cuda_stream_guard)(CudaStreamGuard* guar
 
 PTERON_AOTI_SHIM(AOTITorchError, get_current_cuda_stream)(int32_t device_index,
                                                           void** ret_stream) {
-  *ret_stream = slim::current_cuda_stream(device_index);
-  return aoti::kAotiSuccess;
+  return c_boundary("aoti_torch_get_current_cuda_stream", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(aoti::check_pointer(ret_stream, "ret_stream"));
+    *ret_stream = slim::current_cuda_stream(device_index);
+    return Error::Ok;
+  });
 }
 
 // Plain device memory: models keep their constants in it, which live as long as they do.
 PTERON_AOTI_SHIM(AOTITorchError, cuda_caching_allocator_raw_alloc)(uint64_t nbytes,
                                                                    void** ret_ptr) {
   return c_boundary("aoti_torch_cuda_caching_allocator_raw_alloc", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(aoti::check_pointer(ret_ptr, "ret_ptr"));
     void* data = nullptr;
     if (nbytes > 0) {
       PTERON_CUDA_RETURN_IF_ERROR(cudaMalloc(&data, nbytes), "allocating device memory");

@@ -1,0 +1,29 @@
+"""The CUDA backend: what to import to lower a model for an NVIDIA GPU.
+
+    from backends.cuda import CudaOptions, CudaPartitioner
+
+Names are loaded when they are used, so that finding the native library imports no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOME = {
+    "CudaBackend": "backends.cuda.cuda_backend",
+    "CudaOptions": "backends.cuda.cuda_options",
+    "CudaPartitioner": "backends.cuda.cuda_partitioner",
+}
+
+__all__ = ["CudaBackend", "CudaOptions", "CudaPartitioner"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

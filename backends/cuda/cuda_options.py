@@ -1,0 +1,106 @@
+"""What one can choose when a model is lowered for an NVIDIA GPU.
+
+    CudaOptions(gemm="best", save_data_externally=False).to_compile_specs()
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from backends.aoti.aoti_backend import COMPILE_SPEC_KEYS
+from exir.backend.compile_spec_schema import CompileSpec
+
+GEMM = ("cublas", "triton", "best")
+AUTOTUNE = ("off", "kernels", "exhaustive")
+_DEVICE = re.compile(r"cuda(:\d+)?")
+_ARCHITECTURE = re.compile(r"sm_\d{2,3}")
+
+
+@dataclasses.dataclass(frozen=True)
+class CudaOptions:
+    """Options of `CudaBackend`.
+
+    Attributes:
+        target_device: where the program runs unless whoever loads it says otherwise: "cuda" or
+            "cuda:1".
+        architectures: what the kernels are compiled for, as "sm_90"; empty means the GPU of the
+            machine that lowers, which is the only one that can be compiled for. Recorded in the
+            file and checked before code is loaded.
+        gemm: who multiplies matrices. "cublas": the runtime's library calls. "triton": kernels in
+            the program, tuned during lowering. "best": both are measured for each product, and
+            the faster one is taken.
+        autotune: "off": one configuration for each pointwise kernel. "kernels": a few are measured.
+            "exhaustive": also a wider search for matrix products and a descent along each
+            coordinate; slow.
+        save_data_externally: weights go to a .ptd file of the tag `aoti_cuda_blob`.
+        allow_tf32: products of float32 matrices may round their operands to TF32.
+        emulate_precision_casts: fused kernels round intermediate results as the operators one by
+            one would; slower, nearer to eager in bfloat16 and float16.
+    """
+
+    target_device: str = "cuda"
+    architectures: tuple[str, ...] = ()
+    gemm: str = "cublas"
+    autotune: str = "off"
+    save_data_externally: bool = True
+    allow_tf32: bool = False
+    emulate_precision_casts: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "architectures", tuple(self.architectures))
+        problems = [
+            f"{name} is {getattr(self, name)!r}; expected one of {', '.join(known)}"
+            for name, known in (("gemm", GEMM), ("autotune", AUTOTUNE))
+            if getattr(self, name) not in known
+        ]
+        if not isinstance(self.target_device, str) or not _DEVICE.fullmatch(self.target_device):
+            problems.append(f"target_device is {self.target_device!r}; expected cuda or cuda:<n>")
+        wrong = [name for name in self.architectures if not _ARCHITECTURE.fullmatch(str(name))]
+        if wrong:
+            problems.append(f"architectures has {wrong}; expected names such as sm_90")
+        for name in ("save_data_externally", "allow_tf32", "emulate_precision_casts"):
+            if not isinstance(getattr(self, name), bool):
+                problems.append(f"{name} is {getattr(self, name)!r}; expected True or False")
+        if problems:
+            raise ValueError("; ".join(problems))
+
+    def to_compile_specs(self) -> list[CompileSpec]:
+        """One spec for each option: `target_device` as text, the others as JSON."""
+        specs = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            text = value if field.name == "target_device" else json.dumps(value)
+            specs.append(CompileSpec(field.name, text.encode()))
+        return specs
+
+    @classmethod
+    def from_compile_specs(cls, specs: Iterable[CompileSpec]) -> CudaOptions:
+        """The options that `specs` carry; those not there have their defaults.
+
+        Raises:
+            ValueError: a key is unknown or a value is not what the option takes.
+        """
+        known = {field.name for field in dataclasses.fields(cls)}
+        shared = {key.value for key in COMPILE_SPEC_KEYS}
+        values: dict[str, Any] = {}
+        for spec in specs:
+            if spec.key in shared:
+                continue
+            if spec.key not in known:
+                raise ValueError(
+                    f"CudaBackend has no option {spec.key!r}; known: {', '.join(sorted(known))}"
+                )
+            if spec.key == "target_device":
+                values[spec.key] = spec.value.decode()
+                continue
+            try:
+                values[spec.key] = json.loads(spec.value)
+            except ValueError as error:
+                raise ValueError(
+                    f"compile spec {spec.key!r} is {spec.value!r}; expected JSON ({error})"
+                ) from error
+        return cls(**values)

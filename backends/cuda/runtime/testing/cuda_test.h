@@ -1,0 +1,87 @@
+// What the tests of CUDA shims and kernels share: device tensors made from host numbers, poisoned
+// outputs, float64 references, and a visible skip where there is no GPU.
+//
+//   TEST(Mm, Bf16) {
+//     PTERON_REQUIRE_CUDA();
+//     HostTensor a = HostTensor::random({16, 32}, 1);
+//     TensorPtr x = to_device(a, DType::BFloat16);
+//     TensorPtr out = poisoned({16, 8}, DType::BFloat16);
+//     ...
+//     expect_close(*out, matmul(round_to(a, DType::BFloat16), b), tolerance);
+//   }
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/aoti/slim/core/slim_tensor.h"
+#include "backends/cuda/runtime/cuda_error.h"
+#include "runtime/core/error.h"
+
+// Skips a test, visibly, on a machine without a usable CUDA device.
+#define PTERON_REQUIRE_CUDA()                                                       \
+  do {                                                                              \
+    if (::pteron::cuda::device_count() == 0) GTEST_SKIP() << "there is no CUDA device"; \
+  } while (false)
+
+namespace pteron::cuda::testing {
+
+using slim::DType;
+using slim::SlimTensor;
+using slim::TensorPtr;
+
+inline constexpr Device kCuda0{DeviceType::CUDA, 0};
+
+// Row-major numbers on the host.
+struct HostTensor {
+  std::vector<int64_t> sizes;
+  std::vector<double> values;
+
+  int64_t numel() const;
+  // Normally distributed; the same seed gives the same numbers.
+  static HostTensor random(std::vector<int64_t> sizes, uint64_t seed);
+  static HostTensor zeros(std::vector<int64_t> sizes);
+};
+
+// The numbers as they are after storing them in `dtype`.
+HostTensor round_to(const HostTensor& host, DType dtype);
+
+// A tensor on `device` with these strides (row-major if empty). Elements that the strides skip hold
+// NaN (or a large integer), so that reading a wrong place shows.
+TensorPtr to_device(const HostTensor& host, DType dtype, std::vector<int64_t> strides = {},
+                    Device device = kCuda0);
+
+// An output that nobody wrote yet: NaN or a large integer everywhere.
+TensorPtr poisoned(std::vector<int64_t> sizes, DType dtype, std::vector<int64_t> strides = {},
+                   Device device = kCuda0);
+
+// A tensor whose memory is not device memory though it says so: for contract cases, which must fail
+// before anything is followed.
+TensorPtr pretend_cuda(std::vector<int64_t> sizes, DType dtype, std::vector<int64_t> strides = {},
+                       int device = 0);
+
+// Copies back; waits for the device.
+HostTensor to_host(const SlimTensor& tensor);
+
+// All bytes of the tensor's storage, to check that nothing else was written.
+std::vector<unsigned char> storage_bytes(const SlimTensor& tensor);
+
+// ||out - reference|| / ||reference|| <= tolerance, and no NaN.
+::testing::AssertionResult close_to(const HostTensor& out, const HostTensor& reference,
+                                    double tolerance);
+// Every element equal.
+::testing::AssertionResult equal_to(const HostTensor& out, const HostTensor& reference);
+
+// Relative error that one product summed over `k` terms may have in `dtype`, with a margin of 4.
+double gemm_tolerance(DType dtype, int64_t k);
+
+// (batch, m, k) @ (batch, k, n), or without batch, in float64.
+HostTensor matmul(const HostTensor& a, const HostTensor& b);
+
+// Row-major strides.
+std::vector<int64_t> contiguous(const std::vector<int64_t>& sizes);
+
+}  // namespace pteron::cuda::testing

@@ -1,0 +1,45 @@
+// The shims under test, by the names they are exported under and with the types of the C ABI.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/aoti/shims/shim_export.h"
+
+using pteron::aoti::AOTITorchError;
+using pteron::aoti::AtenTensorHandle;
+
+extern "C" {
+AOTITorchError ptrn_torch_cuda_mm_out(AtenTensorHandle out, AtenTensorHandle self,
+                                      AtenTensorHandle mat2);
+AOTITorchError ptrn_torch_cuda_addmm_out(AtenTensorHandle out, AtenTensorHandle self,
+                                         AtenTensorHandle mat1, AtenTensorHandle mat2, double beta,
+                                         double alpha);
+AOTITorchError ptrn_torch_cuda_bmm_out(AtenTensorHandle out, AtenTensorHandle self,
+                                       AtenTensorHandle mat2);
+AOTITorchError ptrn_torch_cuda_baddbmm_out(AtenTensorHandle out, AtenTensorHandle self,
+                                           AtenTensorHandle batch1, AtenTensorHandle batch2,
+                                           double beta, double alpha);
+AOTITorchError ptrn_torch_cuda_convolution(
+    AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle* bias, const int64_t* stride,
+    int64_t stride_len_, const int64_t* padding, int64_t padding_len_, const int64_t* dilation,
+    int64_t dilation_len_, int32_t transposed, const int64_t* output_padding,
+    int64_t output_padding_len_, int64_t groups, AtenTensorHandle* ret0);
+AOTITorchError ptrn_torch_cuda_topk(AtenTensorHandle self, int64_t k, int64_t dim, int32_t largest,
+                                    int32_t sorted, AtenTensorHandle* ret0, AtenTensorHandle* ret1);
+AOTITorchError ptrn_torch_cuda_sort_stable(AtenTensorHandle self, int32_t* stable, int64_t dim,
+                                           int32_t descending, AtenTensorHandle* ret0,
+                                           AtenTensorHandle* ret1);
+AOTITorchError ptrn_torch_cuda_cumsum(AtenTensorHandle self, int64_t dim, int32_t* dtype,
+                                      AtenTensorHandle* ret0);
+AOTITorchError ptrn_torch_cuda_randint_low_out(AtenTensorHandle out, int64_t low, int64_t high,
+                                               const int64_t* size, int64_t size_len_);
+AOTITorchError ptrn_torch_create_cuda_guard(int32_t device_index, void** ret_guard);
+AOTITorchError ptrn_torch_delete_cuda_guard(void* guard);
+AOTITorchError ptrn_torch_cuda_guard_set_index(void* guard, int32_t device_index);
+AOTITorchError ptrn_torch_create_cuda_stream_guard(void* stream, int32_t device_index,
+                                                   void** ret_guard);
+AOTITorchError ptrn_torch_delete_cuda_stream_guard(void* guard);
+AOTITorchError ptrn_torch_get_current_cuda_stream(int32_t device_index, void** ret_stream);
+AOTITorchError ptrn_torch_cuda_caching_allocator_raw_alloc(uint64_t nbytes, void** ret_ptr);
+AOTITorchError ptrn_torch_cuda_caching_allocator_raw_delete(void* ptr);
+}

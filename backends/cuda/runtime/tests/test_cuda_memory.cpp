@@ -1,0 +1,109 @@
+#include "backends/cuda/runtime/cuda_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "backends/aoti/slim/core/strided_copy.h"
+#include "backends/cuda/runtime/testing/cuda_test.h"
+#include "runtime/core/device_allocator.h"
+
+namespace pteron::cuda {
+namespace {
+
+using slim::DType;
+using slim::TensorPtr;
+using testing::HostTensor;
+using testing::poisoned;
+using testing::to_device;
+using testing::to_host;
+
+TensorPtr on_host(const HostTensor& numbers, std::vector<int64_t> strides) {
+  Result<TensorPtr> tensor = slim::make_tensor(numbers.sizes, strides, DType::Float, Device{});
+  EXPECT_TRUE(tensor.ok());
+  for (int64_t i = 0; i < numbers.sizes[0]; ++i) {
+    for (int64_t j = 0; j < numbers.sizes[1]; ++j) {
+      (*tensor)->data_as<float>()[i * strides[0] + j * strides[1]] =
+          static_cast<float>(numbers.values[static_cast<size_t>(i * numbers.sizes[1] + j)]);
+    }
+  }
+  return std::move(*tensor);
+}
+
+TEST(CudaMemory, IsRegistered) {
+  EXPECT_EQ(slim::find_device_memory(DeviceType::CUDA), &cuda_memory());
+  EXPECT_NE(find_device_allocator(DeviceType::CUDA), nullptr);
+}
+
+TEST(CudaMemory, CopiesBetweenHostAndDeviceWithAnyStrides) {
+  PTERON_REQUIRE_CUDA();
+  const HostTensor numbers = testing::round_to(HostTensor::random({5, 7}, 1), DType::Float);
+  const std::vector<std::vector<int64_t>> layouts = {{7, 1}, {1, 5}, {16, 2}};
+  for (const auto& host_strides : layouts) {
+    for (const auto& device_strides : layouts) {
+      TensorPtr host = on_host(numbers, host_strides);
+      TensorPtr device = poisoned({5, 7}, DType::Float, device_strides);
+      ASSERT_TRUE(slim::copy_tensor(*device, *host).ok());
+      EXPECT_TRUE(testing::equal_to(to_host(*device), numbers));
+      TensorPtr other = poisoned({5, 7}, DType::Float);
+      ASSERT_TRUE(slim::copy_tensor(*other, *device).ok());
+      EXPECT_TRUE(testing::equal_to(to_host(*other), numbers));
+      TensorPtr back = on_host(HostTensor::zeros({5, 7}), host_strides);
+      ASSERT_TRUE(slim::copy_tensor(*back, *device).ok());
+      for (int64_t i = 0; i < 35; ++i) {
+        const int64_t at = i / 7 * host_strides[0] + i % 7 * host_strides[1];
+        EXPECT_EQ(back->data_as<float>()[at], static_cast<float>(numbers.values[static_cast<size_t>(i)]));
+      }
+    }
+  }
+}
+
+TEST(CudaMemory, ZerosAnyStrides) {
+  PTERON_REQUIRE_CUDA();
+  for (const std::vector<int64_t>& strides : {std::vector<int64_t>{7, 1}, {1, 5}, {16, 2}}) {
+    TensorPtr tensor = poisoned({5, 7}, DType::Float, strides);
+    ASSERT_TRUE(cuda_memory().zero(*tensor).ok());
+    EXPECT_TRUE(testing::equal_to(to_host(*tensor), HostTensor::zeros({5, 7})));
+  }
+}
+
+TEST(CudaMemory, ReadsAndWritesBytes) {
+  PTERON_REQUIRE_CUDA();
+  TensorPtr tensor = poisoned({4}, DType::Int);
+  const int32_t written[4] = {1, -2, 3, -4};
+  int32_t read[4] = {};
+  ASSERT_TRUE(cuda_memory().write(tensor->data(), written, sizeof written, testing::kCuda0).ok());
+  ASSERT_TRUE(cuda_memory().read(read, tensor->data(), sizeof read, testing::kCuda0).ok());
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(read[i], written[i]);
+}
+
+TEST(CudaMemory, GivesPinnedHostMemory) {
+  PTERON_REQUIRE_CUDA();
+  Result<slim::StorageRef> pinned = cuda_memory().allocate_pinned(4096);
+  ASSERT_TRUE(pinned.ok()) << pinned.error().message();
+  cudaPointerAttributes attributes{};
+  ASSERT_EQ(cudaPointerGetAttributes(&attributes, (*pinned)->data), cudaSuccess);
+  EXPECT_EQ(attributes.type, cudaMemoryTypeHost);
+}
+
+TEST(CudaAllocator, AllocatesCopiesAndFills) {
+  PTERON_REQUIRE_CUDA();
+  DeviceAllocator* allocator = find_device_allocator(DeviceType::CUDA);
+  ASSERT_NE(allocator, nullptr);
+  const Device device = testing::kCuda0;
+  Result<void*> a = allocator->allocate(1024, device), b = allocator->allocate(1024, device);
+  ASSERT_TRUE(a.ok() && b.ok());
+  std::vector<unsigned char> bytes(1024, 7), back(1024, 0);
+  EXPECT_TRUE(allocator->copy_from_host(*a, bytes.data(), 1024, device).ok());
+  EXPECT_TRUE(allocator->copy(*b, *a, 1024, device).ok());
+  EXPECT_TRUE(allocator->copy_to_host(back.data(), *b, 1024, device).ok());
+  EXPECT_EQ(back, bytes);
+  EXPECT_TRUE(allocator->fill_zero(*b, 1024, device).ok());
+  EXPECT_TRUE(allocator->copy_to_host(back.data(), *b, 1024, device).ok());
+  EXPECT_EQ(back, std::vector<unsigned char>(1024, 0));
+  allocator->free(*a, device);
+  allocator->free(*b, device);
+}
+
+}  // namespace
+}  // namespace pteron::cuda

@@ -1,0 +1,42 @@
+"""What lowering needs of a CUDA toolkit: headers. Kernels are compiled by Triton."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_NEEDED = ("cuda.h", "cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h")
+
+
+def _candidates() -> Iterator[Path]:
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(variable):
+            yield Path(os.environ[variable]) / "include"
+    # The headers that torch itself was installed with, if its CUDA comes from wheels.
+    package = importlib.util.find_spec("nvidia")
+    for folder in package.submodule_search_locations if package else ():
+        yield from sorted(Path(folder).glob("cu*/include"), reverse=True)
+        yield Path(folder) / "cuda_runtime" / "include"
+    yield Path("/usr/local/cuda/include")
+
+
+@functools.cache
+def include_folders() -> tuple[str, ...]:
+    """Folders that a compiler needs to include CUDA's headers.
+
+    Raises:
+        FileNotFoundError: no folder has them all; says where they were looked for.
+    """
+    looked = []
+    for folder in _candidates():
+        looked.append(str(folder))
+        if all((folder / name).is_file() for name in _NEEDED):
+            extra = folder / "cccl"
+            return (str(folder), str(extra)) if extra.is_dir() else (str(folder),)
+    raise FileNotFoundError(
+        f"lowering for CUDA needs the toolkit's headers ({', '.join(_NEEDED)}). Install the CUDA "
+        f"toolkit or set CUDA_HOME. Looked in: {', '.join(looked)}"
+    )

@@ -1,0 +1,157 @@
+"""Matrix products: the runtime's shim beside torch.mm, in interleaved rounds on one stream.
+
+For each size: time on the GPU (CUDA events around batches of launches) and time on the host (the
+clock around the same batches, for sizes that do not fill the launch queue), medians over rounds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+SIZES = ((1, 2048, 2048), (16, 2048, 8192), (512, 2048, 2048), (4096, 4096, 4096), (8192,) * 3)
+PATHS = {"shim": 0, "cublas": 1, "cublasLt": 2, "bare": 3}
+DTYPES = {torch.bfloat16: 15, torch.float32: 6}
+
+
+class Launcher:
+    """The C++ side; see mm_launcher.cpp."""
+
+    def __init__(self, library: Path) -> None:
+        self._c = ctypes.CDLL(str(library))
+        self._c.mm_make.restype = ctypes.c_void_p
+        self._c.mm_make.argtypes = [
+            ctypes.c_int, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 3, ctypes.c_int
+        ]
+        self._c.mm_launch.restype = ctypes.c_int64
+        self._c.mm_launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
+        self._c.mm_launch_threads.restype = ctypes.c_double
+        self._c.mm_launch_threads.argtypes = [ctypes.c_void_p, *[ctypes.c_int] * 3]
+
+    def make(self, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> int:
+        """A product of (m, k) with (k, n); `b` row- or column-major."""
+        (m, k), n = a.shape, b.shape[1]
+        made = self._c.mm_make(
+            DTYPES[a.dtype], m, n, k, a.data_ptr(), b.data_ptr(), out.data_ptr(),
+            int(b.stride(0) == 1 and b.shape[1] > 1),
+        )
+        if not made:
+            raise RuntimeError("mm_make failed")
+        return made
+
+    def launch(self, product: int, count: int, path: str) -> float:
+        """Launches; host microseconds a call."""
+        stream = torch.cuda.current_stream().cuda_stream
+        ns = self._c.mm_launch(product, stream, count, PATHS[path])
+        if ns < 0:
+            raise RuntimeError(f"{path} failed")
+        return ns / count / 1e3
+
+    def launch_threads(self, product: int, threads: int, calls: int, path: str) -> float:
+        """Host microseconds a call, with as many threads at once."""
+        ns = self._c.mm_launch_threads(product, threads, calls, PATHS[path])
+        if ns < 0:
+            raise RuntimeError(f"{path} failed")
+        return ns / 1e3
+
+
+def _torch_launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Callable[[int], float]:
+    def launch(count: int) -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            torch.mm(a, b, out=out)
+        return (time.perf_counter() - start) / count * 1e6
+
+    return launch
+
+
+def measure(
+    library: Launcher, m: int, k: int, n: int, dtype: torch.dtype, transposed: bool, rounds: int
+) -> dict:
+    """One size: medians in microseconds for each way."""
+    a = torch.randn(m, k, device="cuda", dtype=dtype)
+    b = torch.randn(n, k, device="cuda", dtype=dtype).t() if transposed else torch.randn(
+        k, n, device="cuda", dtype=dtype
+    )
+    out = torch.empty(m, n, device="cuda", dtype=dtype)
+    product = library.make(a, b, out)
+    ways: dict[str, Callable[[int], float]] = {"torch": _torch_launch(a, b, out)}
+    for path in PATHS:
+        if path == "bare" and dtype not in (torch.float32, torch.bfloat16):
+            continue
+        ways[path] = lambda count, path=path: library.launch(product, count, path)
+    expected = a.double() @ b.double() if m * k * n <= 1 << 31 else None
+    errors = {}
+    for name, launch in ways.items():
+        out.fill_(float("nan"))
+        launch(3)
+        torch.cuda.synchronize()
+        if expected is not None:
+            errors[name] = float((out.double() - expected).norm() / expected.norm())
+    flops = 2.0 * m * k * n
+    count = 100 if flops < 1e11 else 10
+    gpu: dict[str, list[float]] = {name: [] for name in ways}
+    host: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, launch in ways.items():
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            # Work ahead of the batch keeps the GPU busy while the host queues it, so that the events
+            # see the GPU's time and not the host's.
+            torch.cuda._sleep(2_000_000)
+            begin.record()
+            host[name].append(launch(count))
+            end.record()
+            torch.cuda.synchronize()
+            gpu[name].append(begin.elapsed_time(end) / count * 1e3)
+    result = {
+        "size": [m, k, n], "dtype": str(dtype).removeprefix("torch."), "transposed": transposed,
+        "gpu_us": {name: round(statistics.median(times), 3) for name, times in gpu.items()},
+        "host_us": {name: round(statistics.median(times), 3) for name, times in host.items()},
+        "relative_error": errors,
+    }
+    result["tflops"] = {
+        name: round(flops / us / 1e6, 1) for name, us in result["gpu_us"].items()
+    }
+    return result
+
+
+def measure_threads(library: Launcher, threads: int = 8, calls: int = 10_000) -> dict:
+    """Host cost of a small product, with as many threads at once: the shim and a bare loop."""
+    a = torch.randn(16, 64, device="cuda", dtype=torch.bfloat16)
+    b = torch.randn(64, 64, device="cuda", dtype=torch.bfloat16)
+    out = torch.empty(16, 64, device="cuda", dtype=torch.bfloat16)
+    product = library.make(a, b, out)
+    rounds: dict[str, list[float]] = {"shim": [], "bare": []}
+    for _ in range(5):
+        for path, times in rounds.items():
+            times.append(library.launch_threads(product, threads, calls, path))
+    return {"threads": threads, "calls": calls} | {
+        path: round(statistics.median(times), 3) for path, times in rounds.items()
+    }
+
+
+def main(library: str, out: str, rounds: str = "30") -> None:
+    torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    launcher = Launcher(Path(library))
+    results = []
+    for dtype in (torch.bfloat16, torch.float32):
+        for size in SIZES:
+            if dtype == torch.float32 and size[0] > 4096:
+                continue
+            results.append(measure(launcher, *size, dtype, True, int(rounds)))
+            print(json.dumps(results[-1]), flush=True)
+    report = {"mm": results, "threads": measure_threads(launcher)}
+    print(json.dumps(report["threads"]))
+    Path(out).write_text(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

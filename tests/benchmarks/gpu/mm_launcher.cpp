@@ -1,0 +1,168 @@
+// Launches matrix products from C++, for a benchmark that times them from Python beside torch's.
+//
+//   void* product = mm_make(dtype, m, n, k, a, b, out, /*b_transposed=*/1);
+//   int64_t ns = mm_launch(product, stream, 100, kShim);      // host time of 100 launches
+//
+// Functions return a negative number on failure and print why.
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "backends/aoti/shims/c_boundary.h"
+#include "backends/aoti/slim/core/slim_tensor.h"
+#include "backends/aoti/slim/cuda/guard.h"
+#include "backends/cuda/runtime/kernels/blas_context.h"
+#include "backends/cuda/runtime/kernels/gemm.h"
+#include "backends/cuda/runtime/testing/shims_abi.h"
+
+namespace {
+
+using pteron::Device;
+using pteron::DeviceType;
+using pteron::Error;
+using pteron::Result;
+using pteron::cuda::BlasContext;
+using pteron::cuda::gemm;
+using pteron::cuda::GemmLibrary;
+using pteron::cuda::GemmProblem;
+using pteron::slim::CudaStreamGuard;
+using pteron::slim::DType;
+using pteron::slim::make_tensor_from_blob;
+using pteron::slim::TensorPtr;
+
+// How a product is launched: by the shim that models call, straight through one of the libraries, or
+// by nothing but cuBLAS' own function in a loop.
+enum Path { kShim = 0, kCublas = 1, kCublasLt = 2, kBare = 3 };
+
+struct Product {
+  TensorPtr a, b, out;
+  GemmProblem problem;
+};
+
+int64_t fail(const std::string& message) {
+  std::fprintf(stderr, "mm_launcher: %s\n", message.c_str());
+  return -1;
+}
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+int64_t launch_bare(const Product& product, cudaStream_t stream, int count) {
+  Result<BlasContext*> blas = BlasContext::get(0, stream);
+  if (!blas.ok()) return fail(blas.error().message());
+  const GemmProblem& p = product.problem;
+  const bool is_float = p.dtype == pteron::ScalarType::Float;
+  const cudaDataType type = is_float ? CUDA_R_32F : CUDA_R_16BF;
+  const float one = 1, zero = 0;
+  const int64_t start = now();
+  for (int i = 0; i < count; ++i) {
+    const cublasStatus_t status = (*blas)->api().gemm_ex(
+        (*blas)->handle(), p.b.layout.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N,
+        static_cast<int>(p.n), static_cast<int>(p.m), static_cast<int>(p.k), &one, p.b.data, type,
+        static_cast<int>(p.b.layout.leading_dimension), p.a.data, type, static_cast<int>(p.k),
+        &zero, const_cast<void*>(p.out.data), type, static_cast<int>(p.n), CUBLAS_COMPUTE_32F,
+        CUBLAS_GEMM_DEFAULT);
+    if (status != CUBLAS_STATUS_SUCCESS) return fail("cublasGemmEx failed");
+  }
+  return now() - start;
+}
+
+int64_t launch(Product& product, cudaStream_t stream, int count, int path) {
+  Result<CudaStreamGuard> guard = CudaStreamGuard::make(stream, 0);
+  if (!guard.ok()) return fail(guard.error().message());
+  if (path == kBare) return launch_bare(product, stream, count);
+  if (path == kShim) {
+    const int64_t start = now();
+    for (int i = 0; i < count; ++i) {
+      if (ptrn_torch_cuda_mm_out(product.out.get(), product.a.get(), product.b.get()) != 0) {
+        return fail(pteron::aoti::shim_error());
+      }
+    }
+    return now() - start;
+  }
+  product.problem.library = path == kCublas ? GemmLibrary::kCublas : GemmLibrary::kCublasLt;
+  const int64_t start = now();
+  for (int i = 0; i < count; ++i) {
+    if (Error error = gemm(product.problem, 0, stream); !error.ok()) return fail(error.message());
+  }
+  return now() - start;
+}
+
+}  // namespace
+
+extern "C" {
+
+// Row-major a (m, k) and out (m, n); b (k, n), its columns contiguous if `b_transposed`.
+void* mm_make(int dtype, int64_t m, int64_t n, int64_t k, void* a, void* b, void* out,
+              int b_transposed) {
+  auto product = std::make_unique<Product>();
+  const Device device{DeviceType::CUDA, 0};
+  const auto type = static_cast<DType>(dtype);
+  const int64_t a_sizes[] = {m, k}, a_strides[] = {k, 1}, b_sizes[] = {k, n};
+  const int64_t b_strides[] = {b_transposed ? 1 : n, b_transposed ? k : 1};
+  const int64_t out_sizes[] = {m, n}, out_strides[] = {n, 1};
+  auto first = make_tensor_from_blob(a, a_sizes, a_strides, 0, type, device);
+  auto second = make_tensor_from_blob(b, b_sizes, b_strides, 0, type, device);
+  auto result = make_tensor_from_blob(out, out_sizes, out_strides, 0, type, device);
+  if (!first.ok() || !second.ok() || !result.ok()) return nullptr;
+  product->a = std::move(*first);
+  product->b = std::move(*second);
+  product->out = std::move(*result);
+  GemmProblem& p = product->problem;
+  p.dtype = static_cast<pteron::ScalarType>(dtype);
+  p.m = m;
+  p.n = n;
+  p.k = k;
+  p.a = {a, {k, false}, 0};
+  p.b = {b, {b_transposed ? k : n, b_transposed != 0}, 0};
+  p.out = {out, {n, false}, 0};
+  return product.release();
+}
+
+void mm_delete(void* product) { delete static_cast<Product*>(product); }
+
+// Host nanoseconds of `count` launches.
+int64_t mm_launch(void* product, void* stream, int count, int path) {
+  return launch(*static_cast<Product*>(product), static_cast<cudaStream_t>(stream), count, path);
+}
+
+// Host nanoseconds a call, the mean over `threads` threads that each launch `calls` products on a
+// stream of their own, at the same time. All use one product; it is written by all with equal bytes.
+double mm_launch_threads(void* product, int threads, int calls, int path) {
+  std::vector<std::thread> workers;
+  std::vector<int64_t> times(static_cast<size_t>(threads), -1);
+  for (int t = 0; t < threads; ++t) {
+    workers.emplace_back([&, t] {
+      cudaStream_t stream = nullptr;
+      if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) return;
+      auto* shared = static_cast<Product*>(product);
+      if (launch(*shared, stream, 100, path) < 0) return;  // makes the handle
+      (void)cudaStreamSynchronize(stream);
+      int64_t total = 0;
+      for (int done = 0; done < calls; done += 100) {
+        const int64_t ns = launch(*shared, stream, 100, path);
+        if (ns < 0) return;
+        total += ns;
+        (void)cudaStreamSynchronize(stream);  // keeps the queue short: full queues block
+      }
+      times[static_cast<size_t>(t)] = total;
+      (void)cudaStreamDestroy(stream);
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
+  double sum = 0;
+  for (int64_t time : times) {
+    if (time < 0) return -1;
+    sum += static_cast<double>(time);
+  }
+  return sum / threads / calls;
+}
+
+}  // extern "C"
