@@ -2,8 +2,8 @@
 
   tools/bazel run //examples/quickstart
 
-Prints the largest error against eager, latency against eager and torch.compile, the size of the file
-and how long loading and lowering took.
+Prints the largest error against eager, latency against eager and torch.compile, the size of the
+file and how long loading and lowering took.
 """
 
 from __future__ import annotations

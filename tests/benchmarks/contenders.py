@@ -1,7 +1,7 @@
 """Each way to run a sample model on the CPU, as a callable over the same inputs.
 
-A contender is made once (lowering, compiling, loading) and then called; what it costs to make is not
-part of its time. Whoever cannot take a model says why by an exception.
+A contender is made once (lowering, compiling, loading) and then called; what it costs to make is
+not part of its time. Whoever cannot take a model says why by an exception.
 """
 
 from __future__ import annotations

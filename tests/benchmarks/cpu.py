@@ -2,9 +2,9 @@
 
   tools/bazel run -c opt //tests/benchmarks:cpu -- --json=/tmp/cpu.json
 
-Every contender is made first; then rounds go through all of them in turn, so that whatever else the
-machine does hits them alike. The median over rounds counts. A result that differs from eager's is an
-error, not a time.
+Every contender is made first; then rounds go through all of them in turn, so that whatever else
+the machine does hits them alike. The median over rounds counts. A result that differs from eager's
+is an error, not a time.
 """
 
 from __future__ import annotations

@@ -9,17 +9,27 @@ import torch
 from safetensors.torch import save_file
 
 from backends.cpu import CpuOptions, CpuPartitioner
-from exir import to_edge_transform_and_lower
+from exir import ExecutorchProgramManager, to_edge_transform_and_lower
+from exir.backend.utils import get_delegates
 from tests.models.sample import Sample
 
 
-def lower(
-    sample: Sample, module: torch.nn.Module, path: pathlib.Path, options: CpuOptions | None = None
-) -> None:
-    """Writes `sample`, wholly delegated to the CPU backend, as one program file."""
+def lower_program(
+    sample: Sample, module: torch.nn.Module, options: CpuOptions | None = None
+) -> ExecutorchProgramManager:
+    """The emitted program of `sample`, for the CPU backend."""
     partitioner = CpuPartitioner(options) if options else CpuPartitioner()
     manager = to_edge_transform_and_lower(sample.export(module), partitioner=[partitioner])
-    manager.to_executorch().save(str(path))
+    return manager.to_executorch()
+
+
+def delegate_sizes(program: ExecutorchProgramManager, method: str = "forward") -> list[int]:
+    """How many ops each delegate of a method stands for."""
+    exported = program.exported_program(method)
+    return [
+        len(getattr(exported.graph_module, call.args[0].target).nodes())
+        for call in get_delegates(exported.graph)
+    ]
 
 
 def flat_inputs(sample: Sample, seed: int) -> list[Any]:

@@ -1,7 +1,7 @@
 """Every sample model: lowered, saved, and run in three ways with results equal to eager's.
 
-Through Python beside torch, through the runner, and in a process that cannot import torch. State that
-a model keeps is compared over several calls.
+Through Python beside torch, through the runner, and in a process that cannot import torch. State
+that a model keeps is compared over several calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from runtime import Runtime
-from tests.e2e.lowering import flat_inputs, flat_outputs, lower, save_tensors
+from tests.e2e.lowering import flat_inputs, flat_outputs, lower_program, save_tensors
 from tests.models.features import FEATURES
 from tests.models.networks import NETWORKS
 from tests.models.sample import Sample, max_relative_error
@@ -35,7 +35,7 @@ def lowered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     sample: Sample = request.param
     path = tmp_path_factory.mktemp(sample.name) / f"{sample.name}.pte"
     module = sample.module()
-    lower(sample, module, path)
+    lower_program(sample, module).save(path)
     module = sample.module()  # exporting may have touched the state
     with torch.no_grad():
         expected = [

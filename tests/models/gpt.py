@@ -3,8 +3,8 @@
     gpt = Gpt()
     programs = {"prefill": export(Prefill(gpt), ...), "decode": export(Decode(gpt), ...)}
 
-Both wrappers hold the decoder under the same name, so that weights and caches have the same names in
-both methods: weights are stored once, and a session lets the methods share the cache.
+Both wrappers hold the decoder under the same name, so that weights and caches have the same names
+in both methods: weights are stored once, and a session lets the methods share the cache.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Small modules drawn at random: each a chain of steps over the op families that models are made of.
+"""Small modules drawn at random: chains of steps over the op families that models are made of.
 
     sample = random_sample(seed=81724)     # equal seeds give equal modules and inputs
 
-A module keeps a pool of float tensors. Every step takes tensors from the pool, applies one op of one
-family, and puts its result back; a few steps mutate a buffer or branch on data. All sums are kept
-well-conditioned, so that float32 results can be compared.
+A module keeps a pool of float tensors. Every step takes tensors from the pool, applies one op of
+one family, and puts its result back; a few steps mutate a buffer or branch on data. All sums are
+kept well-conditioned, so that float32 results can be compared.
 """
 
 from __future__ import annotations
@@ -23,22 +23,49 @@ Step = Callable[[nn.Module, list[torch.Tensor]], torch.Tensor]
 Family = Callable[[random.Random, list[tuple[int, ...]], "RandomModule", int], "Step | None"]
 
 _UNARY = (
-    torch.relu, torch.tanh, torch.sigmoid, torch.sin, torch.cos, torch.abs, torch.neg, F.gelu, F.silu,
-    torch.erf, torch.square, torch.floor, F.softplus, torch.sign,
-    lambda x: torch.exp(x.clamp(-4, 4)), lambda x: torch.log1p(x.abs()), lambda x: torch.rsqrt(1 + x * x),
-)  # fmt: skip
+    torch.relu,
+    torch.tanh,
+    torch.sigmoid,
+    torch.sin,
+    torch.cos,
+    torch.abs,
+    torch.neg,
+    F.gelu,
+    F.silu,
+    torch.erf,
+    torch.square,
+    torch.floor,
+    F.softplus,
+    torch.sign,
+    lambda x: torch.exp(x.clamp(-4, 4)),
+    lambda x: torch.log1p(x.abs()),
+    lambda x: torch.rsqrt(1 + x * x),
+)
 _BINARY = (
-    torch.add, torch.sub, torch.mul, torch.maximum, torch.minimum, torch.atan2, torch.hypot,
-    lambda a, b: a / (1 + b.abs()), lambda a, b: torch.where(a > b, a, b * 0.5),
-    lambda a, b: torch.remainder(a, b.abs() + 0.5), lambda a, b: torch.lerp(a, b, 0.25),
-)  # fmt: skip
+    torch.add,
+    torch.sub,
+    torch.mul,
+    torch.maximum,
+    torch.minimum,
+    torch.atan2,
+    torch.hypot,
+    lambda a, b: a / (1 + b.abs()),
+    lambda a, b: torch.where(a > b, a, b * 0.5),
+    lambda a, b: torch.remainder(a, b.abs() + 0.5),
+    lambda a, b: torch.lerp(a, b, 0.25),
+)
 _REDUCTIONS = (
-    lambda x: x.sum(-1, keepdim=True), lambda x: x.mean(-1, keepdim=True), lambda x: x.amax(-1, keepdim=True),
-    lambda x: x.amin(0, keepdim=True), lambda x: x.var(-1, keepdim=True, unbiased=False),
-    lambda x: x.logsumexp(-1, keepdim=True), lambda x: x.norm(dim=-1, keepdim=True),
-    lambda x: x.argmax(-1, keepdim=True).float(), lambda x: (x > 0).any(-1, keepdim=True).float(),
+    lambda x: x.sum(-1, keepdim=True),
+    lambda x: x.mean(-1, keepdim=True),
+    lambda x: x.amax(-1, keepdim=True),
+    lambda x: x.amin(0, keepdim=True),
+    lambda x: x.var(-1, keepdim=True, unbiased=False),
+    lambda x: x.logsumexp(-1, keepdim=True),
+    lambda x: x.norm(dim=-1, keepdim=True),
+    lambda x: x.argmax(-1, keepdim=True).float(),
+    lambda x: (x > 0).any(-1, keepdim=True).float(),
     lambda x: (x > 0).sum(-1, keepdim=True).float(),
-)  # fmt: skip
+)
 
 
 def unary(rng: random.Random, shapes: list[tuple[int, ...]], module: RandomModule, i: int) -> Step:
@@ -194,9 +221,19 @@ def control(
 
 
 FAMILIES: tuple[Family, ...] = (
-    unary, binary, reduction, normalization, linear, matmul, convolution, view, selection, casting,
-    mutation, control,
-)  # fmt: skip
+    unary,
+    binary,
+    reduction,
+    normalization,
+    linear,
+    matmul,
+    convolution,
+    view,
+    selection,
+    casting,
+    mutation,
+    control,
+)
 _WEIGHTS = (5, 5, 3, 3, 4, 3, 3, 5, 4, 1, 2, 1)
 
 

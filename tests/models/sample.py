@@ -59,7 +59,7 @@ def randint(seed: int, high: int, *sizes: int) -> torch.Tensor:
 
 
 def max_relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """The largest difference over the largest expected magnitude; infinite where not finite alike."""
+    """The largest difference over the largest expected magnitude; inf where not finite alike."""
     if found.shape != expected.shape or found.dtype != expected.dtype:
         return float("inf")
     if expected.numel() == 0:
