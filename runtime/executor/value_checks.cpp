@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "runtime/executor/tensor_storage.h"
-
 namespace pteron {
 namespace {
 

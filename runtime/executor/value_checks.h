@@ -7,6 +7,7 @@
 
 #include "runtime/executor/problems.h"
 #include "runtime/executor/program_data.h"
+#include "runtime/executor/tensor_storage.h"
 #include "runtime/schema/program_generated.h"
 
 namespace pteron {
@@ -33,7 +34,7 @@ class ValueChecks final {
   void check_pools();
   void check_value(size_t index);
   void check_tensor(size_t index, const schema::Tensor& tensor);
-  void check_planned(size_t index, const struct TensorStorage& storage, const class Tensor& tensor);
+  void check_planned(size_t index, const TensorStorage& storage, const Tensor& tensor);
   template <typename Item>
   void check_items(size_t index, const flatbuffers::Vector<Item>* items, schema::Value kind,
                    bool optional);
