@@ -16,7 +16,6 @@ it and from `BackendDetails`::
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import logging
 import threading
@@ -28,6 +27,7 @@ import torch
 from torch.export import ExportedProgram
 
 from backends.aoti import elf, inductor, payload, shim_list, toolchain
+from backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
 from exir.backend.backend_details import PreprocessResult
 from exir.backend.compile_spec_schema import CompileSpec
 
@@ -96,7 +96,7 @@ class AotiBackend:
         cls, compile_specs: list[CompileSpec]
     ) -> list[Callable[[torch.fx.GraphModule], Any]]:
         """Passes over the partition's graph, in order, just before compilation."""
-        return []
+        return [ReplaceViewCopyWithViewPass()]
 
     @classmethod
     def save_data_externally(cls, compile_specs: list[CompileSpec]) -> bool:
@@ -157,11 +157,8 @@ class AotiBackend:
             program = move_to_device_pass(program, device)
         if table := cls.get_decomposition_table():
             program = program.run_decompositions(dict(table))
-        passes = cls.get_custom_passes(specs)
-        if passes:
-            program = copy.copy(program)
-            for apply in passes:
-                apply(program.graph_module)
+        for apply in cls.get_custom_passes(specs):
+            apply(program.graph_module)
         return program
 
     @classmethod
