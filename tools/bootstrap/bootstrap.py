@@ -21,12 +21,15 @@ _KEPT = 4
 
 
 def main(arguments: list[str]) -> None:
-    """Replaces this process by Bazel with the arguments, or exits with an error message."""
+    """Replaces this process by Bazel with the arguments, or exits with an error message.
+
+    $PTERON_LAUNCHER, from tools/bazel, is the launcher to make: CACHE/setups/KEY/bazel.
+    """
     bazel = online.find_bazel()
     if bazel:
         os.execv(bazel, [bazel, *arguments])
     start = Path(os.environ["PTERON_LAUNCHER"])
-    root = cache.root()
+    root = start.parents[2]
     problems = checks.problems(root)
     if problems:
         fail(problems)

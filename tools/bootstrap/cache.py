@@ -1,4 +1,4 @@
-"""Where the bootstrap keeps things: the user's cache directory, its lock and atomic directories."""
+"""Directories in the user's cache: one process at a time, and whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,12 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tools.bootstrap.report import say
-
-
-def root() -> Path:
-    """The project's directory in the user's cache: $XDG_CACHE_HOME/pteron or ~/.cache/pteron."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "pteron"
 
 
 @contextlib.contextmanager

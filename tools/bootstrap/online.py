@@ -7,10 +7,12 @@ import shutil
 import subprocess
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 # Bazel's own default for --registry.
 REGISTRY = "https://bcr.bazel.build"
 
+_ENTRY = Path(__file__).parents[1] / "bazel"
 _OLDEST = (7, 7)
 _TOO_NEW = (9, 0)
 
@@ -45,7 +47,8 @@ def parse_version(output: str) -> tuple[int, int] | None:
 
 
 def _suitable(bazel: str | None) -> str | None:
-    if bazel is None:
+    # The folder tools/ may be on PATH.
+    if bazel is None or Path(bazel).samefile(_ENTRY):
         return None
     try:
         done = subprocess.run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -19,10 +20,21 @@ def spawn(script: str, *arguments: object) -> subprocess.Popen[str]:
     program = f"import sys; sys.path[:0] = {sys.path!r}\n{textwrap.dedent(script)}"
     return subprocess.Popen(
         [sys.executable, "-c", program, *map(str, arguments)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def is_locked(directory: Path) -> bool:
+    """Whether somebody holds the directory's lock."""
+    with open(directory / "lock", "w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 BUILD_ONCE = """
@@ -43,11 +55,18 @@ BUILD_ONCE = """
 
 def test_racing_processes_build_once_and_see_it_whole(tmp_path: Path) -> None:
     processes = [spawn(BUILD_ONCE, tmp_path) for _ in range(3)]
-    outputs = [process.communicate() for process in processes]
+    outputs = [process.communicate()[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
-    assert sorted(out for out, _ in outputs) == ["built\nwhole\n", "whole\n", "whole\n"]
-    waited = ["another tools/bazel is setting up Bazel; waiting" in err for _, err in outputs]
-    assert sum(waited) == 2
+    assert sorted(outputs) == ["built\nwhole\n", "whole\n", "whole\n"]
+
+
+def test_who_waits_says_so(tmp_path: Path) -> None:
+    with cache.locked(tmp_path):
+        process = spawn(BUILD_ONCE, tmp_path)
+        said = process.stderr.readline()
+        assert said == "tools/bazel: another tools/bazel is setting up Bazel; waiting for it\n"
+        assert process.poll() is None
+    assert process.communicate()[0] == "built\nwhole\n"
 
 
 DIE_INSIDE = """
@@ -78,16 +97,19 @@ LEAVE_CHILD = """
     from tools.bootstrap import cache
 
     with cache.locked(Path(sys.argv[1])):
-        subprocess.Popen(["sleep", "1"], close_fds=False)
+        subprocess.Popen(["cat"], close_fds=False)  # lives until its input ends
         os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 def test_children_of_a_killed_process_are_waited_for(tmp_path: Path) -> None:
-    spawn(LEAVE_CHILD, tmp_path).wait()
-    began = time.monotonic()
+    process = spawn(LEAVE_CHILD, tmp_path)
+    process.wait()
+    assert is_locked(tmp_path)
+    process.stdin.close()
     with cache.locked(tmp_path):
-        assert time.monotonic() - began > 0.3
+        assert is_locked(tmp_path)
+    assert not is_locked(tmp_path)
 
 
 def test_an_error_leaves_nothing(tmp_path: Path) -> None:
@@ -110,11 +132,3 @@ def test_keep_newest(tmp_path: Path) -> None:
         os.utime(tmp_path / name, (stamp, stamp))
     cache.keep_newest(tmp_path, 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["middle", "new"]
-
-
-def test_root_follows_xdg_cache_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
-    assert cache.root() == Path("/elsewhere/pteron")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", "/home/me")
-    assert cache.root() == Path("/home/me/.cache/pteron")

@@ -31,6 +31,20 @@ def test_a_finished_setup_starts_without_python_apt_or_network(machine: Machine)
     assert (done.returncode, done.stdout, done.stderr) == (0, "private info\n", "")
 
 
+@pytest.mark.parametrize("xdg", [None, "", "relative"])
+def test_the_cache_is_in_home_without_an_absolute_xdg_cache_home(
+    machine: Machine, tmp_path: Path, xdg: str | None
+) -> None:
+    start = tmp_path / ".cache/pteron/setups" / machine.setup_key() / "bazel"
+    start.parent.mkdir(parents=True)
+    start.symlink_to(machine.add_program("private", "echo private"))
+    machine.environment["HOME"] = str(tmp_path)
+    del machine.environment["XDG_CACHE_HOME"]
+    if xdg is not None:
+        machine.environment["XDG_CACHE_HOME"] = xdg
+    assert machine.bazel("info").stdout == "private\n"
+
+
 def test_an_edited_bootstrap_is_another_setup(machine: Machine) -> None:
     before = machine.setup_key()
     with open(machine.checkout / "tools/bootstrap/packages.py", "a", encoding="utf-8") as file:

@@ -79,5 +79,14 @@ def test_without_the_registry_nothing_is_used(machine: Machine) -> None:
 
 
 @pytest.mark.usefixtures("reachable")
+def test_tools_bazel_on_path_does_not_find_itself(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bazel = machine.add_program("bazel", "echo bazel 7.7.1")
+    monkeypatch.setattr(online, "_ENTRY", bazel)
+    assert online.find_bazel() is None
+
+
+@pytest.mark.usefixtures("reachable")
 def test_nothing_on_path() -> None:
     assert online.find_bazel() is None
