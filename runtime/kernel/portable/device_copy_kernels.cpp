@@ -1,0 +1,51 @@
+// Copies between the host and a device, which a program orders explicitly.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/core/device_allocator.h"
+#include "runtime/kernel/portable/kernels.h"
+#include "runtime/kernel/portable/shapes.h"
+
+namespace pteron::kernels {
+namespace {
+
+// out = self, one of them on a device. Same dtype, dim order and sizes: bytes are copied as they lie.
+Error copy_between_devices(Span<EValue* const> arguments, bool to_device) {
+  PTERON_CHECK_OR_RETURN(arguments.size() >= 2, Error::InvalidArgument,
+                         "found %zu arguments, expected 2", arguments.size());
+  PTERON_CHECK_OR_RETURN(arguments[0]->is_tensor() && arguments[1]->is_tensor(), Error::InvalidType,
+                         "found %s and %s, expected two tensors",
+                         name_of(arguments[0]->value_kind()), name_of(arguments[1]->value_kind()));
+  const Tensor& self = arguments[0]->tensor();
+  Tensor& out = arguments[1]->tensor();
+  const Device device = (to_device ? out : self).device();
+  const Device host = (to_device ? self : out).device();
+  PTERON_CHECK_OR_RETURN(device.type != DeviceType::CPU && host.type == DeviceType::CPU,
+                         Error::InvalidArgument, "expected one tensor on the host and one on a device");
+  const Span<const uint8_t> order = self.dim_order();
+  PTERON_CHECK_OR_RETURN(self.dtype() == out.dtype() && order.size() == out.dim() &&
+                             std::equal(order.begin(), order.end(), out.dim_order().begin()),
+                         Error::InvalidType, "cannot copy %s to %s: dtype and layout must be equal",
+                         self.describe().c_str(), out.describe().c_str());
+  PTERON_RETURN_IF_ERROR(resize_out(out, self.sizes()));
+  if (self.nbytes() == 0) return Error::Ok;
+  PTERON_CHECK_OR_RETURN(self.data() && out.data(), Error::InvalidState, "a tensor has no memory");
+  DeviceAllocator* allocator = find_device_allocator(device.type);
+  PTERON_CHECK_OR_RETURN(allocator, Error::NotFound,
+                         "nobody manages the memory of the device in this process; open the library of "
+                         "its backend first");
+  return to_device ? allocator->copy_from_host(out.data(), self.data(), self.nbytes(), device)
+                   : allocator->copy_to_host(out.data(), self.data(), self.nbytes(), device);
+}
+
+}  // namespace
+
+Error h2d_copy_out(KernelContext&, Span<EValue* const> arguments) {
+  return copy_between_devices(arguments, true);
+}
+
+Error d2h_copy_out(KernelContext&, Span<EValue* const> arguments) {
+  return copy_between_devices(arguments, false);
+}
+
+}  // namespace pteron::kernels

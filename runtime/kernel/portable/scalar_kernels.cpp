@@ -1,0 +1,181 @@
+// Numbers that a program computes with between its tensor operators: sizes, counters, conditions.
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/kernel/convert.h"
+#include "runtime/kernel/portable/kernels.h"
+#include "runtime/kernel/portable/shapes.h"
+
+namespace pteron::kernels {
+namespace {
+
+bool both_int(const Scalar& a, const Scalar& b) {
+  return a.dtype() != ScalarType::Double && b.dtype() != ScalarType::Double;
+}
+
+Error overflow() {
+  return make_error(Error::InvalidArgument, "the result does not fit into 64 bits");
+}
+
+// Python's arithmetic: ints stay exact or are refused, anything else is a double.
+template <typename IntOp, typename DoubleOp>
+Error compute(const Scalar& a, const Scalar& b, EValue& result, IntOp int_op, DoubleOp double_op) {
+  if (!both_int(a, b)) {
+    result = EValue(static_cast<double>(double_op(a.to<double>(), b.to<double>())));
+    return Error::Ok;
+  }
+  int64_t value = 0;
+  if (int_op(a.to<int64_t>(), b.to<int64_t>(), &value)) return overflow();
+  result = EValue(value);
+  return Error::Ok;
+}
+
+template <typename Op>
+Error compare(const Scalar& a, const Scalar& b, EValue& result, Op op) {
+  result = EValue(static_cast<bool>(both_int(a, b) ? op(a.to<int64_t>(), b.to<int64_t>())
+                                                   : op(a.to<double>(), b.to<double>())));
+  return Error::Ok;
+}
+
+Error check_divisor(const Scalar& b) {
+  PTERON_CHECK_OR_RETURN(b.to<double>() != 0, Error::InvalidArgument, "division by zero");
+  return Error::Ok;
+}
+
+// Rounded down; true on overflow.
+bool floor_divide(int64_t a, int64_t b, int64_t* result) {
+  if (b == -1) return __builtin_sub_overflow(int64_t{0}, a, result);
+  *result = a / b - (a % b != 0 && (a < 0) != (b < 0));
+  return false;
+}
+
+bool floor_modulo(int64_t a, int64_t b, int64_t* result) {
+  *result = b == -1 ? 0 : a % b;
+  if (*result != 0 && (*result < 0) != (b < 0)) *result += b;
+  return false;
+}
+
+double floor_modulo(double a, double b) {
+  const double remainder = std::fmod(a, b);
+  return remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder;
+}
+
+template <typename Rounding>
+Error round_to_int(const Scalar& a, EValue& result, Rounding rounding) {
+  if (a.dtype() != ScalarType::Double) {
+    result = EValue(a.to<int64_t>());
+    return Error::Ok;
+  }
+  const double rounded = rounding(a.to<double>());
+  if (!(rounded >= -9223372036854775808.0 && rounded < 9223372036854775808.0)) return overflow();
+  result = EValue(static_cast<int64_t>(rounded));
+  return Error::Ok;
+}
+
+}  // namespace
+
+PTERON_DEFINE_KERNEL(scalar_add, (Scalar a, Scalar b, EValue& result)) {
+  return compute(a, b, result,
+                 [](int64_t x, int64_t y, int64_t* r) { return __builtin_add_overflow(x, y, r); },
+                 [](double x, double y) { return x + y; });
+}
+PTERON_DEFINE_KERNEL(scalar_sub, (Scalar a, Scalar b, EValue& result)) {
+  return compute(a, b, result,
+                 [](int64_t x, int64_t y, int64_t* r) { return __builtin_sub_overflow(x, y, r); },
+                 [](double x, double y) { return x - y; });
+}
+PTERON_DEFINE_KERNEL(scalar_mul, (Scalar a, Scalar b, EValue& result)) {
+  return compute(a, b, result,
+                 [](int64_t x, int64_t y, int64_t* r) { return __builtin_mul_overflow(x, y, r); },
+                 [](double x, double y) { return x * y; });
+}
+PTERON_DEFINE_KERNEL(scalar_floordiv, (Scalar a, Scalar b, EValue& result)) {
+  PTERON_RETURN_IF_ERROR(check_divisor(b));
+  return compute(a, b, result, floor_divide,
+                 [](double x, double y) { return std::floor(x / y); });
+}
+PTERON_DEFINE_KERNEL(scalar_mod, (Scalar a, Scalar b, EValue& result)) {
+  PTERON_RETURN_IF_ERROR(check_divisor(b));
+  return compute(a, b, result,
+                 [](int64_t x, int64_t y, int64_t* r) { return floor_modulo(x, y, r); },
+                 [](double x, double y) { return floor_modulo(x, y); });
+}
+PTERON_DEFINE_KERNEL(scalar_truediv, (Scalar a, Scalar b, EValue& result)) {
+  PTERON_RETURN_IF_ERROR(check_divisor(b));
+  result = EValue(a.to<double>() / b.to<double>());
+  return Error::Ok;
+}
+PTERON_DEFINE_KERNEL(scalar_max, (Scalar a, Scalar b, EValue& result)) {
+  return compute(a, b, result,
+                 [](int64_t x, int64_t y, int64_t* r) { return *r = std::max(x, y), false; },
+                 [](double x, double y) { return std::max(x, y); });
+}
+PTERON_DEFINE_KERNEL(scalar_min, (Scalar a, Scalar b, EValue& result)) {
+  return compute(a, b, result,
+                 [](int64_t x, int64_t y, int64_t* r) { return *r = std::min(x, y), false; },
+                 [](double x, double y) { return std::min(x, y); });
+}
+PTERON_DEFINE_KERNEL(scalar_neg, (Scalar a, EValue& result)) {
+  return compute(int64_t{0}, a, result,
+                 [](int64_t x, int64_t y, int64_t* r) { return __builtin_sub_overflow(x, y, r); },
+                 [](double, double y) { return -y; });
+}
+PTERON_DEFINE_KERNEL(scalar_float, (Scalar a, EValue& result)) {
+  result = EValue(a.to<double>());
+  return Error::Ok;
+}
+PTERON_DEFINE_KERNEL(scalar_not, (bool a, EValue& result)) {
+  result = EValue(!a);
+  return Error::Ok;
+}
+PTERON_DEFINE_KERNEL(scalar_ceil, (Scalar a, EValue& result)) {
+  return round_to_int(a, result, [](double x) { return std::ceil(x); });
+}
+PTERON_DEFINE_KERNEL(scalar_floor, (Scalar a, EValue& result)) {
+  return round_to_int(a, result, [](double x) { return std::floor(x); });
+}
+PTERON_DEFINE_KERNEL(scalar_round, (Scalar a, EValue& result)) {
+  return round_to_int(a, result, [](double x) { return std::nearbyint(x); });
+}
+PTERON_DEFINE_KERNEL(scalar_trunc, (Scalar a, EValue& result)) {
+  return round_to_int(a, result, [](double x) { return std::trunc(x); });
+}
+
+#define PTERON_SCALAR_COMPARISON(name, op)                                        \
+  PTERON_DEFINE_KERNEL(name, (Scalar a, Scalar b, EValue& result)) {              \
+    return compare(a, b, result, [](auto x, auto y) { return x op y; });          \
+  }
+PTERON_SCALAR_COMPARISON(scalar_eq, ==)
+PTERON_SCALAR_COMPARISON(scalar_ne, !=)
+PTERON_SCALAR_COMPARISON(scalar_lt, <)
+PTERON_SCALAR_COMPARISON(scalar_le, <=)
+PTERON_SCALAR_COMPARISON(scalar_gt, >)
+PTERON_SCALAR_COMPARISON(scalar_ge, >=)
+
+PTERON_DEFINE_KERNEL(sym_size, (const Tensor& self, int64_t dim, EValue& result)) {
+  PTERON_CHECK_OR_RETURN(self.dim() > 0, Error::InvalidArgument, "a 0-d tensor has no sizes");
+  PTERON_ASSIGN_OR_RETURN(const size_t d, normalized_dim(dim, self.dim()));
+  result = EValue(self.size(d));
+  return Error::Ok;
+}
+PTERON_DEFINE_KERNEL(sym_numel, (const Tensor& self, EValue& result)) {
+  result = EValue(self.numel());
+  return Error::Ok;
+}
+
+// The number in a tensor of one element.
+PTERON_DEFINE_KERNEL(local_scalar_dense, (const Tensor& self, EValue& result)) {
+  PTERON_CHECK_OR_RETURN(self.numel() == 1, Error::InvalidArgument, "found %s, expected one element",
+                         self.describe().c_str());
+  const auto* data = self.data_as<std::byte>();
+  if (self.dtype() == ScalarType::Bool) {
+    result = EValue(load_one<int64_t>(self.dtype(), data) != 0);
+  } else if (is_floating(self.dtype())) {
+    result = EValue(load_one<double>(self.dtype(), data));
+  } else {
+    result = EValue(load_one<int64_t>(self.dtype(), data));
+  }
+  return Error::Ok;
+}
+
+}  // namespace pteron::kernels
