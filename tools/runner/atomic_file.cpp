@@ -21,7 +21,8 @@ Error failure(const std::string& path) {
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
   struct stat found;
   PTERON_CHECK_OR_RETURN(stat(path.c_str(), &found) != 0 || S_ISREG(found.st_mode),
-                         Error::AccessFailed, "cannot write %s: it is no regular file", path.c_str());
+                         Error::AccessFailed, "cannot write %s: it is no regular file",
+                         path.c_str());
   AtomicFile file;
   file.path_ = path;
   std::string temporary = path + ".XXXXXX";

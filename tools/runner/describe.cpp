@@ -30,10 +30,10 @@ void append_indented(std::string& text, const std::string& lines, const char* in
 
 void describe_values(std::string& text, const char* what, const std::vector<ValueMeta>& values) {
   for (size_t i = 0; i < values.size(); ++i) {
-    const char* memory = values[i].constant                     ? ", constant"
-                         : values[i].kind != ValueKind::Tensor  ? ""
-                         : values[i].planned                    ? ""
-                                                                : ", caller's memory";
+    const char* memory = values[i].constant                    ? ", constant"
+                         : values[i].kind != ValueKind::Tensor ? ""
+                         : values[i].planned                   ? ""
+                                                               : ", caller's memory";
     append(text, "  %-8s%2zu  %s%s%s\n", what, i, values[i].describe().c_str(), memory,
            values[i].device.type == DeviceType::CUDA ? ", on CUDA" : "");
   }
@@ -55,7 +55,8 @@ void describe_memory(std::string& text, const MethodMeta& meta) {
 void describe_state(std::string& text, const MethodMeta& meta) {
   for (const MutableBufferMeta& buffer : meta.mutable_buffers) {
     std::string sizes;
-    for (const int64_t size : buffer.sizes) sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
+    for (const int64_t size : buffer.sizes)
+      sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
     append(text, "  state       %s: %s[%s], %s%s\n", buffer.name.c_str(), name_of(buffer.dtype),
            sizes.c_str(), human_nbytes(buffer.nbytes).c_str(),
            buffer.has_initial_value ? ", initial value in the file" : "");
@@ -65,8 +66,8 @@ void describe_state(std::string& text, const MethodMeta& meta) {
 // What is text is shown, what is not is counted.
 std::string spec_value(Span<const uint8_t> value) {
   constexpr size_t kShown = 60;
-  const bool printable = std::all_of(value.begin(), value.end(),
-                                     [](uint8_t c) { return c >= 0x20 && c < 0x7f; });
+  const bool printable =
+      std::all_of(value.begin(), value.end(), [](uint8_t c) { return c >= 0x20 && c < 0x7f; });
   if (!printable || value.size() > kShown) return human_nbytes(value.size());
   return "\"" + std::string(value.begin(), value.end()) + "\"";
 }
@@ -83,10 +84,11 @@ void describe_delegates(std::string& text, const Program& program, const MethodM
              spec_value(spec.value).c_str());
     }
     if (backend) {
-      append_indented(text,
-                      backend->describe(program.named_data(), delegate.processed,
-                                        {delegate.compile_specs.data(), delegate.compile_specs.size()}),
-                      "    ");
+      append_indented(
+          text,
+          backend->describe(program.named_data(), delegate.processed,
+                            {delegate.compile_specs.data(), delegate.compile_specs.size()}),
+          "    ");
     }
   }
 }
@@ -119,8 +121,8 @@ void describe_data(std::string& text, const Program& program) {
   for (size_t i = 0; i < segments.size(); ++i) {
     const SegmentMeta& segment = segments[i];
     append(text, "  %10s  at %llu%s%s\n", human_nbytes(segment.nbytes).c_str(),
-           static_cast<unsigned long long>(segment.offset), segment.digest.empty() ? "" : "  sha256 ",
-           segment.digest.substr(0, 16).c_str());
+           static_cast<unsigned long long>(segment.offset),
+           segment.digest.empty() ? "" : "  sha256 ", segment.digest.substr(0, 16).c_str());
   }
 }
 
@@ -139,11 +141,12 @@ std::string human_nbytes(uint64_t nbytes) {
 
 Result<std::string> describe(const Program& program) {
   std::string text;
-  const char* integrity = !program.has_integrity_table() ? "no digests in the file"
-                          : program.verification() == Verification::Full
-                              ? "all digests checked"
-                              : "digest of the program part checked; code is checked before it runs, "
-                                "weights under --verification=full";
+  const char* integrity =
+      !program.has_integrity_table() ? "no digests in the file"
+      : program.verification() == Verification::Full
+          ? "all digests checked"
+          : "digest of the program part checked; code is checked before it runs, "
+            "weights under --verification=full";
   append(text, "program %s: %s\nintegrity: %s\n", program.path().c_str(),
          human_nbytes(program.file_nbytes()).c_str(), integrity);
   for (const std::string& name : program.method_names()) {

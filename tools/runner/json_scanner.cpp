@@ -23,8 +23,8 @@ bool JsonScanner::finished() {
 }
 
 void JsonScanner::skip_space() {
-  while (position_ < text_.size() && std::string_view(" \t\r\n").find(text_[position_]) !=
-                                         std::string_view::npos) {
+  while (position_ < text_.size() &&
+         std::string_view(" \t\r\n").find(text_[position_]) != std::string_view::npos) {
     ++position_;
   }
 }

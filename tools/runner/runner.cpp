@@ -137,7 +137,8 @@ Error run(int argc, const char* const* argv) {
   if (arguments.describe) {
     PTERON_ASSIGN_OR_RETURN(const std::string text, describe(*program));
     std::fputs(text.c_str(), stdout);
-    const bool only = arguments.inputs.empty() && arguments.outputs.empty() && arguments.repeat == 0;
+    const bool only =
+        arguments.inputs.empty() && arguments.outputs.empty() && arguments.repeat == 0;
     if (only) return Error::Ok;
   }
   return run_methods(arguments, *program, open_us);

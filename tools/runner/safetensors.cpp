@@ -19,13 +19,20 @@ struct DtypeName {
   ScalarType dtype;
 };
 constexpr DtypeName kDtypeNames[] = {
-    {"F64", ScalarType::Double},       {"F32", ScalarType::Float},
-    {"F16", ScalarType::Half},         {"BF16", ScalarType::BFloat16},
-    {"F8_E5M2", ScalarType::Float8_e5m2}, {"F8_E4M3", ScalarType::Float8_e4m3fn},
-    {"I64", ScalarType::Long},         {"I32", ScalarType::Int},
-    {"I16", ScalarType::Short},        {"I8", ScalarType::Char},
-    {"U64", ScalarType::UInt64},       {"U32", ScalarType::UInt32},
-    {"U16", ScalarType::UInt16},       {"U8", ScalarType::Byte},
+    {"F64", ScalarType::Double},
+    {"F32", ScalarType::Float},
+    {"F16", ScalarType::Half},
+    {"BF16", ScalarType::BFloat16},
+    {"F8_E5M2", ScalarType::Float8_e5m2},
+    {"F8_E4M3", ScalarType::Float8_e4m3fn},
+    {"I64", ScalarType::Long},
+    {"I32", ScalarType::Int},
+    {"I16", ScalarType::Short},
+    {"I8", ScalarType::Char},
+    {"U64", ScalarType::UInt64},
+    {"U32", ScalarType::UInt32},
+    {"U16", ScalarType::UInt16},
+    {"U8", ScalarType::Byte},
     {"BOOL", ScalarType::Bool},
 };
 
@@ -39,7 +46,8 @@ struct Entry {
 
 std::vector<int64_t> integers(JsonScanner& scanner) {
   std::vector<int64_t> values;
-  for (JsonScanner::Items items(scanner, '[', ']'); items.next();) values.push_back(scanner.integer());
+  for (JsonScanner::Items items(scanner, '[', ']'); items.next();)
+    values.push_back(scanner.integer());
   return values;
 }
 
@@ -161,8 +169,8 @@ size_t nbytes_of(const View& view) {
 }
 
 std::string header_entry(const NamedTensor& tensor, size_t offset) {
-  std::string text = quoted(tensor.name) + ":{\"dtype\":\"" + dtype_name(tensor.view.dtype) +
-                     "\",\"shape\":[";
+  std::string text =
+      quoted(tensor.name) + ":{\"dtype\":\"" + dtype_name(tensor.view.dtype) + "\",\"shape\":[";
   for (size_t d = 0; d < tensor.view.dim; ++d) {
     text += (d ? "," : "") + std::to_string(tensor.view.sizes[d]);
   }
@@ -230,8 +238,9 @@ Result<SafetensorsFile> SafetensorsFile::read(const std::string& path) {
   }
   problem = check_cover(entries, data.size());
   if (!problem.empty()) return fail(problem);
-  std::sort(file.tensors_.begin(), file.tensors_.end(),
-            [](const NamedTensor& a, const NamedTensor& b) { return natural_less(a.name, b.name); });
+  std::sort(
+      file.tensors_.begin(), file.tensors_.end(),
+      [](const NamedTensor& a, const NamedTensor& b) { return natural_less(a.name, b.name); });
   const auto same = [](const NamedTensor& a, const NamedTensor& b) { return a.name == b.name; };
   const auto twice = std::adjacent_find(file.tensors_.begin(), file.tensors_.end(), same);
   if (twice != file.tensors_.end()) return fail("two tensors are called \"" + twice->name + "\"");

@@ -8,8 +8,8 @@
 //   PTERON_RETURN_IF_ERROR(out.commit());
 //
 // The format: u64 length of the header (little-endian); the header, a JSON object of
-// name -> {"dtype", "shape", "data_offsets": [begin, end]}, and "__metadata__", an object of strings;
-// then the bytes, which the tensors cover without gaps or overlaps.
+// name -> {"dtype", "shape", "data_offsets": [begin, end]}, and "__metadata__", an object of
+// strings; then the bytes, which the tensors cover without gaps or overlaps.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ struct NamedTensor {
 
 class SafetensorsFile final {
  public:
-  // Tensors sorted by name in natural order (x_2 before x_10). InvalidArgument: what is wrong with the
-  // file and where.
+  // Tensors sorted by name in natural order (x_2 before x_10). InvalidArgument: what is wrong with
+  // the file and where.
   static Result<SafetensorsFile> read(const std::string& path);
 
   // Borrowed from the file, read-only, aligned as the file has them.

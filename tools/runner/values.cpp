@@ -18,11 +18,16 @@ bool is_given(const ValueMeta& meta) {
 
 EValue exported_value(const ValueMeta& meta) {
   switch (meta.kind) {
-    case ValueKind::Int: return EValue(*std::get_if<int64_t>(&meta.value));
-    case ValueKind::Double: return EValue(*std::get_if<double>(&meta.value));
-    case ValueKind::Bool: return EValue(*std::get_if<bool>(&meta.value));
-    case ValueKind::String: return EValue(std::string_view(*std::get_if<std::string>(&meta.value)));
-    default: return EValue();
+    case ValueKind::Int:
+      return EValue(*std::get_if<int64_t>(&meta.value));
+    case ValueKind::Double:
+      return EValue(*std::get_if<double>(&meta.value));
+    case ValueKind::Bool:
+      return EValue(*std::get_if<bool>(&meta.value));
+    case ValueKind::String:
+      return EValue(std::string_view(*std::get_if<std::string>(&meta.value)));
+    default:
+      return EValue();
   }
 }
 
@@ -68,9 +73,8 @@ Result<std::vector<const View*>> match(const MethodMeta& meta,
     views[index] = &tensor.view;
   }
   for (size_t i = 0; i < views.size(); ++i) fits &= !is_given(meta.inputs[i]) || views[i];
-  PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument,
-                         "method \"%s\": found %s; expected%s", meta.name.c_str(),
-                         list_names(tensors).c_str(), list_inputs(meta).c_str());
+  PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument, "method \"%s\": found %s; expected%s",
+                         meta.name.c_str(), list_names(tensors).c_str(), list_inputs(meta).c_str());
   return views;
 }
 
@@ -80,9 +84,10 @@ Result<EValue> scalar_of(size_t index, const ValueMeta& meta, const View& view) 
   const bool fits = meta.kind == ValueKind::Bool     ? is_bool
                     : meta.kind == ValueKind::Double ? !is_bool
                                                      : !is_bool && !is_floating(view.dtype);
-  PTERON_CHECK_OR_RETURN(view.dim == 0 && fits, Error::InvalidArgument,
-                         "input %zu: found a %s tensor of rank %zu, expected %s in a tensor of rank 0",
-                         index, name_of(view.dtype), view.dim, meta.describe().c_str());
+  PTERON_CHECK_OR_RETURN(
+      view.dim == 0 && fits, Error::InvalidArgument,
+      "input %zu: found a %s tensor of rank %zu, expected %s in a tensor of rank 0", index,
+      name_of(view.dtype), view.dim, meta.describe().c_str());
   if (meta.kind == ValueKind::Double) return EValue(load_one<double>(view.dtype, view.data));
   const int64_t value = load_one<int64_t>(view.dtype, view.data);
   return meta.kind == ValueKind::Bool ? EValue(value != 0) : EValue(value);
@@ -107,8 +112,9 @@ Error Inputs::add(size_t index, const ValueMeta& meta, const View* source) {
   const bool same_rank = sizes.size() == meta.dim_order.size();
   const ScalarType dtype = source ? source->dtype : meta.dtype;
   Result<Tensor> made =
-      same_rank ? Tensor::make(dtype, sizes, {meta.dim_order.data(), meta.dim_order.size()}, nullptr)
-                : Tensor::make(dtype, sizes, nullptr);
+      same_rank
+          ? Tensor::make(dtype, sizes, {meta.dim_order.data(), meta.dim_order.size()}, nullptr)
+          : Tensor::make(dtype, sizes, nullptr);
   if (!made.ok()) return made.take_error();
   memory_.emplace_back(new std::byte[made->nbytes() + 1]());
   made->set_data(memory_.back().get());
@@ -156,11 +162,17 @@ class OutputCollector final {
  public:
   Error add(const std::string& name, const EValue& value) {
     switch (value.value_kind()) {
-      case ValueKind::None: return Error::Ok;
-      case ValueKind::Int: return add_list(name, ScalarType::Long, {value.to_int()}, true);
-      case ValueKind::Double: return add_list(name, ScalarType::Double, {value.to_double()}, true);
-      case ValueKind::Bool: return add_list(name, ScalarType::Bool, {value.to_bool()}, true);
-      case ValueKind::String: metadata_.emplace_back(name, value.to_string()); return Error::Ok;
+      case ValueKind::None:
+        return Error::Ok;
+      case ValueKind::Int:
+        return add_list(name, ScalarType::Long, {value.to_int()}, true);
+      case ValueKind::Double:
+        return add_list(name, ScalarType::Double, {value.to_double()}, true);
+      case ValueKind::Bool:
+        return add_list(name, ScalarType::Bool, {value.to_bool()}, true);
+      case ValueKind::String:
+        metadata_.emplace_back(name, value.to_string());
+        return Error::Ok;
       case ValueKind::IntList: {
         std::vector<int64_t> items;
         for (const EValue* item : value.to_int_list().items) items.push_back(item->to_int());
@@ -173,18 +185,22 @@ class OutputCollector final {
       }
       case ValueKind::BoolList: {
         const Span<const bool> items = value.to_bool_list().items;
-        return add_list(name, ScalarType::Bool, std::vector<char>(items.begin(), items.end()), false);
+        return add_list(name, ScalarType::Bool, std::vector<char>(items.begin(), items.end()),
+                        false);
       }
-      case ValueKind::TensorList: return add_items(name, value.to_tensor_list().items);
+      case ValueKind::TensorList:
+        return add_items(name, value.to_tensor_list().items);
       case ValueKind::OptionalTensorList:
         return add_items(name, value.to_optional_tensor_list().items);
-      case ValueKind::Tensor: break;
+      case ValueKind::Tensor:
+        break;
     }
     const Tensor& tensor = value.tensor();
-    PTERON_CHECK_OR_RETURN(tensor.device().type == DeviceType::CPU, Error::NotSupported,
-                           "%s lies on a device; lower the program so that its outputs are copied to "
-                           "the host",
-                           name.c_str());
+    PTERON_CHECK_OR_RETURN(
+        tensor.device().type == DeviceType::CPU, Error::NotSupported,
+        "%s lies on a device; lower the program so that its outputs are copied to "
+        "the host",
+        name.c_str());
     tensors_.push_back({name, view_of(tensor)});
     return Error::Ok;
   }
@@ -201,7 +217,8 @@ class OutputCollector final {
   }
 
   template <typename T>
-  Error add_list(const std::string& name, ScalarType dtype, const std::vector<T>& items, bool scalar) {
+  Error add_list(const std::string& name, ScalarType dtype, const std::vector<T>& items,
+                 bool scalar) {
     const size_t nbytes = items.size() * sizeof(T);
     memory_.emplace_back(new std::byte[nbytes + 1]);
     std::memcpy(memory_.back().get(), items.data(), nbytes);

@@ -17,7 +17,8 @@ class Inputs final {
  public:
   // From `tensors`: by number where all are called input_<number>, otherwise in their order.
   // InvalidArgument says how many and which are needed.
-  static Result<Inputs> from_tensors(const MethodMeta& meta, const std::vector<NamedTensor>& tensors);
+  static Result<Inputs> from_tensors(const MethodMeta& meta,
+                                     const std::vector<NamedTensor>& tensors);
   // Zeros of the largest sizes; scalars as exported.
   static Result<Inputs> zeros(const MethodMeta& meta);
 
