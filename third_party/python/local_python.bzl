@@ -96,13 +96,16 @@ def no_python_error(rejected, asked):
 def _probe(repository_ctx, path):
     """Facts about the interpreter behind `path`, and why it is unsuitable (a list of phrases)."""
     script = repository_ctx.path(Label("//third_party/python:interpreter.py"))
-    result = repository_ctx.execute([path, script, "probe"])
-    if result.return_code != 0:
-        output = (result.stderr + result.stdout).strip().split("\n")
-        return None, ["it does not run (%s)" % output[0]]
-    facts = json.decode(result.stdout)
-    if facts["is_virtual"]:
-        return _probe(repository_ctx, facts["executable"])
+    facts = None
+    for _ in range(2):  # a virtual environment, then the interpreter behind it
+        result = repository_ctx.execute([path, script, "probe"])
+        if result.return_code != 0:
+            output = (result.stderr + result.stdout).strip().split("\n")
+            return None, ["it does not run (%s)" % output[0]]
+        facts = json.decode(result.stdout)
+        if not facts["is_virtual"]:
+            break
+        path = facts["executable"]
     return facts, unsuitable(facts)
 
 def _candidates(repository_ctx, asked):
