@@ -37,7 +37,7 @@ filegroup(
 
 def _is_source_folder(path):
     name = path.basename
-    return path.is_dir and name != ".git" and not name.startswith("bazel-")
+    return path.is_dir and not name.startswith(".") and not name.startswith("bazel-")
 
 def _source_tree_impl(ctx):
     root = ctx.workspace_root
