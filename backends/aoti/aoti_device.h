@@ -52,7 +52,12 @@ class AotiDevice {
   // After the last constant: what was started may be finished here.
   virtual Error finish_constants() { return Error::Ok; }
 
-  // What run() passes to the code; null is the device's default.
+  // Around a whole execution: inputs bound, code run, outputs stored. end_run() follows every
+  // begin_run() that succeeded, whatever happened in between.
+  virtual Error begin_run() { return Error::Ok; }
+  virtual void end_run() noexcept {}
+
+  // What run() passes to the code; null is the device's default. Asked for inside a run.
   virtual void* stream() { return nullptr; }
 };
 

@@ -91,7 +91,7 @@ Error ArgumentBinding::bind_tensor(size_t i, const Tensor& tensor) {
   const Span<const int64_t> expected(strides, tensor.dim());
   Input& input = slots_[i];
   input.staged = false;
-  const bool here = tensor.device().type == device_.type;
+  const bool here = tensor.device() == device_;
   if (__builtin_expect(!fits || !here, 0)) return stage(i, tensor, expected);
 
   PTERON_RETURN_IF_ERROR(borrow(input, tensor.data(), tensor.capacity_nbytes(), tensor.device()));

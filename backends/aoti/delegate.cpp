@@ -19,6 +19,11 @@ namespace {
 using slim::SlimTensor;
 using slim::TensorPtr;
 
+struct EndRun {
+  AotiDevice& device;
+  ~EndRun() { device.end_run(); }
+};
+
 class AotiDelegate final : public Delegate {
  public:
   AotiDelegate(std::unique_ptr<AotiDevice> device, std::unique_ptr<Container> container,
@@ -30,6 +35,8 @@ class AotiDelegate final : public Delegate {
 
   Error execute(BackendExecutionContext& context, Span<EValue* const> arguments) override {
     TraceScope trace(context.tracer, "delegate", context.method_name);
+    PTERON_RETURN_IF_ERROR(device_->begin_run());
+    const EndRun end_run{*device_};
     PTERON_RETURN_IF_ERROR(binding_.bind_inputs(arguments));
     PTERON_RETURN_IF_ERROR(
         container_->run(binding_.inputs(), binding_.outputs(), device_->stream()));

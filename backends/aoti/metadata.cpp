@@ -94,6 +94,12 @@ Result<ConstantInfo> parse_constant(const schema::Constant* table, const std::st
   info.blob_key = text(table->blob_key());
   info.offset = table->offset();
   info.nbytes = table->nbytes();
+  if (table->digest() && table->digest()->size() > 0) {
+    if (table->digest()->size() != info.digest.size()) {
+      return invalid(where, "its digest is not a SHA-256 digest");
+    }
+    std::memcpy(info.digest.data(), table->digest()->data(), info.digest.size());
+  }
   Result<size_t> extent = slim::storage_nbytes(info.sizes, info.strides, info.dtype);
   if (!extent.ok()) return invalid(where, extent.error().message().c_str());
   uint64_t begin = 0, end = 0;

@@ -47,6 +47,7 @@ struct ConstantInfo {
   std::string_view blob_key;
   uint64_t offset = 0;
   uint64_t nbytes = 0;
+  Sha256Digest digest{};  // of those bytes; zeros if it is not known
 };
 
 struct Metadata {

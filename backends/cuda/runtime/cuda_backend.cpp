@@ -1,0 +1,40 @@
+// Backend "CudaBackend": partitions compiled by AOTInductor for NVIDIA GPUs.
+#include <memory>
+#include <string>
+
+#include "backends/aoti/delegate.h"
+#include "backends/aoti/shims/shim_library.h"
+#include "backends/cuda/runtime/cuda_device.h"
+#include "backends/cuda/runtime/cuda_error.h"
+#include "runtime/backend/interface.h"
+#include "runtime/platform/log.h"
+
+namespace pteron::cuda {
+namespace {
+
+class CudaBackend final : public BackendInterface {
+ public:
+  bool is_available(std::string* reason) const override {
+    if (device_count() > 0) return true;
+    if (reason) *reason = "there is no CUDA device that can be used";
+    return false;
+  }
+
+  Result<std::unique_ptr<Delegate>> init(BackendInitContext& context,
+                                         Span<const uint8_t> processed,
+                                         Span<const CompileSpec> compile_specs) override {
+    PTERON_ASSIGN_OR_RETURN(const CudaSpecs specs, CudaSpecs::parse(compile_specs));
+    return aoti::load_delegate(context, processed,
+                               std::make_unique<CudaDevice>(specs, context.shared_state));
+  }
+};
+
+[[maybe_unused]] const bool registered = [] {
+  aoti::register_shim_library(&registered);
+  const Error error = register_backend("CudaBackend", std::make_unique<CudaBackend>());
+  if (!error.ok()) PTERON_LOG(Warning, "CudaBackend: %s", error.message().c_str());
+  return error.ok();
+}();
+
+}  // namespace
+}  // namespace pteron::cuda

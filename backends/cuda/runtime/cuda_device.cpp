@@ -1,0 +1,204 @@
+#include "backends/cuda/runtime/cuda_device.h"
+
+#include <cuda_runtime_api.h>
+
+#include <charconv>
+#include <map>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "backends/aoti/slim/cuda/guard.h"
+#include "backends/cuda/runtime/cuda_error.h"
+
+namespace pteron::cuda {
+namespace {
+
+// The delegates of one method may be on several devices; each device has one stream.
+using MethodStreams = std::map<int, std::weak_ptr<MethodStream>>;
+
+std::string_view text_of(const CompileSpec& spec) {
+  return {reinterpret_cast<const char*>(spec.value.data()), spec.value.size()};
+}
+
+Error check_architecture(const aoti::Metadata& metadata, int device) {
+  if (metadata.cuda_archs.empty()) return Error::Ok;
+  int major = 0, minor = 0;
+  PTERON_CUDA_RETURN_IF_ERROR(
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+      "reading the compute capability");
+  PTERON_CUDA_RETURN_IF_ERROR(
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+      "reading the compute capability");
+  std::string known;
+  for (const std::string_view architecture : metadata.cuda_archs) {
+    known += (known.empty() ? "" : ", ") + std::string(architecture);
+    int number = 0;
+    if (architecture.substr(0, 3) != "sm_") continue;
+    std::from_chars(architecture.data() + 3, architecture.data() + architecture.size(), number);
+    // Machine code runs on its major architecture, from its minor one on.
+    if (number / 10 == major && number % 10 <= minor) return Error::Ok;
+  }
+  return make_error(Error::DelegateInvalidCompatibility,
+                    "compiled for %s, CUDA device %d is sm_%d%d: lower the model on such a GPU",
+                    known.c_str(), device, major, minor);
+}
+
+}  // namespace
+
+Result<int> parse_device(std::string_view text) {
+  int index = 0;
+  if (text == "cuda") return 0;
+  if (text.substr(0, 5) == "cuda:") {
+    const char* end = text.data() + text.size();
+    const auto [last, status] = std::from_chars(text.data() + 5, end, index);
+    if (status == std::errc() && last == end && index >= 0 && index < 64) return index;
+  }
+  return make_error(Error::InvalidArgument, "found device \"%.*s\", expected cuda or cuda:<n>",
+                    static_cast<int>(text.size()), text.data());
+}
+
+Result<CudaSpecs> CudaSpecs::parse(Span<const CompileSpec> specs) {
+  CudaSpecs parsed;
+  for (const CompileSpec& spec : specs) {
+    const std::string_view text = text_of(spec);
+    if (spec.key == "target_device") {
+      Result<int> device = parse_device(text);
+      if (!device.ok()) {
+        return make_error(Error::InvalidProgram, "compile spec target_device: %s",
+                          device.error().message().c_str());
+      }
+      parsed.device = *device;
+    } else if (spec.key == "allow_tf32") {
+      PTERON_CHECK_OR_RETURN(text == "true" || text == "false", Error::InvalidProgram,
+                             "compile spec allow_tf32: found \"%.*s\", expected true or false",
+                             static_cast<int>(text.size()), text.data());
+      parsed.allow_tf32 = text == "true";
+    }
+  }
+  return parsed;
+}
+
+// Device, stream, memory and modules of one delegate, while its code runs. Entered around a whole
+// run, and again around each call into the model, which then costs nothing.
+class CudaDevice::Scope final : public aoti::ContainerScope {
+ public:
+  Scope(const ExecutionResources* resources, cudaStream_t own, int device)
+      : resources_(resources), own_(own), device_(device) {}
+
+  void enter() noexcept override { (void)enter(own_); }
+
+  Error enter(cudaStream_t stream) noexcept {
+    if (depth_++ > 0) return Error::Ok;
+    scope_.emplace(resources_);
+    Result<slim::CudaStreamGuard> guard = slim::CudaStreamGuard::make(stream, device_);
+    if (!guard.ok()) return guard.take_error();
+    guard_.emplace(std::move(*guard));
+    return Error::Ok;
+  }
+
+  void leave() noexcept override {
+    if (--depth_ > 0) return;
+    guard_.reset();
+    scope_.reset();
+  }
+
+ private:
+  const ExecutionResources* resources_;
+  const cudaStream_t own_;
+  const int device_;
+  int depth_ = 0;
+  std::optional<ExecutionScope> scope_;
+  std::optional<slim::CudaStreamGuard> guard_;
+};
+
+CudaDevice::CudaDevice(const CudaSpecs& specs, std::shared_ptr<void>* shared)
+    : index_(specs.device), shared_(shared) {
+  resources_.allow_tf32 = specs.allow_tf32;
+  resources_.modules = &modules_;
+}
+
+CudaDevice::~CudaDevice() {
+  // Kernels of this delegate may still run; their code must stay until they are done.
+  if (stream_) (void)stream_->synchronize();
+  (void)modules_.unload_all();
+}
+
+Error CudaDevice::set_option(const BackendOption& option) {
+  if (option.key == "device") {
+    if (const int64_t* index = std::get_if<int64_t>(&option.value)) {
+      PTERON_CHECK_OR_RETURN(*index >= 0 && *index < 64, Error::InvalidArgument,
+                             "option device: found %lld, expected 0 to 63",
+                             static_cast<long long>(*index));
+      index_ = static_cast<int>(*index);
+      return Error::Ok;
+    }
+    if (const std::string* text = std::get_if<std::string>(&option.value)) {
+      PTERON_ASSIGN_OR_RETURN(index_, parse_device(*text));
+      return Error::Ok;
+    }
+    return make_error(Error::InvalidArgument,
+                      "option device: expected \"cuda\", \"cuda:<n>\" or an integer");
+  }
+  const bool* allow = std::get_if<bool>(&option.value);
+  PTERON_CHECK_OR_RETURN(allow, Error::InvalidArgument, "option allow_tf32: expected a bool");
+  resources_.allow_tf32 = *allow;
+  return Error::Ok;
+}
+
+Error CudaDevice::check_machine(const aoti::Metadata& metadata) {
+  const int count = device_count();
+  PTERON_CHECK_OR_RETURN(count > 0, Error::NotFound,
+                         "the program runs on CUDA and this machine has no CUDA device that can be "
+                         "used; check the driver with nvidia-smi");
+  PTERON_CHECK_OR_RETURN(index_ < count, Error::InvalidArgument,
+                         "the program is to run on cuda:%d, this machine has %d CUDA device%s; "
+                         "choose another with the option device",
+                         index_, count, count == 1 ? "" : "s");
+  PTERON_RETURN_IF_ERROR(check_architecture(metadata, index_));
+  if (!*shared_) *shared_ = std::make_shared<MethodStreams>();
+  std::weak_ptr<MethodStream>& known = (*static_cast<MethodStreams*>(shared_->get()))[index_];
+  stream_ = known.lock();
+  if (!stream_) {
+    PTERON_ASSIGN_OR_RETURN(stream_, MethodStream::make(index_));
+    known = stream_;
+  }
+  resources_.pool = &stream_->pool();
+  scope_ = std::make_shared<Scope>(&resources_, stream_->own(), index_);
+  return Error::Ok;
+}
+
+std::shared_ptr<aoti::ContainerScope> CudaDevice::scope() { return scope_; }
+
+Result<slim::TensorPtr> CudaDevice::place_constant(const aoti::ConstantInfo& constant,
+                                                   Span<const uint8_t> bytes) {
+  if (!upload_) upload_ = std::make_unique<WeightUpload>(index_);
+  const bool known = constant.digest != Sha256Digest{};
+  PTERON_ASSIGN_OR_RETURN(slim::StorageRef storage,
+                          upload_->add(known ? constant.digest : sha256(bytes), bytes));
+  auto tensor = std::make_unique<slim::SlimTensor>();
+  Error error = tensor->set(std::move(storage), constant.sizes, constant.strides,
+                            constant.storage_offset, constant.dtype);
+  if (!error.ok()) return std::move(error).with_context(std::string(constant.fqn));
+  return tensor;
+}
+
+Error CudaDevice::finish_constants() {
+  if (!upload_) return Error::Ok;
+  std::unique_ptr<WeightUpload> upload = std::move(upload_);
+  return upload->finish();
+}
+
+Error CudaDevice::begin_run() {
+  PTERON_ASSIGN_OR_RETURN(const cudaStream_t stream, stream_->begin());
+  Error error = scope_->enter(stream);
+  if (!error.ok()) scope_->leave();
+  return error;
+}
+
+void CudaDevice::end_run() noexcept {
+  stream_->end(slim::current_cuda_stream(index_));
+  scope_->leave();
+}
+
+}  // namespace pteron::cuda

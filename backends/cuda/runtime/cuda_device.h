@@ -1,0 +1,68 @@
+// What CUDA adds to the delegate that all AOTInductor backends share: one object per delegate.
+//
+// Options at load:
+//   device      "cuda", "cuda:1" or an integer: where to run; otherwise where the program says
+//   allow_tf32  bool: float32 products may round their operands to TF32
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/aoti/aoti_device.h"
+#include "backends/cuda/runtime/cuda_stream.h"
+#include "backends/cuda/runtime/execution_scope.h"
+#include "backends/cuda/runtime/loaded_modules.h"
+#include "backends/cuda/runtime/weight_store.h"
+#include "runtime/backend/interface.h"
+
+namespace pteron::cuda {
+
+// Compile specs of the backend that the runtime reads; others are for the lowering.
+struct CudaSpecs {
+  int device = 0;
+  bool allow_tf32 = false;
+  // InvalidProgram: a value that is none.
+  static Result<CudaSpecs> parse(Span<const CompileSpec> specs);
+};
+
+// "cuda" is 0, "cuda:3" is 3. InvalidArgument for anything else.
+Result<int> parse_device(std::string_view text);
+
+class CudaDevice final : public aoti::AotiDevice {
+ public:
+  // `shared` is the slot of the method that is being loaded; it outlives this object.
+  CudaDevice(const CudaSpecs& specs, std::shared_ptr<void>* shared);
+  ~CudaDevice() override;
+
+  std::string_view name() const override { return "cuda"; }
+  std::vector<std::string_view> option_keys() const override { return {"device", "allow_tf32"}; }
+  Error set_option(const BackendOption& option) override;
+  // Also makes the stream.
+  Error check_machine(const aoti::Metadata& metadata) override;
+  std::string container_device() const override { return "cuda:" + std::to_string(index_); }
+  Device device() const override {
+    return Device{DeviceType::CUDA, static_cast<int8_t>(index_)};
+  }
+  std::shared_ptr<aoti::ContainerScope> scope() override;
+  Result<slim::TensorPtr> place_constant(const aoti::ConstantInfo& constant,
+                                         Span<const uint8_t> bytes) override;
+  Error finish_constants() override;
+  Error begin_run() override;
+  void end_run() noexcept override;
+  void* stream() override { return slim::current_cuda_stream(index_); }
+
+ private:
+  class Scope;
+
+  int index_;
+  std::shared_ptr<void>* const shared_;
+  std::shared_ptr<MethodStream> stream_;
+  LoadedModules modules_;
+  ExecutionResources resources_;
+  std::shared_ptr<Scope> scope_;
+  std::unique_ptr<WeightUpload> upload_;
+};
+
+}  // namespace pteron::cuda

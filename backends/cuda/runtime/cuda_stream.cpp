@@ -1,0 +1,59 @@
+#include "backends/cuda/runtime/cuda_stream.h"
+
+#include "backends/aoti/slim/cuda/guard.h"
+#include "backends/cuda/runtime/cuda_error.h"
+
+namespace pteron::cuda {
+
+MethodStream::MethodStream(int device, cudaStream_t own, cudaEvent_t event)
+    : device_(device), own_(own), event_(event), last_(own), pool_(CachingPool::create(device)) {}
+
+Result<std::shared_ptr<MethodStream>> MethodStream::make(int device) {
+  PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device));
+  cudaStream_t stream = nullptr;
+  PTERON_CUDA_RETURN_IF_ERROR(cudaStreamCreate(&stream), "creating a stream");
+  cudaEvent_t event = nullptr;
+  const cudaError_t status = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+  if (status != cudaSuccess) {
+    (void)cudaStreamDestroy(stream);
+    return cuda_error(status, "creating an event");
+  }
+  return std::shared_ptr<MethodStream>(new MethodStream(device, stream, event));
+}
+
+MethodStream::~MethodStream() {
+  (void)synchronize();
+  pool_->release();
+  Result<slim::CudaGuard> guard = slim::CudaGuard::make(device_);
+  if (!guard.ok()) return;
+  (void)cudaEventDestroy(event_);
+  (void)cudaStreamDestroy(own_);
+}
+
+Result<cudaStream_t> MethodStream::begin() {
+  const cudaStream_t current = slim::current_cuda_stream(device_);
+  const cudaStream_t stream = current ? current : own_;
+  if (__builtin_expect(stream == last_, 1)) return stream;
+  if (last_ == own_) {
+    PTERON_CUDA_RETURN_IF_ERROR(cudaEventRecord(event_, own_), "changing the stream of a method");
+  }
+  PTERON_CUDA_RETURN_IF_ERROR(cudaStreamWaitEvent(stream, event_, 0),
+                              "changing the stream of a method");
+  last_ = stream;
+  return stream;
+}
+
+void MethodStream::end(cudaStream_t stream) noexcept {
+  if (stream != own_) (void)cudaEventRecord(event_, stream);
+}
+
+Error MethodStream::synchronize() {
+  PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device_));
+  if (last_ != own_) {
+    PTERON_CUDA_RETURN_IF_ERROR(cudaEventSynchronize(event_), "waiting for a method");
+  }
+  PTERON_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(own_), "waiting for a method");
+  return Error::Ok;
+}
+
+}  // namespace pteron::cuda

@@ -1,0 +1,54 @@
+// Streams of methods, and how a caller puts work on a stream of its own.
+//
+//   // Everything that this thread executes in the block goes to `mine`:
+//   PTERON_ASSIGN_OR_RETURN(slim::CudaStreamGuard guard, slim::CudaStreamGuard::make(mine, device));
+//   method->execute();
+//
+// A method works on the calling thread's current stream where one is set, and otherwise on a stream
+// of its own, which all its delegates share. The own one is a blocking stream: it and the legacy
+// default stream wait for each other, so that work which others put on the default stream (torch by
+// default) is ordered with ours without anybody synchronising.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "backends/cuda/runtime/caching_pool.h"
+#include "runtime/core/error.h"
+#include "runtime/core/result.h"
+
+namespace pteron::cuda {
+
+// What the delegates of one loaded method share on one device: a stream and the memory of their
+// intermediates. Used by one thread at a time.
+class MethodStream final {
+ public:
+  // NotFound for a device that does not exist.
+  static Result<std::shared_ptr<MethodStream>> make(int device);
+  ~MethodStream();
+  MethodStream(const MethodStream&) = delete;
+  MethodStream& operator=(const MethodStream&) = delete;
+
+  int device() const { return device_; }
+  CachingPool& pool() { return *pool_; }
+  cudaStream_t own() const { return own_; }
+
+  // The stream to work on now. Where the last work went to another one, it is made to wait for that.
+  Result<cudaStream_t> begin();
+  // After the work: remembers where a foreign stream stood, since it may be gone next time.
+  void end(cudaStream_t stream) noexcept;
+  // Waits until all work of the method is done.
+  Error synchronize();
+
+ private:
+  MethodStream(int device, cudaStream_t own, cudaEvent_t event);
+
+  const int device_;
+  const cudaStream_t own_;
+  const cudaEvent_t event_;  // where the last work on a foreign stream ended
+  cudaStream_t last_;
+  CachingPool* const pool_;
+};
+
+}  // namespace pteron::cuda

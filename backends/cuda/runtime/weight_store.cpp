@@ -1,0 +1,181 @@
+#include "backends/cuda/runtime/weight_store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "backends/aoti/slim/cuda/guard.h"
+#include "backends/cuda/runtime/cuda_error.h"
+
+namespace pteron::cuda {
+namespace {
+
+constexpr size_t kBufferNbytes = size_t{8} << 20;
+
+using Key = std::pair<int, Sha256Digest>;  // device, contents
+
+// Device memory with known contents.
+struct Weight {
+  Key key;
+  void* data = nullptr;
+  size_t nbytes = 0;
+  ~Weight();
+};
+
+// The weights that can be shared, as long as somebody uses them.
+class Store final {
+ public:
+  static Store& get() {
+    static auto* store = new Store();  // never destroyed: weights may outlive static destructors
+    return *store;
+  }
+
+  std::shared_ptr<Weight> find(const Key& key) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = weights_.find(key);
+    return found == weights_.end() ? nullptr : found->second.lock();
+  }
+
+  void offer(const std::shared_ptr<Weight>& weight) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::weak_ptr<Weight>& entry = weights_[weight->key];
+    if (entry.expired()) entry = weight;
+  }
+
+  void count(int64_t nbytes) { nbytes_.fetch_add(nbytes, std::memory_order_relaxed); }
+  size_t nbytes() const { return static_cast<size_t>(nbytes_.load(std::memory_order_relaxed)); }
+
+  // `key`'s last owner is gone, unless another took its place meanwhile.
+  void forget(const Key& key) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = weights_.find(key);
+    if (found != weights_.end() && found->second.expired()) weights_.erase(found);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Key, std::weak_ptr<Weight>> weights_;
+  std::atomic<int64_t> nbytes_{0};
+};
+
+Weight::~Weight() {
+  if (!data) return;
+  Result<slim::CudaGuard> guard = slim::CudaGuard::make(key.first);
+  if (guard.ok()) (void)cudaFree(data);
+  Store::get().count(-static_cast<int64_t>(nbytes));
+  Store::get().forget(key);
+}
+
+Result<std::shared_ptr<Weight>> allocate(const Key& key, size_t nbytes) {
+  auto weight = std::make_shared<Weight>();
+  weight->key = key;
+  const cudaError_t status = cudaMalloc(&weight->data, std::max<size_t>(nbytes, 1));
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    size_t free_nbytes = 0, total_nbytes = 0;
+    (void)cudaMemGetInfo(&free_nbytes, &total_nbytes);
+    return make_error(Error::MemoryAllocationFailed,
+                      "CUDA device %d has no %zu bytes for a weight: %zu of %zu are free",
+                      key.first, nbytes, free_nbytes, total_nbytes);
+  }
+  PTERON_CUDA_RETURN_IF_ERROR(status, "allocating memory for a weight");
+  weight->nbytes = nbytes;
+  Store::get().count(static_cast<int64_t>(nbytes));
+  return weight;
+}
+
+void let_go(slim::Storage* storage) noexcept {
+  delete static_cast<std::shared_ptr<Weight>*>(storage->context);
+  delete storage;
+}
+
+slim::StorageRef storage_of(std::shared_ptr<Weight> weight) {
+  auto* storage = new slim::Storage();
+  storage->data = weight->data;
+  storage->nbytes = weight->nbytes;
+  storage->device = Device{DeviceType::CUDA, static_cast<int8_t>(weight->key.first)};
+  storage->destroy = &let_go;
+  storage->context = new std::shared_ptr<Weight>(std::move(weight));
+  return slim::StorageRef(storage);
+}
+
+}  // namespace
+
+size_t weight_store_nbytes() { return Store::get().nbytes(); }
+
+struct WeightUpload::Added {
+  std::shared_ptr<Weight> weight;
+};
+
+WeightUpload::WeightUpload(int device) : device_(device) {}
+
+Result<slim::StorageRef> WeightUpload::add(const Sha256Digest& digest, Span<const uint8_t> bytes) {
+  const Key key(device_, digest);
+  for (const Added& added : added_) {
+    if (added.weight->key == key) return storage_of(added.weight);
+  }
+  if (std::shared_ptr<Weight> shared = Store::get().find(key)) return storage_of(std::move(shared));
+  PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device_));
+  PTERON_RETURN_IF_ERROR(start());
+  PTERON_ASSIGN_OR_RETURN(std::shared_ptr<Weight> weight, allocate(key, bytes.size()));
+  added_.push_back({weight});  // before the copy, which must end before the memory goes
+  PTERON_RETURN_IF_ERROR(copy(weight->data, bytes));
+  return storage_of(std::move(weight));
+}
+
+Error WeightUpload::start() {
+  if (stream_) return Error::Ok;
+  PTERON_CUDA_RETURN_IF_ERROR(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
+                              "creating a stream for weights");
+  PTERON_CUDA_RETURN_IF_ERROR(cudaMallocHost(reinterpret_cast<void**>(&pinned_), 2 * kBufferNbytes),
+                              "allocating pinned memory for weights");
+  for (cudaEvent_t& event : read_) {
+    PTERON_CUDA_RETURN_IF_ERROR(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+                                "creating an event for weights");
+  }
+  return Error::Ok;
+}
+
+Error WeightUpload::copy(void* target, Span<const uint8_t> bytes) {
+  for (size_t done = 0; done < bytes.size();) {
+    const size_t nbytes = std::min(kBufferNbytes, bytes.size() - done);
+    char* buffer = pinned_ + static_cast<size_t>(next_) * kBufferNbytes;
+    PTERON_CUDA_RETURN_IF_ERROR(cudaEventSynchronize(read_[next_]), "copying a weight");
+    std::memcpy(buffer, bytes.data() + done, nbytes);
+    PTERON_CUDA_RETURN_IF_ERROR(
+        cudaMemcpyAsync(static_cast<char*>(target) + done, buffer, nbytes, cudaMemcpyHostToDevice,
+                        stream_),
+        "copying a weight");
+    PTERON_CUDA_RETURN_IF_ERROR(cudaEventRecord(read_[next_], stream_), "copying a weight");
+    next_ = 1 - next_;
+    done += nbytes;
+  }
+  return Error::Ok;
+}
+
+Error WeightUpload::finish() {
+  if (stream_) {
+    PTERON_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_), "copying weights");
+  }
+  for (const Added& added : added_) Store::get().offer(added.weight);
+  added_.clear();
+  return Error::Ok;
+}
+
+WeightUpload::~WeightUpload() {
+  if (!stream_) return;
+  Result<slim::CudaGuard> guard = slim::CudaGuard::make(device_);
+  if (!guard.ok()) return;
+  (void)cudaStreamSynchronize(stream_);
+  for (cudaEvent_t event : read_) {
+    if (event) (void)cudaEventDestroy(event);
+  }
+  if (pinned_) (void)cudaFreeHost(pinned_);
+  (void)cudaStreamDestroy(stream_);
+}
+
+}  // namespace pteron::cuda

@@ -1,0 +1,57 @@
+// Weights on devices, one copy of equal bytes for all models of the process.
+//
+//   WeightUpload upload(device);
+//   PTERON_ASSIGN_OR_RETURN(slim::StorageRef weight, upload.add(digest, bytes));   // starts a copy
+//   ...
+//   PTERON_RETURN_IF_ERROR(upload.finish());        // all of them are there; others can share them
+//
+// A weight lives as long as a tensor looks at it. Bytes go over two pinned buffers, so that reading
+// the file and copying to the device overlap.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "backends/aoti/slim/core/storage.h"
+#include "runtime/core/error.h"
+#include "runtime/core/result.h"
+#include "runtime/core/span.h"
+#include "runtime/platform/sha256.h"
+
+namespace pteron::cuda {
+
+// The uploads of one load; one thread.
+class WeightUpload final {
+ public:
+  explicit WeightUpload(int device);
+  ~WeightUpload();
+  WeightUpload(const WeightUpload&) = delete;
+  WeightUpload& operator=(const WeightUpload&) = delete;
+
+  // The storage for `bytes`, whose SHA-256 is `digest`; contents are there after finish(). Aligned to
+  // 256 bytes. MemoryAllocationFailed says how much was asked for and is free.
+  Result<slim::StorageRef> add(const Sha256Digest& digest, Span<const uint8_t> bytes);
+
+  // Waits for the copies and offers the weights to others.
+  Error finish();
+
+ private:
+  struct Added;
+
+  Error start();
+  Error copy(void* target, Span<const uint8_t> bytes);
+
+  const int device_;
+  cudaStream_t stream_ = nullptr;
+  char* pinned_ = nullptr;  // two buffers
+  cudaEvent_t read_[2] = {nullptr, nullptr};  // when each buffer may be filled again
+  int next_ = 0;
+  std::vector<Added> added_;
+};
+
+// Bytes of device memory that weights take now, on all devices. Thread-safe.
+size_t weight_store_nbytes();
+
+}  // namespace pteron::cuda
