@@ -176,7 +176,6 @@ def _options(target: Target) -> dict[str, Any]:
         "aot_inductor.enable_line_tables": False,
         # Comments that tell where a line came from hold paths of the exporter.
         "comment_origin": False,
-        "force_disable_caches": True,
         "trace.enabled": False,
         "trace.provenance_tracking_level": 0,
     }

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "backends/aoti/shims/shim_export.h"
+#include "backends/aoti/slim/core/slim_tensor.h"
 #include "backends/aoti/slim/core/dtype.h"
 
 namespace pteron::aoti {

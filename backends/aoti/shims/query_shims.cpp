@@ -1,6 +1,7 @@
 // What a tensor is. Pointers to sizes and strides are borrowed and live as long as the handle.
 #include "backends/aoti/shims/arguments.h"
 #include "backends/aoti/shims/c_boundary.h"
+#include "backends/aoti/slim/core/slim_tensor.h"
 
 namespace pteron::aoti {
 namespace {

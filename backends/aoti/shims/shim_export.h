@@ -7,7 +7,9 @@
 
 #include <cstdint>
 
-#include "backends/aoti/slim/core/slim_tensor.h"
+namespace pteron::slim {
+class SlimTensor;
+}
 
 #define PTERON_SHIM_EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -1,0 +1,30 @@
+// Backend "CpuBackend": partitions compiled by AOTInductor for the CPU.
+#include <memory>
+
+#include "backends/aoti/delegate.h"
+#include "backends/aoti/shims/shim_library.h"
+#include "backends/cpu/runtime/cpu_device.h"
+#include "runtime/backend/interface.h"
+#include "runtime/platform/log.h"
+
+namespace pteron::cpu {
+namespace {
+
+class CpuBackend final : public BackendInterface {
+ public:
+  Result<std::unique_ptr<Delegate>> init(BackendInitContext& context,
+                                         Span<const uint8_t> processed,
+                                         Span<const CompileSpec>) override {
+    return aoti::load_delegate(context, processed, std::make_unique<CpuDevice>());
+  }
+};
+
+[[maybe_unused]] const bool registered = [] {
+  aoti::register_shim_library(&registered);
+  const Error error = register_backend("CpuBackend", std::make_unique<CpuBackend>());
+  if (!error.ok()) PTERON_LOG(Warning, "CpuBackend: %s", error.message().c_str());
+  return error.ok();
+}();
+
+}  // namespace
+}  // namespace pteron::cpu

@@ -1,0 +1,23 @@
+// The CPU, as the shared delegate asks for it.
+#pragma once
+
+#include "backends/aoti/aoti_device.h"
+
+namespace pteron::cpu {
+
+// Option "num_threads" (integer): most threads that a run uses, from 1 to the number that the code
+// was compiled for. Without it: what OpenMP is set to, up to that number.
+class CpuDevice final : public aoti::AotiDevice {
+ public:
+  std::string_view name() const override { return "cpu"; }
+  std::vector<std::string_view> option_keys() const override { return {"num_threads"}; }
+  Error set_option(const BackendOption& option) override;
+  Error check_machine(const aoti::Metadata& metadata) override;
+  std::shared_ptr<aoti::ContainerScope> scope() override;
+
+ private:
+  int64_t requested_threads_ = 0;  // 0: no option
+  int threads_ = 1;
+};
+
+}  // namespace pteron::cpu

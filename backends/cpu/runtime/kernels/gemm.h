@@ -1,0 +1,46 @@
+// Matrix products: out = alpha * a @ b + beta * out.
+//
+//   Matrix<const float> a{data, rows, cols, row_stride, col_stride};
+//   gemm(1.0, a, b, 0.0, out);
+//
+// a is [M, K], b is [K, N], out is [M, N]; strides in elements, any of them, but none of out may
+// overlap itself or an input. With beta 0 the old contents of out are not read, so a NaN there does no
+// harm. Types: float, double, Half, BFloat16 (summed in float) and integers (which wrap).
+// Runs on as many threads as are worth it. Thread-safe.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/aoti/slim/core/numeric.h"
+
+namespace pteron::cpu {
+
+template <typename T>
+struct Matrix {
+  T* data;
+  int64_t rows, cols;
+  int64_t row_stride, col_stride;
+
+  Matrix transposed() const { return {data, cols, rows, col_stride, row_stride}; }
+  Matrix block(int64_t row, int64_t col, int64_t num_rows, int64_t num_cols) const {
+    return {data + row * row_stride + col * col_stride, num_rows, num_cols, row_stride, col_stride};
+  }
+};
+
+template <typename T>
+void gemm(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> out);
+
+// `count` products; the n-th has its matrices `a_step`, `b_step` and `out_step` elements after the
+// previous one's.
+template <typename T>
+void gemm_batch(int64_t count, double alpha, Matrix<const T> a, int64_t a_step, Matrix<const T> b,
+                int64_t b_step, double beta, Matrix<T> out, int64_t out_step);
+
+// On the calling thread alone.
+template <typename T>
+void gemm_serial(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> out);
+
+// int8 products summed in int32.
+void gemm_int8(Matrix<const int8_t> a, Matrix<const int8_t> b, Matrix<int32_t> out);
+
+}  // namespace pteron::cpu
