@@ -5,17 +5,17 @@
     method = Runtime.get().load_program("model.pte").load_method("forward")
     outputs = method.execute([x])
 
-Inputs may be torch tensors, numpy arrays or anything with DLPack or the buffer protocol; outputs come
-in the library of the first tensor among the inputs. torch is used where the caller has loaded it and is
-never imported from here.
+Inputs may be torch tensors, numpy arrays or anything with DLPack or the buffer protocol; outputs
+come in the library of the first tensor among the inputs. torch is used where the caller has loaded
+it and is never imported from here.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # not from typing, which is slow to import
 if TYPE_CHECKING:
+    from typing import Any
+
     from runtime.python.backend_registry import BackendRegistry
     from runtime.python.errors import (
         AccessError,
@@ -71,6 +71,8 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
     module = "errors" if name.endswith("Error") else _MODULES.get(name, name.lower())
     value = getattr(importlib.import_module(f"runtime.python.{module}"), name)
     globals()[name] = value

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import pathlib
-import pkgutil
-import threading
-from collections.abc import Iterable, Iterator
 
 from runtime.python import _native
 from runtime.python.errors import NotFoundError
 
+TYPE_CHECKING = False  # not from typing, which is slow to import
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
 # Folders of the package `backends` that hold backends one level further down.
 _GROUPS = ("apple", "example")
-
-_lock = threading.Lock()
 
 
 class BackendRegistry:
     """The backends that programs can be delegated to.
 
-    A program that names a backend which is not registered makes the runtime look through the package
-    ``backends`` for a module ``native`` that declares ``BACKEND_ID`` and ``LIBRARY`` (a path relative to
-    its folder), and open that library. Nothing that lowers models is imported.
+    A program that names a backend which is not registered makes the runtime look through the
+    package ``backends`` for a module ``native`` that declares ``BACKEND_ID`` and ``LIBRARY`` (a path
+    relative to its folder), and open that library. Nothing that lowers models is imported.
     """
 
     @property
@@ -47,27 +44,29 @@ class BackendRegistry:
 
 
 def require(backend_names: Iterable[str]) -> None:
-    """Sees to it that the backends are registered; raises NotFoundError that names those missing."""
+    """Sees to it that the backends are registered; raises NotFoundError naming those missing."""
     missing = set(backend_names) - set(_native.registered_backends())
     if not missing:
         return
-    with _lock:
-        declared = dict(_declared_libraries())
-        for name in sorted(missing):
-            if name in declared and name not in _native.registered_backends():
-                _native.open_library(str(declared[name]))
+    # Two threads may do this at once: a library is opened once, whoever asks.
+    declared = dict(_declared_libraries())
+    for name in sorted(missing & declared.keys()):
+        _native.open_library(declared[name])
     missing -= set(_native.registered_backends())
     if missing:
         known = sorted({*_native.registered_backends(), *declared})
         raise NotFoundError(
-            f"no backend {', '.join(sorted(missing))}; known here: {', '.join(known) or 'none'}. Add "
-            "the package of the backend to the program's dependencies, or open its library with "
-            "Runtime.get().backend_registry.open_library(path)"
+            f"no backend {', '.join(sorted(missing))}; known here: {', '.join(known) or 'none'}. "
+            "Add the package of the backend to the program's dependencies, or open its library "
+            "with Runtime.get().backend_registry.open_library(path)"
         )
 
 
-def _declared_libraries() -> Iterator[tuple[str, pathlib.Path]]:
-    """(backend id, library) of each ``native`` module under ``backends``."""
+def _declared_libraries() -> Iterator[tuple[str, str]]:
+    """(backend id, path of its library) of each ``native`` module under ``backends``."""
+    import importlib
+    import pkgutil
+
     try:
         backends = importlib.import_module("backends")
     except ModuleNotFoundError:
@@ -77,8 +76,8 @@ def _declared_libraries() -> Iterator[tuple[str, pathlib.Path]]:
         paths[f"backends.{group}"] = [os.path.join(path, group) for path in paths["backends"]]
     for package, folders in paths.items():
         for info in pkgutil.iter_modules(folders):
-            folder = pathlib.Path(getattr(info.module_finder, "path", "")) / info.name
-            if not info.ispkg or not (folder / "native.py").exists():
+            folder = os.path.join(getattr(info.module_finder, "path", ""), info.name)
+            if not info.ispkg or not os.path.exists(os.path.join(folder, "native.py")):
                 continue
             native = importlib.import_module(f"{package}.{info.name}.native")
-            yield native.BACKEND_ID, folder / native.LIBRARY
+            yield native.BACKEND_ID, os.path.join(folder, native.LIBRARY)

@@ -56,8 +56,8 @@ def parse(text: str, what: str) -> Tree:
         return _tree(node)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise NotSupportedError(
-            f"the nesting of the program's {what} cannot be read ({error}); use execute() with flat "
-            "inputs"
+            f"the nesting of the program's {what} cannot be read ({error}); use execute() with "
+            "flat inputs"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""What the runtime raises: one exception a family of error codes, with the text of the C++ error."""
+"""What the runtime raises: one exception a family of error codes, with the text of C++."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ class PteronError(RuntimeError):
     """Anything that goes wrong in the runtime.
 
     Attributes:
-      code: the name of the error code, such as ``"InvalidProgram"``; the C++ API has the same names.
+      code: the name of the error code, such as ``"InvalidProgram"``; as in the C++ API.
     """
 
     code: str = "Internal"

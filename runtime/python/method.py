@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from runtime.python import container
-from runtime.python.method_meta import MethodMeta
 from runtime.python.session import Session
+
+TYPE_CHECKING = False  # not from typing, which is slow to import
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from runtime.python.container import Tree
+    from runtime.python.method_meta import MethodMeta
 
 
 class Method:
     """One method of a program, ready to run.
 
-    May be called from any thread. Calls of one method, and of methods that share a session, take turns;
-    load the method again (weights and code are shared) to run at the same time.
+    May be called from any thread. Calls of one method, and of methods that share a session, take
+    turns; load the method again (weights and code are shared) to run at the same time.
     """
 
-    __slots__ = ("_native", "_trees", "metadata")
+    __slots__ = ("_native", "_trees")
 
     def __init__(self, native: Any) -> None:
         self._native = native
-        self._trees: tuple[container.Tree, container.Tree] | None = None
-        self.metadata = MethodMeta(native.meta())
+        self._trees: tuple[Tree, Tree] | None = None
+
+    @property
+    def metadata(self) -> MethodMeta:
+        """What it takes and returns."""
+        from runtime.python.method_meta import MethodMeta
+
+        return MethodMeta(self._native.meta())
 
     def execute(self, inputs: Sequence[Any]) -> list[Any]:
         """Runs on flat `inputs`, in the order of the exported program, and returns flat outputs.
 
-        Tensors are used where they lie if their layout is the method's, otherwise they are copied once.
-        Outputs own their memory. They are tensors of the library of the first tensor among the inputs
-        (numpy arrays for one that is only a buffer); without any, torch's if torch is loaded, else
-        numpy's.
+        Tensors are used where they lie if their layout is the method's, otherwise they are copied
+        once. Outputs own their memory. They are tensors of the library of the first tensor among
+        the inputs (numpy arrays for one that is only a buffer); without any, torch's if torch is
+        loaded, else numpy's.
 
         Raises:
           InvalidArgumentError: all that is wrong with the inputs; nothing has run.
@@ -39,6 +48,8 @@ class Method:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs on the arguments of the exported module and returns what its `forward` returned."""
+        from runtime.python import container
+
         if self._trees is None:
             meta = self._native.meta()
             self._trees = (

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import BinaryIO
 
 from runtime.python import _native
 from runtime.python.backend_registry import BackendRegistry
 from runtime.python.program import Program
 from runtime.python.verification import Verification
 
-_Path = str | os.PathLike[str]
+TYPE_CHECKING = False  # not from typing, which is slow to import
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import BinaryIO
+
+    _Path = str | os.PathLike[str]
 
 
 class OperatorRegistry:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+TYPE_CHECKING = False  # not from typing, which is slow to import
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Session:
@@ -12,8 +14,8 @@ class Session:
         prefill = program.load_method("prefill", session=session)
         decode = program.load_method("decode", session=session)  # sees what prefill wrote
 
-    Two sessions share nothing but the program. From several threads, the methods of one session take
-    turns; those of different sessions run at the same time.
+    Two sessions share nothing but the program. From several threads, the methods of one session
+    take turns; those of different sessions run at the same time.
     """
 
     __slots__ = ("_native",)
