@@ -19,7 +19,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +43,16 @@ class LockFile:
         path: the lock, relative to the repository.
         requirements: what is wanted, relative to the repository.
         on: names of the locks whose packages it may use and does not repeat.
-        leave_out: packages that are required by others but that nothing here imports.
+        is_complete: whether the requirements name every package; else pip adds what they require.
+        add: what packages import though they don't require it.
     """
 
     name: str
     path: str
     requirements: str
     on: tuple[str, ...] = ()
-    leave_out: tuple[str, ...] = ()
+    is_complete: bool = False
+    add: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
 _PYTHON = "third_party/python"
@@ -72,7 +74,15 @@ LOCK_FILES = (
         "cuda",
         "third_party/cuda/lock.json",
         "third_party/cuda/requirements.txt",
-        leave_out=("nvidia-cuda-nvrtc",),
+        is_complete=True,
+    ),
+    LockFile(
+        "executorch",
+        "third_party/executorch/lock.json",
+        "third_party/executorch/requirements.txt",
+        on=("common",),
+        is_complete=True,
+        add={"executorch": ("torch",), "torchao": ("torch",)},
     ),
 )
 
@@ -110,17 +120,17 @@ def make_lock(file: LockFile, base: Lock, old: Lock, keep: bool) -> Lock:
     """
     pins = {**(old if keep else {}), **base}
     wanted = ["--requirement", str(ROOT / file.requirements)]
-    items = report(PYTHONS[0], wanted, pins, deps=True)
-    names = {label(item["metadata"]["name"]) for item in items}
-    known = names - set(map(label, file.leave_out))
-    lock = {}
-    for item in items:
-        name = label(item["metadata"]["name"])
-        if name in known and name not in base:
-            version = str(Version(item["metadata"]["version"]))
+    items = {
+        label(item["metadata"]["name"]): item
+        for item in report(PYTHONS[0], wanted, pins, deps=not file.is_complete)
+    }
+    lock: Lock = {}
+    for name, deps in imports(items, base).items():
+        if name not in base:
+            version = str(Version(items[name]["metadata"]["version"]))
             lock[name] = {
                 "version": version,
-                "deps": imports(item, items, known),
+                "deps": sorted(deps | set(file.add.get(name, ()))),
                 "files": _kept_files(old.get(name), version),
             }
     for python in PYTHONS:
@@ -131,21 +141,27 @@ def make_lock(file: LockFile, base: Lock, old: Lock, keep: bool) -> Lock:
     return lock
 
 
-def imports(item: dict[str, Any], items: list[dict[str, Any]], known: set[str]) -> list[str]:
-    """The packages of `known` that a package requires, with those of the extras asked of it."""
-    name = label(item["metadata"]["name"])
-    extras = set(item.get("requested_extras", []))
-    for other in items:
-        for text in other["metadata"].get("requires_dist", []):
-            requirement = Requirement(text)
-            if label(requirement.name) == name:
-                extras |= requirement.extras
-    found = set()
-    for text in item["metadata"].get("requires_dist", []):
-        requirement = Requirement(text)
-        if _applies(requirement, extras) and label(requirement.name) in known:
-            found.add(label(requirement.name))
-    return sorted(found - {name})
+def imports(items: Mapping[str, Any], base: Lock) -> dict[str, set[str]]:
+    """For each package of pip's report, those that it requires, also by the extras asked of it.
+
+    Args:
+        items: pip's report by name.
+        base: further packages that may be required.
+    """
+    extras: dict[str, set[str]] = {name: set() for name in items}
+    found: dict[str, set[str]] = {name: set() for name in items}
+    known = items.keys() | base.keys()
+    while True:
+        before = str((extras, found))
+        for name, item in items.items():
+            for text in item["metadata"].get("requires_dist", []):
+                requirement = Requirement(text)
+                required = label(requirement.name)
+                if required in known and _applies(requirement, extras[name]):
+                    found[name] |= {required} - {name}
+                    extras.get(required, set()).update(requirement.extras)
+        if str((extras, found)) == before:
+            return found
 
 
 def wheels(python: str, lock: Lock) -> list[dict[str, Any]]:
