@@ -23,6 +23,9 @@ def torch_remedy(choice, choices):
     Args:
         choice: name of the chosen lock.
         choices: names of all torch locks.
+
+    Returns:
+        the text, with its newline.
     """
     others = [
         "--repo_env=%s=%s" % (TORCH_SETTING, other)
@@ -39,6 +42,9 @@ def unknown_torch_error(choice, choices):
     Args:
         choice: the value of the setting.
         choices: names of all torch locks.
+
+    Returns:
+        the text.
     """
     return "%s=%s, but there is no such lock of torch. Choose one of: %s." % (
         TORCH_SETTING,

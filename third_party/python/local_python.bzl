@@ -80,6 +80,9 @@ def no_python_error(rejected, asked):
     Args:
         rejected: list of (path, list of phrases).
         asked: the value of PTERON_PYTHON, or None.
+
+    Returns:
+        the text, of several lines.
     """
     lines = ["No suitable Python. Needed: CPython 3.11 or newer with its headers and pip."]
     for path, problems in rejected:
