@@ -19,7 +19,7 @@ class BackendRegistry:
     """The backends that programs can be delegated to.
 
     A program that names a backend which is not registered makes the runtime look through the
-    package ``backends`` for a module ``native`` that declares ``BACKEND_ID`` and ``LIBRARY`` (a path
+    package ``backends`` for a module ``native`` that declares ``BACKEND_ID`` and ``LIBRARY`` (path
     relative to its folder), and open that library. Nothing that lowers models is imported.
     """
 
