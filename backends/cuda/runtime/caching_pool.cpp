@@ -13,6 +13,16 @@ namespace {
 constexpr size_t kMinBlock = 512;
 constexpr unsigned char kRedzonePattern = 0xa5;
 
+struct StreamPools {
+  std::mutex mutex;
+  std::map<std::pair<int, void*>, CachingPool*> pools;  // by device and stream
+};
+
+StreamPools& stream_pools() {
+  static auto* pools = new StreamPools();  // never destroyed: storages may outlive static destructors
+  return *pools;
+}
+
 }  // namespace
 
 struct CachingPool::Block {
@@ -35,13 +45,19 @@ CachingPool* CachingPool::create(int device, Options options) {
 }
 
 CachingPool& CachingPool::of_stream(int device, void* stream) {
-  // Never destroyed: storages may outlive static destructors.
-  static auto* mutex = new std::mutex();
-  static auto* pools = new std::map<std::pair<int, void*>, CachingPool*>();
-  std::lock_guard<std::mutex> lock(*mutex);
-  CachingPool*& pool = (*pools)[{device, stream}];
+  StreamPools& all = stream_pools();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  CachingPool*& pool = all.pools[{device, stream}];
   if (pool == nullptr) pool = create(device);
   return *pool;
+}
+
+void CachingPool::trim_streams(int device) {
+  StreamPools& all = stream_pools();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  for (auto& [key, pool] : all.pools) {
+    if (key.first == device) pool->trim();
+  }
 }
 
 Result<slim::StorageRef> CachingPool::allocate(size_t nbytes) {

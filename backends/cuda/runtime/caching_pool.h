@@ -42,6 +42,8 @@ class CachingPool final {
   // The pool of work that belongs to no model: one for each device and stream, for the life of the
   // process.
   static CachingPool& of_stream(int device, void* stream);
+  // Gives back what those pools of `device` have cached. Waits for the work on it.
+  static void trim_streams(int device);
 
   // At least `nbytes`, uninitialised; `device` need not be current. When the device is full, what is
   // cached is given back and the driver asked once more. MemoryAllocationFailed says how much was

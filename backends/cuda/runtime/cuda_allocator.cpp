@@ -1,11 +1,19 @@
-// CUDA memory for the runtime's planned pools and method inputs, registered for DeviceType::CUDA.
+// CUDA memory for the runtime's planned pools, method inputs and outputs, registered for
+// DeviceType::CUDA.
 //
-// Copies go over the calling thread's current stream and are complete on return.
+// Memory comes from the pool of the calling thread's current stream and goes back to it: an output
+// that is let go of is soon the memory of another. Copies go over the current stream and are complete
+// on return.
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
 
+#include "backends/aoti/slim/core/storage.h"
 #include "backends/aoti/slim/cuda/guard.h"
+#include "backends/cuda/runtime/caching_pool.h"
 #include "backends/cuda/runtime/cuda_error.h"
 #include "runtime/core/device_allocator.h"
 
@@ -15,24 +23,22 @@ namespace {
 class CudaAllocator final : public DeviceAllocator {
  public:
   Result<void*> allocate(size_t nbytes, Device device) override {
-    PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device.index));
-    void* data = nullptr;
-    const cudaError_t status = cudaMalloc(&data, nbytes);
-    if (status == cudaErrorMemoryAllocation) {
-      (void)cudaGetLastError();
-      size_t free_nbytes = 0, total_nbytes = 0;
-      (void)cudaMemGetInfo(&free_nbytes, &total_nbytes);
-      return make_error(Error::MemoryAllocationFailed,
-                        "CUDA device %d has no %zu bytes: %zu of %zu are free", device.index,
-                        nbytes, free_nbytes, total_nbytes);
-    }
-    PTERON_CUDA_RETURN_IF_ERROR(status, "allocating device memory");
+    const cudaStream_t stream = slim::current_cuda_stream(device.index);
+    PTERON_ASSIGN_OR_RETURN(slim::StorageRef storage,
+                            CachingPool::of_stream(device.index, stream).allocate(nbytes));
+    void* data = storage->data;
+    std::lock_guard<std::mutex> lock(mutex_);
+    storages_.emplace(data, std::move(storage));
     return data;
   }
 
-  void free(void* data, Device device) override {
-    Result<slim::CudaGuard> guard = slim::CudaGuard::make(device.index);
-    if (guard.ok()) (void)cudaFree(data);
+  void free(void* data, Device) override {
+    slim::StorageRef storage;
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = storages_.find(data);
+    if (found == storages_.end()) return;
+    storage = std::move(found->second);
+    storages_.erase(found);
   }
 
   Error copy_from_host(void* destination, const void* source, size_t nbytes,
@@ -67,6 +73,9 @@ class CudaAllocator final : public DeviceAllocator {
     PTERON_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream), "copying device memory");
     return Error::Ok;
   }
+
+  std::mutex mutex_;
+  std::unordered_map<void*, slim::StorageRef> storages_;
 };
 
 [[maybe_unused]] const bool registered =

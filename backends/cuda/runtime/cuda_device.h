@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backends/aoti/aoti_device.h"
+#include "backends/aoti/slim/cuda/guard.h"
 #include "backends/cuda/runtime/cuda_stream.h"
 #include "backends/cuda/runtime/execution_scope.h"
 #include "backends/cuda/runtime/loaded_modules.h"

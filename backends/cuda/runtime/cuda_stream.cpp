@@ -24,6 +24,8 @@ Result<std::shared_ptr<MethodStream>> MethodStream::make(int device) {
 MethodStream::~MethodStream() {
   (void)synchronize();
   pool_->release();
+  // What the method's planned memory and outputs came from.
+  CachingPool::trim_streams(device_);
   Result<slim::CudaGuard> guard = slim::CudaGuard::make(device_);
   if (!guard.ok()) return;
   (void)cudaEventDestroy(event_);

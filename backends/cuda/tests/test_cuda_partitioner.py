@@ -1,0 +1,102 @@
+"""What the CUDA partitioner takes, and its options. Needs no GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.export import export
+
+from backends.cuda import CudaBackend, CudaOptions, CudaPartitioner
+from exir.backend.compile_spec_schema import CompileSpec
+
+
+class Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down(torch.nn.functional.gelu(self.up(x)))
+
+
+def test_takes_a_whole_model_as_one_partition() -> None:
+    program = export(Mlp(), (torch.randn(4, 16),)).run_decompositions({})
+    result = CudaPartitioner().partition(program)
+    (tag,) = result.partition_tags
+    assert result.partition_tags[tag].backend_id == "CudaBackend"
+    calls = [n for n in program.graph.nodes if n.op == "call_function"]
+    assert calls and all(node.meta["delegation_tag"] == tag for node in calls)
+
+
+def test_weights_go_with_the_partition() -> None:
+    program = export(Mlp(), (torch.randn(4, 16),)).run_decompositions({})
+    CudaPartitioner().partition(program)
+    parameters = program.graph_signature.inputs_to_parameters
+    nodes = [n for n in program.graph.nodes if n.name in parameters]
+    assert len(nodes) == 4 and all("delegation_tag" in node.meta for node in nodes)
+
+
+def test_leaves_out_what_it_is_told_to() -> None:
+    program = export(Mlp(), (torch.randn(4, 16),)).run_decompositions({})
+    with pytest.warns(UserWarning, match="gelu"):
+        result = CudaPartitioner(leave_out=["aten.gelu.default"]).partition(program)
+    assert len(result.partition_tags) == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        CudaOptions(),
+        CudaOptions(target_device="cuda:1", gemm="best", autotune="kernels"),
+        CudaOptions(architectures=("sm_90",), save_data_externally=False, allow_tf32=True),
+        CudaOptions(gemm="triton", autotune="exhaustive", emulate_precision_casts=True),
+    ],
+)
+def test_options_survive_the_way_through_compile_specs(options: CudaOptions) -> None:
+    assert CudaOptions.from_compile_specs(options.to_compile_specs()) == options
+
+
+def test_the_target_device_is_text_that_the_runtime_reads() -> None:
+    specs = {spec.key: spec.value for spec in CudaOptions(target_device="cuda:1").to_compile_specs()}
+    assert specs["target_device"] == b"cuda:1"
+    assert specs["allow_tf32"] == b"false"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"gemm": "mkl"}, "gemm is 'mkl'; expected one of cublas, triton, best"),
+        ({"autotune": "yes"}, "autotune is 'yes'"),
+        ({"target_device": "gpu"}, "target_device is 'gpu'; expected cuda or cuda:<n>"),
+        ({"architectures": ("hopper",)}, r"architectures has \['hopper'\]"),
+        ({"allow_tf32": 1}, "allow_tf32 is 1; expected True or False"),
+    ],
+)
+def test_wrong_options_are_named(wrong: dict, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        CudaOptions(**wrong)
+
+
+def test_all_wrong_options_are_reported_at_once() -> None:
+    with pytest.raises(ValueError, match="gemm.*; .*autotune"):
+        CudaOptions(gemm="mkl", autotune="yes")
+
+
+def test_unknown_compile_specs_are_refused() -> None:
+    with pytest.raises(ValueError, match="no option 'isa'; known: allow_tf32, "):
+        CudaPartitioner([CompileSpec("isa", b'"native"')])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_lowering_without_a_gpu_says_so() -> None:
+    program = export(Mlp(), (torch.randn(4, 16),))
+    with pytest.raises(RuntimeError, match="Lower the model on a machine that has one"):
+        CudaBackend.preprocess(program, CudaOptions().to_compile_specs())
+
+
+def test_the_backend_supports_what_is_in_the_shim_lists() -> None:
+    kernels = CudaBackend.get_supported_fallback_kernels()
+    assert kernels["aoti_torch_cuda_mm_out"] == 1
+    assert kernels["aoti_torch_empty_strided"] == 1
+    assert "aoti_torch_cpu_mm_out" not in kernels
