@@ -242,7 +242,10 @@ def _copy_modules(module: GraphModule) -> torch.nn.Module:
         if isinstance(child, GraphModule):
             child = copy_graph_module(child)
         root.add_module(name, child)
-    own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
+    own = [
+        *module.named_parameters(recurse=False),
+        *module.named_buffers(recurse=False),
+    ]
     for name, value in own:
         setattr(root, name, value)
     for node in module.graph.nodes:

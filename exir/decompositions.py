@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import operator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch._decomp import get_decompositions
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
+from torch.fx import Graph, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
 
-__all__ = ["decompose", "decomposition_table", "functionalize"]
+from exir._program import copy_program
+
+__all__ = ["decompose", "decompose_nodes", "decomposition_table", "functionalize"]
+
+Table = dict[OpOverload, Callable[..., Any]]
 
 
-def decomposition_table() -> dict[OpOverload, Any]:
+def decomposition_table() -> Table:
     """Torch's table down to core ATen operators, and attention down to matrix products."""
     table = torch.export.default_decompositions()
     table.update(
@@ -25,7 +33,7 @@ def decomposition_table() -> dict[OpOverload, Any]:
 def functionalize(program: ExportedProgram) -> ExportedProgram:
     """The program without changes in place, its operators whole."""
     for module in program.graph_module.modules():
-        for node in getattr(module, "graph", torch.fx.Graph()).nodes:
+        for node in getattr(module, "graph", Graph()).nodes:
             if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
                 return program.run_decompositions({})
     return program
@@ -37,3 +45,57 @@ def decompose(program: ExportedProgram, keep: Iterable[OpOverload]) -> ExportedP
     for op in keep:
         table.pop(op, None)
     return program.run_decompositions(table)
+
+
+def decompose_nodes(
+    program: ExportedProgram, choose: Callable[[Node], bool], table: Table
+) -> ExportedProgram:
+    """The program with the chosen calls broken up, those that ``table`` knows how to."""
+    names = {
+        node.name
+        for node in program.graph.nodes
+        if node.op == "call_function" and node.target in table and choose(node)
+    }
+    if not names:
+        return program
+    program = copy_program(program)
+    for node in list(program.graph.nodes):
+        if node.op == "call_function" and node.name in names:
+            _inline(node, table)
+    program.graph_module.recompile()
+    return program
+
+
+def _inline(node: Node, table: Table) -> None:
+    """Puts the decomposition of a call in its place."""
+    leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
+    inputs = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
+    target: Any = node.target
+
+    def run(*values: Any) -> Any:
+        by_node = dict(zip(inputs, values, strict=True))
+        given = [by_node[leaf] if isinstance(leaf, Node) else leaf for leaf in leaves]
+        args, kwargs = pytree.tree_unflatten(given, spec)
+        return target(*args, **kwargs)
+
+    traced = make_fx(run, decomposition_table=table)(*(item.meta["val"] for item in inputs))
+    if traced.graph.find_nodes(op="get_attr"):
+        return  # it makes constants, which have no place in a program by now
+    graph: Graph = node.graph
+    mapping = dict(zip(traced.graph.find_nodes(op="placeholder"), inputs, strict=True))
+    with graph.inserting_before(node):
+        for inner in traced.graph.nodes:
+            if inner.op == "call_function":
+                mapping[inner] = graph.node_copy(inner, mapping.__getitem__)
+                for key in ("stack_trace", "nn_module_stack"):
+                    if key in node.meta:
+                        mapping[inner].meta[key] = node.meta[key]
+    results = traced.graph.output_node().args[0]
+    if isinstance(results, Node):
+        node.replace_all_uses_with(mapping[results])
+    else:
+        for user in list(node.users):
+            assert user.target is operator.getitem
+            user.replace_all_uses_with(mapping[results[user.args[1]]])
+            graph.erase_node(user)
+    graph.erase_node(node)

@@ -39,7 +39,9 @@ def lowered_module_of(call: Node) -> LoweredBackendModule:
     return module.get_submodule(attribute.target)  # type: ignore[return-value]
 
 
-def lowered_modules(graph_module: GraphModule) -> list[tuple[Node, LoweredBackendModule]]:
+def lowered_modules(
+    graph_module: GraphModule,
+) -> list[tuple[Node, LoweredBackendModule]]:
     """Every delegate call of a graph with its lowered module, in order."""
     return [
         (node, lowered_module_of(node))

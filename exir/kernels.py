@@ -19,7 +19,14 @@ import torch
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.fx import Node
 
-__all__ = ["COPY", "has_kernel", "is_executable", "kernel_name", "kernel_names", "out_variant"]
+__all__ = [
+    "COPY",
+    "has_kernel",
+    "is_executable",
+    "kernel_name",
+    "kernel_names",
+    "out_variant",
+]
 
 COPY = "aten::copy_"
 """Writes a tensor into another."""
@@ -42,6 +49,7 @@ _NUMBER_KERNELS: dict[Callable[..., Any], str] = {
     operator.mod: "executorch_prim::mod.Scalar",
     operator.neg: "executorch_prim::neg.Scalar",
     operator.eq: "executorch_prim::eq.Scalar",
+    operator.ne: "executorch_prim::ne.Scalar",
     operator.gt: "executorch_prim::gt.Scalar",
     operator.lt: "executorch_prim::lt.Scalar",
     operator.ge: "executorch_prim::ge.Scalar",
@@ -49,6 +57,8 @@ _NUMBER_KERNELS: dict[Callable[..., Any], str] = {
     torch.sym_float: "executorch_prim::sym_float.Scalar",
     torch.sym_max: "executorch_prim::sym_max.Scalar",
     torch.sym_min: "executorch_prim::sym_min.Scalar",
+    torch.sym_not: "executorch_prim::sym_not.Scalar",
+    math.floor: "executorch_prim::floor.Scalar",
     math.ceil: "executorch_prim::ceil.Scalar",
     math.trunc: "executorch_prim::trunc.Scalar",
     round: "executorch_prim::round.Scalar",

@@ -39,8 +39,8 @@ class LoweredBackendModule(torch.nn.Module):
       named_data_store_output: named blobs, or None.
       mutated_inputs: (output, input) positions in ``original_module``'s user outputs and inputs:
         the delegate writes the output into the input in place, and does not return it.
-      tree: how the arguments and results of a module call are nested, where the backend took a whole
-        program; None for a partition, which is called with flat arguments.
+      tree: how the arguments and results of a module call are nested, where the backend took a
+        whole program; None for a partition, which is called with flat arguments.
       meta: free for whoever lowers; holds the partition's tag.
     """
 

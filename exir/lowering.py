@@ -105,7 +105,10 @@ def extract(program: ExportedProgram, partition: Partition) -> Extracted:
 
 
 def _build(
-    program: ExportedProgram, partition: Partition, arguments: list[Node], results: list[Node]
+    program: ExportedProgram,
+    partition: Partition,
+    arguments: list[Node],
+    results: list[Node],
 ) -> ExportedProgram:
     graph = Graph()
     mapping: dict[Node, Node] = {}

@@ -11,7 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["ALIGNMENT", "Lifetime", "MemoryPlanningPass", "plan_greedy", "plan_side_by_side"]
+__all__ = [
+    "ALIGNMENT",
+    "Lifetime",
+    "MemoryPlanningPass",
+    "plan_greedy",
+    "plan_side_by_side",
+]
 
 ALIGNMENT = 64
 """Of every planned tensor, in bytes: a cache line, and the widest vector register."""

@@ -20,7 +20,12 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Graph, Node
 
-from exir._program import CONSTANT_KINDS, input_specs_by_name, mutation_targets, source_line
+from exir._program import (
+    CONSTANT_KINDS,
+    input_specs_by_name,
+    mutation_targets,
+    source_line,
+)
 from exir.backend.partitioner import DELEGATION_TAG
 
 __all__ = ["Partition", "Step", "is_shape_arithmetic", "plan_partitions"]
@@ -99,9 +104,8 @@ def _read_sizes_of_inputs(graph: Graph) -> None:
             for dim, size in enumerate(value.shape):
                 if isinstance(size, torch.SymInt):
                     sizes.setdefault(size.node.expr, (node, dim))
-        elif node.target in _SHAPE_QUERIES and isinstance(value, torch.SymInt):
-            if node.target is torch.ops.aten.sym_size.int and value.node.expr in sizes:
-                node.args = sizes[value.node.expr]
+        elif node.target is torch.ops.aten.sym_size.int and isinstance(value, torch.SymInt):
+            node.args = sizes.get(value.node.expr, node.args)
 
 
 def separate_shape_arithmetic(graph: Graph) -> None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from exir._serialize import schema
 from exir._serialize.container import Chunks
@@ -26,8 +27,15 @@ from exir._serialize.tensor_data_file import serialize_tensor_data
 from exir.backend.backend_api import MethodProgramsPartitionerSpec, to_backend
 from exir.backend.partitioner import Partitioner
 from exir.config import EdgeCompileConfig, ExecutorchBackendConfig
-from exir.decompositions import decompose, functionalize
+from exir.decompositions import (
+    decompose,
+    decompose_nodes,
+    decomposition_table,
+    functionalize,
+)
 from exir.emit.emitter import EmitOptions, Emitted, emit_program
+from exir.explain import ProgramReport, explain
+from exir.passes.decompose_leftovers import DecomposeLeftovers
 from exir.passes.pass_base import PassResult
 from exir.passes.remove_asserts import RemoveAsserts
 from exir.passes.resolve_mutations import ResolveMutations
@@ -120,21 +128,34 @@ def _to_edge(
     for name, program in methods.items():
         check_input_bounds(program, name)
         functional = functionalize(program)
-        keep = {*config.preserve_ops}
-        for partitioner in partitioners.get(name, ()):
-            keep.update(_ops_to_keep(partitioner, functional))
-        edge[name] = decompose(functional, keep)
+        edge[name] = _decompose(functional, config.preserve_ops, partitioners.get(name, ()))
     return EdgeProgramManager(edge, _check_constant_methods(constant_methods, methods))
 
 
-def _ops_to_keep(partitioner: Partitioner, program: ExportedProgram) -> set[OpOverload]:
-    ops, wants = partitioner.ops_to_not_decompose(program)
-    if wants is None:
-        return set(ops)
-    called = {
-        node.target for node in program.graph.nodes if node.op == "call_function" and wants(node)
-    }
-    return called.intersection(ops)
+def _decompose(
+    program: ExportedProgram,
+    preserve: Sequence[OpOverload],
+    partitioners: Sequence[Partitioner],
+) -> ExportedProgram:
+    """Decomposes all but what is to be kept, everywhere or in some calls."""
+    everywhere = set(preserve)
+    filters: list[tuple[set[OpOverload], Callable[[Node], bool]]] = []
+    for partitioner in partitioners:
+        ops, wants = partitioner.ops_to_not_decompose(program)
+        if wants is None:
+            everywhere.update(ops)
+        else:
+            filters.append((set(ops), wants))
+    program = decompose(program, everywhere.union(*(ops for ops, _ in filters)))
+    if not filters:
+        return program
+
+    def unwanted(node: Node) -> bool:
+        return node.target not in everywhere and not any(
+            node.target in ops and wants(node) for ops, wants in filters
+        )
+
+    return decompose_nodes(program, unwanted, decomposition_table())
 
 
 def to_edge_transform_and_lower(
@@ -174,6 +195,7 @@ def to_edge_transform_and_lower(
             {m: chosen[position] for m, chosen in partitioners.items() if position < len(chosen)}
         )
     if any(partitioners.values()):
+        manager = manager.transform([DecomposeLeftovers()])
         check_executable(manager._programs)
     return manager
 
@@ -227,6 +249,10 @@ class EdgeProgramManager:
             )
         return EdgeProgramManager({**self._programs, **to_backend(spec)}, self._constant_methods)
 
+    def explain(self) -> ProgramReport:
+        """What became of each method; ``print`` it for a table."""
+        return explain(self._programs)
+
     def to_executorch(
         self, config: ExecutorchBackendConfig | None = None
     ) -> ExecutorchProgramManager:
@@ -242,7 +268,7 @@ class EdgeProgramManager:
         config = config or ExecutorchBackendConfig()
         programs = {}
         for name, program in self._programs.items():
-            program = run_passes(program, [RemoveAsserts(), *config.passes])
+            program = run_passes(program, [RemoveAsserts(), DecomposeLeftovers(), *config.passes])
             programs[name] = program
         check_executable(programs)
         programs = {name: ResolveMutations()(program) for name, program in programs.items()}
@@ -297,6 +323,14 @@ class ExecutorchProgramManager:
     def exported_program(self, method_name: str = DEFAULT_METHOD) -> ExportedProgram:
         """The program of a method, with delegate calls. KeyError lists the methods."""
         return _program_of(self._programs, method_name)
+
+    def explain(self) -> ProgramReport:
+        """What became of each method, and what the files hold; ``print`` it for a table."""
+        return replace(
+            explain(self._programs),
+            file_nbytes=self._chunks.nbytes,
+            external_nbytes={tag: chunks.nbytes for tag, chunks in self._tensor_data.items()},
+        )
 
     @property
     def executorch_program(self) -> schema.Program:

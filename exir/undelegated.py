@@ -6,6 +6,7 @@ import operator
 from collections import defaultdict
 from collections.abc import Mapping
 
+from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
 
@@ -27,7 +28,7 @@ class UnsupportedOperatorsError(RuntimeError):
 
 def _name(node: Node) -> str:
     target = node.target
-    return str(target) if not callable(target) else getattr(target, "__name__", str(target))
+    return str(target) if isinstance(target, OpOverload) else getattr(target, "__name__", target)
 
 
 def _describe(node: Node, method: str) -> str:

@@ -172,8 +172,9 @@ class Container:
             if blob.nbytes:
                 pieces += [memoryview(bytes(base + offset - end)), *blob.pieces]
                 end = base + offset + blob.nbytes
-        if base > end:
-            pieces.append(memoryview(bytes(base - end)))
+        # Segments without bytes at the end may start after it.
+        if base + segments_nbytes > end:
+            pieces.append(memoryview(bytes(base + segments_nbytes - end)))
         return Chunks([piece for piece in pieces if piece.nbytes])
 
 

@@ -51,7 +51,14 @@ def _describe(name: str, hint: Any) -> _Field:
     tables = tuple(arg for arg in args if dataclasses.is_dataclass(arg))
     head, *tail = name.split("_")
     generated_name = head + "".join(part.capitalize() for part in tail)
-    return _Field(name, generated_name, None if tables else args[0], tables, is_vector, is_optional)
+    return _Field(
+        name,
+        generated_name,
+        None if tables else args[0],
+        tables,
+        is_vector,
+        is_optional,
+    )
 
 
 @cache

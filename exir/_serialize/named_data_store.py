@@ -26,7 +26,7 @@ class DataEntry:
 
     Attributes:
       buffer_index: into ``NamedDataStoreOutput.buffers``.
-      alignment: in bytes, asked for by whoever added the key.
+      alignment: in bytes, asked for by whoever added the key first; that of the buffer fits all.
       tensor_layout: dtype and shape, if the bytes are a tensor; None for an opaque blob.
     """
 
@@ -95,13 +95,18 @@ class NamedDataStore:
         """Adds everything of another store, under the same rules."""
         for key, entry, tag in other.entries():
             blob = other.buffers[entry.buffer_index]
-            self._add(key, blob, entry.alignment, tag, entry.tensor_layout)
+            self._add(key, blob, blob.alignment, tag, entry.tensor_layout)
 
     def get_named_data_store_output(self) -> NamedDataStoreOutput:
         return self._output
 
     def _add(
-        self, key: str, blob: Blob, alignment: int, tag: str | None, layout: TensorLayout | None
+        self,
+        key: str,
+        blob: Blob,
+        alignment: int,
+        tag: str | None,
+        layout: TensorLayout | None,
     ) -> None:
         buffers = self._output.buffers
         known = self._place_by_key.get(key)

@@ -110,7 +110,10 @@ def _shift_delegates(method: schema.Method, first_segment: int) -> schema.Method
         return schema.Delegate(delegate.id, place, delegate.compile_specs)
 
     return schema.Method(
-        **{**vars(method), "delegates": [shifted(delegate) for delegate in method.delegates]}
+        **{
+            **vars(method),
+            "delegates": [shifted(delegate) for delegate in method.delegates],
+        }
     )
 
 

@@ -22,7 +22,10 @@ __all__ = ["TensorDataFile", "deserialize_tensor_data", "serialize_tensor_data"]
 
 
 def serialize_tensor_data(
-    data: NamedDataStoreOutput, external_tag: str, *, segment_alignment: int = SEGMENT_ALIGNMENT
+    data: NamedDataStoreOutput,
+    external_tag: str,
+    *,
+    segment_alignment: int = SEGMENT_ALIGNMENT,
 ) -> Chunks:
     """Puts the file of one external tag together. The same data always gives the same bytes."""
     segments: list[Blob] = []

@@ -25,7 +25,13 @@ from torch.export import ExportedProgram
 from exir._serialize.named_data_store import NamedDataStoreOutput
 from exir.backend.compile_spec_schema import CompileSpec
 
-__all__ = ["BackendDetails", "PreprocessResult", "find_backend", "known_backends"]
+__all__ = [
+    "BackendDetails",
+    "PreprocessResult",
+    "describe_delegate",
+    "find_backend",
+    "known_backends",
+]
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,23 @@ class BackendDetails(ABC):
             ]
             for method, programs in edge_programs.items()
         }
+
+    @classmethod
+    def describe(
+        cls, processed_bytes: bytes, data_store_output: NamedDataStoreOutput | None
+    ) -> Mapping[str, str]:
+        """What ``explain()`` shows of a lowered partition: short names to one-line texts."""
+        return {}
+
+
+def describe_delegate(
+    backend_id: str,
+    processed_bytes: bytes,
+    data_store_output: NamedDataStoreOutput | None,
+) -> Mapping[str, str]:
+    """What a backend says of a partition; nothing if it is not imported."""
+    backend = _backends.get(backend_id)
+    return backend.describe(processed_bytes, data_store_output) if backend else {}
 
 
 def known_backends() -> list[str]:

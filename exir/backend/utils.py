@@ -110,7 +110,9 @@ def _equal_arguments(left: object, right: object, pairs: dict[Node, Node]) -> bo
         )
     if isinstance(left, slice) and isinstance(right, slice):
         return _equal_arguments(
-            (left.start, left.stop, left.step), (right.start, right.stop, right.step), pairs
+            (left.start, left.stop, left.step),
+            (right.start, right.stop, right.step),
+            pairs,
         )
     return type(left) is type(right) and (left is right or left == right)
 

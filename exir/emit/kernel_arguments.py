@@ -80,13 +80,15 @@ def kernel_arguments(
       slot: the number of a node's value.
     """
     given = named_arguments(op, node)
-    results = iter(outputs)
+    outs = [a for a in out._schema.arguments if a.is_out]
+    is_list = len(outs) == 1 and str(outs[0].type) == "List[Tensor]"
+    results = iter([table.tensor_list(outputs)] if is_list else outputs)
     arguments = [
         next(results) if a.is_out else _argument(given[a.name], str(a.type), table, slot)
         for a in out._schema.arguments
     ]
-    returned = outputs if len(outputs) == 1 else [table.tensor_list(outputs)]
-    return arguments + returned
+    is_one = len(outputs) == 1 and not is_list
+    return [*arguments, outputs[0] if is_one else table.tensor_list(outputs)]
 
 
 def write_back_arguments(state: int, value: int, table: ValueTable) -> list[int]:

@@ -17,7 +17,7 @@ def source_frames(node: Node) -> list[schema.Frame]:
     """Frames of a node's stack trace, outermost first; empty if it has none."""
     lines = (node.meta.get("stack_trace") or "").splitlines()
     frames = []
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    for line, following in zip(lines, [*lines[1:], ""], strict=False):
         match = _FRAME.match(line)
         if match:
             source = "" if _FRAME.match(following) else following.strip()

@@ -12,8 +12,8 @@ from exir._serialize import schema
 __all__ = ["ValueTable", "literal"]
 
 
-def literal(value: Any) -> schema.Value:
-    """The file's form of a plain Python value. TypeError for one that it cannot hold."""
+def literal(value: Any, what: str = "a constant") -> schema.Value:
+    """The file's form of a plain Python value. TypeError, naming ``what``, for any other."""
     match value:
         case None:
             return schema.Null()
@@ -30,13 +30,20 @@ def literal(value: Any) -> schema.Value:
 
             return schema.Int(scalar_type(value).number)
         case torch.memory_format():
-            formats = [torch.contiguous_format, torch.preserve_format, torch.channels_last]
+            formats = [
+                torch.contiguous_format,
+                torch.preserve_format,
+                torch.channels_last,
+            ]
             return schema.Int(formats.index(value))
         case torch.layout():
             return schema.Int(0)
         case torch.device():
             return schema.Null()
-    raise TypeError(f"a program cannot hold a value of {type(value).__name__} ({value!r})")
+    raise TypeError(
+        f"{what} is of {type(value).__name__} ({value!r}); a program holds tensors, numbers, bools,"
+        f" strings and None"
+    )
 
 
 class ValueTable:

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 _HOME = {
+    "DecomposeLeftovers": "exir.passes.decompose_leftovers",
     "MemoryPlanningPass": "exir.memory_planning",
     "PassBase": "exir.passes.pass_base",
     "PassResult": "exir.passes.pass_base",

@@ -2,7 +2,8 @@
 
 Memory is planned memory in earnest: every planned tensor is a view into its pool, and pools are
 filled with garbage before each run, so that a value that was placed wrongly, or read before it was
-written, gives a wrong result. Delegates of ``exir.tests.backends`` run the programs they were given.
+written, gives a wrong result. Delegates of ``exir.tests.backends`` run the programs that they were
+given.
 """
 
 from __future__ import annotations
@@ -175,15 +176,22 @@ class Method:
         outs = [i for i, argument in zip(args, arguments, strict=False) if argument.is_out]
         returned = args[len(arguments) :]
         assert len(returned) == 1
-        expected = outs if len(outs) > 1 else outs[0]
-        found = self._values[returned[0]]
-        assert (found.items if isinstance(found, schema.TensorList) else returned[0]) == expected
-        given, fresh = {}, []
+        if len(outs) > 1:
+            assert self._values[returned[0]].items == outs
+        else:
+            assert returned == outs
+        given: dict[str, Any] = {}
+        fresh: list[tuple[Slot, torch.Tensor]] = []
         for index, argument in zip(args, arguments, strict=False):
             if argument.is_out:
-                dtype = self._values[index].tensor().dtype
-                fresh.append(torch.empty(0, dtype=dtype))
-                given[argument.name] = fresh[-1]
+                slots = self._written_by(index)
+                fresh += [
+                    (slot, torch.empty(0, dtype=torch_dtype(slot.description.scalar_type)))
+                    for slot in slots
+                ]
+                values = [value for _, value in fresh[-len(slots) :]]
+                is_list = str(argument.type) == "List[Tensor]"
+                given[argument.name] = values if is_list else values[0]
             elif str(argument.type) in ("Optional[ScalarType]", "ScalarType"):
                 number = self._plain(index)
                 given[argument.name] = None if number is None else torch_dtype(number)
@@ -192,8 +200,12 @@ class Method:
             else:
                 given[argument.name] = self._plain(index)
         op(**given)
-        for index, value in zip(outs, fresh, strict=True):
-            self._values[index].write(value)
+        for slot, value in fresh:
+            slot.write(value)
+
+    def _written_by(self, index: int) -> list[Slot]:
+        value = self._values[index]
+        return [value] if isinstance(value, Slot) else [self._values[i] for i in value.items]
 
 
 def _number(name: str, args: Sequence[Any]) -> Any:

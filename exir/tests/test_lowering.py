@@ -1,22 +1,20 @@
-"""Whole models through the front door, run from the written file and compared with eager."""
+"""Features of exported programs, run from the written file and compared with eager."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 import torch
 from torch import nn
 from torch.export import Dim
 
-from exir.tests.checks import check
+from exir.tests.backends import OpsPartitioner
+from exir.tests.checks import check, lower
+from exir.tests.modules import Function, Mlp
 
-
-class Mlp(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Linear(8, 16)
-        self.second = nn.Linear(16, 4)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.second(torch.relu(self.first(x)))
+aten = torch.ops.aten
 
 
 def test_example() -> None:
@@ -37,7 +35,7 @@ def test_dynamic_batch() -> None:
 
 
 class Nested(nn.Module):
-    def forward(self, pair, flag: bool, *, extra, scale: int = 2, none=None):
+    def forward(self, pair: Any, flag: bool, *, extra: Any, scale: int = 2, none: None = None):
         a, b = pair["a"], pair["b"][0]
         c = a + b * scale
         return {"sum": c, "rest": [a if flag else b, None, 7, 1.5, True, c, extra["z"] * 2]}
@@ -47,27 +45,175 @@ def test_nested_inputs_and_outputs() -> None:
     pair = {"a": torch.randn(3), "b": [torch.randn(3)]}
     program = check(Nested(), (pair, True), kwargs={"extra": {"z": torch.ones(2)}, "scale": 3})
     types = program.executorch_program.methods[0].container_types
+    assert types is not None
     assert '"builtins.dict"' in types.inputs and '\\"extra\\"' in types.inputs
     assert '\\"sum\\"' in types.outputs
 
 
-class Cache(nn.Module):
-    def __init__(self, initial: float = 0.0) -> None:
+class Constants(nn.Module):
+    def __init__(self) -> None:
         super().__init__()
-        self.proj = nn.Linear(4, 4)
-        self.register_buffer("keys", torch.full((8, 4), initial))
+        self.weight = nn.Parameter(torch.randn(3))
+        self.plain = torch.ones(2)
+        self.register_buffer("buffer", torch.randn(2, 2).t())
 
-    def forward(self, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
-        self.keys[position] = self.proj(x)
-        return self.keys.sum(0) + x
-
-
-def test_state_is_kept_between_calls() -> None:
-    calls = [(torch.randn(1, 4), torch.tensor([i])) for i in range(3)]
-    program = check(Cache(), *calls)
-    assert program.executorch_program.mutable_segments is None
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.weight, x + 1, self.plain, self.buffer, torch.arange(3)
 
 
-def test_state_has_an_initial_value() -> None:
-    calls = [(torch.randn(1, 4), torch.tensor([i])) for i in range(3)]
-    check(Cache(0.5), *calls)
+def test_constants_as_outputs() -> None:
+    check(Constants(), (torch.randn(3),), (torch.randn(3),))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(lambda x: x, id="an_input"),
+        pytest.param(lambda x: (x, x + 1, x), id="an_input_twice"),
+        pytest.param(lambda x: (x.relu(),) * 2, id="one_result_twice"),
+        pytest.param(lambda x: (x.t(), x[1:], x.reshape(-1)), id="views_of_an_input"),
+        pytest.param(lambda x: (None, 3, 2.5, True, "text"), id="constants_only"),
+    ],
+)
+def test_aliased_outputs(function: Callable[..., Any]) -> None:
+    check(Function(function), ((torch.randn(2, 3),),), ((torch.randn(2, 3),),))
+
+
+def test_shape_as_output() -> None:
+    check(
+        Function(lambda x, y: (x + 1, x.shape[0], (x.shape[0] + y.shape[0]) * 2)),
+        ((torch.randn(2, 3), torch.randn(3, 3)),),
+        ((torch.randn(5, 3), torch.randn(4, 3)),),
+        dynamic_shapes=(({0: Dim("a", max=8)}, {0: Dim("b", max=8)}),),
+    )
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.bool,
+        torch.int8,
+        torch.uint8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float64,
+    ],
+    ids=str,
+)
+def test_dtypes(dtype: torch.dtype) -> None:
+    check(Function(lambda x: (x == x, x.clone())), ((torch.ones(3).to(dtype),),))
+
+
+def test_complex_is_refused() -> None:
+    with pytest.raises(TypeError, match="cannot hold tensors of torch.complex64; it can hold"):
+        lower(Function(lambda x: x * 2), ((torch.ones(2, dtype=torch.complex64),),)).to_executorch()
+
+
+def test_layouts(only_kernels: Callable[..., None]) -> None:
+    only_kernels("aten::relu.out")
+    image = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    function = Function(lambda x: (torch.relu(x), x * 2, x.permute(3, 1, 0, 2) * 1))
+    program = check(function, ((image,),))
+    given = program.executorch_program.methods[0].values[0].value
+    assert given.dim_order == [0, 2, 3, 1]
+    check(
+        Function(
+            lambda x: (torch.relu(x.t()[:, ::2]) + 1, (x.expand(2, 3, 5) + 1).transpose(0, 2))
+        ),
+        ((torch.randn(3, 5),),),
+        partitioner=[OpsPartitioner(but=[aten.relu.default])],
+    )
+
+
+def test_example_input_that_is_not_dense() -> None:
+    edge = lower(Function(lambda x: x + 1), ((torch.randn(4, 6)[:, ::2],),))
+    (tensor, _) = edge.to_executorch().executorch_program.methods[0].values
+    assert tensor.value.sizes == [4, 3] and tensor.value.dim_order == [0, 1]
+
+
+class Shared(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Linear(4, 4)
+        self.b = self.a
+        self.c = nn.Linear(4, 4)
+        self.c.weight = self.a.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.c(self.b(self.a(x)))
+
+
+def test_shared_parameters_are_stored_once() -> None:
+    program = check(Shared(), (torch.randn(2, 4),))
+    stored = program._emitted.data.named_data.buffers
+    assert sorted(blob.nbytes for blob in stored) == [16, 16, 64]
+
+
+def test_control_flow_goes_with_its_operator() -> None:
+    def nested(x: torch.Tensor) -> torch.Tensor:
+        def inner(y: torch.Tensor) -> torch.Tensor:
+            return torch.cond(y.max() > 0, lambda z: z * 2, lambda z: z * 3, (y,))
+
+        return torch.cond(x.sum() > 0, lambda y: y + 1, inner, (x,))
+
+    inputs = [torch.ones(3), -torch.ones(3), torch.tensor([1.0, -5.0, 1.0])]
+    check(Function(nested), *(((x,),) for x in inputs))
+
+
+def test_sizes_that_depend_on_data() -> None:
+    def nonzero(x: torch.Tensor) -> Any:
+        found = x.nonzero()
+        torch._check(found.shape[0] <= 6)
+        return found.sum(0, keepdim=True), found
+
+    check(Function(nonzero), ((torch.tensor([1.0, 0, 2]),),), ((torch.tensor([0.0, 0, 2]),),))
+
+
+def test_numbers_that_depend_on_data() -> None:
+    def narrow(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        count = n.item()
+        torch._check(count >= 0)
+        torch._check(count <= 3)
+        return x.narrow(0, 0, count)
+
+    check(
+        Function(narrow),
+        ((torch.randn(3), torch.tensor(2)),),
+        ((torch.randn(3), torch.tensor(3)),),
+    )
+
+
+def test_empty_tensors() -> None:
+    check(Function(lambda x, y: torch.cat([x, y])), ((torch.randn(0, 3), torch.randn(2, 3)),))
+
+
+def test_size_without_bound_is_refused_before_anything_is_compiled() -> None:
+    class Refuses(OpsPartitioner):
+        def partition(self, exported_program: Any) -> Any:
+            raise AssertionError("too late")
+
+    with pytest.raises(ValueError, match=r"dimension 0 of input x .*\n.*dimension 1 of input x"):
+        lower(
+            _Twice(),
+            (torch.randn(2, 8),),
+            dynamic_shapes=({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},),
+            partitioner=[Refuses()],
+        )
+
+
+class _Twice(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+def test_dynamic_number_is_refused() -> None:
+    class Scale(nn.Module):
+        def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+            return x * n
+
+    program = lower(Scale(), (torch.randn(2), 3), dynamic_shapes=(None, Dim.DYNAMIC))
+    with pytest.raises(TypeError, match="input n of method 'forward' is a dynamic SymInt"):
+        program.to_executorch()

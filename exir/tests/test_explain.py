@@ -1,0 +1,80 @@
+"""The report says what is in the program, as data and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from exir import to_edge_transform_and_lower
+from exir._serialize.named_data_store import NamedDataStore
+from exir.backend.backend_details import BackendDetails, PreprocessResult
+from exir.backend.compile_spec_schema import CompileSpec
+from exir.tests.backends import OpsPartitioner
+from exir.tests.modules import Islands
+
+aten = torch.ops.aten
+
+
+def test_report(only_kernels: Callable[..., None]) -> None:
+    only_kernels("aten::relu.out")
+    model = Islands()
+    programs = {n: torch.export.export(model, (torch.randn(2, 4),)) for n in ("a", "b")}
+    partitioner = OpsPartitioner(but=[aten.relu.default])
+    program = to_edge_transform_and_lower(programs, partitioner=[partitioner]).to_executorch()
+    report = program.explain()
+    first, second = report.methods
+    assert (first.name, second.name) == ("a", "b")
+    assert first.inputs == ["x float32[2, 4]"] and first.state == ["total float32[4]"]
+    assert first.kernels == {"aten::relu.out": 2}
+    part = first.partitions[0]
+    assert part.backend_id == "GraphBackend"
+    assert part.op_counts == {"aten.addmm.default": 1, "aten.permute.default": 1}
+    assert part.borders == [
+        f"before %relu (aten.relu.default, modules.py:{_line()}): no partitioner took it"
+    ]
+    weight = report.constants[0]
+    assert (weight.name, weight.nbytes, weight.copies) == ("linear.weight", 64, 1)
+    assert len(weight.partitions) == 4 and report.duplicated_nbytes == 0
+    assert report.file_nbytes == len(program.buffer)
+    text = str(report)
+    assert "method        a" in text and "  kernels     2 aten::relu.out" in text
+    assert "linear.weight in 4 delegates" in text
+    assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def _line() -> int:
+    import inspect
+
+    lines, start = inspect.getsourcelines(Islands.forward)
+    return start + next(i for i, line in enumerate(lines) if "y = torch.relu" in line)
+
+
+def test_duplicates_and_details() -> None:
+    class Packs(BackendDetails):
+        """Stores constants in a layout of its own, so that equal ones are not shared."""
+
+        @classmethod
+        def preprocess(cls, edge_program, compile_specs):  # type: ignore[no-untyped-def]
+            store = NamedDataStore()
+            store.add_named_data(compile_specs[-1].value.decode(), compile_specs[-1].value * 9)
+            output = store.get_named_data_store_output()
+            return PreprocessResult(b"p", data_store_output=output)
+
+        @classmethod
+        def describe(cls, processed_bytes, data_store_output):  # type: ignore[no-untyped-def]
+            return {"target": f"x86-64-v3, {len(data_store_output.buffers)} blob"}
+
+    model = Islands()
+    programs = {n: torch.export.export(model, (torch.randn(2, 4),)) for n in ("a", "b")}
+    spec = CompileSpec("method_name", b"")
+    del spec
+    edge = to_edge_transform_and_lower(programs, partitioner=[OpsPartitioner(backend="Packs")])
+    report = edge.explain()
+    assert report.duplicated_nbytes == 64 + 16
+    assert report.constants[0].copies == 2
+    text = str(report)
+    assert "linear.weight in 2 delegates, stored 2 times" in text
+    assert "80 B  stored again, since delegates own copies" in text
+    assert "    target    x86-64-v3, 1 blob" in text
+    assert "    borders   inputs and outputs of the method" in text

@@ -1,0 +1,84 @@
+"""Passes, as graphs before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch.export import ExportedProgram
+
+from exir import kernels, to_edge
+from exir.backend.backend_api import to_backend
+from exir.passes import DecomposeLeftovers, RemoveAsserts, ResolveMutations
+from exir.passes.run import run_passes
+from exir.tests.backends import OpsPartitioner
+from exir.tests.modules import Cache, Function
+
+aten = torch.ops.aten
+
+
+CALL = "executorch_call_delegate"
+
+
+def text(program: ExportedProgram) -> list[str]:
+    """One line a node, without what the tests are not about."""
+    lines = []
+    for node in program.graph.nodes:
+        if node.op == "call_function":
+            name = getattr(node.target, "__name__", str(node.target)).split("::")[-1]
+            line = f"{node.name} = {name}({', '.join(str(arg) for arg in node.args)})"
+            lines.append(line.replace(CALL, "call").replace("call(l", f"{CALL}(l"))
+        elif node.op == "output":
+            lines.append(f"return {', '.join(str(arg) for arg in node.args[0])}")
+    return lines
+
+
+def test_resolve_mutations() -> None:
+    example = (torch.ones(1, 4), torch.tensor([0]))
+    program = to_edge(torch.export.export(Cache(), example)).exported_program()
+    lowered = to_backend(program, OpsPartitioner(but=[aten.sum.dim_IntList, aten.add.Tensor]))
+    assert text(lowered) == [
+        "call = executorch_call_delegate(lowered_module_0, b_keys, x, position)",
+        "getitem = getitem(call, 0)",
+        "sum_1 = sum.dim_IntList(getitem, [0])",
+        "add = add.Tensor(sum_1, x)",
+        "return getitem, add",
+    ]
+    assert text(ResolveMutations()(lowered)) == [
+        "call = executorch_call_delegate(lowered_module_0, b_keys, x, position)",
+        "sum_1 = sum.dim_IntList(b_keys, [0])",
+        "add = add.Tensor(sum_1, x)",
+        "return add",
+    ]
+    # The given program is as it was.
+    assert len(lowered.graph_signature.buffers_to_mutate) == 1
+
+
+def test_remove_asserts() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        torch._assert_async((x > 0).all(), "too small")
+        return x + 1
+
+    program = to_edge(torch.export.export(Function(function), ((torch.ones(2),),)))
+    assert len(text(program.exported_program())) > 2
+    found = text(run_passes(program.exported_program(), [RemoveAsserts()]))
+    assert [line.split(" = ")[-1].split("(")[0] for line in found] == ["add.Tensor", "return add"]
+
+
+def test_decompose_leftovers(only_kernels: Callable[..., None]) -> None:
+    only_kernels("aten::sigmoid.out", "aten::mul.out")
+    function = Function(lambda x: torch.nn.functional.silu(x).sigmoid())
+    program = torch.export.export(function, ((torch.ones(2),),)).run_decompositions({})
+    assert [n.target for n in program.graph.nodes if n.op == "call_function"] == [
+        aten.silu.default,
+        aten.sigmoid.default,
+    ]
+    changed = DecomposeLeftovers()(program)
+    calls = [n for n in changed.graph.nodes if n.op == "call_function"]
+    assert all(kernels.kernel_name(n.target) for n in calls)
+    assert aten.silu.default not in [n.target for n in calls]
+    x = torch.randn(2)
+    torch.testing.assert_close(changed.module()((x,)), program.module()((x,)))
+    # What has a kernel stays whole.
+    only_kernels("aten::silu.out", "aten::sigmoid.out")
+    assert DecomposeLeftovers()(program) is program

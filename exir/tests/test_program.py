@@ -1,0 +1,273 @@
+"""The front door: managers, several methods, options, files."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.fx import GraphModule, Node
+
+import exir
+from exir import (
+    EdgeCompileConfig,
+    ExecutorchBackendConfig,
+    MemoryPlanningPass,
+    to_edge,
+    to_edge_transform_and_lower,
+)
+from exir._serialize import schema
+from exir._serialize.program_file import deserialize_program
+from exir._serialize.tensor_data_file import deserialize_tensor_data
+from exir.backend.compile_spec_schema import CompileSpec
+from exir.passes.pass_base import PassResult
+from exir.tests.backends import OpsPartitioner, run_delegate
+from exir.tests.checks import check, load, lower
+from exir.tests.interpreter import load as load_file
+from exir.tests.modules import Function, Islands, Mlp
+
+aten = torch.ops.aten
+
+
+def exported(model: nn.Module | None = None) -> torch.export.ExportedProgram:
+    return torch.export.export(model or Mlp(), (torch.randn(2, 8),))
+
+
+def test_import_is_lazy() -> None:
+    code = "import sys, exir; assert 'torch' not in sys.modules; exir.to_edge; dir(exir)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert set(exir.__all__) <= set(dir(exir))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        exir.nothing  # noqa: B018
+
+
+def test_methods_and_constants(tmp_path: Path) -> None:
+    model = Mlp()
+    edge = to_edge_transform_and_lower(
+        {"b": exported(model), "a": exported(model)},
+        partitioner={"a": [OpsPartitioner()], "b": OpsPartitioner(backend="OtherBackend")},
+        constant_methods={"length": 128, "names": ["x", "y"], "scale": 0.5, "yes": True},
+    )
+    assert edge.methods == {"a", "b"}
+    assert edge.config_methods == {"length", "names", "scale", "yes"}
+    program = edge.to_executorch()
+    names = [method.name for method in program.executorch_program.methods]
+    assert names == ["a", "b", "length", "names", "scale", "yes"]
+    # Both methods have the same weights: each is in the file once.
+    assert len(program._emitted.data.named_data.buffers) == 4
+    program.save(tmp_path / "model.pte")
+    methods = load_file((tmp_path / "model.pte").read_bytes(), run_delegate)
+    x = torch.randn(2, 8)
+    torch.testing.assert_close(methods["a"](x), [model(x)])
+    torch.testing.assert_close(methods["b"](x), [model(x)])
+    assert methods["length"]() == [128] and methods["names"]() == ["x", "y"]
+    assert methods["scale"]() == [0.5] and methods["yes"]() == [True]
+    constants = program.executorch_program.methods[2]
+    assert constants.buffer_sizes == [0] and constants.chains == [schema.Chain()]
+
+
+def test_wrong_arguments() -> None:
+    with pytest.raises(TypeError, match="method 'forward' is a Mlp, not an ExportedProgram"):
+        to_edge({"forward": Mlp()})  # type: ignore[dict-item]
+    with pytest.raises(ValueError, match="no methods"):
+        to_edge({})
+    with pytest.raises(ValueError, match=r"partitioner names \['other'\], but the methods are"):
+        to_edge_transform_and_lower(exported(), partitioner={"other": [OpsPartitioner()]})
+    with pytest.raises(ValueError, match=r"\['forward'\] are both methods and constant methods"):
+        to_edge(exported(), constant_methods={"forward": 1})
+    with pytest.raises(KeyError, match="no method 'other'; the methods are"):
+        to_edge(exported()).exported_program("other")
+
+
+def test_files(tmp_path: Path) -> None:
+    program = lower(Mlp(), (torch.randn(2, 8),)).to_executorch()
+    with pytest.raises(ValueError, match=r"ends in \.pte"):
+        program.save(tmp_path / "model.bin")
+    program.save(str(tmp_path / "model.pte"))
+    stream = io.BytesIO()
+    program.write_to_file(stream)
+    assert stream.getvalue() == program.buffer == (tmp_path / "model.pte").read_bytes()
+    program.write_tensor_data_to_file(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["model.pte"]
+
+
+def test_delegates_data_outside(tmp_path: Path) -> None:
+    model = Mlp()
+    spec = CompileSpec("external_tag", b"aoti_cpu_blob")
+    program = lower(model, (torch.randn(2, 8),), partitioner=[OpsPartitioner(specs=[spec])])
+    written = program.to_executorch()
+    written.write_tensor_data_to_file(tmp_path)
+    data = deserialize_tensor_data((tmp_path / "aoti_cpu_blob.ptd").read_bytes())
+    assert len(data.named_data) == 4
+    assert deserialize_program(written.buffer).named_data == {}
+
+
+class Weighted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, 3).t())
+        self.bias = nn.Parameter(torch.randn(3, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x + self.weight) * self.bias
+
+
+@pytest.mark.parametrize("where", ["inside", "outside", "by_name"])
+def test_constants_of_kernels(only_kernels: Callable[..., None], where: str) -> None:
+    only_kernels("aten::add.out", "aten::mul.out")
+
+    def by_name(node: Node) -> str | None:
+        return "biases" if node.name == "p_bias" else None
+
+    choice = {"inside": False, "outside": True, "by_name": by_name}[where]
+    model, x = Weighted(), torch.randn(3, 2)
+    edge = to_edge(torch.export.export(model, (x,)))
+    program = edge.to_executorch(ExecutorchBackendConfig(external_constants=choice))
+    outside = {"inside": [], "outside": ["_default_external_constant"], "by_name": ["biases"]}
+    assert list(program._tensor_data) == outside[where]
+    assert len(program._emitted.data.constants) == {"inside": 2, "outside": 0, "by_name": 1}[where]
+    data = [deserialize_tensor_data(c.tobytes()) for c in program._tensor_data.values()]
+    method = load_file(program.buffer, run_delegate, data)["forward"]
+    torch.testing.assert_close(method(x), [model(x)])
+
+
+def test_memory_options(only_kernels: Callable[..., None]) -> None:
+    only_kernels("aten::add.out", "aten::mul.out")
+    model, x = Function(lambda x, y: (x + y) * y), (torch.randn(4), torch.randn(4))
+
+    def planned(**options: bool) -> list[bool]:
+        edge = to_edge(torch.export.export(model, (x,)))
+        config = ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass(**options))
+        (method,) = edge.to_executorch(config).executorch_program.methods
+        slots = [*method.inputs, *method.outputs]
+        return [method.values[slot].value.allocation is not None for slot in slots]
+
+    assert planned() == [False, False, True]
+    assert planned(alloc_graph_input=True) == [True, True, True]
+    assert planned(alloc_graph_output=False) == [False, False, False]
+    for config in (
+        ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass(alloc_graph_input=True)),
+        ExecutorchBackendConfig(memory_planning_pass={"forward": MemoryPlanningPass(alignment=16)}),
+        ExecutorchBackendConfig(extract_delegate_segments=False, emit_stacktrace=True),
+        ExecutorchBackendConfig(segment_alignment=4096, constant_tensor_alignment=16),
+    ):
+        check(Islands(), (torch.randn(2, 4),), (torch.randn(2, 4),), config=config)
+    with pytest.raises(ValueError, match=r"memory_planning_pass names \['other'\]"):
+        to_edge(torch.export.export(model, (x,))).to_executorch(
+            ExecutorchBackendConfig(memory_planning_pass={"other": MemoryPlanningPass()})
+        )
+
+
+def test_stacktraces() -> None:
+    config = ExecutorchBackendConfig(emit_stacktrace=True)
+    edge = to_edge(torch.export.export(Function(torch.relu), ((torch.randn(3),),)))
+    (method,) = edge.to_executorch(config).executorch_program.methods
+    (frames,) = method.chains[0].stacktrace
+    assert frames.frames[-1].filename.endswith("modules.py")
+    assert frames.frames[-1].function == "forward" and frames.frames[-1].line > 0
+
+
+def test_transform_passes() -> None:
+    def doubled(module: GraphModule) -> PassResult:
+        for node in module.graph.nodes:
+            if node.target is aten.relu.default:
+                node.target = aten.neg.default
+        return PassResult(module, True)
+
+    model, x = Function(lambda x: torch.relu(x) + 1), torch.randn(3)
+    program = torch.export.export(model, ((x,),))
+    edge = to_edge_transform_and_lower(program, [doubled], [OpsPartitioner()])
+    torch.testing.assert_close(load(edge.to_executorch())["forward"](x), [-x + 1])
+    by_name = to_edge_transform_and_lower(program, {"forward": [doubled]}, [OpsPartitioner()])
+    torch.testing.assert_close(load(by_name.to_executorch())["forward"](x), [-x + 1])
+
+
+def test_pass_that_drops_an_output_is_refused() -> None:
+    def drops(module: GraphModule) -> None:
+        module.graph.output_node().args = ((),)
+
+    with pytest.raises(RuntimeError, match="pass drops changed the number of inputs"):
+        to_edge(exported()).transform([drops])
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = nn.functional.scaled_dot_product_attention(x[None, None], x[None, None], x[None, None])
+        return nn.functional.layer_norm(self.linear(x[0, 0]), (8,))
+
+
+def operators(program: torch.export.ExportedProgram) -> set[str]:
+    return {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
+
+
+def test_decompositions() -> None:
+    plain = operators(to_edge(exported(Layers())).exported_program())
+    assert "aten.native_layer_norm.default" in plain and "aten.bmm.default" in plain
+    assert not any("attention" in op or "linear" in op for op in plain)
+    config = EdgeCompileConfig(preserve_ops=[aten.linear.default], _check_ir_validity=False)
+    kept = operators(to_edge(exported(Layers()), compile_config=config).exported_program())
+    assert "aten.linear.default" in kept and "aten.layer_norm.default" not in kept
+
+
+def test_partitioners_keep_operators_whole() -> None:
+    edge = lower(Layers(), (torch.randn(2, 8),), partitioner=[OpsPartitioner(whole=True)])
+    ops = {str(n.target) for _, m in _modules(edge) for n in m.nodes()}
+    assert {"aten.linear.default", "aten.layer_norm.default"} <= ops
+    assert "aten.scaled_dot_product_attention.default" in ops
+
+
+def _modules(edge: exir.EdgeProgramManager) -> list:
+    from exir.delegate import lowered_modules
+
+    return lowered_modules(edge.exported_program().graph_module)
+
+
+def test_partitioner_may_want_some_calls_whole() -> None:
+    class Some(OpsPartitioner):
+        def ops_to_not_decompose(self, ep):  # type: ignore[no-untyped-def]
+            def wide(node: Node) -> bool:
+                return node.args[1].meta["val"].shape[0] > 4
+
+            return [aten.linear.default], wide
+
+    model = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 4))
+    edge = to_edge_transform_and_lower(exported(model), partitioner=[Some()])
+    ((_, module),) = _modules(edge)
+    counts = [str(node.target) for node in module.nodes()]
+    assert counts.count("aten.linear.default") == 1 and counts.count("aten.addmm.default") == 1
+
+
+def test_leftovers_are_decomposed(only_kernels: Callable[..., None]) -> None:
+    only_kernels("aten::mul.out", "aten::add.out")
+    function = Function(lambda x: torch.addcmul(x, x, x + 1, value=2))
+    check(
+        function,
+        ((torch.randn(3),),),
+        partitioner=[OpsPartitioner(but=[aten.addcmul.default, aten.add.Tensor], whole=True)],
+    )
+
+
+def test_programs_of_kernels_alone() -> None:
+    """With the kernels that the runtime has: views, splits, factories, numbers."""
+
+    def function(x: torch.Tensor, y: torch.Tensor):
+        a, b = x.split([1, 2])
+        z = torch.cat([b, a, y.t().contiguous()])
+        w = torch.where(z > 0, z, torch.full_like(z, -1.0)).reshape(-1)
+        return w, z[1:, ::2], z.unbind(0)[0], torch.ones(2), z.to(torch.float16), w.view(3, -1)
+
+    model = Function(function)
+    inputs = (torch.randn(3, 4), torch.randn(4, 3))
+    program = to_edge(torch.export.export(model, (inputs,))).to_executorch()
+    assert program.executorch_program.methods[0].delegates == []
+    found = load(program)["forward"](*inputs)
+    torch.testing.assert_close(found, list(function(*inputs)))
