@@ -127,9 +127,7 @@ class AotiBackend:
             constants = code.constants
             if not target.own_blobs:
                 constants = code.all_constants
-            image = toolchain.build(
-                code, target.machine, device=device, embedded=code.embedded
-            )
+            image = toolchain.build(code, target.machine, device=device, embedded=code.embedded)
         imported = elf.undefined_symbols(image)
         cls._check(imported, ())
         shims = shim_list.load(device)

@@ -21,9 +21,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from backends.aoti import inductor
 from exir.delegate import executorch_call_delegate
 
-LeaveOut: TypeAlias = (
-    Collection[torch._ops.OpOverload | str] | Callable[[torch.fx.Node], bool]
-)
+LeaveOut: TypeAlias = Collection[torch._ops.OpOverload | str] | Callable[[torch.fx.Node], bool]
 """Operators, as objects or names ("aten.mm.default" or "aten.mm"), or a test on nodes."""
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
@@ -74,9 +72,7 @@ class OpSupport(OperatorSupportBase):
             return None
         return f"{node.target} is a Python function, not an operator"
 
-    def _operator_reason(
-        self, node: torch.fx.Node, op: torch._ops.OpOverload
-    ) -> str | None:
+    def _operator_reason(self, node: torch.fx.Node, op: torch._ops.OpOverload) -> str | None:
         if isinstance(node.meta.get("val"), _SYMBOLIC) or node.meta.get("val") is None:
             return None
         is_complex = any(_is_complex(item) for item in (node, *node.all_input_nodes))

@@ -99,9 +99,7 @@ def build(
     packed_digest = hashlib.sha256(packed).digest()
     weights_key = f"{packed_digest.hex()}_weights_blob"
     store.add_named_data(weights_key, packed, ALIGNMENT, weights_tag, digest=packed_digest)
-    placed = [
-        dataclasses.replace(item, blob_key=item.blob_key or weights_key) for item in placed
-    ]
+    placed = [dataclasses.replace(item, blob_key=item.blob_key or weights_key) for item in placed]
     for item in placed:
         if item.blob_key != weights_key:
             store.add_named_data(
@@ -110,9 +108,7 @@ def build(
 
     metadata = _metadata(program, so_digest, info, placed)
     store.add_named_data(f"{so_key}/{weights_key}/metadata", metadata, ALIGNMENT)
-    return Payload(
-        f"{so_key}\n{weights_key}".encode(), store.get_named_data_store_output()
-    )
+    return Payload(f"{so_key}\n{weights_key}".encode(), store.get_named_data_store_output())
 
 
 # --- constants -------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from pathlib import Path
 import torch
 
 from backends.aoti.inductor import GeneratedCode
+from backends.aoti.inductor.kernel_text import KERNEL_START
 from backends.aoti.object_cache import ObjectCache, default_cache, digest
 
 
@@ -97,7 +98,6 @@ static inline int pteron_threads(int compiled) {
 }
 """
 _EXPORTS = "{ global: AOTInductor*; local: *; };\n"
-_KERNEL_START = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
 _KERNEL_FILE_BYTES = 96 << 10
 
 
@@ -162,7 +162,7 @@ def build(
 
 
 def prepare(machine: Machine, *, device: str = "cpu", cache: ObjectCache | None = None) -> None:
-    """Builds the precompiled headers of `machine` if they are not there; for a background thread."""
+    """Builds the precompiled headers of `machine` if they are not there."""
     step = _BuildStep(find_compiler(), machine, device, cache or _shared_cache())
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         list(pool.map(step.precompile, (step.model(""), step.kernels(""))))
@@ -180,7 +180,7 @@ def _parallelism() -> int:
 def split_kernels(text: str) -> list[str]:
     """Cuts generated kernels, each of which starts with its own include, into files of a bounded
     size. The cut depends on the text alone, so that equal text gives an equal image anywhere."""
-    first, *rest = re.split(f"(?={re.escape(_KERNEL_START)})", text)
+    first, *rest = re.split(f"(?={re.escape(KERNEL_START)})", text)
     files = [first] if first.strip() else []
     for kernel in rest:
         if files and len(files[-1]) + len(kernel) <= _KERNEL_FILE_BYTES:

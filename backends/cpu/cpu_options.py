@@ -1,6 +1,6 @@
 """What one can choose when a model is lowered for a CPU.
 
-    CpuOptions(isa="native", weights="shared").to_compile_specs()
+CpuOptions(isa="native", weights="shared").to_compile_specs()
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Takes for the CPU backend whatever it can take.
 
-    to_edge_transform_and_lower(program, partitioner=[CpuPartitioner()])
+to_edge_transform_and_lower(program, partitioner=[CpuPartitioner()])
 """
 
 from __future__ import annotations
@@ -34,6 +34,4 @@ class CpuPartitioner(AotiPartitioner):
             options = CpuOptions()
         elif not isinstance(options, CpuOptions):
             options = CpuOptions.from_compile_specs(options)
-        super().__init__(
-            CpuBackend.__name__, options.to_compile_specs(), leave_out=leave_out
-        )
+        super().__init__(CpuBackend.__name__, options.to_compile_specs(), leave_out=leave_out)

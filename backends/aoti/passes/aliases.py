@@ -1,8 +1,8 @@
 """Which values of a graph share memory, and which of those sets are written.
 
-    sets = AliasSets(graph)
-    sets.share(a, b)       # same memory, through any chain of views?
-    sets.is_written(a)     # does any node write that memory?
+sets = AliasSets(graph)
+sets.share(a, b)       # same memory, through any chain of views?
+sets.is_written(a)     # does any node write that memory?
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FUNCTIONAL_CONTROL_FLOW = ("cond", "map", "map_impl", "scan", "associative_scan
 
 
 class AliasSets:
-    """A partition of a graph's nodes by memory. Nodes that yield no tensor are sets of their own."""
+    """A partition of a graph's nodes by memory. Nodes without a tensor are sets of their own."""
 
     def __init__(self, graph: Graph) -> None:
         self._parent: dict[Node, Node] = {node: node for node in graph.nodes}

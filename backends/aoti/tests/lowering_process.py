@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 
 import torch
@@ -47,8 +48,8 @@ def compile_with_torch() -> str:
         with torch._inductor.config.patch(freezing=freezing, fx_graph_cache=False), torch.no_grad():
             torch.compiler.reset()
             _, (code, *_) = run_and_get_code(torch.compile(model), example)
-        # Kernels are named after files in a cache folder; the calls and their order are what counts.
-        calls = [line.strip() for line in code.splitlines() if "extern_kernels" in line or "ops" in line]
+        # Names of kernels hold hashes of cache folders; what is called, in order, is what counts.
+        calls = re.findall(r"(?:extern_kernels|torch\.ops)[\w.]+", code)
         hasher.update("\n".join(calls).encode())
     return hasher.hexdigest()
 

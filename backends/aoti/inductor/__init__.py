@@ -1,0 +1,45 @@
+"""Everything this project knows of TorchInductor's inside; no other module touches it.
+
+`generate` turns a graph into C++ sources and constants without writing a file and without running
+a compiler. All the state it needs is set for the duration of the call and put back, whatever
+happens, so that a program's own `torch.compile` before and after is not affected and does not
+affect us::
+
+    code = inductor.generate(exported_program, target, options)
+    code.model      # C++: the model class and its kernels call
+    code.constants  # (Constant(name, fqn, tensor), ...): what the code reads
+
+What is relied on, and since when it is known to hold, is the table `_HOOKS`; a torch release that
+is not in it is refused with a sentence, not with a crash inside Inductor. `check_hooks` tests each
+entry and is a unit test of its own, so that an upgrade fails there first.
+
+One call at a time: a lock serialises callers, because Inductor's state belongs to the process.
+"""
+
+from backends.aoti.inductor.capture import operator_functions
+from backends.aoti.inductor.fallbacks import (
+    CalledFunctions,
+    c_function,
+    compiles_higher_order,
+    functions_called_by,
+    may_call_out,
+)
+from backends.aoti.inductor.generate import generate
+from backends.aoti.inductor.generated_code import Constant, GeneratedCode, Target
+from backends.aoti.inductor.release import SUPPORTED_RELEASES, UnsupportedTorch, release
+
+__all__ = [
+    "SUPPORTED_RELEASES",
+    "CalledFunctions",
+    "Constant",
+    "GeneratedCode",
+    "Target",
+    "UnsupportedTorch",
+    "c_function",
+    "compiles_higher_order",
+    "functions_called_by",
+    "generate",
+    "may_call_out",
+    "operator_functions",
+    "release",
+]

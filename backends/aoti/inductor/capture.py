@@ -1,0 +1,104 @@
+"""Takes Inductor's sources and constants where it would compile them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from backends.aoti.inductor.cuda import device_kernels
+from backends.aoti.inductor.generated_code import Constant, GeneratedCode
+from backends.aoti.inductor.kernel_text import finish_kernels
+from backends.aoti.inductor.release import UnsupportedTorch
+from backends.aoti.inductor.replaced import replaced
+
+
+@contextlib.contextmanager
+def captured_sources(captured: list[GeneratedCode]) -> Iterator[None]:
+    """Takes the sources where Inductor would compile them."""
+    from torch._inductor.codecache import AotCodeCompiler
+
+    def compile(
+        graph: Any,
+        wrapper_code: str,
+        kernel_code: str,
+        serialized_extern_kernel_nodes: str | None,
+        **_: Any,
+    ) -> list[str]:
+        captured.append(
+            _generated_code(graph, wrapper_code, kernel_code, serialized_extern_kernel_nodes)
+        )
+        return ["captured"]
+
+    with replaced(AotCodeCompiler, "compile", staticmethod(compile)):
+        yield
+
+
+def _generated_code(graph: Any, wrapper: str, kernels: str, proxied: str | None) -> GeneratedCode:
+    interface, model = split_wrapper(wrapper)
+    read = _identifiers_read(model)
+    constants, unread = [], []
+    for index, name in enumerate(graph.constants):
+        if name in graph.folded_constants:
+            continue
+        fqn = graph.allocated_constant_name.get(name, name)
+        tensor = graph.get_original_value_of_constant(name).detach()
+        (constants if name in read else unread).append(Constant(index, name, fqn, tensor))
+    return GeneratedCode(
+        interface=interface,
+        model=model,
+        kernels=finish_kernels(kernels),
+        constants=tuple(constants),
+        unread_constants=tuple(unread),
+        proxied=_proxied_operators(proxied),
+        num_outputs=len(graph.graph_outputs),
+        embedded=device_kernels(wrapper),
+    )
+
+
+def _proxied_operators(serialized: str | None) -> tuple[str, ...]:
+    if not serialized:
+        return ()
+    nodes = json.loads(serialized)["nodes"]
+    return tuple(sorted({node["node"]["target"] for node in nodes}))
+
+
+_INTERFACE_END = '} // extern "C"\n'
+
+
+def split_wrapper(wrapper: str) -> tuple[str, str]:
+    """Cuts Inductor's wrapper into the C entry points and the model.
+
+    The entry points use the model class only through its header, so each half compiles alone, and
+    the first half is the same for every model.
+    """
+    head, end, rest = wrapper.partition(_INTERFACE_END)
+    if not end or "AOTInductorModelContainerCreateWithDevice" not in head:
+        raise UnsupportedTorch(
+            "Inductor's wrapper no longer starts with the entry points of a model container"
+        )
+    includes = "".join(
+        line for line in head.splitlines(keepends=True) if line.startswith("#include")
+    )
+    return head + end, includes + rest
+
+
+_DECLARATION = re.compile(
+    r"^\s*(constants_info_\[\d+\]\..*|\[\[maybe_unused\]\] auto& \w+ = constants_->at\(\d+\);)$",
+    re.MULTILINE,
+)
+
+
+def _identifiers_read(model: str) -> set[str]:
+    """Identifiers of the model's code, the declarations of constants left out."""
+    return set(re.findall(r"[A-Za-z_]\w*", _DECLARATION.sub("", model)))
+
+
+_OPERATOR_CALL = re.compile(r"\b(aoti_torch_(?:cpu|cuda|mps)_\w+)\(")
+
+
+def operator_functions(model: str) -> tuple[str, ...]:
+    """The C functions of operators that the model's code calls, sorted."""
+    return tuple(sorted(set(_OPERATOR_CALL.findall(model))))

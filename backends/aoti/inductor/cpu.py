@@ -1,0 +1,100 @@
+"""What Inductor would ask the exporter's CPU, answered for the target's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from backends.aoti.inductor.replaced import replaced
+
+
+@contextlib.contextmanager
+def without_mkldnn() -> Iterator[None]:
+    """oneDNN off. What Inductor registers only while it is on is registered before, once, so that
+    the process's own compilations find their patterns afterwards."""
+    from torch._inductor.fx_passes import mkldnn_fusion
+
+    for name in ("_mkldnn_fusion_init", "_mkldnn_weight_pack_init"):
+        register = getattr(mkldnn_fusion, name, None)
+        if register is not None:
+            register()
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
+
+
+@contextlib.contextmanager
+def template_choices() -> Iterator[None]:
+    """GEMMs become C++ templates where one fits, without benchmarking; else the library call."""
+    from torch._inductor.select_algorithm import get_algorithm_selector_cache
+
+    def prefer_templates(choices: Sequence[Any]) -> list[Any]:
+        templates = [choice for choice in choices if "cpp" in choice.name.lower()]
+        return (templates or list(choices))[:1]
+
+    selector = get_algorithm_selector_cache()
+    with replaced(selector, "preprocessing_fns", [prefer_templates]):
+        yield
+
+
+#: A parallel region costs more than it saves below this many multiplications.
+_SERIAL_PRODUCT = 1 << 16
+
+
+@contextlib.contextmanager
+def serial_small_products() -> Iterator[None]:
+    """Small matrix products are generated for one thread, without a parallel region."""
+    from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
+
+    add_choices = CppGemmTemplate.__dict__["add_choices"].__func__
+
+    def add(cls: Any, choices: Any, layout: Any, input_nodes: Any, *args: Any, **more: Any) -> Any:
+        sizes = [*layout.size, input_nodes[0].get_size()[-1]]
+        products = 1
+        for size in sizes:
+            products *= int(size) if getattr(size, "is_number", True) else _SERIAL_PRODUCT
+        with contextlib.ExitStack() as stack:
+            if products < _SERIAL_PRODUCT:
+                stack.enter_context(torch._inductor.config.patch("cpp.threads", 1))
+            return add_choices(cls, choices, layout, input_nodes, *args, **more)
+
+    with replaced(CppGemmTemplate, "add_choices", classmethod(add)):
+        yield
+
+
+#: Caches that products are blocked for, in bytes per core: a small L1 and L2 of present machines.
+#: Caches that products are blocked for, in bytes per core: a small L1 and L2 of present machines.
+#: Fixed, so that the exporter's machine plays no part in the code.
+_CACHE_SIZES = {"l1d_cache_size": 32 << 10, "l2_cache_size": 1 << 20}
+
+
+@contextlib.contextmanager
+def cache_sizes() -> Iterator[None]:
+    """Sizes that GEMM templates ask the machine for."""
+    capabilities = {**torch.cpu.get_capabilities(), **_CACHE_SIZES}
+    with replaced(torch.cpu, "get_capabilities", lambda: capabilities):
+        yield
+
+
+@contextlib.contextmanager
+def vector_isa(bits: int) -> Iterator[None]:
+    """The vector width is the target's; nothing is probed."""
+    from torch._inductor import cpu_vec_isa
+
+    by_width = {512: cpu_vec_isa.VecAVX512, 256: cpu_vec_isa.VecAVX2}
+    if bits == 0:
+        available: list[Any] = []
+    elif bits in by_width:
+        base = by_width[bits]
+        available = [type(base.__name__, (base,), {"__bool__": lambda self: True})()]
+    else:
+        raise ValueError(f"vector_bits is {bits}; expected 512, 256 or 0")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(replaced(cpu_vec_isa, "valid_vec_isa_list", lambda: available))
+        yield

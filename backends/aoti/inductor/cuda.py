@@ -1,0 +1,39 @@
+"""Machine code of CUDA kernels, collected where Inductor compiled it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def kernel_folder() -> Iterator[str]:
+    """A folder of this compilation alone, where Inductor leaves the machine code of kernels. Those
+    of earlier compilations, which may have the same names, are forgotten."""
+    from torch._inductor.codecache import CudaKernelParamCache
+
+    with tempfile.TemporaryDirectory(prefix="pteron-kernels-") as folder:
+        before = dict(CudaKernelParamCache.cache)
+        CudaKernelParamCache.cache.clear()
+        try:
+            yield folder
+        finally:
+            CudaKernelParamCache.cache.clear()
+            CudaKernelParamCache.cache.update(before)
+
+
+_EMBEDDED_KERNEL = re.compile(r"extern const unsigned char __(\w+)_start\[\];")
+
+
+def device_kernels(wrapper: str) -> dict[str, bytes]:
+    """The machine code of each kernel that `wrapper` declares."""
+    from torch._inductor.codecache import CudaKernelParamCache, get_cpp_wrapper_cubin_path_name
+
+    return {
+        name: Path(CudaKernelParamCache.cache[name][get_cpp_wrapper_cubin_path_name()]).read_bytes()
+        for name in sorted(set(_EMBEDDED_KERNEL.findall(wrapper)))
+        if name in CudaKernelParamCache.cache
+    }

@@ -1,0 +1,151 @@
+"""Operators that Inductor does not compile but calls, by its own tables and by trying."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from backends.aoti.inductor.capture import operator_functions
+from backends.aoti.inductor.generate import generate_module
+from backends.aoti.inductor.generated_code import Target
+from backends.aoti.inductor.release import UnsupportedTorch
+
+
+def may_call_out(op: torch._ops.OpOverload) -> bool:
+    """Whether Inductor may leave `op` to a function of the runtime, as far as its tables
+    say: it has no lowering, its lowering is a call, or the lowering mentions one."""
+    import torch._inductor.compile_fx  # noqa: F401  registers Inductor's lowerings
+    from torch._inductor import lowering
+    from torch._inductor.decomposition import select_decomp_table
+
+    if op in lowering.fallbacks:
+        return True
+    if op in lowering.lowerings:
+        return _mentions_fallback(lowering.lowerings[op])
+    return op not in select_decomp_table()
+
+
+def compiles_higher_order(op: Any) -> bool:
+    """Whether Inductor generates code for a higher-order operator, such as cond."""
+    import torch._inductor.compile_fx  # noqa: F401
+    from torch._inductor import lowering
+
+    return op in lowering.lowerings and op not in lowering.fallbacks
+
+
+@functools.cache
+def _mentions_fallback(function: Callable[..., Any]) -> bool:
+    names: set[str] = set()
+    seen: set[int] = set()
+
+    def visit(value: Any) -> None:
+        value = inspect.unwrap(value)
+        code = getattr(value, "__code__", None)
+        if code is None or id(value) in seen:
+            return
+        seen.add(id(value))
+        names.update(code.co_names)
+        for cell in value.__closure__ or ():
+            with contextlib.suppress(ValueError):
+                if inspect.isfunction(cell.cell_contents):
+                    visit(cell.cell_contents)
+
+    visit(function)
+    return any("fallback" in name.lower() for name in names)
+
+
+def c_function(op: torch._ops.OpOverload, device: str) -> str | None:
+    """The C function that stands for `op` where it is called and not compiled, if any."""
+    from torchgen.aoti.fallback_ops import inductor_fallback_ops
+
+    overload = op._overloadname
+    schema = op._schema.name.replace("::", ".")
+    for name in (overload, "out"):
+        if f"{schema}.{name}" in inductor_fallback_ops:
+            base = schema.partition(".")[2]
+            suffix = "" if name == "default" else f"_{name}"
+            return f"aoti_torch_{device}_{base}{suffix}"
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class CalledFunctions:
+    """What the code of one call needs: C functions, and operators without one."""
+
+    functions: tuple[str, ...] = ()
+    proxied: tuple[str, ...] = ()
+    failure: str = ""
+
+
+def functions_called_by(node: torch.fx.Node, target: Target) -> CalledFunctions:
+    """Generates code for `node` alone and says what that code calls; nothing is compiled."""
+    key = (target, _signature(node))
+    if key not in _CALLED:
+        try:
+            code = generate_module(_module_of(node), target, None)
+            _CALLED[key] = CalledFunctions(operator_functions(code.model), code.proxied)
+        except UnsupportedTorch:
+            raise
+        except Exception as error:
+            line = str(error).strip().partition("\n")[0]
+            _CALLED[key] = CalledFunctions(failure=f"{type(error).__name__}: {line}")
+    return _CALLED[key]
+
+
+_CALLED: dict[tuple[Target, str], CalledFunctions] = {}
+
+
+def _signature(node: torch.fx.Node) -> str:
+    def describe(argument: Any) -> str:
+        if isinstance(argument, torch.fx.Node):
+            value = argument.meta.get("val")
+            if isinstance(value, torch.Tensor):
+                return f"{value.dtype} {tuple(value.shape)} {value.stride()} {value.device}"
+            return f"{type(value).__name__} {value}"
+        if isinstance(argument, list | tuple):
+            return f"[{', '.join(describe(item) for item in argument)}]"
+        return repr(argument)
+
+    arguments = [describe(a) for a in node.args]
+    arguments += [f"{name}={describe(a)}" for name, a in sorted(node.kwargs.items())]
+    return f"{node.target}({', '.join(arguments)})"
+
+
+def _module_of(node: torch.fx.Node) -> torch.fx.GraphModule:
+    graph = torch.fx.Graph()
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
+
+    def copy(argument: torch.fx.Node) -> Any:
+        if not isinstance(argument.meta.get("val"), torch.Tensor):
+            return argument.meta.get("val")
+        if argument not in copies:
+            copies[argument] = graph.placeholder(argument.name)
+            copies[argument].meta["val"] = argument.meta["val"]
+        return copies[argument]
+
+    for argument in node.all_input_nodes:
+        copy(argument)
+    call = graph.call_function(
+        node.target, torch.fx.map_arg(node.args, copy), torch.fx.map_arg(node.kwargs, copy)
+    )
+    call.meta["val"] = node.meta.get("val")
+    returned = node.meta.get("val")
+    if isinstance(returned, tuple | list):
+        results = []
+        for index, value in enumerate(returned):
+            item = graph.call_function(operator.getitem, (call, index))
+            item.meta["val"] = value
+            if isinstance(value, torch.Tensor):
+                results.append(item)
+        graph.output(tuple(results))
+    else:
+        graph.output((call,))
+    graph.eliminate_dead_code()
+    return torch.fx.GraphModule(torch.nn.Module(), graph)

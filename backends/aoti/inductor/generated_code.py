@@ -1,0 +1,66 @@
+"""What code is generated for, and what comes out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import torch
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What the code is generated for.
+
+    Attributes:
+        device: a torch device type, "cpu", "cuda" or "mps".
+        vector_bits: SIMD width of CPU code: 512, 256 or 0 (scalar).
+        num_threads: most threads that one parallel region may use (CPU).
+        prefer_templates: generate GEMMs into the code wherever a template takes the shape.
+    """
+
+    device: str
+    vector_bits: int = 256
+    num_threads: int = 1
+    prefer_templates: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant:
+    """A tensor of the generated code; `name` is the container's, `fqn` the model's, `index` its
+    place in the container's table."""
+
+    index: int
+    name: str
+    fqn: str
+    tensor: torch.Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratedCode:
+    """Sources of one model and what they need.
+
+    Attributes:
+        interface: the C entry points; equal text for every model of one torch release and device.
+        model: the model class; needs `interface`'s headers, not its text.
+        kernels: C++ kernels that `model` calls; may be empty.
+        constants: in the container's order, without those that no line of code reads.
+        unread_constants: declared in the container but read by no line of code.
+        proxied: operators that the code can only call through the proxy executor.
+        num_outputs: of the container, mutated inputs not counted.
+        embedded: device code of kernels that the model loads, by the symbol it is found under.
+    """
+
+    interface: str
+    model: str
+    kernels: str
+    constants: tuple[Constant, ...]
+    unread_constants: tuple[Constant, ...]
+    proxied: tuple[str, ...]
+    num_outputs: int
+    embedded: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+
+    @property
+    def all_constants(self) -> tuple[Constant, ...]:
+        """Every constant that the container declares, in its order."""
+        return tuple(sorted((*self.constants, *self.unread_constants), key=lambda c: c.index))

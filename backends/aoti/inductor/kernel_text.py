@@ -1,0 +1,30 @@
+"""Small changes to the text of generated kernels.
+
+* A fixed number of threads becomes "at most": code cut for N threads is right with fewer, and the
+  host decides how many there are.
+* Kernels that divide no integers lose the note-keeping for division by zero, which goes through a
+  pointer that all kernels of the image, on all threads, would write.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: Each kernel's text starts with it.
+KERNEL_START = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
+
+_THREADS = re.compile(r"(?<=omp parallel )((?:for )?)num_threads\((\d+)\)")
+_DIVIDES = re.compile(r"\b(floor_divide_integral|remainder_integral|mod)\s*[(<]")
+_DIVISION_NOTES = re.compile(r"^.*inductor_cpu_(?:throw_if_)?integer_div_error.*\n", re.MULTILINE)
+
+
+def finish_kernels(text: str) -> str:
+    """The text as it is compiled."""
+    kernels = re.split(f"(?={re.escape(KERNEL_START)})", text)
+    return "".join(_finish(kernel) for kernel in kernels)
+
+
+def _finish(kernel: str) -> str:
+    if not _DIVIDES.search(kernel):
+        kernel = _DIVISION_NOTES.sub("", kernel)
+    return _THREADS.sub(r"\1num_threads(pteron_threads(\2))", kernel)

@@ -1,0 +1,24 @@
+"""Which torch releases lowering knows."""
+
+from __future__ import annotations
+
+import torch
+
+#: torch releases whose Inductor was read and tested.
+SUPPORTED_RELEASES = ("2.11", "2.13")
+
+
+class UnsupportedTorch(RuntimeError):
+    """This torch release's Inductor is not one that was tested."""
+
+
+def release() -> str:
+    """The running torch's release, "2.13"; raises UnsupportedTorch if it is not a tested one."""
+    found = ".".join(torch.__version__.split(".")[:2])
+    if found not in SUPPORTED_RELEASES:
+        raise UnsupportedTorch(
+            f"torch {torch.__version__} is installed; lowering was tested with torch "
+            f"{' and '.join(SUPPORTED_RELEASES)}. Install one of these to lower a model "
+            "(running a lowered program needs no torch)."
+        )
+    return found

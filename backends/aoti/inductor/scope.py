@@ -1,0 +1,69 @@
+"""Inductor's process-wide state as our code generation needs it, put back afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+
+import torch
+
+from backends.aoti.inductor import cpu
+from backends.aoti.inductor.generated_code import Target
+from backends.aoti.inductor.patterns import without_patterns_of
+from backends.aoti.inductor.replaced import replaced
+
+
+@contextlib.contextmanager
+def compile_scope(target: Target) -> Iterator[None]:
+    """Inductor's process-wide state as our code generation needs it, put back on exit."""
+    import torch._inductor.compile_fx  # noqa: F401  registers Inductor's lowerings
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH))
+        stack.enter_context(_fresh_counters())
+        stack.enter_context(without_patterns_of(_refused_pattern_modules(target)))
+        if target.device == "cpu":
+            stack.enter_context(cpu.without_mkldnn())
+            stack.enter_context(cpu.vector_isa(target.vector_bits))
+            stack.enter_context(cpu.cache_sizes())
+            if target.prefer_templates:
+                stack.enter_context(cpu.template_choices())
+                stack.enter_context(cpu.serial_small_products())
+        yield
+
+
+@contextlib.contextmanager
+def fake_mode_of(module: torch.fx.GraphModule) -> Iterator[None]:
+    """A graph without inputs: Inductor, which asks the inputs for the fake mode, asks the nodes."""
+    from torch._inductor import compile_fx
+    from torch._subclasses import FakeTensorMode
+
+    detect = compile_fx.detect_fake_mode
+    values = (node.meta.get("val") for node in module.graph.nodes)
+    modes = [value.fake_mode for value in values if hasattr(value, "fake_mode")]
+    mode = modes[0] if modes else FakeTensorMode(allow_non_fake_inputs=True)
+    with replaced(compile_fx, "detect_fake_mode", lambda inputs=None: detect(inputs) or mode):
+        yield
+
+
+@contextlib.contextmanager
+def _fresh_counters() -> Iterator[None]:
+    """Template numbers go into generated names; each model counts from zero."""
+    from torch._inductor.codegen.cpp_template import CppTemplate
+    from torch._inductor.select_algorithm import TritonTemplate
+
+    with contextlib.ExitStack() as stack:
+        for template in (CppTemplate, TritonTemplate):
+            stack.enter_context(replaced(template, "index_counter", itertools.count()))
+        yield
+
+
+def _refused_pattern_modules(target: Target) -> frozenset[str]:
+    """Modules of Inductor whose graph rewrites lead to operators that we do not serve."""
+    passes = "torch._inductor.fx_passes"
+    refused = {f"{passes}.fuse_attention"}
+    if target.device == "cpu":
+        refused |= {f"{passes}.mkldnn_fusion", f"{passes}.quantization"}
+    return frozenset(refused)
