@@ -1,0 +1,43 @@
+#include "backends/cuda/runtime/platform/cudnn.h"
+
+#include <memory>
+#include <string>
+
+#include "backends/cuda/runtime/platform/function_table.h"
+
+namespace pteron::cuda {
+namespace {
+
+Result<std::unique_ptr<Cudnn>> open_cudnn() {
+  PTERON_ASSIGN_OR_RETURN(DynamicLibrary library, DynamicLibrary::open("libcudnn.so.9"));
+  auto table = std::make_unique<Cudnn>();
+#define PTERON_LOAD(name) PTERON_RETURN_IF_ERROR(load_function(library, #name, &table->name));
+  PTERON_CUDNN_FUNCTIONS(PTERON_LOAD)
+#undef PTERON_LOAD
+  return table;
+}
+
+struct Opened {
+  const Cudnn* table = nullptr;  // lives as long as the process
+  std::string why_not;
+
+  Opened() {
+    Result<std::unique_ptr<Cudnn>> opened = open_cudnn();
+    if (opened.ok()) {
+      table = opened->release();
+    } else {
+      why_not = opened.error().message();
+    }
+  }
+};
+
+}  // namespace
+
+Result<const Cudnn*> Cudnn::get() {
+  // Looked for once: a program that runs without it should not search the disk at every call.
+  static const Opened* opened = new Opened();
+  if (opened->table) return opened->table;
+  return Error(Error::NotFound, opened->why_not);
+}
+
+}  // namespace pteron::cuda

@@ -1,0 +1,46 @@
+// The functions of cuDNN 9 (libcudnn.so.9) that convolutions call.
+//
+//   Result<const Cudnn*> dnn = Cudnn::get();
+//   if (!dnn.ok()) convolve_without_it();
+//
+// Opened at the first call; a machine without cuDNN gets NotFound, at no cost the second time.
+// Thread-safe.
+#pragma once
+
+#include <cudnn.h>
+
+#include "runtime/core/result.h"
+
+#define PTERON_CUDNN_FUNCTIONS(FUNCTION)               \
+  FUNCTION(cudnnCreate)                                \
+  FUNCTION(cudnnDestroy)                               \
+  FUNCTION(cudnnSetStream)                             \
+  FUNCTION(cudnnGetErrorString)                        \
+  FUNCTION(cudnnCreateTensorDescriptor)                \
+  FUNCTION(cudnnDestroyTensorDescriptor)               \
+  FUNCTION(cudnnSetTensorNdDescriptor)                 \
+  FUNCTION(cudnnCreateFilterDescriptor)                \
+  FUNCTION(cudnnDestroyFilterDescriptor)               \
+  FUNCTION(cudnnSetFilterNdDescriptor)                 \
+  FUNCTION(cudnnCreateConvolutionDescriptor)           \
+  FUNCTION(cudnnDestroyConvolutionDescriptor)          \
+  FUNCTION(cudnnSetConvolutionNdDescriptor)            \
+  FUNCTION(cudnnSetConvolutionGroupCount)              \
+  FUNCTION(cudnnSetConvolutionMathType)                \
+  FUNCTION(cudnnGetConvolutionForwardAlgorithm_v7)     \
+  FUNCTION(cudnnConvolutionForward)                    \
+  FUNCTION(cudnnGetConvolutionBackwardDataAlgorithm_v7) \
+  FUNCTION(cudnnConvolutionBackwardData)
+
+namespace pteron::cuda {
+
+struct Cudnn {
+#define PTERON_DECLARE(name) decltype(&::name) name = nullptr;
+  PTERON_CUDNN_FUNCTIONS(PTERON_DECLARE)
+#undef PTERON_DECLARE
+
+  // The table lives as long as the process.
+  static Result<const Cudnn*> get();
+};
+
+}  // namespace pteron::cuda
