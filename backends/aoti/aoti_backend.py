@@ -15,11 +15,12 @@ it and from `BackendDetails`::
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -27,6 +28,7 @@ import torch
 from torch.export import ExportedProgram
 
 from backends.aoti import elf, inductor, payload, shim_list, toolchain
+from backends.aoti.contract import contract_of
 from backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
 from exir.backend.backend_details import PreprocessResult
 from exir.backend.compile_spec_schema import CompileSpec
@@ -120,30 +122,46 @@ class AotiBackend:
         device = cls.get_device_name()
         target = cls.get_build_target(compile_specs)
         _warm_up(target.machine, device)
-        program = cls._prepare(edge_program, compile_specs)
-        with cls.get_extra_aoti_compile_context_manager():
+        with inductor.LOCK, cls.get_extra_aoti_compile_context_manager():
+            program = cls._prepare(edge_program, compile_specs)
             code = cls._generate(program, target, compile_specs)
-            cls._check(_names_called(code), code.proxied)
-            constants = code.constants
-            if not target.own_blobs:
-                constants = code.all_constants
-            image = toolchain.build(code, target.machine, device=device, embedded=code.embedded)
+            contract = contract_of(program)
+        cls._check(inductor.operator_functions(code.model), code.proxied)
+        image = toolchain.build(code, target.machine, device=device, embedded=code.embedded)
         imported = elf.undefined_symbols(image)
         cls._check(imported, ())
-        shims = shim_list.load(device)
         result = payload.build(
-            program,
             image,
             dataclasses.replace(
                 target.info,
                 shims=imported,
-                shim_list_version=shims.version_for(set(imported) & shims.names),
+                shim_list_version=shim_list.load(device).version_for(imported),
             ),
-            constants,
+            contract,
+            code.constants if target.own_blobs else code.all_constants,
+            op_counts=payload.count_operators(program),
             own_blobs=target.own_blobs,
             weights_tag=f"aoti_{device}_blob" if cls.save_data_externally(compile_specs) else None,
         )
         return PreprocessResult(result.processed_bytes, data_store_output=result.data)
+
+    @classmethod
+    def preprocess_multimethod(
+        cls,
+        edge_programs: dict[str, list[ExportedProgram]],
+        compile_specs: dict[str, list[list[CompileSpec]]],
+    ) -> dict[str, list[PreprocessResult]]:
+        """Compiles all partitions: code of one is generated while that of another is compiled."""
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            jobs = {
+                method: [
+                    pool.submit(cls.preprocess, program, specs)
+                    for program, specs in zip(programs, compile_specs[method], strict=True)
+                ]
+                for method, programs in edge_programs.items()
+            }
+        _raise_together([job for jobs_of_method in jobs.values() for job in jobs_of_method])
+        return {method: [job.result() for job in done] for method, done in jobs.items()}
 
     @classmethod
     def _prepare(cls, program: ExportedProgram, specs: list[CompileSpec]) -> ExportedProgram:
@@ -170,7 +188,7 @@ class AotiBackend:
         except inductor.UnsupportedTorch:
             raise
         except Exception as error:
-            if not target.code.prefer_templates:
+            if not target.code.freeze:
                 raise
             _LOG.warning(
                 "Inductor failed with tuned options (%s: %s); lowering this partition with plain "
@@ -178,7 +196,7 @@ class AotiBackend:
                 type(error).__name__,
                 str(error).strip().partition("\n")[0],
             )
-        plain = dataclasses.replace(target.code, prefer_templates=False)
+        plain = dataclasses.replace(target.code, freeze=False)
         return inductor.generate(program, plain, options)
 
     @classmethod
@@ -197,9 +215,16 @@ class AotiBackend:
         )
 
 
-def _names_called(code: inductor.GeneratedCode) -> tuple[str, ...]:
-    """Operator functions that the sources call, known before anything is compiled."""
-    return inductor.operator_functions(code.model)
+def _raise_together(jobs: Sequence[concurrent.futures.Future[Any]]) -> None:
+    """Raises what failed: the refused operators of all partitions in one error."""
+    errors = [error for job in jobs if (error := job.exception()) is not None]
+    others = [error for error in errors if not isinstance(error, UnsupportedOperators)]
+    if others:
+        raise others[0]
+    if len(errors) > 1:
+        raise UnsupportedOperators("\n".join(dict.fromkeys(str(error) for error in errors)))
+    if errors:
+        raise errors[0]
 
 
 def _warm_up(machine: toolchain.Machine, device: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 import sympy
 import torch
@@ -48,9 +49,11 @@ class TensorContract:
     mutated: bool = False
 
 
-def contract_of(
-    program: ExportedProgram,
-) -> tuple[tuple[TensorContract, ...], tuple[TensorContract, ...]]:
+Contract: TypeAlias = tuple[tuple[TensorContract, ...], tuple[TensorContract, ...]]
+"""Of the inputs, of the outputs."""
+
+
+def contract_of(program: ExportedProgram) -> Contract:
     """Contracts of the inputs (user inputs, in order) and outputs (user outputs, in order)."""
     signature = program.graph_signature
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}

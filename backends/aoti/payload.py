@@ -18,13 +18,13 @@ import ctypes
 import dataclasses
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 
-from backends.aoti.contract import Dim, TensorContract, contract_of
+from backends.aoti.contract import Contract, Dim, TensorContract
 from backends.aoti.inductor import Constant
 from exir._serialize.named_data_store import NamedDataStore, NamedDataStoreOutput
 from exir.scalar_types import scalar_type
@@ -71,21 +71,23 @@ class _Placed:
 
 
 def build(
-    program: ExportedProgram,
     image: bytes,
     info: ImageInfo,
+    contract: Contract,
     constants: Sequence[Constant],
     *,
+    op_counts: Mapping[str, int],
     own_blobs: bool = True,
     weights_tag: str | None = None,
 ) -> Payload:
     """Collects blobs and metadata of one compiled partition.
 
     Args:
-        program: the partition, for its contract.
         image: the linked shared library.
         info: what the image was built for.
+        contract: inputs and outputs of the partition.
         constants: what it reads.
+        op_counts: what the partition was made of; see `count_operators`.
         own_blobs: big constants become blobs of their own. Without it the weights blob is what
             the container itself would load: whole storages in the given order.
         weights_tag: name of the external file for weights; None keeps them in the program.
@@ -106,7 +108,7 @@ def build(
                 item.blob_key, item.data, ALIGNMENT, weights_tag, digest=item.digest
             )
 
-    metadata = _metadata(program, so_digest, info, placed)
+    metadata = _metadata(so_digest, info, contract, placed, op_counts)
     store.add_named_data(f"{so_key}/{weights_key}/metadata", metadata, ALIGNMENT)
     return Payload(f"{so_key}\n{weights_key}".encode(), store.get_named_data_store_output())
 
@@ -208,13 +210,17 @@ def _place_as_container(constants: Sequence[Constant]) -> tuple[list[_Placed], b
 
 
 def _metadata(
-    program: ExportedProgram, so_digest: bytes, info: ImageInfo, placed: Sequence[_Placed]
+    so_digest: bytes,
+    info: ImageInfo,
+    contract: Contract,
+    placed: Sequence[_Placed],
+    op_counts: Mapping[str, int],
 ) -> bytes:
     import flatbuffers
 
     from backends.aoti.schema import metadata_generated as schema
 
-    inputs, outputs = contract_of(program)
+    inputs, outputs = contract
     table = schema.ModelMetadataT()
     table.device = info.device
     table.torchVersion = torch.__version__
@@ -229,13 +235,13 @@ def _metadata(
     table.outputs = [_tensor_table(schema, item) for item in outputs]
     table.constants = [_constant_table(schema, item) for item in placed]
     table.weightsLayout = info.weights_layout
-    table.opCounts = [_op_table(schema, op, count) for op, count in op_counts(program).items()]
+    table.opCounts = [_op_table(schema, op, count) for op, count in op_counts.items()]
     builder = flatbuffers.Builder(4096)
     builder.Finish(table.Pack(builder), file_identifier=_FILE_IDENTIFIER)
     return bytes(builder.Output())
 
 
-def op_counts(program: ExportedProgram) -> dict[str, int]:
+def count_operators(program: ExportedProgram) -> dict[str, int]:
     """How often each operator stands in the partition, by name."""
     counts = collections.Counter(
         str(node.target) for node in program.graph.nodes if node.op == "call_function"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 _BACKENDS = Path(__file__).resolve().parent.parent
@@ -42,7 +43,7 @@ class ShimList:
         """The list's version: a runtime of this version or a later one has every name."""
         return max(self.versions.values(), default=0)
 
-    def version_for(self, names: frozenset[str] | set[str]) -> int:
+    def version_for(self, names: Iterable[str]) -> int:
         """The oldest list version that has all of `names`."""
         return max((self.versions[name] for name in names), default=0)
 

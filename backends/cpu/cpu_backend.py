@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+import json
+from collections.abc import Iterable
+from typing import final
+
+import torch
+from torch.export import ExportedProgram
 
 from backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from backends.aoti.inductor import Target
@@ -10,7 +15,7 @@ from backends.aoti.payload import ImageInfo
 from backends.aoti.toolchain import Machine
 from backends.cpu import isa as instruction_sets
 from backends.cpu.cpu_options import CpuOptions
-from exir.backend.backend_details import BackendDetails
+from exir.backend.backend_details import BackendDetails, PreprocessResult
 from exir.backend.compile_spec_schema import CompileSpec
 
 
@@ -27,9 +32,11 @@ class CpuBackend(AotiBackend, BackendDetails):
         options = CpuOptions.from_compile_specs(compile_specs)
         isa = instruction_sets.level(options.isa)
         threads = options.num_threads or instruction_sets.physical_cores()
-        packed = options.weights != "shared" and options.gemm != "library"
+        packed = options.weights != "shared"
+        # Scalar templates are no match for the library.
+        templates = options.gemm == "template" or (options.gemm == "auto" and isa.vector_bits > 0)
         return BuildTarget(
-            code=Target("cpu", isa.vector_bits, threads, prefer_templates=packed),
+            code=Target("cpu", isa.vector_bits, threads, freeze=packed, templates=templates),
             machine=Machine(
                 march=(f"-march={isa.name}",),
                 defines=(isa.define,),
@@ -50,5 +57,39 @@ class CpuBackend(AotiBackend, BackendDetails):
         return CpuOptions.from_compile_specs(compile_specs).save_data_externally
 
     @classmethod
-    def get_aoti_compile_options(cls, compile_specs: list[CompileSpec]) -> dict[str, Any]:
-        return {}
+    def preprocess_multimethod(
+        cls,
+        edge_programs: dict[str, list[ExportedProgram]],
+        compile_specs: dict[str, list[list[CompileSpec]]],
+    ) -> dict[str, list[PreprocessResult]]:
+        """The shared one; weights="auto" becomes "shared" where methods have tensors in common."""
+        if _share_weights(edge_programs.values()):
+            compile_specs = {
+                method: [_with_shared_weights(specs) for specs in lists]
+                for method, lists in compile_specs.items()
+            }
+        return super().preprocess_multimethod(edge_programs, compile_specs)
+
+
+def _share_weights(methods: Iterable[list[ExportedProgram]]) -> bool:
+    """Whether two methods read one tensor."""
+    seen: set[int] = set()
+    for programs in methods:
+        storages = {
+            tensor.untyped_storage().data_ptr()
+            for program in programs
+            for tensor in (*program.state_dict.values(), *program.constants.values())
+            if isinstance(tensor, torch.Tensor) and tensor.numel() > 1
+        }
+        if seen & storages:
+            return True
+        seen |= storages
+    return False
+
+
+def _with_shared_weights(specs: list[CompileSpec]) -> list[CompileSpec]:
+    options = CpuOptions.from_compile_specs(specs)
+    if options.weights != "auto" or options.gemm == "template":
+        return specs
+    kept = [spec for spec in specs if spec.key != "weights"]
+    return [*kept, CompileSpec("weights", json.dumps("shared").encode())]

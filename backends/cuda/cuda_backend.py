@@ -33,7 +33,7 @@ class CudaBackend(AotiBackend, BackendDetails):
     def get_build_target(cls, compile_specs: list[CompileSpec]) -> BuildTarget:
         options = CudaOptions.from_compile_specs(compile_specs)
         return BuildTarget(
-            code=Target("cuda", prefer_templates=False),
+            code=Target("cuda", freeze=False),
             machine=Machine(
                 march=(), defines=("USE_CUDA",), include_folders=_include_folders()
             ),

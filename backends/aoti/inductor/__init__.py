@@ -24,11 +24,12 @@ from backends.aoti.inductor.fallbacks import (
     functions_called_by,
     may_call_out,
 )
-from backends.aoti.inductor.generate import generate
+from backends.aoti.inductor.generate import LOCK, generate
 from backends.aoti.inductor.generated_code import Constant, GeneratedCode, Target
 from backends.aoti.inductor.release import SUPPORTED_RELEASES, UnsupportedTorch, release
 
 __all__ = [
+    "LOCK",
     "SUPPORTED_RELEASES",
     "CalledFunctions",
     "Constant",

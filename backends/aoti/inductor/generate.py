@@ -19,7 +19,8 @@ from backends.aoti.inductor.generated_code import GeneratedCode, Target
 from backends.aoti.inductor.release import release
 from backends.aoti.inductor.scope import compile_scope, fake_mode_of
 
-_LOCK = threading.RLock()
+#: Held while Inductor works, and by callers while they edit programs that share its state.
+LOCK = threading.RLock()
 
 
 def generate(
@@ -49,7 +50,7 @@ def generate_module(
     arguments = tuple(node.meta["val"] for node in module.graph.nodes if node.op == "placeholder")
     captured: list[GeneratedCode] = []
     patches = {**_options(target), **(options or {})}
-    with _LOCK, compile_scope(target), captured_sources(captured), ExitStack() as stack:
+    with LOCK, compile_scope(target), captured_sources(captured), ExitStack() as stack:
         if target.device == "cuda":
             patches["aot_inductor.output_path"] = stack.enter_context(kernel_folder())
         if not arguments:
@@ -87,8 +88,8 @@ def _options(target: Target) -> dict[str, Any]:
     }
     if target.device == "cpu":
         options |= {
-            "freezing": target.prefer_templates,
-            "max_autotune": target.prefer_templates,
+            "freezing": target.freeze,
+            "max_autotune": target.freeze and target.templates,
             "max_autotune_gemm_backends": "CPP,ATEN",
             "cpp.simdlen": target.vector_bits or 1,
             "cpp.vec_isa_ok": True,

@@ -16,13 +16,17 @@ class Target:
         device: a torch device type, "cpu", "cuda" or "mps".
         vector_bits: SIMD width of CPU code: 512, 256 or 0 (scalar).
         num_threads: most threads that one parallel region may use (CPU).
-        prefer_templates: generate GEMMs into the code wherever a template takes the shape.
+        freeze: fold what is constant and lay weights out for the code that reads them; without it
+            the code reads the model's own tensors, which other code can then share.
+        templates: generate matrix products into the code where a template takes the shape, rather
+            than call the runtime's (CPU). Takes effect only with `freeze`.
     """
 
     device: str
     vector_bits: int = 256
     num_threads: int = 1
-    prefer_templates: bool = True
+    freeze: bool = True
+    templates: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,7 @@ def compile_scope(target: Target) -> Iterator[None]:
             stack.enter_context(cpu.without_mkldnn())
             stack.enter_context(cpu.vector_isa(target.vector_bits))
             stack.enter_context(cpu.cache_sizes())
-            if target.prefer_templates:
+            if target.freeze and target.templates:
                 stack.enter_context(cpu.template_choices())
                 stack.enter_context(cpu.serial_small_products())
         yield

@@ -23,7 +23,7 @@ from backends.aoti.tests.models import AttentionAndConvolution
 _TARGETS = {
     "lower": inductor.Target("cpu", 256, 2),
     "lower-wide": inductor.Target("cpu", 512, 2),
-    "lower-plain": inductor.Target("cpu", 256, 1, prefer_templates=False),
+    "lower-plain": inductor.Target("cpu", 256, 1, freeze=False),
 }
 
 
