@@ -1,0 +1,75 @@
+// Indexing by tensors, as x[i, :, j] means it.
+//
+//   PTERON_ASSIGN_OR_RETURN(Indexing indexing, Indexing::make(self, indices));
+//   indexing.for_each(self, [&](int64_t at, int64_t place) { out[place] = data[at]; });
+//
+// Indices are integers (negative ones count from the end) or masks, absent ones stand for a whole
+// dimension. The indexed dimensions of the result stand where the first one stood if they are
+// neighbours, else in front.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backends/aoti/slim/core/slim_tensor.h"
+#include "runtime/core/error.h"
+#include "runtime/core/result.h"
+#include "runtime/core/span.h"
+
+namespace pteron::cpu {
+
+class Indexing final {
+ public:
+  // InvalidArgument: shapes that do not fit; an index out of bounds, which is checked here for all.
+  static Result<Indexing> make(const slim::SlimTensor& self,
+                               Span<const slim::SlimTensor* const> indices);
+
+  // Of the result.
+  Span<const int64_t> sizes() const { return sizes_; }
+  // With which `self` is read there, 0 for the indexed dimensions; in elements.
+  Span<const int64_t> strides() const { return strides_; }
+  // Offset into `self` that the indexed dimensions add, one for each indexed place, row-major.
+  const std::vector<int64_t>& offsets() const { return offsets_; }
+
+  // Calls body(offset into self, place in the row-major result) for every element of the result.
+  template <typename Body>
+  void for_each(const Body& body) const {
+    int64_t place = 0;
+    for (int64_t outer = 0; outer < outer_count_; ++outer) {
+      const int64_t before = offset_of(outer, outer_sizes_, outer_strides_);
+      for (const int64_t indexed : offsets_) {
+        if (inner_sizes_.size() == 1) {
+          for (int64_t i = 0; i < inner_count_; ++i) {
+            body(before + indexed + i * inner_strides_[0], place++);
+          }
+          continue;
+        }
+        for (int64_t inner = 0; inner < inner_count_; ++inner) {
+          body(before + indexed + offset_of(inner, inner_sizes_, inner_strides_), place++);
+        }
+      }
+    }
+  }
+
+ private:
+  static int64_t offset_of(int64_t index, const std::vector<int64_t>& sizes,
+                           const std::vector<int64_t>& strides) {
+    int64_t offset = 0;
+    for (size_t d = sizes.size(); d-- > 0;) {
+      offset += index % sizes[d] * strides[d];
+      index /= sizes[d];
+    }
+    return offset;
+  }
+
+  std::vector<int64_t> sizes_, strides_;
+  std::vector<int64_t> outer_sizes_, outer_strides_;  // whole dimensions before the indexed ones
+  std::vector<int64_t> inner_sizes_, inner_strides_;  // and after them
+  int64_t outer_count_ = 1, inner_count_ = 1;
+  std::vector<int64_t> offsets_;
+};
+
+// Coordinates of the elements that are not zero, in row-major order: `dim` numbers each.
+Result<std::vector<int64_t>> nonzero_coordinates(const slim::SlimTensor& tensor);
+
+}  // namespace pteron::cpu

@@ -1,0 +1,190 @@
+// Sorting and selecting along a dimension. NaN counts as the greatest number; equal elements keep
+// their order, which makes every sort here a stable one.
+#include <algorithm>
+
+#include "backends/aoti/shims/shim_export.h"
+#include "backends/cpu/runtime/kernels/lines.h"
+#include "backends/cpu/runtime/kernels/order.h"
+#include "backends/cpu/runtime/kernels/parallel.h"
+#include "backends/cpu/runtime/kernels/scratch.h"
+#include "backends/cpu/runtime/shims/cpu_arguments.h"
+#include "backends/cpu/runtime/shims/output_layout.h"
+
+namespace pteron::cpu {
+namespace {
+
+struct Selection {
+  TensorPtr values;
+  TensorPtr indices;
+};
+
+void give(Selection selection, AtenTensorHandle* values, AtenTensorHandle* indices) {
+  *values = selection.values.release();
+  *indices = selection.indices.release();
+}
+
+// Lines of work for one thread.
+int64_t grain_of(int64_t length) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(length, 1)); }
+
+// The first `count` of each sorted line.
+template <typename T>
+void sort_lines(const SlimTensor& self, size_t dim, int64_t count, bool descending,
+                const SlimTensor& values, const SlimTensor& indices) {
+  const Lines in(self, dim), out_values(values, dim), out_indices(indices, dim);
+  const T* const source = self.data_as<const T>();
+  const RankedBefore<T> before{descending};
+  parallel_for(in.count(), grain_of(in.length()), [&](int64_t begin, int64_t end) {
+    Scratch<Ranked<T>> scratch(in.length());
+    Ranked<T>* const ranked = scratch.data();
+    for (int64_t l = begin; l < end; ++l) {
+      const T* line = source + in.offset(l);
+      for (int64_t i = 0; i < in.length(); ++i) ranked[i] = {line[i * in.stride()], i};
+      if (count == in.length()) {
+        std::sort(ranked, ranked + count, before);
+      } else {
+        std::nth_element(ranked, ranked + count, ranked + in.length(), before);
+        std::sort(ranked, ranked + count, before);
+      }
+      T* value = values.data_as<T>() + out_values.offset(l);
+      int64_t* index = indices.data_as<int64_t>() + out_indices.offset(l);
+      for (int64_t i = 0; i < count; ++i) {
+        value[i * out_values.stride()] = ranked[i].value;
+        index[i * out_indices.stride()] = ranked[i].index;
+      }
+    }
+  });
+}
+
+Error run_sort(const SlimTensor& self, size_t dim, int64_t count, bool descending,
+               const Selection& out) {
+  bool done = false;
+  PTERON_DISPATCH_REAL(self.dtype(), T, {
+    sort_lines<T>(self, dim, count, descending, *out.values, *out.indices);
+    done = true;
+  });
+  return done ? Error(Error::Ok) : PTERON_CPU_NO_DTYPE(&self);
+}
+
+Error sort(AtenTensorHandle self, int64_t dim, bool descending, AtenTensorHandle* values,
+           AtenTensorHandle* indices) {
+  PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
+  PTERON_RETURN_IF_ERROR(check_pointer(values, "values"));
+  PTERON_RETURN_IF_ERROR(check_pointer(indices, "indices"));
+  PTERON_ASSIGN_OR_RETURN(const size_t d, aoti::dim_argument(dim, self->dim()));
+  Selection out;
+  PTERON_ASSIGN_OR_RETURN(out.values, make_ordered_like(*self, self->dtype()));
+  PTERON_ASSIGN_OR_RETURN(out.indices, make_ordered_like(*self, DType::Long));
+  const int64_t length = self->dim() == 0 ? 1 : self->size(d);
+  PTERON_RETURN_IF_ERROR(run_sort(*self, d, length, descending, out));
+  give(std::move(out), values, indices);
+  return Error::Ok;
+}
+
+// Sizes of `self` with `count` along `dim`.
+Result<Selection> make_selection(const SlimTensor& self, size_t dim, int64_t count) {
+  int64_t sizes[slim::kMaxDims];
+  std::copy(self.sizes().begin(), self.sizes().end(), sizes);
+  if (self.dim() > 0) sizes[dim] = count;
+  Selection out;
+  PTERON_ASSIGN_OR_RETURN(
+      out.values, slim::make_tensor(Span<const int64_t>(sizes, self.dim()), self.dtype()));
+  PTERON_ASSIGN_OR_RETURN(
+      out.indices, slim::make_tensor(Span<const int64_t>(sizes, self.dim()), DType::Long));
+  return out;
+}
+
+template <typename T>
+void kth_of_lines(const SlimTensor& self, size_t dim, int64_t k, const SlimTensor& values,
+                  const SlimTensor& indices) {
+  const Lines in(self, dim);
+  const RankedBefore<T> before{false};
+  parallel_for(in.count(), grain_of(in.length()), [&](int64_t begin, int64_t end) {
+    Scratch<Ranked<T>> ranked(in.length());
+    for (int64_t l = begin; l < end; ++l) {
+      const T* line = self.data_as<const T>() + in.offset(l);
+      for (int64_t i = 0; i < in.length(); ++i) ranked[i] = {line[i * in.stride()], i};
+      std::nth_element(ranked.data(), ranked.data() + k, ranked.data() + in.length(), before);
+      values.data_as<T>()[l] = ranked[k].value;  // row-major, one element a line
+      indices.data_as<int64_t>()[l] = ranked[k].index;
+    }
+  });
+}
+
+Error kthvalue(AtenTensorHandle self, int64_t k, int64_t dim, bool keepdim,
+               AtenTensorHandle* values, AtenTensorHandle* indices) {
+  PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
+  PTERON_RETURN_IF_ERROR(check_pointer(values, "values"));
+  PTERON_RETURN_IF_ERROR(check_pointer(indices, "indices"));
+  PTERON_ASSIGN_OR_RETURN(const size_t d, aoti::dim_argument(dim, self->dim()));
+  const int64_t length = self->dim() == 0 ? 1 : self->size(d);
+  PTERON_CHECK_OR_RETURN(k >= 1 && k <= length, Error::InvalidArgument,
+                         "k is %lld for %s along dimension %zu", static_cast<long long>(k),
+                         self->describe().c_str(), d);
+  PTERON_ASSIGN_OR_RETURN(Selection out, make_selection(*self, d, 1));
+  bool done = false;
+  PTERON_DISPATCH_REAL(self->dtype(), T, {
+    kth_of_lines<T>(*self, d, k - 1, *out.values, *out.indices);
+    done = true;
+  });
+  if (!done) return PTERON_CPU_NO_DTYPE(self);
+  if (!keepdim && self->dim() > 0) {
+    // Row-major either way: dropping a dimension of size 1 moves nothing.
+    int64_t sizes[slim::kMaxDims], strides[slim::kMaxDims];
+    size_t n = 0;
+    for (size_t i = 0; i < self->dim(); ++i) {
+      if (i != d) sizes[n++] = self->size(i);
+    }
+    slim::contiguous_strides(Span<const int64_t>(sizes, n), strides);
+    for (SlimTensor* tensor : {out.values.get(), out.indices.get()}) {
+      PTERON_RETURN_IF_ERROR(tensor->set(tensor->storage(), Span<const int64_t>(sizes, n),
+                                         Span<const int64_t>(strides, n), 0, tensor->dtype()));
+    }
+  }
+  give(std::move(out), values, indices);
+  return Error::Ok;
+}
+
+}  // namespace
+
+PTERON_AOTI_SHIM(AOTITorchError, cpu_sort)
+(AtenTensorHandle self, int64_t dim, int32_t descending, AtenTensorHandle* values,
+ AtenTensorHandle* indices) {
+  return c_boundary("aoti_torch_cpu_sort",
+                    [&] { return sort(self, dim, descending != 0, values, indices); });
+}
+
+PTERON_AOTI_SHIM(AOTITorchError, cpu_sort_stable)
+(AtenTensorHandle self, int32_t*, int64_t dim, int32_t descending, AtenTensorHandle* values,
+ AtenTensorHandle* indices) {
+  return c_boundary("aoti_torch_cpu_sort_stable",
+                    [&] { return sort(self, dim, descending != 0, values, indices); });
+}
+
+// Always sorted, whatever `sorted` says.
+PTERON_AOTI_SHIM(AOTITorchError, cpu_topk)
+(AtenTensorHandle self, int64_t k, int64_t dim, int32_t largest, int32_t,
+ AtenTensorHandle* values, AtenTensorHandle* indices) {
+  return c_boundary("aoti_torch_cpu_topk", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
+    PTERON_RETURN_IF_ERROR(check_pointer(values, "values"));
+    PTERON_RETURN_IF_ERROR(check_pointer(indices, "indices"));
+    PTERON_ASSIGN_OR_RETURN(const size_t d, aoti::dim_argument(dim, self->dim()));
+    const int64_t length = self->dim() == 0 ? 1 : self->size(d);
+    PTERON_CHECK_OR_RETURN(k >= 0 && k <= length, Error::InvalidArgument,
+                           "k is %lld for %s along dimension %zu", static_cast<long long>(k),
+                           self->describe().c_str(), d);
+    PTERON_ASSIGN_OR_RETURN(Selection out, make_selection(*self, d, k));
+    PTERON_RETURN_IF_ERROR(run_sort(*self, d, k, largest != 0, out));
+    give(std::move(out), values, indices);
+    return Error::Ok;
+  });
+}
+
+PTERON_AOTI_SHIM(AOTITorchError, cpu_kthvalue)
+(AtenTensorHandle self, int64_t k, int64_t dim, int32_t keepdim, AtenTensorHandle* values,
+ AtenTensorHandle* indices) {
+  return c_boundary("aoti_torch_cpu_kthvalue",
+                    [&] { return kthvalue(self, k, dim, keepdim != 0, values, indices); });
+}
+
+}  // namespace pteron::cpu
