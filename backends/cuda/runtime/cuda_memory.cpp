@@ -9,6 +9,7 @@
 #include "backends/cuda/runtime/caching_pool.h"
 #include "backends/cuda/runtime/cuda_error.h"
 #include "backends/cuda/runtime/execution_scope.h"
+#include "backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {
 namespace {

@@ -27,9 +27,6 @@ class CudaMemory final : public slim::DeviceMemory {
 // The process's one, registered.
 CudaMemory& cuda_memory();
 
-// Memory for a kernel's temporaries, on `device`; goes back to the pool with the last reference.
-Result<slim::StorageRef> allocate_scratch(size_t nbytes, int device);
-
 // The copy of every element of `source` to `target`, of equal sizes. `source` may be null for zeros.
 StridedCopy elementwise_copy(const slim::SlimTensor& target, const slim::SlimTensor* source);
 

@@ -1,0 +1,42 @@
+// Tensors as matrices whose rows run along one dimension, and results laid out as torch lays them out.
+//
+//   PTERON_ASSIGN_OR_RETURN(TensorPtr x, rows_along(*self, dim));       // row-major, `dim` last
+//   PTERON_ASSIGN_OR_RETURN(RowResult y, RowResult::make(sizes, strides, dtype, device, dim));
+//   kernel(x->data(), y.data(), y.rows(), ...);
+//   PTERON_RETURN_IF_ERROR(y.finish());                                  // where the strides say
+#pragma once
+
+#include <cstdint>
+
+#include "backends/aoti/slim/core/slim_tensor.h"
+#include "runtime/core/error.h"
+#include "runtime/core/result.h"
+#include "runtime/core/span.h"
+
+namespace pteron::cuda {
+
+// The elements of `tensor` with `dim` moved to the end, row-major: an alias where they lie so, else a
+// copy. A tensor without dimensions is one row of one element.
+Result<slim::TensorPtr> rows_along(const slim::SlimTensor& tensor, size_t dim);
+
+// Strides without gaps for `sizes`, in the order of the dimensions of `like` (same rank): what
+// torch.empty_like gives. Those of `like` itself where it has no gaps.
+void strides_like(const slim::SlimTensor& like, Span<const int64_t> sizes, int64_t* strides);
+
+// A result that a kernel writes with `dim` last.
+class RowResult final {
+ public:
+  static Result<RowResult> make(Span<const int64_t> sizes, Span<const int64_t> strides,
+                                slim::DType dtype, Device device, size_t dim);
+  void* data() const { return (rows_ ? rows_ : result_)->data(); }
+  // Copies to where the result's strides say, if that is another place.
+  Error finish();
+  slim::SlimTensor* release() { return result_.release(); }
+
+ private:
+  slim::TensorPtr result_;
+  slim::TensorPtr rows_;  // null where the result is written in place
+  size_t dim_ = 0;
+};
+
+}  // namespace pteron::cuda
