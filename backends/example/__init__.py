@@ -1,0 +1,1 @@
+"""Backends to learn from. They work, and they are small."""
