@@ -170,7 +170,8 @@ class AotiBackend:
         if device != "cpu":
             from torch.export.passes import move_to_device_pass
 
-            program = move_to_device_pass(program, device)
+            # With its index, which is also how the program's own assertions will spell it.
+            program = move_to_device_pass(program, "cuda:0" if device == "cuda" else device)
         if table := cls.get_decomposition_table():
             program = program.run_decompositions(dict(table))
         for apply in cls.get_custom_passes(specs):

@@ -86,10 +86,12 @@ class CalledFunctions:
 
 def functions_called_by(node: torch.fx.Node, target: Target) -> CalledFunctions:
     """Generates code for `node` alone and says what that code calls; nothing is compiled."""
+    if target.device == "cuda" and not torch.cuda.is_available():
+        return CalledFunctions()  # cannot be asked here; lowering, on a machine with a GPU, asks again
     key = (target, _signature(node))
     if key not in _CALLED:
         try:
-            code = generate_module(_module_of(node), target, None)
+            code = generate_module(_module_of(node, target.device), target, None)
             _CALLED[key] = CalledFunctions(operator_functions(code.model), code.proxied)
         except UnsupportedTorch:
             raise
@@ -118,7 +120,17 @@ def _signature(node: torch.fx.Node) -> str:
     return f"{node.target}({', '.join(arguments)})"
 
 
-def _module_of(node: torch.fx.Node) -> torch.fx.GraphModule:
+def _moved(value: Any, device: str) -> Any:
+    """A fake tensor of the same shape on `device`, where the partition will be compiled."""
+    if device == "cpu" or not isinstance(value, torch.Tensor) or value.device.type == device:
+        return value
+    with value.fake_mode:  # type: ignore[attr-defined]
+        return torch.empty_strided(
+            value.size(), value.stride(), dtype=value.dtype, device=f"{device}:0"
+        )
+
+
+def _module_of(node: torch.fx.Node, device: str) -> torch.fx.GraphModule:
     graph = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}
 
@@ -127,14 +139,17 @@ def _module_of(node: torch.fx.Node) -> torch.fx.GraphModule:
             return argument.meta.get("val")
         if argument not in copies:
             copies[argument] = graph.placeholder(argument.name)
-            copies[argument].meta["val"] = argument.meta["val"]
+            copies[argument].meta["val"] = _moved(argument.meta["val"], device)
         return copies[argument]
 
     for argument in node.all_input_nodes:
         copy(argument)
-    call = graph.call_function(
-        node.target, torch.fx.map_arg(node.args, copy), torch.fx.map_arg(node.kwargs, copy)
-    )
+    kwargs = {
+        name: torch.device(f"{device}:0") if isinstance(value, torch.device) and device != "cpu"
+        else value
+        for name, value in torch.fx.map_arg(node.kwargs, copy).items()
+    }
+    call = graph.call_function(node.target, torch.fx.map_arg(node.args, copy), kwargs)
     call.meta["val"] = node.meta.get("val")
     returned = node.meta.get("val")
     if isinstance(returned, tuple | list):
