@@ -31,6 +31,10 @@ AOTITorchError ptrn_torch_cuda_sort_stable(AtenTensorHandle self, int32_t* stabl
                                            AtenTensorHandle* ret1);
 AOTITorchError ptrn_torch_cuda_cumsum(AtenTensorHandle self, int64_t dim, int32_t* dtype,
                                       AtenTensorHandle* ret0);
+AOTITorchError ptrn_torch_cuda_scatter_reduce_two_out(AtenTensorHandle out, AtenTensorHandle self,
+                                                      int64_t dim, AtenTensorHandle index,
+                                                      AtenTensorHandle src, const char* reduce,
+                                                      int32_t include_self);
 AOTITorchError ptrn_torch_cuda_randint_low_out(AtenTensorHandle out, int64_t low, int64_t high,
                                                const int64_t* size, int64_t size_len_);
 AOTITorchError ptrn_torch_create_cuda_guard(int32_t device_index, void** ret_guard);
