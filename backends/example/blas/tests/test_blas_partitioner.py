@@ -189,8 +189,8 @@ class Constants(nn.Module):
 
 def test_owns_constants_that_only_products_use() -> None:
     program = tagged(edge(Constants(), torch.randn(3, 3)))
-    tags = {n.name: n.meta.get(DELEGATION_TAG) for n in program.graph.nodes if n.op == "placeholder"}
-    assert tags == {
+    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+    assert {node.name: node.meta.get(DELEGATION_TAG) for node in placeholders} == {
         "p_weight": "blas_0",
         "p_both": "blas_0",  # one that others use too goes both ways
         "p_unused": None,
