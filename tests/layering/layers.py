@@ -34,7 +34,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "backends/apple/metal": _BACKEND,
     "backends/cpu": _BACKEND,
     "backends/cuda": _BACKEND,
-    "backends/example": _SEAM | {"exir"},
+    "backends/example": _RUNTIME | {"exir"},
     # Guests and developer tools know nobody.
     "third_party": frozenset(),
     "tools": frozenset(),
