@@ -88,8 +88,9 @@ def _expression(size: int | torch.SymInt) -> sympy.Expr:
 
 def _bounds(expression: sympy.Expr, ranges: Mapping[sympy.Symbol, ValueRanges]) -> tuple[int, int]:
     found = bound_sympy(expression, dict(ranges))
-    lower = int(found.lower) if found.lower.is_finite else 0
-    upper = int(found.upper) if found.upper.is_finite else UNBOUNDED
+    # An unbounded side is one of several infinities; numbers are what is left.
+    lower = int(found.lower) if isinstance(found.lower, sympy.Integer) else 0
+    upper = int(found.upper) if isinstance(found.upper, sympy.Integer) else UNBOUNDED
     return max(lower, 0), min(upper, UNBOUNDED)
 
 

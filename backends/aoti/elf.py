@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from collections.abc import Iterator
 
 _SHT_DYNAMIC, _SHT_DYNSYM = 6, 11
 _SHT_GNU_VERSYM = 0x6FFFFFFF
@@ -40,29 +41,52 @@ def _text(image: bytes, table: _Section, offset: int) -> str:
     return image[start : image.index(b"\0", start)].decode()
 
 
+@dataclasses.dataclass(frozen=True)
+class _Symbol:
+    name: str
+    is_global: bool
+    is_defined: bool
+    has_version: bool
+
+
+def _dynamic_symbols(image: bytes) -> Iterator[_Symbol]:
+    sections = _sections(image)
+    symbols = next((s for s in sections if s.type == _SHT_DYNSYM), None)
+    if symbols is None:
+        return
+    versions = next((s for s in sections if s.type == _SHT_GNU_VERSYM), None)
+    for index in range(1, symbols.size // symbols.entry_size):
+        offset = symbols.offset + index * symbols.entry_size
+        name, info, _, section = struct.unpack_from("<IBBH", image, offset)
+        version = 0
+        if versions is not None:
+            (version,) = struct.unpack_from("<H", image, versions.offset + 2 * index)
+        yield _Symbol(
+            _text(image, sections[symbols.link], name),
+            info >> 4 == _STB_GLOBAL,
+            section != 0,
+            version & 0x7FFF > 1,
+        )
+
+
 def undefined_symbols(image: bytes) -> tuple[str, ...]:
     """Sorted names that the image leaves to whoever loads it.
 
     Symbols that name a library version (libc, libstdc++, libm, libgomp) and weak ones are not
     among them.
     """
-    sections = _sections(image)
-    symbols = next((s for s in sections if s.type == _SHT_DYNSYM), None)
-    if symbols is None:
-        return ()
-    versions = next((s for s in sections if s.type == _SHT_GNU_VERSYM), None)
-    names = []
-    for index in range(1, symbols.size // symbols.entry_size):
-        offset = symbols.offset + index * symbols.entry_size
-        name, info, _, section = struct.unpack_from("<IBBH", image, offset)
-        if section != 0 or info >> 4 != _STB_GLOBAL:
-            continue
-        if versions is not None:
-            (version,) = struct.unpack_from("<H", image, versions.offset + 2 * index)
-            if version & 0x7FFF > 1:
-                continue
-        names.append(_text(image, sections[symbols.link], name))
-    return tuple(sorted(names))
+    return tuple(
+        sorted(
+            symbol.name
+            for symbol in _dynamic_symbols(image)
+            if symbol.is_global and not symbol.is_defined and not symbol.has_version
+        )
+    )
+
+
+def exported_symbols(image: bytes) -> tuple[str, ...]:
+    """Sorted names that the image offers."""
+    return tuple(sorted(symbol.name for symbol in _dynamic_symbols(image) if symbol.is_defined))
 
 
 def needed_libraries(image: bytes) -> tuple[str, ...]:

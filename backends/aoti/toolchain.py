@@ -148,7 +148,7 @@ def build(
     Raises:
         ToolchainError: no compiler, or it failed; its messages and the command are in the text.
     """
-    step = _BuildStep(find_compiler(), machine, device, cache or _shared_cache())
+    step = BuildStep(find_compiler(), machine, device, cache or _shared_cache())
     sources = [
         step.interface(code.interface),
         step.model(code.model),
@@ -163,7 +163,7 @@ def build(
 
 def prepare(machine: Machine, *, device: str = "cpu", cache: ObjectCache | None = None) -> None:
     """Builds the precompiled headers of `machine` if they are not there."""
-    step = _BuildStep(find_compiler(), machine, device, cache or _shared_cache())
+    step = BuildStep(find_compiler(), machine, device, cache or _shared_cache())
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         list(pool.map(step.precompile, (step.model(""), step.kernels(""))))
 
@@ -191,7 +191,7 @@ def split_kernels(text: str) -> list[str]:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Source:
+class Source:
     """One translation unit: the header precompiled for it, its text and its own flags."""
 
     header: str
@@ -200,7 +200,7 @@ class _Source:
 
 
 @dataclasses.dataclass(frozen=True)
-class _BuildStep:
+class BuildStep:
     """One compiler, machine and cache; its methods are the steps of `build`."""
 
     compiler: Compiler
@@ -208,17 +208,17 @@ class _BuildStep:
     device: str
     cache: ObjectCache
 
-    def interface(self, text: str) -> _Source:
+    def interface(self, text: str) -> Source:
         header = _MODEL_HEADER.format(device=self.device)
-        return _Source("", header + text + _EXTERN_TEMPLATE.format(extern=""), ("-O1",))
+        return Source("", header + text + _EXTERN_TEMPLATE.format(extern=""), ("-O1",))
 
-    def model(self, text: str) -> _Source:
+    def model(self, text: str) -> Source:
         header = _MODEL_HEADER.format(device=self.device)
         header += _EXTERN_TEMPLATE.format(extern="extern ")
-        return _Source(header, text, ("-O1",))
+        return Source(header, text, ("-O1",))
 
-    def kernels(self, text: str) -> _Source:
-        return _Source(_KERNEL_HEADER, text, self._kernel_flags())
+    def kernels(self, text: str) -> Source:
+        return Source(_KERNEL_HEADER, text, self._kernel_flags())
 
     def _kernel_flags(self) -> tuple[str, ...]:
         flags = ("-O3", *self.target.march, "-fopenmp")
@@ -230,7 +230,7 @@ class _BuildStep:
         return flags
 
     @functools.cached_property
-    def _common_flags(self) -> tuple[str, ...]:
+    def common_flags(self) -> tuple[str, ...]:
         include = str(Path(torch.__file__).parent / "include")
         flags = ["-std=c++20", "-fPIC", "-w", *_FLOATING_POINT]
         if not self.compiler.is_clang:
@@ -240,23 +240,23 @@ class _BuildStep:
         flags += [f"-I{folder}" for folder in self.target.include_folders]
         return tuple(flags)
 
-    def _key(self, kind: str, source: _Source) -> str:
+    def _key(self, kind: str, source: Source) -> str:
         build = f"{torch.__version__} {torch.version.git_version}"
         return digest(
             (
                 kind,
                 build,
                 self.compiler.identity,
-                *self._common_flags,
+                *self.common_flags,
                 *source.flags,
                 source.header,
                 source.text,
             )
         )
 
-    def precompile(self, source: _Source) -> Path:
+    def precompile(self, source: Source) -> Path:
         """The header of `source`, with its precompiled form beside it; returns the header."""
-        empty = _Source(source.header, "", source.flags)
+        empty = Source(source.header, "", source.flags)
         key = self._key("header", empty)
 
         def write_header(path: Path) -> None:
@@ -266,17 +266,17 @@ class _BuildStep:
         suffix = ".h.pch" if self.compiler.is_clang else ".h.gch"
 
         def precompile(path: Path) -> None:
-            arguments = (*self._common_flags, *source.flags, "-x", "c++-header")
+            arguments = (*self.common_flags, *source.flags, "-x", "c++-header")
             self._run((*arguments, str(header), "-o", str(path)))
 
         self.cache.get(key, suffix, precompile)
         return header
 
-    def compile(self, source: _Source) -> bytes:
+    def compile(self, source: Source) -> bytes:
         """The object of `source`."""
 
         def compile_object(path: Path) -> None:
-            arguments = [*self._common_flags, *source.flags]
+            arguments = [*self.common_flags, *source.flags]
             if source.header:
                 arguments += ["-include", str(self.precompile(source))]
             # The text comes from a pipe: no file name of ours can get into the object.

@@ -38,7 +38,7 @@ def captured_sources(captured: list[GeneratedCode]) -> Iterator[None]:
 
 def _generated_code(graph: Any, wrapper: str, kernels: str, proxied: str | None) -> GeneratedCode:
     interface, model = split_wrapper(wrapper)
-    read = _identifiers_read(model)
+    read = identifiers_read(model)
     constants, unread = [], []
     for index, name in enumerate(graph.constants):
         if name in graph.folded_constants:
@@ -91,7 +91,7 @@ _DECLARATION = re.compile(
 )
 
 
-def _identifiers_read(model: str) -> set[str]:
+def identifiers_read(model: str) -> set[str]:
     """Identifiers of the model's code, the declarations of constants left out."""
     return set(re.findall(r"[A-Za-z_]\w*", _DECLARATION.sub("", model)))
 

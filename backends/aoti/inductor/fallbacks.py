@@ -87,7 +87,9 @@ class CalledFunctions:
 def functions_called_by(node: torch.fx.Node, target: Target) -> CalledFunctions:
     """Generates code for `node` alone and says what that code calls; nothing is compiled."""
     if target.device == "cuda" and not torch.cuda.is_available():
-        return CalledFunctions()  # cannot be asked here; lowering, on a machine with a GPU, asks again
+        return (
+            CalledFunctions()
+        )  # cannot be asked here; lowering, on a machine with a GPU, asks again
     key = (target, _signature(node))
     if key not in _CALLED:
         try:
@@ -145,7 +147,8 @@ def _module_of(node: torch.fx.Node, device: str) -> torch.fx.GraphModule:
     for argument in node.all_input_nodes:
         copy(argument)
     kwargs = {
-        name: torch.device(f"{device}:0") if isinstance(value, torch.device) and device != "cpu"
+        name: torch.device(f"{device}:0")
+        if isinstance(value, torch.device) and device != "cpu"
         else value
         for name, value in torch.fx.map_arg(node.kwargs, copy).items()
     }

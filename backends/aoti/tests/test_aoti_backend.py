@@ -1,0 +1,164 @@
+"""The shared preprocess: its steps, what it refuses, and method names."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+
+from backends.aoti import aoti_backend, inductor
+from backends.aoti.aoti_backend import (
+    COMPILE_SPEC_KEYS,
+    AotiBackend,
+    BuildTarget,
+    UnsupportedOperators,
+    generate_method_name_compile_spec,
+    method_name_from_compile_specs,
+)
+from backends.aoti.inductor import GeneratedCode, Target
+from backends.aoti.payload import ImageInfo
+from backends.aoti.toolchain import Machine
+from exir.backend.backend_details import BackendDetails, find_backend
+from exir.backend.compile_spec_schema import CompileSpec
+
+
+class Device(AotiBackend):
+    """The mixin with the least that a device has to say. Not a backend, so not registered."""
+
+    @classmethod
+    def get_device_name(cls) -> str:
+        return "cpu"
+
+    @classmethod
+    def get_build_target(cls, compile_specs) -> BuildTarget:
+        return BuildTarget(
+            Target("cpu", 256, 1),
+            Machine(("-march=x86-64-v3",), ("CPU_CAPABILITY_AVX2",)),
+            ImageInfo("cpu", (), 0, isa="x86-64-v3"),
+        )
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling anything is an error."""
+
+    def build(*args, **kwargs):
+        raise AssertionError("the C++ compiler was called")
+
+    monkeypatch.setattr(aoti_backend.toolchain, "build", build)
+    monkeypatch.setattr(aoti_backend, "_warm_up", lambda machine, device: None)
+
+
+def exported(module: torch.nn.Module, *inputs: torch.Tensor) -> torch.export.ExportedProgram:
+    return torch.export.export(module.eval(), inputs).run_decompositions()
+
+
+def test_the_mixin_is_no_backend() -> None:
+    assert not issubclass(AotiBackend, BackendDetails)
+    with pytest.raises(ValueError, match="no backend is named 'AotiBackend'"):
+        find_backend("AotiBackend")
+
+
+def test_a_device_must_say_what_it_is() -> None:
+    with pytest.raises(NotImplementedError, match="get_device_name"):
+        AotiBackend.get_device_name()
+    with pytest.raises(NotImplementedError, match="get_build_target"):
+        AotiBackend.get_build_target([])
+
+
+def test_hooks_have_defaults() -> None:
+    assert Device.get_decomposition_table() == {}
+    assert Device.get_aoti_compile_options([]) == {}
+    assert Device.save_data_externally([]) is False
+    with Device.get_extra_aoti_compile_context_manager():
+        pass
+    assert "aoti_torch_cpu_mm_out" in Device.get_supported_fallback_kernels()
+
+
+class Refused(torch.nn.Module):
+    def forward(self, x: torch.Tensor):
+        return torch.multinomial(x, 1), torch.linalg.det(x), x.median(), x @ x
+
+
+def test_all_missing_functions_are_reported_before_anything_is_compiled(no_compiler) -> None:
+    with pytest.raises(UnsupportedOperators) as caught:
+        Device.preprocess(exported(Refused(), torch.rand(3, 3)), [])
+    text = str(caught.value)
+    assert "aoti_torch_cpu_median: not in the shim lists of cpu" in text
+    assert "multinomial" in text and "_linalg_det" in text
+    assert "aoti_torch_cpu_mm_out" not in text
+    assert "leave_out" in text and "partitioner" in text
+
+
+def test_the_refusals_of_several_partitions_come_together(no_compiler) -> None:
+    class Median(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.median()
+
+    class Mode(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.mode()[0]
+
+    programs = {
+        "first": [exported(Median(), torch.rand(3))],
+        "second": [exported(Mode(), torch.rand(3))],
+    }
+    backend = type("Several", (Device, _Sequential), {})
+    with pytest.raises(UnsupportedOperators) as caught:
+        backend.preprocess_multimethod(programs, {"first": [[]], "second": [[]]})
+    assert "aoti_torch_cpu_median" in str(caught.value) and "mode" in str(caught.value)
+
+
+class _Sequential:
+    """Stands for `BackendDetails`, which would register the class."""
+
+
+def test_mutated_buffers_are_refused(no_compiler) -> None:
+    class Counter(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.count.add_(1)
+            return x + self.count
+
+    with pytest.raises(ValueError, match=r"mutates its own buffers \['count'\]"):
+        Device.preprocess(exported(Counter(), torch.rand(3)), [])
+
+
+def test_where_tuned_options_fail_plain_ones_are_tried(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried: list[Target] = []
+    plain_code = GeneratedCode("", "", "", (), (), (), 1)
+
+    def generate(program, target, options):
+        tried.append(target)
+        if target.freeze:
+            raise AssertionError("inside Inductor")
+        return plain_code
+
+    monkeypatch.setattr(inductor, "generate", generate)
+    program = exported(torch.nn.ReLU(), torch.rand(3))
+    with caplog.at_level(logging.WARNING):
+        code = Device._generate(program, Device.get_build_target([]), [])
+    assert code is plain_code
+    assert [target.freeze for target in tried] == [True, False]
+    assert "failed with tuned options (AssertionError: inside Inductor)" in caplog.text
+
+
+def test_the_method_name_goes_there_and_back() -> None:
+    assert COMPILE_SPEC_KEYS.METHOD_NAME.value == "method_name"
+    spec = generate_method_name_compile_spec("prefill")
+    assert spec == CompileSpec("method_name", b"prefill")
+    assert method_name_from_compile_specs([CompileSpec("other", b"x"), spec]) == "prefill"
+
+
+def test_a_missing_method_name_says_what_to_do() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        method_name_from_compile_specs([CompileSpec("isa", b"x")])
+    text = str(caught.value)
+    assert "'method_name'" in text and "['isa']" in text
+    assert "generate_method_name_compile_spec" in text

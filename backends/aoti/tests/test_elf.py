@@ -1,0 +1,12 @@
+"""Reading images; real ones are read in test_toolchain."""
+
+from __future__ import annotations
+
+import pytest
+
+from backends.aoti import elf
+
+
+def test_something_else_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"not a little-endian ELF64 image: starts with b'MZ"):
+        elf.undefined_symbols(b"MZ\x90\x00 not an image")

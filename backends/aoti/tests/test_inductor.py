@@ -1,0 +1,207 @@
+"""What we rely on in Inductor, and that its state is ours only while we generate code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from backends.aoti import inductor
+from backends.aoti.inductor import Target, cpu, scope
+from backends.aoti.inductor.capture import identifiers_read, split_wrapper
+from backends.aoti.inductor.kernel_text import KERNEL_START, finish_kernels
+from backends.aoti.tests.models import AttentionAndConvolution
+
+_PROCESS = Path(__file__).with_name("lowering_process.py")
+
+
+def run_process(*steps: str) -> list[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, str(_PROCESS), *steps],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def steps_of_two_processes() -> tuple[list[str], list[str]]:
+    """One process lowers before torch.compile, the other after."""
+    lowers_first = run_process(
+        *("state", "lower", "lower-wide", "lower-plain", "fail", "state"),
+        *("lower-wide", "lower", "lower-plain", "compile", "state"),
+    )
+    compiles_first = run_process("compile", "lower")
+    return lowers_first, compiles_first
+
+
+def test_option_sets_do_not_disturb_each_other_even_after_an_exception(
+    steps_of_two_processes,
+) -> None:
+    first, _ = steps_of_two_processes
+    _, narrow, wide, plain, failed, _, wide_again, narrow_again, plain_again, _, _ = first
+    assert failed == "raised"
+    assert (narrow, wide, plain) == (narrow_again, wide_again, plain_again)
+    assert len({narrow, wide, plain}) == 3
+
+
+def test_code_does_not_depend_on_what_the_process_compiled_before(steps_of_two_processes) -> None:
+    (_, narrow, *_), (_, narrow_after_compile) = steps_of_two_processes
+    assert narrow == narrow_after_compile
+
+
+def test_torch_compile_does_not_depend_on_what_was_lowered_before(steps_of_two_processes) -> None:
+    lowers_first, (compiled_fresh, _) = steps_of_two_processes
+    assert lowers_first[-2] == compiled_fresh
+    # Otherwise this says nothing: what we switch off must have left its traces.
+    assert "mkldnn" in compiled_fresh and "attention" in compiled_fresh
+
+
+def test_settings_are_put_back(steps_of_two_processes) -> None:
+    first, _ = steps_of_two_processes
+    assert first[0] == first[5] == first[-1]
+
+
+@pytest.fixture(scope="module")
+def code() -> inductor.GeneratedCode:
+    model, example = AttentionAndConvolution.sample()
+    program = torch.export.export(model, (example,)).run_decompositions()
+    return inductor.generate(program, Target("cpu", 256, 2))
+
+
+def test_products_and_attention_are_compiled_and_convolution_is_called(code) -> None:
+    assert inductor.operator_functions(code.model) == ("aoti_torch_cpu_convolution",)
+    assert "micro_gemm" in code.kernels
+    assert "at::vec::Vectorized<float>" in code.kernels
+    assert code.proxied == ()
+
+
+def test_constants_keep_the_containers_order(code) -> None:
+    assert [constant.index for constant in code.all_constants] == list(
+        range(len(code.all_constants))
+    )
+    assert code.constants and not set(code.constants) & set(code.unread_constants)
+
+
+def test_a_constant_that_is_only_declared_is_not_read() -> None:
+    model = (
+        '    constants_info_[0].name = "weight";\n'
+        '    constants_info_[1].name = "packed";\n'
+        "    [[maybe_unused]] auto& weight = constants_->at(0);\n"
+        "    [[maybe_unused]] auto& packed = constants_->at(1);\n"
+        "    kernel(packed.data_ptr());\n"
+    )
+    read = identifiers_read(model)
+    assert "packed" in read and "weight" not in read
+
+
+def test_no_path_of_this_machine_is_in_the_sources(code) -> None:
+    text = code.interface + code.model + code.kernels
+    for place in (os.path.dirname(torch.__file__), os.getcwd(), os.path.expanduser("~"), "/tmp"):
+        assert place not in text
+
+
+def test_threads_are_at_most_what_the_code_was_cut_for(code) -> None:
+    assert "num_threads(pteron_threads(2))" in code.kernels
+    assert "num_threads(2)" not in code.kernels
+
+
+def test_a_scalar_target_has_no_vector_code() -> None:
+    model, example = torch.nn.GELU(), torch.randn(64)
+    program = torch.export.export(model, (example,))
+    code = inductor.generate(program, Target("cpu", 0, 1))
+    assert "Vectorized" not in code.kernels
+
+
+def test_small_products_have_no_parallel_region() -> None:
+    model = torch.nn.Linear(16, 16)
+    program = torch.export.export(model, (torch.randn(8, 16),)).run_decompositions()
+    code = inductor.generate(program, Target("cpu", 256, 4))
+    assert "micro_gemm" in code.kernels and "omp parallel" not in code.kernels
+
+
+def test_a_graph_without_inputs_is_lowered() -> None:
+    class Noise(torch.nn.Module):
+        def forward(self) -> torch.Tensor:
+            return torch.rand(4)
+
+    program = torch.export.export(Noise(), ()).run_decompositions()
+    code = inductor.generate(program, Target("cpu", 256, 1))
+    assert inductor.operator_functions(code.model) == ("aoti_torch_cpu_randint_low_out",)
+
+
+def test_kernels_without_integer_division_keep_no_notes_of_it() -> None:
+    body = (
+        'extern "C" void f() {\n'
+        "    std::atomic<int> inductor_cpu_integer_div_error{0};\n"
+        "    inductor_cpu_integer_div_error_flag = &inductor_cpu_integer_div_error;\n"
+        "    WORK\n"
+        "    inductor_cpu_integer_div_error_flag = nullptr;\n"
+        "    inductor_cpu_throw_if_integer_div_error(inductor_cpu_integer_div_error);\n"
+        "}\n"
+    )
+    plain = KERNEL_START + body.replace("WORK", "y = x * 2;")
+    divides = KERNEL_START + body.replace("WORK", "y = floor_divide_integral(x, z);")
+    finished = finish_kernels(plain + divides)
+    assert finished == KERNEL_START + 'extern "C" void f() {\n    y = x * 2;\n}\n' + divides
+
+
+def test_an_unknown_wrapper_is_refused() -> None:
+    with pytest.raises(inductor.UnsupportedTorch, match="entry points"):
+        split_wrapper("int main() {}")
+
+
+def test_an_untested_torch_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", "9.8.7+x")
+    with pytest.raises(inductor.UnsupportedTorch, match=r"torch 9\.8\.7\+x is installed; .*2\.13"):
+        inductor.release()
+
+
+def test_the_release_in_use_is_a_tested_one() -> None:
+    assert inductor.release() in inductor.SUPPORTED_RELEASES
+
+
+def test_every_hook_is_still_where_it_was() -> None:
+    """Fails first, with a name, when a new torch moves what we replace for a while."""
+    from torch._inductor import codecache, cpu_vec_isa, lowering, pattern_matcher, select_algorithm
+    from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
+    from torch._inductor.codegen.cpp_template import CppTemplate
+    from torch._inductor.fx_passes import mkldnn_fusion
+    from torchgen.aoti.fallback_ops import inductor_fallback_ops
+
+    assert callable(codecache.AotCodeCompiler.compile)
+    assert callable(cpu_vec_isa.valid_vec_isa_list)
+    assert callable(pattern_matcher.PatternMatcherPass.apply)
+    assert isinstance(select_algorithm.get_algorithm_selector_cache().preprocessing_fns, list)
+    assert isinstance(CppGemmTemplate.__dict__["add_choices"], classmethod)
+    assert hasattr(CppTemplate, "index_counter")
+    assert callable(mkldnn_fusion._mkldnn_fusion_init)
+    assert callable(mkldnn_fusion._mkldnn_weight_pack_init)
+    assert {"l1d_cache_size", "l2_cache_size"} <= torch.cpu.get_capabilities().keys()
+    assert lowering.fallbacks and "aten.mm.out" in inductor_fallback_ops
+
+
+def test_patterns_come_back_when_the_scope_ends() -> None:
+    from torch._inductor.pattern_matcher import PatternMatcherPass
+
+    apply = PatternMatcherPass.apply
+    with pytest.raises(KeyError), scope.compile_scope(Target("cpu", 256, 1)):
+        assert PatternMatcherPass.apply is not apply
+        assert not torch._C._get_mkldnn_enabled()
+        raise KeyError
+    assert PatternMatcherPass.apply is apply
+    assert torch._C._get_mkldnn_enabled()
+
+
+def test_an_unknown_vector_width_is_refused() -> None:
+    with pytest.raises(ValueError, match="vector_bits is 128"), cpu.vector_isa(128):
+        pass

@@ -1,0 +1,132 @@
+"""Blobs and metadata: keys, sharing, what a reader finds."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+
+from backends.aoti import payload
+from backends.aoti.contract import Dim, TensorContract
+from backends.aoti.inductor import Constant
+from backends.aoti.schema import metadata_generated as schema
+
+INFO = payload.ImageInfo(
+    device="cpu",
+    shims=("aoti_torch_zero_",),
+    shim_list_version=3,
+    isa="x86-64-v3",
+    cpu_features=("avx512_bf16",),
+    num_threads=2,
+)
+CONTRACT = (
+    (TensorContract(torch.float32, (Dim(1, 8, 0, 2, 1), Dim(4, 4)), (4, 1), True),),
+    (TensorContract(torch.int64, (), ()),),
+)
+
+
+def build(*tensors: torch.Tensor, **options):
+    constants = [Constant(i, f"c{i}", f"layer.c{i}", t) for i, t in enumerate(tensors)]
+    result = payload.build(
+        b"\x7fELF image", INFO, CONTRACT, constants, op_counts={"aten.mm.default": 2}, **options
+    )
+    blobs = {
+        key: (bytes(result.data.buffers[entry.buffer_index].data), tag)
+        for key, entry, tag in result.data.entries()
+    }
+    so_key, weights_key = result.processed_bytes.decode().split("\n")
+    metadata = blobs[f"{so_key}/{weights_key}/metadata"][0]
+    table = schema.ModelMetadataT.InitFromObj(schema.ModelMetadata.GetRootAs(metadata, 0))
+    return blobs, so_key, weights_key, table
+
+
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    return tensor.contiguous().numpy().tobytes()
+
+
+def read(blobs, constant) -> bytes:
+    data, _ = blobs[constant.blobKey.decode()]
+    return data[constant.offset : constant.offset + constant.nbytes]
+
+
+def test_keys_are_digests() -> None:
+    blobs, so_key, weights_key, _ = build(torch.ones(4096))
+    assert so_key == hashlib.sha256(b"\x7fELF image").hexdigest() + "_so_blob"
+    assert weights_key == hashlib.sha256(blobs[weights_key][0]).hexdigest() + "_weights_blob"
+    for key, (data, _) in blobs.items():
+        if key.endswith("_weight"):
+            assert key == hashlib.sha256(data).hexdigest() + "_weight"
+
+
+def test_big_constants_have_blobs_of_their_own_and_small_ones_are_packed() -> None:
+    big, small, tiny = torch.randn(64, 64), torch.randn(5), torch.tensor(3.0)
+    blobs, _, weights_key, table = build(big, small, tiny)
+    keys = [item.blobKey.decode() for item in table.constants]
+    assert keys[0].endswith("_weight") and keys[1:] == [weights_key] * 2
+    assert [item.offset for item in table.constants] == [0, 0, 64]
+    for item, tensor in zip(table.constants, (big, small, tiny), strict=True):
+        assert read(blobs, item) == bytes_of(tensor)
+        assert bytes(item.digest) == hashlib.sha256(bytes_of(tensor)).digest()
+
+
+def test_equal_tensors_are_stored_once() -> None:
+    big = torch.randn(64, 64)
+    blobs, _, _, table = build(big, big.clone(), big.view(-1))
+    assert len({item.blobKey for item in table.constants}) == 1
+    assert sum(key.endswith("_weight") for key in blobs) == 1
+
+
+def test_views_of_one_tensor_share_its_bytes() -> None:
+    table_tensor = torch.randn(128, 64)
+    transposed, rows = table_tensor.t(), table_tensor[1:, :]
+    blobs, _, _, table = build(table_tensor, transposed, rows)
+    assert sum(key.endswith("_weight") for key in blobs) == 1
+    assert list(table.constants[1].strides) == [1, 64]
+    assert table.constants[2].storageOffset == 64
+
+
+def test_a_part_does_not_drag_the_rest_along() -> None:
+    base = torch.randn(1 << 20)
+    part = base[4096 : 2 * 4096]
+    blobs, _, _, table = build(part)
+    (constant,) = table.constants
+    assert constant.nbytes == 4 * 4096 and constant.storageOffset == 0
+    assert read(blobs, constant) == bytes_of(part)
+
+
+def test_without_constants_the_weights_blob_is_empty_but_there() -> None:
+    blobs, _, weights_key, table = build()
+    assert blobs[weights_key][0] == b""
+    assert not table.constants
+
+
+def test_weights_go_to_the_external_file_and_code_does_not() -> None:
+    blobs, so_key, weights_key, _ = build(torch.ones(4096), weights_tag="aoti_cpu_blob")
+    assert blobs[so_key][1] is None and blobs[f"{so_key}/{weights_key}/metadata"][1] is None
+    assert {
+        tag for key, (_, tag) in blobs.items() if key.endswith(("_weight", "_weights_blob"))
+    } == {"aoti_cpu_blob"}
+
+
+def test_the_containers_own_layout_keeps_order_and_padding() -> None:
+    first, second = torch.randn(5), torch.randn(3, 3)
+    blobs, _, weights_key, table = build(first, second, first, own_blobs=False)
+    assert [item.offset for item in table.constants] == [0, 64, 128]
+    assert all(item.blobKey.decode() == weights_key for item in table.constants)
+    assert read(blobs, table.constants[1]) == bytes_of(second)
+
+
+def test_metadata_says_what_the_image_is() -> None:
+    _, _, _, table = build(torch.ones(3, dtype=torch.bfloat16))
+    assert (table.device, table.isa, table.numThreads) == (b"cpu", b"x86-64-v3", 2)
+    assert table.torchVersion.decode() == torch.__version__
+    assert table.shims == [b"aoti_torch_zero_"] and table.shimListVersion == 3
+    assert table.cpuFeatures == [b"avx512_bf16"]
+    assert bytes(table.soDigest) == hashlib.sha256(b"\x7fELF image").digest()
+    (given,), (output,) = table.inputs, table.outputs
+    assert given.mutated and given.scalarType == 6 and list(given.strides) == [4, 1]
+    dim = given.dims[0]
+    assert (dim.min, dim.max, dim.symbol, dim.scale, dim.offset) == (1, 8, 0, 2, 1)
+    assert output.scalarType == 4 and not output.dims
+    assert table.constants[0].scalarType == 15
+    assert [(c.op, c.count) for c in table.opCounts] == [(b"aten.mm.default", 2)]

@@ -1,0 +1,155 @@
+"""Images: vectorised, self-contained, the same each time, and clear errors without a compiler."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from backends.aoti import elf, inductor, toolchain
+from backends.aoti.inductor import Target
+from backends.aoti.inductor.kernel_text import KERNEL_START
+from backends.aoti.object_cache import ObjectCache
+from backends.aoti.toolchain import Machine, ToolchainError
+
+V3 = Machine(("-march=x86-64-v3",), ("CPU_CAPABILITY_AVX2",))
+V4 = Machine(("-march=x86-64-v4",), ("CPU_CAPABILITY_AVX512",), wide_vectors=True)
+
+
+class Block(torch.nn.Module):
+    """A product whose epilogue calls vector mathematics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = torch.nn.Linear(256, 512)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.up(x).tanh().exp()
+
+
+def generate(vector_bits: int) -> inductor.GeneratedCode:
+    torch.manual_seed(0)
+    program = torch.export.export(Block(), (torch.randn(64, 256),)).run_decompositions()
+    return inductor.generate(program, Target("cpu", vector_bits, 2))
+
+
+@pytest.fixture(scope="module")
+def code() -> inductor.GeneratedCode:
+    return generate(256)
+
+
+@pytest.fixture(scope="module")
+def image(code: inductor.GeneratedCode) -> bytes:
+    return toolchain.build(code, V3, weights_bytes=4096, embedded={"kernel": b"device code"})
+
+
+def assembly(kernels: str, machine: Machine) -> str:
+    """What the compiler makes of kernels, with the flags that `build` gives it."""
+    step = toolchain.BuildStep(toolchain.find_compiler(), machine, "cpu", None)
+    source = step.kernels(kernels)
+    flags = (*step.common_flags, *source.flags)
+    command = [*step.compiler.command, *flags, "-S", "-x", "c++", "-", "-o", "-"]
+    done = subprocess.run(
+        command, input=source.header + source.text, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_kernels_are_vectorised(code: inductor.GeneratedCode) -> None:
+    text = assembly(code.kernels, V3)
+    assert len(re.findall(r"vfmadd\d+ps.*%ymm", text)) >= 16
+    assert "%zmm" not in text
+
+
+def test_the_image_holds_the_vector_instructions(image: bytes, code) -> None:
+    # VEX-encoded fused multiply-add, 256 bits, 0F38 map: C4 ?? ?? B8 (vfmadd231ps).
+    assert len(re.findall(rb"\xc4[\x42\x62\xc2\xe2].\xb8", image, re.DOTALL)) >= 16
+
+
+def test_wide_products_keep_their_sums_in_registers() -> None:
+    """Without -fno-early-inlining GCC 12 moves an accumulator for each multiplication."""
+    text = assembly(generate(512).kernels, V4)
+    products = len(re.findall(r"vfmadd\d+ps.*%zmm", text))
+    moves = len(
+        re.findall(r"vmov[au]p[sd]\s.*\(%r[sb]p\).*%zmm|vmov[au]p[sd]\s+%zmm.*\(%r[sb]p\)", text)
+    )
+    assert products > 100
+    assert moves < products / 4, f"{moves} moves to and from the stack, {products} products"
+
+
+def test_the_image_needs_no_torch(image: bytes) -> None:
+    libraries = elf.needed_libraries(image)
+    assert libraries
+    assert not any("torch" in name or "c10" in name for name in libraries)
+
+
+def test_only_shims_are_left_undefined(image: bytes) -> None:
+    names = elf.undefined_symbols(image)
+    assert "aoti_torch_empty_strided" in names and "Sleef_expf8_u10" in names
+    assert all(name.startswith(("aoti_torch_", "Sleef_")) for name in names)
+
+
+def test_only_entry_points_are_exported(image: bytes) -> None:
+    exported = elf.exported_symbols(image)
+    assert "AOTInductorModelContainerCreateWithDevice" in exported
+    assert all(name.startswith("AOTInductor") for name in exported)
+
+
+def test_embedded_code_is_there_and_no_path_is(image: bytes) -> None:
+    assert b"device code" in image
+    for place in (os.path.dirname(torch.__file__), os.getcwd(), os.path.expanduser("~")):
+        assert place.encode() not in image
+
+
+def test_equal_sources_give_equal_images(code, image: bytes, tmp_path: Path) -> None:
+    cold = ObjectCache(tmp_path, 1 << 30)
+    again = toolchain.build(
+        code, V3, weights_bytes=4096, embedded={"kernel": b"device code"}, cache=cold
+    )
+    assert again == image
+
+
+def test_a_cached_object_is_not_compiled_again(code, image: bytes, monkeypatch) -> None:
+    commands: list[str] = []
+    run = subprocess.run
+
+    def record(command, *args, **kwargs):
+        commands.append(" ".join(command))
+        return run(command, *args, **kwargs)
+
+    monkeypatch.setattr(toolchain.subprocess, "run", record)
+    toolchain.build(code, V3, weights_bytes=4096, embedded={"kernel": b"device code"})
+    assert len(commands) == 1 and "-shared" in commands[0]
+
+
+def test_kernels_are_cut_where_one_begins() -> None:
+    kernel = KERNEL_START + "x" * 40_000 + "\n"
+    files = toolchain.split_kernels("// head\n" + kernel * 5)
+    assert "".join(files) == "// head\n" + kernel * 5
+    assert [text.count(KERNEL_START) for text in files] == [2, 2, 1]
+    assert toolchain.split_kernels("") == []
+
+
+def test_without_a_compiler_the_error_says_what_to_install(monkeypatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.delenv("CXX", raising=False)
+    toolchain.find_compiler.cache_clear()
+    try:
+        with pytest.raises(ToolchainError, match=r"none of g\+\+, c\+\+, clang\+\+ .* Install one"):
+            toolchain.find_compiler()
+        monkeypatch.setenv("CXX", "no-such-compiler")
+        with pytest.raises(ToolchainError, match=r"\$CXX is 'no-such-compiler'"):
+            toolchain.find_compiler()
+    finally:
+        toolchain.find_compiler.cache_clear()
+
+
+def test_a_refusal_of_the_compiler_shows_its_message(tmp_path: Path) -> None:
+    step = toolchain.BuildStep(toolchain.find_compiler(), V3, "cpu", ObjectCache(tmp_path, 1 << 20))
+    with pytest.raises(ToolchainError) as caught:
+        step.compile(toolchain.Source("", "#error this is wrong\n", ("-O1",)))
+    assert "this is wrong" in str(caught.value) and "command: " in str(caught.value)
