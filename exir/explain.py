@@ -180,7 +180,7 @@ def _method(name: str, program: ExportedProgram) -> MethodReport:
         if spec.kind is OutputKind.USER_OUTPUT
     ]
     model = {n: s for n, s in specs.items() if s.kind is not InputKind.USER_INPUT}
-    left = [n for n in get_non_lowered_nodes(program.graph) if kernels.kernel_name(n.target)]
+    left = [n for n in get_non_lowered_nodes(program.graph) if kernels.is_executable(n)]
     return MethodReport(
         name=name,
         inputs=[_describe(values[n], n) for n in specs if n not in model],
@@ -189,11 +189,15 @@ def _method(name: str, program: ExportedProgram) -> MethodReport:
         partitions=[
             _partition(call, module) for call, module in lowered_modules(program.graph_module)
         ],
-        kernels=dict(Counter(str(kernels.kernel_name(n.target)) for n in left).most_common()),
+        kernels=dict(Counter(_kernel(n) for n in left).most_common()),
         outside=sum(
             constant_tensor(program, spec).nbytes for n, spec in model.items() if n not in changed
         ),
     )
+
+
+def _kernel(node: Node) -> str:
+    return str(kernels.kernel_name(kernels.overload_called(node)))
 
 
 def _argument(call: Node, index: int) -> Node:

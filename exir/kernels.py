@@ -113,7 +113,35 @@ def kernel_name(target: Any) -> str | None:
     return out._schema.name + (f".{overload}" if overload else "")
 
 
+@cache
+def _scalar_variant(op: OpOverload, position: int) -> OpOverload | None:
+    """The overload of ``op`` that takes a number where ``op`` takes a tensor, if there is one."""
+    wanted = [(a.name, str(a.type)) for a in op._schema.arguments]
+    wanted[position] = (wanted[position][0], "number")
+    for name in op.overloadpacket.overloads():
+        overload = getattr(op.overloadpacket, name)
+        if [(a.name, str(a.type)) for a in overload._schema.arguments] == wanted:
+            return overload
+    return None
+
+
+def overload_called(node: Node) -> Any:
+    """The overload that a call is carried out by: its own, or the one for numbers.
+
+    A graph may pass a number where the schema says tensor (``aten.mul.Tensor(x, 2)``).
+    """
+    op = node.target
+    if isinstance(op, OpOverload):
+        for position, value in enumerate(node.args):
+            kind = str(op._schema.arguments[position].type)
+            if kind == "Tensor" and isinstance(value, int | float):
+                variant = _scalar_variant(op, position)
+                if variant is not None and has_kernel(str(kernel_name(variant))):
+                    return variant
+    return op
+
+
 def is_executable(node: Node) -> bool:
     """Whether the runtime has a kernel for a call."""
-    name = kernel_name(node.target)
+    name = kernel_name(overload_called(node))
     return name is not None and has_kernel(name)

@@ -142,10 +142,12 @@ def _decompose(
     filters: list[tuple[set[OpOverload], Callable[[Node], bool]]] = []
     for partitioner in partitioners:
         ops, wants = partitioner.ops_to_not_decompose(program)
+        # Whoever lists all that is called lists arithmetic on sizes too, which stays in any case.
+        listed = {op for op in ops if isinstance(op, OpOverload)}
         if wants is None:
-            everywhere.update(ops)
+            everywhere.update(listed)
         else:
-            filters.append((set(ops), wants))
+            filters.append((listed, wants))
     program = decompose(program, everywhere.union(*(ops for ops, _ in filters)))
     if not filters:
         return program

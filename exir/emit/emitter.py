@@ -63,6 +63,10 @@ class SharedData:
     delegate_data: dict[Blob, int] = field(default_factory=dict)
     inline_delegate_data: dict[bytes, int] = field(default_factory=dict)
 
+    def constant_index(self, blob: Blob) -> int:
+        """``Tensor.data_index`` of a constant with these bytes."""
+        return self.constants.setdefault(blob, len(self.constants)) + 1
+
 
 @dataclass(frozen=True)
 class Emitted:

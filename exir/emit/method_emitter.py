@@ -98,7 +98,7 @@ class MethodEmitter:
         elif not isinstance(node.meta["val"], torch.Tensor | list | tuple):
             self._emit_number_call(node)
         elif isinstance(node.target, OpOverload):
-            self._emit_kernel_call(node, node.target)
+            self._emit_kernel_call(node, kernels.overload_called(node))
         else:
             raise TypeError(f"{node.name} ({node.target}) is no call that a program can hold")
 
@@ -170,7 +170,7 @@ class MethodEmitter:
             values.add_result(item, f"output of {node.name} ({op})")
             for item in (example if is_several else [example])
         ]
-        arguments = kernel_arguments(op, out, node, results, values.table, values.read)
+        arguments = kernel_arguments(op, out, node, results, values)
         values.bind(node, results if is_several else results[0])
         self._instructions.add_kernel(name, arguments, node)
 

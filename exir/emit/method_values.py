@@ -138,11 +138,16 @@ class MethodValues:
         self._settle(index, tensor, node.meta["val"], device)
         return index
 
+    def constant(self, value: torch.Tensor) -> int:
+        """The number of a constant that is not the model's."""
+        tensor = describe_tensor(value, "a constant", self.bounds)
+        tensor.data_index = self._shared.constant_index(Blob(value))
+        return self.table.constant_tensor(tensor)
+
     def _place_constant(self, node: Node, fqn: str, tensor: schema.Tensor, blob: Blob) -> None:
         tag = self._options.external_constants(node)
         if tag is None:
-            constants = self._shared.constants
-            tensor.data_index = constants.setdefault(blob, len(constants)) + 1
+            tensor.data_index = self._shared.constant_index(blob)
             return
         layout = schema.TensorLayout(tensor.scalar_type, tensor.sizes, tensor.dim_order)
         self._shared.named_data.add_named_data(

@@ -79,6 +79,9 @@ class ValueTable:
     def optional_tensor_list(self, indices: Sequence[int]) -> int:
         return self._shared(schema.OptionalTensorList(list(indices)), tuple(indices))
 
+    def constant_tensor(self, tensor: schema.Tensor) -> int:
+        return self._shared(tensor, (tensor.scalar_type, *tensor.sizes, tensor.data_index))
+
     def _shared(self, value: schema.Value, key: object) -> int:
         place = (type(value), key)
         if place not in self._literals:
