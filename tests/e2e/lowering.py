@@ -27,8 +27,8 @@ def delegate_sizes(program: ExecutorchProgramManager, method: str = "forward") -
     """How many ops each delegate of a method stands for."""
     exported = program.exported_program(method)
     return [
-        len(getattr(exported.graph_module, call.args[0].target).nodes())
-        for call in get_delegates(exported.graph)
+        len(getattr(exported.graph_module, node.target).nodes())
+        for node in get_delegates(exported.graph)
     ]
 
 
