@@ -1,0 +1,1 @@
+"""The CPU backend's native half; its Python is tests only."""

@@ -1,0 +1,39 @@
+// Fourier transforms of one line, of any length.
+//
+//   const FftPlan<float> plan(1024, /*forward=*/true);
+//   Scratch<std::complex<float>> work(plan.work_size());
+//   plan.run(line, work.data());             // in place, not normalised
+//
+// A plan is immutable and may be used by several threads, each with its own work memory.
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace pteron::cpu {
+
+template <typename T>
+class FftPlan final {
+ public:
+  FftPlan(int64_t length, bool forward);
+
+  int64_t length() const { return length_; }
+  // Complex numbers that run() needs beside the line.
+  int64_t work_size() const;
+  void run(std::complex<T>* line, std::complex<T>* work) const;
+
+ private:
+  void transform(const std::complex<T>* in, std::complex<T>* out, int64_t length, int64_t step,
+                 size_t factor) const;
+
+  int64_t length_;
+  std::vector<int64_t> factors_;          // of the length, small ones first
+  std::vector<std::complex<T>> twiddles_;  // the roots of unity of the length
+  // For lengths with a large prime factor: a convolution by a transform of another length.
+  std::unique_ptr<FftPlan> inner_forward_, inner_backward_;
+  std::vector<std::complex<T>> chirp_, filter_;
+};
+
+}  // namespace pteron::cpu
