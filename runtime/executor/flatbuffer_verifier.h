@@ -23,4 +23,11 @@ bool verify_flatbuffer(Span<const uint8_t> bytes, const char* identifier) {
   return verifier.VerifyBuffer<Root>(identifier);
 }
 
+// The verifier asks that a vector's length is aligned, and not that wider items are. Ask before reading
+// items of eight bytes. True for null.
+template <typename T>
+bool is_aligned(const flatbuffers::Vector<T>* vector) {
+  return !vector || reinterpret_cast<uintptr_t>(vector->Data()) % alignof(T) == 0;
+}
+
 }  // namespace pteron

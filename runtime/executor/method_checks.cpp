@@ -161,6 +161,7 @@ class MethodChecks final {
         const schema::KernelCall& call = *instruction.call_as_KernelCall();
         check_callee(call.operator_index(), size_of(method_.operators()), "operator");
         check_arguments(call.args());
+        check_returned(call.args());
         break;
       }
       case InstructionCall::DelegateCall: {
@@ -204,6 +205,23 @@ class MethodChecks final {
     for (const int32_t index : *arguments) {
       if (check_index(index, "an argument is")) used_.push_back({index, here_});
     }
+  }
+
+  // The last argument of a kernel is what it returns, that is what it has written.
+  void check_returned(const Indices* arguments) {
+    if (size_of(arguments) == 0 || !in_range(*(arguments->end() - 1))) return;
+    const int32_t index = *(arguments->end() - 1);
+    const auto check = [this](int64_t value) {
+      const schema::Tensor* const tensor = values_.tensor(static_cast<size_t>(value));
+      if (tensor && TensorStorage::of(*tensor).is_constant()) {
+        problem("it writes to value " + std::to_string(value) + ", a constant");
+      }
+    };
+    check(index);
+    const auto* const list = method_.values()->Get(index)->value_as_TensorList();
+    if (!list || !list->items() || list->items()->size() > arguments_left_) return;
+    arguments_left_ -= list->items()->size();
+    for (const int32_t item : *list->items()) check(item);
   }
 
   void check_move(const schema::MoveCall& move) {

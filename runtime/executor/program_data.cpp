@@ -16,9 +16,10 @@ using flatbuffers::uoffset_t;
 }  // namespace
 
 Result<Span<const uint8_t>> IndexedData::get(uint32_t index, size_t nbytes) const {
-  PTERON_CHECK_OR_RETURN(index > 0 && index < offsets_.size(), Error::InvalidProgram,
-                         "data index %u of %zu", index, offsets_.size());
-  const uint64_t offset = offsets_[index];
+  const uoffset_t count = offsets_ ? offsets_->size() : 0;
+  PTERON_CHECK_OR_RETURN(index > 0 && index < count, Error::InvalidProgram, "data index %u of %u",
+                         index, count);
+  const uint64_t offset = offsets_->Get(index);
   PTERON_CHECK_OR_RETURN(offset <= segment_.size() && nbytes <= segment_.size() - offset,
                          Error::InvalidProgram,
                          "%zu bytes at %llu go beyond their segment of %zu bytes", nbytes,
@@ -79,8 +80,11 @@ void ProgramData::read_indexed_data(Problems* problems) {
       problems->add("%s are in segment %u of %zu", what, table->segment_index(), segments_.size());
       return {};
     }
-    return {segments_.bytes(table->segment_index()),
-            {table->offsets()->data(), table->offsets()->size()}};
+    if (!is_aligned(table->offsets())) {
+      problems->add("the offsets of %s are misaligned", what);
+      return {};
+    }
+    return {segments_.bytes(table->segment_index()), table->offsets()};
   };
   constants_ = read(root_->constant_segment(), "constants");
   const auto* const mutable_segments = root_->mutable_segments();

@@ -27,7 +27,7 @@ namespace pteron {
 class IndexedData final {
  public:
   IndexedData() = default;
-  IndexedData(Span<const uint8_t> segment, Span<const uint64_t> offsets)
+  IndexedData(Span<const uint8_t> segment, const flatbuffers::Vector<uint64_t>* offsets)
       : segment_(segment), offsets_(offsets) {}
 
   // `nbytes` at entry `index` > 0. InvalidProgram when there is no such entry or it is too short.
@@ -35,7 +35,7 @@ class IndexedData final {
 
  private:
   Span<const uint8_t> segment_;
-  Span<const uint64_t> offsets_;  // entry 0 is a placeholder
+  const flatbuffers::Vector<uint64_t>* offsets_ = nullptr;  // entry 0 is a placeholder
 };
 
 class ProgramData final {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/executor/flatbuffer_verifier.h"
+
 namespace pteron {
 namespace {
 
@@ -47,7 +49,7 @@ bool ValueChecks::is_unset_tensor(size_t index) const {
 
 void ValueChecks::check_pools() {
   const auto* const sizes = method_.buffer_sizes();
-  if (!sizes || sizes->size() == 0) {
+  if (!sizes || sizes->size() == 0 || !is_aligned(sizes)) {
     problems_->add("method %s: it does not say how much memory is planned", name_.c_str());
     return;
   }
@@ -108,6 +110,11 @@ void ValueChecks::check_value(size_t index) {
     case Value::OptionalTensorList:
       check_items(index, value.value_as_OptionalTensorList()->items(), Value::Tensor, true);
       break;
+    case Value::DoubleList:
+      if (!is_aligned(value.value_as_DoubleList()->items())) {
+        problems_->add("method %s: value %zu is misaligned", name_.c_str(), index);
+      }
+      break;
     default: break;  // literals; an absent vector of them is an empty list
   }
 }
@@ -116,6 +123,10 @@ template <typename Item>
 void ValueChecks::check_items(size_t index, const flatbuffers::Vector<Item>* items,
                               schema::Value expected, bool optional) {
   if (!items) return;
+  if (!is_aligned(items)) {
+    problems_->add("method %s: value %zu is misaligned", name_.c_str(), index);
+    return;
+  }
   if (items->size() > items_left_) {
     problems_->add("method %s: its lists have more items than the file has bytes for",
                    name_.c_str());

@@ -1,0 +1,169 @@
+// How a method makes, calls and destroys its delegates.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/executor/method.h"
+#include "runtime/executor/program.h"
+#include "runtime/executor/tests/program_writer.h"
+#include "runtime/executor/tests/test_kernels.h"
+
+namespace pteron {
+namespace {
+
+using namespace testing;  // NOLINT: the specs
+using Events = std::vector<std::string>;
+
+// x, doubled by each of `names` in turn; `failing` fails at `where`.
+ProgramSpec scaled(const std::vector<std::string>& names, const std::string& failing = "",
+                   const std::string& where = "") {
+  ProgramSpec program;
+  MethodSpec& method = program.add_method("forward");
+  const int x = method.add(TensorSpec::input({2}));
+  const int out = method.add(TensorSpec::planned({2}, 0));
+  method.inputs = {x};
+  method.outputs = {out};
+  for (const std::string& name : names) {
+    const auto segment = static_cast<uint32_t>(program.add_segment(text("2")));
+    DelegateSpec delegate{kScaleBackend, true, 1, segment, {{"name", text(name)}}};
+    if (name == failing) delegate.compile_specs.push_back({"fail", text(where)});
+    method.delegates->push_back(delegate);
+    const auto index = static_cast<int32_t>(method.delegates->size()) - 1;
+    method.instruction(DelegateCallSpec{index, {{index == 0 ? x : out, out}}});
+  }
+  return program;
+}
+
+class DelegatesTest : public ::testing::Test {
+ protected:
+  DelegatesTest() {
+    scale_backend_log().clear();
+    scale_backend_log().recording = true;
+  }
+  ~DelegatesTest() override {
+    scale_backend_log().recording = false;
+    EXPECT_EQ(scale_backend_log().alive, 0);
+  }
+
+  Result<std::unique_ptr<Method>> load(const ProgramSpec& spec,
+                                       const LoadMethodOptions& options = {}) {
+    auto program = Program::load(write_program(spec));
+    EXPECT_TRUE(program.ok()) << program.error().message();
+    return (*program)->load_method("forward", options);
+  }
+
+  std::vector<float> in_{1, 2};
+  const std::vector<int64_t> two_{2};
+  EValue x_ = EValue(*Tensor::make(ScalarType::Float, two_, in_.data()));
+};
+
+TEST_F(DelegatesTest, AreMadeInOrderAndDestroyedInReverse) {
+  {
+    auto method = load(scaled({"a", "b", "c"}));
+    ASSERT_TRUE(method.ok()) << method.error().message();
+    ASSERT_TRUE((*method)->set_input(0, x_).ok());
+    ASSERT_TRUE((*method)->execute().ok());
+    EXPECT_EQ((*method)->get_output(0).tensor().data_as<float>()[1], 16);
+  }
+  EXPECT_EQ(scale_backend_log().events,
+            (Events{"init a", "init b", "init c", "destroy c", "destroy b", "destroy a"}));
+}
+
+TEST_F(DelegatesTest, AFailedLoadDestroysWhatWasMade) {
+  const auto method = load(scaled({"a", "b", "c", "d"}, "c", "init"));
+  ASSERT_FALSE(method.ok());
+  EXPECT_EQ(method.error(), Error::DelegateInvalidCompatibility);
+  EXPECT_EQ(method.error().message(),
+            "method forward: delegate 2 (ScaleBackend): init of c failed as told");
+  EXPECT_EQ(scale_backend_log().events, (Events{"init a", "init b", "destroy b", "destroy a"}));
+}
+
+TEST_F(DelegatesTest, AFailedCallNamesTheDelegate) {
+  auto method = load(scaled({"a", "b"}, "b", "execute"));
+  ASSERT_TRUE(method.ok());
+  ASSERT_TRUE((*method)->set_input(0, x_).ok());
+  for (int i = 0; i < 2; ++i) {
+    const Error error = (*method)->execute();
+    EXPECT_EQ(error.message(),
+              "method forward, instruction 1 (ScaleBackend): delegate b failed as told");
+  }
+}
+
+TEST_F(DelegatesTest, NothingIsMadeWhenAKernelIsMissing) {
+  ProgramSpec program = scaled({"a"});
+  program.methods->front().kernel("no::such.out", {0});
+  const auto method = load(program);
+  ASSERT_FALSE(method.ok());
+  EXPECT_EQ(method.error(), Error::OperatorMissing);
+  EXPECT_EQ(scale_backend_log().events, Events{});
+}
+
+TEST_F(DelegatesTest, OptionsGoToTheBackendTheyAreFor) {
+  LoadMethodOptions options;
+  options.backend_options[kScaleBackend] = {{"threads", int64_t{2}}, {"fast", true}};
+  ASSERT_TRUE(load(scaled({"a"}), options).ok());
+  EXPECT_EQ(scale_backend_log().options, (std::vector<std::string>{"threads", "fast"}));
+
+  options.backend_options["OtherBackend"] = {};
+  const auto method = load(scaled({"a"}), options);
+  ASSERT_FALSE(method.ok());
+  EXPECT_EQ(method.error(), Error::InvalidArgument);
+  EXPECT_NE(method.error().message().find("backend OtherBackend; the method's backends are: "
+                                          "ScaleBackend"),
+            std::string::npos)
+      << method.error().message();
+}
+
+TEST_F(DelegatesTest, OfOneMethodShareWhatTheirBackendWants) {
+  auto first = load(scaled({"a", "b"}));
+  auto second = load(scaled({"c"}));
+  ASSERT_TRUE(first.ok() && second.ok());
+  const auto& states = scale_backend_log().shared_states;
+  ASSERT_EQ(states.size(), 3u);
+  EXPECT_NE(states[0], nullptr);
+  EXPECT_EQ(states[0], states[1]);
+  EXPECT_NE(states[0], states[2]);
+}
+
+TEST_F(DelegatesTest, DamagedProcessedBytesNeverReachTheBackend) {
+  Bytes bytes = write_program(scaled({"a"}));
+  bytes.back() ^= 1;  // the only byte of the only segment
+  auto program = Program::load(bytes);
+  ASSERT_TRUE(program.ok());
+  const auto method = (*program)->load_method("forward");
+  ASSERT_FALSE(method.ok());
+  EXPECT_EQ(method.error(), Error::InvalidProgram);
+  EXPECT_EQ(scale_backend_log().events, Events{});
+}
+
+struct Recorder final : EventTracer {
+  uint64_t begin(std::string_view category, std::string_view name) override {
+    events.push_back(std::string(category) + " " + std::string(name));
+    return ++open;
+  }
+  void end(uint64_t event) override {
+    EXPECT_EQ(event, open) << "events end in reverse order";
+    --open;
+  }
+  Events events;
+  uint64_t open = 0;
+};
+
+TEST_F(DelegatesTest, TheTracerHearsOfLoadAndRun) {
+  Recorder tracer;
+  LoadMethodOptions options;
+  options.tracer = &tracer;
+  ProgramSpec program = scaled({"a"});
+  program.methods->front().kernel("test::add.out", {1, 1, 1, 1});
+  auto method = load(program, options);
+  ASSERT_TRUE(method.ok());
+  ASSERT_TRUE((*method)->set_input(0, x_).ok());
+  ASSERT_TRUE((*method)->execute().ok());
+  EXPECT_EQ(tracer.events, (Events{"load forward", "init ScaleBackend", "method forward",
+                                   "delegate ScaleBackend", "kernel test::add.out"}));
+  EXPECT_EQ(tracer.open, 0u);
+}
+
+}  // namespace
+}  // namespace pteron
