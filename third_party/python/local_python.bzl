@@ -11,7 +11,7 @@ CPython 3.11 or newer with headers and pip. Programs run it through a private vi
 without packages, so that what is installed on the machine never reaches a target by accident.
 """
 
-load(":cache.bzl", "cache_directory")
+load(":cache.bzl", "cache_directory", "wheel_store")
 
 _MIN_VERSION = [3, 11]
 _NAMES = ["python3.11", "python3.12", "python3.13", "python3"]
@@ -146,9 +146,11 @@ def _local_python_impl(repository_ctx):
     is_plain = " " not in interpreter and len(interpreter) < 120
     repository_ctx.symlink(facts["include"], "include")
     repository_ctx.file("python.json", json.encode_indent({
+        "cache": cache_directory(repository_ctx),
         "executable": executable,
         "interpreter": interpreter,
         "version": facts["version"],
+        "wheel_store": wheel_store(repository_ctx),
     }))
     repository_ctx.file("BUILD.bazel", _BUILD.format(
         interpreter = repr(interpreter),

@@ -1,0 +1,111 @@
+"""A workspace that depends on this module builds C++, CUDA and Python against it.
+
+Its first build runs beside decoys of a CUDA installation; a second one, in another output base and
+without them, gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.downstream.nested_bazel import NestedBazel
+
+_ENABLED = "--@executorch//third_party/cuda:enabled"
+
+
+def _module() -> Path:
+    """The checkout: a nested Bazel reads of it what it needs."""
+    root = Path("MODULE.bazel").resolve().parent
+    assert (root / "tests/downstream").is_dir(), f"{root} is not the checkout"
+    return root
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("downstream") / "workspace"
+    shutil.copytree("tests/downstream/workspace", folder)
+    torch = "cpu" if importlib.metadata.version("torch").endswith("+cpu") else "cuda"
+    with open(folder / ".bazelrc", "a", encoding="utf-8") as rc:
+        rc.write(f"common --override_module=pteron={_module()}\n")
+        rc.write(f"common --repo_env=PTERON_TORCH={torch}\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def decoys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CUDA installation that breaks whoever looks at it."""
+    root = tmp_path_factory.mktemp("decoys")
+    for name in ("nvcc", "ptxas", "cicc", "fatbinary", "cudafe++"):
+        tool = root / "bin" / name
+        tool.parent.mkdir(exist_ok=True)
+        tool.write_text("#!/bin/sh\necho 'decoy was run' >&2\nexit 1\n", encoding="utf-8")
+        tool.chmod(0o755)
+    for name in ("cuda_runtime.h", "cublas_v2.h"):
+        header = root / "include" / name
+        header.parent.mkdir(exist_ok=True)
+        header.write_text("#error decoy was included\n", encoding="utf-8")
+    return root
+
+
+@pytest.fixture(scope="module")
+def bazel(
+    workspace: Path, decoys: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[NestedBazel]:
+    poison = {
+        "CUDA_HOME": str(decoys),
+        "CUDA_PATH": str(decoys),
+        "CPATH": str(decoys / "include"),
+        "PATH": f"{decoys}/bin:{os.environ['PATH']}",
+    }
+    with NestedBazel(workspace, tmp_path_factory.mktemp("poisoned"), **poison) as nested:
+        yield nested
+
+
+@pytest.fixture(scope="module")
+def built(bazel: NestedBazel) -> NestedBazel:
+    bazel.run("build", "//...")
+    return bazel
+
+
+def _run(program: Path) -> str:
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_nothing_of_cuda_is_fetched_when_it_is_off(bazel: NestedBazel) -> None:
+    """Runs before the first build (in the order of this file)."""
+    said = bazel.run("build", f"{_ENABLED}=false", "--nobuild", "--show_result=9", "//...")
+    fetched = {path.name for path in (bazel.output_base / "external").iterdir() if path.is_dir()}
+    assert any(name.endswith("pypi_pybind11") for name in fetched), said
+    assert not [name for name in fetched if "cuda_" in name]
+
+
+def test_cpp_program(built: NestedBazel) -> None:
+    assert _run(built.output("cpp_program")) == "NotFound: no file at x.pte\n"
+
+
+def test_cuda_program(built: NestedBazel) -> None:
+    version, *rest = _run(built.output("cuda_program")).splitlines()
+    assert version == "cuBLAS 13"
+    assert rest in (["added"], ["no CUDA device"])
+
+
+def test_python_program(built: NestedBazel) -> None:
+    assert _run(built.output("python_program")) == "ET12 NotFound\n"
+
+
+def test_same_bytes_without_decoys_in_another_output_base(
+    built: NestedBazel, workspace: Path, tmp_path: Path
+) -> None:
+    with NestedBazel(workspace, tmp_path / "some" / "other" / "output") as clean:
+        clean.run("build", "//:cuda_program")
+        for path in ("_objs/add/add.cu.pic.o", "cuda_program"):
+            assert clean.output(path).read_bytes() == built.output(path).read_bytes(), path
