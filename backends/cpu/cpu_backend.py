@@ -63,7 +63,7 @@ class CpuBackend(AotiBackend, BackendDetails):
         compile_specs: dict[str, list[list[CompileSpec]]],
     ) -> dict[str, list[PreprocessResult]]:
         """The shared one; weights="auto" becomes "shared" where methods have tensors in common."""
-        if _share_weights(edge_programs.values()):
+        if share_weights(edge_programs.values()):
             compile_specs = {
                 method: [_with_shared_weights(specs) for specs in lists]
                 for method, lists in compile_specs.items()
@@ -71,7 +71,7 @@ class CpuBackend(AotiBackend, BackendDetails):
         return super().preprocess_multimethod(edge_programs, compile_specs)
 
 
-def _share_weights(methods: Iterable[list[ExportedProgram]]) -> bool:
+def share_weights(methods: Iterable[list[ExportedProgram]]) -> bool:
     """Whether two methods read one tensor."""
     seen: set[int] = set()
     for programs in methods:

@@ -1,7 +1,8 @@
 """Small changes to the text of generated kernels.
 
 * A fixed number of threads becomes "at most": code cut for N threads is right with fewer, and the
-  host decides how many there are.
+  host decides how many there are. GEMM templates of torch 2.11 are not: each thread does the part
+  of its own number, so there the number stays.
 * Kernels that divide no integers lose the note-keeping for division by zero, which goes through a
   pointer that all kernels of the image, on all threads, would write.
 """
@@ -13,7 +14,10 @@ import re
 #: Each kernel's text starts with it.
 KERNEL_START = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
 
-_THREADS = re.compile(r"(?<=omp parallel )((?:for )?)num_threads\((\d+)\)")
+_THREADS = re.compile(
+    r"(?<=omp parallel )((?:for )?)num_threads\((\d+)\)"
+    r"(?!\s*\{\s*const int tid = omp_get_thread_num)"
+)
 _DIVIDES = re.compile(r"\b(floor_divide_integral|remainder_integral|mod)\s*[(<]")
 _DIVISION_NOTES = re.compile(r"^.*inductor_cpu_(?:throw_if_)?integer_div_error.*\n", re.MULTILINE)
 

@@ -155,6 +155,18 @@ def test_kernels_without_integer_division_keep_no_notes_of_it() -> None:
     assert finished == KERNEL_START + 'extern "C" void f() {\n    y = x * 2;\n}\n' + divides
 
 
+def test_threads_that_do_a_part_by_number_keep_their_number() -> None:
+    loop = (
+        KERNEL_START + "#pragma omp parallel num_threads(4)\n{\n    int tid = omp_get_thread_num();"
+    )
+    part = (
+        KERNEL_START
+        + "#pragma omp parallel num_threads(4)\n{\n  const int tid = omp_get_thread_num();"
+    )
+    assert "pteron_threads(4)" in finish_kernels(loop)
+    assert finish_kernels(part) == part
+
+
 def test_an_unknown_wrapper_is_refused() -> None:
     with pytest.raises(inductor.UnsupportedTorch, match="entry points"):
         split_wrapper("int main() {}")

@@ -1,0 +1,133 @@
+"""From a program to delegates for a CPU: targets, shared weights, one real lowering."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from backends.aoti.aoti_backend import AotiBackend, generate_method_name_compile_spec
+from backends.aoti.schema import metadata_generated as schema
+from backends.cpu import CpuBackend, CpuOptions, CpuPartitioner, isa
+from backends.cpu.cpu_backend import share_weights
+from exir.backend.backend_details import BackendDetails, find_backend
+
+
+class Layer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(64, 64)
+        self.idle = torch.nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x).relu()
+
+
+def target(**options):
+    return CpuBackend.get_build_target(CpuOptions(**options).to_compile_specs())
+
+
+def test_it_is_a_registered_final_backend() -> None:
+    assert find_backend("CpuBackend") is CpuBackend
+    assert issubclass(CpuBackend, AotiBackend)
+    with pytest.raises(TypeError, match="CpuBackend, which is a backend, and backends are final"):
+        type("MyCpuBackend", (CpuBackend,), {})
+    assert issubclass(CpuBackend, BackendDetails)
+
+
+def test_options_become_targets() -> None:
+    default = target(num_threads=3)
+    assert (default.code.vector_bits, default.code.num_threads) == (256, 3)
+    assert default.code.freeze and default.code.templates
+    assert default.machine.march == ("-march=x86-64-v3",)
+    assert (default.info.isa, default.info.num_threads) == ("x86-64-v3", 3)
+    wide = target(isa="x86-64-v4")
+    assert wide.machine.wide_vectors and wide.code.vector_bits == 512
+    assert wide.info.num_threads == isa.physical_cores()
+
+
+def test_scalar_targets_and_library_products_use_no_templates() -> None:
+    assert not target(isa="x86-64-v2").code.templates
+    assert not target(gemm="library").code.templates
+    assert target(gemm="library").code.freeze
+
+
+def test_shared_weights_are_not_frozen() -> None:
+    shared = target(weights="shared")
+    assert not shared.code.freeze and shared.info.weights_layout == "shared"
+    assert target(weights="packed").info.weights_layout == "packed"
+
+
+def test_native_is_resolved_and_recorded() -> None:
+    assert target(isa="native").info.isa == isa.native().name
+
+
+def test_weights_are_shared_where_methods_read_one_tensor() -> None:
+    layer = Layer()
+    example = (torch.randn(1, 64),)
+    first = torch.export.export(layer, example)
+    again = torch.export.export(layer, example)
+    other = torch.export.export(Layer(), example)
+    assert share_weights([[first], [again]])
+    assert not share_weights([[first], [other]])
+    assert not share_weights([[first, again]])
+
+
+def test_the_partitioner_takes_options_or_compile_specs() -> None:
+    specs = CpuOptions(isa="x86-64-v4").to_compile_specs()
+    CpuPartitioner(specs)
+    CpuPartitioner(CpuOptions())
+    with pytest.raises(ValueError, match="no option"):
+        CpuPartitioner([type(specs[0])("speed", b'"high"')])
+
+
+@pytest.fixture(scope="module")
+def results():
+    """Two methods over one layer, lowered together with shared weights."""
+    layer = Layer()
+    programs = {
+        name: [torch.export.export(layer, (torch.randn(rows, 64),)).run_decompositions()]
+        for name, rows in (("prefill", 16), ("decode", 1))
+    }
+    options = CpuOptions(num_threads=2, save_data_externally=True).to_compile_specs()
+    specs = {name: [[*options, generate_method_name_compile_spec(name)]] for name in programs}
+    return layer, CpuBackend.preprocess_multimethod(programs, specs)
+
+
+def metadata_of(result):
+    store = result.data_store_output
+    so_key, weights_key = result.processed_bytes.decode().split("\n")
+    entry = store.pte_data[f"{so_key}/{weights_key}/metadata"]
+    data = bytes(store.buffers[entry.buffer_index].data)
+    return schema.ModelMetadataT.InitFromObj(schema.ModelMetadata.GetRootAs(data, 0))
+
+
+def test_methods_share_the_blob_of_their_weight(results) -> None:
+    layer, methods = results
+    keys = []
+    for (result,) in methods.values():
+        table = metadata_of(result)
+        assert table.weightsLayout == b"shared"
+        (weight,) = [c for c in table.constants if c.fqn == b"linear.weight"]
+        assert list(weight.sizes) == [64, 64]
+        external = result.data_store_output.external_data["aoti_cpu_blob"]
+        blob = result.data_store_output.buffers[external[weight.blobKey.decode()].buffer_index]
+        assert bytes(blob.data) == layer.linear.weight.detach().numpy().tobytes()
+        keys.append(weight.blobKey)
+    assert keys[0] == keys[1]
+
+
+def test_code_and_metadata_stay_in_the_program_file(results) -> None:
+    _, methods = results
+    for (result,) in methods.values():
+        so_key, weights_key = result.processed_bytes.decode().split("\n")
+        inline = result.data_store_output.pte_data
+        assert inline.keys() == {so_key, f"{so_key}/{weights_key}/metadata"}
+        assert weights_key in result.data_store_output.external_data["aoti_cpu_blob"]
+
+
+def test_metadata_names_the_shims_and_the_machine(results) -> None:
+    _, methods = results
+    table = metadata_of(methods["prefill"][0])
+    assert b"aoti_torch_cpu_addmm_out" in table.shims and table.shimListVersion >= 1
+    assert (table.device, table.isa, table.numThreads) == (b"cpu", b"x86-64-v3", 2)
+    assert {c.op for c in table.opCounts} >= {b"aten.addmm.default", b"aten.relu.default"}

@@ -1,0 +1,33 @@
+"""Finding the native library imports no torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def test_the_front_door_does_not_import_torch() -> None:
+    program = (
+        "import sys, backends, backends.cpu, backends.cpu.native as native;"
+        "assert native.BACKEND_ID == 'CpuBackend' and native.LIBRARY.endswith('.so');"
+        "assert 'torch' not in sys.modules, 'torch is imported';"
+        "assert 'CpuPartitioner' in dir(backends.cpu)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {program}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_names_are_loaded_when_they_are_used() -> None:
+    import pytest
+
+    import backends.cpu
+    from backends.cpu.cpu_options import CpuOptions
+
+    assert backends.cpu.CpuOptions is CpuOptions
+    with pytest.raises(AttributeError, match="no attribute 'GpuOptions'"):
+        _ = backends.cpu.GpuOptions
