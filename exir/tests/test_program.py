@@ -256,6 +256,22 @@ def test_leftovers_are_decomposed(only_kernels: Callable[..., None]) -> None:
     )
 
 
+@pytest.mark.parametrize("overload", ["Scalar_out", "out"])
+def test_numbers_in_tensor_positions(only_kernels: Callable[..., None], overload: str) -> None:
+    only_kernels(f"aten::mul.{overload}")
+
+    def function(half: torch.Tensor, whole: torch.Tensor, one: torch.Tensor):
+        return half * 0.1, whole * 2.5, whole * 3, one * 0.1
+
+    inputs = (torch.randn(4).half(), torch.arange(3, dtype=torch.int32), torch.tensor(2.0))
+    edge = to_edge(torch.export.export(Function(function), (inputs,)))
+    program = edge.to_executorch()
+    names = {op.overload for op in program.executorch_program.methods[0].operators}
+    assert names == {overload}
+    for found, expected in zip(load(program)["forward"](*inputs), function(*inputs), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
 def test_programs_of_kernels_alone() -> None:
     """With the kernels that the runtime has: views, splits, factories, numbers."""
 
