@@ -30,6 +30,7 @@ from torch.export import ExportedProgram
 from backends.aoti import elf, inductor, payload, shim_list, toolchain
 from backends.aoti.contract import contract_of
 from backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
+from backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPass
 from exir.backend.backend_details import PreprocessResult
 from exir.backend.compile_spec_schema import CompileSpec
 
@@ -182,23 +183,33 @@ class AotiBackend:
     def _generate(
         cls, program: ExportedProgram, target: BuildTarget, specs: list[CompileSpec]
     ) -> inductor.GeneratedCode:
-        """Sources with the tuned options, or with plain ones where Inductor fails on those."""
+        """Sources with the tuned options or, where Inductor fails, with easier ones."""
         options = cls.get_aoti_compile_options(specs)
-        try:
-            return inductor.generate(program, target.code, options)
-        except inductor.UnsupportedTorch:
-            raise
-        except Exception as error:
-            if not target.code.freeze:
-                raise
-            _LOG.warning(
-                "Inductor failed with tuned options (%s: %s); lowering this partition with plain "
-                "ones, which may be slower",
-                type(error).__name__,
-                str(error).strip().partition("\n")[0],
-            )
         plain = dataclasses.replace(target.code, freeze=False)
-        return inductor.generate(program, plain, options)
+        attempts = [("", target.code), ("aten.view as aten.reshape", target.code)]
+        if target.code.freeze:
+            attempts.append(("aten.view as aten.reshape and plain options", plain))
+        failures: list[Exception] = []
+        for change, code_target in attempts:
+            if failures:
+                ReshapeInsteadOfViewPass()(program.graph_module)
+            try:
+                code = inductor.generate(program, code_target, options)
+            except (inductor.UnsupportedTorch, inductor.MutatedBuffers):
+                raise
+            except Exception as error:
+                failures.append(error)
+                continue
+            if failures:
+                _LOG.warning(
+                    "Inductor failed at first (%s: %s); this partition is lowered with %s, which "
+                    "may be slower",
+                    type(failures[0]).__name__,
+                    str(failures[0]).strip().partition("\n")[0],
+                    change,
+                )
+            return code
+        raise failures[0]
 
     @classmethod
     def _check(cls, names: tuple[str, ...], proxied: tuple[str, ...]) -> None:

@@ -24,7 +24,7 @@ from backends.aoti.inductor.fallbacks import (
     functions_called_by,
     may_call_out,
 )
-from backends.aoti.inductor.generate import LOCK, generate
+from backends.aoti.inductor.generate import LOCK, MutatedBuffers, generate
 from backends.aoti.inductor.generated_code import Constant, GeneratedCode, Target
 from backends.aoti.inductor.release import SUPPORTED_RELEASES, UnsupportedTorch, release
 
@@ -34,6 +34,7 @@ __all__ = [
     "CalledFunctions",
     "Constant",
     "GeneratedCode",
+    "MutatedBuffers",
     "Target",
     "UnsupportedTorch",
     "c_function",

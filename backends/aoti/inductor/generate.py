@@ -19,6 +19,11 @@ from backends.aoti.inductor.generated_code import GeneratedCode, Target
 from backends.aoti.inductor.release import release
 from backends.aoti.inductor.scope import compile_scope, fake_mode_of
 
+
+class MutatedBuffers(ValueError):
+    """A program writes buffers of its own."""
+
+
 #: Held while Inductor works, and by callers while they edit programs that share its state.
 LOCK = threading.RLock()
 
@@ -36,6 +41,7 @@ def generate(
 
     Raises:
         UnsupportedTorch: see `release`.
+        MutatedBuffers: it writes buffers of its own.
         Whatever Inductor raises; the process's Inductor state is put back first.
     """
     _reject_mutated_buffers(program)
@@ -63,7 +69,7 @@ def generate_module(
 def _reject_mutated_buffers(program: ExportedProgram) -> None:
     mutated = sorted(set(program.graph_signature.buffers_to_mutate.values()))
     if mutated:
-        raise ValueError(
+        raise MutatedBuffers(
             f"the partition mutates its own buffers {mutated}; frozen code would read their "
             "initial values at every call. Pass them in as inputs that the code mutates."
         )

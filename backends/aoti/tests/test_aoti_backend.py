@@ -128,25 +128,50 @@ def test_mutated_buffers_are_refused(no_compiler) -> None:
         Device.preprocess(exported(Counter(), torch.rand(3)), [])
 
 
-def test_where_tuned_options_fail_plain_ones_are_tried(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    tried: list[Target] = []
+class Reshaped(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.view(6) + 1
+
+
+@pytest.mark.parametrize(
+    ("works", "said"),
+    [
+        (lambda target, ops: True, None),
+        (lambda target, ops: torch.ops.aten.view.default not in ops, "aten.view as aten.reshape,"),
+        (lambda target, ops: not target.freeze, "aten.reshape and plain options,"),
+    ],
+)
+def test_where_inductor_fails_less_is_asked_of_it(works, said, monkeypatch, caplog) -> None:
     plain_code = GeneratedCode("", "", "", (), (), (), 1)
 
     def generate(program, target, options):
-        tried.append(target)
-        if target.freeze:
-            raise AssertionError("inside Inductor")
-        return plain_code
+        if works(target, {node.target for node in program.graph.nodes}):
+            return plain_code
+        raise AssertionError("inside Inductor")
 
     monkeypatch.setattr(inductor, "generate", generate)
-    program = exported(torch.nn.ReLU(), torch.rand(3))
+    program = exported(Reshaped(), torch.rand(2, 3))
     with caplog.at_level(logging.WARNING):
-        code = Device._generate(program, Device.get_build_target([]), [])
-    assert code is plain_code
-    assert [target.freeze for target in tried] == [True, False]
-    assert "failed with tuned options (AssertionError: inside Inductor)" in caplog.text
+        assert Device._generate(program, Device.get_build_target([]), []) is plain_code
+    warned = [r.getMessage() for r in caplog.records if r.name == aoti_backend.__name__]
+    if said is None:
+        assert warned == []
+    else:
+        (text,) = warned
+        assert "failed at first (AssertionError: inside Inductor)" in text and said in text
+
+
+def test_what_always_fails_raises_the_first_error(monkeypatch) -> None:
+    calls = []
+
+    def generate(program, target, options):
+        calls.append(target.freeze)
+        raise AssertionError(f"attempt {len(calls)}")
+
+    monkeypatch.setattr(inductor, "generate", generate)
+    with pytest.raises(AssertionError, match="attempt 1"):
+        Device._generate(exported(Reshaped(), torch.rand(6)), Device.get_build_target([]), [])
+    assert calls == [True, True, False]
 
 
 def test_the_method_name_goes_there_and_back() -> None:
