@@ -31,6 +31,7 @@ from backends.aoti import elf, inductor, payload, shim_list, toolchain
 from backends.aoti.contract import contract_of
 from backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
 from backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPass
+from exir._serialize.named_data_store import NamedDataStoreOutput
 from exir.backend.backend_details import PreprocessResult
 from exir.backend.compile_spec_schema import CompileSpec
 
@@ -163,6 +164,13 @@ class AotiBackend:
             }
         _raise_together([job for jobs_of_method in jobs.values() for job in jobs_of_method])
         return {method: [job.result() for job in done] for method, done in jobs.items()}
+
+    @classmethod
+    def describe(
+        cls, processed_bytes: bytes, data_store_output: NamedDataStoreOutput | None
+    ) -> Mapping[str, str]:
+        """What `explain()` shows of a partition: target, torch, sizes, operators called."""
+        return payload.describe(processed_bytes, data_store_output)
 
     @classmethod
     def _prepare(cls, program: ExportedProgram, specs: list[CompileSpec]) -> ExportedProgram:

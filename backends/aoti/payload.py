@@ -281,3 +281,31 @@ def _constant_table(schema: Any, item: _Placed) -> Any:
     table.blobKey, table.offset, table.nbytes = item.blob_key, item.offset, item.data.nbytes
     table.digest = list(item.digest)
     return table
+
+
+def describe(processed_bytes: bytes, data: NamedDataStoreOutput | None) -> dict[str, str]:
+    """What there is to say of a payload in one line each."""
+    from backends.aoti.schema import metadata_generated as schema
+
+    so_key, _, weights_key = processed_bytes.decode().partition("\n")
+    entry = data.pte_data.get(f"{so_key}/{weights_key}/metadata") if data is not None else None
+    if data is None or entry is None:
+        return {}
+    metadata = bytes(data.buffers[entry.buffer_index].data)
+    table = schema.ModelMetadataT.InitFromObj(schema.ModelMetadata.GetRootAs(metadata, 0))
+    code = data.buffers[data.pte_data[so_key].buffer_index].nbytes
+    sizes = {bytes(c.digest): c.nbytes for c in table.constants or ()}
+    lines = {
+        "device": table.device.decode(),
+        "isa": (table.isa or b"").decode(),
+        "threads": str(table.numThreads) if table.numThreads else "",
+        "archs": ", ".join(arch.decode() for arch in table.cudaArchs or ()),
+        "torch": table.torchVersion.decode(),
+        "code": f"{code} bytes",
+        "weights": f"{table.weightsLayout.decode()}, {len(table.constants or ())} constants, "
+        f"{sum(sizes.values())} bytes",
+        "shims": ", ".join(
+            shim.decode() for shim in table.shims or () if b"_cpu_" in shim or b"_cuda_" in shim
+        ),
+    }
+    return {name: text for name, text in lines.items() if text}

@@ -130,3 +130,16 @@ def test_metadata_says_what_the_image_is() -> None:
     assert output.scalarType == 4 and not output.dims
     assert table.constants[0].scalarType == 15
     assert [(c.op, c.count) for c in table.opCounts] == [(b"aten.mm.default", 2)]
+
+
+def test_a_payload_describes_itself() -> None:
+    constants = [
+        Constant(0, "c0", "c0", torch.ones(4096)),
+        Constant(1, "c1", "c1", torch.ones(4096)),
+    ]
+    result = payload.build(b"\x7fELF image", INFO, CONTRACT, constants, op_counts={})
+    lines = payload.describe(result.processed_bytes, result.data)
+    assert lines["isa"] == "x86-64-v3" and lines["threads"] == "2"
+    assert lines["code"] == "10 bytes"
+    assert lines["weights"] == "packed, 2 constants, 16384 bytes"
+    assert payload.describe(b"a\nb", result.data) == {}
