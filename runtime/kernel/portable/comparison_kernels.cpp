@@ -23,21 +23,14 @@ PTERON_PREDICATE(LogicalOr, (a != T{0}) | (b != T{0}));
 PTERON_PREDICATE(LogicalXor, (a != T{0}) != (b != T{0}));
 #undef PTERON_PREDICATE
 
-template <typename Op>
-constexpr BinaryOp comparison() {
-  BinaryOp op = binary_op<Op>();
-  op.rounds_operands = true;
-  return op;
-}
-
 }  // namespace
 
 #define PTERON_COMPARISON(name, Op)                                                          \
   PTERON_DEFINE_KERNEL(name##_out, (const Tensor& a, const Tensor& b, Tensor& out)) {        \
-    return apply_binary(comparison<Op>(), a, b, out);                                        \
+    return apply_binary(binary_op<Op>(), a, b, out);                                        \
   }                                                                                          \
   PTERON_DEFINE_KERNEL(name##_scalar_out, (const Tensor& a, Scalar b, Tensor& out)) {        \
-    return apply_binary(comparison<Op>(), a, b, out);                                        \
+    return apply_binary(binary_op<Op>(), a, b, out);                                        \
   }
 PTERON_COMPARISON(eq, Eq)
 PTERON_COMPARISON(ne, Ne)

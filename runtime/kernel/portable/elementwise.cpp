@@ -17,11 +17,12 @@ Result<ScalarType> compute_dtype(Domain domain, ScalarType common) {
   return common;
 }
 
-// Where the common dtype has fewer digits than the type computed in, the numbers as it has them.
+// The numbers as the common dtype has them, where that is narrower than the type computed in: 0.1 is
+// another number in half precision, and -1 another one in uint8.
 template <typename T>
 const T* rounded(ScalarType common, ScalarType from, const T* numbers, int64_t count, T* buffer) {
-  if (common == from || element_size(common) >= sizeof(float)) return numbers;
-  std::array<std::byte, kBlock * sizeof(float)> stored;
+  if (common == from || element_size(common) >= sizeof(T)) return numbers;
+  std::array<std::byte, kBlock * sizeof(T)> stored;
   const auto step = static_cast<int64_t>(element_size(common));
   store_block(common, stored.data(), step, count, numbers);
   return load_block(common, stored.data(), step, count, buffer);
@@ -56,10 +57,8 @@ Error run_binary(const BinaryOp& op, BinaryLoop<T> loop, ScalarType common, cons
           load_block(a.dtype, runs.data(1) + i * runs.step(1), runs.step(1), count, a_buffer);
       const T* b_block =
           load_block(b.dtype, runs.data(2) + i * runs.step(2), runs.step(2), count, b_buffer);
-      if (op.rounds_operands) {
-        a_block = rounded(common, a.dtype, a_block, count, a_buffer);
-        b_block = rounded(common, b.dtype, b_block, count, b_buffer);
-      }
+      a_block = rounded(common, a.dtype, a_block, count, a_buffer);
+      b_block = rounded(common, b.dtype, b_block, count, b_buffer);
       if constexpr (std::is_integral_v<T>) {
         PTERON_CHECK_OR_RETURN(
             !op.refuses_zero || std::find(b_block, b_block + count, T{0}) == b_block + count,
@@ -85,7 +84,12 @@ Error apply_unary(const UnaryOp& op, const Tensor& a, const Scalar& p, const Sca
     using T = decltype(number);
     const UnaryLoop<T> loop = op.loops.template get<T>();
     if (!loop) return not_defined(dtype);
-    return run_unary<T>(loop, view_of(a), p.to<T>(), q.to<T>(), view_of(out));
+    const auto in_dtype = [dtype](T value) {
+      T buffer;
+      return *rounded(dtype, std::is_floating_point_v<T> ? dtype : ScalarType::Long, &value, 1,
+                      &buffer);
+    };
+    return run_unary<T>(loop, view_of(a), in_dtype(p.to<T>()), in_dtype(q.to<T>()), view_of(out));
   });
 }
 

@@ -57,8 +57,7 @@ struct UnaryOp {
 struct BinaryOp {
   Loops<BinaryLoop> loops;
   Domain domain = Domain::Any;
-  bool refuses_zero = false;    // as the second operand, when computed in integers
-  bool rounds_operands = false; // to their common dtype first, so that equal numbers compare equal
+  bool refuses_zero = false;  // as the second operand, when computed in integers
 };
 
 namespace internal {

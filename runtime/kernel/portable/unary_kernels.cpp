@@ -54,7 +54,7 @@ constexpr double kSqrt2OverPi = 0.79788456080286535588;
 
 PTERON_UNARY(Abs, ForAll, magnitude(a));
 PTERON_UNARY(Neg, ForAll, negative(a));
-PTERON_UNARY(Sign, ForAll, a != a ? a : T(T{0} < a) - T(a < T{0}));
+PTERON_UNARY(Sign, ForAll, T(T{0} < a) - T(a < T{0}));
 PTERON_UNARY(Relu, ForAll, a < T{0} ? T{0} : a);
 PTERON_UNARY(Floor, ForAll, integral(a, [](auto x) { return std::floor(x); }));
 PTERON_UNARY(Ceil, ForAll, integral(a, [](auto x) { return std::ceil(x); }));

@@ -1,0 +1,92 @@
+#include "runtime/kernel/portable/arguments.h"
+
+#include <gtest/gtest.h>
+
+namespace pteron::kernels {
+namespace {
+
+int64_t seen = 0;
+
+PTERON_DEFINE_KERNEL(example, (const Tensor& self, int64_t count, std::optional<double> factor,
+                               Tensor& out)) {
+  seen = count + static_cast<int64_t>(factor.value_or(100)) + self.numel() + out.numel();
+  return Error::Ok;
+}
+
+PTERON_DEFINE_KERNEL(with_lists, (KernelContext&, Ints ints, OptionalTensors tensors)) {
+  seen = ints[0] + (tensors[0] ? 10 : 0) + (tensors[1] ? 1000 : 0);
+  return Error::Ok;
+}
+
+class Arguments : public testing::Test {
+ protected:
+  Error call(KernelFunction kernel, std::initializer_list<EValue*> arguments) {
+    const std::vector<EValue*> list(arguments);
+    return kernel(context_, {list.data(), list.size()});
+  }
+  void expect(const Error& error, Error::Code code, const char* message) {
+    EXPECT_EQ(error.code(), code);
+    EXPECT_EQ(error.message(), message);
+  }
+
+  KernelContext context_;
+  float memory_[2] = {};
+  int64_t sizes_[1] = {2};
+  EValue tensor_{Tensor::make(ScalarType::Float, sizes_, memory_).get()};
+  EValue out_{Tensor::make(ScalarType::Float, sizes_, memory_).get()};
+  EValue int_{int64_t{5}};
+  EValue double_{2.0};
+  EValue none_;
+};
+
+TEST_F(Arguments, ReachTheBodyAsTheirTypes) {
+  ASSERT_TRUE(call(example, {&tensor_, &int_, &double_, &out_, &out_}).ok());
+  EXPECT_EQ(seen, 5 + 2 + 4);
+  ASSERT_TRUE(call(example, {&tensor_, &int_, &none_, &out_}).ok());
+  EXPECT_EQ(seen, 5 + 100 + 4);
+  ASSERT_TRUE(call(example, {&tensor_, &int_, &int_, &out_}).ok());  // an int does for a double
+  EXPECT_EQ(seen, 5 + 5 + 4);
+}
+
+TEST_F(Arguments, ListsMayHoldNone) {
+  EValue* ints[] = {&int_};
+  EValue* tensors[] = {&tensor_, nullptr};
+  EValue int_list(IntList{ints});
+  EValue tensor_list(OptionalTensorList{tensors});
+  ASSERT_TRUE(call(with_lists, {&int_list, &tensor_list}).ok());
+  EXPECT_EQ(seen, 15);
+}
+
+TEST_F(Arguments, TooFew) {
+  expect(call(example, {&tensor_, &int_, &none_}), Error::InvalidArgument,
+         "found 3 arguments, expected 4");
+}
+
+TEST_F(Arguments, OfAnotherKind) {
+  expect(call(example, {&tensor_, &double_, &none_, &out_}), Error::InvalidType,
+         "argument 1 is Double, expected Int");
+  expect(call(example, {&tensor_, &int_, &tensor_, &out_}), Error::InvalidType,
+         "argument 2 is Tensor, expected Int or Double or None");
+}
+
+TEST_F(Arguments, ListsOfAnotherKind) {
+  EValue* doubles[] = {&double_};
+  EValue int_list(IntList{doubles});
+  EValue tensor_list(OptionalTensorList{doubles});
+  expect(call(with_lists, {&int_list, &tensor_list}), Error::InvalidType,
+         "argument 0 is a list with an item that is Double, expected Int");
+}
+
+TEST_F(Arguments, WithoutMemory) {
+  tensor_.tensor().set_data(nullptr);
+  expect(call(example, {&tensor_, &int_, &none_, &out_}), Error::InvalidState,
+         "argument 0, float32[2], has no memory");
+}
+
+TEST_F(Arguments, OnADevice) {
+  tensor_ = EValue(Tensor::make(ScalarType::Float, sizes_, memory_, {DeviceType::CUDA, 0}).get());
+  EXPECT_EQ(call(example, {&tensor_, &int_, &none_, &out_}).code(), Error::NotSupported);
+}
+
+}  // namespace
+}  // namespace pteron::kernels

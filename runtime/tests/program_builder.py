@@ -1,0 +1,207 @@
+"""Writes small programs without delegates, for tests of what runs programs.
+
+    method = MethodBuilder("forward")
+    x = method.input([2, 3])
+    y = method.planned([2, 3])
+    method.kernel("aten::relu.out", x, y, y)
+    method.output(y)
+    data = build_program(method)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import flatbuffers
+
+from runtime.schema import program_generated as schema
+
+# numbers and sizes of runtime/core/scalar_types.inc
+DTYPES = {
+    "uint8": (0, 1),
+    "int32": (3, 4),
+    "int64": (4, 8),
+    "float16": (5, 2),
+    "float32": (6, 4),
+    "float64": (7, 8),
+    "bool": (11, 1),
+    "bfloat16": (15, 2),
+    "float8_e4m3fn": (24, 1),
+}
+_ALIGNMENT = 64
+
+
+class MethodBuilder:
+    """One method; every call returns the index of the value it adds."""
+
+    def __init__(self, name: str = "forward") -> None:
+        self._method = schema.MethodT()
+        self._method.name = name
+        self._method.values = []
+        self._method.inputs = []
+        self._method.outputs = []
+        self._method.operators = []
+        self._method.delegates = []
+        self._instructions: list[Any] = []
+        self._planned_nbytes = 0
+
+    def input(self, sizes: Sequence[int], dtype: str = "float32", **options: Any) -> int:
+        """A tensor that the caller gives; `planned=True` copies it into the method's memory."""
+        index = self.tensor(sizes, dtype, **options)
+        self._method.inputs.append(index)
+        return index
+
+    def scalar_input(self, value: Any) -> int:
+        index = self.value(value)
+        self._method.inputs.append(index)
+        return index
+
+    def planned(self, sizes: Sequence[int], dtype: str = "float32", **options: Any) -> int:
+        """A tensor in the method's memory."""
+        return self.tensor(sizes, dtype, planned=True, **options)
+
+    def tensor(
+        self,
+        sizes: Sequence[int],
+        dtype: str = "float32",
+        *,
+        planned: bool = False,
+        bounded: bool = False,
+        dim_order: Sequence[int] | None = None,
+        buffer_name: str = "",
+    ) -> int:
+        """A tensor; with a `buffer_name` it is a mutable buffer."""
+        number, element_nbytes = DTYPES[dtype]
+        tensor = schema.TensorT()
+        tensor.scalarType = number
+        tensor.sizes = list(sizes)
+        tensor.dimOrder = list(dim_order or range(len(sizes)))
+        tensor.shapeDynamism = 1 if bounded else 0
+        if planned or buffer_name:
+            tensor.allocation = schema.AllocationInfoT()
+            tensor.allocation.memoryId = 1
+            tensor.allocation.offsetLow = self._planned_nbytes
+            nbytes = math.prod(sizes) * element_nbytes
+            self._planned_nbytes += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+        if buffer_name:
+            tensor.extra = schema.ExtraTensorInfoT()
+            tensor.extra.fullyQualifiedName = buffer_name
+        return self._add(schema.Value.Tensor, tensor)
+
+    def value(self, value: Any) -> int:
+        """None, a bool, an int, a float or a string."""
+        if value is None:
+            return self._add(schema.Value.Null, schema.NullT())
+        kind, table = {
+            bool: (schema.Value.Bool, schema.BoolT()),
+            int: (schema.Value.Int, schema.IntT()),
+            float: (schema.Value.Double, schema.DoubleT()),
+            str: (schema.Value.String, schema.StringT()),
+        }[type(value)]
+        table.value = value
+        return self._add(kind, table)
+
+    def int_list(self, items: Sequence[int]) -> int:
+        """A list whose items are values of their own."""
+        table = schema.IntListT()
+        table.items = [self.value(item) for item in items]
+        return self._add(schema.Value.IntList, table)
+
+    def tensor_list(self, items: Sequence[int]) -> int:
+        table = schema.TensorListT()
+        table.items = list(items)
+        return self._add(schema.Value.TensorList, table)
+
+    def output(self, *indices: int) -> None:
+        self._method.outputs.extend(indices)
+
+    def kernel(self, name: str, *arguments: int) -> None:
+        """A call of an operator; what it returns is named again at the end, as programs have it."""
+        operator = schema.OperatorT()
+        operator.name, _, operator.overload = name.partition(".")
+        self._method.operators.append(operator)
+        call = schema.KernelCallT()
+        call.operatorIndex = len(self._method.operators) - 1
+        call.args = list(arguments)
+        self._instruct(schema.InstructionCall.KernelCall, call)
+
+    def delegate(self, backend_id: str, *arguments: int) -> None:
+        """A call of a delegate without any bytes."""
+        delegate = schema.DelegateT()
+        delegate.id = backend_id
+        delegate.processed = schema.DelegateDataT()
+        delegate.compileSpecs = []
+        self._method.delegates.append(delegate)
+        call = schema.DelegateCallT()
+        call.delegateIndex = len(self._method.delegates) - 1
+        call.args = list(arguments)
+        self._instruct(schema.InstructionCall.DelegateCall, call)
+
+    def containers(self, inputs: str, outputs: str) -> None:
+        """How inputs and outputs were nested, as JSON."""
+        self._method.containerTypes = schema.ContainerTypesT()
+        self._method.containerTypes.inputs = inputs
+        self._method.containerTypes.outputs = outputs
+
+    def build(self) -> Any:
+        chain = schema.ChainT()
+        chain.inputs = []
+        chain.outputs = []
+        chain.instructions = self._instructions
+        self._method.chains = [chain]
+        self._method.bufferSizes = [0, self._planned_nbytes]
+        return self._method
+
+    def _add(self, kind: int, table: Any) -> int:
+        value = schema.EValueT()
+        value.valueType = kind
+        value.value = table
+        self._method.values.append(value)
+        return len(self._method.values) - 1
+
+    def _instruct(self, kind: int, call: Any) -> None:
+        instruction = schema.InstructionT()
+        instruction.callType = kind
+        instruction.call = call
+        self._instructions.append(instruction)
+
+
+def build_program(*methods: MethodBuilder) -> bytes:
+    """The bytes of a program file with these methods and no segments."""
+    program = schema.ProgramT()
+    program.methods = [method.build() for method in methods]
+    inline = schema.InlineBytesT()
+    inline.data = []
+    program.inlineDelegateData = [inline]
+    program.segments = []
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(program.Pack(builder), b"ET12")
+    return bytes(builder.Output())
+
+
+def unary_program(
+    operator: str = "aten::relu.out", sizes: Sequence[int] = (2, 3), dtype: str = "float32", **options: Any
+) -> bytes:
+    """forward(x) = operator(x); `options` are those of the input."""
+    method = MethodBuilder()
+    x = method.input(sizes, dtype, **options)
+    shape = {"bounded": options.get("bounded", False), "dim_order": options.get("dim_order")}
+    y = method.planned(sizes, dtype, **shape)
+    extra = [method.value(None)] if operator == "aten::clone.out" else []
+    method.kernel(operator, x, *extra, y, y)
+    method.output(y)
+    return build_program(method)
+
+
+def accumulate_method(name: str, operator: str = "aten::add.out") -> MethodBuilder:
+    """name(x): the buffer "total" becomes total + x (or another operator), which is returned."""
+    method = MethodBuilder(name)
+    x = method.input([2])
+    total = method.tensor([2], buffer_name="total")
+    result = method.planned([2])
+    method.kernel(operator, total, x, method.value(1), result, result)
+    method.kernel("aten::copy_", total, result, method.value(False), total)
+    method.output(result)
+    return method

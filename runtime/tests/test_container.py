@@ -1,0 +1,99 @@
+"""Nested inputs and outputs: Method.__call__ and what it is made of."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from runtime import InvalidArgumentError, NotSupportedError, Runtime
+from runtime.python import container
+from runtime.tests.program_builder import MethodBuilder, build_program
+
+LEAF = {"type": None, "context": None, "children_spec": []}
+
+
+def node(kind: str, children: list[Any], context: Any = "null") -> dict[str, Any]:
+    return {"type": f"builtins.{kind}", "context": context, "children_spec": children}
+
+
+def text(tree: Any) -> str:
+    return json.dumps([1, tree])
+
+
+ARGUMENTS = node(
+    "tuple",
+    [
+        node("tuple", [node("list", [LEAF, LEAF])]),
+        node("dict", [LEAF], json.dumps(["mask"])),
+    ],
+)
+RESULTS = node("dict", [node("tuple", [LEAF]), LEAF], json.dumps(["pair", "other"]))
+
+
+def nested_method() -> Any:
+    method = MethodBuilder()
+    inputs = [method.input([2]) for _ in range(3)]
+    y = method.planned([2])
+    method.kernel("aten::mul.out", inputs[0], inputs[1], y, y)
+    method.output(y, inputs[2])
+    method.containers(text(ARGUMENTS), text(RESULTS))
+    return Runtime.get().load_program(build_program(method)).load_method("forward")
+
+
+def test_call_takes_and_returns_what_forward_does() -> None:
+    two, three, mask = torch.tensor([2.0, 2]), torch.tensor([3.0, 3]), torch.tensor([1.0, 0])
+    result = nested_method()([two, three], mask=mask)
+    assert list(result) == ["pair", "other"]
+    assert isinstance(result["pair"], tuple) and result["pair"][0].tolist() == [6, 6]
+    assert result["other"].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "args, kwargs, message",
+    [
+        (([1],), {"mask": 1}, r"inputs\[0\]\[0\]: found 1, expected 2 values nested as \[\*, \*\]"),
+        ((), {"mask": 1}, r"inputs\[0\]: found 0, expected 1"),
+        (([1, 2],), {}, r"inputs\[1\]: found \[\], expected a dict with keys \['mask'\]"),
+        (([1, 2],), {"mask": 1, "more": 2}, r"found \['mask', 'more'\]"),
+        ((3,), {"mask": 1}, r"inputs\[0\]\[0\]: found int"),
+    ],
+)
+def test_other_nestings_are_errors(args: Any, kwargs: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        nested_method()(*args, **kwargs)
+
+
+def test_without_a_nesting_in_the_program() -> None:
+    method = MethodBuilder()
+    method.output(method.input([2]))
+    loaded = Runtime.get().load_program(build_program(method)).load_method("forward")
+    with pytest.raises(NotSupportedError, match=r"use execute\(\) with flat inputs"):
+        loaded(torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ["[", "[2, {}]", "3", json.dumps([1, node("OrderedDict", [])]), json.dumps([1, {}])],
+)
+def test_a_nesting_that_cannot_be_read(broken: str) -> None:
+    with pytest.raises(NotSupportedError, match="cannot be read"):
+        container.parse(broken, "inputs")
+
+
+def test_none_in_a_nesting() -> None:
+    tree = container.parse(text(node("tuple", [node("NoneType", []), LEAF])), "inputs")
+    assert container.flatten(tree, (None, 5)) == [5]
+    assert container.unflatten(tree, [5]) == (None, 5)
+    assert tree.describe() == "(None, *)"
+    with pytest.raises(InvalidArgumentError, match="found int, expected None"):
+        container.flatten(tree, (1, 5))
+
+
+def test_another_number_of_values_than_the_nesting_has() -> None:
+    tree = container.parse(text(node("tuple", [LEAF, LEAF])), "outputs")
+    for leaves in ([1], [1, 2, 3]):
+        with pytest.raises(NotSupportedError):
+            container.unflatten(tree, leaves)

@@ -1,0 +1,76 @@
+"""One program, many threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+from runtime import Runtime
+from runtime.tests.program_builder import accumulate_method, build_program, unary_program
+
+THREADS = 8
+CALLS = 200
+
+
+def run_in_threads(work: Callable[[int], None]) -> None:
+    """`work(i)` in each thread, all started at once; raises what any of them raised."""
+    barrier = threading.Barrier(THREADS)
+
+    def start(i: int) -> None:
+        barrier.wait()
+        work(i)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        for future in [pool.submit(start, i) for i in range(THREADS)]:
+            future.result()
+
+
+def test_a_method_each_from_one_program() -> None:
+    program = Runtime.get().load_program(unary_program("aten::neg.out"))
+
+    def work(i: int) -> None:
+        method = program.load_method("forward")
+        for call in range(CALLS):
+            x = torch.full((2, 3), float(i * CALLS + call))
+            assert torch.equal(method.execute([x])[0], -x)
+
+    run_in_threads(work)
+
+
+def test_one_method_takes_turns() -> None:
+    method = Runtime.get().load_program(unary_program("aten::neg.out")).load_method("forward")
+
+    def work(i: int) -> None:
+        for call in range(CALLS):
+            x = torch.full((2, 3), float(i * CALLS + call))
+            assert torch.equal(method.execute([x])[0], -x)
+
+    run_in_threads(work)
+
+
+def test_methods_of_one_session_take_turns() -> None:
+    program = Runtime.get().load_program(build_program(accumulate_method("add")))
+    session = program.session()
+    one = torch.ones(2)
+
+    def work(i: int) -> None:
+        method = program.load_method("add", session=session)
+        for _ in range(CALLS):
+            method.execute([one])
+
+    run_in_threads(work)
+    assert session.buffer("total").tolist() == [THREADS * CALLS] * 2
+
+
+def test_programs_are_loaded_at_once() -> None:
+    data = unary_program()
+
+    def work(i: int) -> None:
+        for _ in range(20):
+            method = Runtime.get().load_program(data).load_method("forward")
+            method.execute([torch.ones(2, 3)])
+
+    run_in_threads(work)
