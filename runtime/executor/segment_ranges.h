@@ -14,12 +14,17 @@ namespace pteron {
 
 // `table` (may be null) lists offset and size of each segment, as both schemas do. Every range that
 // does not lie between the segment base and the end of the file is a problem, and empty in the result.
+// A file whose segments are all empty need not say where they begin.
 template <typename SchemaSegment>
 std::vector<Segments::Range> read_segment_ranges(
     const flatbuffers::Vector<flatbuffers::Offset<SchemaSegment>>* table, const Container& container,
     uint64_t file_nbytes, Problems* problems) {
   const size_t count = table ? table->size() : 0;
-  if (count > 0 && !container.has_segments) {
+  bool all_empty = true;
+  for (size_t i = 0; i < count; ++i) {
+    all_empty = all_empty && table->Get(static_cast<flatbuffers::uoffset_t>(i))->size() == 0;
+  }
+  if (!all_empty && !container.has_segments) {
     problems->add("%zu segments, and a header that does not say where they begin", count);
   }
   if (container.has_integrity_table && container.num_digests != count) {
