@@ -10,7 +10,7 @@ import torch
 from torch._decomp import get_decompositions
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
-from torch.fx import Graph, Node
+from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
@@ -30,20 +30,35 @@ def decomposition_table() -> Table:
     return table
 
 
+def _operators(program: ExportedProgram) -> set[OpOverload]:
+    """All operators that a program calls, its branches included."""
+    return {
+        node.target
+        for module in program.graph_module.modules()
+        if isinstance(module, GraphModule)
+        for node in module.graph.nodes
+        if isinstance(node.target, OpOverload)
+    }
+
+
 def functionalize(program: ExportedProgram) -> ExportedProgram:
     """The program without changes in place, its operators whole."""
-    for module in program.graph_module.modules():
-        for node in getattr(module, "graph", Graph()).nodes:
-            if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
-                return program.run_decompositions({})
+    if any(op._schema.is_mutable for op in _operators(program)):
+        return program.run_decompositions({})
     return program
 
 
 def decompose(program: ExportedProgram, keep: Iterable[OpOverload]) -> ExportedProgram:
-    """The program in functional form, in terms of core ATen and the operators in ``keep``."""
+    """The program in functional form, in terms of core ATen and the operators in ``keep``.
+
+    ``program`` is functional. Tracing it anew is most of the work of lowering outside backends, so
+    it is spared where there is nothing to decompose.
+    """
     table = decomposition_table()
     for op in keep:
         table.pop(op, None)
+    if program.dialect == "ATEN" and not _operators(program).intersection(table):
+        return program
     return program.run_decompositions(table)
 
 
