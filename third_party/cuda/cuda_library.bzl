@@ -113,8 +113,7 @@ def _is_source(file):
     return "." + file.extension in _SOURCES
 
 def _cuda_library_impl(ctx):
-    cudart = ctx.toolchains[CUDA_TOOLCHAIN].cuda.cudart
-    deps = [dep[CcInfo] for dep in ctx.attr.deps] + [cudart]
+    deps = [dep[CcInfo] for dep in ctx.attr.deps]
     own = _compilation_context(ctx, ctx.files.hdrs)
     context = cc_common.merge_compilation_contexts(
         compilation_contexts = [own] + [dep.compilation_context for dep in deps],

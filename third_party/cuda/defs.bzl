@@ -35,7 +35,7 @@ def requires_cuda():
         "//conditions:default": [Label("@platforms//:incompatible")],
     })
 
-def cuda_library(name, target_compatible_with = [], **kwargs):
+def cuda_library(name, deps = [], target_compatible_with = [], **kwargs):
     """A C++ library whose sources may hold device code; compiled by nvcc.
 
     A drop-in for cc_library: it gives CcInfo, so cc_library, cc_test, cc_binary and
@@ -43,13 +43,19 @@ def cuda_library(name, target_compatible_with = [], **kwargs):
 
     Args:
         name: the target's name.
+        deps: C++ and CUDA libraries; the CUDA runtime is added.
         target_compatible_with: further constraints; requires_cuda() is added.
-        **kwargs: srcs (.cu, and private headers), hdrs, deps, copts (options of nvcc; those for
+        **kwargs: srcs (.cu, and private headers), hdrs, copts (options of nvcc; those for
             the host compiler as "-Xcompiler=..."), defines, local_defines, includes, linkopts,
             alwayslink and data, with the meaning they have in cc_library; common attributes.
     """
+    cudart = Label("//third_party/cuda:cudart")
+    if type(deps) == "list":
+        deps = [dep for dep in deps if native.package_relative_label(dep) != cudart]
     cuda_library_rule(
         name = name,
+        # Among the deps, where cc_shared_library looks for what it links.
+        deps = deps + [cudart],
         target_compatible_with = requires_cuda() + target_compatible_with,
         **kwargs
     )

@@ -47,6 +47,8 @@ cc_library(
     ],
 )
 
+# Its symbols are hidden: each shared library, and a program that calls it, has a copy of its own.
+# The copies share the devices' primary contexts, so streams and pointers go from one to the other.
 cc_library(
     name = "cudart",
     srcs = ["lib/libcudart_static.a"],
@@ -55,12 +57,12 @@ cc_library(
         "-lpthread",
         "-lrt",
     ],
+    tags = ["LINKABLE_MORE_THAN_ONCE"],
     deps = [":headers"],
 )
 
 cuda_toolchain(
     name = "compiler",
-    cudart = ":cudart",
     root = "cuda",
 )
 """

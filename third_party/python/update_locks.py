@@ -23,10 +23,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pip._vendor.packaging.requirements import Requirement
-from pip._vendor.packaging.version import Version
+try:
+    from pip._vendor.packaging.requirements import Requirement
+    from pip._vendor.packaging.version import Version
+except ImportError:  # The build's interpreter has no pip, but perhaps this wheel.
+    from packaging.requirements import Requirement
+    from packaging.version import Version
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).absolute().parents[2]
 
 # The first one resolves the versions; the others only add the hashes of their wheels.
 PYTHONS = ("3.11", "3.12", "3.13")

@@ -203,7 +203,12 @@ def explain(output: str, request: Request) -> str:
     names = ", ".join(wheel.requirement for wheel in request.wheels)
     errors = re.findall(r"^\s*ERROR: (.*)$", output, re.MULTILINE)
     got = re.findall(r"\bGot\s+([0-9a-f]{64})", output)
-    if got:
+    if "No space left on device" in output:
+        reason = (
+            "the wheel store's disk is full; make room, or name a store elsewhere with "
+            "--repo_env=PTERON_WHEEL_STORE=<directory>"
+        )
+    elif got:
         reason = f"the package index offers a file with sha256 {got[0]}, which is not in the lock"
     elif re.search("No matching distribution|Could not find a version", output):
         reason = "the package index does not have that version as a wheel for this machine"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from third_party.python import wheel_store
 from third_party.python.tests.wheels import WheelStore, entry, make_wheel
 
 
@@ -112,6 +113,14 @@ def test_error_for_a_store_that_can_not_be_written(store: WheelStore) -> None:
     assert str(store.path) in text
     assert "--repo_env=PTERON_WHEEL_STORE=<directory>" in text
     assert "Traceback" not in text
+
+
+def test_error_for_a_full_disk() -> None:
+    request = wheel_store.Request((wheel_store.Wheel("apple", "1.2", {}),), "locks/test.json", "")
+    output = "ERROR: Could not install packages: [Errno 28] No space left on device"
+    text = wheel_store.explain(output, request)
+    assert "apple===1.2 of locks/test.json: the wheel store's disk is full" in text
+    assert "--repo_env=PTERON_WHEEL_STORE=<directory>" in text
 
 
 def test_tests_run_without_the_packages_of_the_machine() -> None:
