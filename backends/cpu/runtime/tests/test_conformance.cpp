@@ -1,0 +1,8 @@
+// The CPU joins the suite of common shims.
+#include "backends/aoti/conformance/conformance.h"
+
+namespace pteron::aoti::conformance {
+
+TestDevice test_device() { return {/*type=*/0, /*index=*/-1, /*available=*/true, ""}; }
+
+}  // namespace pteron::aoti::conformance

@@ -1,0 +1,81 @@
+"""The lists of shims against the libraries and the tests: every name is exported and tested."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import re
+
+import pytest
+
+from backends.aoti.shim_list import parse
+
+_BACKENDS = pathlib.Path(__file__).parent.parent.parent.parent
+_COMMON = "aoti/shims/shims.inc"
+_CPU = "cpu/runtime/shims/shims.inc"
+_VECTOR_MATH = "cpu/runtime/vector_math/sleef.inc"
+
+
+def _names(path: str) -> list[str]:
+    return sorted(parse((_BACKENDS / path).read_text(), path))
+
+
+def _text(*paths: str) -> str:
+    return "\n".join((_BACKENDS / path).read_text() for path in paths)
+
+
+def _private(name: str) -> str:
+    renamed = name.replace("aoti_torch_", "ptrn_torch_", 1).replace("Sleef_", "ptrn_v", 1)
+    assert len(renamed) == len(name)
+    return renamed
+
+
+@pytest.mark.parametrize("path", [_COMMON, _CPU, _VECTOR_MATH])
+def test_every_name_is_exported(path: str) -> None:
+    beside = pathlib.Path(__file__).parent.parent / "libcpu_backend.so"
+    library = ctypes.CDLL(os.environ.get("PTERON_CPU_BACKEND_LIBRARY", str(beside)))
+    names = _names(path)
+    assert len(names) > 40
+    assert [name for name in names if not hasattr(library, _private(name))] == []
+    assert not hasattr(library, "ptrn_torch_no_such_shim")
+
+
+def test_every_common_shim_has_a_test() -> None:
+    text = _text("aoti/conformance/base_shims.cpp", "aoti/conformance/scalar_shims.cpp")
+
+    def is_tested(name: str) -> bool:
+        short = name.removeprefix("aoti_torch_")
+        number = re.fullmatch(r"(?:item|scalar_to_tensor)_(\w+)", short)
+        if number and f"TEST_ROUND_TRIP({number[1]}," in text:
+            return True
+        return f"X({short}, " in text or f"ptrn_torch_{short}(" in text
+
+    assert [name for name in _names(_COMMON) if not is_tested(name)] == []
+
+
+def test_every_operator_shim_has_a_test() -> None:
+    text = _text("cpu/runtime/tests/test_shims_against_torch.py")
+    called = set(re.findall(r'"(cpu_\w+|index_put_out)"', text))
+    # Names that are put together: pools of two and three dimensions, parametrized names.
+    for pattern in re.findall(r'f"(\w+\{dims\}\w+)"', text):
+        called.update("cpu_" + pattern.replace("{dims}", dims) for dims in "23")
+    for names in re.findall(r'parametrize\("name", \[(.*?)\]', text):
+        called.update("cpu_" + name for name in re.findall(r'"(\w+)"', names))
+    untested = [n for n in _names(_CPU) if n.removeprefix("aoti_torch_") not in called]
+    assert untested == []
+
+
+def test_every_vector_function_has_a_test() -> None:
+    folder = "cpu/runtime/vector_math/tests/"
+    text = _text(folder + "vector_math_checks.h")
+    tested = set(re.findall(r"X\((\w+), ?(\w*)", text)) | {("sincos", "_u10")}
+    direct = _text(folder + "test_avx2.cpp", folder + "test_avx512.cpp")
+
+    def is_tested(name: str) -> bool:
+        if _private(name) in direct:
+            return True
+        function = re.fullmatch(r"Sleef_(\w+?)(?:f8|d4|f16|d8)(_u\d+)?", name)
+        return function is not None and (function[1], function[2] or "") in tested
+
+    assert [name for name in _names(_VECTOR_MATH) if not is_tested(name)] == []
