@@ -9,6 +9,10 @@ def _layout(headers = "", files = {}):
 
 LAYOUTS = {
     "clang_format": _layout(files = {"program": "clang_format/data/bin/clang-format"}),
+    "executorch": _layout(
+        headers = "executorch/include",
+        files = {"library": "executorch/lib/libexecutorch.so"},
+    ),
     "numpy": _layout(headers = "numpy/_core/include"),
     "pybind11": _layout(headers = "pybind11/include"),
     "ruff": _layout(files = {"program": "bin/ruff"}),
