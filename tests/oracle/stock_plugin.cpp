@@ -38,8 +38,8 @@ class StockNamedData final : public NamedDataMap {
     if (kept == kept_.end()) {
       PTERON_CHECK_OR_RETURN(map_, Error::NotFound, "the program has no named data");
       auto found = map_->get_data(key);
-      PTERON_CHECK_OR_RETURN(found.ok(), static_cast<Error::Code>(found.error()), "no data \"%.*s\"",
-                             static_cast<int>(key.size()), key.data());
+      PTERON_CHECK_OR_RETURN(found.ok(), static_cast<Error::Code>(found.error()),
+                             "no data \"%.*s\"", static_cast<int>(key.size()), key.data());
       kept = kept_.emplace(std::string(key), std::move(found.get())).first;
     }
     return Span<const uint8_t>(static_cast<const uint8_t*>(kept->second.data()),
@@ -160,7 +160,8 @@ class StockBackend final : public stock::BackendInterface {
       stock::ArrayRef<stock::CompileSpec> compile_specs) const override {
     std::vector<CompileSpec> specs;
     for (const auto& spec : compile_specs) {
-      specs.push_back({spec.key, {static_cast<const uint8_t*>(spec.value.buffer), spec.value.nbytes}});
+      specs.push_back(
+          {spec.key, {static_cast<const uint8_t*>(spec.value.buffer), spec.value.nbytes}});
     }
     const char* const method = context.get_method_name();
     auto handle = std::make_unique<Handle>(method ? method : "", context.get_named_data_map());
@@ -176,7 +177,9 @@ class StockBackend final : public stock::BackendInterface {
     return error.ok() ? stock::Error::Ok : to_stock("execute", error);
   }
 
-  void destroy(stock::DelegateHandle* handle) const override { delete static_cast<Handle*>(handle); }
+  void destroy(stock::DelegateHandle* handle) const override {
+    delete static_cast<Handle*>(handle);
+  }
 
  private:
   pteron::BackendInterface& backend_;
@@ -189,8 +192,8 @@ Error plug_in_backend(const char* library, const char* backend_id) {
   PTERON_CHECK_OR_RETURN(backend, Error::NotFound, "%s registers no backend %s", library,
                          backend_id);
   // The stock registry keeps both pointers as long as the process.
-  const auto error = stock::register_backend(
-      {(new std::string(backend_id))->c_str(), new StockBackend(*backend)});
+  const auto error =
+      stock::register_backend({(new std::string(backend_id))->c_str(), new StockBackend(*backend)});
   PTERON_CHECK_OR_RETURN(error == stock::Error::Ok, static_cast<Error::Code>(error),
                          "the stock runtime refuses backend %s", backend_id);
   return Error::Ok;

@@ -21,12 +21,8 @@ from tests.oracle.programs import CASES, Case
 def run_everywhere(case: Case, path: Path, data_path: Sequence[Path] = ()) -> None:
     """Runs all calls in both runtimes, each with its own state, and compares with eager."""
     ours = Runtime.get().load_program(path, data_path=list(data_path)).load_method("forward")
-    stock = StockRuntime.get()
-    if data_path:
-        stock_program = stock.load_program(path, data_path=data_path[0])
-    else:
-        stock_program = stock.load_program(path)
-    theirs = stock_program.load_method("forward")
+    beside = data_path[0] if data_path else None
+    theirs = StockRuntime.get().load_program(path, data_path=beside).load_method("forward")
     eager = case.module()
     for inputs in case.calls:
         with torch.no_grad():

@@ -54,8 +54,9 @@ def run_in_stock(
     program = edge.to_executorch()
     program.save(folder / "model.pte")
     program.write_tensor_data_to_file(folder)
-    beside = {"data_path": path for path in folder.glob("*.ptd")}
-    method = StockRuntime.get().load_program(folder / "model.pte", **beside).load_method("forward")
+    beside = next(folder.glob("*.ptd"), None)
+    loaded = StockRuntime.get().load_program(folder / "model.pte", data_path=beside)
+    method = loaded.load_method("forward")
     for inputs in calls:
         with torch.no_grad():
             result = model(*inputs)

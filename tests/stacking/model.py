@@ -38,4 +38,5 @@ class Interleaved(nn.Module):
         lifted = torch.tensor([0.25, -0.5] * (WIDTH // 2))
         y = h * self.both.sum(0) + lifted + self.memory.sum(0) * self.row
         self.memory.copy_(torch.mm(self.memory, self.both))
-        return torch.addmm(self.row, y, self.both), torch.softmax(y + self.trace, -1), self.count + 1
+        product = torch.addmm(self.row, y, self.both)
+        return product, torch.softmax(y + self.trace, -1), self.count + 1

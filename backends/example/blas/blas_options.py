@@ -1,6 +1,6 @@
 """What one can choose when a model is lowered to BLAS.
 
-    BlasOptions(external_tag="weights").to_compile_specs()
+BlasOptions(external_tag="weights").to_compile_specs()
 """
 
 from __future__ import annotations

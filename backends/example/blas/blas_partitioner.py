@@ -1,6 +1,6 @@
 """Takes matrix products for the BLAS backend and leaves everything else.
 
-    to_edge_transform_and_lower(program, partitioner=[BlasPartitioner(), CpuPartitioner()])
+to_edge_transform_and_lower(program, partitioner=[BlasPartitioner(), CpuPartitioner()])
 """
 
 from __future__ import annotations

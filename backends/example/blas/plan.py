@@ -1,8 +1,8 @@
 """From a partition to a plan: what a BLAS delegate runs (schema/plan.fbs).
 
-    made = build(edge_program)
-    made.processed_bytes        # the plan, for the runtime half
-    made.weights                # key -> tensor, for the named data
+made = build(edge_program)
+made.processed_bytes        # the plan, for the runtime half
+made.weights                # key -> tensor, for the named data
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ namespace {
 
 class BlasBackend final : public BackendInterface {
  public:
-  Result<std::unique_ptr<Delegate>> init(BackendInitContext& context,
-                                         Span<const uint8_t> processed,
+  Result<std::unique_ptr<Delegate>> init(BackendInitContext& context, Span<const uint8_t> processed,
                                          Span<const CompileSpec>) override {
     PTERON_CHECK_OR_RETURN(context.options.empty(), Error::InvalidArgument,
                            "BlasBackend has no option \"%s\"; it has none",

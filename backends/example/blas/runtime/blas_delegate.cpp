@@ -8,7 +8,9 @@ namespace pteron::blas {
 namespace {
 
 // Weights are read where they lie in the file, so they must lie where floats may.
-bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % alignof(float) == 0; }
+bool is_aligned(const void* data) {
+  return reinterpret_cast<uintptr_t>(data) % alignof(float) == 0;
+}
 
 }  // namespace
 
@@ -35,13 +37,11 @@ BlasDelegate::BlasDelegate(Plan plan)
 Error BlasDelegate::add_constant(const Constant& constant, const NamedDataMap& named_data) {
   auto data = named_data.get_data(constant.key);
   if (!data.ok()) return data.take_error().with_context("a weight of BlasBackend");
-  PTERON_ASSIGN_OR_RETURN(Tensor tensor,
-                          Tensor::make(ScalarType::Float, constant.sizes, nullptr));
-  PTERON_CHECK_OR_RETURN(data->size() == tensor.nbytes() && is_aligned(data->data()),
-                         Error::InvalidProgram,
-                         "weight %s has %zu bytes at %p; expected %zu, aligned to %zu",
-                         constant.key.c_str(), data->size(), static_cast<const void*>(data->data()),
-                         tensor.nbytes(), alignof(float));
+  PTERON_ASSIGN_OR_RETURN(Tensor tensor, Tensor::make(ScalarType::Float, constant.sizes, nullptr));
+  PTERON_CHECK_OR_RETURN(
+      data->size() == tensor.nbytes() && is_aligned(data->data()), Error::InvalidProgram,
+      "weight %s has %zu bytes at %p; expected %zu, aligned to %zu", constant.key.c_str(),
+      data->size(), static_cast<const void*>(data->data()), tensor.nbytes(), alignof(float));
   // Constants are only ever operands, which nothing writes.
   tensor.set_data(const_cast<uint8_t*>(data->data()));
   constants_.push_back(std::move(tensor));
@@ -65,8 +65,9 @@ Error BlasDelegate::bind(Span<EValue* const> arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     const EValue& value = *arguments[i];
     PTERON_CHECK_OR_RETURN(value.is_tensor() && value.tensor().dtype() == ScalarType::Float,
-                           Error::InvalidType, "argument %zu of BlasBackend is %s; expected float32",
-                           i, value.is_tensor() ? value.tensor().describe().c_str() : value.kind());
+                           Error::InvalidType,
+                           "argument %zu of BlasBackend is %s; expected float32", i,
+                           value.is_tensor() ? value.tensor().describe().c_str() : value.kind());
   }
   for (size_t i = 0; i < plan_.num_inputs; ++i) {
     PTERON_ASSIGN_OR_RETURN(inputs_[i], contiguous(arguments[i]->tensor(), input_copies_[i]));

@@ -28,7 +28,8 @@ class Parser {
   Error parse_constants() {
     if (!table_.constants()) return Error::Ok;
     for (const schema::Constant* constant : *table_.constants()) {
-      if (!constant->key() || !constant->sizes()) return invalid("constant", plan_.constants.size());
+      if (!constant->key() || !constant->sizes())
+        return invalid("constant", plan_.constants.size());
       plan_.constants.push_back(
           {constant->key()->str(), {constant->sizes()->begin(), constant->sizes()->end()}});
     }
@@ -44,8 +45,8 @@ class Parser {
       if (product->bias()) {
         PTERON_ASSIGN_OR_RETURN(bias, parse_operand(product->bias()));
       }
-      plan_.products.push_back({left, right, bias, product->right_transposed(), product->alpha(),
-                                product->beta()});
+      plan_.products.push_back(
+          {left, right, bias, product->right_transposed(), product->alpha(), product->beta()});
     }
     return Error::Ok;
   }
@@ -91,7 +92,8 @@ Result<Plan> parse_plan(Span<const uint8_t> processed) {
   // The verifier reads sizes as 32-bit numbers.
   if (processed.size() > 0 && processed.size() < FLATBUFFERS_MAX_BUFFER_SIZE) {
     flatbuffers::Verifier verifier(processed.data(), processed.size());
-    if (schema::VerifyPlanBuffer(verifier)) return Parser(*schema::GetPlan(processed.data())).parse();
+    if (schema::VerifyPlanBuffer(verifier))
+      return Parser(*schema::GetPlan(processed.data())).parse();
   }
   return make_error(Error::InvalidProgram,
                     "BLAS plan: %zu bytes that are no plan; lower the model again",

@@ -32,10 +32,9 @@ Error spread(const Tensor& bias, int64_t rows, int64_t columns, float* out) {
   const bool one_row = bias.numel() == columns && (bias.dim() == 1 || bias.size(0) == 1);
   const bool fits = bias.dim() >= 1 && bias.dim() <= 2 && bias.size(bias.dim() - 1) == columns &&
                     (one_row || (bias.dim() == 2 && bias.size(0) == rows));
-  PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument,
-                         "the bias is %s; expected a row of %lld, or %lld of them",
-                         bias.describe().c_str(), static_cast<long long>(columns),
-                         static_cast<long long>(rows));
+  PTERON_CHECK_OR_RETURN(
+      fits, Error::InvalidArgument, "the bias is %s; expected a row of %lld, or %lld of them",
+      bias.describe().c_str(), static_cast<long long>(columns), static_cast<long long>(rows));
   for (int64_t row = 0; row < rows; ++row) {
     std::memcpy(out + row * columns, bias.data_as<float>() + (one_row ? 0 : row * columns),
                 static_cast<size_t>(columns) * sizeof(float));

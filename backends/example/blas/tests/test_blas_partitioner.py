@@ -83,9 +83,7 @@ def test_products_that_feed_each_other_are_one_partition() -> None:
     def chain(a: torch.Tensor, b: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
         return torch.addmm(row, torch.mm(a, b), b)
 
-    program = tagged(
-        edge(Function(chain), torch.randn(2, 3), torch.randn(3, 3), torch.randn(3))
-    )
+    program = tagged(edge(Function(chain), torch.randn(2, 3), torch.randn(3, 3), torch.randn(3)))
     after = """
         mm = mm.default(args_0, args_1)  # blas_0
         addmm = addmm.default(args_2, mm, args_1)  # blas_0

@@ -1,5 +1,3 @@
-#include "backends/example/blas/runtime/blas_delegate.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +6,7 @@
 #include <random>
 #include <string>
 
+#include "backends/example/blas/runtime/blas_delegate.h"
 #include "backends/example/blas/runtime/tests/plan_writer.h"
 #include "runtime/backend/interface.h"
 
@@ -41,8 +40,8 @@ struct Argument {
     if (dim_order.empty()) {
       for (size_t i = 0; i < sizes.size(); ++i) dim_order.push_back(static_cast<uint8_t>(i));
     }
-    auto tensor = Tensor::make(ScalarType::Float, sizes, dim_order, nullptr, {},
-                               ShapeDynamism::DynamicBound);
+    auto tensor =
+        Tensor::make(ScalarType::Float, sizes, dim_order, nullptr, {}, ShapeDynamism::DynamicBound);
     data.resize(static_cast<size_t>(tensor->numel()), std::nanf(""));
     tensor->set_data(data.data());
     value = EValue(*tensor);
@@ -162,8 +161,7 @@ TEST_P(BlasProductTest, EqualsReference) {
   sizes.back() = static_cast<int64_t>(param.n);
   Argument out(sizes);
   ASSERT_TRUE(run(**delegate, {&left, &right, &out}).ok());
-  const Floats expected =
-      reference(a, b, param.count, param.m, param.k, param.n, param.transposed);
+  const Floats expected = reference(a, b, param.count, param.m, param.k, param.n, param.transposed);
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(out.data[i], expected[i], 1e-4) << i;
 }
 
