@@ -4,7 +4,7 @@
 //
 // Arguments: tensors (dense, in any dim order), numbers, strings, None, lists of ints, lists of tensors
 // and None. An `Out` is a tensor whose sizes are an upper bound; `call` returns the sizes it has
-// afterwards. A `Result` is a slot that the kernel writes a number to; its value is returned.
+// afterwards. A `Result` is a slot with a number, to which the kernel writes another; that is returned.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -27,7 +27,9 @@ namespace {
 struct Out {
   py::object tensor;
 };
-struct Result {};
+struct Result {
+  py::object initial;  // of the kind that the slot keeps
+};
 
 class Call final {
  public:
@@ -91,7 +93,7 @@ class Call final {
       return outs_.back();
     }
     if (py::isinstance<Result>(argument)) {
-      outs_.push_back(make(EValue()));
+      outs_.push_back(value_of(py::cast<Result>(argument).initial));
       return outs_.back();
     }
     if (argument.is_none()) return make(EValue());
@@ -132,7 +134,7 @@ class Call final {
 
 PYBIND11_MODULE(_kernel_caller, module) {
   py::class_<Out>(module, "Out").def(py::init<py::object>());
-  py::class_<Result>(module, "Result").def(py::init<>());
+  py::class_<Result>(module, "Result").def(py::init<py::object>());
   module.def("call", [](const std::string& name, const py::list& arguments) {
     Call call;
     for (const py::handle argument : arguments) {

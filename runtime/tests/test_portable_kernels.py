@@ -106,8 +106,16 @@ def describe(case: tuple[Any, ...]) -> str:
 @pytest.mark.parametrize("name", SCALAR_CASES)
 def test_numbers(name: str) -> None:
     for arguments, expected in SCALAR_CASES[name]:
-        (found,) = _kernel_caller.call(name, [*arguments, _kernel_caller.Result()])
+        slot = _kernel_caller.Result(type(expected)())
+        (found,) = _kernel_caller.call(name, [*arguments, slot])
         assert found == expected and type(found) is type(expected), arguments
+
+
+def test_a_slot_keeps_its_kind() -> None:
+    with pytest.raises(ValueError, match="the result is Double, and the slot for it Int"):
+        _kernel_caller.call("executorch_prim::add.Scalar", [1, 0.5, _kernel_caller.Result(0)])
+    slot = _kernel_caller.Result(0.0)
+    assert _kernel_caller.call("executorch_prim::add.Scalar", [1, 2, slot]) == [3.0]
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,13 @@ const char kUsage[] =
 
   --program FILE          the program (.pte)
   --data FILE             tensor data beside it (.ptd); may be repeated
-  --method NAMES          methods to run one after another, separated by commas (forward); they share
-                          one session, that is, their mutable buffers
-  --inputs FILES          one safetensors file for each method. Tensors called input_0, input_1, ... are
-                          taken by number, others in natural order of their names. A 0-d tensor stands
-                          for a scalar; None and strings are never read, they are what the method was
-                          exported with. Without this flag, inputs are zeros of their largest size.
+  --method NAMES          methods to run one after another, separated by commas (forward); they
+                          share one session, that is, their mutable buffers
+  --inputs FILES          one safetensors file for each method. Tensors called input_0, input_1, ...
+                          are taken by number, others in natural order of their names. A 0-d tensor
+                          stands for a scalar; None and strings are never read, they are what the
+                          method was exported with. Without this flag, inputs are zeros of their
+                          largest size.
   --outputs FILES         one safetensors file for each method, with tensors output_0, output_1, ...
   --repeat N              run each method N more times and print its latency
   --describe              print what the program holds; runs nothing unless --inputs, --outputs or

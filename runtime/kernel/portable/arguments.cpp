@@ -1,5 +1,6 @@
 #include "runtime/kernel/portable/arguments.h"
 
+#include <algorithm>
 #include <string>
 
 namespace pteron::kernels {
@@ -56,6 +57,32 @@ Error check_items(size_t index, Span<EValue* const> items, uint16_t kind, uint16
   return Error::Ok;
 }
 
+bool is_in(const EValue* value, const EValue& argument) {
+  const auto has = [value](Span<EValue* const> items) {
+    return std::find(items.begin(), items.end(), value) != items.end();
+  };
+  return value == &argument || (argument.is_tensor_list() && has(argument.to_tensor_list().items)) ||
+         (argument.is_optional_tensor_list() && has(argument.to_optional_tensor_list().items));
+}
+
+// Kernels give outputs new sizes before they read their inputs.
+Error check_written(Span<EValue* const> arguments, size_t written, size_t count) {
+  const EValue& target = *arguments[written];
+  const EValue* const single[] = {&target};
+  Span<const EValue* const> tensors(single);
+  if (target.is_tensor_list()) {
+    const Span<EValue* const> items = target.to_tensor_list().items;
+    tensors = {items.data(), items.size()};
+  }
+  for (size_t i = 0; i < count; ++i) {
+    for (const EValue* tensor : tensors) {
+      PTERON_CHECK_OR_RETURN(i == written || !is_in(tensor, *arguments[i]), Error::InvalidArgument,
+                             "argument %zu is also argument %zu, which is written", i, written);
+    }
+  }
+  return Error::Ok;
+}
+
 }  // namespace
 
 Error check_arguments(Span<EValue* const> arguments, const uint16_t* kinds, size_t count) {
@@ -81,6 +108,7 @@ Error check_arguments(Span<EValue* const> arguments, const uint16_t* kinds, size
         break;
       default: break;
     }
+    if (kinds[i] & kWritten) PTERON_RETURN_IF_ERROR(check_written(arguments, i, count));
   }
   return Error::Ok;
 }

@@ -15,6 +15,7 @@
 //   Scalar                     Int, Double or Bool
 //   std::string_view           String
 //   Ints                       IntList
+//   Outs                       TensorList, to be written
 //   Tensors, OptionalTensors   TensorList; OptionalTensorList or TensorList
 //   std::optional<T>           any of the values above, or None
 //   Ignored                    anything
@@ -69,6 +70,9 @@ struct Tensors {
   Tensor& operator[](size_t i) const { return items[i]->tensor(); }
 };
 
+// The same, to be written.
+struct Outs : Tensors {};
+
 struct OptionalTensors {
   Span<EValue* const> items;
   size_t size() const { return items.size(); }
@@ -91,6 +95,7 @@ enum ArgumentKind : uint16_t {
   kOptionalTensorList = 1 << 7,
   kNone = 1 << 8,
   kAnything = 1 << 9,
+  kWritten = 1 << 10,  // a tensor or list that no other argument may be, too
 };
 
 template <typename T>
@@ -103,7 +108,7 @@ struct Argument;
     static type get(EValue& value) { return expression; }      \
   }
 PTERON_ARGUMENT(const Tensor&, kTensor, value.tensor());
-PTERON_ARGUMENT(Tensor&, kTensor, value.tensor());
+PTERON_ARGUMENT(Tensor&, kTensor | kWritten, value.tensor());
 PTERON_ARGUMENT(const Tensor*, kTensor | kNone, value.is_tensor() ? &value.tensor() : nullptr);
 PTERON_ARGUMENT(int64_t, kInt, value.to_int());
 PTERON_ARGUMENT(double, kDouble | kInt,
@@ -116,6 +121,7 @@ PTERON_ARGUMENT(Scalar, kInt | kDouble | kBool,
 PTERON_ARGUMENT(std::string_view, kString, value.to_string());
 PTERON_ARGUMENT(Ints, kIntList, Ints{value.to_int_list().items});
 PTERON_ARGUMENT(Tensors, kTensorList, Tensors{value.to_tensor_list().items});
+PTERON_ARGUMENT(Outs, kTensorList | kWritten, Outs{{value.to_tensor_list().items}});
 PTERON_ARGUMENT(OptionalTensors, kOptionalTensorList | kTensorList,
                 OptionalTensors{value.is_tensor_list() ? value.to_tensor_list().items
                                                        : value.to_optional_tensor_list().items});
@@ -133,7 +139,8 @@ struct Argument<std::optional<T>> {
 };
 
 // InvalidArgument or InvalidType: another number of arguments (what the operator returns follows the
-// `count` of its schema and may be missing), another kind, a tensor without memory or on a device.
+// `count` of its schema and may be missing), another kind, a tensor without memory or on a device, a
+// tensor that is read and written.
 Error check_arguments(Span<EValue* const> arguments, const uint16_t* kinds, size_t count);
 
 template <typename... Parameters, size_t... I>

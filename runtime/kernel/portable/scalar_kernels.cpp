@@ -17,24 +17,31 @@ Error overflow() {
   return make_error(Error::InvalidArgument, "the result does not fit into 64 bits");
 }
 
+// A slot keeps its kind, since other values of the program may be lists of it.
+Error set_result(EValue& slot, EValue value) {
+  if (slot.is_double() && value.is_int()) value = EValue(static_cast<double>(value.to_int()));
+  PTERON_CHECK_OR_RETURN(slot.value_kind() == value.value_kind(), Error::InvalidType,
+                         "the result is %s, and the slot for it %s", name_of(value.value_kind()),
+                         name_of(slot.value_kind()));
+  slot = std::move(value);
+  return Error::Ok;
+}
+
 // Python's arithmetic: ints stay exact or are refused, anything else is a double.
 template <typename IntOp, typename DoubleOp>
 Error compute(const Scalar& a, const Scalar& b, EValue& result, IntOp int_op, DoubleOp double_op) {
   if (!both_int(a, b)) {
-    result = EValue(static_cast<double>(double_op(a.to<double>(), b.to<double>())));
-    return Error::Ok;
+    return set_result(result, EValue(static_cast<double>(double_op(a.to<double>(), b.to<double>()))));
   }
   int64_t value = 0;
   if (int_op(a.to<int64_t>(), b.to<int64_t>(), &value)) return overflow();
-  result = EValue(value);
-  return Error::Ok;
+  return set_result(result, EValue(value));
 }
 
 template <typename Op>
 Error compare(const Scalar& a, const Scalar& b, EValue& result, Op op) {
-  result = EValue(static_cast<bool>(both_int(a, b) ? op(a.to<int64_t>(), b.to<int64_t>())
-                                                   : op(a.to<double>(), b.to<double>())));
-  return Error::Ok;
+  return set_result(result, EValue(static_cast<bool>(both_int(a, b) ? op(a.to<int64_t>(), b.to<int64_t>())
+                                                   : op(a.to<double>(), b.to<double>()))));
 }
 
 Error check_divisor(const Scalar& b) {
@@ -63,13 +70,11 @@ double floor_modulo(double a, double b) {
 template <typename Rounding>
 Error round_to_int(const Scalar& a, EValue& result, Rounding rounding) {
   if (a.dtype() != ScalarType::Double) {
-    result = EValue(a.to<int64_t>());
-    return Error::Ok;
+    return set_result(result, EValue(a.to<int64_t>()));
   }
   const double rounded = rounding(a.to<double>());
   if (!(rounded >= -9223372036854775808.0 && rounded < 9223372036854775808.0)) return overflow();
-  result = EValue(static_cast<int64_t>(rounded));
-  return Error::Ok;
+  return set_result(result, EValue(static_cast<int64_t>(rounded)));
 }
 
 }  // namespace
@@ -102,8 +107,7 @@ PTERON_DEFINE_KERNEL(scalar_mod, (Scalar a, Scalar b, EValue& result)) {
 }
 PTERON_DEFINE_KERNEL(scalar_truediv, (Scalar a, Scalar b, EValue& result)) {
   PTERON_RETURN_IF_ERROR(check_divisor(b));
-  result = EValue(a.to<double>() / b.to<double>());
-  return Error::Ok;
+  return set_result(result, EValue(a.to<double>() / b.to<double>()));
 }
 PTERON_DEFINE_KERNEL(scalar_max, (Scalar a, Scalar b, EValue& result)) {
   return compute(a, b, result,
@@ -121,12 +125,10 @@ PTERON_DEFINE_KERNEL(scalar_neg, (Scalar a, EValue& result)) {
                  [](double, double y) { return -y; });
 }
 PTERON_DEFINE_KERNEL(scalar_float, (Scalar a, EValue& result)) {
-  result = EValue(a.to<double>());
-  return Error::Ok;
+  return set_result(result, EValue(a.to<double>()));
 }
 PTERON_DEFINE_KERNEL(scalar_not, (bool a, EValue& result)) {
-  result = EValue(!a);
-  return Error::Ok;
+  return set_result(result, EValue(!a));
 }
 PTERON_DEFINE_KERNEL(scalar_ceil, (Scalar a, EValue& result)) {
   return round_to_int(a, result, [](double x) { return std::ceil(x); });
@@ -155,12 +157,10 @@ PTERON_SCALAR_COMPARISON(scalar_ge, >=)
 PTERON_DEFINE_KERNEL(sym_size, (const Tensor& self, int64_t dim, EValue& result)) {
   PTERON_CHECK_OR_RETURN(self.dim() > 0, Error::InvalidArgument, "a 0-d tensor has no sizes");
   PTERON_ASSIGN_OR_RETURN(const size_t d, normalized_dim(dim, self.dim()));
-  result = EValue(self.size(d));
-  return Error::Ok;
+  return set_result(result, EValue(self.size(d)));
 }
 PTERON_DEFINE_KERNEL(sym_numel, (const Tensor& self, EValue& result)) {
-  result = EValue(self.numel());
-  return Error::Ok;
+  return set_result(result, EValue(self.numel()));
 }
 
 // The number in a tensor of one element.
@@ -169,13 +169,12 @@ PTERON_DEFINE_KERNEL(local_scalar_dense, (const Tensor& self, EValue& result)) {
                          self.describe().c_str());
   const auto* data = self.data_as<std::byte>();
   if (self.dtype() == ScalarType::Bool) {
-    result = EValue(load_one<int64_t>(self.dtype(), data) != 0);
-  } else if (is_floating(self.dtype())) {
-    result = EValue(load_one<double>(self.dtype(), data));
-  } else {
-    result = EValue(load_one<int64_t>(self.dtype(), data));
+    return set_result(result, EValue(load_one<int64_t>(self.dtype(), data) != 0));
   }
-  return Error::Ok;
+  if (is_floating(self.dtype())) {
+    return set_result(result, EValue(load_one<double>(self.dtype(), data)));
+  }
+  return set_result(result, EValue(load_one<int64_t>(self.dtype(), data)));
 }
 
 }  // namespace pteron::kernels

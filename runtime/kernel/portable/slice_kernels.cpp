@@ -72,7 +72,7 @@ View selected(const View& view, const Range& range) { return view.selected(range
 
 // Writes the parts of `self` along `dim` into `outs`, `sizes(i)` long each.
 template <typename Sizes>
-Error split(const Tensor& self, int64_t dim, const Tensors& outs, bool keep_dim, Sizes sizes) {
+Error split(const Tensor& self, int64_t dim, const Outs& outs, bool keep_dim, Sizes sizes) {
   PTERON_RETURN_IF_ERROR(check_rank(self));
   PTERON_ASSIGN_OR_RETURN(const size_t d, normalized_dim(dim, self.dim()));
   int64_t start = 0;
@@ -134,17 +134,17 @@ PTERON_DEFINE_KERNEL(select_scatter_out, (const Tensor& self, const Tensor& sour
 }
 
 PTERON_DEFINE_KERNEL(split_with_sizes_copy_out,
-                     (const Tensor& self, Ints sizes, int64_t dim, Tensors outs)) {
+                     (const Tensor& self, Ints sizes, int64_t dim, Outs outs)) {
   PTERON_CHECK_OR_RETURN(sizes.size() == outs.size(), Error::InvalidArgument,
                          "found %zu outputs for %zu parts", outs.size(), sizes.size());
   return split(self, dim, outs, true, [&](size_t i, int64_t) { return sizes[i]; });
 }
 PTERON_DEFINE_KERNEL(split_copy_out,
-                     (const Tensor& self, int64_t size, int64_t dim, Tensors outs)) {
+                     (const Tensor& self, int64_t size, int64_t dim, Outs outs)) {
   return split(self, dim, outs, true,
                [&](size_t, int64_t left) { return std::min(size, left); });
 }
-PTERON_DEFINE_KERNEL(unbind_copy_out, (const Tensor& self, int64_t dim, Tensors outs)) {
+PTERON_DEFINE_KERNEL(unbind_copy_out, (const Tensor& self, int64_t dim, Outs outs)) {
   return split(self, dim, outs, false, [](size_t, int64_t) { return int64_t{1}; });
 }
 

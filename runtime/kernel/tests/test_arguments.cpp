@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "runtime/kernel/registry.h"
+
 namespace pteron::kernels {
 namespace {
 
@@ -49,8 +53,8 @@ TEST_F(Arguments, ReachTheBodyAsTheirTypes) {
 }
 
 TEST_F(Arguments, ListsMayHoldNone) {
-  EValue* ints[] = {&int_};
-  EValue* tensors[] = {&tensor_, nullptr};
+  EValue* const ints[] = {&int_};
+  EValue* const tensors[] = {&tensor_, nullptr};
   EValue int_list(IntList{ints});
   EValue tensor_list(OptionalTensorList{tensors});
   ASSERT_TRUE(call(with_lists, {&int_list, &tensor_list}).ok());
@@ -70,7 +74,7 @@ TEST_F(Arguments, OfAnotherKind) {
 }
 
 TEST_F(Arguments, ListsOfAnotherKind) {
-  EValue* doubles[] = {&double_};
+  EValue* const doubles[] = {&double_};
   EValue int_list(IntList{doubles});
   EValue tensor_list(OptionalTensorList{doubles});
   expect(call(with_lists, {&int_list, &tensor_list}), Error::InvalidType,
@@ -81,6 +85,20 @@ TEST_F(Arguments, WithoutMemory) {
   tensor_.tensor().set_data(nullptr);
   expect(call(example, {&tensor_, &int_, &none_, &out_}), Error::InvalidState,
          "argument 0, float32[2], has no memory");
+}
+
+PTERON_DEFINE_KERNEL(with_outs, (const Tensor&, Outs)) { return Error::Ok; }
+PTERON_DEFINE_KERNEL(joined, (Tensors, Tensor&)) { return Error::Ok; }
+
+TEST_F(Arguments, ReadAndWritten) {
+  expect(call(example, {&out_, &int_, &none_, &out_}), Error::InvalidArgument,
+         "argument 0 is also argument 3, which is written");
+  EValue* const tensors[] = {&tensor_, &out_};
+  EValue list(TensorList{tensors});
+  expect(call(with_outs, {&tensor_, &list}), Error::InvalidArgument,
+         "argument 0 is also argument 1, which is written");
+  expect(call(joined, {&list, &tensor_, &tensor_}), Error::InvalidArgument,
+         "argument 0 is also argument 1, which is written");
 }
 
 TEST_F(Arguments, OnADevice) {

@@ -20,7 +20,7 @@ TEST(Registry, Example) {
   ASSERT_NE(kernel, nullptr);
   EValue in(int64_t{41});
   EValue out;
-  EValue* arguments[] = {&in, &out};
+  EValue* const arguments[] = {&in, &out};
   KernelContext context;
   ASSERT_TRUE(kernel(context, arguments).ok());
   EXPECT_EQ(out.to_int(), 42);

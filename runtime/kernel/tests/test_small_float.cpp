@@ -51,7 +51,7 @@ void check_all(int exponent_bits, int mantissa_bits, bool has_infinity) {
     const uint32_t even = bits % 2 == 0 ? bits : bits + 1;
     EXPECT_EQ(Format::from_float(middle), even) << bits;
     EXPECT_EQ(Format::from_float(std::nextafter(middle, 0.0f)), bits);
-    EXPECT_EQ(Format::from_float(std::nextafter(middle, 1e30f)), bits + 1);
+    EXPECT_EQ(Format::from_float(std::nextafter(middle, HUGE_VALF)), bits + 1);
   }
 }
 

@@ -1,0 +1,65 @@
+#include "tools/runner/arguments.h"
+
+#include <gtest/gtest.h>
+
+namespace pteron::runner {
+namespace {
+
+Result<Arguments> parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "runner");
+  return parse_arguments(static_cast<int>(arguments.size()), arguments.data());
+}
+
+TEST(Arguments, Example) {
+  const Result<Arguments> parsed =
+      parse({"--program", "m.pte", "--data=a.ptd", "--data", "b.ptd", "--method=prefill,decode",
+             "--inputs=x,y", "--repeat", "3", "--describe", "--verification=full",
+             "--backend_option", "CpuBackend:num_threads=2", "--backend_option=CpuBackend:fast=true",
+             "--backend_option=CpuBackend:mode=a=b"});
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message();
+  EXPECT_EQ(parsed->program, "m.pte");
+  EXPECT_EQ(parsed->load.data_paths, (std::vector<std::string>{"a.ptd", "b.ptd"}));
+  EXPECT_EQ(parsed->load.verification, Verification::Full);
+  EXPECT_EQ(parsed->methods, (std::vector<std::string>{"prefill", "decode"}));
+  EXPECT_EQ(parsed->inputs, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(parsed->repeat, 3);
+  EXPECT_TRUE(parsed->describe);
+  const std::vector<BackendOption>& options = parsed->backend_options.at("CpuBackend");
+  ASSERT_EQ(options.size(), 3u);
+  EXPECT_EQ(options[0].key, "num_threads");
+  EXPECT_EQ(std::get<int64_t>(options[0].value), 2);
+  EXPECT_EQ(std::get<bool>(options[1].value), true);
+  EXPECT_EQ(std::get<std::string>(options[2].value), "a=b");
+}
+
+TEST(Arguments, Defaults) {
+  const Result<Arguments> parsed = parse({"--program=m.pte"});
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed->methods, (std::vector<std::string>{"forward"}));
+  EXPECT_EQ(parsed->load.verification, Verification::InternalConsistency);
+  EXPECT_FALSE(parsed->describe);
+}
+
+TEST(Arguments, HelpNeedsNothingElse) {
+  const Result<Arguments> parsed = parse({"--help"});
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_TRUE(parsed->help);
+}
+
+TEST(Arguments, AllProblemsAtOnce) {
+  const Result<Arguments> parsed =
+      parse({"file", "--repeat=x", "--verification=some", "--backend_option=CpuBackend", "--speed=1",
+             "--inputs=a,b", "--describe=maybe", "--outputs"});
+  ASSERT_FALSE(parsed.ok());
+  const std::string message = parsed.error().message();
+  for (const char* expected :
+       {"found \"file\", expected a flag", "--repeat: found \"x\"", "--verification: found \"some\"",
+        "expected Backend:key=value", "unknown flag --speed; --help lists the flags",
+        "--inputs: found 2 files for 1 methods", "--describe: found \"maybe\"",
+        "--outputs: missing value", "--program: missing"}) {
+    EXPECT_NE(message.find(expected), std::string::npos) << expected << "\n" << message;
+  }
+}
+
+}  // namespace
+}  // namespace pteron::runner

@@ -1,0 +1,244 @@
+"""The runner as a program: files in, files out, and what it says."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from runtime.tests.program_builder import (
+    MethodBuilder,
+    accumulate_method,
+    build_program,
+    unary_program,
+)
+
+RUNNER = str(pathlib.Path(os.environ["RUNNER"]).resolve())
+X = np.array([[-1, 2, -3], [4, -5, 6]], np.float32)
+
+
+def run(folder: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([RUNNER, *arguments], cwd=folder, capture_output=True, text=True)
+
+
+def succeed(folder: pathlib.Path, *arguments: str) -> str:
+    result = run(folder, *arguments)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    return result.stdout
+
+
+def fail(folder: pathlib.Path, *arguments: str) -> str:
+    """What a run that must fail says; it leaves no output behind."""
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    result = run(folder, *arguments)
+    assert result.returncode == 1, result.stdout
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    assert result.stderr.startswith("runner: ")
+    return result.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    (tmp_path / "m.pte").write_bytes(unary_program())
+    save_file({"input_0": X}, tmp_path / "x.safetensors")
+    return tmp_path
+
+
+RUN = ("--program=m.pte", "--inputs=x.safetensors", "--outputs=y.safetensors")
+
+
+def test_example(folder: pathlib.Path) -> None:
+    assert succeed(folder, *RUN) == ""
+    np.testing.assert_array_equal(load_file(folder / "y.safetensors")["output_0"], np.maximum(X, 0))
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "m.pte",
+        "x.safetensors",
+        "y.safetensors",
+    ]
+
+
+def many_inputs() -> bytes:
+    """forward(11 tensors, None, "mode", flag, n, scale) = tensors 2 - 10, tensor 0, n, scale, None."""
+    method = MethodBuilder()
+    tensors = [method.input([2], "float16") for _ in range(11)]
+    method.scalar_input(None)
+    method.scalar_input("mode")
+    method.scalar_input(True)
+    n = method.scalar_input(7)
+    scale = method.scalar_input(0.5)
+    out = method.planned([2], "float16")
+    method.kernel("aten::sub.out", tensors[2], tensors[10], method.value(1), out, out)
+    method.output(out, tensors[0], n, scale, method.value(None), method.value("text"))
+    method.output(method.int_list([3, 4]), method.tensor_list([tensors[1]]), method.value(True))
+    return build_program(method)
+
+
+def scalars() -> dict[str, np.ndarray]:
+    return {"flag": np.array(True), "n": np.array(7), "scale": np.array(0.5)}
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_inputs_by_number_or_in_natural_order(folder: pathlib.Path, numbered: bool) -> None:
+    (folder / "m.pte").write_bytes(many_inputs())
+    prefix = "input" if numbered else "x"
+    tensors = {f"{prefix}_{i}": np.full(2, i, np.float16) for i in range(11)}
+    for i, (name, value) in enumerate(scalars().items()):
+        tensors[f"input_{13 + i}" if numbered else f"y_{i}_{name}"] = value
+    save_file(tensors, folder / "x.safetensors")
+    succeed(folder, *RUN)
+    outputs = load_file(folder / "y.safetensors")
+    assert {name: array.tolist() for name, array in outputs.items()} == {
+        "output_0": [-8, -8],
+        "output_1": [0, 0],
+        "output_2": 7,
+        "output_3": 0.5,
+        "output_6": [3, 4],
+        "output_7_0": [1, 1],
+        "output_8": True,
+    }
+    assert outputs["output_0"].dtype == np.float16
+    assert b'"output_5":"text"' in (folder / "y.safetensors").read_bytes()
+
+
+def test_channels_last(folder: pathlib.Path) -> None:
+    program = unary_program(sizes=[2, 3, 4, 5], dim_order=[0, 2, 3, 1])
+    (folder / "m.pte").write_bytes(program)
+    x = np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)
+    save_file({"x": x}, folder / "x.safetensors")
+    succeed(folder, *RUN)
+    y = load_file(folder / "y.safetensors")["output_0"]
+    np.testing.assert_array_equal(y, np.maximum(x, 0))
+
+
+def test_bounded_shapes(folder: pathlib.Path) -> None:
+    (folder / "m.pte").write_bytes(unary_program(sizes=[5, 3], bounded=True))
+    succeed(folder, *RUN)
+    y = load_file(folder / "y.safetensors")["output_0"]
+    np.testing.assert_array_equal(y, np.maximum(X, 0))
+    succeed(folder, "--program=m.pte", "--outputs=y.safetensors")  # zeros of the largest size
+    assert load_file(folder / "y.safetensors")["output_0"].shape == (5, 3)
+
+
+def test_methods_in_one_session(folder: pathlib.Path) -> None:
+    methods = (accumulate_method("add"), accumulate_method("subtract", "aten::sub.out"))
+    (folder / "m.pte").write_bytes(build_program(*methods))
+    for name, value in (("a", 5), ("b", 3)):
+        save_file({"x": np.full(2, value, np.float32)}, folder / f"{name}.safetensors")
+    succeed(
+        folder,
+        "--program=m.pte",
+        "--method=add,subtract",
+        "--inputs=a.safetensors,b.safetensors",
+        "--outputs=c.safetensors,d.safetensors",
+    )
+    assert load_file(folder / "c.safetensors")["output_0"].tolist() == [5, 5]
+    assert load_file(folder / "d.safetensors")["output_0"].tolist() == [2, 2]
+
+
+def test_repeat_prints_latency(folder: pathlib.Path) -> None:
+    text = succeed(folder, "--program=m.pte", "--repeat=20")
+    assert re.search(r"forward: load \d+ us, first run \d+ us", text)
+    number = r"\d+\.\d\d us"
+    assert re.search(rf"median {number}, p10 {number}, p90 {number} over 20 runs", text)
+
+
+def test_the_output_is_that_of_the_first_run(folder: pathlib.Path) -> None:
+    (folder / "m.pte").write_bytes(build_program(accumulate_method("add")))
+    save_file({"x": np.ones(2, np.float32)}, folder / "x.safetensors")
+    succeed(folder, *RUN, "--method=add", "--repeat=3")
+    assert load_file(folder / "y.safetensors")["output_0"].tolist() == [1, 1]
+
+
+def test_describe(folder: pathlib.Path) -> None:
+    method = accumulate_method("add")
+    y = method.planned([2])
+    method.delegate("NoSuchBackend", y, y)
+    (folder / "m.pte").write_bytes(build_program(method, *[MethodBuilder("empty")]))
+    text = succeed(folder, "--program=m.pte", "--describe")
+    for expected in (
+        "program m.pte: ",
+        "method add: 3 instructions",
+        "input    0  float32[2], caller's memory",
+        "output   0  float32[2]",
+        "state       total: float32[2], 8 B",
+        "delegate 0  NoSuchBackend, a backend that is not in this program",
+        "kernel      aten::add.out\n",
+        "method empty: 0 instructions",
+    ):
+        assert expected in text
+
+
+def test_describe_and_run(folder: pathlib.Path) -> None:
+    assert "method forward" in succeed(folder, *RUN, "--describe")
+    assert (folder / "y.safetensors").exists()
+
+
+def test_help(folder: pathlib.Path) -> None:
+    text = succeed(folder, "--help")
+    for flag in ("program", "data", "method", "inputs", "outputs", "repeat", "describe"):
+        assert f"--{flag}" in text
+    for line in text.splitlines():
+        assert len(line) <= 100
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("--program=none.pte",), "none.pte"),
+        (("--program=x.safetensors",), "x.safetensors"),
+        ((*RUN, "--method=backward"), 'no method "backward"; it has forward'),
+        ((*RUN, "--data=none.ptd"), "none.ptd"),
+        (("--program=m.pte", "--inputs=m.pte"), "no usable safetensors file"),
+        (("--program=m.pte", "--outputs=no/y"), "cannot write no/y: No such file or directory"),
+        (("--program=m.pte", "--outputs=."), "cannot write ."),
+        ((*RUN, "--backend_option=X:a=1"), 'none of the methods to run uses backend "X"'),
+        ((*RUN, "--repeat=-1"), "--repeat"),
+        ((), "--program: missing"),
+    ],
+)
+def test_errors(folder: pathlib.Path, arguments: tuple[str, ...], message: str) -> None:
+    assert message in fail(folder, *arguments)
+
+
+@pytest.mark.parametrize(
+    "tensors, message",
+    [
+        ({}, r"found no tensors; expected\n  input_0: float32\[2, 3\]"),
+        ({"input_0": X, "input_1": X}, "found input_0, input_1; expected"),
+        ({"input_1": X}, "found input_1; expected"),
+        ({"x": X.astype(np.float64)}, "float64, expected float32"),
+        ({"x": X[0]}, "1 dimensions"),
+        ({"x": X[:, :2].copy()}, "dimension 1 is 2, expected 3"),
+    ],
+)
+def test_wrong_inputs(
+    folder: pathlib.Path, tensors: dict[str, np.ndarray], message: str
+) -> None:
+    save_file(tensors, folder / "x.safetensors")
+    assert re.search(message, fail(folder, *RUN))
+
+
+def test_a_scalar_of_another_kind(folder: pathlib.Path) -> None:
+    method = MethodBuilder()
+    method.output(method.scalar_input(7))
+    (folder / "m.pte").write_bytes(build_program(method))
+    for wrong in (np.array(7.0), np.array(True), np.array([7])):
+        save_file({"n": wrong}, folder / "x.safetensors")
+        assert "input 0: found a" in fail(folder, *RUN)
+
+
+def test_a_failing_method_leaves_the_old_output(folder: pathlib.Path) -> None:
+    method = MethodBuilder()
+    a, b, c = method.input([2], "int64"), method.input([2], "int64"), method.planned([2], "int64")
+    method.kernel("aten::floor_divide.out", a, b, c, c)
+    method.output(c)
+    (folder / "m.pte").write_bytes(build_program(method))
+    (folder / "y.safetensors").write_bytes(b"old")
+    save_file({"a": np.ones(2, np.int64), "b": np.zeros(2, np.int64)}, folder / "x.safetensors")
+    assert "integer division by zero" in fail(folder, *RUN)
