@@ -79,6 +79,13 @@ load("@rules_cc//cc:defs.bzl", "cc_library")
 package(default_visibility = ["//visibility:public"])
 
 cc_library(
+    name = "headers",
+    hdrs = ["include"],
+    includes = ["include"],
+    deps = ["@cuda_toolkit//:headers"],
+)
+
+cc_library(
     name = "cublas_lt",
     srcs = ["lib/libcublasLt.so.13"],
     hdrs = ["include"],
@@ -102,6 +109,13 @@ CUDNN_BUILD = """\
 load("@rules_cc//cc:defs.bzl", "cc_library")
 
 package(default_visibility = ["//visibility:public"])
+
+cc_library(
+    name = "headers",
+    hdrs = ["include"],
+    includes = ["include"],
+    deps = ["@cuda_toolkit//:headers"],
+)
 
 cc_library(
     name = "cudnn",

@@ -28,7 +28,10 @@ class Launcher:
         self._c = ctypes.CDLL(str(library))
         self._c.mm_make.restype = ctypes.c_void_p
         self._c.mm_make.argtypes = [
-            ctypes.c_int, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 3, ctypes.c_int
+            ctypes.c_int,
+            *[ctypes.c_int64] * 3,
+            *[ctypes.c_void_p] * 3,
+            ctypes.c_int,
         ]
         self._c.mm_launch.restype = ctypes.c_int64
         self._c.mm_launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
@@ -39,7 +42,13 @@ class Launcher:
         """A product of (m, k) with (k, n); `b` row- or column-major."""
         (m, k), n = a.shape, b.shape[1]
         made = self._c.mm_make(
-            DTYPES[a.dtype], m, n, k, a.data_ptr(), b.data_ptr(), out.data_ptr(),
+            DTYPES[a.dtype],
+            m,
+            n,
+            k,
+            a.data_ptr(),
+            b.data_ptr(),
+            out.data_ptr(),
             int(b.stride(0) == 1 and b.shape[1] > 1),
         )
         if not made:
@@ -77,8 +86,10 @@ def measure(
 ) -> dict:
     """One size: medians in microseconds for each way."""
     a = torch.randn(m, k, device="cuda", dtype=dtype)
-    b = torch.randn(n, k, device="cuda", dtype=dtype).t() if transposed else torch.randn(
-        k, n, device="cuda", dtype=dtype
+    b = (
+        torch.randn(n, k, device="cuda", dtype=dtype).t()
+        if transposed
+        else torch.randn(k, n, device="cuda", dtype=dtype)
     )
     out = torch.empty(m, n, device="cuda", dtype=dtype)
     product = library.make(a, b, out)
@@ -111,14 +122,14 @@ def measure(
             torch.cuda.synchronize()
             gpu[name].append(begin.elapsed_time(end) / count * 1e3)
     result = {
-        "size": [m, k, n], "dtype": str(dtype).removeprefix("torch."), "transposed": transposed,
+        "size": [m, k, n],
+        "dtype": str(dtype).removeprefix("torch."),
+        "transposed": transposed,
         "gpu_us": {name: round(statistics.median(times), 3) for name, times in gpu.items()},
         "host_us": {name: round(statistics.median(times), 3) for name, times in host.items()},
         "relative_error": errors,
     }
-    result["tflops"] = {
-        name: round(flops / us / 1e6, 1) for name, us in result["gpu_us"].items()
-    }
+    result["tflops"] = {name: round(flops / us / 1e6, 1) for name, us in result["gpu_us"].items()}
     return result
 
 

@@ -43,15 +43,14 @@ __device__ W combine(Reduction reduction, W a, W b) {
   }
 }
 
+// What changes nothing when something is reduced with it.
 template <typename W>
-__device__ W neutral(Reduction reduction) {
-  constexpr bool real = std::is_floating_point_v<W>;
-  constexpr W kLowest = std::numeric_limits<W>::lowest(), kLargest = std::numeric_limits<W>::max();
+W neutral(Reduction reduction) {
+  using Limits = std::numeric_limits<W>;
   switch (reduction) {
     case Reduction::kProd: return W(1);
-    case Reduction::kMax:
-      return real ? -static_cast<W>(INFINITY) : kLowest;
-    case Reduction::kMin: return real ? static_cast<W>(INFINITY) : kLargest;
+    case Reduction::kMax: return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+    case Reduction::kMin: return Limits::has_infinity ? Limits::infinity() : Limits::max();
     default: return W(0);
   }
 }
@@ -108,13 +107,11 @@ __device__ bool locate(const ScatterReduce& s, const int64_t* index, int64_t i, 
 
 template <typename T>
 __global__ void reset_kernel(__grid_constant__ const ScatterReduce s, T* out, const int64_t* index,
-                             int64_t count) {
+                             T value, int64_t count) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
     Place place;
-    if (locate(s, index, i, &place)) {
-      out[place.out] = static_cast<T>(neutral<typename Wide<T>::type>(s.reduction));
-    }
+    if (locate(s, index, i, &place)) out[place.out] = value;
   }
 }
 
@@ -156,7 +153,8 @@ Error run(const ScatterReduce& s, void* out, const int64_t* index, const void* s
           int32_t* counts, int64_t count, cudaStream_t stream) {
   auto* target = static_cast<T*>(out);
   if (!s.include_self) {
-    reset_kernel<T><<<blocks(count), kThreads, 0, stream>>>(s, target, index, count);
+    const T value = static_cast<T>(neutral<typename Wide<T>::type>(s.reduction));
+    reset_kernel<T><<<blocks(count), kThreads, 0, stream>>>(s, target, index, value, count);
   }
   reduce_kernel<T><<<blocks(count), kThreads, 0, stream>>>(
       s, target, index, static_cast<const T*>(src), counts, count);
