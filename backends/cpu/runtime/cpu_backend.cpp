@@ -12,8 +12,7 @@ namespace {
 
 class CpuBackend final : public BackendInterface {
  public:
-  Result<std::unique_ptr<Delegate>> init(BackendInitContext& context,
-                                         Span<const uint8_t> processed,
+  Result<std::unique_ptr<Delegate>> init(BackendInitContext& context, Span<const uint8_t> processed,
                                          Span<const CompileSpec>) override {
     return aoti::load_delegate(context, processed, std::make_unique<CpuDevice>());
   }

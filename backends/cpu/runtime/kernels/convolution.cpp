@@ -1,8 +1,10 @@
 #include "backends/cpu/runtime/kernels/convolution.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "backends/aoti/slim/core/numeric.h"
+#include "backends/cpu/runtime/kernels/depthwise.h"
 #include "backends/cpu/runtime/kernels/gemm.h"
 #include "backends/cpu/runtime/kernels/parallel.h"
 #include "backends/cpu/runtime/kernels/scratch.h"
@@ -12,6 +14,11 @@ namespace {
 
 // Bytes of unfolded input that one product works on: what a second-level cache holds.
 constexpr int64_t kBlockBytes = 384 * 1024;
+// And at least so many columns: the library rearranges the weights for every product, which has to
+// pay.
+constexpr int64_t kLeastWidth = 256;
+// Most bytes of a whole unfolded image that threads share.
+constexpr int64_t kSharedBytes = 32 * 1024 * 1024;
 
 // Writes rows (channel, kernel position) and columns (output positions begin..end) of the unfolded
 // input: columns[r * (end - begin) + c].
@@ -41,7 +48,8 @@ void unfold(const ConvolutionShape& s, const T* in, int64_t channels, int64_t be
               // x * stride + offset_x in [0, in)
               const int64_t stride = s.stride[2];
               int64_t low = offset_x >= 0 ? 0 : (-offset_x + stride - 1) / stride;
-              int64_t high = s.in[2] - offset_x <= 0 ? 0 : (s.in[2] - offset_x + stride - 1) / stride;
+              int64_t high =
+                  s.in[2] - offset_x <= 0 ? 0 : (s.in[2] - offset_x + stride - 1) / stride;
               low = std::clamp<int64_t>(low - x, 0, count);
               high = std::clamp<int64_t>(high - x, low, count);
               std::fill(to, to + low, T(0));
@@ -158,50 +166,90 @@ void convolve(const ConvolutionShape& s, const T* in, const T* weight, const T* 
     const int64_t cost = out_area * s.kernel_area();
     parallel_for(s.batch * s.out_channels, 65536 / std::max<int64_t>(cost, 1) + 1,
                  [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t n = i / s.out_channels, o = i % s.out_channels;
-        convolve_channel(s, in + (n * s.in_channels + o / out_group) * in_area,
-                         weight + o * s.kernel_area(), bias ? bias[o] : T(0), out + i * out_area);
+                   const bool planes = std::is_same_v<T, float> && is_depthwise_plane(s);
+                   const int64_t workspace_size = planes ? depthwise_workspace(s) : 0;
+                   Scratch<float> workspace(workspace_size);
+                   std::fill(workspace.data(), workspace.data() + workspace_size, 0.0f);
+                   for (int64_t i = begin; i < end; ++i) {
+                     const int64_t n = i / s.out_channels, o = i % s.out_channels;
+                     const T* plane = in + (n * s.in_channels + o / out_group) * in_area;
+                     const T* taps = weight + o * s.kernel_area();
+                     const T offset = bias ? bias[o] : T(0);
+                     if constexpr (std::is_same_v<T, float>) {
+                       if (planes) {
+                         depthwise_plane()(s, plane, taps, offset, workspace.data(),
+                                           out + i * out_area);
+                         continue;
+                       }
+                     }
+                     convolve_channel(s, plane, taps, offset, out + i * out_area);
+                   }
+                 });
+    return;
+  }
+
+  // One image on several threads: unfolded by all, then one product that splits as it likes.
+  const bool pointwise = is_pointwise(s);
+  const int64_t images = s.batch * s.groups;
+  const int threads = max_threads();
+  if (images < threads && (pointwise || depth * out_area * int64_t{sizeof(T)} <= kSharedBytes)) {
+    Scratch<T> shared(pointwise ? 0 : depth * out_area);
+    for (int64_t image = 0; image < images; ++image) {
+      const int64_t n = image / s.groups, g = image % s.groups;
+      const T* source = in + (n * s.in_channels + g * in_group) * in_area;
+      Matrix<const T> right{source, depth, out_area, in_area, 1};
+      if (!pointwise) {
+        const int64_t rows = s.kernel_area() * out_area;
+        parallel_for(in_group, 16384 / std::max<int64_t>(rows, 1) + 1,
+                     [&](int64_t begin, int64_t end) {
+                       unfold(s, source + begin * in_area, end - begin, 0, out_area,
+                              shared.data() + begin * rows);
+                     });
+        right = {shared.data(), depth, out_area, out_area, 1};
       }
-    });
+      T* target = out + (n * s.out_channels + g * out_group) * out_area;
+      gemm<T>(1.0, {weight + g * out_group * depth, out_group, depth, depth, 1}, right, 0.0,
+              {target, out_group, out_area, out_area, 1});
+      add_bias(target, out_group, out_area, out_area, bias ? bias + g * out_group : nullptr);
+    }
     return;
   }
 
   // Tasks are (image, group, range of output positions).
-  const bool pointwise = is_pointwise(s);
-  const int64_t fitting = kBlockBytes / static_cast<int64_t>(sizeof(T)) / std::max<int64_t>(depth, 1);
-  int64_t width = pointwise ? out_area : std::clamp<int64_t>(fitting / 16 * 16, 16, out_area);
-  const int64_t images = s.batch * s.groups;
-  const int threads = max_threads();
+  const int64_t fitting =
+      kBlockBytes / static_cast<int64_t>(sizeof(T)) / std::max<int64_t>(depth, 1);
+  int64_t width =
+      pointwise ? out_area : std::min(std::max(fitting / 16 * 16, kLeastWidth), out_area);
   if (images < threads && out_area * depth * out_group > 65536) {
     const int64_t per_thread = (out_area + threads - 1) / threads;
     width = std::min(width, std::max<int64_t>(16, (per_thread + 15) / 16 * 16));
   }
   const int64_t blocks = (out_area + width - 1) / width;
   const int64_t cost = width * depth * out_group;
-  parallel_for(images * blocks, 65536 / std::max<int64_t>(cost, 1) + 1,
-               [&](int64_t begin, int64_t end) {
-    Scratch<T> columns(pointwise ? 0 : depth * width);
-    for (int64_t task = begin; task < end; ++task) {
-      const int64_t image = task / blocks, n = image / s.groups, g = image % s.groups;
-      const int64_t first = task % blocks * width, last = std::min(out_area, first + width);
-      const T* source = in + (n * s.in_channels + g * in_group) * in_area;
-      Matrix<const T> right{source + first, depth, last - first, in_area, 1};
-      if (!pointwise) {
-        unfold(s, source, in_group, first, last, columns.data());
-        right = {columns.data(), depth, last - first, last - first, 1};
-      }
-      T* target = out + (n * s.out_channels + g * out_group) * out_area + first;
-      gemm_serial<T>(1.0, {weight + g * out_group * depth, out_group, depth, depth, 1}, right, 0.0,
-                     {target, out_group, last - first, out_area, 1});
-      add_bias(target, out_group, out_area, last - first, bias ? bias + g * out_group : nullptr);
-    }
-  });
+  parallel_for(
+      images * blocks, 65536 / std::max<int64_t>(cost, 1) + 1, [&](int64_t begin, int64_t end) {
+        Scratch<T> columns(pointwise ? 0 : depth * width);
+        for (int64_t task = begin; task < end; ++task) {
+          const int64_t image = task / blocks, n = image / s.groups, g = image % s.groups;
+          const int64_t first = task % blocks * width, last = std::min(out_area, first + width);
+          const T* source = in + (n * s.in_channels + g * in_group) * in_area;
+          Matrix<const T> right{source + first, depth, last - first, in_area, 1};
+          if (!pointwise) {
+            unfold(s, source, in_group, first, last, columns.data());
+            right = {columns.data(), depth, last - first, last - first, 1};
+          }
+          T* target = out + (n * s.out_channels + g * out_group) * out_area + first;
+          gemm_serial<T>(1.0, {weight + g * out_group * depth, out_group, depth, depth, 1}, right,
+                         0.0, {target, out_group, last - first, out_area, 1});
+          add_bias(target, out_group, out_area, last - first,
+                   bias ? bias + g * out_group : nullptr);
+        }
+      });
 }
 
 template <typename T>
-void convolve_transposed(const ConvolutionShape& s, const T* in, const T* weight,
-                         const T* bias, T* out) {
+void convolve_transposed(const ConvolutionShape& s, const T* in, const T* weight, const T* bias,
+                         T* out) {
   using Sum = slim::accumulate_t<T>;
   const int64_t in_group = s.in_channels / s.groups, out_group = s.out_channels / s.groups;
   const int64_t in_area = s.in_area(), out_area = s.out_area();
@@ -211,9 +259,8 @@ void convolve_transposed(const ConvolutionShape& s, const T* in, const T* weight
   const int64_t tasks = s.batch * s.out_channels;
   parallel_for(tasks, 1, [&](int64_t begin, int64_t end) {
     // Channels of one group in one product, as many as fit.
-    const int64_t fitting =
-        std::max<int64_t>(1, 4 * kBlockBytes / static_cast<int64_t>(sizeof(T)) /
-                                 std::max<int64_t>(rows * in_area, 1));
+    const int64_t fitting = std::max<int64_t>(1, 4 * kBlockBytes / static_cast<int64_t>(sizeof(T)) /
+                                                     std::max<int64_t>(rows * in_area, 1));
     for (int64_t i = begin; i < end;) {
       const int64_t n = i / s.out_channels, o = i % s.out_channels, g = o / out_group;
       const int64_t in_this_group = out_group - o % out_group;
@@ -222,9 +269,10 @@ void convolve_transposed(const ConvolutionShape& s, const T* in, const T* weight
       Scratch<Sum> sums(channels * out_area);
       // [channels * rows, in_group] @ [in_group, in_area]
       const T* taps = weight + g * in_group * out_group * rows + o % out_group * rows;
-      gemm_serial<T>(1.0, {taps, channels * rows, in_group, 1, out_group * rows},
-                     {in + (n * s.in_channels + g * in_group) * in_area, in_group, in_area, in_area, 1},
-                     0.0, {columns.data(), channels * rows, in_area, in_area, 1});
+      gemm_serial<T>(
+          1.0, {taps, channels * rows, in_group, 1, out_group * rows},
+          {in + (n * s.in_channels + g * in_group) * in_area, in_group, in_area, in_area, 1}, 0.0,
+          {columns.data(), channels * rows, in_area, in_area, 1});
       for (int64_t c = 0; c < channels; ++c) {
         std::fill(sums.data() + c * out_area, sums.data() + (c + 1) * out_area,
                   bias ? static_cast<Sum>(bias[o + c]) : Sum(0));
@@ -237,8 +285,8 @@ void convolve_transposed(const ConvolutionShape& s, const T* in, const T* weight
   });
 }
 
-#define PTERON_INSTANTIATE(T)                                                                      \
-  template void convolve<T>(const ConvolutionShape&, const T*, const T*, const T*, T*);            \
+#define PTERON_INSTANTIATE(T)                                                           \
+  template void convolve<T>(const ConvolutionShape&, const T*, const T*, const T*, T*); \
   template void convolve_transposed<T>(const ConvolutionShape&, const T*, const T*, const T*, T*);
 PTERON_INSTANTIATE(float)
 PTERON_INSTANTIATE(double)

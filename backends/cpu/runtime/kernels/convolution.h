@@ -8,8 +8,8 @@
 
 namespace pteron::cpu {
 
-// Sizes of a convolution over depth, height and width; those that a tensor lacks are 1 with stride 1,
-// dilation 1 and no padding.
+// Sizes of a convolution over depth, height and width; those that a tensor lacks are 1 with stride
+// 1, dilation 1 and no padding.
 struct ConvolutionShape {
   int64_t batch = 1;
   int64_t groups = 1;
@@ -27,12 +27,14 @@ struct ConvolutionShape {
   int64_t kernel_area() const { return kernel[0] * kernel[1] * kernel[2]; }
 };
 
-// out[n, o, z] = bias[o] + sum over i, k of in[n, i, z * stride + k * dilation - padding] * weight[o, i, k]
+// out[n, o, z] = bias[o] + sum over i, k of in[n, i, z * stride + k * dilation - padding] *
+// weight[o, i, k]
 //
 //   in      [batch, in_channels, in...]                          row-major
 //   weight  [out_channels, in_channels / groups, kernel...]      row-major
 //   bias    [out_channels], or null
-//   out     [batch, out_channels, out...]                        row-major, every element is written
+//   out     [batch, out_channels, out...]                        row-major, every element is
+//   written
 //
 // T: float, double, Half or BFloat16.
 template <typename T>
@@ -43,7 +45,7 @@ void convolve(const ConvolutionShape& shape, const T* in, const T* weight, const
 //
 //   weight  [in_channels, out_channels / groups, kernel...]      row-major
 template <typename T>
-void convolve_transposed(const ConvolutionShape& shape, const T* in, const T* weight,
-                         const T* bias, T* out);
+void convolve_transposed(const ConvolutionShape& shape, const T* in, const T* weight, const T* bias,
+                         T* out);
 
 }  // namespace pteron::cpu

@@ -41,8 +41,9 @@ FftPlan<T>::FftPlan(int64_t length, bool forward) : length_(length) {
   filter_.assign(static_cast<size_t>(padded), {});
   for (int64_t k = 0; k < length; ++k) {
     // k^2 modulo 2n, without leaving the range of integers or the precision of the angle.
-    const auto square = static_cast<int64_t>(static_cast<unsigned __int128>(k) * static_cast<uint64_t>(k) %
-                                             static_cast<uint64_t>(2 * length));
+    const auto square =
+        static_cast<int64_t>(static_cast<unsigned __int128>(k) * static_cast<uint64_t>(k) %
+                             static_cast<uint64_t>(2 * length));
     chirp_.push_back(root<T>(square, 2 * length, sign));
     const std::complex<T> tap = std::conj(chirp_.back()) / static_cast<T>(padded);
     filter_[static_cast<size_t>(k)] = tap;

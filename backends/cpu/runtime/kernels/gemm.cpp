@@ -48,12 +48,11 @@ void scale(double beta, Matrix<T> out) {
 
 // Integers wrap: their products are computed without sign.
 template <typename T>
-using wrapping_t = std::conditional_t<
-    std::is_integral_v<T> && !std::is_same_v<T, bool>,
-    std::make_unsigned_t<std::conditional_t<
-        std::is_integral_v<T> && !std::is_same_v<T, bool>,
-        std::conditional_t<sizeof(T) < 4, int32_t, T>, int32_t>>,
-    slim::accumulate_t<T>>;
+using wrapping_t = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>,
+                                      std::make_unsigned_t<std::conditional_t<
+                                          std::is_integral_v<T> && !std::is_same_v<T, bool>,
+                                          std::conditional_t<sizeof(T) < 4, int32_t, T>, int32_t>>,
+                                      slim::accumulate_t<T>>;
 
 // The definition, for everything that nothing faster takes.
 template <typename T>
@@ -144,7 +143,8 @@ void call_blas(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, 
     return m.col_stride == 1 ? CblasNoTrans : CblasTrans;
   };
   const auto leading = [](const Matrix<const T>& m) {
-    return static_cast<blasint>(std::max<int64_t>(m.col_stride == 1 ? m.row_stride : m.col_stride, 1));
+    return static_cast<blasint>(
+        std::max<int64_t>(m.col_stride == 1 ? m.row_stride : m.col_stride, 1));
   };
   const auto m = static_cast<blasint>(out.rows), n = static_cast<blasint>(out.cols),
              k = static_cast<blasint>(a.cols);
@@ -180,7 +180,8 @@ void gemm_blas(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, 
   }
   if (out.col_stride != 1 || out.cols > out.row_stride || out.row_stride > INT32_MAX) {
     Scratch<T> copy(out.rows * out.cols);
-    if (beta != 0) copy_rows<T>({out.data, out.rows, out.cols, out.row_stride, out.col_stride}, copy.data());
+    if (beta != 0)
+      copy_rows<T>({out.data, out.rows, out.cols, out.row_stride, out.col_stride}, copy.data());
     gemm_blas<T>(alpha, a, b, beta, {copy.data(), out.rows, out.cols, out.cols, 1});
     for (int64_t i = 0; i < out.rows; ++i) {
       for (int64_t j = 0; j < out.cols; ++j) {
@@ -257,9 +258,8 @@ void gemm_serial(double alpha, Matrix<const T> a, Matrix<const T> b, double beta
 template <typename T>
 void gemm(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> out) {
   const int64_t work = out.rows * out.cols * std::max<int64_t>(a.cols, 1);
-  const int64_t threads = work < 2 * kProductPerThread
-                              ? 1
-                              : std::min<int64_t>(max_threads(), work / kProductPerThread);
+  const int64_t threads =
+      work < 2 * kProductPerThread ? 1 : std::min<int64_t>(max_threads(), work / kProductPerThread);
   if (threads <= 1) return gemm_serial<T>(alpha, a, b, beta, out);
   // Along the longer side of out, in steps that suit the library's kernels.
   constexpr int64_t kStep = 16;
@@ -290,7 +290,8 @@ void gemm_batch(int64_t count, double alpha, Matrix<const T> a, int64_t a_step, 
   // A few large products are better split each than shared out.
   if (count == 1 || (count < 2 * max_threads() && work >= 4 * kProductPerThread)) {
     for (int64_t n = 0; n < count; ++n) {
-      gemm<T>(alpha, shifted(a, n * a_step), shifted(b, n * b_step), beta, shifted(out, n * out_step));
+      gemm<T>(alpha, shifted(a, n * a_step), shifted(b, n * b_step), beta,
+              shifted(out, n * out_step));
     }
     return;
   }
@@ -327,9 +328,9 @@ void gemm_int8(Matrix<const int8_t> a, Matrix<const int8_t> b, Matrix<int32_t> o
   });
 }
 
-#define PTERON_INSTANTIATE(T)                                                                    \
-  template void gemm<T>(double, Matrix<const T>, Matrix<const T>, double, Matrix<T>);            \
-  template void gemm_serial<T>(double, Matrix<const T>, Matrix<const T>, double, Matrix<T>);     \
+#define PTERON_INSTANTIATE(T)                                                                      \
+  template void gemm<T>(double, Matrix<const T>, Matrix<const T>, double, Matrix<T>);              \
+  template void gemm_serial<T>(double, Matrix<const T>, Matrix<const T>, double, Matrix<T>);       \
   template void gemm_batch<T>(int64_t, double, Matrix<const T>, int64_t, Matrix<const T>, int64_t, \
                               double, Matrix<T>, int64_t);
 PTERON_INSTANTIATE(float)

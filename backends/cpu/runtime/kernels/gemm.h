@@ -4,9 +4,9 @@
 //   gemm(1.0, a, b, 0.0, out);
 //
 // a is [M, K], b is [K, N], out is [M, N]; strides in elements, any of them, but none of out may
-// overlap itself or an input. With beta 0 the old contents of out are not read, so a NaN there does no
-// harm. Types: float, double, Half, BFloat16 (summed in float) and integers (which wrap).
-// Runs on as many threads as are worth it. Thread-safe.
+// overlap itself or an input. With beta 0 the old contents of out are not read, so a NaN there does
+// no harm. Types: float, double, Half, BFloat16 (summed in float) and integers (which wrap). Runs
+// on as many threads as are worth it. Thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,8 @@
 //     T* line = data + lines.offset(l);            // element i at line[i * lines.stride()]
 //   }
 //
-// Tensors of equal sizes have equal line numbers. A tensor of no dimensions is one line of one element.
+// Tensors of equal sizes have equal line numbers. A tensor of no dimensions is one line of one
+// element.
 #pragma once
 
 #include <cstddef>

@@ -31,8 +31,8 @@ namespace internal {
 void run_tasks(int count, void (*task)(void* context, int i), void* context);
 }  // namespace internal
 
-// Splits [0, size) into at most max_threads() ranges of at least `grain`, and calls body(begin, end)
-// for each. `body` must not throw.
+// Splits [0, size) into at most max_threads() ranges of at least `grain`, and calls body(begin,
+// end) for each. `body` must not throw.
 template <typename Body>
 void parallel_for(int64_t size, int64_t grain, const Body& body) {
   if (size <= 0) return;
@@ -51,7 +51,7 @@ void parallel_for(int64_t size, int64_t grain, const Body& body) {
       count,
       [](void* data, int i) {
         const Context& c = *static_cast<const Context*>(data);
-        (*c.body)(c.size * i / c.count, c.size * (i + 1) / c.count);
+        (*c.body)(c.size* i / c.count, c.size * (i + 1) / c.count);
       },
       &context);
 }

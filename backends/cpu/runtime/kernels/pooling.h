@@ -53,7 +53,8 @@ slim::accumulate_t<T> sum_of(const T* in, const PoolingShape& s, const Window& w
   for (int64_t z = w.begin[0]; z < w.end[0]; ++z) {
     for (int64_t y = w.begin[1]; y < w.end[1]; ++y) {
       const T* row = in + (z * s.in[1] + y) * s.in[2];
-      for (int64_t x = w.begin[2]; x < w.end[2]; ++x) sum += static_cast<slim::accumulate_t<T>>(row[x]);
+      for (int64_t x = w.begin[2]; x < w.end[2]; ++x)
+        sum += static_cast<slim::accumulate_t<T>>(row[x]);
     }
   }
   return sum;
@@ -98,8 +99,8 @@ void average(const PoolingShape& s, bool count_padding, int64_t divisor, const T
 
 // The first greatest element, NaN before all; `index` counts within the plane.
 template <typename T, typename Position>
-void greatest_of(const T* in, const PoolingShape& s, const Window& w, const Position& step, T* value,
-                 int64_t* index) {
+void greatest_of(const T* in, const PoolingShape& s, const Window& w, const Position& step,
+                 T* value, int64_t* index) {
   using Wide = slim::accumulate_t<T>;
   int64_t best = (w.begin[0] * s.in[1] + w.begin[1]) * s.in[2] + w.begin[2];
   Wide held = std::is_integral_v<T> ? std::numeric_limits<Wide>::lowest()

@@ -75,9 +75,12 @@ void compute(Operation operation, double alpha, const SlimTensor& a, const SlimT
 DType computing_type(DType dtype) {
   switch (dtype) {
     case DType::Half:
-    case DType::BFloat16: return DType::Float;
-    case DType::ComplexHalf: return DType::ComplexFloat;
-    default: return dtype;
+    case DType::BFloat16:
+      return DType::Float;
+    case DType::ComplexHalf:
+      return DType::ComplexFloat;
+    default:
+      return dtype;
   }
 }
 
@@ -94,13 +97,26 @@ Error binary(Operation operation, double alpha, AtenTensorHandle self, AtenTenso
   PTERON_RETURN_IF_ERROR(slim::copy_tensor(*a, *self));
   PTERON_RETURN_IF_ERROR(slim::copy_tensor(*b, *other));
   switch (computed) {
-    case DType::ComplexFloat: compute<std::complex<float>>(operation, alpha, *a, *b, *result); break;
-    case DType::ComplexDouble: compute<std::complex<double>>(operation, alpha, *a, *b, *result); break;
-    case DType::Float: compute<float>(operation, alpha, *a, *b, *result); break;
-    case DType::Double: compute<double>(operation, alpha, *a, *b, *result); break;
-    case DType::Long: compute<int64_t>(operation, alpha, *a, *b, *result); break;
-    case DType::Int: compute<int32_t>(operation, alpha, *a, *b, *result); break;
-    default: return PTERON_CPU_NO_DTYPE(result);
+    case DType::ComplexFloat:
+      compute<std::complex<float>>(operation, alpha, *a, *b, *result);
+      break;
+    case DType::ComplexDouble:
+      compute<std::complex<double>>(operation, alpha, *a, *b, *result);
+      break;
+    case DType::Float:
+      compute<float>(operation, alpha, *a, *b, *result);
+      break;
+    case DType::Double:
+      compute<double>(operation, alpha, *a, *b, *result);
+      break;
+    case DType::Long:
+      compute<int64_t>(operation, alpha, *a, *b, *result);
+      break;
+    case DType::Int:
+      compute<int32_t>(operation, alpha, *a, *b, *result);
+      break;
+    default:
+      return PTERON_CPU_NO_DTYPE(result);
   }
   PTERON_ASSIGN_OR_RETURN(TensorPtr out,
                           make_ordered_like(shape.shape(), dtype, {shape.a, shape.b}));

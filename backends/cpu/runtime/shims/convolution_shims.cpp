@@ -34,13 +34,14 @@ Error check_tensors(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorH
   PTERON_RETURN_IF_ERROR(check_cpu_tensor(input, "input"));
   PTERON_RETURN_IF_ERROR(check_cpu_tensor(weight, "weight"));
   if (bias) PTERON_RETURN_IF_ERROR(check_cpu_tensor(bias, "bias"));
-  PTERON_CHECK_OR_RETURN(input->dtype() == weight->dtype() &&
-                             (!bias || bias->dtype() == input->dtype()),
-                         Error::InvalidType, "input %s, weight %s, bias %s: expected one element type",
-                         input->describe().c_str(), weight->describe().c_str(),
-                         bias ? bias->describe().c_str() : "none");
+  PTERON_CHECK_OR_RETURN(
+      input->dtype() == weight->dtype() && (!bias || bias->dtype() == input->dtype()),
+      Error::InvalidType, "input %s, weight %s, bias %s: expected one element type",
+      input->describe().c_str(), weight->describe().c_str(),
+      bias ? bias->describe().c_str() : "none");
   PTERON_CHECK_OR_RETURN(input->dim() == weight->dim() && input->dim() >= 3 && input->dim() <= 5,
-                         Error::InvalidArgument, "input %s, weight %s: expected 3 to 5 dimensions each",
+                         Error::InvalidArgument,
+                         "input %s, weight %s: expected 3 to 5 dimensions each",
                          input->describe().c_str(), weight->describe().c_str());
   return Error::Ok;
 }
@@ -55,15 +56,16 @@ Error read_shape(const SlimTensor& input, const SlimTensor& weight, AtenTensorHa
   PTERON_RETURN_IF_ERROR(spread(lists.padding, dims, "padding", 0, &s->padding));
   PTERON_RETURN_IF_ERROR(spread(lists.dilation, dims, "dilation", 1, &s->dilation));
   if (transposed) {
-    PTERON_RETURN_IF_ERROR(spread(lists.output_padding, dims, "output_padding", 0, &output_padding));
+    PTERON_RETURN_IF_ERROR(
+        spread(lists.output_padding, dims, "output_padding", 0, &output_padding));
   }
   s->batch = input.size(0);
   s->groups = groups;
   s->in_channels = input.size(1);
   const int64_t first = weight.size(0), second = weight.size(1);
-  const bool fits = groups >= 1 &&
-                    (transposed ? first == s->in_channels && first % groups == 0
-                                : first % groups == 0 && second * groups == s->in_channels);
+  const bool fits =
+      groups >= 1 && (transposed ? first == s->in_channels && first % groups == 0
+                                 : first % groups == 0 && second * groups == s->in_channels);
   PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument,
                          "input %s, weight %s, %lld groups%s: the channels do not fit",
                          input.describe().c_str(), weight.describe().c_str(),
@@ -80,9 +82,9 @@ Error read_shape(const SlimTensor& input, const SlimTensor& weight, AtenTensorHa
     const int64_t reach = s->dilation[k] * (s->kernel[k] - 1) + 1;
     s->out[k] = transposed
                     ? (s->in[k] - 1) * s->stride[k] - 2 * s->padding[k] + reach + output_padding[k]
-                    : s->in[k] + 2 * s->padding[k] < reach
-                          ? -1
-                          : (s->in[k] + 2 * s->padding[k] - reach) / s->stride[k] + 1;
+                : s->in[k] + 2 * s->padding[k] < reach
+                    ? -1
+                    : (s->in[k] + 2 * s->padding[k] - reach) / s->stride[k] + 1;
     PTERON_CHECK_OR_RETURN(s->kernel[k] >= 1 && s->in[k] >= 1 && s->out[k] >= 1,
                            Error::InvalidArgument,
                            "input %s, weight %s: no output in dimension %zu",

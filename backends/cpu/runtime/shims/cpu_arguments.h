@@ -34,6 +34,6 @@ inline AtenTensorHandle optional(AtenTensorHandle* tensor) { return tensor ? *te
 }  // namespace pteron::cpu
 
 // The error for a dtype that no branch of a dispatch took.
-#define PTERON_CPU_NO_DTYPE(tensor)                                                  \
-  ::pteron::make_error(::pteron::Error::NotSupported, "no kernel for %s",             \
+#define PTERON_CPU_NO_DTYPE(tensor)                                       \
+  ::pteron::make_error(::pteron::Error::NotSupported, "no kernel for %s", \
                        (tensor)->describe().c_str())

@@ -41,9 +41,9 @@ Result<TensorPtr> batch_of(const SlimTensor& tensor, Span<const int64_t> batch) 
   std::copy(batch.begin(), batch.end(), sizes);
   sizes[batch.size()] = tensor.size(tensor.dim() - 2);
   sizes[batch.size() + 1] = tensor.size(tensor.dim() - 1);
-  PTERON_ASSIGN_OR_RETURN(TensorPtr out, slim::make_tensor(
-                                             Span<const int64_t>(sizes, batch.size() + 2),
-                                             tensor.dtype()));
+  PTERON_ASSIGN_OR_RETURN(
+      TensorPtr out,
+      slim::make_tensor(Span<const int64_t>(sizes, batch.size() + 2), tensor.dtype()));
   PTERON_RETURN_IF_ERROR(slim::copy_tensor(*out, tensor));
   return out;
 }
@@ -59,7 +59,8 @@ Error cdist(AtenTensorHandle x1, AtenTensorHandle x2, double p, AtenTensorHandle
   const size_t rank1 = x1->dim() - 2, rank2 = x2->dim() - 2, rank = std::max(rank1, rank2);
   int64_t batch[slim::kMaxDims];
   for (size_t i = 0; i < rank; ++i) {
-    const int64_t a = i < rank1 ? x1->size(rank1 - 1 - i) : 1, b = i < rank2 ? x2->size(rank2 - 1 - i) : 1;
+    const int64_t a = i < rank1 ? x1->size(rank1 - 1 - i) : 1,
+                  b = i < rank2 ? x2->size(rank2 - 1 - i) : 1;
     PTERON_CHECK_OR_RETURN(a == b || a == 1 || b == 1, Error::InvalidArgument,
                            "%s and %s: the batches do not broadcast", x1->describe().c_str(),
                            x2->describe().c_str());
@@ -77,15 +78,16 @@ Error cdist(AtenTensorHandle x1, AtenTensorHandle x2, double p, AtenTensorHandle
   const auto fill = [&](auto zero) {
     using T = decltype(zero);
     const int64_t lines = rows == 0 || cols == 0 ? 0 : out->numel() / cols;
-    parallel_for(lines, 16384 / std::max<int64_t>(cols * length, 1) + 1, [&](int64_t begin, int64_t end) {
-      for (int64_t line = begin; line < end; ++line) {
-        const T* left = a->data_as<const T>() + line * length;
-        const T* right = b->data_as<const T>() + line / rows * cols * length;
-        for (int64_t j = 0; j < cols; ++j) {
-          out->data_as<T>()[line * cols + j] = distance<T>(left, right + j * length, length, p);
-        }
-      }
-    });
+    parallel_for(
+        lines, 16384 / std::max<int64_t>(cols * length, 1) + 1, [&](int64_t begin, int64_t end) {
+          for (int64_t line = begin; line < end; ++line) {
+            const T* left = a->data_as<const T>() + line * length;
+            const T* right = b->data_as<const T>() + line / rows * cols * length;
+            for (int64_t j = 0; j < cols; ++j) {
+              out->data_as<T>()[line * cols + j] = distance<T>(left, right + j * length, length, p);
+            }
+          }
+        });
   };
   if (x1->dtype() == DType::Float) {
     fill(0.0f);

@@ -15,13 +15,13 @@ namespace {
 enum class Mode : int64_t { kSum = 0, kMean = 1, kMax = 2 };
 
 struct Bags {
-  TensorPtr table;     // row-major
-  TensorPtr indices;   // int64
-  TensorPtr offsets;   // int64
-  TensorPtr weights;   // of the table's dtype, or null
+  TensorPtr table;    // row-major
+  TensorPtr indices;  // int64
+  TensorPtr offsets;  // int64
+  TensorPtr weights;  // of the table's dtype, or null
   Mode mode;
-  int64_t count;       // bags
-  int64_t padding;     // row that does not count; -1 for none
+  int64_t count;    // bags
+  int64_t padding;  // row that does not count; -1 for none
   DType index_dtype;
 
   int64_t begin(int64_t bag) const { return offsets->data_as<int64_t>()[bag]; }
@@ -88,7 +88,8 @@ Result<Bags> read_bags(AtenTensorHandle weight, AtenTensorHandle indices, AtenTe
   return bags;
 }
 
-// Writes out [bags, dim], how many rows counted in each bag, and for maxima which rows they are from.
+// Writes out [bags, dim], how many rows counted in each bag, and for maxima which rows they are
+// from.
 template <typename T>
 void fill_bags(const Bags& bags, const SlimTensor& out, int64_t* sizes, int64_t* max_indices) {
   using Wide = slim::accumulate_t<T>;
@@ -114,13 +115,15 @@ void fill_bags(const Bags& bags, const SlimTensor& out, int64_t* sizes, int64_t*
             }
           }
         } else {
-          const Wide scale = bags.weights ? static_cast<Wide>(bags.weights->data_as<const T>()[i]) : Wide(1);
+          const Wide scale =
+              bags.weights ? static_cast<Wide>(bags.weights->data_as<const T>()[i]) : Wide(1);
           for (int64_t d = 0; d < dim; ++d) sums[d] += scale * static_cast<Wide>(row[d]);
         }
         ++counted;
       }
       sizes[bag] = counted;
-      const Wide divisor = bags.mode == Mode::kMean && counted > 0 ? static_cast<Wide>(counted) : Wide(1);
+      const Wide divisor =
+          bags.mode == Mode::kMean && counted > 0 ? static_cast<Wide>(counted) : Wide(1);
       T* to = out.data_as<T>() + bag * dim;
       for (int64_t d = 0; d < dim; ++d) to[d] = static_cast<T>(sums[d] / divisor);
     }
@@ -140,8 +143,8 @@ Result<TensorPtr> index_result(Span<const int64_t> sizes, DType dtype, const int
   return out;
 }
 
-// The result, the bag of each index, the size of each bag, and the rows that maxima are from. The last
-// three serve gradients; they have the shapes that torch gives them.
+// The result, the bag of each index, the size of each bag, and the rows that maxima are from. The
+// last three serve gradients; they have the shapes that torch gives them.
 Error embedding_bag(const Bags& bags, bool with_bag_of_each, AtenTensorHandle* out,
                     AtenTensorHandle* bag_of_each, AtenTensorHandle* bag_sizes,
                     AtenTensorHandle* max_indices) {
@@ -188,10 +191,10 @@ Error embedding_bag(const Bags& bags, bool with_bag_of_each, AtenTensorHandle* o
 }  // namespace
 
 PTERON_AOTI_SHIM(AOTITorchError, cpu__embedding_bag_forward_only)
-(AtenTensorHandle weight, AtenTensorHandle indices, AtenTensorHandle offsets, int32_t,
- int64_t mode, int32_t, AtenTensorHandle* per_sample_weights, int32_t include_last_offset,
- int64_t padding_idx, AtenTensorHandle* out, AtenTensorHandle* offset2bag,
- AtenTensorHandle* bag_size, AtenTensorHandle* max_indices) {
+(AtenTensorHandle weight, AtenTensorHandle indices, AtenTensorHandle offsets, int32_t, int64_t mode,
+ int32_t, AtenTensorHandle* per_sample_weights, int32_t include_last_offset, int64_t padding_idx,
+ AtenTensorHandle* out, AtenTensorHandle* offset2bag, AtenTensorHandle* bag_size,
+ AtenTensorHandle* max_indices) {
   return c_boundary("aoti_torch_cpu__embedding_bag_forward_only", [&]() -> Error {
     PTERON_ASSIGN_OR_RETURN(const Bags bags,
                             read_bags(weight, indices, offsets, mode, optional(per_sample_weights),
@@ -201,10 +204,10 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu__embedding_bag_forward_only)
 }
 
 PTERON_AOTI_SHIM(AOTITorchError, cpu__embedding_bag)
-(AtenTensorHandle weight, AtenTensorHandle indices, AtenTensorHandle offsets, int32_t,
- int64_t mode, int32_t, AtenTensorHandle* per_sample_weights, int32_t include_last_offset,
- int64_t padding_idx, AtenTensorHandle* out, AtenTensorHandle* offset2bag,
- AtenTensorHandle* bag_size, AtenTensorHandle* max_indices) {
+(AtenTensorHandle weight, AtenTensorHandle indices, AtenTensorHandle offsets, int32_t, int64_t mode,
+ int32_t, AtenTensorHandle* per_sample_weights, int32_t include_last_offset, int64_t padding_idx,
+ AtenTensorHandle* out, AtenTensorHandle* offset2bag, AtenTensorHandle* bag_size,
+ AtenTensorHandle* max_indices) {
   return c_boundary("aoti_torch_cpu__embedding_bag", [&]() -> Error {
     PTERON_ASSIGN_OR_RETURN(const Bags bags,
                             read_bags(weight, indices, offsets, mode, optional(per_sample_weights),

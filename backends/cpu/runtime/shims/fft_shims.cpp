@@ -62,14 +62,14 @@ void transform_dim(const SlimTensor& tensor, size_t dim, bool forward) {
   const FftPlan<T> plan(lines.length(), forward);
   parallel_for(lines.count(), 4096 / std::max<int64_t>(lines.length(), 1) + 1,
                [&](int64_t begin, int64_t end) {
-    Scratch<Complex> line(lines.length()), work(plan.work_size());
-    for (int64_t l = begin; l < end; ++l) {
-      Complex* data = tensor.data_as<Complex>() + lines.offset(l);
-      for (int64_t i = 0; i < lines.length(); ++i) line[i] = data[i * lines.stride()];
-      plan.run(line.data(), work.data());
-      for (int64_t i = 0; i < lines.length(); ++i) data[i * lines.stride()] = line[i];
-    }
-  });
+                 Scratch<Complex> line(lines.length()), work(plan.work_size());
+                 for (int64_t l = begin; l < end; ++l) {
+                   Complex* data = tensor.data_as<Complex>() + lines.offset(l);
+                   for (int64_t i = 0; i < lines.length(); ++i) line[i] = data[i * lines.stride()];
+                   plan.run(line.data(), work.data());
+                   for (int64_t i = 0; i < lines.length(); ++i) data[i * lines.stride()] = line[i];
+                 }
+               });
 }
 
 // Normalization 0: none; 1: by the root of the number of elements; 2: by that number.

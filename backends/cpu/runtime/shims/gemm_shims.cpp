@@ -1,5 +1,5 @@
-// Matrix products. `out` has its shape already and may have any strides; everything is checked before
-// it is written.
+// Matrix products. `out` has its shape already and may have any strides; everything is checked
+// before it is written.
 #include <algorithm>
 #include <string>
 
@@ -23,7 +23,9 @@ Error check_product(AtenTensorHandle out, AtenTensorHandle a, AtenTensorHandle b
   PTERON_RETURN_IF_ERROR(check_cpu_tensor(out, "out"));
   PTERON_RETURN_IF_ERROR(check_cpu_tensor(a, "the left matrix"));
   PTERON_RETURN_IF_ERROR(check_cpu_tensor(b, "the right matrix"));
-  const auto text = [&] { return a->describe() + " @ " + b->describe() + " -> " + out->describe(); };
+  const auto text = [&] {
+    return a->describe() + " @ " + b->describe() + " -> " + out->describe();
+  };
   PTERON_CHECK_OR_RETURN(a->dim() == rank && b->dim() == rank && out->dim() == rank,
                          Error::InvalidArgument, "%s: expected %zu dimensions each", text().c_str(),
                          rank);
@@ -33,8 +35,7 @@ Error check_product(AtenTensorHandle out, AtenTensorHandle a, AtenTensorHandle b
   for (size_t d = 0; d < row; ++d) {
     fits = fits && a->size(d) == b->size(d) && a->size(d) == out->size(d);
   }
-  PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument, "%s: the shapes do not fit",
-                         text().c_str());
+  PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument, "%s: the shapes do not fit", text().c_str());
   return Error::Ok;
 }
 
@@ -60,7 +61,8 @@ void multiply(const SlimTensor& out, const SlimTensor& a, const SlimTensor& b, d
     PTERON_DISPATCH_CASE_(Short, int16_t, T, __VA_ARGS__)                     \
     PTERON_DISPATCH_CASE_(Int, int32_t, T, __VA_ARGS__)                       \
     PTERON_DISPATCH_CASE_(Long, int64_t, T, __VA_ARGS__)                      \
-    default: return PTERON_CPU_NO_DTYPE(out);                                 \
+    default:                                                                  \
+      return PTERON_CPU_NO_DTYPE(out);                                        \
   }
 
 Error matmul(AtenTensorHandle out, AtenTensorHandle a, AtenTensorHandle b, size_t rank) {
@@ -77,11 +79,10 @@ Error add_matmul(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle a
                  AtenTensorHandle b, double beta, double alpha, size_t rank) {
   PTERON_RETURN_IF_ERROR(check_product(out, a, b, rank));
   PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
-  PTERON_CHECK_OR_RETURN(a->dtype() == out->dtype() && b->dtype() == out->dtype() &&
-                             self->dtype() == out->dtype(),
-                         Error::InvalidType, "%s + %s @ %s -> %s: expected one element type",
-                         self->describe().c_str(), a->describe().c_str(), b->describe().c_str(),
-                         out->describe().c_str());
+  PTERON_CHECK_OR_RETURN(
+      a->dtype() == out->dtype() && b->dtype() == out->dtype() && self->dtype() == out->dtype(),
+      Error::InvalidType, "%s + %s @ %s -> %s: expected one element type", self->describe().c_str(),
+      a->describe().c_str(), b->describe().c_str(), out->describe().c_str());
   if (beta != 0 && self != out) PTERON_RETURN_IF_ERROR(slim::copy_tensor(*out, *self));
   PTERON_DISPATCH_GEMM(out->dtype(), T, multiply<T>(*out, *a, *b, beta, alpha));
   return Error::Ok;
@@ -90,10 +91,10 @@ Error add_matmul(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle a
 // int8 @ int8 -> int32.
 Error int_matmul(AtenTensorHandle out, AtenTensorHandle a, AtenTensorHandle b) {
   PTERON_RETURN_IF_ERROR(check_product(out, a, b, 2));
-  PTERON_CHECK_OR_RETURN(a->dtype() == DType::Char && b->dtype() == DType::Char &&
-                             out->dtype() == DType::Int,
-                         Error::InvalidType, "%s @ %s -> %s: expected int8 @ int8 -> int32",
-                         a->describe().c_str(), b->describe().c_str(), out->describe().c_str());
+  PTERON_CHECK_OR_RETURN(
+      a->dtype() == DType::Char && b->dtype() == DType::Char && out->dtype() == DType::Int,
+      Error::InvalidType, "%s @ %s -> %s: expected int8 @ int8 -> int32", a->describe().c_str(),
+      b->describe().c_str(), out->describe().c_str());
   gemm_int8(matrix_of<const int8_t>(*a), matrix_of<const int8_t>(*b), matrix_of<int32_t>(*out));
   return Error::Ok;
 }

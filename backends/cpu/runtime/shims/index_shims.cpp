@@ -18,7 +18,8 @@ Result<std::vector<const SlimTensor*>> index_list(const AtenTensorHandle** indic
   std::vector<const SlimTensor*> list;
   for (int64_t i = 0; i < count; ++i) {
     list.push_back(indices[i] ? *indices[i] : nullptr);
-    if (list.back()) PTERON_RETURN_IF_ERROR(check_cpu_tensor(const_cast<SlimTensor*>(list.back()), "an index"));
+    if (list.back())
+      PTERON_RETURN_IF_ERROR(check_cpu_tensor(const_cast<SlimTensor*>(list.back()), "an index"));
   }
   return list;
 }
@@ -103,8 +104,8 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_index_put)
 
 // `out` may be `self`.
 PTERON_AOTI_SHIM(AOTITorchError, index_put_out)
-(AtenTensorHandle out, AtenTensorHandle self, const AtenTensorHandle* indices,
- uint32_t num_indices, const AtenTensorHandle values, bool accumulate) {
+(AtenTensorHandle out, AtenTensorHandle self, const AtenTensorHandle* indices, uint32_t num_indices,
+ const AtenTensorHandle values, bool accumulate) {
   return c_boundary("aoti_torch_index_put_out", [&]() -> Error {
     PTERON_RETURN_IF_ERROR(check_cpu_tensor(out, "out"));
     PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
@@ -128,12 +129,14 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_nonzero)(AtenTensorHandle self, AtenTensorH
     if (rank > 0) {
       count = static_cast<int64_t>(coordinates.size()) / rank;
     } else {
-      PTERON_ASSIGN_OR_RETURN(TensorPtr flag, slim::make_tensor(Span<const int64_t>(), DType::Bool));
+      PTERON_ASSIGN_OR_RETURN(TensorPtr flag,
+                              slim::make_tensor(Span<const int64_t>(), DType::Bool));
       PTERON_RETURN_IF_ERROR(slim::copy_tensor(*flag, *self));
       count = *flag->data_as<bool>() ? 1 : 0;
     }
     const int64_t sizes[] = {count, rank}, strides[] = {1, std::max<int64_t>(count, 1)};
-    PTERON_ASSIGN_OR_RETURN(TensorPtr out, slim::make_tensor(sizes, strides, DType::Long, Device{}));
+    PTERON_ASSIGN_OR_RETURN(TensorPtr out,
+                            slim::make_tensor(sizes, strides, DType::Long, Device{}));
     for (int64_t i = 0; i < count; ++i) {
       for (int64_t d = 0; d < rank; ++d) {
         out->data_as<int64_t>()[i + d * count] = coordinates[static_cast<size_t>(i * rank + d)];
@@ -216,10 +219,10 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_repeat_interleave_Tensor)
   return c_boundary("aoti_torch_cpu_repeat_interleave_Tensor", [&]() -> Error {
     PTERON_RETURN_IF_ERROR(check_cpu_tensor(repeats, "repeats"));
     PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
-    PTERON_CHECK_OR_RETURN(repeats->dim() == 1 && (repeats->dtype() == DType::Long ||
-                                                   repeats->dtype() == DType::Int),
-                           Error::InvalidArgument, "repeats are %s, expected integers in one dimension",
-                           repeats->describe().c_str());
+    PTERON_CHECK_OR_RETURN(
+        repeats->dim() == 1 && (repeats->dtype() == DType::Long || repeats->dtype() == DType::Int),
+        Error::InvalidArgument, "repeats are %s, expected integers in one dimension",
+        repeats->describe().c_str());
     PTERON_ASSIGN_OR_RETURN(TensorPtr counts, slim::make_tensor(repeats->sizes(), DType::Long));
     PTERON_RETURN_IF_ERROR(slim::copy_tensor(*counts, *repeats));
     int64_t total = 0;

@@ -63,10 +63,9 @@ Result<std::vector<Index>> read_indices(const SlimTensor& self,
       dim += tensor->dim();
       continue;
     }
-    PTERON_CHECK_OR_RETURN(!slim::is_floating_point(tensor->dtype()) &&
-                               !slim::is_complex(tensor->dtype()),
-                           Error::InvalidType, "index %s: expected integers or a mask",
-                           tensor->describe().c_str());
+    PTERON_CHECK_OR_RETURN(
+        !slim::is_floating_point(tensor->dtype()) && !slim::is_complex(tensor->dtype()),
+        Error::InvalidType, "index %s: expected integers or a mask", tensor->describe().c_str());
     PTERON_ASSIGN_OR_RETURN(TensorPtr numbers, as_int64(*tensor));
     indices.push_back({dim, std::move(numbers)});
     ++dim;

@@ -3,8 +3,8 @@
 namespace pteron::cpu {
 namespace {
 
-// Dimensions from the innermost to the outermost: channels, then the last spatial one and so on, and
-// the batch. Returns how many there are; 0 for a rank that has no such layout.
+// Dimensions from the innermost to the outermost: channels, then the last spatial one and so on,
+// and the batch. Returns how many there are; 0 for a rank that has no such layout.
 size_t innermost_first(size_t rank, size_t* order) {
   if (rank != 4 && rank != 5) return 0;
   size_t n = 0;

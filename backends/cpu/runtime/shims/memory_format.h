@@ -7,8 +7,8 @@
 
 namespace pteron::cpu {
 
-// Whether the strides of a tensor of 4 or 5 dimensions say channels-last. Where both layouts are the
-// same the answer is no, as in torch: kernels of generated code rely on equal answers.
+// Whether the strides of a tensor of 4 or 5 dimensions say channels-last. Where both layouts are
+// the same the answer is no, as in torch: kernels of generated code rely on equal answers.
 bool is_channels_last(const slim::SlimTensor& tensor);
 
 // Uninitialised, of 4 or 5 dimensions, channels innermost; row-major for other ranks.

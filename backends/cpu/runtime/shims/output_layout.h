@@ -1,5 +1,5 @@
-// How results are laid out where torch's answer depends on the inputs' strides. Generated code knows
-// the strides of a result from tracing, so ours have to be the same.
+// How results are laid out where torch's answer depends on the inputs' strides. Generated code
+// knows the strides of a result from tracing, so ours have to be the same.
 #pragma once
 
 #include <initializer_list>

@@ -114,8 +114,9 @@ Error read_windows(Planes* planes, IntList kernel, IntList stride, IntList paddi
                            "padding %lld is more than half of a window of %lld",
                            static_cast<long long>(s.padding[d]), static_cast<long long>(reach));
     const int64_t room = s.in[d] + 2 * s.padding[d] - reach;
-    PTERON_CHECK_OR_RETURN(room >= 0 || (ceil_mode && room + s.stride[d] > 0), Error::InvalidArgument,
-                           "%s: the window does not fit", planes->in->describe().c_str());
+    PTERON_CHECK_OR_RETURN(room >= 0 || (ceil_mode && room + s.stride[d] > 0),
+                           Error::InvalidArgument, "%s: the window does not fit",
+                           planes->in->describe().c_str());
     s.out[d] = (room + (ceil_mode ? s.stride[d] - 1 : 0)) / s.stride[d] + 1;
     // The last window has to begin inside the input or its padding on the left.
     if (ceil_mode && (s.out[d] - 1) * s.stride[d] >= s.in[d] + s.padding[d]) --s.out[d];

@@ -32,8 +32,8 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_randint_low_out)
                             aoti::list_argument(size, size_length, "size"));
     PTERON_CHECK_OR_RETURN(low < high, Error::InvalidArgument, "numbers from %lld to below %lld",
                            static_cast<long long>(low), static_cast<long long>(high));
-    const bool same = sizes.size() == out->dim() &&
-                      std::equal(sizes.begin(), sizes.end(), out->sizes().begin());
+    const bool same =
+        sizes.size() == out->dim() && std::equal(sizes.begin(), sizes.end(), out->sizes().begin());
     PTERON_CHECK_OR_RETURN(same, Error::InvalidArgument, "out %s has another size than asked for",
                            out->describe().c_str());
     RandomStream stream = next_random_stream();

@@ -12,7 +12,9 @@
 namespace pteron::cpu {
 namespace {
 
-int64_t grain_of(int64_t length) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(length, 1)); }
+int64_t grain_of(int64_t length) {
+  return std::max<int64_t>(1, 16384 / std::max<int64_t>(length, 1));
+}
 
 // Wider than the elements: float sums are kept in double, narrower ones in float.
 template <typename T>
@@ -120,7 +122,8 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_cumsum)
     bool done = false;
     PTERON_DISPATCH_REAL(out->dtype(), T, {
       using Running = running_t<T>;
-      scan<T>(*out, d, Running(0), [](Running a, Running b) { return wrapping_add<Running>(a, b); });
+      scan<T>(*out, d, Running(0),
+              [](Running a, Running b) { return wrapping_add<Running>(a, b); });
       done = true;
     });
     if (!done) return PTERON_CPU_NO_DTYPE(out);

@@ -60,11 +60,16 @@ T combine(Reduction reduction, T a, T b) {
   const Wide x = a, y = b;
   switch (reduction) {
     case Reduction::kSum:
-    case Reduction::kMean: return static_cast<T>(x + y);
-    case Reduction::kProduct: return static_cast<T>(x * y);
-    case Reduction::kMaximum: return is_nan(a) || x >= y ? a : b;
-    case Reduction::kMinimum: return is_nan(a) || x <= y ? a : b;
-    default: return b;
+    case Reduction::kMean:
+      return static_cast<T>(x + y);
+    case Reduction::kProduct:
+      return static_cast<T>(x * y);
+    case Reduction::kMaximum:
+      return is_nan(a) || x >= y ? a : b;
+    case Reduction::kMinimum:
+      return is_nan(a) || x <= y ? a : b;
+    default:
+      return b;
   }
 }
 
@@ -100,7 +105,8 @@ void reduce(const Scatter& s, Reduction reduction, bool include_self) {
   });
 }
 
-Error check_scatter(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle index, size_t dim) {
+Error check_scatter(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle index,
+                    size_t dim) {
   const bool same = out->dim() == self->dim() && out->dtype() == self->dtype() &&
                     std::equal(out->sizes().begin(), out->sizes().end(), self->sizes().begin());
   PTERON_CHECK_OR_RETURN(same, Error::InvalidArgument, "out %s, self %s: expected the same",

@@ -12,8 +12,8 @@
 namespace pteron::cpu {
 namespace {
 
-// How many of `sorted` (read through `order` if there is one) come before `value`: with `right` those
-// that are not greater, else those that are less. NaN comes after everything.
+// How many of `sorted` (read through `order` if there is one) come before `value`: with `right`
+// those that are not greater, else those that are less. NaN comes after everything.
 template <typename T>
 int64_t place(const T* sorted, const int64_t* order, int64_t count, T value, bool right) {
   using Wide = slim::accumulate_t<T>;
@@ -21,7 +21,8 @@ int64_t place(const T* sorted, const int64_t* order, int64_t count, T value, boo
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
     const Wide at = sorted[order ? order[middle] : middle];
-    const bool before = right ? !(at > static_cast<Wide>(value)) : !(at >= static_cast<Wide>(value));
+    const bool before =
+        right ? !(at > static_cast<Wide>(value)) : !(at >= static_cast<Wide>(value));
     if (before) {
       low = middle + 1;
     } else {
@@ -53,9 +54,10 @@ Error search(const SlimTensor& values, const Sorted& sorted, bool out_int32, boo
     parallel_for(in->numel(), 4096, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t row = i / per_row * length;
-        const int64_t found = place<T>(rows.data_as<const T>() + row,
-                                       sorted.order ? sorted.order->data_as<int64_t>() + row : nullptr,
-                                       length, in->data_as<const T>()[i], right);
+        const int64_t found =
+            place<T>(rows.data_as<const T>() + row,
+                     sorted.order ? sorted.order->data_as<int64_t>() + row : nullptr, length,
+                     in->data_as<const T>()[i], right);
         if (out_int32) {
           out->data_as<int32_t>()[i] = static_cast<int32_t>(found);
         } else {
@@ -92,9 +94,9 @@ Error searchsorted(AtenTensorHandle sequence, AtenTensorHandle self, bool out_in
   PTERON_ASSIGN_OR_RETURN(sorted.values, slim::contiguous_tensor(*sequence));
   if (sorter) {
     PTERON_RETURN_IF_ERROR(check_cpu_tensor(sorter, "the sorter"));
-    const bool same = sorter->dtype() == DType::Long && sorter->dim() == sequence->dim() &&
-                      std::equal(sorter->sizes().begin(), sorter->sizes().end(),
-                                 sequence->sizes().begin());
+    const bool same =
+        sorter->dtype() == DType::Long && sorter->dim() == sequence->dim() &&
+        std::equal(sorter->sizes().begin(), sorter->sizes().end(), sequence->sizes().begin());
     PTERON_CHECK_OR_RETURN(same, Error::InvalidArgument, "the sorter is %s, the sequence %s",
                            sorter->describe().c_str(), sequence->describe().c_str());
     PTERON_ASSIGN_OR_RETURN(sorted.order, slim::contiguous_tensor(*sorter));
@@ -118,7 +120,8 @@ void count_by_range(const SlimTensor& in, int64_t bins, double low, double high,
   for (int64_t i = 0; i < in.numel(); ++i) {
     const Wide value = data[i];
     if (!(value >= first && value <= last)) continue;
-    const auto bin = static_cast<int64_t>((value - first) * static_cast<Wide>(bins) / (last - first));
+    const auto bin =
+        static_cast<int64_t>((value - first) * static_cast<Wide>(bins) / (last - first));
     T& count = counts[std::min(bin, bins - 1)];
     count = T(static_cast<Wide>(count) + Wide(1));
   }
@@ -127,8 +130,8 @@ void count_by_range(const SlimTensor& in, int64_t bins, double low, double high,
 Error histc(AtenTensorHandle self, int64_t bins, double low, double high, AtenTensorHandle* ret) {
   PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
   PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
-  PTERON_CHECK_OR_RETURN(bins > 0 && low <= high, Error::InvalidArgument,
-                         "%lld bins from %g to %g", static_cast<long long>(bins), low, high);
+  PTERON_CHECK_OR_RETURN(bins > 0 && low <= high, Error::InvalidArgument, "%lld bins from %g to %g",
+                         static_cast<long long>(bins), low, high);
   PTERON_ASSIGN_OR_RETURN(TensorPtr in, slim::contiguous_tensor(*self));
   PTERON_ASSIGN_OR_RETURN(TensorPtr out,
                           slim::make_tensor(Span<const int64_t>(&bins, 1), self->dtype()));

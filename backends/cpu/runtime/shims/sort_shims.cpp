@@ -24,7 +24,9 @@ void give(Selection selection, AtenTensorHandle* values, AtenTensorHandle* indic
 }
 
 // Lines of work for one thread.
-int64_t grain_of(int64_t length) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(length, 1)); }
+int64_t grain_of(int64_t length) {
+  return std::max<int64_t>(1, 16384 / std::max<int64_t>(length, 1));
+}
 
 // The first `count` of each sorted line.
 template <typename T>
@@ -86,10 +88,10 @@ Result<Selection> make_selection(const SlimTensor& self, size_t dim, int64_t cou
   std::copy(self.sizes().begin(), self.sizes().end(), sizes);
   if (self.dim() > 0) sizes[dim] = count;
   Selection out;
-  PTERON_ASSIGN_OR_RETURN(
-      out.values, slim::make_tensor(Span<const int64_t>(sizes, self.dim()), self.dtype()));
-  PTERON_ASSIGN_OR_RETURN(
-      out.indices, slim::make_tensor(Span<const int64_t>(sizes, self.dim()), DType::Long));
+  PTERON_ASSIGN_OR_RETURN(out.values,
+                          slim::make_tensor(Span<const int64_t>(sizes, self.dim()), self.dtype()));
+  PTERON_ASSIGN_OR_RETURN(out.indices,
+                          slim::make_tensor(Span<const int64_t>(sizes, self.dim()), DType::Long));
   return out;
 }
 
@@ -162,8 +164,8 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_sort_stable)
 
 // Always sorted, whatever `sorted` says.
 PTERON_AOTI_SHIM(AOTITorchError, cpu_topk)
-(AtenTensorHandle self, int64_t k, int64_t dim, int32_t largest, int32_t,
- AtenTensorHandle* values, AtenTensorHandle* indices) {
+(AtenTensorHandle self, int64_t k, int64_t dim, int32_t largest, int32_t, AtenTensorHandle* values,
+ AtenTensorHandle* indices) {
   return c_boundary("aoti_torch_cpu_topk", [&]() -> Error {
     PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
     PTERON_RETURN_IF_ERROR(check_pointer(values, "values"));

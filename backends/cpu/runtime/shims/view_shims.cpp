@@ -54,31 +54,40 @@ Error rescale(const SlimTensor& self, Layout* layout, int64_t factor, bool small
 
 DType complex_of(DType real) {
   switch (real) {
-    case DType::Float: return DType::ComplexFloat;
-    case DType::Double: return DType::ComplexDouble;
-    case DType::Half: return DType::ComplexHalf;
-    default: return real;
+    case DType::Float:
+      return DType::ComplexFloat;
+    case DType::Double:
+      return DType::ComplexDouble;
+    case DType::Half:
+      return DType::ComplexHalf;
+    default:
+      return real;
   }
 }
 
 DType real_of(DType complex) {
   switch (complex) {
-    case DType::ComplexFloat: return DType::Float;
-    case DType::ComplexDouble: return DType::Double;
-    case DType::ComplexHalf: return DType::Half;
-    default: return complex;
+    case DType::ComplexFloat:
+      return DType::Float;
+    case DType::ComplexDouble:
+      return DType::Double;
+    case DType::ComplexHalf:
+      return DType::Half;
+    default:
+      return complex;
   }
 }
 
 }  // namespace
 
 // [..., 2] of real numbers, the pairs without a gap, as [...] of complex ones.
-PTERON_AOTI_SHIM(AOTITorchError, cpu_view_as_complex)(AtenTensorHandle self, AtenTensorHandle* ret) {
+PTERON_AOTI_SHIM(AOTITorchError, cpu_view_as_complex)(AtenTensorHandle self,
+                                                      AtenTensorHandle* ret) {
   return c_boundary("aoti_torch_cpu_view_as_complex", [&]() -> Error {
     PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
     const DType dtype = complex_of(self->dtype());
-    const bool pairs = self->dim() > 0 && self->size(self->dim() - 1) == 2 &&
-                       self->stride(self->dim() - 1) == 1;
+    const bool pairs =
+        self->dim() > 0 && self->size(self->dim() - 1) == 2 && self->stride(self->dim() - 1) == 1;
     PTERON_CHECK_OR_RETURN(dtype != self->dtype() && pairs, Error::InvalidArgument,
                            "%s: expected pairs of floating-point numbers",
                            self->describe().c_str());
@@ -116,7 +125,8 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_view_dtype)
     Layout layout = layout_of(*self);
     if (from == to) return give_view(*self, layout, type, ret);
     PTERON_CHECK_OR_RETURN(layout.dim > 0 && layout.strides[layout.dim - 1] == 1,
-                           Error::InvalidArgument, "%s as %s: expected a last dimension without gaps",
+                           Error::InvalidArgument,
+                           "%s as %s: expected a last dimension without gaps",
                            self->describe().c_str(), slim::name_of(type));
     int64_t& last = layout.sizes[layout.dim - 1];
     if (from > to) {
@@ -139,8 +149,8 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_permute)
     PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
     PTERON_ASSIGN_OR_RETURN(const Span<const int64_t> order,
                             aoti::list_argument(dims, dims_length, "dims"));
-    PTERON_CHECK_OR_RETURN(order.size() == self->dim(), Error::InvalidArgument,
-                           "%zu dims for %s", order.size(), self->describe().c_str());
+    PTERON_CHECK_OR_RETURN(order.size() == self->dim(), Error::InvalidArgument, "%zu dims for %s",
+                           order.size(), self->describe().c_str());
     Layout layout = layout_of(*self);
     bool seen[slim::kMaxDims] = {};
     for (size_t i = 0; i < order.size(); ++i) {

@@ -4,8 +4,8 @@
 //   ...
 //   #include "backends/cpu/runtime/vector_math/width.inc"
 //
-// Each width is compiled for the instructions it uses, and called only by code compiled for them too.
-// libmvec is within 4 units in the last place. What it lacks is computed lane by lane by libm.
+// Each width is compiled for the instructions it uses, and called only by code compiled for them
+// too. libmvec is within 4 units in the last place. What it lacks is computed lane by lane by libm.
 #pragma once
 
 #include <immintrin.h>
