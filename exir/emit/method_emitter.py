@@ -44,6 +44,12 @@ def container_types(in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec) -> sche
     return schema.ContainerTypes(dumps(in_spec), dumps(out_spec))
 
 
+def _feeds_delegate(node: Node) -> bool:
+    """Whether a delegate, compiled for the layout that the graph says, reads a result of a call."""
+    users = {user for reader in node.users for user in (reader, *reader.users)}
+    return any(user.target is executorch_call_delegate for user in users)
+
+
 class MethodEmitter:
     """Emits one program as one method; ``slots`` then knows its planned memory."""
 
@@ -170,6 +176,10 @@ class MethodEmitter:
             values.add_result(item, f"output of {node.name} ({op})")
             for item in (example if is_several else [example])
         ]
+        if not _feeds_delegate(node):
+            known = [values.dim_order(arg) for arg in node.all_input_nodes]
+            for index in results:
+                values.make_contiguous(index, unless=[] if op.is_view else known)
         arguments = kernel_arguments(op, out, node, results, values)
         values.bind(node, results if is_several else results[0])
         self._instructions.add_kernel(name, arguments, node)

@@ -189,6 +189,21 @@ class MethodValues:
                 return self.table.add(schema.Double())
         raise TypeError(f"{what} is of {type(value).__name__}, which a program cannot hold")
 
+    def dim_order(self, node: Node) -> list[int] | None:
+        """The order of dimensions in which a node's tensor lies; None if it is no tensor."""
+        value = self.table.values[self.home(node)].value
+        return value.dim_order if isinstance(value, schema.Tensor) else None
+
+    def make_contiguous(self, index: int, unless: list[list[int] | None]) -> None:
+        """Lets a result lie contiguously, unless its order is one of these.
+
+        Graphs say how torch's views would lie. A kernel writes a tensor of its own, and kernels of
+        other runtimes want results in the order of an argument, or contiguous.
+        """
+        value = self.table.values[index].value
+        if isinstance(value, schema.Tensor) and value.dim_order not in unless:
+            value.dim_order = list(range(len(value.dim_order)))
+
     # ---- Who reads them.
 
     def bind(self, node: Node, slot: int | list[int]) -> None:

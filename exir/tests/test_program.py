@@ -163,6 +163,21 @@ def test_memory_options(only_kernels: Callable[..., None]) -> None:
         )
 
 
+def test_results_of_kernels_are_contiguous() -> None:
+    def function(x: torch.Tensor, image: torch.Tensor):
+        return x.t() + 1, image.relu()
+
+    image = torch.randn(1, 3, 2, 2).to(memory_format=torch.channels_last)
+    inputs = (torch.randn(2, 3), image)
+    program = to_edge(torch.export.export(Function(function), (inputs,))).to_executorch()
+    (method,) = program.executorch_program.methods
+    orders = [v.value.dim_order for v in method.values if isinstance(v.value, schema.Tensor)]
+    # The transposed copy and the sum lie as they read; what follows another layout keeps it.
+    assert orders.count([0, 1]) == 3 and [1, 0] not in orders
+    assert orders.count([0, 2, 3, 1]) == 2
+    torch.testing.assert_close(load(program)["forward"](*inputs), list(function(*inputs)))
+
+
 def test_stacktraces() -> None:
     config = ExecutorchBackendConfig(emit_stacktrace=True)
     edge = to_edge(torch.export.export(Function(torch.relu), ((torch.randn(3),),)))
