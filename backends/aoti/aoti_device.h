@@ -3,7 +3,8 @@
 //   class CpuDevice final : public AotiDevice { ... };
 //   return load_delegate(context, processed, std::make_unique<CpuDevice>());
 //
-// One object per delegate; calls come from one thread at a time, in the order of the functions below.
+// One object per delegate; calls come from one thread at a time, in the order of the functions
+// below.
 #pragma once
 
 #include <memory>
@@ -45,8 +46,8 @@ class AotiDevice {
   // Around every call into the model's code; may be null. Asked for once.
   virtual std::shared_ptr<ContainerScope> scope() { return nullptr; }
 
-  // The constant over `bytes`, which lie in the program's mapping and outlive the delegate. In place
-  // by default.
+  // The constant over `bytes`, which lie in the program's mapping and outlive the delegate. In
+  // place by default.
   virtual Result<slim::TensorPtr> place_constant(const ConstantInfo& constant,
                                                  Span<const uint8_t> bytes);
   // After the last constant: what was started may be finished here.

@@ -111,8 +111,8 @@ Error ArgumentBinding::stage(size_t i, const Tensor& tensor, Span<const int64_t>
   Input& input = slots_[i];
   PTERON_ASSIGN_OR_RETURN(TensorPtr source, view_of(tensor));
   PTERON_ASSIGN_OR_RETURN(
-      TensorPtr copy, slim::make_tensor(tensor.sizes(), strides, slim::to_dtype(tensor.dtype()),
-                                        device_));
+      TensorPtr copy,
+      slim::make_tensor(tensor.sizes(), strides, slim::to_dtype(tensor.dtype()), device_));
   PTERON_RETURN_IF_ERROR(slim::copy_tensor(*copy, *source));
   input.tensor = *copy;
   input.storage = slim::StorageRef();
@@ -136,10 +136,11 @@ Error ArgumentBinding::bind_scalar(size_t i, const EValue& value) {
     nbytes = sizeof(bool);
   }
   if (!contract_.is_empty()) {
-    PTERON_CHECK_OR_RETURN(contract_.input_rank(i) == 0 && contract_.input_dtype(i) == dtype,
-                           Error::InvalidType, "input %zu: found %s, expected a %s tensor of %zu "
-                           "dimensions", i, value.kind(), slim::name_of(contract_.input_dtype(i)),
-                           contract_.input_rank(i));
+    PTERON_CHECK_OR_RETURN(
+        contract_.input_rank(i) == 0 && contract_.input_dtype(i) == dtype, Error::InvalidType,
+        "input %zu: found %s, expected a %s tensor of %zu "
+        "dimensions",
+        i, value.kind(), slim::name_of(contract_.input_dtype(i)), contract_.input_rank(i));
   }
   input.staged = false;
   PTERON_RETURN_IF_ERROR(borrow(input, &input.scalar, nbytes, Device{}));
@@ -184,19 +185,19 @@ Error ArgumentBinding::check_outputs(Span<EValue* const> arguments) const {
                            "output %zu: the program keeps it as %s, the code gives %s", i,
                            value.kind(), output->describe().c_str());
     const Tensor& tensor = value.tensor();
-    PTERON_CHECK_OR_RETURN(slim::to_dtype(tensor.dtype()) == output->dtype() &&
-                               tensor.dim() == output->dim(),
-                           Error::InvalidType,
-                           "output %zu: the code gives %s, the program keeps it as %s", i,
-                           output->describe().c_str(), tensor.describe().c_str());
+    PTERON_CHECK_OR_RETURN(
+        slim::to_dtype(tensor.dtype()) == output->dtype() && tensor.dim() == output->dim(),
+        Error::InvalidType, "output %zu: the code gives %s, the program keeps it as %s", i,
+        output->describe().c_str(), tensor.describe().c_str());
     PTERON_CHECK_OR_RETURN(tensor.data() || output->numel() == 0, Error::InvalidState,
                            "output %zu: %s has no data", i, tensor.describe().c_str());
   }
   return Error::Ok;
 }
 
-// An output may look at the memory of an input, or at that of another output, and the memory planned
-// for one may be that of the other. Whatever would be overwritten before it is read is copied away.
+// An output may look at the memory of an input, or at that of another output, and the memory
+// planned for one may be that of the other. Whatever would be overwritten before it is read is
+// copied away.
 Error ArgumentBinding::separate_aliases(Span<EValue* const> arguments) {
   for (size_t i = 1; i < outputs_.size(); ++i) {
     const SlimTensor& output = *outputs_[i];
@@ -207,8 +208,8 @@ Error ArgumentBinding::separate_aliases(Span<EValue* const> arguments) {
       const EValue& value = *arguments[inputs_.size() + k];
       if (!value.is_tensor()) continue;
       const Tensor& target = value.tensor();
-      overwritten = ranges_overlap(storage.data, storage.nbytes, target.data(),
-                                   target.capacity_nbytes());
+      overwritten =
+          ranges_overlap(storage.data, storage.nbytes, target.data(), target.capacity_nbytes());
     }
     if (!overwritten) continue;
     PTERON_ASSIGN_OR_RETURN(TensorPtr copy, slim::clone_tensor(output));
@@ -229,7 +230,8 @@ Error ArgumentBinding::store_output(const SlimTensor& output, EValue& value) {
     PTERON_ASSIGN_OR_RETURN(TensorPtr target,
                             slim::make_tensor_from_blob(&number, {}, {}, 0, DType::Long, Device{}));
     SlimTensor flat;
-    PTERON_RETURN_IF_ERROR(flat.set(output.storage(), {}, {}, output.storage_offset(), DType::Long));
+    PTERON_RETURN_IF_ERROR(
+        flat.set(output.storage(), {}, {}, output.storage_offset(), DType::Long));
     PTERON_RETURN_IF_ERROR(slim::copy_tensor(*target, flat));
     value = EValue(number);
     return Error::Ok;

@@ -5,10 +5,10 @@
 //   PTERON_RETURN_IF_ERROR(container.run(binding.inputs(), binding.outputs(), stream));
 //   PTERON_RETURN_IF_ERROR(binding.store_outputs(arguments));
 //
-// `arguments` are the inputs in order, then the outputs. A tensor that has the layout and the device
-// that the code expects is used in place. An integer, a floating-point number or a bool is passed as a
-// tensor of no dimensions, and an integer output is taken from one. Handles, storages and the tables
-// here are reused, so that a run allocates nothing. Not thread-safe.
+// `arguments` are the inputs in order, then the outputs. A tensor that has the layout and the
+// device that the code expects is used in place. An integer, a floating-point number or a bool is
+// passed as a tensor of no dimensions, and an integer output is taken from one. Handles, storages
+// and the tables here are reused, so that a run allocates nothing. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -36,16 +36,16 @@ class ArgumentBinding final {
   Span<slim::SlimTensor*> inputs() { return inputs_; }
   Span<slim::SlimTensor*> outputs() { return outputs_; }
 
-  // Copies changed inputs and all outputs to where they belong, resizes the outputs, and deletes the
-  // handles, also on failure.
+  // Copies changed inputs and all outputs to where they belong, resizes the outputs, and deletes
+  // the handles, also on failure.
   Error store_outputs(Span<EValue* const> arguments);
 
  private:
   struct Input {
-    slim::SlimTensor tensor;      // over `storage`, with the sizes of the last run
-    slim::StorageRef storage;     // borrows whatever memory the argument has
-    bool staged = false;          // the code works on a copy
-    slim::TensorPtr original;     // what a staged input is copied back to, if the code changes it
+    slim::SlimTensor tensor;   // over `storage`, with the sizes of the last run
+    slim::StorageRef storage;  // borrows whatever memory the argument has
+    bool staged = false;       // the code works on a copy
+    slim::TensorPtr original;  // what a staged input is copied back to, if the code changes it
     union {
       int64_t integer = 0;
       double real;

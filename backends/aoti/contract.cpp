@@ -109,9 +109,9 @@ Error Contract::check_size(const DimContract& dim, int64_t size, int64_t* symbol
   int64_t multiple = 0;
   const bool exact = !__builtin_sub_overflow(size, dim.offset, &multiple) &&
                      !(multiple == INT64_MIN && dim.scale == -1) && multiple % dim.scale == 0;
-  PTERON_CHECK_OR_RETURN(exact, Error::InvalidArgument, "size %lld is no multiple of %lld plus %lld",
-                         static_cast<long long>(size), static_cast<long long>(dim.scale),
-                         static_cast<long long>(dim.offset));
+  PTERON_CHECK_OR_RETURN(exact, Error::InvalidArgument,
+                         "size %lld is no multiple of %lld plus %lld", static_cast<long long>(size),
+                         static_cast<long long>(dim.scale), static_cast<long long>(dim.offset));
   const int64_t value = multiple / dim.scale;
   PTERON_CHECK_OR_RETURN(*symbol == kUnknown || *symbol == value, Error::InvalidArgument,
                          "size %lld makes s%d %lld, another input made it %lld",

@@ -39,8 +39,8 @@ class Contract final {
   // Starts a run: forgets what the symbols were.
   void begin();
 
-  // `strides` (kMaxDims of them) receives those that the code expects; `fits` whether the tensor has
-  // them. InvalidType: dtype; InvalidArgument: rank or a size, with the rule it breaks.
+  // `strides` (kMaxDims of them) receives those that the code expects; `fits` whether the tensor
+  // has them. InvalidType: dtype; InvalidArgument: rank or a size, with the rule it breaks.
   Error check_input(size_t i, const Tensor& tensor, int64_t* strides, bool* fits);
 
   // After the inputs of the same run.
@@ -50,10 +50,10 @@ class Contract final {
   struct TensorRule {
     slim::DType dtype;
     bool mutated;
-    bool fixed_strides;           // `strides` hold as they are: every size is fixed
+    bool fixed_strides;  // `strides` hold as they are: every size is fixed
     std::vector<DimContract> dims;
     std::vector<int64_t> strides;
-    std::vector<uint8_t> order;   // dimensions, outermost first
+    std::vector<uint8_t> order;  // dimensions, outermost first
   };
 
   static Result<TensorRule> make_rule(const TensorContract& contract);

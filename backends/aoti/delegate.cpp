@@ -44,7 +44,7 @@ class AotiDelegate final : public Delegate {
   }
 
  private:
-  std::unique_ptr<AotiDevice> device_;     // outlives the container, which may use its stream
+  std::unique_ptr<AotiDevice> device_;  // outlives the container, which may use its stream
   std::unique_ptr<Container> container_;
   ArgumentBinding binding_;
 };
@@ -143,8 +143,8 @@ Error lend_constants(const Metadata& metadata, const NamedDataMap& data, AotiDev
         static_cast<unsigned long long>(constant.offset), blob.size());
     PTERON_ASSIGN_OR_RETURN(
         TensorPtr tensor,
-        device.place_constant(constant, Span<const uint8_t>(blob.data() + constant.offset,
-                                                            constant.nbytes)));
+        device.place_constant(constant,
+                              Span<const uint8_t>(blob.data() + constant.offset, constant.nbytes)));
     constants.push_back({std::string(constant.name), std::move(tensor)});
   }
   PTERON_RETURN_IF_ERROR(device.finish_constants());

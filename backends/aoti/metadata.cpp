@@ -103,11 +103,10 @@ Result<ConstantInfo> parse_constant(const schema::Constant* table, const std::st
   Result<size_t> extent = slim::storage_nbytes(info.sizes, info.strides, info.dtype);
   if (!extent.ok()) return invalid(where, extent.error().message().c_str());
   uint64_t begin = 0, end = 0;
-  const bool overflow =
-      info.storage_offset < 0 ||
-      __builtin_mul_overflow(static_cast<uint64_t>(info.storage_offset),
-                             slim::element_size(info.dtype), &begin) ||
-      __builtin_add_overflow(begin, *extent, &end);
+  const bool overflow = info.storage_offset < 0 ||
+                        __builtin_mul_overflow(static_cast<uint64_t>(info.storage_offset),
+                                               slim::element_size(info.dtype), &begin) ||
+                        __builtin_add_overflow(begin, *extent, &end);
   if (overflow || (*extent > 0 && end > info.nbytes)) {
     return invalid(where, "its elements lie outside its bytes");
   }
@@ -149,9 +148,9 @@ Result<Metadata> Metadata::parse(Span<const uint8_t> blob) {
   }
   if (table.constants()) {
     for (flatbuffers::uoffset_t i = 0; i < table.constants()->size(); ++i) {
-      PTERON_ASSIGN_OR_RETURN(ConstantInfo constant,
-                              parse_constant(table.constants()->Get(i),
-                                             "constant " + std::to_string(i)));
+      PTERON_ASSIGN_OR_RETURN(
+          ConstantInfo constant,
+          parse_constant(table.constants()->Get(i), "constant " + std::to_string(i)));
       metadata.constants.push_back(std::move(constant));
     }
   }

@@ -45,10 +45,10 @@ class BaseShims : public testing::Test {
   // Over host memory that outlives the test.
   AtenTensorHandle on_host(std::vector<float>* values, const List& sizes, const List& strides) {
     AtenTensorHandle handle = nullptr;
-    EXPECT_EQ(ptrn_torch_create_tensor_from_blob(values->data(), static_cast<int64_t>(sizes.size()),
-                                                 sizes.data(), strides.data(), 0, kFloat, 0, -1,
-                                                 &handle),
-              0)
+    EXPECT_EQ(
+        ptrn_torch_create_tensor_from_blob(values->data(), static_cast<int64_t>(sizes.size()),
+                                           sizes.data(), strides.data(), 0, kFloat, 0, -1, &handle),
+        0)
         << shim_error();
     return keep(handle);
   }
@@ -250,9 +250,9 @@ TEST_F(BaseShims, EmptyStridedRefusesNonsense) {
   EXPECT_NE(make({2}, {1}, kFloat, 77), 0);
   EXPECT_NE(make(List(17, 1), List(17, 1), kFloat, device_.type), 0);
   EXPECT_EQ(result, untouched);
-  EXPECT_NE(ptrn_torch_empty_strided(1, nullptr, nullptr, kFloat, device_.type, device_.index,
-                                     &result),
-            0);
+  EXPECT_NE(
+      ptrn_torch_empty_strided(1, nullptr, nullptr, kFloat, device_.type, device_.index, &result),
+      0);
 }
 
 TEST_F(BaseShims, NullHandlesAreRefused) {

@@ -2,11 +2,12 @@
 //
 //   // One file of a backend, in its tests:
 //   namespace pteron::aoti::conformance {
-//   TestDevice test_device() { return {/*type=*/1, /*index=*/0, /*available=*/has_gpu(), "no GPU"}; }
+//   TestDevice test_device() { return {/*type=*/1, /*index=*/0, /*available=*/has_gpu(), "no GPU"};
+//   }
 //   }
 //
-// and a cc_test of it over //backends/aoti/conformance and the backend's library. Contents go to and
-// from the device by copy_, so that the suite knows nothing of the device.
+// and a cc_test of it over //backends/aoti/conformance and the backend's library. Contents go to
+// and from the device by copy_, so that the suite knows nothing of the device.
 #pragma once
 
 #include <cstdint>
@@ -32,17 +33,24 @@ TestDevice test_device();
 // The shims under test, as models see them.
 extern "C" {
 using pteron::aoti::AtenTensorHandle;
-int32_t ptrn_torch_empty_strided(int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t, AtenTensorHandle*);
-int32_t ptrn_torch_empty_strided_pinned(int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t, AtenTensorHandle*);
-int32_t ptrn_torch_create_tensor_from_blob(void*, int64_t, const int64_t*, const int64_t*, int64_t, int32_t, int32_t, int32_t, AtenTensorHandle*);
-int32_t ptrn_torch_create_tensor_from_blob_v2(void*, int64_t, const int64_t*, const int64_t*, int64_t, int32_t, int32_t, int32_t, AtenTensorHandle*, int32_t, const uint8_t*, int64_t);
+int32_t ptrn_torch_empty_strided(int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t,
+                                 AtenTensorHandle*);
+int32_t ptrn_torch_empty_strided_pinned(int64_t, const int64_t*, const int64_t*, int32_t, int32_t,
+                                        int32_t, AtenTensorHandle*);
+int32_t ptrn_torch_create_tensor_from_blob(void*, int64_t, const int64_t*, const int64_t*, int64_t,
+                                           int32_t, int32_t, int32_t, AtenTensorHandle*);
+int32_t ptrn_torch_create_tensor_from_blob_v2(void*, int64_t, const int64_t*, const int64_t*,
+                                              int64_t, int32_t, int32_t, int32_t, AtenTensorHandle*,
+                                              int32_t, const uint8_t*, int64_t);
 int32_t ptrn_torch_new_uninitialized_tensor(AtenTensorHandle*);
 int32_t ptrn_torch_new_tensor_handle(AtenTensorHandle, AtenTensorHandle*);
 int32_t ptrn_torch_assign_tensors(AtenTensorHandle, AtenTensorHandle);
 int32_t ptrn_torch_assign_tensors_out(AtenTensorHandle, AtenTensorHandle*);
 int32_t ptrn_torch_delete_tensor_object(AtenTensorHandle);
-int32_t ptrn_torch__reinterpret_tensor(AtenTensorHandle, int64_t, const int64_t*, const int64_t*, int64_t, AtenTensorHandle*);
-int32_t ptrn_torch__alloc_from_pool(AtenTensorHandle, int64_t, int32_t, int64_t, const int64_t*, const int64_t*, AtenTensorHandle*);
+int32_t ptrn_torch__reinterpret_tensor(AtenTensorHandle, int64_t, const int64_t*, const int64_t*,
+                                       int64_t, AtenTensorHandle*);
+int32_t ptrn_torch__alloc_from_pool(AtenTensorHandle, int64_t, int32_t, int64_t, const int64_t*,
+                                    const int64_t*, AtenTensorHandle*);
 int32_t ptrn_torch_as_strided(AtenTensorHandle, const int64_t*, const int64_t*, AtenTensorHandle*);
 int32_t ptrn_torch_get_data_ptr(AtenTensorHandle, void**);
 int32_t ptrn_torch_get_storage_size(AtenTensorHandle, int64_t*);

@@ -6,8 +6,8 @@
 #include "backends/aoti/shims/c_boundary.h"
 #include "gtest/gtest.h"
 
-#define ITEM_AND_SCALAR(name, type)                                     \
-  extern "C" int32_t ptrn_torch_item_##name(AtenTensorHandle, type*);   \
+#define ITEM_AND_SCALAR(name, type)                                   \
+  extern "C" int32_t ptrn_torch_item_##name(AtenTensorHandle, type*); \
   extern "C" int32_t ptrn_torch_scalar_to_tensor_##name(type, AtenTensorHandle*);
 ITEM_AND_SCALAR(float32, float)
 ITEM_AND_SCALAR(float64, double)
@@ -37,19 +37,23 @@ int32_t ptrn_torch_scalar_to_tensor_complex128(ComplexDouble, AtenTensorHandle*)
 }
 
 #define CONSTANT(name) extern "C" int32_t ptrn_torch_##name();
-#define CONSTANTS(X)                                                                             \
-  X(device_type_cpu, 0) X(device_type_cuda, 1) X(device_type_xpu, 12) X(device_type_mps, 13)     \
-  X(device_type_meta, 14) X(device_type_privateuse1, 20) X(dtype_uint8, 0) X(dtype_int8, 1)      \
-  X(dtype_int16, 2) X(dtype_int32, 3) X(dtype_int64, 4) X(dtype_float16, 5) X(dtype_float32, 6)  \
-  X(dtype_float64, 7) X(dtype_complex32, 8) X(dtype_complex64, 9) X(dtype_complex128, 10)        \
-  X(dtype_bool, 11) X(dtype_bfloat16, 15) X(dtype_float8_e5m2, 23) X(dtype_float8_e4m3fn, 24)    \
-  X(dtype_float8_e5m2fnuz, 25) X(dtype_float8_e4m3fnuz, 26) X(dtype_uint16, 27)                  \
-  X(dtype_uint32, 28) X(dtype_uint64, 29) X(dtype_float8_e8m0fnu, 44)                            \
-  X(dtype_float4_e2m1fn_x2, 45) X(layout_strided, 0) X(layout_sparse_coo, 1)                     \
-  X(layout_sparse_csr, 2) X(layout__mkldnn, 3) X(layout_sparse_csc, 4) X(layout_sparse_bsr, 5)   \
-  X(layout_sparse_bsc, 6) X(layout_jagged, 7) X(memory_format_contiguous_format, 0)              \
-  X(memory_format_preserve_format, 1) X(memory_format_channels_last, 2)                          \
-  X(memory_format_channels_last_3d, 3)
+#define CONSTANTS(X)                                                                               \
+  X(device_type_cpu, 0)                                                                            \
+  X(device_type_cuda, 1) X(device_type_xpu, 12) X(device_type_mps, 13) X(device_type_meta, 14) X(  \
+      device_type_privateuse1, 20) X(dtype_uint8, 0) X(dtype_int8, 1) X(dtype_int16, 2)            \
+      X(dtype_int32, 3) X(dtype_int64, 4) X(dtype_float16, 5) X(dtype_float32, 6) X(               \
+          dtype_float64, 7) X(dtype_complex32, 8) X(dtype_complex64, 9) X(dtype_complex128, 10)    \
+          X(dtype_bool, 11) X(dtype_bfloat16, 15) X(dtype_float8_e5m2, 23)                         \
+              X(dtype_float8_e4m3fn, 24) X(dtype_float8_e5m2fnuz, 25) X(dtype_float8_e4m3fnuz, 26) \
+                  X(dtype_uint16, 27) X(dtype_uint32, 28) X(dtype_uint64, 29)                      \
+                      X(dtype_float8_e8m0fnu, 44) X(dtype_float4_e2m1fn_x2, 45)                    \
+                          X(layout_strided, 0) X(layout_sparse_coo, 1) X(layout_sparse_csr, 2)     \
+                              X(layout__mkldnn, 3) X(layout_sparse_csc, 4) X(layout_sparse_bsr, 5) \
+                                  X(layout_sparse_bsc, 6) X(layout_jagged, 7)                      \
+                                      X(memory_format_contiguous_format, 0)                        \
+                                          X(memory_format_preserve_format, 1)                      \
+                                              X(memory_format_channels_last, 2)                    \
+                                                  X(memory_format_channels_last_3d, 3)
 #define DECLARE(name, number) CONSTANT(name)
 CONSTANTS(DECLARE)
 #undef DECLARE
@@ -75,9 +79,9 @@ class ScalarShims : public testing::Test {
     int32_t dtype = -1;
     EXPECT_EQ(ptrn_torch_get_dtype(host, &dtype), 0);
     AtenTensorHandle tensor = nullptr;
-    EXPECT_EQ(ptrn_torch_empty_strided(0, nullptr, nullptr, dtype, device_.type, device_.index,
-                                       &tensor),
-              0)
+    EXPECT_EQ(
+        ptrn_torch_empty_strided(0, nullptr, nullptr, dtype, device_.type, device_.index, &tensor),
+        0)
         << shim_error();
     EXPECT_EQ(ptrn_torch_copy_(tensor, host, 0), 0) << shim_error();
     ptrn_torch_delete_tensor_object(host);
@@ -87,18 +91,18 @@ class ScalarShims : public testing::Test {
   TestDevice device_{};
 };
 
-#define TEST_ROUND_TRIP(name, type, value)                                     \
-  TEST_F(ScalarShims, RoundTrip_##name) {                                      \
-    AtenTensorHandle tensor = nullptr;                                         \
-    ASSERT_EQ(ptrn_torch_scalar_to_tensor_##name(value, &tensor), 0);          \
-    int64_t dim = -1;                                                          \
-    EXPECT_EQ(ptrn_torch_get_dim(tensor, &dim), 0);                            \
-    EXPECT_EQ(dim, 0);                                                         \
-    tensor = on_device(tensor);                                                \
-    type found{};                                                              \
-    EXPECT_EQ(ptrn_torch_item_##name(tensor, &found), 0) << shim_error();      \
-    EXPECT_EQ(found, static_cast<type>(value));                                \
-    ptrn_torch_delete_tensor_object(tensor);                                   \
+#define TEST_ROUND_TRIP(name, type, value)                                \
+  TEST_F(ScalarShims, RoundTrip_##name) {                                 \
+    AtenTensorHandle tensor = nullptr;                                    \
+    ASSERT_EQ(ptrn_torch_scalar_to_tensor_##name(value, &tensor), 0);     \
+    int64_t dim = -1;                                                     \
+    EXPECT_EQ(ptrn_torch_get_dim(tensor, &dim), 0);                       \
+    EXPECT_EQ(dim, 0);                                                    \
+    tensor = on_device(tensor);                                           \
+    type found{};                                                         \
+    EXPECT_EQ(ptrn_torch_item_##name(tensor, &found), 0) << shim_error(); \
+    EXPECT_EQ(found, static_cast<type>(value));                           \
+    ptrn_torch_delete_tensor_object(tensor);                              \
   }
 TEST_ROUND_TRIP(float32, float, -1.5f)
 TEST_ROUND_TRIP(float64, double, 1e300)
@@ -149,7 +153,8 @@ TEST_F(ScalarShims, ItemsConvert) {
 TEST_F(ScalarShims, ItemOfSeveralElementsIsRefused) {
   AtenTensorHandle tensor = nullptr;
   const int64_t size = 2, stride = 1;
-  ASSERT_EQ(ptrn_torch_empty_strided(1, &size, &stride, 6, device_.type, device_.index, &tensor), 0);
+  ASSERT_EQ(ptrn_torch_empty_strided(1, &size, &stride, 6, device_.type, device_.index, &tensor),
+            0);
   float found = 7;
   EXPECT_NE(ptrn_torch_item_float32(tensor, &found), 0);
   EXPECT_EQ(found, 7);

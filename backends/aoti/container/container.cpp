@@ -102,7 +102,8 @@ Result<std::unique_ptr<Container>> Container::create(std::shared_ptr<ModelImage>
   // One line of execution per container, so the variant without locks will do.
   find("AOTInductorModelContainerRunSingleThreaded", &api.run);
   PTERON_CHECK_OR_RETURN(missing.empty(), Error::InvalidProgram,
-                         "the image is no model this runtime can run: it lacks %s", missing.c_str());
+                         "the image is no model this runtime can run: it lacks %s",
+                         missing.c_str());
   // Older compilers did not have it.
   api.last_error =
       reinterpret_cast<GetLastError>(container->image_->symbol("AOTInductorGetLastError"));

@@ -21,8 +21,9 @@
 
 namespace pteron::aoti {
 
-// What a device wants done around every call into an image (create, run, delete): its current device
-// or stream set, resources told apart by container. Calls on one scope do not overlap or nest.
+// What a device wants done around every call into an image (create, run, delete): its current
+// device or stream set, resources told apart by container. Calls on one scope do not overlap or
+// nest.
 class ContainerScope {
  public:
   virtual ~ContainerScope() = default;
@@ -52,17 +53,18 @@ class Container final {
   // Names of the constants that have to come from outside, in the container's order.
   Result<std::vector<std::string>> constant_names();
 
-  // Uses the memory of `constants` in place. It must outlive the container; the tensors belong to it
-  // from here on. Constants that are not named stay unset. InvalidProgram: a name the model does not
-  // have.
+  // Uses the memory of `constants` in place. It must outlive the container; the tensors belong to
+  // it from here on. Constants that are not named stay unset. InvalidProgram: a name the model does
+  // not have.
   Error lend_constants(std::vector<NamedConstant> constants);
 
   // Copies constants from bytes laid out as the model's compiler lays them out. At most once, and
   // not together with lend_constants(). InvalidProgram: another size than the model expects.
   Error copy_constants(Span<const uint8_t> blob);
 
-  // Takes every input, also when it fails, and leaves null handles in their place. Outputs belong to
-  // the caller; on failure they are null. Message: the model's, and that of the shim that failed.
+  // Takes every input, also when it fails, and leaves null handles in their place. Outputs belong
+  // to the caller; on failure they are null. Message: the model's, and that of the shim that
+  // failed.
   Error run(Span<slim::SlimTensor*> inputs, Span<slim::SlimTensor*> outputs, void* stream);
 
  private:

@@ -23,7 +23,8 @@ Error invalid(const char* what) {
                     what);
 }
 
-// The bytes of a file, read at checked offsets and, through the load segments, at checked addresses.
+// The bytes of a file, read at checked offsets and, through the load segments, at checked
+// addresses.
 class ElfFile {
  public:
   explicit ElfFile(Span<uint8_t> bytes) : bytes_(bytes) {}
@@ -118,24 +119,47 @@ Error read_dynamic(const ElfFile& file, DynamicTable* table) {
     if (!file.read(file.dynamic().p_offset + i * sizeof(entry), &entry)) break;
     const uint64_t value = entry.d_un.d_val;
     switch (entry.d_tag) {
-      case DT_NULL: i = count - 1; break;
-      case DT_STRTAB: table->strings = value; break;
-      case DT_STRSZ: table->strings_size = value; break;
-      case DT_SYMTAB: table->symbols = value; break;
+      case DT_NULL:
+        i = count - 1;
+        break;
+      case DT_STRTAB:
+        table->strings = value;
+        break;
+      case DT_STRSZ:
+        table->strings_size = value;
+        break;
+      case DT_SYMTAB:
+        table->symbols = value;
+        break;
       case DT_SYMENT:
         if (value != sizeof(Elf64_Sym)) return invalid("size of its symbols");
         break;
-      case DT_HASH: table->hash = value; break;
-      case DT_GNU_HASH: table->gnu_hash = value; break;
-      case DT_VERNEED: table->version_needs = value; break;
-      case DT_VERNEEDNUM: table->version_needs_count = value; break;
-      case DT_VERDEF: table->version_definitions = value; break;
-      case DT_VERDEFNUM: table->version_definitions_count = value; break;
+      case DT_HASH:
+        table->hash = value;
+        break;
+      case DT_GNU_HASH:
+        table->gnu_hash = value;
+        break;
+      case DT_VERNEED:
+        table->version_needs = value;
+        break;
+      case DT_VERNEEDNUM:
+        table->version_needs_count = value;
+        break;
+      case DT_VERDEF:
+        table->version_definitions = value;
+        break;
+      case DT_VERDEFNUM:
+        table->version_definitions_count = value;
+        break;
       case DT_NEEDED:
       case DT_SONAME:
       case DT_RPATH:
-      case DT_RUNPATH: table->names.push_back(value); break;
-      default: break;
+      case DT_RUNPATH:
+        table->names.push_back(value);
+        break;
+      default:
+        break;
     }
   }
   if (!table->strings || !table->strings_size || !table->symbols) {

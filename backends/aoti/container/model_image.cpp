@@ -98,8 +98,8 @@ Result<std::shared_ptr<ModelImage>> ModelImage::load(Span<const uint8_t> bytes,
       "this runtime, or use one whose backend has them",
       missing.size(), missing.size() == 1 ? "" : "s", join(missing).c_str());
 
-  PTERON_ASSIGN_OR_RETURN(
-      image->file_, make_memory_file("pteron_model_" + to_hex(digest).substr(0, 16), copy));
+  PTERON_ASSIGN_OR_RETURN(image->file_,
+                          make_memory_file("pteron_model_" + to_hex(digest).substr(0, 16), copy));
   image->handle_ = dlopen(path_of(image->file_).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!image->handle_) {
     const char* reason = dlerror();

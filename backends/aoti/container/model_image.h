@@ -4,8 +4,9 @@
 //   void* run = image->symbol("AOTInductorModelContainerRun");
 //
 // The bytes are checked against their digest, the names of their shims are made private in a copy,
-// all of them are looked up, and only then is the copy opened; it never has a name in a file system.
-// Images of equal bytes are one: loaded once, unmapped when the last owner lets go. Thread-safe.
+// all of them are looked up, and only then is the copy opened; it never has a name in a file
+// system. Images of equal bytes are one: loaded once, unmapped when the last owner lets go.
+// Thread-safe.
 //
 // load() trusts the digest: whoever vouches for it vouches for code that runs in this process.
 #pragma once
@@ -24,8 +25,8 @@ namespace pteron::aoti {
 class ModelImage final {
  public:
   // `bytes` is borrowed for the call. InvalidProgram: the bytes differ from `digest`, or are no
-  // shared object; OperatorMissing: it needs shims that no library here provides, all of them named;
-  // DelegateInvalidCompatibility: the system cannot open it.
+  // shared object; OperatorMissing: it needs shims that no library here provides, all of them
+  // named; DelegateInvalidCompatibility: the system cannot open it.
   static Result<std::shared_ptr<ModelImage>> load(Span<const uint8_t> bytes,
                                                   const Sha256Digest& digest);
 

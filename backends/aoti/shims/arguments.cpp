@@ -13,10 +13,9 @@ Result<Device> device_argument(int32_t device_type, int32_t device_index) {
   const bool is_cpu = device_type == static_cast<int32_t>(DeviceType::CPU);
   PTERON_CHECK_OR_RETURN(device_type >= 0 && device_type <= INT8_MAX, Error::InvalidArgument,
                          "device type %d is none that this runtime has", device_type);
-  PTERON_CHECK_OR_RETURN(device_index >= -1 && device_index <= INT8_MAX &&
-                             (!is_cpu || device_index <= 0),
-                         Error::InvalidArgument, "device index %d of device type %d", device_index,
-                         device_type);
+  PTERON_CHECK_OR_RETURN(
+      device_index >= -1 && device_index <= INT8_MAX && (!is_cpu || device_index <= 0),
+      Error::InvalidArgument, "device index %d of device type %d", device_index, device_type);
   return Device{static_cast<DeviceType>(device_type),
                 static_cast<int8_t>(is_cpu ? 0 : device_index)};
 }

@@ -8,10 +8,11 @@
 namespace pteron::aoti {
 
 // The one shim that throws. Its signature has no status code and generated code goes on as if the
-// condition held, so returning would let it read out of bounds. The exception begins in this frame and
-// passes only through frames of the model image, whose entry points catch it and report a failure; no
-// frame of this runtime lies between. Inside an OpenMP loop C++ allows no exception to leave, and the
-// process ends there with the message: inputs are checked before a model sees them for that reason.
+// condition held, so returning would let it read out of bounds. The exception begins in this frame
+// and passes only through frames of the model image, whose entry points catch it and report a
+// failure; no frame of this runtime lies between. Inside an OpenMP loop C++ allows no exception to
+// leave, and the process ends there with the message: inputs are checked before a model sees them
+// for that reason.
 PTERON_AOTI_SHIM(void, check)
 (bool condition, const char* function, const char* file, uint32_t line, const char* message) {
   if (__builtin_expect(condition, 1)) return;

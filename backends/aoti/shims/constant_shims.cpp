@@ -3,8 +3,8 @@
 #include <cstddef>
 
 #include "backends/aoti/shims/shim_export.h"
-#include "backends/aoti/slim/core/slim_tensor.h"
 #include "backends/aoti/slim/core/dtype.h"
+#include "backends/aoti/slim/core/slim_tensor.h"
 
 namespace pteron::aoti {
 

@@ -110,14 +110,13 @@ PTERON_AOTI_SHIM(AOTITorchError, zero_)(AtenTensorHandle self) {
   });
 }
 
-#define PTERON_ITEM_SHIM(name, type, dtype_name)                                              \
-  PTERON_AOTI_SHIM(AOTITorchError, item_##name)(AtenTensorHandle tensor, type * ret) {        \
-    return item_as("aoti_torch_item_" #name, DType::dtype_name, tensor, ret);                 \
+#define PTERON_ITEM_SHIM(name, type, dtype_name)                                       \
+  PTERON_AOTI_SHIM(AOTITorchError, item_##name)(AtenTensorHandle tensor, type * ret) { \
+    return item_as("aoti_torch_item_" #name, DType::dtype_name, tensor, ret);          \
   }
 
-#define PTERON_SCALAR_SHIM(name, type, dtype_name)                                            \
-  PTERON_AOTI_SHIM(AOTITorchError, scalar_to_tensor_##name)(type value,                       \
-                                                            AtenTensorHandle * ret) {         \
+#define PTERON_SCALAR_SHIM(name, type, dtype_name)                                                \
+  PTERON_AOTI_SHIM(AOTITorchError, scalar_to_tensor_##name)(type value, AtenTensorHandle * ret) { \
     return scalar_to_tensor("aoti_torch_scalar_to_tensor_" #name, DType::dtype_name, value, ret); \
   }
 
@@ -125,7 +124,7 @@ PTERON_AOTI_SHIM(AOTITorchError, zero_)(AtenTensorHandle self) {
   PTERON_ITEM_SHIM(name, type, dtype_name)                   \
   PTERON_SCALAR_SHIM(name, type, dtype_name)
 
-PTERON_ITEM_SHIM(float16, uint16_t, Half)       // the bits, as the C ABI's struct holds them
+PTERON_ITEM_SHIM(float16, uint16_t, Half)  // the bits, as the C ABI's struct holds them
 PTERON_ITEM_SHIM(bfloat16, uint16_t, BFloat16)
 PTERON_ITEM_AND_SCALAR_SHIMS(float32, float, Float)
 PTERON_ITEM_AND_SCALAR_SHIMS(float64, double, Double)

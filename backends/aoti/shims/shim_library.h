@@ -3,9 +3,9 @@
 //   // In any source file of a library with shims:
 //   static const bool registered = register_shim_library(&registered);
 //
-// A library may have been opened with RTLD_LOCAL (a Python extension always is); a model image finds
-// its shims only in the global scope. Registered libraries are moved there before the first image is
-// opened. Their names are private (private_names.h), so nobody else notices. Thread-safe.
+// A library may have been opened with RTLD_LOCAL (a Python extension always is); a model image
+// finds its shims only in the global scope. Registered libraries are moved there before the first
+// image is opened. Their names are private (private_names.h), so nobody else notices. Thread-safe.
 #pragma once
 
 #include <cstdint>

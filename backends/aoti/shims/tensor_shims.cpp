@@ -32,9 +32,9 @@ Error create_from_blob(void* data, int64_t ndim, const int64_t* sizes, const int
   PTERON_ASSIGN_OR_RETURN(const Shape shape, shape_argument(ndim, sizes, strides));
   PTERON_ASSIGN_OR_RETURN(const DType type, dtype_argument(dtype));
   PTERON_ASSIGN_OR_RETURN(const Device device, device_argument(device_type, device_index));
-  PTERON_ASSIGN_OR_RETURN(TensorPtr tensor,
-                          slim::make_tensor_from_blob(data, shape.sizes, shape.strides,
-                                                      storage_offset, type, device));
+  PTERON_ASSIGN_OR_RETURN(
+      TensorPtr tensor,
+      slim::make_tensor_from_blob(data, shape.sizes, shape.strides, storage_offset, type, device));
   *ret = tensor.release();
   return Error::Ok;
 }
@@ -80,8 +80,8 @@ PTERON_AOTI_SHIM(AOTITorchError, empty_strided_pinned)
     PTERON_ASSIGN_OR_RETURN(const size_t nbytes,
                             slim::storage_nbytes(shape.sizes, shape.strides, type));
     // Generated code names the CPU here, and whoever has a device is meant.
-    slim::DeviceMemory* memory = slim::find_device_memory(
-        device.type == DeviceType::CPU ? DeviceType::CUDA : device.type);
+    slim::DeviceMemory* memory =
+        slim::find_device_memory(device.type == DeviceType::CPU ? DeviceType::CUDA : device.type);
     auto storage = memory ? memory->allocate_pinned(nbytes) : slim::allocate_storage(nbytes, {});
     if (!storage.ok()) return storage.take_error();
     TensorPtr tensor(new SlimTensor);
@@ -191,11 +191,11 @@ PTERON_AOTI_SHIM(AOTITorchError, _alloc_from_pool)
     const int64_t begin = self->storage_offset() * static_cast<int64_t>(self->item_size());
     const auto item_size = static_cast<int64_t>(slim::element_size(type));
     int64_t offset = 0;
-    PTERON_CHECK_OR_RETURN(
-        offset_bytes >= 0 && !__builtin_add_overflow(begin, offset_bytes, &offset) &&
-            offset % item_size == 0,
-        Error::InvalidArgument, "offset of %lld bytes for %s", static_cast<long long>(offset_bytes),
-        slim::name_of(type));
+    PTERON_CHECK_OR_RETURN(offset_bytes >= 0 &&
+                               !__builtin_add_overflow(begin, offset_bytes, &offset) &&
+                               offset % item_size == 0,
+                           Error::InvalidArgument, "offset of %lld bytes for %s",
+                           static_cast<long long>(offset_bytes), slim::name_of(type));
     return view(self, shape, offset / item_size, type, ret);
   });
 }

@@ -71,11 +71,11 @@ inline std::vector<uint8_t> make_metadata(const Sha256Digest& digest, const std:
                                    &strides, 0, weights.c_str(), 0, choices.bias_nbytes)};
   std::vector<uint8_t> bytes(digest.begin(), digest.end());
   if (choices.another_digest) bytes[0] ^= 1;
-  builder.Finish(schema::CreateModelMetadataDirect(
-                     builder, choices.device.c_str(), "2.13.0", choices.shim_list_version, nullptr,
-                     "x86-64-v2", nullptr, 1, nullptr, &bytes, &inputs, &outputs, &constants,
-                     "packed"),
-                 schema::ModelMetadataIdentifier());
+  builder.Finish(
+      schema::CreateModelMetadataDirect(builder, choices.device.c_str(), "2.13.0",
+                                        choices.shim_list_version, nullptr, "x86-64-v2", nullptr, 1,
+                                        nullptr, &bytes, &inputs, &outputs, &constants, "packed"),
+      schema::ModelMetadataIdentifier());
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
 

@@ -1,5 +1,4 @@
 #include "backends/aoti/delegate.h"
-
 #include "backends/aoti/slim/core/caching_allocator.h"
 #include "backends/aoti/tests/delegate_testing.h"
 #include "gtest/gtest.h"

@@ -1,5 +1,4 @@
 #include "backends/aoti/contract.h"
-
 #include "gtest/gtest.h"
 
 namespace pteron::aoti {

@@ -1,7 +1,6 @@
-#include "backends/aoti/container/container.h"
-
 #include <thread>
 
+#include "backends/aoti/container/container.h"
 #include "backends/aoti/container/tests/toy_image.h"
 #include "backends/aoti/slim/core/caching_allocator.h"
 #include "gtest/gtest.h"

@@ -1,8 +1,7 @@
-#include "backends/aoti/container/elf_imports.h"
-
 #include <algorithm>
 #include <random>
 
+#include "backends/aoti/container/elf_imports.h"
 #include "backends/aoti/container/tests/toy_image.h"
 #include "backends/aoti/shims/private_names.h"
 #include "gtest/gtest.h"
@@ -11,7 +10,8 @@ namespace pteron::aoti {
 namespace {
 
 TEST(PrivateNames, KeepTheirLength) {
-  for (const char* name : {"aoti_torch_cpu_mm_out", "Sleef_expf8_u10", "cudaMalloc", "cuLaunchKernel"}) {
+  for (const char* name :
+       {"aoti_torch_cpu_mm_out", "Sleef_expf8_u10", "cudaMalloc", "cuLaunchKernel"}) {
     EXPECT_EQ(private_name(name).size(), std::string(name).size());
     EXPECT_NE(private_name(name), name);
   }

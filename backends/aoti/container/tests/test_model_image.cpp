@@ -1,7 +1,6 @@
-#include "backends/aoti/container/model_image.h"
-
 #include <thread>
 
+#include "backends/aoti/container/model_image.h"
 #include "backends/aoti/container/tests/toy_image.h"
 #include "gtest/gtest.h"
 

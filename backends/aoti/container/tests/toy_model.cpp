@@ -1,6 +1,6 @@
 // A model image written by hand: what a compiler would make of y = 2 * x + bias, with the same
-// exports and the same imports, and nothing of libtorch. `x` has 3 elements. With TOY_NEEDS_MISSING it
-// also imports a shim that nobody has.
+// exports and the same imports, and nothing of libtorch. `x` has 3 elements. With TOY_NEEDS_MISSING
+// it also imports a shim that nobody has.
 //
 // A first element of 13 makes the run fail, as generated code fails: by an exception inside.
 #include <cstddef>
@@ -16,7 +16,8 @@ using Handle = Opaque*;
 extern "C" {
 int32_t aoti_torch_dtype_float32();
 int32_t aoti_torch_device_type_cpu();
-int32_t aoti_torch_empty_strided(int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t, Handle*);
+int32_t aoti_torch_empty_strided(int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t,
+                                 Handle*);
 int32_t aoti_torch_get_data_ptr(Handle, void**);
 int32_t aoti_torch_get_numel(Handle, int64_t*);
 int32_t aoti_torch_delete_tensor_object(Handle);
@@ -88,8 +89,8 @@ int32_t guarded(const Body& body) {
 
 }  // namespace
 
-EXPORT int32_t AOTInductorModelContainerCreateWithDevice(void** container, size_t, const char* device,
-                                                         const char*) {
+EXPORT int32_t AOTInductorModelContainerCreateWithDevice(void** container, size_t,
+                                                         const char* device, const char*) {
   return guarded([&] {
     if (std::string(device) != "cpu") throw std::runtime_error("unknown device");
     *container = new Model;
@@ -100,8 +101,12 @@ EXPORT int32_t AOTInductorModelContainerDelete(void* container) {
   return 0;
 }
 EXPORT int32_t AOTInductorModelContainerGetNumInputs(void*, size_t* count) { return *count = 1, 0; }
-EXPORT int32_t AOTInductorModelContainerGetNumOutputs(void*, size_t* count) { return *count = 1, 0; }
-EXPORT int32_t AOTInductorModelContainerGetNumConstants(void*, size_t* count) { return *count = 1, 0; }
+EXPORT int32_t AOTInductorModelContainerGetNumOutputs(void*, size_t* count) {
+  return *count = 1, 0;
+}
+EXPORT int32_t AOTInductorModelContainerGetNumConstants(void*, size_t* count) {
+  return *count = 1, 0;
+}
 EXPORT int32_t AOTInductorModelContainerGetConstantName(void*, size_t, const char** name) {
   return *name = "bias", 0;
 }
@@ -114,7 +119,8 @@ EXPORT int32_t AOTInductorModelContainerGetConstantDataSize(void*, size_t, size_
 // A shallow handle that is kept and never deleted, as real containers do.
 EXPORT int32_t AOTInductorModelContainerUpdateUserManagedConstantBufferPairs(void* container,
                                                                              const Pair* pairs,
-                                                                             size_t count, bool, bool) {
+                                                                             size_t count, bool,
+                                                                             bool) {
   return guarded([&] {
     for (size_t i = 0; i < count; ++i) {
       check(aoti_torch_new_tensor_handle(pairs[i].handle, &static_cast<Model*>(container)->bias));

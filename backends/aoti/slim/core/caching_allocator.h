@@ -5,8 +5,8 @@
 //
 // Sizes are rounded up to classes a quarter of a power of two apart. Blocks of up to
 // kThreadBlockBytes come from and go to a cache of the calling thread, without a lock; larger ones,
-// and what a thread's cache has no room for, go through one shared cache. So a model that runs again
-// asks the system for nothing. Thread-safe; any thread may free a block.
+// and what a thread's cache has no room for, go through one shared cache. So a model that runs
+// again asks the system for nothing. Thread-safe; any thread may free a block.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 namespace pteron::slim {
 
 struct CachedBlock {
-  void* data;         // aligned to kStorageAlignment
+  void* data;  // aligned to kStorageAlignment
   uint32_t size_class;
 };
 

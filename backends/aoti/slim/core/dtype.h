@@ -1,5 +1,6 @@
 // The element types that compiled models use between their kernels: those of the program format
-// (runtime/core/scalar_types.inc) and the complex ones, which never cross the border of a partition.
+// (runtime/core/scalar_types.inc) and the complex ones, which never cross the border of a
+// partition.
 //
 //   DType dtype;
 //   if (!to_dtype(number, &dtype)) ...;          // a number from the C ABI
@@ -26,20 +27,28 @@ enum class DType : int32_t {
 // Bytes of one element; 0 for a number outside the enum.
 constexpr size_t element_size(DType dtype) {
   switch (dtype) {
-    case DType::ComplexHalf: return 4;
-    case DType::ComplexFloat: return 8;
-    case DType::ComplexDouble: return 16;
-    default: return pteron::element_size(static_cast<ScalarType>(dtype));
+    case DType::ComplexHalf:
+      return 4;
+    case DType::ComplexFloat:
+      return 8;
+    case DType::ComplexDouble:
+      return 16;
+    default:
+      return pteron::element_size(static_cast<ScalarType>(dtype));
   }
 }
 
 // "float32"; "unknown" for a number outside the enum.
 constexpr const char* name_of(DType dtype) {
   switch (dtype) {
-    case DType::ComplexHalf: return "complex32";
-    case DType::ComplexFloat: return "complex64";
-    case DType::ComplexDouble: return "complex128";
-    default: return pteron::name_of(static_cast<ScalarType>(dtype));
+    case DType::ComplexHalf:
+      return "complex32";
+    case DType::ComplexFloat:
+      return "complex64";
+    case DType::ComplexDouble:
+      return "complex128";
+    default:
+      return pteron::name_of(static_cast<ScalarType>(dtype));
   }
 }
 
@@ -65,8 +74,10 @@ constexpr bool is_floating_point(DType dtype) {
     case DType::Double:
     case DType::BFloat16:
     case DType::Float8_e5m2:
-    case DType::Float8_e4m3fn: return true;
-    default: return false;
+    case DType::Float8_e4m3fn:
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -44,8 +44,8 @@ inline float decode(uint32_t bits, int exponent_bits, int mantissa_bits, bool fi
   const int bias = (1 << (exponent_bits - 1)) - 1;
   float magnitude;
   if (exponent == top && (!finite_only || mantissa == (1u << mantissa_bits) - 1)) {
-    magnitude = mantissa ? std::numeric_limits<float>::quiet_NaN()
-                         : std::numeric_limits<float>::infinity();
+    magnitude =
+        mantissa ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
   } else if (exponent == 0) {
     magnitude = static_cast<float>(mantissa) *
                 float_of_bits(static_cast<uint32_t>(127 + 1 - bias - mantissa_bits) << 23);
@@ -60,8 +60,8 @@ inline uint32_t encode(float value, int exponent_bits, int mantissa_bits, bool f
   const uint32_t sign = (bits >> 31) << (exponent_bits + mantissa_bits);
   const uint32_t top = (1u << exponent_bits) - 1;
   const uint32_t infinity = top << mantissa_bits;
-  const uint32_t nan = finite_only ? infinity | ((1u << mantissa_bits) - 1)
-                                   : infinity | 1u << (mantissa_bits - 1);
+  const uint32_t nan =
+      finite_only ? infinity | ((1u << mantissa_bits) - 1) : infinity | 1u << (mantissa_bits - 1);
   const uint32_t magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) return sign | nan;
   const int bias = (1 << (exponent_bits - 1)) - 1;
@@ -123,8 +123,7 @@ struct BFloat16 {
   BFloat16() = default;
   explicit BFloat16(float value) {
     const uint32_t raw = numeric_internal::bits_of_float(value);
-    bits = value != value ? 0x7fc0
-                          : static_cast<uint16_t>((raw + 0x7fff + (raw >> 16 & 1)) >> 16);
+    bits = value != value ? 0x7fc0 : static_cast<uint16_t>((raw + 0x7fff + (raw >> 16 & 1)) >> 16);
   }
   operator float() const {  // NOLINT(google-explicit-constructor)
     return numeric_internal::float_of_bits(static_cast<uint32_t>(bits) << 16);
@@ -156,22 +155,23 @@ inline constexpr bool is_small_float_v = !std::is_same_v<accumulate_t<T>, T>;
     break;                                                  \
   }
 
-#define PTERON_DISPATCH_REAL(dtype, T, ...)                                       \
-  switch (dtype) {                                                                \
-    PTERON_DISPATCH_CASE_(Byte, uint8_t, T, __VA_ARGS__)                          \
-    PTERON_DISPATCH_CASE_(Char, int8_t, T, __VA_ARGS__)                           \
-    PTERON_DISPATCH_CASE_(Short, int16_t, T, __VA_ARGS__)                         \
-    PTERON_DISPATCH_CASE_(Int, int32_t, T, __VA_ARGS__)                           \
-    PTERON_DISPATCH_CASE_(Long, int64_t, T, __VA_ARGS__)                          \
-    PTERON_DISPATCH_CASE_(UInt16, uint16_t, T, __VA_ARGS__)                       \
-    PTERON_DISPATCH_CASE_(UInt32, uint32_t, T, __VA_ARGS__)                       \
-    PTERON_DISPATCH_CASE_(UInt64, uint64_t, T, __VA_ARGS__)                       \
-    PTERON_DISPATCH_CASE_(Half, ::pteron::slim::Half, T, __VA_ARGS__)             \
-    PTERON_DISPATCH_CASE_(BFloat16, ::pteron::slim::BFloat16, T, __VA_ARGS__)     \
-    PTERON_DISPATCH_CASE_(Float, float, T, __VA_ARGS__)                           \
-    PTERON_DISPATCH_CASE_(Double, double, T, __VA_ARGS__)                         \
-    PTERON_DISPATCH_CASE_(Bool, bool, T, __VA_ARGS__)                             \
-    default: break;                                                               \
+#define PTERON_DISPATCH_REAL(dtype, T, ...)                                   \
+  switch (dtype) {                                                            \
+    PTERON_DISPATCH_CASE_(Byte, uint8_t, T, __VA_ARGS__)                      \
+    PTERON_DISPATCH_CASE_(Char, int8_t, T, __VA_ARGS__)                       \
+    PTERON_DISPATCH_CASE_(Short, int16_t, T, __VA_ARGS__)                     \
+    PTERON_DISPATCH_CASE_(Int, int32_t, T, __VA_ARGS__)                       \
+    PTERON_DISPATCH_CASE_(Long, int64_t, T, __VA_ARGS__)                      \
+    PTERON_DISPATCH_CASE_(UInt16, uint16_t, T, __VA_ARGS__)                   \
+    PTERON_DISPATCH_CASE_(UInt32, uint32_t, T, __VA_ARGS__)                   \
+    PTERON_DISPATCH_CASE_(UInt64, uint64_t, T, __VA_ARGS__)                   \
+    PTERON_DISPATCH_CASE_(Half, ::pteron::slim::Half, T, __VA_ARGS__)         \
+    PTERON_DISPATCH_CASE_(BFloat16, ::pteron::slim::BFloat16, T, __VA_ARGS__) \
+    PTERON_DISPATCH_CASE_(Float, float, T, __VA_ARGS__)                       \
+    PTERON_DISPATCH_CASE_(Double, double, T, __VA_ARGS__)                     \
+    PTERON_DISPATCH_CASE_(Bool, bool, T, __VA_ARGS__)                         \
+    default:                                                                  \
+      break;                                                                  \
   }
 
 // The same for the floating-point dtypes of 16 bits and more.
@@ -181,5 +181,6 @@ inline constexpr bool is_small_float_v = !std::is_same_v<accumulate_t<T>, T>;
     PTERON_DISPATCH_CASE_(BFloat16, ::pteron::slim::BFloat16, T, __VA_ARGS__) \
     PTERON_DISPATCH_CASE_(Float, float, T, __VA_ARGS__)                       \
     PTERON_DISPATCH_CASE_(Double, double, T, __VA_ARGS__)                     \
-    default: break;                                                           \
+    default:                                                                  \
+      break;                                                                  \
   }

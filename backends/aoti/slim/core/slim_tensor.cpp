@@ -129,9 +129,9 @@ std::string SlimTensor::describe() const {
 Result<size_t> storage_nbytes(Span<const int64_t> sizes, Span<const int64_t> strides, DType dtype) {
   PTERON_ASSIGN_OR_RETURN(const Extent extent, extent_of(sizes, strides));
   size_t nbytes = 0;
-  PTERON_CHECK_OR_RETURN(!__builtin_mul_overflow(static_cast<size_t>(extent.span),
-                                                 element_size(dtype), &nbytes),
-                         Error::InvalidArgument, "more bytes than can be counted");
+  PTERON_CHECK_OR_RETURN(
+      !__builtin_mul_overflow(static_cast<size_t>(extent.span), element_size(dtype), &nbytes),
+      Error::InvalidArgument, "more bytes than can be counted");
   return nbytes;
 }
 
@@ -158,12 +158,12 @@ Result<TensorPtr> make_tensor_from_blob(void* data, Span<const int64_t> sizes,
   if (nbytes == 0) {
     PTERON_ASSIGN_OR_RETURN(nbytes, storage_nbytes(sizes, strides, dtype));
     size_t offset_bytes = 0;
-    PTERON_CHECK_OR_RETURN(
-        storage_offset >= 0 &&
-            !__builtin_mul_overflow(static_cast<size_t>(storage_offset), element_size(dtype),
-                                    &offset_bytes) &&
-            !__builtin_add_overflow(nbytes, offset_bytes, &nbytes),
-        Error::InvalidArgument, "storage offset %lld", static_cast<long long>(storage_offset));
+    PTERON_CHECK_OR_RETURN(storage_offset >= 0 &&
+                               !__builtin_mul_overflow(static_cast<size_t>(storage_offset),
+                                                       element_size(dtype), &offset_bytes) &&
+                               !__builtin_add_overflow(nbytes, offset_bytes, &nbytes),
+                           Error::InvalidArgument, "storage offset %lld",
+                           static_cast<long long>(storage_offset));
   }
   PTERON_ASSIGN_OR_RETURN(StorageRef storage, borrow_storage(data, nbytes, device));
   TensorPtr tensor(new SlimTensor);

@@ -47,7 +47,7 @@ class SlimTensor final {
   int64_t stride(size_t i) const { return strides_[i]; }
   Span<const int64_t> sizes() const { return {sizes_, dim_}; }
   Span<const int64_t> strides() const { return {strides_, dim_}; }
-  int64_t* mutable_sizes() { return sizes_; }      // for the C ABI, which hands out int64_t*
+  int64_t* mutable_sizes() { return sizes_; }  // for the C ABI, which hands out int64_t*
   int64_t* mutable_strides() { return strides_; }
   int64_t numel() const { return numel_; }
   size_t item_size() const { return element_size(dtype_); }
@@ -68,8 +68,8 @@ class SlimTensor final {
   // Row-major without gaps. Dimensions of size 1 may have any stride.
   bool is_contiguous() const;
 
-  // Looks at `storage` in this way. InvalidArgument: more than kMaxDims dimensions, a negative size,
-  // stride or offset, or an element outside the storage; the tensor is then unchanged.
+  // Looks at `storage` in this way. InvalidArgument: more than kMaxDims dimensions, a negative
+  // size, stride or offset, or an element outside the storage; the tensor is then unchanged.
   Error set(StorageRef storage, Span<const int64_t> sizes, Span<const int64_t> strides,
             int64_t storage_offset, DType dtype);
 

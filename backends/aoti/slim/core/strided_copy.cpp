@@ -24,9 +24,8 @@ Plan make_plan(const int64_t* target_strides, const int64_t* source_strides, con
   for (size_t i = 0; i < dim; ++i) {
     if (sizes[i] != 1) order[n++] = i;
   }
-  std::stable_sort(order, order + n, [&](size_t a, size_t b) {
-    return target_strides[a] > target_strides[b];
-  });
+  std::stable_sort(order, order + n,
+                   [&](size_t a, size_t b) { return target_strides[a] > target_strides[b]; });
   Plan plan;
   for (size_t k = 0; k < n; ++k) {
     const size_t i = order[k];
@@ -117,8 +116,7 @@ Error broadcast_strides(const SlimTensor& target, const SlimTensor& source, int6
 }
 
 bool is_dense(const SlimTensor& tensor) {
-  const Result<size_t> nbytes =
-      storage_nbytes(tensor.sizes(), tensor.strides(), tensor.dtype());
+  const Result<size_t> nbytes = storage_nbytes(tensor.sizes(), tensor.strides(), tensor.dtype());
   if (!nbytes.ok() || *nbytes != tensor.nbytes()) return false;
   // As many places as elements; two elements in one place would leave another empty.
   int64_t order[kMaxDims];
@@ -145,11 +143,16 @@ void copy_strided(void* target, const int64_t* target_strides, const void* sourc
                   size_t item_size) {
   const Plan plan = make_plan(target_strides, source_strides, sizes, dim);
   switch (item_size) {
-    case 1: return copy_runs<uint8_t>(plan, target, source);
-    case 2: return copy_runs<uint16_t>(plan, target, source);
-    case 4: return copy_runs<uint32_t>(plan, target, source);
-    case 8: return copy_runs<uint64_t>(plan, target, source);
-    default: return copy_runs<Bytes16>(plan, target, source);
+    case 1:
+      return copy_runs<uint8_t>(plan, target, source);
+    case 2:
+      return copy_runs<uint16_t>(plan, target, source);
+    case 4:
+      return copy_runs<uint32_t>(plan, target, source);
+    case 8:
+      return copy_runs<uint64_t>(plan, target, source);
+    default:
+      return copy_runs<Bytes16>(plan, target, source);
   }
 }
 
@@ -169,14 +172,14 @@ Error copy_tensor(const SlimTensor& target, const SlimTensor& source, bool non_b
   PTERON_RETURN_IF_ERROR(broadcast_strides(target, source, strides));
   if (target.numel() == 0) return Error::Ok;
 
-  const bool on_cpu = target.device().type == DeviceType::CPU &&
-                      source.device().type == DeviceType::CPU;
+  const bool on_cpu =
+      target.device().type == DeviceType::CPU && source.device().type == DeviceType::CPU;
   if (!on_cpu) {
     PTERON_CHECK_OR_RETURN(target.dtype() == source.dtype(), Error::NotSupported,
                            "a copy between devices cannot convert %s to %s",
                            source.describe().c_str(), target.describe().c_str());
-    const DeviceType type = target.device().type != DeviceType::CPU ? target.device().type
-                                                                    : source.device().type;
+    const DeviceType type =
+        target.device().type != DeviceType::CPU ? target.device().type : source.device().type;
     DeviceMemory* memory = find_device_memory(type);
     PTERON_CHECK_OR_RETURN(memory, Error::NotSupported, "no memory of device type %d here",
                            static_cast<int>(type));

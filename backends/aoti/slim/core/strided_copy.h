@@ -13,9 +13,9 @@
 
 namespace pteron::slim {
 
-// Copies `source` over `target`, converting the dtype and broadcasting the sizes (dimensions of size
-// 1, and missing leading ones). Between devices the dtypes must be equal. Overlapping memory is
-// copied as if through a third place. InvalidArgument: sizes that do not broadcast.
+// Copies `source` over `target`, converting the dtype and broadcasting the sizes (dimensions of
+// size 1, and missing leading ones). Between devices the dtypes must be equal. Overlapping memory
+// is copied as if through a third place. InvalidArgument: sizes that do not broadcast.
 Error copy_tensor(const SlimTensor& target, const SlimTensor& source, bool non_blocking = false);
 
 // A tensor of its own with the same contents: with the same strides where the elements lie without
