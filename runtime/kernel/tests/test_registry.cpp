@@ -22,7 +22,7 @@ TEST(Registry, Example) {
   EValue out;
   EValue* const arguments[] = {&in, &out};
   KernelContext context;
-  ASSERT_TRUE(kernel(context, arguments).ok());
+  ASSERT_TRUE(kernel(context, {arguments, 2}).ok());
   EXPECT_EQ(out.to_int(), 42);
 }
 
