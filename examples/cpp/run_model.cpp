@@ -1,4 +1,5 @@
-// Runs the method "forward" of a program on one float input, filled with ones, and prints the output.
+// Runs the method "forward" of a program on one float input, filled with ones, and prints the
+// output.
 //
 //   tools/bazel run //examples/cpp:run_model -- $PWD/model.pte
 #include <cstdio>

@@ -91,21 +91,36 @@ void store_as(std::byte* data, int64_t step, int64_t count, const Number* number
 template <typename F>
 auto dispatch_stored(ScalarType dtype, F&& f) {
   switch (dtype) {
-    case ScalarType::Byte: return f(uint8_t{});
-    case ScalarType::Char: return f(int8_t{});
-    case ScalarType::Short: return f(int16_t{});
-    case ScalarType::Int: return f(int32_t{});
-    case ScalarType::Long: return f(int64_t{});
-    case ScalarType::Half: return f(HalfBits{});
-    case ScalarType::Double: return f(double{});
-    case ScalarType::Bool: return f(bool{});
-    case ScalarType::BFloat16: return f(BFloat16Bits{});
-    case ScalarType::Float8_e5m2: return f(Float8E5M2Bits{});
-    case ScalarType::Float8_e4m3fn: return f(Float8E4M3FnBits{});
-    case ScalarType::UInt16: return f(uint16_t{});
-    case ScalarType::UInt32: return f(uint32_t{});
-    case ScalarType::UInt64: return f(uint64_t{});
-    case ScalarType::Float: break;
+    case ScalarType::Byte:
+      return f(uint8_t{});
+    case ScalarType::Char:
+      return f(int8_t{});
+    case ScalarType::Short:
+      return f(int16_t{});
+    case ScalarType::Int:
+      return f(int32_t{});
+    case ScalarType::Long:
+      return f(int64_t{});
+    case ScalarType::Half:
+      return f(HalfBits{});
+    case ScalarType::Double:
+      return f(double{});
+    case ScalarType::Bool:
+      return f(bool{});
+    case ScalarType::BFloat16:
+      return f(BFloat16Bits{});
+    case ScalarType::Float8_e5m2:
+      return f(Float8E5M2Bits{});
+    case ScalarType::Float8_e4m3fn:
+      return f(Float8E4M3FnBits{});
+    case ScalarType::UInt16:
+      return f(uint16_t{});
+    case ScalarType::UInt32:
+      return f(uint32_t{});
+    case ScalarType::UInt64:
+      return f(uint64_t{});
+    case ScalarType::Float:
+      break;
   }
   return f(float{});
 }
@@ -115,20 +130,18 @@ auto dispatch_stored(ScalarType dtype, F&& f) {
 template <typename Number>
 const Number* load_block(ScalarType dtype, const std::byte* data, int64_t step, int64_t count,
                          Number* buffer) {
-  return dispatch_stored(dtype, [&](auto stored) {
-    return load_as<decltype(stored)>(data, step, count, buffer);
-  });
+  return dispatch_stored(
+      dtype, [&](auto stored) { return load_as<decltype(stored)>(data, step, count, buffer); });
 }
 
 template <typename Number>
 void store_block(ScalarType dtype, std::byte* data, int64_t step, int64_t count,
                  const Number* numbers) {
-  dispatch_stored(dtype, [&](auto stored) {
-    store_as<decltype(stored)>(data, step, count, numbers);
-  });
+  dispatch_stored(dtype,
+                  [&](auto stored) { store_as<decltype(stored)>(data, step, count, numbers); });
 }
 
-#define PTERON_INSTANTIATE(Number)                                                              \
+#define PTERON_INSTANTIATE(Number)                                                            \
   template const Number* load_block(ScalarType, const std::byte*, int64_t, int64_t, Number*); \
   template void store_block(ScalarType, std::byte*, int64_t, int64_t, const Number*)
 PTERON_INSTANTIATE(float);

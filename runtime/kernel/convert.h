@@ -5,8 +5,8 @@
 //   ...
 //   store_block(dtype, data, step_nbytes, count, results);
 //
-// `Number` is float, double, int64_t or uint64_t. Conversion is C's: towards zero to an integer, to the
-// nearest even to a floating type, "is not zero" to bool.
+// `Number` is float, double, int64_t or uint64_t. Conversion is C's: towards zero to an integer, to
+// the nearest even to a floating type, "is not zero" to bool.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace pteron {
 
 inline constexpr int64_t kBlock = 256;  // elements
 
-// `count` <= kBlock elements from `data`, `step` bytes apart. Returns `buffer`, or `data` itself when
-// it can be used as it is.
+// `count` <= kBlock elements from `data`, `step` bytes apart. Returns `buffer`, or `data` itself
+// when it can be used as it is.
 template <typename Number>
 const Number* load_block(ScalarType dtype, const std::byte* data, int64_t step, int64_t count,
                          Number* buffer);
@@ -46,13 +46,15 @@ constexpr bool is_floating(ScalarType dtype) {
     case ScalarType::Double:
     case ScalarType::BFloat16:
     case ScalarType::Float8_e5m2:
-    case ScalarType::Float8_e4m3fn: return true;
-    default: return false;
+    case ScalarType::Float8_e4m3fn:
+      return true;
+    default:
+      return false;
   }
 }
 
-// Calls f(Number{}) with the type that holds every value of `dtype`: float for floating types up to 32
-// bits, double, uint64_t, or int64_t for bool and other integers.
+// Calls f(Number{}) with the type that holds every value of `dtype`: float for floating types up to
+// 32 bits, double, uint64_t, or int64_t for bool and other integers.
 template <typename F>
 auto dispatch_number(ScalarType dtype, F&& f) {
   if (dtype == ScalarType::Double) return f(double{});

@@ -20,9 +20,9 @@ class KernelContext final {
 
   EventTracer* tracer() const { return tracer_; }  // may be null
 
-  // Uninitialised memory, aligned to 64, until the end of the call; a second request in one call ends
-  // the first. It is kept for later calls, so that a method allocates only until it has seen its
-  // largest request. MemoryAllocationFailed.
+  // Uninitialised memory, aligned to 64, until the end of the call; a second request in one call
+  // ends the first. It is kept for later calls, so that a method allocates only until it has seen
+  // its largest request. MemoryAllocationFailed.
   Result<void*> scratch(size_t nbytes);
 
  private:

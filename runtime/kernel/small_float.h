@@ -20,8 +20,8 @@ inline float float_of_bits(uint32_t bits) {
   return value;
 }
 
-// A format of `Exponent` and `Mantissa` bits after the sign. `HasInfinity` as in IEEE 754; without it
-// the largest exponent holds numbers too, all ones is NaN, and what is too large becomes NaN.
+// A format of `Exponent` and `Mantissa` bits after the sign. `HasInfinity` as in IEEE 754; without
+// it the largest exponent holds numbers too, all ones is NaN, and what is too large becomes NaN.
 template <typename Bits, int Exponent, int Mantissa, bool HasInfinity>
 struct SmallFloat {
   Bits bits;
@@ -54,7 +54,8 @@ struct SmallFloat {
     uint32_t rounded;
     if (exponent < kMinNormal) {
       // Adding a float whose last bit is worth one subnormal step rounds by itself.
-      const float step = float_of_bits(static_cast<uint32_t>(kMinNormal - Mantissa + 23 + 127) << 23);
+      const float step =
+          float_of_bits(static_cast<uint32_t>(kMinNormal - Mantissa + 23 + 127) << 23);
       rounded = bits_of(float_of_bits(magnitude) + step) - bits_of(step);
     } else {
       constexpr int kDropped = 23 - Mantissa;

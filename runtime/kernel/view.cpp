@@ -172,9 +172,9 @@ void copy_same_dtype(const View& from, const View& to) {
 }  // namespace
 
 Error copy_elements(const View& from, const View& to) {
-  const bool same_shape = from.dim == to.dim && std::equal(from.sizes.begin(),
-                                                           from.sizes.begin() + from.dim,
-                                                           to.sizes.begin());
+  const bool same_shape =
+      from.dim == to.dim &&
+      std::equal(from.sizes.begin(), from.sizes.begin() + from.dim, to.sizes.begin());
   PTERON_CHECK_OR_RETURN(same_shape, Error::InvalidArgument,
                          "cannot copy %lld elements to %lld: the sizes differ",
                          static_cast<long long>(from.numel()), static_cast<long long>(to.numel()));
@@ -188,8 +188,8 @@ Error copy_elements(const View& from, const View& to) {
     for (Runs<2> runs({&to, &from}); runs.next();) {
       for (int64_t i = 0; i < runs.count(); i += kBlock) {
         const int64_t count = std::min(kBlock, runs.count() - i);
-        const Number* numbers = load_block(from.dtype, runs.data(1) + i * runs.step(1),
-                                           runs.step(1), count, buffer);
+        const Number* numbers =
+            load_block(from.dtype, runs.data(1) + i * runs.step(1), runs.step(1), count, buffer);
         store_block(to.dtype, runs.data(0) + i * runs.step(0), runs.step(0), count, numbers);
       }
     }

@@ -1,5 +1,5 @@
-// Elements in memory, each a fixed step from the next in every dimension: what a tensor looks like to
-// code that walks over it.
+// Elements in memory, each a fixed step from the next in every dimension: what a tensor looks like
+// to code that walks over it.
 //
 //   View from = view_of(input).permuted(dims);          // no bytes move
 //   PTERON_RETURN_IF_ERROR(copy_elements(from, view_of(out)));
@@ -44,9 +44,9 @@ View view_of(const Tensor& tensor);
 // Contiguous elements at `data`.
 View contiguous_view(ScalarType dtype, Span<const int64_t> sizes, void* data);
 
-// Walks over views of one shape in runs: stretches along one dimension in which each view advances by
-// a constant step. Dimensions are visited in the memory order of the first view, and joined where all
-// views allow it, so that contiguous tensors are a single run.
+// Walks over views of one shape in runs: stretches along one dimension in which each view advances
+// by a constant step. Dimensions are visited in the memory order of the first view, and joined
+// where all views allow it, so that contiguous tensors are a single run.
 //
 //   for (Runs<2> runs({&out, &input}); runs.next();) f(runs.data(0), runs.step(0), runs.count());
 template <size_t N>

@@ -69,7 +69,7 @@ struct ExchangeApi {
                   void (*set_error)(void* error_context, const char* kind, const char* message));
   int (*managed_from_object)(void* object, ManagedTensorVersioned** out);
   int (*managed_to_object)(ManagedTensorVersioned* tensor, void** out_object);  // takes `tensor`
-  int (*borrowed_from_object)(void* object, Tensor* out);  // may be null
+  int (*borrowed_from_object)(void* object, Tensor* out);                       // may be null
   int (*current_work_stream)(int32_t device_type, int32_t device_index, void** out_stream);
 };
 

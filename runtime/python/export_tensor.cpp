@@ -23,7 +23,8 @@ constexpr size_t round_up(size_t nbytes) { return (nbytes + kAlignment - 1) & ~(
 dlpack::DataType dlpack_dtype(ScalarType dtype) {
   switch (dtype) {
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
-  case ScalarType::name: return {dlpack_code, dlpack_bits, 1};
+  case ScalarType::name:                                                              \
+    return {dlpack_code, dlpack_bits, 1};
 #include "runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
   }
@@ -44,8 +45,8 @@ Result<OwnedTensorPtr> OwnedTensor::allocate(const Tensor& tensor) {
   if (nbytes < SIZE_MAX - header - kAlignment) {
     memory = std::aligned_alloc(kAlignment, header + (on_cpu ? round_up(nbytes) : 0));
   }
-  PTERON_CHECK_OR_RETURN(memory, Error::MemoryAllocationFailed, "no memory for an output of %zu bytes",
-                         nbytes);
+  PTERON_CHECK_OR_RETURN(memory, Error::MemoryAllocationFailed,
+                         "no memory for an output of %zu bytes", nbytes);
   OwnedTensorPtr owned(new (memory) OwnedTensor);
   owned->dtype_ = tensor.dtype();
   owned->device_ = tensor.device();
@@ -93,8 +94,8 @@ Error OwnedTensor::copy_from(const Tensor& tensor) {
 
 namespace {
 
-// A tensor without a library: for processes that have neither torch nor a numpy dtype for it. Offers
-// DLPack, and its bytes.
+// A tensor without a library: for processes that have neither torch nor a numpy dtype for it.
+// Offers DLPack, and its bytes.
 class DlpackArray final {
  public:
   explicit DlpackArray(OwnedTensorPtr tensor)
@@ -214,8 +215,8 @@ py::object to_numpy(OwnedTensorPtr tensor, py::handle dtype) {
   const auto element_nbytes = static_cast<int64_t>(element_size(tensor->dtype()));
   const auto dim = static_cast<size_t>(source.ndim);
   for (size_t d = 0; d < dim; ++d) strides[d] = source.strides[d] * element_nbytes;
-  const py::capsule owner(tensor.get(),
-                          [](void* owned) { OwnedTensor::release(static_cast<OwnedTensor*>(owned)); });
+  const py::capsule owner(
+      tensor.get(), [](void* owned) { OwnedTensor::release(static_cast<OwnedTensor*>(owned)); });
   tensor.release();
   return py::array(py::reinterpret_borrow<py::dtype>(dtype),
                    py::array::ShapeContainer(source.shape, source.shape + dim),

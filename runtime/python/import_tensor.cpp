@@ -20,10 +20,11 @@ ScalarType dtype_of(dlpack::DataType dtype) {
 #include "runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
   }
-  throw_error(make_error(Error::InvalidType,
-                         "a tensor of DLPack type code %d with %d bits and %d lanes has no dtype in a "
-                         "program; convert it first",
-                         dtype.code, dtype.bits, dtype.lanes));
+  throw_error(
+      make_error(Error::InvalidType,
+                 "a tensor of DLPack type code %d with %d bits and %d lanes has no dtype in a "
+                 "program; convert it first",
+                 dtype.code, dtype.bits, dtype.lanes));
 }
 
 // By the format character of Python's struct module; throws for what is no number here.
@@ -41,23 +42,27 @@ ScalarType dtype_of(const Py_buffer& buffer) {
       return dtype_of(dlpack::DataType{code, static_cast<uint8_t>(8 * buffer.itemsize), 1});
     }
   }
-  throw_error(make_error(Error::InvalidType,
-                         "an array with elements of format \"%s\" (%zd bytes each) has no dtype in a "
-                         "program; convert it first",
-                         buffer.format, buffer.itemsize));
+  throw_error(
+      make_error(Error::InvalidType,
+                 "an array with elements of format \"%s\" (%zd bytes each) has no dtype in a "
+                 "program; convert it first",
+                 buffer.format, buffer.itemsize));
 }
 
 Device device_of(dlpack::Device device) {
   switch (device.type) {
     case dlpack::kCpu:
-    case dlpack::kCudaHost: return Device{};
+    case dlpack::kCudaHost:
+      return Device{};
     case dlpack::kCuda:
-    case dlpack::kCudaManaged: return Device{DeviceType::CUDA, static_cast<int8_t>(device.index)};
-    default: break;
+    case dlpack::kCudaManaged:
+      return Device{DeviceType::CUDA, static_cast<int8_t>(device.index)};
+    default:
+      break;
   }
-  throw_error(make_error(Error::NotSupported,
-                         "a tensor is on DLPack device type %d, expected CPU or CUDA; move it first",
-                         device.type));
+  throw_error(make_error(
+      Error::NotSupported,
+      "a tensor is on DLPack device type %d, expected CPU or CUDA; move it first", device.type));
 }
 
 TensorType inspect(PyTypeObject* type) {
@@ -119,10 +124,11 @@ bool ImportedTensor::import_buffer(py::handle object) {
   for (size_t d = 0; d < dim; ++d) {
     sizes[d] = buffer_.shape[d];
     if (buffer_.strides[d] % buffer_.itemsize != 0) {
-      throw_error(make_error(Error::InvalidArgument,
-                             "an array has a stride of %zd bytes between elements of %zd bytes; make "
-                             "it contiguous",
-                             buffer_.strides[d], buffer_.itemsize));
+      throw_error(
+          make_error(Error::InvalidArgument,
+                     "an array has a stride of %zd bytes between elements of %zd bytes; make "
+                     "it contiguous",
+                     buffer_.strides[d], buffer_.itemsize));
     }
     strides[d] = buffer_.strides[d] / buffer_.itemsize;
   }
@@ -155,8 +161,8 @@ bool ImportedTensor::import_dlpack(py::handle object) {
   const py::object dlpack_method = object.attr("__dlpack__");
   py::object capsule;
   try {
-    capsule = dlpack_method(py::arg("max_version") = py::make_tuple(dlpack::kMajorVersion,
-                                                                    dlpack::kMinorVersion));
+    capsule = dlpack_method(py::arg("max_version") =
+                                py::make_tuple(dlpack::kMajorVersion, dlpack::kMinorVersion));
   } catch (py::error_already_set& error) {
     if (!error.matches(PyExc_TypeError)) throw;
     capsule = dlpack_method();  // from before DLPack 1.0
@@ -175,7 +181,8 @@ bool ImportedTensor::import_dlpack(py::handle object) {
   }
   if (PyCapsule_IsValid(capsule.ptr(), dlpack::kCapsule)) {
     set(static_cast<const dlpack::ManagedTensor*>(
-            PyCapsule_GetPointer(capsule.ptr(), dlpack::kCapsule))->tensor);
+            PyCapsule_GetPointer(capsule.ptr(), dlpack::kCapsule))
+            ->tensor);
     return true;
   }
   throw_error(make_error(Error::InvalidArgument,

@@ -48,11 +48,12 @@ ProgramPtr load_bytes(const py::bytes& bytes, int verification,
   const LoadOptions options = load_options(verification, std::move(data_paths));
   const Span<const uint8_t> span(reinterpret_cast<const uint8_t*>(PyBytes_AS_STRING(bytes.ptr())),
                                  static_cast<size_t>(PyBytes_GET_SIZE(bytes.ptr())));
-  const std::shared_ptr<const void> owner(py::object(bytes).release().ptr(), [](const void* object) {
-    if (!Py_IsInitialized()) return;
-    const py::gil_scoped_acquire acquire;
-    Py_DECREF(static_cast<PyObject*>(const_cast<void*>(object)));
-  });
+  const std::shared_ptr<const void> owner(
+      py::object(bytes).release().ptr(), [](const void* object) {
+        if (!Py_IsInitialized()) return;
+        const py::gil_scoped_acquire acquire;
+        Py_DECREF(static_cast<PyObject*>(const_cast<void*>(object)));
+      });
   Result<ProgramPtr> program = [&] {
     const py::gil_scoped_release release;
     return Program::load(span, owner, options);
@@ -94,7 +95,8 @@ void open_library(const std::string& path) {
     if (!dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) problem = dlerror();
   }
   if (problem) {
-    throw_error(make_error(Error::AccessFailed, "cannot open the library of a backend: %s", problem));
+    throw_error(
+        make_error(Error::AccessFailed, "cannot open the library of a backend: %s", problem));
   }
 }
 
@@ -113,8 +115,7 @@ void define_meta(py::module_& module) {
       .def_readonly("sizes", &ValueMeta::sizes)
       .def_readonly("dim_order", &ValueMeta::dim_order)
       .def_property_readonly(
-          "is_static",
-          [](const ValueMeta& meta) { return meta.dynamism == ShapeDynamism::Static; })
+          "is_static", [](const ValueMeta& meta) { return meta.dynamism == ShapeDynamism::Static; })
       .def_readonly("nbytes", &ValueMeta::nbytes)
       .def_readonly("planned", &ValueMeta::planned)
       .def_readonly("constant", &ValueMeta::constant)
@@ -155,10 +156,9 @@ void define_program(py::module_& module) {
            [](const Program& program, const std::string& name) {
              return value_or_throw(program.method_meta(name));
            })
-      .def("new_session",
-           [](const Program& program) {
-             return std::make_shared<PySession>(program.new_session());
-           })
+      .def(
+          "new_session",
+          [](const Program& program) { return std::make_shared<PySession>(program.new_session()); })
       .def("file_nbytes", &Program::file_nbytes)
       .def("has_integrity_table", &Program::has_integrity_table);
   py::class_<PySession, std::shared_ptr<PySession>>(module, "Session")

@@ -93,8 +93,8 @@ PyMethod::~PyMethod() {
   method_.reset();
 }
 
-// Unplanned outputs need memory of ours: a static one is written straight into what the caller gets, a
-// bounded one into memory of its upper bound, of which the caller gets what was used.
+// Unplanned outputs need memory of ours: a static one is written straight into what the caller
+// gets, a bounded one into memory of its upper bound, of which the caller gets what was used.
 void PyMethod::prepare_outputs() {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const ValueMeta& meta = method_->meta().outputs[i];
@@ -186,11 +186,12 @@ EValue PyMethod::import_value(size_t index, py::handle object) {
     return import_scalar(index, object);
   }
   if (!inputs_[index].tensor.import(object)) {
-    throw_error(make_error(Error::InvalidType,
-                           "input %zu of method \"%s\": found a %s, expected %s; a tensor may be one of "
-                           "torch, numpy, or any with DLPack or the buffer protocol",
-                           index, method_->name().c_str(), Py_TYPE(value)->tp_name,
-                           method_->meta().inputs[index].describe().c_str()));
+    throw_error(
+        make_error(Error::InvalidType,
+                   "input %zu of method \"%s\": found a %s, expected %s; a tensor may be one of "
+                   "torch, numpy, or any with DLPack or the buffer protocol",
+                   index, method_->name().c_str(), Py_TYPE(value)->tp_name,
+                   method_->meta().inputs[index].describe().c_str()));
   }
   const ValueMeta& expected = method_->meta().inputs[index];
   if (expected.kind != ValueKind::Tensor) return scalar_of_tensor(inputs_[index].tensor, expected);
@@ -227,11 +228,13 @@ EValue PyMethod::scalar_of_tensor(const ImportedTensor& tensor, const ValueMeta&
   if (tensor.dim == 0 && tensor.device.type == DeviceType::CPU) {
     const bool fits = expected.kind == ValueKind::Bool     ? tensor.dtype == ScalarType::Bool
                       : expected.kind == ValueKind::Double ? tensor.dtype != ScalarType::Bool
-                      : expected.kind == ValueKind::Int ? tensor.dtype != ScalarType::Bool &&
-                                                              !is_floating(tensor.dtype)
-                                                        : false;
-    if (fits && expected.kind == ValueKind::Bool) return EValue(load_one<int64_t>(tensor.dtype, tensor.data) != 0);
-    if (fits && expected.kind == ValueKind::Double) return EValue(load_one<double>(tensor.dtype, tensor.data));
+                      : expected.kind == ValueKind::Int
+                          ? tensor.dtype != ScalarType::Bool && !is_floating(tensor.dtype)
+                          : false;
+    if (fits && expected.kind == ValueKind::Bool)
+      return EValue(load_one<int64_t>(tensor.dtype, tensor.data) != 0);
+    if (fits && expected.kind == ValueKind::Double)
+      return EValue(load_one<double>(tensor.dtype, tensor.data));
     if (fits) return EValue(load_one<int64_t>(tensor.dtype, tensor.data));
   }
   return EValue(value_or_throw(
@@ -299,14 +302,22 @@ py::object PyMethod::export_value(const EValue& value, const TensorStyle& style)
     return py::object(list);
   };
   switch (value.value_kind()) {
-    case ValueKind::None: return py::none();
-    case ValueKind::Int: return py::int_(value.to_int());
-    case ValueKind::Double: return py::float_(value.to_double());
-    case ValueKind::Bool: return py::bool_(value.to_bool());
-    case ValueKind::String: return py::str(value.to_string().data(), value.to_string().size());
-    case ValueKind::IntList: return list_of(value.to_int_list().items);
-    case ValueKind::TensorList: return list_of(value.to_tensor_list().items);
-    case ValueKind::OptionalTensorList: return list_of(value.to_optional_tensor_list().items);
+    case ValueKind::None:
+      return py::none();
+    case ValueKind::Int:
+      return py::int_(value.to_int());
+    case ValueKind::Double:
+      return py::float_(value.to_double());
+    case ValueKind::Bool:
+      return py::bool_(value.to_bool());
+    case ValueKind::String:
+      return py::str(value.to_string().data(), value.to_string().size());
+    case ValueKind::IntList:
+      return list_of(value.to_int_list().items);
+    case ValueKind::TensorList:
+      return list_of(value.to_tensor_list().items);
+    case ValueKind::OptionalTensorList:
+      return list_of(value.to_optional_tensor_list().items);
     case ValueKind::DoubleList: {
       py::list list;
       for (const double item : value.to_double_list().items) list.append(item);
@@ -317,7 +328,8 @@ py::object PyMethod::export_value(const EValue& value, const TensorStyle& style)
       for (const bool item : value.to_bool_list().items) list.append(item);
       return std::move(list);
     }
-    case ValueKind::Tensor: break;
+    case ValueKind::Tensor:
+      break;
   }
   const Tensor& tensor = value.tensor();
   OwnedTensorPtr copy = value_or_throw(OwnedTensor::allocate(tensor));

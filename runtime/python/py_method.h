@@ -18,8 +18,8 @@
 
 namespace pteron::python {
 
-// A session, and the lock that lets one thread at a time run what belongs to it. C++ callers keep that
-// order themselves; Python code must not be able to break it.
+// A session, and the lock that lets one thread at a time run what belongs to it. C++ callers keep
+// that order themselves; Python code must not be able to break it.
 class PySession final {
  public:
   explicit PySession(std::shared_ptr<Session> session) : session_(std::move(session)) {}
@@ -31,8 +31,8 @@ class PySession final {
   // A copy.
   pybind11::object buffer(const std::string& name);
 
-  // Holds the session for one thread. Lets go of the GIL while it waits. Throws InvalidState where the
-  // thread has it already.
+  // Holds the session for one thread. Lets go of the GIL while it waits. Throws InvalidState where
+  // the thread has it already.
   class Guard final {
    public:
     explicit Guard(PySession& session);
@@ -70,8 +70,8 @@ class PyMethod final {
   };
   struct Input {
     ImportedTensor tensor;
-    pybind11::object scalar;                 // keeps a string alive
-    std::unique_ptr<std::byte[]> staging;    // a rearranged copy, kept for later calls
+    pybind11::object scalar;               // keeps a string alive
+    std::unique_ptr<std::byte[]> staging;  // a rearranged copy, kept for later calls
     size_t staging_nbytes = 0;
   };
   struct Output {

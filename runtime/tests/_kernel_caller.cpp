@@ -2,9 +2,10 @@
 //
 //   results = call("aten::add.out", [x, y, 1, Out(z)])
 //
-// Arguments: tensors (dense, in any dim order), numbers, strings, None, lists of ints, lists of tensors
-// and None. An `Out` is a tensor whose sizes are an upper bound; `call` returns the sizes it has
-// afterwards. A `Result` is a slot with a number, to which the kernel writes another; that is returned.
+// Arguments: tensors (dense, in any dim order), numbers, strings, None, lists of ints, lists of
+// tensors and None. An `Out` is a tensor whose sizes are an upper bound; `call` returns the sizes
+// it has afterwards. A `Result` is a slot with a number, to which the kernel writes another; that
+// is returned.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -61,9 +62,9 @@ class Call final {
       return tensor.strides[a] * std::max<int64_t>(tensor.sizes[a], 1) >
              tensor.strides[b] * std::max<int64_t>(tensor.sizes[b], 1);
     });
-    const Tensor result = value_or_throw(Tensor::make(
-        tensor.dtype, {tensor.sizes.data(), tensor.dim}, {order.data(), order.size()}, tensor.data,
-        tensor.device, dynamism));
+    const Tensor result = value_or_throw(
+        Tensor::make(tensor.dtype, {tensor.sizes.data(), tensor.dim}, {order.data(), order.size()},
+                     tensor.data, tensor.device, dynamism));
     for (size_t d = 0; d < tensor.dim; ++d) {
       if (tensor.sizes[d] > 1 && tensor.strides[d] != result.strides()[d]) {
         throw py::value_error("a tensor with gaps between its elements");
@@ -88,8 +89,7 @@ class Call final {
 
   EValue* value_of(const py::object& argument) {
     if (py::isinstance<Out>(argument)) {
-      outs_.push_back(
-          tensor_value(py::cast<Out>(argument).tensor, ShapeDynamism::DynamicBound));
+      outs_.push_back(tensor_value(py::cast<Out>(argument).tensor, ShapeDynamism::DynamicBound));
       return outs_.back();
     }
     if (py::isinstance<Result>(argument)) {

@@ -1,4 +1,4 @@
-"""What every portable kernel is tried with: arguments in the order of its schema, without outputs."""
+"""What every portable kernel is tried with: arguments in schema order, without outputs."""
 
 from __future__ import annotations
 
@@ -170,8 +170,8 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 _UNARY: dict[str, list[Case]] = {
     f"aten::{name}.out": list(_unary())
     for name in (
-        "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp expm1 log log2 log10 log1p "
-        "sqrt rsqrt reciprocal erf sigmoid logical_not isnan isinf"
+        "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp expm1 log log2 log10 "
+        "log1p sqrt rsqrt reciprocal erf sigmoid logical_not isnan isinf"
     ).split()
 }
 _UNARY |= {

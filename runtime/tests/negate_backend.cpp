@@ -1,5 +1,5 @@
-// A backend in a library of its own, for tests of how backends are found: outputs are the inputs with
-// the other sign.
+// A backend in a library of its own, for tests of how backends are found: outputs are the inputs
+// with the other sign.
 #include <memory>
 
 #include "runtime/backend/interface.h"

@@ -1,11 +1,11 @@
 """Writes small programs without delegates, for tests of what runs programs.
 
-    method = MethodBuilder("forward")
-    x = method.input([2, 3])
-    y = method.planned([2, 3])
-    method.kernel("aten::relu.out", x, y, y)
-    method.output(y)
-    data = build_program(method)
+method = MethodBuilder("forward")
+x = method.input([2, 3])
+y = method.planned([2, 3])
+method.kernel("aten::relu.out", x, y, y)
+method.output(y)
+data = build_program(method)
 """
 
 from __future__ import annotations
@@ -182,7 +182,10 @@ def build_program(*methods: MethodBuilder) -> bytes:
 
 
 def unary_program(
-    operator: str = "aten::relu.out", sizes: Sequence[int] = (2, 3), dtype: str = "float32", **options: Any
+    operator: str = "aten::relu.out",
+    sizes: Sequence[int] = (2, 3),
+    dtype: str = "float32",
+    **options: Any,
 ) -> bytes:
     """forward(x) = operator(x); `options` are those of the input."""
     method = MethodBuilder()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from runtime.tests import _kernel_caller
-from runtime.tests.kernel_cases import CASES, SCALAR_CASES, IMAGE, X, channels_last
+from runtime.tests.kernel_cases import CASES, IMAGE, SCALAR_CASES, X, channels_last
 
 # Tested one by one below.
 _SPECIAL = {

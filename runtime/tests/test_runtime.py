@@ -276,4 +276,4 @@ def test_every_name_of_the_front_door_is_there() -> None:
     for name in runtime.__all__:
         assert getattr(runtime, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        runtime.Nothing
+        _ = runtime.Nothing

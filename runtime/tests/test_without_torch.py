@@ -46,32 +46,41 @@ def program(tmp_path: pathlib.Path) -> str:
 
 
 def test_numpy_without_torch(program: str) -> None:
-    script = _RUN.format(path=program) + """
+    script = (
+        _RUN.format(path=program)
+        + """
 import numpy as np
 x = np.array([[-1, 2, -3], [4, -5, 6]], np.float32)
 (y,) = method.execute([x])
 assert isinstance(y, np.ndarray), type(y)
 print(y.tolist())
 """
+    )
     assert run(script, "torch").strip() == "[[0.0, 2.0, 0.0], [4.0, 0.0, 6.0]]"
 
 
 def test_nothing_but_the_standard_library(program: str) -> None:
-    script = _RUN.format(path=program) + """
+    script = (
+        _RUN.format(path=program)
+        + """
 import array, struct
 x = memoryview(array.array("f", [-1, 2, -3, 4, -5, 6])).cast("B").cast("f", (2, 3))
 (y,) = method.execute([x])
 print(type(y).__name__, y.shape, y.dtype, struct.unpack("6f", y.tobytes()))
 """
+    )
     expected = "DlpackArray (2, 3) float32 (0.0, 2.0, 0.0, 4.0, 0.0, 6.0)"
     assert run(script, "torch", "numpy").strip() == expected
 
 
 def test_the_import_brings_in_neither(program: str) -> None:
-    script = _RUN.format(path=program) + """
+    script = (
+        _RUN.format(path=program)
+        + """
 heavy = {"torch", "numpy", "json", "dataclasses", "typing", "ctypes"} & set(sys.modules)
 print(sorted(heavy))
 """
+    )
     assert run("import runtime; " + script).strip() == "[]"
 
 
@@ -89,7 +98,9 @@ print(time.process_time() - start)
 
 
 def test_torch_that_is_loaded_later_is_used(program: str) -> None:
-    script = _RUN.format(path=program) + """
+    script = (
+        _RUN.format(path=program)
+        + """
 import numpy as np
 x = np.ones((2, 3), np.float32)
 assert isinstance(method.execute([x])[0], np.ndarray)
@@ -97,4 +108,5 @@ import torch
 assert isinstance(method.execute([torch.ones(2, 3)])[0], torch.Tensor)
 assert isinstance(method.execute([x])[0], np.ndarray)
 """
+    )
     run(script)

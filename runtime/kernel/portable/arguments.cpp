@@ -8,25 +8,35 @@ namespace {
 
 uint16_t kind_of(const EValue& value) {
   switch (value.value_kind()) {
-    case ValueKind::None: return kNone;
-    case ValueKind::Int: return kInt;
-    case ValueKind::Double: return kDouble;
-    case ValueKind::Bool: return kBool;
-    case ValueKind::Tensor: return kTensor;
-    case ValueKind::String: return kString;
-    case ValueKind::IntList: return kIntList;
-    case ValueKind::TensorList: return kTensorList;
-    case ValueKind::OptionalTensorList: return kOptionalTensorList;
+    case ValueKind::None:
+      return kNone;
+    case ValueKind::Int:
+      return kInt;
+    case ValueKind::Double:
+      return kDouble;
+    case ValueKind::Bool:
+      return kBool;
+    case ValueKind::Tensor:
+      return kTensor;
+    case ValueKind::String:
+      return kString;
+    case ValueKind::IntList:
+      return kIntList;
+    case ValueKind::TensorList:
+      return kTensorList;
+    case ValueKind::OptionalTensorList:
+      return kOptionalTensorList;
     case ValueKind::DoubleList:
-    case ValueKind::BoolList: break;
+    case ValueKind::BoolList:
+      break;
   }
   return 0;
 }
 
 std::string describe_kinds(uint16_t kinds) {
-  static constexpr const char* kNames[] = {"Tensor",  "Int",        "Double",
-                                           "Bool",    "String",     "IntList",
-                                           "TensorList", "OptionalTensorList", "None"};
+  static constexpr const char* kNames[] = {"Tensor", "Int",     "Double",     "Bool",
+                                           "String", "IntList", "TensorList", "OptionalTensorList",
+                                           "None"};
   std::string text;
   for (size_t bit = 0; bit < std::size(kNames); ++bit) {
     if (kinds & (1u << bit)) text += (text.empty() ? "" : " or ") + std::string(kNames[bit]);
@@ -35,10 +45,11 @@ std::string describe_kinds(uint16_t kinds) {
 }
 
 Error check_tensor(size_t index, const Tensor& tensor) {
-  PTERON_CHECK_OR_RETURN(tensor.device().type == DeviceType::CPU, Error::NotSupported,
-                         "argument %zu is on a device, and kernels of the runtime run on the CPU; copy "
-                         "it to the host first",
-                         index);
+  PTERON_CHECK_OR_RETURN(
+      tensor.device().type == DeviceType::CPU, Error::NotSupported,
+      "argument %zu is on a device, and kernels of the runtime run on the CPU; copy "
+      "it to the host first",
+      index);
   PTERON_CHECK_OR_RETURN(tensor.data() || tensor.numel() == 0, Error::InvalidState,
                          "argument %zu, %s, has no memory", index, tensor.describe().c_str());
   return Error::Ok;
@@ -61,7 +72,8 @@ bool is_in(const EValue* value, const EValue& argument) {
   const auto has = [value](Span<EValue* const> items) {
     return std::find(items.begin(), items.end(), value) != items.end();
   };
-  return value == &argument || (argument.is_tensor_list() && has(argument.to_tensor_list().items)) ||
+  return value == &argument ||
+         (argument.is_tensor_list() && has(argument.to_tensor_list().items)) ||
          (argument.is_optional_tensor_list() && has(argument.to_optional_tensor_list().items));
 }
 
@@ -92,10 +104,12 @@ Error check_arguments(Span<EValue* const> arguments, const uint16_t* kinds, size
     if (kinds[i] & kAnything) continue;
     const EValue& value = *arguments[i];
     const uint16_t found = kind_of(value);
-    PTERON_CHECK_OR_RETURN(found & kinds[i], Error::InvalidType, "argument %zu is %s, expected %s", i,
-                           name_of(value.value_kind()), describe_kinds(kinds[i]).c_str());
+    PTERON_CHECK_OR_RETURN(found & kinds[i], Error::InvalidType, "argument %zu is %s, expected %s",
+                           i, name_of(value.value_kind()), describe_kinds(kinds[i]).c_str());
     switch (found) {
-      case kTensor: PTERON_RETURN_IF_ERROR(check_tensor(i, value.tensor())); break;
+      case kTensor:
+        PTERON_RETURN_IF_ERROR(check_tensor(i, value.tensor()));
+        break;
       case kIntList:
         PTERON_RETURN_IF_ERROR(check_items(i, value.to_int_list().items, kInt, 0));
         break;
@@ -106,7 +120,8 @@ Error check_arguments(Span<EValue* const> arguments, const uint16_t* kinds, size
         PTERON_RETURN_IF_ERROR(
             check_items(i, value.to_optional_tensor_list().items, kTensor, kNone));
         break;
-      default: break;
+      default:
+        break;
     }
     if (kinds[i] & kWritten) PTERON_RETURN_IF_ERROR(check_written(arguments, i, count));
   }

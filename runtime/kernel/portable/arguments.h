@@ -1,12 +1,14 @@
 // Typed kernels behind the one signature of the registry.
 //
-//   PTERON_DEFINE_KERNEL(add_out, (const Tensor& self, const Tensor& other, Scalar alpha, Tensor& out)) {
+//   PTERON_DEFINE_KERNEL(add_out, (const Tensor& self, const Tensor& other, Scalar alpha, Tensor&
+//   out)) {
 //     ...
 //     return Error::Ok;
 //   }
 //
-// defines add_out(KernelContext&, Span<EValue* const>), which checks number, kinds and memory of all
-// arguments before it calls the body. A first parameter `KernelContext& context` is passed through.
+// defines add_out(KernelContext&, Span<EValue* const>), which checks number, kinds and memory of
+// all arguments before it calls the body. A first parameter `KernelContext& context` is passed
+// through.
 //
 // Parameters and what a program may give for them:
 //   const Tensor&, Tensor&     a tensor on the CPU, with memory
@@ -37,13 +39,15 @@ namespace pteron::kernels {
 // A number of a program: int64, double or bool.
 class Scalar final {
  public:
-  Scalar(int64_t value) : dtype_(ScalarType::Long), int_(value) {}  // NOLINT
+  Scalar(int64_t value) : dtype_(ScalarType::Long), int_(value) {}      // NOLINT
   Scalar(double value) : dtype_(ScalarType::Double), double_(value) {}  // NOLINT
-  Scalar(bool value) : dtype_(ScalarType::Bool), int_(value) {}  // NOLINT
+  Scalar(bool value) : dtype_(ScalarType::Bool), int_(value) {}         // NOLINT
 
   ScalarType dtype() const { return dtype_; }
   // Of `dtype()`: an int64_t (0 or 1 for a bool) or a double.
-  const void* data() const { return dtype_ == ScalarType::Double ? static_cast<const void*>(&double_) : &int_; }
+  const void* data() const {
+    return dtype_ == ScalarType::Double ? static_cast<const void*>(&double_) : &int_;
+  }
   template <typename T>
   T to() const {
     return dtype_ == ScalarType::Double ? static_cast<T>(double_) : static_cast<T>(int_);
@@ -101,11 +105,11 @@ enum ArgumentKind : uint16_t {
 template <typename T>
 struct Argument;
 
-#define PTERON_ARGUMENT(type, kinds, expression)               \
-  template <>                                                  \
-  struct Argument<type> {                                      \
-    static constexpr uint16_t kKinds = kinds;                  \
-    static type get(EValue& value) { return expression; }      \
+#define PTERON_ARGUMENT(type, kinds, expression)          \
+  template <>                                             \
+  struct Argument<type> {                                 \
+    static constexpr uint16_t kKinds = kinds;             \
+    static type get(EValue& value) { return expression; } \
   }
 PTERON_ARGUMENT(const Tensor&, kTensor, value.tensor());
 PTERON_ARGUMENT(Tensor&, kTensor | kWritten, value.tensor());
@@ -138,9 +142,9 @@ struct Argument<std::optional<T>> {
   }
 };
 
-// InvalidArgument or InvalidType: another number of arguments (what the operator returns follows the
-// `count` of its schema and may be missing), another kind, a tensor without memory or on a device, a
-// tensor that is read and written.
+// InvalidArgument or InvalidType: another number of arguments (what the operator returns follows
+// the `count` of its schema and may be missing), another kind, a tensor without memory or on a
+// device, a tensor that is read and written.
 Error check_arguments(Span<EValue* const> arguments, const uint16_t* kinds, size_t count);
 
 template <typename... Parameters, size_t... I>
@@ -172,9 +176,9 @@ Error call_kernel(Error (*kernel)(KernelContext&, Parameters...), KernelContext&
 
 }  // namespace pteron::kernels
 
-#define PTERON_DEFINE_KERNEL(name, parameters)                              \
-  static Error name##_typed parameters;                                     \
-  Error name(KernelContext& context, Span<EValue* const> arguments) {       \
-    return call_kernel(name##_typed, context, arguments);                   \
-  }                                                                         \
+#define PTERON_DEFINE_KERNEL(name, parameters)                        \
+  static Error name##_typed parameters;                               \
+  Error name(KernelContext& context, Span<EValue* const> arguments) { \
+    return call_kernel(name##_typed, context, arguments);             \
+  }                                                                   \
   static Error name##_typed parameters

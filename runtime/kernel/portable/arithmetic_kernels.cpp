@@ -100,63 +100,93 @@ bool is_nan(T value) {
 
 struct Add : ForAll {
   template <typename T>
-  static T apply(T a, T b, T alpha) { return sum(a, product(alpha, b)); }
+  static T apply(T a, T b, T alpha) {
+    return sum(a, product(alpha, b));
+  }
 };
 struct Sub : ForAll {
   template <typename T>
-  static T apply(T a, T b, T alpha) { return difference(a, product(alpha, b)); }
+  static T apply(T a, T b, T alpha) {
+    return difference(a, product(alpha, b));
+  }
 };
 struct Mul : ForAll {
   template <typename T>
-  static T apply(T a, T b) { return product(a, b); }
+  static T apply(T a, T b) {
+    return product(a, b);
+  }
 };
 struct Div : ForFloats {
   template <typename T>
-  static T apply(T a, T b) { return a / b; }
+  static T apply(T a, T b) {
+    return a / b;
+  }
 };
 struct DivFloor : ForAll {
   template <typename T>
-  static T apply(T a, T b) { return floored_quotient(a, b); }
+  static T apply(T a, T b) {
+    return floored_quotient(a, b);
+  }
 };
 struct DivTrunc : ForAll {
   template <typename T>
-  static T apply(T a, T b) { return truncated_quotient(a, b); }
+  static T apply(T a, T b) {
+    return truncated_quotient(a, b);
+  }
 };
 struct Remainder : ForAll {
   template <typename T>
-  static T apply(T a, T b) { return floored_remainder(a, b); }
+  static T apply(T a, T b) {
+    return floored_remainder(a, b);
+  }
 };
 struct Fmod : ForAll {
   template <typename T>
-  static T apply(T a, T b) { return truncated_remainder(a, b); }
+  static T apply(T a, T b) {
+    return truncated_remainder(a, b);
+  }
 };
 struct Pow : ForAll {
   template <typename T>
-  static T apply(T a, T b) { return power(a, b); }
+  static T apply(T a, T b) {
+    return power(a, b);
+  }
 };
 struct Atan2 : ForFloats {
   template <typename T>
-  static T apply(T a, T b) { return std::atan2(a, b); }
+  static T apply(T a, T b) {
+    return std::atan2(a, b);
+  }
 };
 struct Maximum : ForAll {
   template <typename T>
-  static T apply(T a, T b) { return is_nan(a) || a > b ? a : b; }
+  static T apply(T a, T b) {
+    return is_nan(a) || a > b ? a : b;
+  }
 };
 struct Minimum : ForAll {
   template <typename T>
-  static T apply(T a, T b) { return is_nan(a) || a < b ? a : b; }
+  static T apply(T a, T b) {
+    return is_nan(a) || a < b ? a : b;
+  }
 };
 struct BitwiseAnd : ForIntegers {
   template <typename T>
-  static T apply(T a, T b) { return a & b; }
+  static T apply(T a, T b) {
+    return a & b;
+  }
 };
 struct BitwiseOr : ForIntegers {
   template <typename T>
-  static T apply(T a, T b) { return a | b; }
+  static T apply(T a, T b) {
+    return a | b;
+  }
 };
 struct BitwiseXor : ForIntegers {
   template <typename T>
-  static T apply(T a, T b) { return a ^ b; }
+  static T apply(T a, T b) {
+    return a ^ b;
+  }
 };
 // A shift by more bits than there are, or by a negative number, shifts everything out.
 struct LeftShift : ForIntegers {
@@ -234,17 +264,17 @@ PTERON_DEFINE_KERNEL(div_scalar_mode_out, (const Tensor& a, Scalar b,
   return divide(a, b, mode, out);
 }
 
-#define PTERON_TENSOR_TENSOR(name, op)                                               \
-  PTERON_DEFINE_KERNEL(name, (const Tensor& a, const Tensor& b, Tensor& out)) {      \
-    return apply_binary(op, a, b, out);                                              \
+#define PTERON_TENSOR_TENSOR(name, op)                                          \
+  PTERON_DEFINE_KERNEL(name, (const Tensor& a, const Tensor& b, Tensor& out)) { \
+    return apply_binary(op, a, b, out);                                         \
   }
-#define PTERON_TENSOR_SCALAR(name, op)                                               \
-  PTERON_DEFINE_KERNEL(name, (const Tensor& a, Scalar b, Tensor& out)) {             \
-    return apply_binary(op, a, b, out);                                              \
+#define PTERON_TENSOR_SCALAR(name, op)                                   \
+  PTERON_DEFINE_KERNEL(name, (const Tensor& a, Scalar b, Tensor& out)) { \
+    return apply_binary(op, a, b, out);                                  \
   }
-#define PTERON_SCALAR_TENSOR(name, op)                                               \
-  PTERON_DEFINE_KERNEL(name, (Scalar a, const Tensor& b, Tensor& out)) {             \
-    return apply_binary(op, a, b, out);                                              \
+#define PTERON_SCALAR_TENSOR(name, op)                                   \
+  PTERON_DEFINE_KERNEL(name, (Scalar a, const Tensor& b, Tensor& out)) { \
+    return apply_binary(op, a, b, out);                                  \
   }
 PTERON_TENSOR_TENSOR(mul_out, kMul)
 PTERON_TENSOR_SCALAR(mul_scalar_out, kMul)

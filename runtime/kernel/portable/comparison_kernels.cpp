@@ -5,12 +5,12 @@
 namespace pteron::kernels {
 namespace {
 
-#define PTERON_PREDICATE(name, expression)    \
-  struct name : ForAll {                      \
-    template <typename T>                     \
-    static T apply(T a, T b) {                \
-      return static_cast<T>(expression);      \
-    }                                         \
+#define PTERON_PREDICATE(name, expression) \
+  struct name : ForAll {                   \
+    template <typename T>                  \
+    static T apply(T a, T b) {             \
+      return static_cast<T>(expression);   \
+    }                                      \
   }
 PTERON_PREDICATE(Eq, a == b);
 PTERON_PREDICATE(Ne, a != b);
@@ -25,12 +25,12 @@ PTERON_PREDICATE(LogicalXor, (a != T{0}) != (b != T{0}));
 
 }  // namespace
 
-#define PTERON_COMPARISON(name, Op)                                                          \
-  PTERON_DEFINE_KERNEL(name##_out, (const Tensor& a, const Tensor& b, Tensor& out)) {        \
-    return apply_binary(binary_op<Op>(), a, b, out);                                        \
-  }                                                                                          \
-  PTERON_DEFINE_KERNEL(name##_scalar_out, (const Tensor& a, Scalar b, Tensor& out)) {        \
-    return apply_binary(binary_op<Op>(), a, b, out);                                        \
+#define PTERON_COMPARISON(name, Op)                                                   \
+  PTERON_DEFINE_KERNEL(name##_out, (const Tensor& a, const Tensor& b, Tensor& out)) { \
+    return apply_binary(binary_op<Op>(), a, b, out);                                  \
+  }                                                                                   \
+  PTERON_DEFINE_KERNEL(name##_scalar_out, (const Tensor& a, Scalar b, Tensor& out)) { \
+    return apply_binary(binary_op<Op>(), a, b, out);                                  \
   }
 PTERON_COMPARISON(eq, Eq)
 PTERON_COMPARISON(ne, Ne)
@@ -39,9 +39,9 @@ PTERON_COMPARISON(le, Le)
 PTERON_COMPARISON(gt, Gt)
 PTERON_COMPARISON(ge, Ge)
 
-#define PTERON_LOGICAL(name, Op)                                                             \
-  PTERON_DEFINE_KERNEL(name##_out, (const Tensor& a, const Tensor& b, Tensor& out)) {        \
-    return apply_binary(binary_op<Op>(), a, b, out);                                         \
+#define PTERON_LOGICAL(name, Op)                                                      \
+  PTERON_DEFINE_KERNEL(name##_out, (const Tensor& a, const Tensor& b, Tensor& out)) { \
+    return apply_binary(binary_op<Op>(), a, b, out);                                  \
   }
 PTERON_LOGICAL(logical_and, LogicalAnd)
 PTERON_LOGICAL(logical_or, LogicalOr)

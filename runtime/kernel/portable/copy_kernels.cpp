@@ -55,8 +55,7 @@ Error check_count(size_t found, size_t expected) {
 
 }  // namespace
 
-PTERON_DEFINE_KERNEL(copy_out,
-                     (const Tensor& self, const Tensor& source, Ignored, Tensor& out)) {
+PTERON_DEFINE_KERNEL(copy_out, (const Tensor& self, const Tensor& source, Ignored, Tensor& out)) {
   PTERON_ASSIGN_OR_RETURN(const Shape shape, broadcast({self.sizes(), source.sizes()}));
   PTERON_CHECK_OR_RETURN(shape.dim == self.dim() && shape.numel() == self.numel(),
                          Error::InvalidArgument, "%s cannot be copied to %s",
@@ -65,7 +64,7 @@ PTERON_DEFINE_KERNEL(copy_out,
 }
 
 // The in-place form: writes `self` and returns it.
-PTERON_DEFINE_KERNEL(copy_, (Tensor& self, const Tensor& source, Ignored)) {
+PTERON_DEFINE_KERNEL(copy_, (Tensor & self, const Tensor& source, Ignored)) {
   PTERON_ASSIGN_OR_RETURN(const Shape shape, broadcast({self.sizes(), source.sizes()}));
   PTERON_CHECK_OR_RETURN(shape.dim == self.dim() && shape.numel() == self.numel(),
                          Error::InvalidArgument, "%s cannot be copied to %s",
@@ -85,12 +84,12 @@ PTERON_DEFINE_KERNEL(alias_copy_out, (const Tensor& self, Tensor& out)) {
 }
 
 PTERON_DEFINE_KERNEL(view_copy_out,
-                     (KernelContext& context, const Tensor& self, Ints sizes, Tensor& out)) {
+                     (KernelContext & context, const Tensor& self, Ints sizes, Tensor& out)) {
   PTERON_ASSIGN_OR_RETURN(const Shape shape, resolved_shape(sizes, self.numel()));
   return reshape(context, self, shape, out);
 }
-PTERON_DEFINE_KERNEL(reshape_alias_copy_out, (KernelContext& context, const Tensor& self, Ints sizes,
-                                              Ignored, Tensor& out)) {
+PTERON_DEFINE_KERNEL(reshape_alias_copy_out, (KernelContext & context, const Tensor& self,
+                                              Ints sizes, Ignored, Tensor& out)) {
   PTERON_ASSIGN_OR_RETURN(const Shape shape, resolved_shape(sizes, self.numel()));
   return reshape(context, self, shape, out);
 }
@@ -201,7 +200,7 @@ PTERON_DEFINE_KERNEL(et_view, (const Tensor& self, Ints sizes, Tensor& out)) {
 }
 
 // copy_to[index] = copy_from. A bounded `copy_to` grows to index + 1 slices.
-PTERON_DEFINE_KERNEL(et_copy_index, (Tensor& copy_to, const Tensor& copy_from, int64_t index)) {
+PTERON_DEFINE_KERNEL(et_copy_index, (Tensor & copy_to, const Tensor& copy_from, int64_t index)) {
   Shape shape;
   PTERON_RETURN_IF_ERROR(shape.push_back(index + 1));
   for (const int64_t size : copy_from.sizes()) PTERON_RETURN_IF_ERROR(shape.push_back(size));

@@ -9,7 +9,8 @@
 namespace pteron::kernels {
 namespace {
 
-// out = self, one of them on a device. Same dtype, dim order and sizes: bytes are copied as they lie.
+// out = self, one of them on a device. Same dtype, dim order and sizes: bytes are copied as they
+// lie.
 Error copy_between_devices(Span<EValue* const> arguments, bool to_device) {
   PTERON_CHECK_OR_RETURN(arguments.size() >= 2, Error::InvalidArgument,
                          "found %zu arguments, expected 2", arguments.size());
@@ -21,7 +22,8 @@ Error copy_between_devices(Span<EValue* const> arguments, bool to_device) {
   const Device device = (to_device ? out : self).device();
   const Device host = (to_device ? self : out).device();
   PTERON_CHECK_OR_RETURN(device.type != DeviceType::CPU && host.type == DeviceType::CPU,
-                         Error::InvalidArgument, "expected one tensor on the host and one on a device");
+                         Error::InvalidArgument,
+                         "expected one tensor on the host and one on a device");
   const Span<const uint8_t> order = self.dim_order();
   PTERON_CHECK_OR_RETURN(self.dtype() == out.dtype() && order.size() == out.dim() &&
                              std::equal(order.begin(), order.end(), out.dim_order().begin()),
@@ -31,9 +33,10 @@ Error copy_between_devices(Span<EValue* const> arguments, bool to_device) {
   if (self.nbytes() == 0) return Error::Ok;
   PTERON_CHECK_OR_RETURN(self.data() && out.data(), Error::InvalidState, "a tensor has no memory");
   DeviceAllocator* allocator = find_device_allocator(device.type);
-  PTERON_CHECK_OR_RETURN(allocator, Error::NotFound,
-                         "nobody manages the memory of the device in this process; open the library of "
-                         "its backend first");
+  PTERON_CHECK_OR_RETURN(
+      allocator, Error::NotFound,
+      "nobody manages the memory of the device in this process; open the library of "
+      "its backend first");
   return to_device ? allocator->copy_from_host(out.data(), self.data(), self.nbytes(), device)
                    : allocator->copy_to_host(out.data(), self.data(), self.nbytes(), device);
 }

@@ -17,8 +17,8 @@ Result<ScalarType> compute_dtype(Domain domain, ScalarType common) {
   return common;
 }
 
-// The numbers as the common dtype has them, where that is narrower than the type computed in: 0.1 is
-// another number in half precision, and -1 another one in uint8.
+// The numbers as the common dtype has them, where that is narrower than the type computed in: 0.1
+// is another number in half precision, and -1 another one in uint8.
 template <typename T>
 const T* rounded(ScalarType common, ScalarType from, const T* numbers, int64_t count, T* buffer) {
   if (common == from || element_size(common) >= sizeof(T)) return numbers;
@@ -77,7 +77,8 @@ Error not_defined(ScalarType dtype) {
 
 }  // namespace
 
-Error apply_unary(const UnaryOp& op, const Tensor& a, const Scalar& p, const Scalar& q, Tensor& out) {
+Error apply_unary(const UnaryOp& op, const Tensor& a, const Scalar& p, const Scalar& q,
+                  Tensor& out) {
   PTERON_RETURN_IF_ERROR(resize_out(out, a.sizes()));
   PTERON_ASSIGN_OR_RETURN(const ScalarType dtype, compute_dtype(op.domain, a.dtype()));
   return dispatch_number(dtype, [&](auto number) -> Error {
@@ -127,14 +128,15 @@ Error apply_where(const Tensor& condition, const Operand& a, const Operand& b, T
       for (int64_t i = 0; i < runs.count(); i += kBlock) {
         const int64_t count = std::min(kBlock, runs.count() - i);
         const auto load = [&](size_t view, const View& from, auto* buffer) {
-          return load_block(from.dtype, runs.data(view) + i * runs.step(view), runs.step(view), count,
-                            buffer);
+          return load_block(from.dtype, runs.data(view) + i * runs.step(view), runs.step(view),
+                            count, buffer);
         };
         const int64_t* chosen = load(1, condition_view, condition_buffer);
         const T* a_block = load(2, a_view, a_buffer);
         const T* b_block = load(3, b_view, b_buffer);
         for (int64_t j = 0; j < count; ++j) out_buffer[j] = chosen[j] ? a_block[j] : b_block[j];
-        store_block(out_view.dtype, runs.data(0) + i * runs.step(0), runs.step(0), count, out_buffer);
+        store_block(out_view.dtype, runs.data(0) + i * runs.step(0), runs.step(0), count,
+                    out_buffer);
       }
     }
   });

@@ -7,8 +7,8 @@
 //   constexpr BinaryOp kAdd = binary_op<Add>();
 //   return apply_binary(kAdd, a, b, alpha, out);
 //
-// Every dtype is computed in one of four types (float, double, int64_t, uint64_t; see convert.h), so an
-// operator is four small loops, and what surrounds them exists once.
+// Every dtype is computed in one of four types (float, double, int64_t, uint64_t; see convert.h),
+// so an operator is four small loops, and what surrounds them exists once.
 #pragma once
 
 #include <cstdint>
@@ -132,7 +132,8 @@ struct ForIntegers {
 
 // Each gives `out` the broadcast sizes of its operands and writes it in its own dtype.
 // InvalidArgument: sizes; InvalidType: the operator is not defined for the operands' dtype.
-Error apply_unary(const UnaryOp& op, const Tensor& a, const Scalar& p, const Scalar& q, Tensor& out);
+Error apply_unary(const UnaryOp& op, const Tensor& a, const Scalar& p, const Scalar& q,
+                  Tensor& out);
 inline Error apply_unary(const UnaryOp& op, const Tensor& a, Tensor& out) {
   return apply_unary(op, a, int64_t{0}, int64_t{0}, out);
 }

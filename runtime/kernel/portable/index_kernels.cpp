@@ -62,11 +62,16 @@ enum class Write { Set, Add, Multiply, Largest, Smallest };
 template <typename Number>
 Number combined(Write write, Number old, Number added) {
   switch (write) {
-    case Write::Set: break;
-    case Write::Add: return old + added;
-    case Write::Multiply: return old * added;
-    case Write::Largest: return old > added || old != old ? old : added;
-    case Write::Smallest: return old < added || old != old ? old : added;
+    case Write::Set:
+      break;
+    case Write::Add:
+      return old + added;
+    case Write::Multiply:
+      return old * added;
+    case Write::Largest:
+      return old > added || old != old ? old : added;
+    case Write::Smallest:
+      return old < added || old != old ? old : added;
   }
   return added;
 }
@@ -79,8 +84,8 @@ void write_element(Write write, ScalarType to_dtype, std::byte* to, ScalarType f
   }
   dispatch_number(to_dtype, [&](auto number) {
     using Number = decltype(number);
-    store_one(to_dtype, to, combined(write, load_one<Number>(to_dtype, to),
-                                     load_one<Number>(from_dtype, from)));
+    store_one(to_dtype, to,
+              combined(write, load_one<Number>(to_dtype, to), load_one<Number>(from_dtype, from)));
   });
 }
 
@@ -96,9 +101,9 @@ struct IndexedDim {
 // Which elements `indices` choose: for each place of `shape` one slice of the dimensions left over.
 struct Selection {
   std::vector<IndexedDim> dims;
-  Shape shape;           // of the indices
-  View rest;             // the tensor without the indexed dimensions
-  size_t position = 0;   // of the indices' dimensions in the result
+  Shape shape;          // of the indices
+  View rest;            // the tensor without the indexed dimensions
+  size_t position = 0;  // of the indices' dimensions in the result
   Shape result;
 };
 
@@ -158,7 +163,8 @@ Result<Selection> select(const Tensor& self, const OptionalTensors& indices) {
                             broadcast({selection.shape.span(), dim.index.shape()}));
   }
   for (IndexedDim& dim : dims) dim.index = dim.index.expanded(selection.shape.span());
-  // Where the indexed dimensions are neighbours their result takes their place, otherwise it is first.
+  // Where the indexed dimensions are neighbours their result takes their place, otherwise it is
+  // first.
   const bool neighbours = dims.back().dim - dims.front().dim + 1 == dims.size();
   selection.position = neighbours ? dims.front().dim : 0;
   selection.rest = view_of(self);
@@ -211,18 +217,18 @@ void write_slice(Write write, const View& from, const View& to) {
   }
 }
 
-// Writes `values` over the elements that `indices` choose. Nothing is written unless all are in range.
+// Writes `values` over the elements that `indices` choose. Nothing is written unless all are in
+// range.
 Error put(Tensor& target, const OptionalTensors& indices, const Tensor& values, bool accumulate) {
   PTERON_ASSIGN_OR_RETURN(Selection selection, select(target, indices));
   PTERON_CHECK_OR_RETURN(values.dtype() == target.dtype(), Error::InvalidType,
                          "values are %s, expected %s", name_of(values.dtype()),
                          name_of(target.dtype()));
-  PTERON_ASSIGN_OR_RETURN(const Shape shape,
-                          broadcast({values.sizes(), selection.result.span()}));
-  PTERON_CHECK_OR_RETURN(shape.dim == selection.result.dim &&
-                             shape.numel() == selection.result.numel(),
-                         Error::InvalidArgument, "values %s do not fit %s",
-                         values.describe().c_str(), describe(selection.result.span()).c_str());
+  PTERON_ASSIGN_OR_RETURN(const Shape shape, broadcast({values.sizes(), selection.result.span()}));
+  PTERON_CHECK_OR_RETURN(
+      shape.dim == selection.result.dim && shape.numel() == selection.result.numel(),
+      Error::InvalidArgument, "values %s do not fit %s", values.describe().c_str(),
+      describe(selection.result.span()).c_str());
   PTERON_RETURN_IF_ERROR(check_offsets(target, selection));
   const View source = view_of(values).expanded(shape.span());
   for (Coordinates at(selection.shape.span()); !at.done(); at.next()) {
@@ -280,9 +286,8 @@ Error scatter(const Tensor& self, int64_t dim, const Tensor& index, const Tensor
   const View from = source ? view_of(*source) : View();
   const int64_t size = self.dim() > 0 ? self.size(d) : 1;
   return for_each_index(index, size, d, [&](const Coordinates& at, int64_t i) {
-    const std::byte* element =
-        source ? at.in(from) : static_cast<const std::byte*>(value.data());
-    const ScalarType dtype = source              ? from.dtype
+    const std::byte* element = source ? at.in(from) : static_cast<const std::byte*>(value.data());
+    const ScalarType dtype = source                                ? from.dtype
                              : value.dtype() == ScalarType::Double ? ScalarType::Double
                                                                    : ScalarType::Long;
     write_element(write, to.dtype, element_at(to, at, d, i), dtype, element);
@@ -305,8 +310,7 @@ Error select_rows(const Tensor& self, size_t dim, const View& index, const View&
   for (int64_t i = 0; i < index.sizes[0]; ++i) {
     const auto row = load_one<int64_t>(index.dtype, index.data + i * index.strides[0]);
     if (row < 0 || row >= size) return out_of_range(row, size, dim);
-    PTERON_RETURN_IF_ERROR(
-        copy_elements(view_of(self).selected(dim, row), out.selected(dim, i)));
+    PTERON_RETURN_IF_ERROR(copy_elements(view_of(self).selected(dim, row), out.selected(dim, i)));
   }
   return Error::Ok;
 }
@@ -324,14 +328,13 @@ PTERON_DEFINE_KERNEL(index_out, (const Tensor& self, OptionalTensors indices, Te
   }
   return Error::Ok;
 }
-PTERON_DEFINE_KERNEL(index_put_out,
-                     (const Tensor& self, OptionalTensors indices, const Tensor& values,
-                      bool accumulate, Tensor& out)) {
+PTERON_DEFINE_KERNEL(index_put_out, (const Tensor& self, OptionalTensors indices,
+                                     const Tensor& values, bool accumulate, Tensor& out)) {
   PTERON_RETURN_IF_ERROR(resize_out(out, self.sizes()));
   PTERON_RETURN_IF_ERROR(copy_elements(view_of(self), view_of(out)));
   return put(out, indices, values, accumulate);
 }
-PTERON_DEFINE_KERNEL(index_put_, (Tensor& self, OptionalTensors indices, const Tensor& values,
+PTERON_DEFINE_KERNEL(index_put_, (Tensor & self, OptionalTensors indices, const Tensor& values,
                                   bool accumulate)) {
   return put(self, indices, values, accumulate);
 }
@@ -350,8 +353,9 @@ PTERON_DEFINE_KERNEL(index_select_out,
   return select_rows(self, d, rows, view_of(out));
 }
 
-PTERON_DEFINE_KERNEL(embedding_out, (KernelContext& context, const Tensor& weight,
-                                     const Tensor& indices, Ignored, Ignored, Ignored, Tensor& out)) {
+PTERON_DEFINE_KERNEL(embedding_out,
+                     (KernelContext & context, const Tensor& weight, const Tensor& indices, Ignored,
+                      Ignored, Ignored, Tensor& out)) {
   PTERON_RETURN_IF_ERROR(check_index_dtype(indices));
   PTERON_CHECK_OR_RETURN(weight.dim() == 2, Error::InvalidArgument,
                          "the weight is %s, expected two dimensions", weight.describe().c_str());
@@ -368,8 +372,8 @@ PTERON_DEFINE_KERNEL(embedding_out, (KernelContext& context, const Tensor& weigh
                      contiguous_view(to.dtype, rows, to.data));
 }
 
-PTERON_DEFINE_KERNEL(gather_out, (const Tensor& self, int64_t dim, const Tensor& index, Ignored,
-                                  Tensor& out)) {
+PTERON_DEFINE_KERNEL(gather_out,
+                     (const Tensor& self, int64_t dim, const Tensor& index, Ignored, Tensor& out)) {
   PTERON_ASSIGN_OR_RETURN(const size_t d, normalized_dim(dim, self.dim()));
   PTERON_RETURN_IF_ERROR(check_index_shape(index, self, d));
   PTERON_RETURN_IF_ERROR(resize_out(out, index.sizes()));
@@ -396,7 +400,8 @@ PTERON_DEFINE_KERNEL(scatter_add_out, (const Tensor& self, int64_t dim, const Te
 PTERON_DEFINE_KERNEL(scatter_reduce_out,
                      (const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                       std::string_view reduce, bool include_self, Tensor& out)) {
-  PTERON_CHECK_OR_RETURN(include_self, Error::NotSupported, "scatter_reduce without the input itself");
+  PTERON_CHECK_OR_RETURN(include_self, Error::NotSupported,
+                         "scatter_reduce without the input itself");
   PTERON_ASSIGN_OR_RETURN(const Write write, reduction(reduce));
   return scatter(self, dim, index, &source, int64_t{0}, write, out);
 }

@@ -24,8 +24,8 @@ void multiply(const View& a, const View& b, const View* addend, double beta, dou
       const int64_t count = std::min(kBlock, out.sizes[1] - n);
       std::fill_n(sums, count, Sum{0});
       for (int64_t k = 0; k < a.sizes[1]; ++k) {
-        const auto factor =
-            static_cast<Sum>(load_one<Number>(a.dtype, a.data + m * a.strides[0] + k * a.strides[1]));
+        const auto factor = static_cast<Sum>(
+            load_one<Number>(a.dtype, a.data + m * a.strides[0] + k * a.strides[1]));
         const Number* row = load_block(b.dtype, b.data + k * b.strides[0] + n * b.strides[1],
                                        b.strides[1], count, b_buffer);
         for (int64_t j = 0; j < count; ++j) sums[j] += factor * static_cast<Sum>(row[j]);
@@ -35,7 +35,8 @@ void multiply(const View& a, const View& b, const View* addend, double beta, dou
         if (!addend || beta == 0) continue;
         const std::byte* added =
             addend->data + m * addend->strides[0] + (n + j) * addend->strides[1];
-        sums[j] += static_cast<Sum>(beta) * static_cast<Sum>(load_one<Number>(addend->dtype, added));
+        sums[j] +=
+            static_cast<Sum>(beta) * static_cast<Sum>(load_one<Number>(addend->dtype, added));
       }
       store_block(out.dtype, out.data + m * out.strides[0] + n * out.strides[1], out.strides[1],
                   count, sums);
@@ -45,9 +46,8 @@ void multiply(const View& a, const View& b, const View* addend, double beta, dou
 
 void multiply(const View& a, const View& b, const View* addend, double beta, double alpha,
               const View& out) {
-  dispatch_number(a.dtype, [&](auto number) {
-    multiply<decltype(number)>(a, b, addend, beta, alpha, out);
-  });
+  dispatch_number(a.dtype,
+                  [&](auto number) { multiply<decltype(number)>(a, b, addend, beta, alpha, out); });
 }
 
 Error check(const Tensor& a, const Tensor& b, size_t rank) {
@@ -66,10 +66,10 @@ Error product(const Tensor& a, const Tensor& b, const Tensor* addend, double bet
   View addend_view;
   if (addend) {
     PTERON_ASSIGN_OR_RETURN(const Shape shape, broadcast({addend->sizes(), sizes}));
-    PTERON_CHECK_OR_RETURN(shape.dim == 2 && shape.numel() == sizes[0] * sizes[1],
-                           Error::InvalidArgument, "%s cannot be added to a product of [%lld, %lld]",
-                           addend->describe().c_str(), static_cast<long long>(sizes[0]),
-                           static_cast<long long>(sizes[1]));
+    PTERON_CHECK_OR_RETURN(
+        shape.dim == 2 && shape.numel() == sizes[0] * sizes[1], Error::InvalidArgument,
+        "%s cannot be added to a product of [%lld, %lld]", addend->describe().c_str(),
+        static_cast<long long>(sizes[0]), static_cast<long long>(sizes[1]));
     addend_view = view_of(*addend).expanded(sizes);
   }
   multiply(view_of(a), view_of(b), addend ? &addend_view : nullptr, beta, alpha, view_of(out));

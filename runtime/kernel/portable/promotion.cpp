@@ -19,9 +19,12 @@ ScalarType promoted_integers(ScalarType a, ScalarType b) {
   if (!is_unsigned(a) || is_unsigned(b)) return a;
   // Unsigned, and a signed one that is no wider: the next wider signed type holds both.
   switch (element_size(a)) {
-    case 1: return ScalarType::Short;
-    case 2: return ScalarType::Int;
-    default: return ScalarType::Long;
+    case 1:
+      return ScalarType::Short;
+    case 2:
+      return ScalarType::Int;
+    default:
+      return ScalarType::Long;
   }
 }
 
@@ -50,8 +53,8 @@ ScalarType result_type(std::initializer_list<const Operand*> operands) {
     const std::optional<ScalarType>& lower = by_rank[rank];
     if (!lower) continue;
     // A lower rank counts only when it is of a higher category: bool, integer, floating.
-    const bool widens = !result || *result == ScalarType::Bool ||
-                        (is_floating(*lower) && !is_floating(*result));
+    const bool widens =
+        !result || *result == ScalarType::Bool || (is_floating(*lower) && !is_floating(*result));
     if (widens) result = result ? promoted(*result, *lower) : *lower;
   }
   return result.value_or(ScalarType::Float);

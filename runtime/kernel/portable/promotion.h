@@ -13,12 +13,13 @@ namespace pteron::kernels {
 // What both dtypes become when two tensors meet.
 ScalarType promoted(ScalarType a, ScalarType b);
 
-// A tensor or a number among the operands of an elementwise kernel. Borrows the tensor; a number lies
-// inside, so it stays where it was made.
+// A tensor or a number among the operands of an elementwise kernel. Borrows the tensor; a number
+// lies inside, so it stays where it was made.
 class Operand final {
  public:
-  Operand(const Tensor& tensor) : view_(view_of(tensor)), rank_(tensor.dim() > 0 ? 2 : 1) {}  // NOLINT
-  Operand(const Scalar& scalar) : scalar_(scalar), rank_(0) {  // NOLINT
+  Operand(const Tensor& tensor)
+      : view_(view_of(tensor)), rank_(tensor.dim() > 0 ? 2 : 1) {}  // NOLINT
+  Operand(const Scalar& scalar) : scalar_(scalar), rank_(0) {       // NOLINT
     view_.data = static_cast<std::byte*>(const_cast<void*>(scalar_.data()));
     view_.dtype = scalar.dtype();
   }

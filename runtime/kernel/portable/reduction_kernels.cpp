@@ -201,12 +201,12 @@ PTERON_DEFINE_KERNEL(prod_dim_out,
   fold_slices(slices, self.dtype(), 1, [](auto a, auto b) { return a * b; });
   return Error::Ok;
 }
-PTERON_DEFINE_KERNEL(amax_out, (const Tensor& self, std::optional<Ints> dims, bool keepdim,
-                                Tensor& out)) {
+PTERON_DEFINE_KERNEL(amax_out,
+                     (const Tensor& self, std::optional<Ints> dims, bool keepdim, Tensor& out)) {
   return extreme(self, dims, keepdim, true, out);
 }
-PTERON_DEFINE_KERNEL(amin_out, (const Tensor& self, std::optional<Ints> dims, bool keepdim,
-                                Tensor& out)) {
+PTERON_DEFINE_KERNEL(amin_out,
+                     (const Tensor& self, std::optional<Ints> dims, bool keepdim, Tensor& out)) {
   return extreme(self, dims, keepdim, false, out);
 }
 PTERON_DEFINE_KERNEL(max_unary_out, (const Tensor& self, Tensor& out)) {
@@ -223,11 +223,11 @@ PTERON_DEFINE_KERNEL(min_dim_out, (const Tensor& self, int64_t dim, bool keepdim
                                    Tensor& indices)) {
   return value_and_place(self, dim, keepdim, false, values, indices);
 }
-PTERON_DEFINE_KERNEL(argmax_out, (KernelContext& context, const Tensor& self,
+PTERON_DEFINE_KERNEL(argmax_out, (KernelContext & context, const Tensor& self,
                                   std::optional<int64_t> dim, bool keepdim, Tensor& out)) {
   return place(context, self, dim, keepdim, true, out);
 }
-PTERON_DEFINE_KERNEL(argmin_out, (KernelContext& context, const Tensor& self,
+PTERON_DEFINE_KERNEL(argmin_out, (KernelContext & context, const Tensor& self,
                                   std::optional<int64_t> dim, bool keepdim, Tensor& out)) {
   return place(context, self, dim, keepdim, false, out);
 }
@@ -237,8 +237,8 @@ PTERON_DEFINE_KERNEL(any_all_out, (const Tensor& self, Tensor& out)) {
 PTERON_DEFINE_KERNEL(any_out, (const Tensor& self, int64_t dim, bool keepdim, Tensor& out)) {
   return any_or_all(self, Slices::make(self, dim, keepdim, out), false, out);
 }
-PTERON_DEFINE_KERNEL(any_dims_out, (const Tensor& self, std::optional<Ints> dims, bool keepdim,
-                                    Tensor& out)) {
+PTERON_DEFINE_KERNEL(any_dims_out,
+                     (const Tensor& self, std::optional<Ints> dims, bool keepdim, Tensor& out)) {
   return any_or_all(self, Slices::make(self, dims, keepdim, out), false, out);
 }
 PTERON_DEFINE_KERNEL(all_all_out, (const Tensor& self, Tensor& out)) {
@@ -247,8 +247,8 @@ PTERON_DEFINE_KERNEL(all_all_out, (const Tensor& self, Tensor& out)) {
 PTERON_DEFINE_KERNEL(all_out, (const Tensor& self, int64_t dim, bool keepdim, Tensor& out)) {
   return any_or_all(self, Slices::make(self, dim, keepdim, out), true, out);
 }
-PTERON_DEFINE_KERNEL(all_dims_out, (const Tensor& self, std::optional<Ints> dims, bool keepdim,
-                                    Tensor& out)) {
+PTERON_DEFINE_KERNEL(all_dims_out,
+                     (const Tensor& self, std::optional<Ints> dims, bool keepdim, Tensor& out)) {
   return any_or_all(self, Slices::make(self, dims, keepdim, out), true, out);
 }
 PTERON_DEFINE_KERNEL(var_out, (const Tensor& self, std::optional<Ints> dims, bool unbiased,

@@ -31,7 +31,8 @@ Error set_result(EValue& slot, EValue value) {
 template <typename IntOp, typename DoubleOp>
 Error compute(const Scalar& a, const Scalar& b, EValue& result, IntOp int_op, DoubleOp double_op) {
   if (!both_int(a, b)) {
-    return set_result(result, EValue(static_cast<double>(double_op(a.to<double>(), b.to<double>()))));
+    return set_result(result,
+                      EValue(static_cast<double>(double_op(a.to<double>(), b.to<double>()))));
   }
   int64_t value = 0;
   if (int_op(a.to<int64_t>(), b.to<int64_t>(), &value)) return overflow();
@@ -40,8 +41,9 @@ Error compute(const Scalar& a, const Scalar& b, EValue& result, IntOp int_op, Do
 
 template <typename Op>
 Error compare(const Scalar& a, const Scalar& b, EValue& result, Op op) {
-  return set_result(result, EValue(static_cast<bool>(both_int(a, b) ? op(a.to<int64_t>(), b.to<int64_t>())
-                                                   : op(a.to<double>(), b.to<double>()))));
+  return set_result(result,
+                    EValue(static_cast<bool>(both_int(a, b) ? op(a.to<int64_t>(), b.to<int64_t>())
+                                                            : op(a.to<double>(), b.to<double>()))));
 }
 
 Error check_divisor(const Scalar& b) {
@@ -80,49 +82,52 @@ Error round_to_int(const Scalar& a, EValue& result, Rounding rounding) {
 }  // namespace
 
 PTERON_DEFINE_KERNEL(scalar_add, (Scalar a, Scalar b, EValue& result)) {
-  return compute(a, b, result,
-                 [](int64_t x, int64_t y, int64_t* r) { return __builtin_add_overflow(x, y, r); },
-                 [](double x, double y) { return x + y; });
+  return compute(
+      a, b, result,
+      [](int64_t x, int64_t y, int64_t* r) { return __builtin_add_overflow(x, y, r); },
+      [](double x, double y) { return x + y; });
 }
 PTERON_DEFINE_KERNEL(scalar_sub, (Scalar a, Scalar b, EValue& result)) {
-  return compute(a, b, result,
-                 [](int64_t x, int64_t y, int64_t* r) { return __builtin_sub_overflow(x, y, r); },
-                 [](double x, double y) { return x - y; });
+  return compute(
+      a, b, result,
+      [](int64_t x, int64_t y, int64_t* r) { return __builtin_sub_overflow(x, y, r); },
+      [](double x, double y) { return x - y; });
 }
 PTERON_DEFINE_KERNEL(scalar_mul, (Scalar a, Scalar b, EValue& result)) {
-  return compute(a, b, result,
-                 [](int64_t x, int64_t y, int64_t* r) { return __builtin_mul_overflow(x, y, r); },
-                 [](double x, double y) { return x * y; });
+  return compute(
+      a, b, result,
+      [](int64_t x, int64_t y, int64_t* r) { return __builtin_mul_overflow(x, y, r); },
+      [](double x, double y) { return x * y; });
 }
 PTERON_DEFINE_KERNEL(scalar_floordiv, (Scalar a, Scalar b, EValue& result)) {
   PTERON_RETURN_IF_ERROR(check_divisor(b));
-  return compute(a, b, result, floor_divide,
-                 [](double x, double y) { return std::floor(x / y); });
+  return compute(a, b, result, floor_divide, [](double x, double y) { return std::floor(x / y); });
 }
 PTERON_DEFINE_KERNEL(scalar_mod, (Scalar a, Scalar b, EValue& result)) {
   PTERON_RETURN_IF_ERROR(check_divisor(b));
-  return compute(a, b, result,
-                 [](int64_t x, int64_t y, int64_t* r) { return floor_modulo(x, y, r); },
-                 [](double x, double y) { return floor_modulo(x, y); });
+  return compute(
+      a, b, result, [](int64_t x, int64_t y, int64_t* r) { return floor_modulo(x, y, r); },
+      [](double x, double y) { return floor_modulo(x, y); });
 }
 PTERON_DEFINE_KERNEL(scalar_truediv, (Scalar a, Scalar b, EValue& result)) {
   PTERON_RETURN_IF_ERROR(check_divisor(b));
   return set_result(result, EValue(a.to<double>() / b.to<double>()));
 }
 PTERON_DEFINE_KERNEL(scalar_max, (Scalar a, Scalar b, EValue& result)) {
-  return compute(a, b, result,
-                 [](int64_t x, int64_t y, int64_t* r) { return *r = std::max(x, y), false; },
-                 [](double x, double y) { return std::max(x, y); });
+  return compute(
+      a, b, result, [](int64_t x, int64_t y, int64_t* r) { return *r = std::max(x, y), false; },
+      [](double x, double y) { return std::max(x, y); });
 }
 PTERON_DEFINE_KERNEL(scalar_min, (Scalar a, Scalar b, EValue& result)) {
-  return compute(a, b, result,
-                 [](int64_t x, int64_t y, int64_t* r) { return *r = std::min(x, y), false; },
-                 [](double x, double y) { return std::min(x, y); });
+  return compute(
+      a, b, result, [](int64_t x, int64_t y, int64_t* r) { return *r = std::min(x, y), false; },
+      [](double x, double y) { return std::min(x, y); });
 }
 PTERON_DEFINE_KERNEL(scalar_neg, (Scalar a, EValue& result)) {
-  return compute(int64_t{0}, a, result,
-                 [](int64_t x, int64_t y, int64_t* r) { return __builtin_sub_overflow(x, y, r); },
-                 [](double, double y) { return -y; });
+  return compute(
+      int64_t{0}, a, result,
+      [](int64_t x, int64_t y, int64_t* r) { return __builtin_sub_overflow(x, y, r); },
+      [](double, double y) { return -y; });
 }
 PTERON_DEFINE_KERNEL(scalar_float, (Scalar a, EValue& result)) {
   return set_result(result, EValue(a.to<double>()));
@@ -143,9 +148,9 @@ PTERON_DEFINE_KERNEL(scalar_trunc, (Scalar a, EValue& result)) {
   return round_to_int(a, result, [](double x) { return std::trunc(x); });
 }
 
-#define PTERON_SCALAR_COMPARISON(name, op)                                        \
-  PTERON_DEFINE_KERNEL(name, (Scalar a, Scalar b, EValue& result)) {              \
-    return compare(a, b, result, [](auto x, auto y) { return x op y; });          \
+#define PTERON_SCALAR_COMPARISON(name, op)                               \
+  PTERON_DEFINE_KERNEL(name, (Scalar a, Scalar b, EValue & result)) {    \
+    return compare(a, b, result, [](auto x, auto y) { return x op y; }); \
   }
 PTERON_SCALAR_COMPARISON(scalar_eq, ==)
 PTERON_SCALAR_COMPARISON(scalar_ne, !=)
@@ -165,8 +170,8 @@ PTERON_DEFINE_KERNEL(sym_numel, (const Tensor& self, EValue& result)) {
 
 // The number in a tensor of one element.
 PTERON_DEFINE_KERNEL(local_scalar_dense, (const Tensor& self, EValue& result)) {
-  PTERON_CHECK_OR_RETURN(self.numel() == 1, Error::InvalidArgument, "found %s, expected one element",
-                         self.describe().c_str());
+  PTERON_CHECK_OR_RETURN(self.numel() == 1, Error::InvalidArgument,
+                         "found %s, expected one element", self.describe().c_str());
   const auto* data = self.data_as<std::byte>();
   if (self.dtype() == ScalarType::Bool) {
     return set_result(result, EValue(load_one<int64_t>(self.dtype(), data) != 0));

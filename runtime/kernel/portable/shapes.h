@@ -41,7 +41,8 @@ Error resize_out(Tensor& out, Span<const int64_t> sizes);
 // `dim` counted from 0, of `rank` dimensions (a 0-d tensor counts as having one); InvalidArgument.
 Result<size_t> normalized_dim(int64_t dim, size_t rank);
 
-// Which dimensions are named; all of them if none is. InvalidArgument: out of range, or named twice.
+// Which dimensions are named; all of them if none is. InvalidArgument: out of range, or named
+// twice.
 Result<std::array<bool, kMaxTensorDims>> dim_mask(const std::optional<Ints>& dims, size_t rank);
 
 // Contiguous elements of `tensor` in the order of its dimensions: the tensor's own, or a copy in

@@ -68,7 +68,9 @@ View sliced(const View& view, const Range& range) {
   return view.sliced(range.dim, range.start, range.count, range.step);
 }
 
-View selected(const View& view, const Range& range) { return view.selected(range.dim, range.start); }
+View selected(const View& view, const Range& range) {
+  return view.selected(range.dim, range.start);
+}
 
 // Writes the parts of `self` along `dim` into `outs`, `sizes(i)` long each.
 template <typename Sizes>
@@ -80,7 +82,8 @@ Error split(const Tensor& self, int64_t dim, const Outs& outs, bool keep_dim, Si
     const int64_t size = sizes(i, self.size(d) - start);
     PTERON_CHECK_OR_RETURN(size >= 0 && size <= self.size(d) - start, Error::InvalidArgument,
                            "part %zu of %s does not fit", i, self.describe().c_str());
-    const View part = keep_dim ? view_of(self).sliced(d, start, size) : view_of(self).selected(d, start);
+    const View part =
+        keep_dim ? view_of(self).sliced(d, start, size) : view_of(self).selected(d, start);
     PTERON_RETURN_IF_ERROR(copy_into(part, outs[i]));
     start += size;
   }
@@ -95,14 +98,13 @@ bool is_skipped(const Tensor& tensor) { return tensor.dim() == 1 && tensor.numel
 
 }  // namespace
 
-PTERON_DEFINE_KERNEL(slice_copy_out,
-                     (const Tensor& self, int64_t dim, std::optional<int64_t> start,
-                      std::optional<int64_t> end, int64_t step, Tensor& out)) {
+PTERON_DEFINE_KERNEL(slice_copy_out, (const Tensor& self, int64_t dim, std::optional<int64_t> start,
+                                      std::optional<int64_t> end, int64_t step, Tensor& out)) {
   PTERON_ASSIGN_OR_RETURN(const Range range, resolved_slice(self, dim, start, end, step));
   return copy_into(sliced(view_of(self), range), out);
 }
-PTERON_DEFINE_KERNEL(narrow_copy_out,
-                     (const Tensor& self, int64_t dim, int64_t start, int64_t length, Tensor& out)) {
+PTERON_DEFINE_KERNEL(narrow_copy_out, (const Tensor& self, int64_t dim, int64_t start,
+                                       int64_t length, Tensor& out)) {
   PTERON_ASSIGN_OR_RETURN(const Range range, resolved_slice(self, dim, start, std::nullopt, 1));
   PTERON_CHECK_OR_RETURN(length >= 0 && length <= range.count, Error::InvalidArgument,
                          "%lld elements from %lld are out of range of %s",
@@ -110,10 +112,9 @@ PTERON_DEFINE_KERNEL(narrow_copy_out,
                          self.describe().c_str());
   return copy_into(view_of(self).sliced(range.dim, range.start, length), out);
 }
-PTERON_DEFINE_KERNEL(slice_scatter_out,
-                     (const Tensor& self, const Tensor& source, int64_t dim,
-                      std::optional<int64_t> start, std::optional<int64_t> end, int64_t step,
-                      Tensor& out)) {
+PTERON_DEFINE_KERNEL(slice_scatter_out, (const Tensor& self, const Tensor& source, int64_t dim,
+                                         std::optional<int64_t> start, std::optional<int64_t> end,
+                                         int64_t step, Tensor& out)) {
   PTERON_ASSIGN_OR_RETURN(const Range range, resolved_slice(self, dim, start, end, step));
   return scatter(self, source, sliced, range, out);
 }
@@ -139,10 +140,8 @@ PTERON_DEFINE_KERNEL(split_with_sizes_copy_out,
                          "found %zu outputs for %zu parts", outs.size(), sizes.size());
   return split(self, dim, outs, true, [&](size_t i, int64_t) { return sizes[i]; });
 }
-PTERON_DEFINE_KERNEL(split_copy_out,
-                     (const Tensor& self, int64_t size, int64_t dim, Outs outs)) {
-  return split(self, dim, outs, true,
-               [&](size_t, int64_t left) { return std::min(size, left); });
+PTERON_DEFINE_KERNEL(split_copy_out, (const Tensor& self, int64_t size, int64_t dim, Outs outs)) {
+  return split(self, dim, outs, true, [&](size_t, int64_t left) { return std::min(size, left); });
 }
 PTERON_DEFINE_KERNEL(unbind_copy_out, (const Tensor& self, int64_t dim, Outs outs)) {
   return split(self, dim, outs, false, [](size_t, int64_t) { return int64_t{1}; });
@@ -166,8 +165,9 @@ PTERON_DEFINE_KERNEL(cat_out, (Tensors tensors, int64_t dim, Tensor& out)) {
     for (size_t k = 0; k < shape.dim && fits; ++k) {
       fits = k == d || tensor.size(k) == shape.sizes[k];
     }
-    PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument, "cannot join %s and %s along dimension %zu",
-                           first->describe().c_str(), tensor.describe().c_str(), d);
+    PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument,
+                           "cannot join %s and %s along dimension %zu", first->describe().c_str(),
+                           tensor.describe().c_str(), d);
     shape.sizes[d] += tensor.size(d);
   }
   PTERON_RETURN_IF_ERROR(resize_out(out, shape.span()));
@@ -193,8 +193,8 @@ PTERON_DEFINE_KERNEL(stack_out, (Tensors tensors, int64_t dim, Tensor& out)) {
   }
   PTERON_RETURN_IF_ERROR(resize_out(out, shape.span()));
   for (size_t i = 0; i < tensors.size(); ++i) {
-    PTERON_RETURN_IF_ERROR(copy_elements(view_of(tensors[i]),
-                                         view_of(out).selected(d, static_cast<int64_t>(i))));
+    PTERON_RETURN_IF_ERROR(
+        copy_elements(view_of(tensors[i]), view_of(out).selected(d, static_cast<int64_t>(i))));
   }
   return Error::Ok;
 }
@@ -209,8 +209,9 @@ PTERON_DEFINE_KERNEL(repeat_out, (const Tensor& self, Ints repeats, Tensor& out)
   Shape shape;
   for (size_t i = 0; i < repeats.size(); ++i) {
     int64_t size = 0;
-    PTERON_CHECK_OR_RETURN(repeats[i] >= 0 && !__builtin_mul_overflow(own.sizes[i], repeats[i], &size),
-                           Error::InvalidArgument, "%lld repeats", static_cast<long long>(repeats[i]));
+    PTERON_CHECK_OR_RETURN(
+        repeats[i] >= 0 && !__builtin_mul_overflow(own.sizes[i], repeats[i], &size),
+        Error::InvalidArgument, "%lld repeats", static_cast<long long>(repeats[i]));
     PTERON_RETURN_IF_ERROR(shape.push_back(size));
   }
   PTERON_RETURN_IF_ERROR(resize_out(out, shape.span()));
@@ -245,9 +246,11 @@ PTERON_DEFINE_KERNEL(flip_out, (const Tensor& self, Ints dims, Tensor& out)) {
 }
 
 // `pad` counts from the last dimension: (before, after) of each; negative numbers cut off.
-PTERON_DEFINE_KERNEL(constant_pad_nd_out, (const Tensor& self, Ints pad, Scalar value, Tensor& out)) {
-  PTERON_CHECK_OR_RETURN(pad.size() % 2 == 0 && pad.size() / 2 <= self.dim(), Error::InvalidArgument,
-                         "found %zu paddings for %s", pad.size(), self.describe().c_str());
+PTERON_DEFINE_KERNEL(constant_pad_nd_out,
+                     (const Tensor& self, Ints pad, Scalar value, Tensor& out)) {
+  PTERON_CHECK_OR_RETURN(pad.size() % 2 == 0 && pad.size() / 2 <= self.dim(),
+                         Error::InvalidArgument, "found %zu paddings for %s", pad.size(),
+                         self.describe().c_str());
   Shape shape(self.sizes());
   View from = view_of(self);
   std::array<int64_t, kMaxTensorDims> starts{};

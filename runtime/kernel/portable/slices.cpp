@@ -21,7 +21,8 @@ Result<Slices> Slices::make(const Tensor& self, const Mask& reduced, bool keepdi
   const View from = view_of(self);
   Shape shape;
   for (size_t d = 0; d < from.dim; ++d) {
-    if (!reduced[d] || keepdim) PTERON_RETURN_IF_ERROR(shape.push_back(reduced[d] ? 1 : from.sizes[d]));
+    if (!reduced[d] || keepdim)
+      PTERON_RETURN_IF_ERROR(shape.push_back(reduced[d] ? 1 : from.sizes[d]));
   }
   PTERON_RETURN_IF_ERROR(resize_out(out, shape.span()));
   const View to = view_of(out);

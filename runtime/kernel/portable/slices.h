@@ -1,7 +1,8 @@
 // The elements that are reduced together, and where their result goes.
 //
 //   PTERON_ASSIGN_OR_RETURN(Slices slices, Slices::make(self, dims, keepdim, out));
-//   while (slices.next()) for_each_block<float>(slices.slice(), [&](const float* x, int64_t n) {...});
+//   while (slices.next()) for_each_block<float>(slices.slice(), [&](const float* x, int64_t n)
+//   {...});
 #pragma once
 
 #include <optional>
@@ -16,8 +17,8 @@ namespace pteron::kernels {
 
 class Slices final {
  public:
-  // Slices of `self` along `dims` (all where none are given). Gives `out` the sizes that are left, with
-  // ones for those reduced if `keepdim`.
+  // Slices of `self` along `dims` (all where none are given). Gives `out` the sizes that are left,
+  // with ones for those reduced if `keepdim`.
   static Result<Slices> make(const Tensor& self, const std::optional<Ints>& dims, bool keepdim,
                              Tensor& out);
   // Along one dimension.
@@ -55,7 +56,8 @@ void for_each_block(const View& view, F&& f) {
   for (Runs<1> runs({&view}); runs.next();) {
     for (int64_t i = 0; i < runs.count(); i += kBlock) {
       const int64_t count = std::min(kBlock, runs.count() - i);
-      f(load_block(view.dtype, runs.data(0) + i * runs.step(0), runs.step(0), count, buffer), count);
+      f(load_block(view.dtype, runs.data(0) + i * runs.step(0), runs.step(0), count, buffer),
+        count);
     }
   }
 }

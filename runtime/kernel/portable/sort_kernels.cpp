@@ -36,7 +36,8 @@ Error sort(KernelContext& context, const Tensor& self, size_t dim, int64_t count
   if (self.dim() > 0) shape.sizes[dim] = count;
   PTERON_RETURN_IF_ERROR(resize_out(values, shape.span()));
   PTERON_RETURN_IF_ERROR(resize_out(indices, shape.span()));
-  // Walks over all slices of the input; results are shorter, and found through the same coordinates.
+  // Walks over all slices of the input; results are shorter, and found through the same
+  // coordinates.
   View from = view_of(self);
   View value_view = view_of(values);
   View index_view = view_of(indices);
@@ -53,8 +54,8 @@ Error sort(KernelContext& context, const Tensor& self, size_t dim, int64_t count
   if (count == 0 || length == 0) return Error::Ok;
   return dispatch_number(self.dtype(), [&](auto number) -> Error {
     using Number = decltype(number);
-    PTERON_ASSIGN_OR_RETURN(
-        void* scratch, context.scratch(static_cast<size_t>(length) * sizeof(Entry<Number>)));
+    PTERON_ASSIGN_OR_RETURN(void* scratch,
+                            context.scratch(static_cast<size_t>(length) * sizeof(Entry<Number>)));
     auto* entries = static_cast<Entry<Number>*>(scratch);
     const ComesFirst<Number> first{descending};
     for (Runs<3> runs({&from, &value_view, &index_view}); runs.next();) {
@@ -82,21 +83,22 @@ Error sort(KernelContext& context, const Tensor& self, size_t dim, int64_t count
 Error sort_all(KernelContext& context, const Tensor& self, int64_t dim, bool descending,
                Tensor& values, Tensor& indices) {
   PTERON_ASSIGN_OR_RETURN(const size_t d, normalized_dim(dim, self.dim()));
-  return sort(context, self, d, self.dim() > 0 ? self.size(d) : 1, descending, true, values, indices);
+  return sort(context, self, d, self.dim() > 0 ? self.size(d) : 1, descending, true, values,
+              indices);
 }
 
 }  // namespace
 
-PTERON_DEFINE_KERNEL(sort_out, (KernelContext& context, const Tensor& self, int64_t dim,
+PTERON_DEFINE_KERNEL(sort_out, (KernelContext & context, const Tensor& self, int64_t dim,
                                 bool descending, Tensor& values, Tensor& indices)) {
   return sort_all(context, self, dim, descending, values, indices);
 }
 PTERON_DEFINE_KERNEL(sort_stable_out,
-                     (KernelContext& context, const Tensor& self, Ignored, int64_t dim,
+                     (KernelContext & context, const Tensor& self, Ignored, int64_t dim,
                       bool descending, Tensor& values, Tensor& indices)) {
   return sort_all(context, self, dim, descending, values, indices);
 }
-PTERON_DEFINE_KERNEL(topk_out, (KernelContext& context, const Tensor& self, int64_t k, int64_t dim,
+PTERON_DEFINE_KERNEL(topk_out, (KernelContext & context, const Tensor& self, int64_t k, int64_t dim,
                                 bool largest, bool sorted, Tensor& values, Tensor& indices)) {
   PTERON_ASSIGN_OR_RETURN(const size_t d, normalized_dim(dim, self.dim()));
   const int64_t length = self.dim() > 0 ? self.size(d) : 1;

@@ -10,12 +10,12 @@
 namespace pteron::kernels {
 namespace {
 
-#define PTERON_UNARY(name, base, expression)                        \
-  struct name : base {                                              \
-    template <typename T>                                           \
-    static T apply([[maybe_unused]] T a) {                          \
-      return static_cast<T>(expression);                            \
-    }                                                               \
+#define PTERON_UNARY(name, base, expression) \
+  struct name : base {                       \
+    template <typename T>                    \
+    static T apply([[maybe_unused]] T a) {   \
+      return static_cast<T>(expression);     \
+    }                                        \
   }
 #define PTERON_UNARY_WITH(name, base, expression)                                      \
   struct name : base {                                                                 \
@@ -27,21 +27,27 @@ namespace {
 
 template <typename T>
 T negative(T a) {
-  if constexpr (std::is_integral_v<T>) return static_cast<T>(0 - static_cast<uint64_t>(a));
-  else return -a;
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(0 - static_cast<uint64_t>(a));
+  else
+    return -a;
 }
 
 template <typename T>
 T magnitude(T a) {
-  if constexpr (std::is_integral_v<T>) return a < T{0} ? negative(a) : a;
-  else return std::fabs(a);
+  if constexpr (std::is_integral_v<T>)
+    return a < T{0} ? negative(a) : a;
+  else
+    return std::fabs(a);
 }
 
 // f(a) for floating types; integers are integral already.
 template <typename T, typename F>
 T integral(T a, F f) {
-  if constexpr (std::is_integral_v<T>) return a;
-  else return f(a);
+  if constexpr (std::is_integral_v<T>)
+    return a;
+  else
+    return f(a);
 }
 
 template <typename T>
@@ -64,7 +70,7 @@ PTERON_UNARY(LogicalNot, ForAll, a == T{0});
 PTERON_UNARY(BitwiseNot, ForIntegers, ~a);
 PTERON_UNARY(IsNan, ForAll, a != a);
 PTERON_UNARY(IsInf, ForAll, a == a && a - a != a - a);
-PTERON_UNARY(Square, ForAll, T(a * a));
+PTERON_UNARY(Square, ForAll, T(a* a));
 
 PTERON_UNARY(Exp, ForFloats, std::exp(a));
 PTERON_UNARY(Expm1, ForFloats, std::expm1(a));
@@ -89,41 +95,45 @@ PTERON_UNARY(Acosh, ForFloats, std::acosh(a));
 PTERON_UNARY(Atanh, ForFloats, std::atanh(a));
 PTERON_UNARY(Erf, ForFloats, std::erf(a));
 PTERON_UNARY(Sigmoid, ForFloats, sigmoid(a));
-PTERON_UNARY(Silu, ForFloats, a * sigmoid(a));
-PTERON_UNARY(Gelu, ForFloats, a * T{0.5} * (T{1} + std::erf(a * T(kSqrtHalf))));
+PTERON_UNARY(Silu, ForFloats, a* sigmoid(a));
+PTERON_UNARY(Gelu, ForFloats, a* T{0.5} * (T{1} + std::erf(a * T(kSqrtHalf))));
 PTERON_UNARY(GeluTanh, ForFloats,
-             a * T{0.5} * (T{1} + std::tanh(T(kSqrt2OverPi) * (a + T(0.044715) * a * a * a))));
+             a* T{0.5} * (T{1} + std::tanh(T(kSqrt2OverPi) * (a + T(0.044715) * a * a * a))));
 PTERON_UNARY(Hardsigmoid, ForFloats, std::fmin(std::fmax(a + T{3}, T{0}), T{6}) / T{6});
-PTERON_UNARY(Hardswish, ForFloats, a * std::fmin(std::fmax(a + T{3}, T{0}), T{6}) / T{6});
+PTERON_UNARY(Hardswish, ForFloats, a* std::fmin(std::fmax(a + T{3}, T{0}), T{6}) / T{6});
 
 // p: lower limit or slope; q: upper limit.
-PTERON_UNARY_WITH(Hardtanh, ForAll, a < p ? p : a > q ? q : a);
+PTERON_UNARY_WITH(Hardtanh, ForAll, a<p ? p : a> q ? q : a);
 PTERON_UNARY_WITH(ClampMin, ForAll, a < p ? p : a);
 PTERON_UNARY_WITH(ClampMax, ForAll, a > q ? q : a);
 // As torch: when the limits cross, the upper one wins.
 PTERON_UNARY_WITH(Clamp, ForAll, ClampMax::apply(ClampMin::apply(a, p, q), p, q));
 PTERON_UNARY_WITH(LeakyRelu, ForFloats, a > T{0} ? a : a * p);
 PTERON_UNARY_WITH(Elu, ForFloats, a > T{0} ? a : p * std::expm1(a));
-PTERON_UNARY_WITH(Softplus, ForFloats, a * p > q ? a : std::log1p(std::exp(a * p)) / p);
+PTERON_UNARY_WITH(Softplus, ForFloats, a* p > q ? a : std::log1p(std::exp(a * p)) / p);
 
 struct SecondIfLess : ForAll {
   template <typename T>
-  static T apply(T a, T b) { return a < b || b != b ? b : a; }
+  static T apply(T a, T b) {
+    return a < b || b != b ? b : a;
+  }
 };
 struct SecondIfGreater : ForAll {
   template <typename T>
-  static T apply(T a, T b) { return a > b || b != b ? b : a; }
+  static T apply(T a, T b) {
+    return a > b || b != b ? b : a;
+  }
 };
 
 }  // namespace
 
-#define PTERON_UNARY_KERNEL(name, Op)                                \
-  PTERON_DEFINE_KERNEL(name, (const Tensor& a, Tensor& out)) {       \
-    return apply_unary(unary_op<Op>(), a, out);                      \
+#define PTERON_UNARY_KERNEL(name, Op)                          \
+  PTERON_DEFINE_KERNEL(name, (const Tensor& a, Tensor& out)) { \
+    return apply_unary(unary_op<Op>(), a, out);                \
   }
-#define PTERON_FLOATING_KERNEL(name, Op)                             \
-  PTERON_DEFINE_KERNEL(name, (const Tensor& a, Tensor& out)) {       \
-    return apply_unary(unary_op<Op>(Domain::Floating), a, out);      \
+#define PTERON_FLOATING_KERNEL(name, Op)                        \
+  PTERON_DEFINE_KERNEL(name, (const Tensor& a, Tensor& out)) {  \
+    return apply_unary(unary_op<Op>(Domain::Floating), a, out); \
   }
 PTERON_UNARY_KERNEL(abs_out, Abs)
 PTERON_UNARY_KERNEL(neg_out, Neg)
@@ -196,8 +206,8 @@ PTERON_DEFINE_KERNEL(softplus_out, (const Tensor& a, Scalar beta, Scalar thresho
 PTERON_DEFINE_KERNEL(clamp_out, (const Tensor& a, std::optional<Scalar> low,
                                  std::optional<Scalar> high, Tensor& out)) {
   PTERON_CHECK_OR_RETURN(low || high, Error::InvalidArgument, "clamp without limits");
-  const bool floating = (low && low->dtype() == ScalarType::Double) ||
-                        (high && high->dtype() == ScalarType::Double);
+  const bool floating =
+      (low && low->dtype() == ScalarType::Double) || (high && high->dtype() == ScalarType::Double);
   const Domain domain = floating ? Domain::Floating : Domain::Any;
   if (!high) return apply_unary(unary_op<ClampMin>(domain), a, *low, int64_t{0}, out);
   if (!low) return apply_unary(unary_op<ClampMax>(domain), a, int64_t{0}, *high, out);
@@ -216,8 +226,8 @@ PTERON_DEFINE_KERNEL(clamp_tensor_out,
   }
   if (low) PTERON_RETURN_IF_ERROR(apply_binary(binary_op<SecondIfLess>(), a, *low, out));
   if (!high) return Error::Ok;
-  return apply_binary(binary_op<SecondIfGreater>(), low ? static_cast<const Tensor&>(out) : a, *high,
-                      out);
+  return apply_binary(binary_op<SecondIfGreater>(), low ? static_cast<const Tensor&>(out) : a,
+                      *high, out);
 }
 
 }  // namespace pteron::kernels

@@ -1,9 +1,8 @@
-#include "runtime/kernel/portable/arguments.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
 
+#include "runtime/kernel/portable/arguments.h"
 #include "runtime/kernel/registry.h"
 
 namespace pteron::kernels {

@@ -1,9 +1,9 @@
-#include "runtime/kernel/convert.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
+
+#include "runtime/kernel/convert.h"
 
 namespace pteron {
 namespace {

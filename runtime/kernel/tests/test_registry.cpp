@@ -1,8 +1,8 @@
-#include "runtime/kernel/registry.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
+
+#include "runtime/kernel/registry.h"
 
 namespace pteron {
 namespace {

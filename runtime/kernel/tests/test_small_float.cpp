@@ -1,9 +1,9 @@
-#include "runtime/kernel/small_float.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+
+#include "runtime/kernel/small_float.h"
 
 namespace pteron {
 namespace {
@@ -29,8 +29,8 @@ double slow_value(uint32_t bits, int exponent_bits, int mantissa_bits, bool has_
   return sign ? -value : value;
 }
 
-// Every bit pattern means what the definition says and survives a round trip; every float between two
-// neighbours goes to the nearer one, and to the even one from the middle.
+// Every bit pattern means what the definition says and survives a round trip; every float between
+// two neighbours goes to the nearer one, and to the even one from the middle.
 template <typename Format, typename Bits>
 void check_all(int exponent_bits, int mantissa_bits, bool has_infinity) {
   const uint32_t count = 1u << (1 + exponent_bits + mantissa_bits);

@@ -1,10 +1,10 @@
-#include "runtime/kernel/view.h"
-
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <random>
 #include <vector>
+
+#include "runtime/kernel/view.h"
 
 namespace pteron {
 namespace {
@@ -110,7 +110,9 @@ TEST(CopyElements, LikeTheSlowWay) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  const auto below = [&](int64_t n) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(n));
+  };
   for (int round = 0; round < 300; ++round) {
     std::vector<int64_t> sizes(static_cast<size_t>(below(5)));
     for (int64_t& size : sizes) size = below(5);

@@ -1,6 +1,6 @@
-#include "tools/runner/arguments.h"
-
 #include <gtest/gtest.h>
+
+#include "tools/runner/arguments.h"
 
 namespace pteron::runner {
 namespace {
@@ -14,8 +14,8 @@ TEST(Arguments, Example) {
   const Result<Arguments> parsed =
       parse({"--program", "m.pte", "--data=a.ptd", "--data", "b.ptd", "--method=prefill,decode",
              "--inputs=x,y", "--repeat", "3", "--describe", "--verification=full",
-             "--backend_option", "CpuBackend:num_threads=2", "--backend_option=CpuBackend:fast=true",
-             "--backend_option=CpuBackend:mode=a=b"});
+             "--backend_option", "CpuBackend:num_threads=2",
+             "--backend_option=CpuBackend:fast=true", "--backend_option=CpuBackend:mode=a=b"});
   ASSERT_TRUE(parsed.ok()) << parsed.error().message();
   EXPECT_EQ(parsed->program, "m.pte");
   EXPECT_EQ(parsed->load.data_paths, (std::vector<std::string>{"a.ptd", "b.ptd"}));
@@ -48,15 +48,15 @@ TEST(Arguments, HelpNeedsNothingElse) {
 
 TEST(Arguments, AllProblemsAtOnce) {
   const Result<Arguments> parsed =
-      parse({"file", "--repeat=x", "--verification=some", "--backend_option=CpuBackend", "--speed=1",
-             "--inputs=a,b", "--describe=maybe", "--outputs"});
+      parse({"file", "--repeat=x", "--verification=some", "--backend_option=CpuBackend",
+             "--speed=1", "--inputs=a,b", "--describe=maybe", "--outputs"});
   ASSERT_FALSE(parsed.ok());
   const std::string message = parsed.error().message();
   for (const char* expected :
-       {"found \"file\", expected a flag", "--repeat: found \"x\"", "--verification: found \"some\"",
-        "expected Backend:key=value", "unknown flag --speed; --help lists the flags",
-        "--inputs: found 2 files for 1 methods", "--describe: found \"maybe\"",
-        "--outputs: missing value", "--program: missing"}) {
+       {"found \"file\", expected a flag", "--repeat: found \"x\"",
+        "--verification: found \"some\"", "expected Backend:key=value",
+        "unknown flag --speed; --help lists the flags", "--inputs: found 2 files for 1 methods",
+        "--describe: found \"maybe\"", "--outputs: missing value", "--program: missing"}) {
     EXPECT_NE(message.find(expected), std::string::npos) << expected << "\n" << message;
   }
 }

@@ -1,8 +1,8 @@
-#include "tools/runner/json_scanner.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "tools/runner/json_scanner.h"
 
 namespace pteron::runner {
 namespace {

@@ -64,7 +64,7 @@ def test_example(folder: pathlib.Path) -> None:
 
 
 def many_inputs() -> bytes:
-    """forward(11 tensors, None, "mode", flag, n, scale) = tensors 2 - 10, tensor 0, n, scale, None."""
+    """forward(11 tensors, None, "mode", flag, n, scale): tensors, numbers and lists."""
     method = MethodBuilder()
     tensors = [method.input([2], "float16") for _ in range(11)]
     method.scalar_input(None)
@@ -217,9 +217,7 @@ def test_errors(folder: pathlib.Path, arguments: tuple[str, ...], message: str) 
         ({"x": X[:, :2].copy()}, "dimension 1 is 2, expected 3"),
     ],
 )
-def test_wrong_inputs(
-    folder: pathlib.Path, tensors: dict[str, np.ndarray], message: str
-) -> None:
+def test_wrong_inputs(folder: pathlib.Path, tensors: dict[str, np.ndarray], message: str) -> None:
     save_file(tensors, folder / "x.safetensors")
     assert re.search(message, fail(folder, *RUN))
 

@@ -1,11 +1,11 @@
-#include "tools/runner/safetensors.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
+
+#include "tools/runner/safetensors.h"
 
 namespace pteron::runner {
 namespace {
@@ -60,16 +60,16 @@ TEST_F(Safetensors, RoundTrip) {
 }
 
 TEST_F(Safetensors, EveryDtypeHasAName) {
-#define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits)      \
-  {                                                                                        \
-    uint64_t value = 0;                                                                    \
-    const View view = contiguous_view(ScalarType::name, Span<const int64_t>(), &value);    \
-    const std::string path = testing::TempDir() + "/dtype.safetensors";                    \
-    Result<AtomicFile> out = AtomicFile::create(path);                                     \
-    ASSERT_TRUE(write_safetensors({{"x", view}}, {}, *out).ok() && out->commit().ok());    \
-    Result<SafetensorsFile> file = SafetensorsFile::read(path);                            \
-    ASSERT_TRUE(file.ok()) << #name << file.error().message();                             \
-    EXPECT_EQ(file->tensors()[0].view.dtype, ScalarType::name);                            \
+#define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits)   \
+  {                                                                                     \
+    uint64_t value = 0;                                                                 \
+    const View view = contiguous_view(ScalarType::name, Span<const int64_t>(), &value); \
+    const std::string path = testing::TempDir() + "/dtype.safetensors";                 \
+    Result<AtomicFile> out = AtomicFile::create(path);                                  \
+    ASSERT_TRUE(write_safetensors({{"x", view}}, {}, *out).ok() && out->commit().ok()); \
+    Result<SafetensorsFile> file = SafetensorsFile::read(path);                         \
+    ASSERT_TRUE(file.ok()) << #name << file.error().message();                          \
+    EXPECT_EQ(file->tensors()[0].view.dtype, ScalarType::name);                         \
   }
 #include "runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
@@ -80,7 +80,8 @@ TEST_F(Safetensors, NamesInNaturalOrder) {
       R"({"b10":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
           "b9":{"shape":[],"dtype":"U8","data_offsets":[1,2]},
           "__metadata__":{"k":"v"},
-          "a":{"dtype":"F32","shape":[0,7],"data_offsets":[2,2]}})", 2));
+          "a":{"dtype":"F32","shape":[0,7],"data_offsets":[2,2]}})",
+      2));
   ASSERT_TRUE(file.ok()) << file.error().message();
   EXPECT_EQ(file->tensors()[0].name, "a");
   EXPECT_EQ(file->tensors()[1].name, "b9");
@@ -91,31 +92,41 @@ TEST_F(Safetensors, NamesInNaturalOrder) {
 TEST_F(Safetensors, WhatIsWrongIsSaid) {
   const auto one = [](const char* fields) { return std::string("{\"x\":{") + fields + "}}"; };
   EXPECT_NE(problem(one(R"("dtype":"F31","shape":[1],"data_offsets":[0,4])"), 4)
-                .find("tensor \"x\" has unknown dtype \"F31\""), std::string::npos);
+                .find("tensor \"x\" has unknown dtype \"F31\""),
+            std::string::npos);
   EXPECT_NE(problem(one(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), 3)
-                .find("outside the file's 3 bytes"), std::string::npos);
+                .find("outside the file's 3 bytes"),
+            std::string::npos);
   EXPECT_NE(problem(one(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), 5)
-                .find("end at byte 4 of 5"), std::string::npos);
+                .find("end at byte 4 of 5"),
+            std::string::npos);
   EXPECT_NE(problem(one(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])"), 4)
-                .find("float32[2] of 8 bytes, but has 4"), std::string::npos);
+                .find("float32[2] of 8 bytes, but has 4"),
+            std::string::npos);
   EXPECT_NE(problem(one(R"("dtype":"F32","shape":[1])"), 0).find("lacks"), std::string::npos);
-  EXPECT_NE(problem(one(R"("dtype":"F32","shape":[1],"offset":0)"), 0)
-                .find("unknown field \"offset\""), std::string::npos);
+  EXPECT_NE(
+      problem(one(R"("dtype":"F32","shape":[1],"offset":0)"), 0).find("unknown field \"offset\""),
+      std::string::npos);
   EXPECT_NE(problem(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
-                        "y":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1)
-                .find("starts at byte 0, expected 1"), std::string::npos);
+                        "y":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+                    1)
+                .find("starts at byte 0, expected 1"),
+            std::string::npos);
   EXPECT_NE(problem(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
-                        "x":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", 2)
-                .find("two tensors are called \"x\""), std::string::npos);
+                        "x":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+                    2)
+                .find("two tensors are called \"x\""),
+            std::string::npos);
 }
 
 TEST_F(Safetensors, OtherFilesAreRefused) {
-  for (const char* header : {"", "[]", "{", "{}x", R"({"x":1})", R"({"x":{"dtype":1}})",
-                             R"({"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,0]}})",
-                             R"({"x":{"dtype":"F32","shape":[9223372036854775807,9223372036854775807],
+  for (const char* header :
+       {"", "[]", "{", "{}x", R"({"x":1})", R"({"x":{"dtype":1}})",
+        R"({"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,0]}})",
+        R"({"x":{"dtype":"F32","shape":[9223372036854775807,9223372036854775807],
                                  "data_offsets":[0,0]}})",
-                             R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})",
-                             R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0]}})"}) {
+        R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})",
+        R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0]}})"}) {
     EXPECT_NE(problem(header, 0), "") << header;
   }
   for (const std::string& bytes : {std::string(), std::string("1234567"), std::string(8, '\xff')}) {
