@@ -41,15 +41,7 @@ def assert_equal(found: Sequence[Any], expected: Sequence[Any]) -> None:
             assert one == other
 
 
-# The stock's permute_copy takes no output whose dim order differs from its input's; ours gives the
-# output the order of the view.
-PERMUTES = pytest.mark.xfail(strict=True, raises=RuntimeError, reason="permute_copy's dim order")
-OURS = [
-    pytest.param(name, marks=PERMUTES if name in ("shapes", "attention") else ()) for name in CASES
-]
-
-
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", CASES)
 def test_files_of_ours(name: str, tmp_path: Path) -> None:
     edge = to_edge_transform_and_lower(CASES[name].export())
     edge.to_executorch().save(tmp_path / "ours.pte")
