@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, final
 
 import torch
+from torch.export import ExportedProgram
 
 from backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from backends.aoti.inductor import Target
@@ -14,7 +15,6 @@ from backends.cuda import toolkit
 from backends.cuda.cuda_options import CudaOptions
 from exir.backend.backend_details import BackendDetails, PreprocessResult
 from exir.backend.compile_spec_schema import CompileSpec
-from torch.export import ExportedProgram
 
 
 class NoCudaDevice(RuntimeError):
@@ -34,9 +34,7 @@ class CudaBackend(AotiBackend, BackendDetails):
         options = CudaOptions.from_compile_specs(compile_specs)
         return BuildTarget(
             code=Target("cuda", freeze=False),
-            machine=Machine(
-                march=(), defines=("USE_CUDA",), include_folders=_include_folders()
-            ),
+            machine=Machine(march=(), defines=("USE_CUDA",), include_folders=_include_folders()),
             info=ImageInfo(
                 device="cuda",
                 shims=(),

@@ -1,6 +1,6 @@
 """What one can choose when a model is lowered for an NVIDIA GPU.
 
-    CudaOptions(gemm="best", save_data_externally=False).to_compile_specs()
+CudaOptions(gemm="best", save_data_externally=False).to_compile_specs()
 """
 
 from __future__ import annotations

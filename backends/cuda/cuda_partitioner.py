@@ -1,6 +1,6 @@
 """Takes for the CUDA backend whatever it can take.
 
-    to_edge_transform_and_lower(program, partitioner=[CudaPartitioner()])
+to_edge_transform_and_lower(program, partitioner=[CudaPartitioner()])
 """
 
 from __future__ import annotations

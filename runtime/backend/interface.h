@@ -1,7 +1,8 @@
 // The seam between the runtime and a backend.
 //
 //   class MyBackend final : public BackendInterface { ... };
-//   static const bool registered = register_backend("MyBackend", std::make_unique<MyBackend>()).ok();
+//   static const bool registered = register_backend("MyBackend",
+//   std::make_unique<MyBackend>()).ok();
 //
 // One backend object serves the whole process; one Delegate is one partition of one loaded method.
 #pragma once
@@ -44,7 +45,7 @@ struct BackendInitContext {
   // What the delegates of this backend in this one method share (a stream): empty for the first of
   // them, then what that one left. The method keeps it until all its delegates are destroyed.
   std::shared_ptr<void>* shared_state = nullptr;  // never null
-  EventTracer* tracer = nullptr;             // may be null
+  EventTracer* tracer = nullptr;                  // may be null
 };
 
 // What a backend may use during one execution. Borrowed for the call.
@@ -58,9 +59,9 @@ class Delegate {
  public:
   virtual ~Delegate() = default;
 
-  // Runs once. `arguments` are the inputs in graph order, then the outputs; outputs are tensors over
-  // memory of their upper bound and are resized to what was computed. Nothing here may throw, and a
-  // failure leaves the delegate usable. Called by one thread at a time.
+  // Runs once. `arguments` are the inputs in graph order, then the outputs; outputs are tensors
+  // over memory of their upper bound and are resized to what was computed. Nothing here may throw,
+  // and a failure leaves the delegate usable. Called by one thread at a time.
   virtual Error execute(BackendExecutionContext& context, Span<EValue* const> arguments) = 0;
 };
 
@@ -72,8 +73,8 @@ class BackendInterface {
   // Whether this machine can run it at all; `reason` (may be null) receives why not.
   virtual bool is_available(std::string* reason) const { return (void)reason, true; }
 
-  // What a partition holds, for people: lines of "name  value", each ended by a newline. Arguments are
-  // those of init(); loads nothing and fails silently. Empty if there is nothing to say.
+  // What a partition holds, for people: lines of "name  value", each ended by a newline. Arguments
+  // are those of init(); loads nothing and fails silently. Empty if there is nothing to say.
   virtual std::string describe(const NamedDataMap& named_data, Span<const uint8_t> processed,
                                Span<const CompileSpec> compile_specs) const {
     return (void)named_data, (void)processed, (void)compile_specs, std::string();

@@ -27,7 +27,8 @@ Error register_device_allocator(DeviceType type, std::unique_ptr<DeviceAllocator
   std::lock_guard<std::mutex> lock(all.mutex);
   const bool added = all.allocators.emplace(type, std::move(allocator)).second;
   PTERON_CHECK_OR_RETURN(added, Error::AlreadyLoaded,
-                         "there is an allocator for device type %d already", static_cast<int>(type));
+                         "there is an allocator for device type %d already",
+                         static_cast<int>(type));
   return Error::Ok;
 }
 

@@ -18,14 +18,14 @@
 
 namespace pteron {
 
-// Thread-safe. Addresses are the device's; only the functions below may follow them. Copies and fills
-// are complete when they return.
+// Thread-safe. Addresses are the device's; only the functions below may follow them. Copies and
+// fills are complete when they return.
 class DeviceAllocator {
  public:
   virtual ~DeviceAllocator() = default;
 
-  // `nbytes` > 0, aligned to 256 at least, contents unspecified. MemoryAllocationFailed says how much
-  // was asked for and how much is free.
+  // `nbytes` > 0, aligned to 256 at least, contents unspecified. MemoryAllocationFailed says how
+  // much was asked for and how much is free.
   virtual Result<void*> allocate(size_t nbytes, Device device) = 0;
   // What allocate() gave on the same device.
   virtual void free(void* data, Device device) = 0;

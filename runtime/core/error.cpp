@@ -7,25 +7,44 @@ namespace pteron {
 
 const char* Error::name(Code code) {
   switch (code) {
-    case Ok: return "Ok";
-    case Internal: return "Internal";
-    case InvalidState: return "InvalidState";
-    case EndOfMethod: return "EndOfMethod";
-    case AlreadyLoaded: return "AlreadyLoaded";
-    case NotSupported: return "NotSupported";
-    case NotImplemented: return "NotImplemented";
-    case InvalidArgument: return "InvalidArgument";
-    case InvalidType: return "InvalidType";
-    case OperatorMissing: return "OperatorMissing";
-    case NotFound: return "NotFound";
-    case MemoryAllocationFailed: return "MemoryAllocationFailed";
-    case AccessFailed: return "AccessFailed";
-    case InvalidProgram: return "InvalidProgram";
-    case InvalidExternalData: return "InvalidExternalData";
-    case OutOfResources: return "OutOfResources";
-    case DelegateInvalidCompatibility: return "DelegateInvalidCompatibility";
-    case DelegateMemoryAllocationFailed: return "DelegateMemoryAllocationFailed";
-    case DelegateInvalidHandle: return "DelegateInvalidHandle";
+    case Ok:
+      return "Ok";
+    case Internal:
+      return "Internal";
+    case InvalidState:
+      return "InvalidState";
+    case EndOfMethod:
+      return "EndOfMethod";
+    case AlreadyLoaded:
+      return "AlreadyLoaded";
+    case NotSupported:
+      return "NotSupported";
+    case NotImplemented:
+      return "NotImplemented";
+    case InvalidArgument:
+      return "InvalidArgument";
+    case InvalidType:
+      return "InvalidType";
+    case OperatorMissing:
+      return "OperatorMissing";
+    case NotFound:
+      return "NotFound";
+    case MemoryAllocationFailed:
+      return "MemoryAllocationFailed";
+    case AccessFailed:
+      return "AccessFailed";
+    case InvalidProgram:
+      return "InvalidProgram";
+    case InvalidExternalData:
+      return "InvalidExternalData";
+    case OutOfResources:
+      return "OutOfResources";
+    case DelegateInvalidCompatibility:
+      return "DelegateInvalidCompatibility";
+    case DelegateMemoryAllocationFailed:
+      return "DelegateMemoryAllocationFailed";
+    case DelegateInvalidHandle:
+      return "DelegateInvalidHandle";
   }
   return "Unknown";
 }

@@ -80,14 +80,14 @@ Error make_error(Error::Code code, const char* format, ...) __attribute__((forma
 }  // namespace pteron
 
 // Returns from the enclosing function (which returns Error or Result) when `expression` failed.
-#define PTERON_RETURN_IF_ERROR(expression)                               \
-  do {                                                                   \
-    ::pteron::Error pteron_error_ = (expression);                        \
-    if (__builtin_expect(!pteron_error_.ok(), 0)) return pteron_error_;  \
+#define PTERON_RETURN_IF_ERROR(expression)                              \
+  do {                                                                  \
+    ::pteron::Error pteron_error_ = (expression);                       \
+    if (__builtin_expect(!pteron_error_.ok(), 0)) return pteron_error_; \
   } while (false)
 
 // Returns an error with a printf-style message unless `condition` holds.
-#define PTERON_CHECK_OR_RETURN(condition, code, ...)                                    \
-  do {                                                                                  \
+#define PTERON_CHECK_OR_RETURN(condition, code, ...)                                       \
+  do {                                                                                     \
     if (__builtin_expect(!(condition), 0)) return ::pteron::make_error(code, __VA_ARGS__); \
   } while (false)

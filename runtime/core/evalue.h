@@ -57,12 +57,12 @@ const char* name_of(ValueKind kind);
 
 class EValue final {
  public:
-  EValue() = default;                                              // None
+  EValue() = default;  // None
   explicit EValue(int64_t value) : payload_(value) {}
   explicit EValue(double value) : payload_(value) {}
   explicit EValue(bool value) : payload_(value) {}
   explicit EValue(Tensor value) : payload_(std::move(value)) {}
-  explicit EValue(std::string_view value) : payload_(value) {}     // borrowed
+  explicit EValue(std::string_view value) : payload_(value) {}  // borrowed
   explicit EValue(IntList value) : payload_(value) {}
   explicit EValue(DoubleList value) : payload_(value) {}
   explicit EValue(BoolList value) : payload_(value) {}

@@ -55,7 +55,7 @@ class [[nodiscard]] Result final {
 // PTERON_ASSIGN_OR_RETURN(Plan plan, program.plan(name)): declares `plan`, or returns the error.
 #define PTERON_ASSIGN_OR_RETURN(declaration, expression) \
   PTERON_ASSIGN_OR_RETURN_(PTERON_CONCAT_(pteron_result_, __LINE__), declaration, expression)
-#define PTERON_ASSIGN_OR_RETURN_(result, declaration, expression)          \
-  auto result = (expression);                                              \
-  if (__builtin_expect(!result.ok(), 0)) return result.take_error();       \
+#define PTERON_ASSIGN_OR_RETURN_(result, declaration, expression)    \
+  auto result = (expression);                                        \
+  if (__builtin_expect(!result.ok(), 0)) return result.take_error(); \
   declaration = std::move(result.get())

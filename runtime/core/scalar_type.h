@@ -17,12 +17,12 @@ enum class ScalarType : int8_t {
 
 constexpr bool is_valid(ScalarType dtype) {
   switch (static_cast<int>(dtype)) {
-#define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
-  case number:
+#define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) case number:
 #include "runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
     return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -30,10 +30,12 @@ constexpr bool is_valid(ScalarType dtype) {
 constexpr size_t element_size(ScalarType dtype) {
   switch (static_cast<int>(dtype)) {
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
-  case number: return bytes;
+  case number:                                                                        \
+    return bytes;
 #include "runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
-    default: return 0;
+    default:
+      return 0;
   }
 }
 
@@ -41,10 +43,12 @@ constexpr size_t element_size(ScalarType dtype) {
 constexpr const char* name_of(ScalarType dtype) {
   switch (static_cast<int>(dtype)) {
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
-  case number: return #torch_name;
+  case number:                                                                        \
+    return #torch_name;
 #include "runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
-    default: return "unknown";
+    default:
+      return "unknown";
   }
 }
 

@@ -14,8 +14,8 @@ class Span final {
   constexpr Span(T* data, size_t size) : data_(data), size_(size) {}
   template <size_t N>
   constexpr Span(T (&array)[N]) : data_(array), size_(N) {}  // NOLINT(google-explicit-constructor)
-  // From any contiguous container, which must outlive the span; a temporary one only for reading, as
-  // an argument of a call.
+  // From any contiguous container, which must outlive the span; a temporary one only for reading,
+  // as an argument of a call.
   template <typename Container,
             typename = std::enable_if_t<
                 std::is_convertible_v<decltype(std::declval<Container&>().data()), T*> &&

@@ -7,8 +7,8 @@
 //
 // Sizes and strides are counted in elements and lie inline, so that making, copying and resizing a
 // tensor allocates nothing. The data pointer is borrowed: its owner must outlive every use.
-// Layout is a dim order (outermost dimension first), as in the program format; strides follow from it.
-// Not thread-safe.
+// Layout is a dim order (outermost dimension first), as in the program format; strides follow from
+// it. Not thread-safe.
 #pragma once
 
 #include <array>

@@ -26,10 +26,10 @@ struct KindTraits {
   Error::Code code;
 };
 
-constexpr KindTraits kProgram = {"a program file", "ET", "ET12", "eh00",
-                                 24,               32,   Error::InvalidProgram};
-constexpr KindTraits kTensorData = {"a tensor-data file", "FT", "FT01", "FH01",
-                                    40,                   40,   Error::InvalidExternalData};
+constexpr KindTraits kProgram = {"a program file",     "ET", "ET12", "eh00", 24, 32,
+                                 Error::InvalidProgram};
+constexpr KindTraits kTensorData = {"a tensor-data file",      "FT", "FT01", "FH01", 40, 40,
+                                    Error::InvalidExternalData};
 
 template <typename T>
 T load(Span<const uint8_t> file, size_t offset) {
@@ -55,9 +55,10 @@ std::string quoted(Span<const uint8_t> file, size_t offset) {
 Error check_identifier(Span<const uint8_t> file, const KindTraits& kind) {
   if (has_text(file, 4, kind.identifier)) return Error::Ok;
   if (has_text(file, 4, kind.family) && std::isdigit(file[6]) && std::isdigit(file[7])) {
-    return make_error(kind.code,
-                      "its format is %s, this runtime reads %s; write the file with a matching version",
-                      quoted(file, 4).c_str(), kind.identifier);
+    return make_error(
+        kind.code,
+        "its format is %s, this runtime reads %s; write the file with a matching version",
+        quoted(file, 4).c_str(), kind.identifier);
   }
   return make_error(kind.code, "not %s: its identifier is %s, expected \"%s\"", kind.what,
                     quoted(file, 4).c_str(), kind.identifier);
@@ -72,7 +73,8 @@ Sha256Digest digest_of(Span<const uint8_t> flatbuffer, uint64_t table, uint64_t 
   Sha256 hash;
   hash.update({flatbuffer.data(), static_cast<size_t>(table + 8)});
   for (uint64_t i = 0; i <= num_digests; ++i) hash.update({kZeros, kDigestNbytes});
-  const size_t end = static_cast<size_t>(table + kIntegrityHeadNbytes + kDigestNbytes * num_digests);
+  const size_t end =
+      static_cast<size_t>(table + kIntegrityHeadNbytes + kDigestNbytes * num_digests);
   hash.update({flatbuffer.data() + end, flatbuffer.size() - end});
   return hash.finish();
 }
@@ -131,10 +133,11 @@ Result<Extents> read_extents(Span<const uint8_t> file, FileKind kind, uint32_t h
 Error check_extents(Span<const uint8_t> file, const KindTraits& kind, uint32_t header_nbytes,
                     const Extents& extents) {
   using ull = unsigned long long;
-  PTERON_CHECK_OR_RETURN(extents.flatbuffer_nbytes <= file.size(), kind.code,
-                         "it has %zu bytes, its FlatBuffers part alone should have %llu; the file is "
-                         "truncated",
-                         file.size(), static_cast<ull>(extents.flatbuffer_nbytes));
+  PTERON_CHECK_OR_RETURN(
+      extents.flatbuffer_nbytes <= file.size(), kind.code,
+      "it has %zu bytes, its FlatBuffers part alone should have %llu; the file is "
+      "truncated",
+      file.size(), static_cast<ull>(extents.flatbuffer_nbytes));
   PTERON_CHECK_OR_RETURN(uint64_t{header_nbytes} + 8 <= extents.flatbuffer_nbytes, kind.code,
                          "its header of %u bytes is longer than its FlatBuffers part of %llu",
                          header_nbytes, static_cast<ull>(extents.flatbuffer_nbytes));
@@ -148,12 +151,12 @@ Error check_extents(Span<const uint8_t> file, const KindTraits& kind, uint32_t h
                          "its segments begin at %llu, within the FlatBuffers part of %llu bytes",
                          static_cast<ull>(extents.segment_base),
                          static_cast<ull>(extents.flatbuffer_nbytes));
-  PTERON_CHECK_OR_RETURN(
-      extents.segment_base <= file.size() &&
-          extents.segment_nbytes <= file.size() - extents.segment_base,
-      kind.code, "it has %zu bytes, its header asks for %llu + %llu; the file is truncated",
-      file.size(), static_cast<ull>(extents.segment_base),
-      static_cast<ull>(extents.segment_nbytes));
+  PTERON_CHECK_OR_RETURN(extents.segment_base <= file.size() &&
+                             extents.segment_nbytes <= file.size() - extents.segment_base,
+                         kind.code,
+                         "it has %zu bytes, its header asks for %llu + %llu; the file is truncated",
+                         file.size(), static_cast<ull>(extents.segment_base),
+                         static_cast<ull>(extents.segment_nbytes));
   return Error::Ok;
 }
 

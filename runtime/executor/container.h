@@ -1,7 +1,7 @@
 // The frame of a program or data file: identifier, extended header, integrity table.
 //
-//   PTERON_ASSIGN_OR_RETURN(Container container, read_container(bytes, FileKind::Program, "a.pte"));
-//   flatbuffers::Verifier verifier(container.flatbuffer.data(), ...);
+//   PTERON_ASSIGN_OR_RETURN(Container container, read_container(bytes, FileKind::Program,
+//   "a.pte")); flatbuffers::Verifier verifier(container.flatbuffer.data(), ...);
 //
 // Layout: runtime/schema/README.md.
 #pragma once
@@ -30,8 +30,8 @@ struct Container {
 };
 
 // Finds and checks the parts, and the FlatBuffers part against its digest if the file has one.
-// InvalidProgram (InvalidExternalData for a data file) says what was found and expected. `file` must
-// begin at a multiple of kFileAlignment; `name` is for messages.
+// InvalidProgram (InvalidExternalData for a data file) says what was found and expected. `file`
+// must begin at a multiple of kFileAlignment; `name` is for messages.
 Result<Container> read_container(Span<const uint8_t> file, FileKind kind, const std::string& name);
 
 }  // namespace pteron

@@ -10,9 +10,9 @@ namespace pteron {
 namespace {
 
 Result<Tensor> read_layout(const schema::TensorLayout& layout) {
-  PTERON_CHECK_OR_RETURN(layout.sizes() && layout.dim_order() &&
-                             layout.sizes()->size() <= kMaxTensorDims,
-                         Error::InvalidExternalData, "its layout is not complete");
+  PTERON_CHECK_OR_RETURN(
+      layout.sizes() && layout.dim_order() && layout.sizes()->size() <= kMaxTensorDims,
+      Error::InvalidExternalData, "its layout is not complete");
   std::array<int64_t, kMaxTensorDims> sizes;
   std::copy(layout.sizes()->begin(), layout.sizes()->end(), sizes.begin());
   return Tensor::make(static_cast<ScalarType>(layout.scalar_type()),
@@ -30,12 +30,11 @@ Error check(const DataMap::Entry& entry, const Tensor& expected) {
       found.dtype() == expected.dtype() && found.dim() == expected.dim() &&
           std::equal(found.sizes().begin(), found.sizes().end(), expected.sizes().begin()),
       kInvalid, "it is %s, expected %s", found.describe().c_str(), expected.describe().c_str());
-  PTERON_CHECK_OR_RETURN(std::equal(found.dim_order().begin(), found.dim_order().end(),
-                                    expected.dim_order().begin()),
-                         kInvalid, "it lies in another dim order than the program expects");
+  PTERON_CHECK_OR_RETURN(
+      std::equal(found.dim_order().begin(), found.dim_order().end(), expected.dim_order().begin()),
+      kInvalid, "it lies in another dim order than the program expects");
   PTERON_CHECK_OR_RETURN(entry.bytes().size() >= expected.nbytes(), kInvalid,
-                         "it has %zu bytes, expected %zu", entry.bytes().size(),
-                         expected.nbytes());
+                         "it has %zu bytes, expected %zu", entry.bytes().size(), expected.nbytes());
   const auto address = reinterpret_cast<uintptr_t>(entry.bytes().data());
   PTERON_CHECK_OR_RETURN(expected.nbytes() == 0 || address % element_size(expected.dtype()) == 0,
                          kInvalid, "it lies in the file at no multiple of its element size");

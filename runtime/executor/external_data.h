@@ -10,8 +10,8 @@
 
 namespace pteron {
 
-// The bytes of tensor `name`, in place. NotFound: no data file has it; InvalidExternalData: it is no
-// tensor, or one of another dtype, shape or dim order, or its bytes are too few or misplaced.
+// The bytes of tensor `name`, in place. NotFound: no data file has it; InvalidExternalData: it is
+// no tensor, or one of another dtype, shape or dim order, or its bytes are too few or misplaced.
 Result<Span<const uint8_t>> find_external_tensor(const DataMap& named_data, std::string_view name,
                                                  const Tensor& expected);
 

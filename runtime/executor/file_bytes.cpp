@@ -33,9 +33,8 @@ Result<FileBytes> FileBytes::from_memory(Span<const uint8_t> bytes,
   void* const copy = std::aligned_alloc(kFileAlignment, nbytes);
   PTERON_CHECK_OR_RETURN(copy, Error::MemoryAllocationFailed,
                          "no memory for a copy of a program of %zu bytes", bytes.size());
-  file.owner_ = std::shared_ptr<const void>(copy, [](const void* p) {
-    std::free(const_cast<void*>(p));
-  });
+  file.owner_ =
+      std::shared_ptr<const void>(copy, [](const void* p) { std::free(const_cast<void*>(p)); });
   std::memcpy(copy, bytes.data(), bytes.size());
   file.bytes_ = {static_cast<const uint8_t*>(copy), bytes.size()};
   return file;

@@ -14,17 +14,17 @@ template <typename Root>
 bool verify_flatbuffer(Span<const uint8_t> bytes, const char* identifier) {
   flatbuffers::Verifier::Options options;
   options.max_depth = 64;
-  // A table needs eight bytes at least; only one that is reached in several ways is counted more than
-  // once, and no writer does that.
-  options.max_tables = static_cast<flatbuffers::uoffset_t>(
-      std::max<size_t>(1'000'000, bytes.size() / 8));
+  // A table needs eight bytes at least; only one that is reached in several ways is counted more
+  // than once, and no writer does that.
+  options.max_tables =
+      static_cast<flatbuffers::uoffset_t>(std::max<size_t>(1'000'000, bytes.size() / 8));
   options.check_alignment = true;
   flatbuffers::Verifier verifier(bytes.data(), bytes.size(), options);
   return verifier.VerifyBuffer<Root>(identifier);
 }
 
-// The verifier asks that a vector's length is aligned, and not that wider items are. Ask before reading
-// items of eight bytes. True for null.
+// The verifier asks that a vector's length is aligned, and not that wider items are. Ask before
+// reading items of eight bytes. True for null.
 template <typename T>
 bool is_aligned(const flatbuffers::Vector<T>* vector) {
   return !vector || reinterpret_cast<uintptr_t>(vector->Data()) % alignof(T) == 0;

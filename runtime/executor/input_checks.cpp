@@ -19,8 +19,8 @@ std::string list(const std::vector<uint8_t>& values) {
   return text + "]";
 }
 
-// Whether the bytes lie as the method reads them. Of a dimension of one element the stride says nothing,
-// and no stride does if there are no elements.
+// Whether the bytes lie as the method reads them. Of a dimension of one element the stride says
+// nothing, and no stride does if there are no elements.
 bool is_laid_out(const Tensor& tensor, const std::vector<uint8_t>& dim_order) {
   if (tensor.numel() == 0) return true;
   int64_t stride = 1;
@@ -43,9 +43,9 @@ void check_tensor(size_t index, const ValueMeta& meta, const Tensor& tensor, Pro
                   index, describe(tensor.device()).c_str(), describe(meta.device).c_str());
   }
   if (tensor.dim() != meta.sizes.size()) {
-    problems->add(Error::InvalidArgument, "input %zu: it has %zu dimensions (%s), expected %zu (%s)",
-                  index, tensor.dim(), tensor.describe().c_str(), meta.sizes.size(),
-                  meta.describe().c_str());
+    problems->add(Error::InvalidArgument,
+                  "input %zu: it has %zu dimensions (%s), expected %zu (%s)", index, tensor.dim(),
+                  tensor.describe().c_str(), meta.sizes.size(), meta.describe().c_str());
     return;
   }
   const bool is_static = meta.dynamism == ShapeDynamism::Static;
@@ -57,9 +57,10 @@ void check_tensor(size_t index, const ValueMeta& meta, const Tensor& tensor, Pro
                   static_cast<long long>(meta.sizes[i]));
   }
   if (!is_laid_out(tensor, meta.dim_order)) {
-    problems->add(Error::InvalidArgument,
-                  "input %zu: its strides are %s, expected dense in dim order %s; make it contiguous",
-                  index, list(tensor.strides()).c_str(), list(meta.dim_order).c_str());
+    problems->add(
+        Error::InvalidArgument,
+        "input %zu: its strides are %s, expected dense in dim order %s; make it contiguous", index,
+        list(tensor.strides()).c_str(), list(meta.dim_order).c_str());
   }
   if (tensor.numel() > 0 && !tensor.data()) {
     problems->add(Error::InvalidArgument, "input %zu: %s has no data", index,
@@ -77,11 +78,16 @@ bool equals(double found, double expected) {
 // Whether a scalar or string is the one the program was exported with.
 bool equals_exported(const ValueMeta& meta, const EValue& value) {
   switch (meta.kind) {
-    case ValueKind::Int: return value.to_int() == std::get<int64_t>(meta.value);
-    case ValueKind::Bool: return value.to_bool() == std::get<bool>(meta.value);
-    case ValueKind::Double: return equals(value.to_double(), std::get<double>(meta.value));
-    case ValueKind::String: return value.to_string() == std::get<std::string>(meta.value);
-    default: return true;
+    case ValueKind::Int:
+      return value.to_int() == std::get<int64_t>(meta.value);
+    case ValueKind::Bool:
+      return value.to_bool() == std::get<bool>(meta.value);
+    case ValueKind::Double:
+      return equals(value.to_double(), std::get<double>(meta.value));
+    case ValueKind::String:
+      return value.to_string() == std::get<std::string>(meta.value);
+    default:
+      return true;
   }
 }
 

@@ -11,9 +11,9 @@
 
 namespace pteron {
 
-// How much of the file is checked before anything is done with it. At every level the container, the
-// digest of the FlatBuffers part (if the file has one) and its structure are checked when the program
-// is loaded, a method's meaning before that method is loaded, and code before it is run.
+// How much of the file is checked before anything is done with it. At every level the container,
+// the digest of the FlatBuffers part (if the file has one) and its structure are checked when the
+// program is loaded, a method's meaning before that method is loaded, and code before it is run.
 enum class Verification : uint8_t {
   Minimal,              // no more than that
   InternalConsistency,  // the meaning of all methods, when the program is loaded
@@ -22,7 +22,8 @@ enum class Verification : uint8_t {
 
 struct LoadOptions {
   Verification verification = Verification::InternalConsistency;
-  // Tensor-data files (.ptd) that hold what the program refers to by name. Keys must differ among all.
+  // Tensor-data files (.ptd) that hold what the program refers to by name. Keys must differ among
+  // all.
   std::vector<std::string> data_paths;
 };
 

@@ -78,8 +78,8 @@ void Method::State::check_input(size_t index, const EValue& value, Problems* pro
   pteron::check_input(index, meta.inputs[index], value, problems);
   if (problems->count() > before || !value.is_tensor()) return;
   const Tensor& tensor = value.tensor();
-  const bool in_place = inputs[index].value->is_tensor() &&
-                        inputs[index].value->tensor().data() == tensor.data();
+  const bool in_place =
+      inputs[index].value->is_tensor() && inputs[index].value->tensor().data() == tensor.data();
   if (tensor.numel() > 0 && !in_place && owns(tensor.data(), tensor.nbytes())) {
     problems->add(Error::InvalidArgument,
                   "input %zu: it lies in the method's planned memory, which a run overwrites; copy "
@@ -121,10 +121,9 @@ Error Method::State::explain_missing() const {
   Problems problems;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].needs_value || inputs[i].is_set) continue;
-    problems.add(Error::InvalidState, "input %zu (%s) is not set%s", i,
-                 meta.inputs[i].describe().c_str(),
-                 inputs[i].is_overwritten ? "; its memory is reused, so set it before each execute()"
-                                          : "");
+    problems.add(
+        Error::InvalidState, "input %zu (%s) is not set%s", i, meta.inputs[i].describe().c_str(),
+        inputs[i].is_overwritten ? "; its memory is reused, so set it before each execute()" : "");
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].needs_data || outputs[i].is_set) continue;

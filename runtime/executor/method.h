@@ -9,8 +9,8 @@
 // are shared. execute() itself allocates nothing, takes no lock and logs nothing; what a delegate
 // does in it is the delegate's promise.
 //
-// After an error the method is as usable as before it: set inputs and execute again. Mutable buffers
-// may then hold a part of what the failed run wrote; reset_state() puts them back.
+// After an error the method is as usable as before it: set inputs and execute again. Mutable
+// buffers may then hold a part of what the failed run wrote; reset_state() puts them back.
 #pragma once
 
 #include <cstddef>
@@ -45,33 +45,34 @@ class Method final {
   size_t inputs_size() const;
   size_t outputs_size() const;
 
-  // Sets input `index`. A tensor is copied if the input is planned, otherwise its pointer is used: the
-  // bytes must then stay valid until the input is set again or the method goes. A bounded tensor takes
-  // the sizes given. Dim order, dtype, device and rank must be those of the method; a scalar that the
-  // program was specialised to must be the one it was exported with. InvalidArgument or InvalidType
-  // says all that is wrong; the input is then as before. The bytes must not lie in the planned memory of
-  // this method, which a run overwrites: copy an output before it becomes an input.
+  // Sets input `index`. A tensor is copied if the input is planned, otherwise its pointer is used:
+  // the bytes must then stay valid until the input is set again or the method goes. A bounded
+  // tensor takes the sizes given. Dim order, dtype, device and rank must be those of the method; a
+  // scalar that the program was specialised to must be the one it was exported with.
+  // InvalidArgument or InvalidType says all that is wrong; the input is then as before. The bytes
+  // must not lie in the planned memory of this method, which a run overwrites: copy an output
+  // before it becomes an input.
   Error set_input(size_t index, const EValue& value);
 
   // All at once, in order: nothing is set unless all are right, and all problems are reported.
   Error set_inputs(Span<const EValue> values);
 
-  // Memory for an output that is not planned; must hold the upper bound of the output's shape and stay
-  // valid until it is set again or the method goes. InvalidState if the output has its own memory
-  // (planned, constant, or the handle of another value).
+  // Memory for an output that is not planned; must hold the upper bound of the output's shape and
+  // stay valid until it is set again or the method goes. InvalidState if the output has its own
+  // memory (planned, constant, or the handle of another value).
   Error set_output_data(size_t index, void* data, size_t nbytes);
 
-  // Runs the method once. InvalidState: what is not set, all of it. Tensors and symbolic scalars must
-  // be; other inputs already hold the only value they can have. The memory of a planned input may be
-  // reused during a run; such an input must be set before each (the error says so).
+  // Runs the method once. InvalidState: what is not set, all of it. Tensors and symbolic scalars
+  // must be; other inputs already hold the only value they can have. The memory of a planned input
+  // may be reused during a run; such an input must be set before each (the error says so).
   Error execute();
 
   // What the last execute() computed, or before it what is known at load. `index` < outputs_size().
   // Tensors in it are borrowed from the method, and valid until the next execute().
   const EValue& get_output(size_t index) const;
 
-  // The mutable buffers that this method uses to their initial values, also for all other methods of
-  // its session.
+  // The mutable buffers that this method uses to their initial values, also for all other methods
+  // of its session.
   Error reset_state();
 
  private:

@@ -170,7 +170,9 @@ class MethodChecks final {
         check_arguments(call.args());
         break;
       }
-      case InstructionCall::MoveCall: check_move(*instruction.call_as_MoveCall()); break;
+      case InstructionCall::MoveCall:
+        check_move(*instruction.call_as_MoveCall());
+        break;
       case InstructionCall::JumpFalseCall:
         check_jump(*instruction.call_as_JumpFalseCall(), chain_length);
         break;
@@ -181,7 +183,8 @@ class MethodChecks final {
         }
         break;
       }
-      default: break;
+      default:
+        break;
     }
   }
 

@@ -4,9 +4,9 @@
 //   check_method(data, *method, &problems);
 //   PTERON_RETURN_IF_ERROR(problems.to_error(path));
 //
-// After a check without problems every index, range and kind that the loader and the instruction loop
-// follow is right, so that they need not look again. External data is looked up when the method is
-// loaded, not here. Reads only the FlatBuffers part.
+// After a check without problems every index, range and kind that the loader and the instruction
+// loop follow is right, so that they need not look again. External data is looked up when the
+// method is loaded, not here. Reads only the FlatBuffers part.
 #pragma once
 
 #include "runtime/executor/problems.h"

@@ -221,9 +221,15 @@ void MethodLoader::make_other_values() {
     const schema::EValue& source = *values[i];
     EValue& slot = state_->values[i];
     switch (source.value_type()) {
-      case Value::Int: slot = EValue(source.value_as_Int()->value()); break;
-      case Value::Bool: slot = EValue(source.value_as_Bool()->value()); break;
-      case Value::Double: slot = EValue(source.value_as_Double()->value()); break;
+      case Value::Int:
+        slot = EValue(source.value_as_Int()->value());
+        break;
+      case Value::Bool:
+        slot = EValue(source.value_as_Bool()->value());
+        break;
+      case Value::Double:
+        slot = EValue(source.value_as_Double()->value());
+        break;
       case Value::String:
         slot = EValue(source.value_as_String()->value()->string_view());
         break;
@@ -234,7 +240,8 @@ void MethodLoader::make_other_values() {
         slot = EValue(TensorList{pointers_to(source.value_as_TensorList()->items())});
         break;
       case Value::OptionalTensorList:
-        slot = EValue(OptionalTensorList{pointers_to(source.value_as_OptionalTensorList()->items())});
+        slot =
+            EValue(OptionalTensorList{pointers_to(source.value_as_OptionalTensorList()->items())});
         break;
       case Value::DoubleList: {
         const auto* const items = source.value_as_DoubleList()->items();
@@ -252,7 +259,8 @@ void MethodLoader::make_other_values() {
         state_->bool_lists.push_back(std::move(copy));
         break;
       }
-      default: break;  // None, and tensors that are made already
+      default:
+        break;  // None, and tensors that are made already
     }
   }
 }

@@ -69,7 +69,7 @@ class MethodLoader final {
   std::unique_ptr<Method::State> state_;
   std::vector<uint8_t*> pools_;  // by memory_id
   std::vector<MutableRange> mutable_ranges_;
-  std::vector<bool> moved_to_;   // by value
+  std::vector<bool> moved_to_;  // by value
 };
 
 }  // namespace pteron

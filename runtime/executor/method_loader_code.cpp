@@ -102,7 +102,8 @@ Instruction MethodLoader::make_instruction(const schema::Instruction& source, si
       instruction.destination = chain_begin + static_cast<size_t>(jump.destination());
       break;
     }
-    default: break;  // FreeCall: only unbounded tensors have memory to free, and there are none
+    default:
+      break;  // FreeCall: only unbounded tensors have memory to free, and there are none
   }
   if (!arguments) return instruction;
   instruction.arguments = pointers_to(arguments);
@@ -157,8 +158,8 @@ void MethodLoader::prepare_ends() {
     output.value = &state_->values[index];
     const bool has_elements = meta.outputs[i].nbytes > 0;
     output.needs_data = meta.outputs[i].kind == ValueKind::Tensor && has_elements &&
-                        !meta.outputs[i].planned && !meta.outputs[i].constant &&
-                        !is_input[index] && !moved_to_[index] && !is_repeated;
+                        !meta.outputs[i].planned && !meta.outputs[i].constant && !is_input[index] &&
+                        !moved_to_[index] && !is_repeated;
     if (output.needs_data) ++state_->num_missing;
     state_->outputs.push_back(output);
   }

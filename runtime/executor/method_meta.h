@@ -31,9 +31,10 @@ struct ValueMeta {
   std::vector<uint8_t> dim_order;
   ShapeDynamism dynamism = ShapeDynamism::Static;
   Device device;
-  size_t nbytes = 0;     // of the upper bound
-  bool planned = false;  // has memory of the method: an input is copied in, an output is always there
-  bool constant = false; // an output whose bytes lie in the file
+  size_t nbytes = 0;  // of the upper bound
+  bool planned =
+      false;  // has memory of the method: an input is copied in, an output is always there
+  bool constant = false;  // an output whose bytes lie in the file
 
   // Only for kinds Int, Double, Bool, String: what the slot holds at load. Of an input, the value
   // it was exported with.
@@ -63,7 +64,7 @@ struct MutableBufferMeta {
 
 struct DelegateMeta {
   std::string_view backend_id;
-  Span<const uint8_t> processed;           // what lowering returned
+  Span<const uint8_t> processed;  // what lowering returned
   std::vector<CompileSpec> compile_specs;
 };
 
@@ -78,7 +79,8 @@ struct MethodMeta {
   size_t num_instructions = 0;
   size_t num_values = 0;
   size_t constant_nbytes = 0;  // of tensors in the constant segment and external ones, each once
-  std::string input_container;   // JSON of the tree that the flat inputs were made from; may be empty
+  std::string
+      input_container;  // JSON of the tree that the flat inputs were made from; may be empty
   std::string output_container;
 
   size_t planned_nbytes() const {

@@ -34,7 +34,8 @@ ValueMeta read_value(const schema::EValue& value) {
   using schema::Value;
   ValueMeta meta;
   switch (value.value_type()) {
-    case Value::Tensor: return read_tensor(*value.value_as_Tensor());
+    case Value::Tensor:
+      return read_tensor(*value.value_as_Tensor());
     case Value::Int:
       meta.kind = ValueKind::Int;
       meta.value = value.value_as_Int()->value();
@@ -51,12 +52,23 @@ ValueMeta read_value(const schema::EValue& value) {
       meta.kind = ValueKind::String;
       meta.value = value.value_as_String()->value()->str();
       break;
-    case Value::IntList: meta.kind = ValueKind::IntList; break;
-    case Value::DoubleList: meta.kind = ValueKind::DoubleList; break;
-    case Value::BoolList: meta.kind = ValueKind::BoolList; break;
-    case Value::TensorList: meta.kind = ValueKind::TensorList; break;
-    case Value::OptionalTensorList: meta.kind = ValueKind::OptionalTensorList; break;
-    default: break;
+    case Value::IntList:
+      meta.kind = ValueKind::IntList;
+      break;
+    case Value::DoubleList:
+      meta.kind = ValueKind::DoubleList;
+      break;
+    case Value::BoolList:
+      meta.kind = ValueKind::BoolList;
+      break;
+    case Value::TensorList:
+      meta.kind = ValueKind::TensorList;
+      break;
+    case Value::OptionalTensorList:
+      meta.kind = ValueKind::OptionalTensorList;
+      break;
+    default:
+      break;
   }
   return meta;
 }

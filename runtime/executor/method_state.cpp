@@ -35,10 +35,10 @@ Result<bool> truth(const EValue& condition) {
              elements + tensor.numel();
     }
   }
-  return make_error(Error::InvalidProgram,
-                    "the condition of a jump is %s, expected a bool or a bool tensor on the CPU",
-                    condition.is_tensor() ? condition.tensor().describe().c_str()
-                                          : condition.kind());
+  return make_error(
+      Error::InvalidProgram,
+      "the condition of a jump is %s, expected a bool or a bool tensor on the CPU",
+      condition.is_tensor() ? condition.tensor().describe().c_str() : condition.kind());
 }
 
 }  // namespace
@@ -78,7 +78,9 @@ Error Method::State::run() {
         next = *condition ? next + 1 : instruction.destination;
         break;
       }
-      case Instruction::Kind::Nothing: ++next; break;
+      case Instruction::Kind::Nothing:
+        ++next;
+        break;
     }
   }
   return Error::Ok;
@@ -131,8 +133,7 @@ bool Method::State::owns(const void* data, size_t nbytes) const {
     const auto start = reinterpret_cast<uintptr_t>(memory.data());
     return begin < start + memory.nbytes() && start < begin + nbytes;
   };
-  return touches(cpu_memory) ||
-         std::any_of(device_memory.begin(), device_memory.end(), touches);
+  return touches(cpu_memory) || std::any_of(device_memory.begin(), device_memory.end(), touches);
 }
 
 }  // namespace pteron

@@ -48,7 +48,7 @@ struct Method::State {
     EValue* value = nullptr;
     bool needs_value = false;  // execute() is refused before it is set
     bool is_set = false;
-    bool is_overwritten = false;  // a run may leave something else in its place
+    bool is_overwritten = false;        // a run may leave something else in its place
     std::unique_ptr<EValue> prototype;  // as after load, if a run may move to the slot
   };
   struct Output {
@@ -73,8 +73,8 @@ struct Method::State {
   std::vector<InitialValue> initial_values;
   std::vector<Session::Buffer*> mutable_buffers;
 
-  std::vector<EValue> values;  // the slots; never resized after load
-  std::deque<std::vector<EValue*>> pointers;     // items of lists, arguments of calls
+  std::vector<EValue> values;                 // the slots; never resized after load
+  std::deque<std::vector<EValue*>> pointers;  // items of lists, arguments of calls
   std::deque<std::unique_ptr<bool[]>> bool_lists;
   // Slots that a run may change, as they were after load.
   std::vector<std::pair<EValue*, EValue>> snapshots;

@@ -2,8 +2,8 @@
 //
 //   PTERON_ASSIGN_OR_RETURN(PlannedBuffer arena, PlannedBuffer::allocate(nbytes, device));
 //
-// Move-only; freed on destruction. CPU memory begins at a multiple of 64, and pages of a large buffer
-// cost nothing until they are touched.
+// Move-only; freed on destruction. CPU memory begins at a multiple of 64, and pages of a large
+// buffer cost nothing until they are touched.
 #pragma once
 
 #include <cstddef>

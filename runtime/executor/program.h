@@ -19,7 +19,8 @@
 // touches none of their pages (unless under Verification::Full). The file must not be changed while
 // it is open.
 //
-// Immutable and thread-safe: share one Program among all threads. Methods and sessions keep it alive.
+// Immutable and thread-safe: share one Program among all threads. Methods and sessions keep it
+// alive.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +44,8 @@ class Session;
 class ProgramData;
 
 struct LoadMethodOptions {
-  // Where mutable buffers live; made by new_session() of the same program. Null: a session of its own.
+  // Where mutable buffers live; made by new_session() of the same program. Null: a session of its
+  // own.
   std::shared_ptr<Session> session;
   // Choices for backends, by backend id. An id that no delegate of the method has is an error.
   std::map<std::string, std::vector<BackendOption>> backend_options;
@@ -55,10 +57,10 @@ struct LoadMethodOptions {
 
 // For people who want to see what a file holds.
 struct SegmentMeta {
-  std::string file;   // path of the program or data file; empty when loaded from memory
+  std::string file;     // path of the program or data file; empty when loaded from memory
   uint64_t offset = 0;  // in bytes, from the start of the file
   uint64_t nbytes = 0;
-  std::string digest;   // SHA-256 as hex; empty when the file has no integrity table
+  std::string digest;  // SHA-256 as hex; empty when the file has no integrity table
 };
 
 struct NamedDataMeta {
@@ -75,8 +77,8 @@ class Program final : public std::enable_shared_from_this<Program> {
   static Result<std::shared_ptr<const Program>> load(const std::string& path,
                                                      const LoadOptions& options = {});
 
-  // From memory. With an `owner`, bytes at a multiple of 16 are used in place and `owner` is kept as
-  // long as the program; otherwise they are copied.
+  // From memory. With an `owner`, bytes at a multiple of 16 are used in place and `owner` is kept
+  // as long as the program; otherwise they are copied.
   static Result<std::shared_ptr<const Program>> load(Span<const uint8_t> bytes,
                                                      std::shared_ptr<const void> owner = nullptr,
                                                      const LoadOptions& options = {});
@@ -90,9 +92,9 @@ class Program final : public std::enable_shared_from_this<Program> {
   // Needs no backend and no kernel. NotFound, naming the methods there are.
   Result<MethodMeta> method_meta(std::string_view name) const;
 
-  // Allocates the method's memory and initialises its delegates. NotFound: no such method, backend or
-  // external constant; OperatorMissing: all kernels that are not registered; and what a backend says.
-  // A failed load leaves nothing behind (buffers added to a session stay there).
+  // Allocates the method's memory and initialises its delegates. NotFound: no such method, backend
+  // or external constant; OperatorMissing: all kernels that are not registered; and what a backend
+  // says. A failed load leaves nothing behind (buffers added to a session stay there).
   Result<std::unique_ptr<Method>> load_method(std::string_view name,
                                               const LoadMethodOptions& options = {}) const;
 
@@ -102,11 +104,11 @@ class Program final : public std::enable_shared_from_this<Program> {
   // Blobs of the program and its data files. Lives as long as the Program.
   const NamedDataMap& named_data() const;
 
-  const std::string& path() const;     // empty when loaded from memory
+  const std::string& path() const;  // empty when loaded from memory
   uint64_t file_nbytes() const;
   bool has_integrity_table() const;
   Verification verification() const;
-  std::vector<SegmentMeta> segments() const;          // of the program, then of each data file
+  std::vector<SegmentMeta> segments() const;              // of the program, then of each data file
   std::vector<NamedDataMeta> named_data_entries() const;  // sorted by key
 
   // For the executor.

@@ -58,10 +58,10 @@ Error ProgramData::read_tables(const LoadOptions& options, const Container& cont
     problems.add(Error::NotSupported,
                  "it has constants inside its FlatBuffers part, an old form; lower it again");
   }
-  segments_ = Segments(file_.bytes(),
-                       read_segment_ranges(root_->segments(), container, file_.bytes().size(),
-                                           &problems),
-                       container.segment_digests, file_.name());
+  segments_ =
+      Segments(file_.bytes(),
+               read_segment_ranges(root_->segments(), container, file_.bytes().size(), &problems),
+               container.segment_digests, file_.name());
   read_indexed_data(&problems);
   read_named_data(&problems);
   // The checks of methods rely on the tables.
@@ -154,7 +154,8 @@ Result<const schema::Method*> ProgramData::find_method(std::string_view name) co
 
 Span<const uint8_t> ProgramData::processed(const schema::Delegate& delegate) const {
   const schema::DelegateData& data = *delegate.processed();
-  if (data.location() == schema::DelegateDataLocation::Segment) return segments_.bytes(data.index());
+  if (data.location() == schema::DelegateDataLocation::Segment)
+    return segments_.bytes(data.index());
   const auto* const bytes = root_->inline_delegate_data()->Get(data.index())->data();
   return bytes ? Span<const uint8_t>(bytes->data(), bytes->size()) : Span<const uint8_t>();
 }

@@ -1,4 +1,5 @@
-// A program file in memory, found to be sound: the FlatBuffers root, the segments and all named data.
+// A program file in memory, found to be sound: the FlatBuffers root, the segments and all named
+// data.
 //
 //   PTERON_ASSIGN_OR_RETURN(auto data, ProgramData::read(std::move(file), options));
 //   for (const schema::Method* method : *data->root().methods()) ...

@@ -13,12 +13,12 @@
 namespace pteron {
 
 // `table` (may be null) lists offset and size of each segment, as both schemas do. Every range that
-// does not lie between the segment base and the end of the file is a problem, and empty in the result.
-// A file whose segments are all empty need not say where they begin.
+// does not lie between the segment base and the end of the file is a problem, and empty in the
+// result. A file whose segments are all empty need not say where they begin.
 template <typename SchemaSegment>
 std::vector<Segments::Range> read_segment_ranges(
-    const flatbuffers::Vector<flatbuffers::Offset<SchemaSegment>>* table, const Container& container,
-    uint64_t file_nbytes, Problems* problems) {
+    const flatbuffers::Vector<flatbuffers::Offset<SchemaSegment>>* table,
+    const Container& container, uint64_t file_nbytes, Problems* problems) {
   const size_t count = table ? table->size() : 0;
   bool all_empty = true;
   for (size_t i = 0; i < count; ++i) {

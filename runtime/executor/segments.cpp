@@ -22,12 +22,12 @@ Error Segments::verify(size_t index) const {
     const Sha256Digest found = sha256(bytes(index));
     verdict.good = std::memcmp(found.data(), digests_ + 32 * index, found.size()) == 0;
   });
-  PTERON_CHECK_OR_RETURN(verdict.good, Error::InvalidProgram,
-                         "%s: segment %zu (%llu bytes at %llu) differs from its digest; the file is "
-                         "damaged, write it again",
-                         file_name_.c_str(), index,
-                         static_cast<unsigned long long>(ranges_[index].nbytes),
-                         static_cast<unsigned long long>(ranges_[index].offset));
+  PTERON_CHECK_OR_RETURN(
+      verdict.good, Error::InvalidProgram,
+      "%s: segment %zu (%llu bytes at %llu) differs from its digest; the file is "
+      "damaged, write it again",
+      file_name_.c_str(), index, static_cast<unsigned long long>(ranges_[index].nbytes),
+      static_cast<unsigned long long>(ranges_[index].offset));
   return Error::Ok;
 }
 

@@ -37,9 +37,9 @@ class Segments final {
   }
   const std::string& file_name() const { return file_name_; }
 
-  // Checks the bytes against their digest, once in the life of this object; later calls, and calls that
-  // arrive meanwhile on other threads, get the same answer. InvalidProgram when they differ. Ok for a
-  // file without digests.
+  // Checks the bytes against their digest, once in the life of this object; later calls, and calls
+  // that arrive meanwhile on other threads, get the same answer. InvalidProgram when they differ.
+  // Ok for a file without digests.
   Error verify(size_t index) const;
 
   // As hex; empty without one.

@@ -30,12 +30,12 @@ bool equal(Span<const uint8_t> a, Span<const uint8_t> b) {
 Error check_agreement(std::string_view name, const Tensor& there, const Tensor& here) {
   const bool same = there.dtype() == here.dtype() && there.device() == here.device() &&
                     equal(there.sizes(), here.sizes()) && equal(there.strides(), here.strides());
-  PTERON_CHECK_OR_RETURN(same, Error::InvalidProgram,
-                         "mutable buffer %.*s is %s on %s in one method of the session and %s on %s "
-                         "in another",
-                         static_cast<int>(name.size()), name.data(), there.describe().c_str(),
-                         describe(there.device()).c_str(), here.describe().c_str(),
-                         describe(here.device()).c_str());
+  PTERON_CHECK_OR_RETURN(
+      same, Error::InvalidProgram,
+      "mutable buffer %.*s is %s on %s in one method of the session and %s on %s "
+      "in another",
+      static_cast<int>(name.size()), name.data(), there.describe().c_str(),
+      describe(there.device()).c_str(), here.describe().c_str(), describe(here.device()).c_str());
   return Error::Ok;
 }
 

@@ -7,10 +7,10 @@
 //   auto decode = program->load_method("decode", options);   // sees what prefill wrote
 //   session->reset();                                        // a new conversation
 //
-// A method that is loaded into a session finds each of its mutable buffers there, by fully qualified
-// name, or adds it, zeroed or with the initial value in the file. Two methods that mean the same name
-// must agree in dtype, sizes, dim order, device and initial value. Two sessions share nothing but the
-// program. A method loaded without a session has one of its own.
+// A method that is loaded into a session finds each of its mutable buffers there, by fully
+// qualified name, or adds it, zeroed or with the initial value in the file. Two methods that mean
+// the same name must agree in dtype, sizes, dim order, device and initial value. Two sessions share
+// nothing but the program. A method loaded without a session has one of its own.
 //
 // Threads: loading methods into one session from several threads is safe. Running is not guarded by
 // any lock: methods of one session must not execute (or reset) at the same time, on whichever

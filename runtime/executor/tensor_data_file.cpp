@@ -50,8 +50,8 @@ Result<std::unique_ptr<TensorDataFile>> TensorDataFile::open(const std::string& 
 void TensorDataFile::add_to(DataMap* map, Problems* problems) const {
   if (!root_->named_data()) return;
   for (const schema::TensorDataEntry* const entry : *root_->named_data()) {
-    map->add(entry->key()->string_view(), {&segments_, entry->segment_index(), entry->tensor_layout()},
-             problems);
+    map->add(entry->key()->string_view(),
+             {&segments_, entry->segment_index(), entry->tensor_layout()}, problems);
   }
 }
 

@@ -22,7 +22,8 @@ struct TensorData;
 
 class TensorDataFile final {
  public:
-  // NotFound, AccessFailed: the path; InvalidExternalData: the contents, all that is wrong with them.
+  // NotFound, AccessFailed: the path; InvalidExternalData: the contents, all that is wrong with
+  // them.
   static Result<std::unique_ptr<TensorDataFile>> open(const std::string& path);
 
   const Segments& segments() const { return segments_; }

@@ -95,7 +95,9 @@ void ValueChecks::check_value(size_t index) {
     return;
   }
   switch (value.value_type()) {
-    case Value::Tensor: check_tensor(index, *value.value_as_Tensor()); break;
+    case Value::Tensor:
+      check_tensor(index, *value.value_as_Tensor());
+      break;
     case Value::String:
       if (!value.value_as_String()->value()) {
         problems_->add("method %s: value %zu is a string without text", name_.c_str(), index);
@@ -115,7 +117,8 @@ void ValueChecks::check_value(size_t index) {
         problems_->add("method %s: value %zu is misaligned", name_.c_str(), index);
       }
       break;
-    default: break;  // literals; an absent vector of them is an empty list
+    default:
+      break;  // literals; an absent vector of them is an empty list
   }
 }
 
@@ -138,12 +141,12 @@ void ValueChecks::check_items(size_t index, const flatbuffers::Vector<Item>* ite
     const int64_t item = items->Get(i);
     if (optional && item == -1) continue;
     if (item < 0 || static_cast<uint64_t>(item) >= size()) {
-      problems_->add("method %s: item %u of value %zu is value %lld of %zu", name_.c_str(), i, index,
-                     static_cast<long long>(item), size());
+      problems_->add("method %s: item %u of value %zu is value %lld of %zu", name_.c_str(), i,
+                     index, static_cast<long long>(item), size());
     } else if (kind(item) != expected) {
-      problems_->add("method %s: item %u of value %zu is value %lld, %s, expected %s", name_.c_str(),
-                     i, index, static_cast<long long>(item), schema::EnumNameValue(kind(item)),
-                     schema::EnumNameValue(expected));
+      problems_->add("method %s: item %u of value %zu is value %lld, %s, expected %s",
+                     name_.c_str(), i, index, static_cast<long long>(item),
+                     schema::EnumNameValue(kind(item)), schema::EnumNameValue(expected));
     }
   }
 }
@@ -183,7 +186,8 @@ void ValueChecks::check_planned(size_t index, const TensorStorage& storage, cons
                    storage.memory_id, pool_devices_.empty() ? 0 : pool_devices_.size() - 1);
     return;
   }
-  const uint64_t pool_nbytes = static_cast<uint64_t>(method_.buffer_sizes()->Get(storage.memory_id));
+  const uint64_t pool_nbytes =
+      static_cast<uint64_t>(method_.buffer_sizes()->Get(storage.memory_id));
   const uint64_t nbytes = tensor.capacity_nbytes();
   if (storage.offset > pool_nbytes || nbytes > pool_nbytes - storage.offset) {
     problems_->add("method %s: value %zu (%llu bytes at %llu) goes beyond buffer %u of %llu bytes",
@@ -193,12 +197,13 @@ void ValueChecks::check_planned(size_t index, const TensorStorage& storage, cons
   }
   if (storage.offset % element_size(tensor.dtype()) != 0) {
     problems_->add("method %s: value %zu, %s, is planned at %llu, no multiple of its element size",
-                   name_.c_str(), index, tensor.describe().c_str(), static_cast<ull>(storage.offset));
+                   name_.c_str(), index, tensor.describe().c_str(),
+                   static_cast<ull>(storage.offset));
   }
   const Device pool_device = pool_devices_[storage.memory_id];
   if (pool_device != storage.device) {
-    problems_->add("method %s: value %zu is on %s, planned in buffer %u on %s", name_.c_str(), index,
-                   describe(storage.device).c_str(), storage.memory_id,
+    problems_->add("method %s: value %zu is on %s, planned in buffer %u on %s", name_.c_str(),
+                   index, describe(storage.device).c_str(), storage.memory_id,
                    describe(pool_device).c_str());
   }
   if (storage.is_mutable_buffer() && tensor.dynamism() != ShapeDynamism::Static) {
@@ -219,7 +224,7 @@ void ValueChecks::check_mutable_buffers() {
     if (a.end != b.end) return a.end > b.end;
     return a.is_mutable_buffer > b.is_mutable_buffer;
   });
-  const PlannedRange* buffer = nullptr;  // the last one seen
+  const PlannedRange* buffer = nullptr;   // the last one seen
   const PlannedRange* longest = nullptr;  // of all before, the one that ends last
   const auto name_of_value = [&](const PlannedRange& range) {
     return TensorStorage::of(*tensor(range.index)).name;

@@ -12,12 +12,12 @@
 
 namespace pteron {
 
-// Items of all lists of a method together, above which a small file would cost much time and memory:
-// its lists share their bytes, which no writer does.
+// Items of all lists of a method together, above which a small file would cost much time and
+// memory: its lists share their bytes, which no writer does.
 uint64_t max_honest_items(const ProgramData& data);
 
-// Checks one method's values. After check(), the questions below can be asked if there were no problems
-// so far; indices must be in range.
+// Checks one method's values. After check(), the questions below can be asked if there were no
+// problems so far; indices must be in range.
 class ValueChecks final {
  public:
   ValueChecks(const ProgramData& data, const schema::Method& method, Problems* problems);

@@ -99,19 +99,19 @@ Error check_cpu(std::string_view isa_level, const std::vector<std::string_view>&
       known_names += std::string(", ") + level.name;
       if ((known = isa_level == level.name)) break;
     }
-    PTERON_CHECK_OR_RETURN(known, Error::NotSupported,
-                           "unknown instruction set level %.*s; known are x86-64%s",
-                           static_cast<int>(isa_level.size()), isa_level.data(),
-                           known_names.c_str());
+    PTERON_CHECK_OR_RETURN(
+        known, Error::NotSupported, "unknown instruction set level %.*s; known are x86-64%s",
+        static_cast<int>(isa_level.size()), isa_level.data(), known_names.c_str());
   }
   add_missing(features, &missing);
   if (missing.empty()) return Error::Ok;
   const std::string machine(cpu_isa_level().empty() ? "another architecture" : cpu_isa_level());
   const std::string level(isa_level.empty() ? "a processor with more features" : isa_level);
-  return make_error(Error::DelegateInvalidCompatibility,
-                    "code was compiled for %s; this machine is %s and lacks %s. Lower the model for "
-                    "a level that this machine has",
-                    level.c_str(), machine.c_str(), missing.c_str());
+  return make_error(
+      Error::DelegateInvalidCompatibility,
+      "code was compiled for %s; this machine is %s and lacks %s. Lower the model for "
+      "a level that this machine has",
+      level.c_str(), machine.c_str(), missing.c_str());
 }
 
 }  // namespace pteron

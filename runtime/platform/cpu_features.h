@@ -2,8 +2,9 @@
 //
 //   PTERON_RETURN_IF_ERROR(check_cpu("x86-64-v4", {"avx512_bf16"}));
 //
-// Features are spelled as /proc/cpuinfo spells them ("avx2", "avx512_bf16"); levels are those of the
-// psABI ("x86-64-v2", "x86-64-v3", "x86-64-v4"). All functions are thread-safe and read the machine once.
+// Features are spelled as /proc/cpuinfo spells them ("avx2", "avx512_bf16"); levels are those of
+// the psABI ("x86-64-v2", "x86-64-v3", "x86-64-v4"). All functions are thread-safe and read the
+// machine once.
 #pragma once
 
 #include <string>
@@ -16,8 +17,8 @@ namespace pteron {
 
 bool cpu_has_feature(std::string_view feature);
 
-// The highest psABI level this machine has: "x86-64-v3". "x86-64" if none of them, and the empty string
-// on another architecture.
+// The highest psABI level this machine has: "x86-64-v3". "x86-64" if none of them, and the empty
+// string on another architecture.
 std::string_view cpu_isa_level();
 
 // The features a level adds to those below it; empty for an unknown level.

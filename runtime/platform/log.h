@@ -10,12 +10,12 @@ namespace pteron {
 
 enum class LogLevel : int { Debug = 0, Info = 1, Warning = 2, Error = 3, Off = 4 };
 
-// `message` is one line without its newline, borrowed for the call. May be called by several threads
-// at once; must not log and not throw.
+// `message` is one line without its newline, borrowed for the call. May be called by several
+// threads at once; must not log and not throw.
 using LogSink = void (*)(LogLevel level, const char* message, void* user);
 
-// Where messages go; null for stderr. `user` is handed to the sink. A message that is being written by
-// another thread may still go to the sink before.
+// Where messages go; null for stderr. `user` is handed to the sink. A message that is being written
+// by another thread may still go to the sink before.
 void set_log_sink(LogSink sink, void* user);
 
 // Messages below `level` are dropped before they are formatted. Warning at the start, or what the
@@ -28,9 +28,9 @@ void log_message(LogLevel level, const char* format, ...) __attribute__((format(
 
 }  // namespace pteron
 
-#define PTERON_LOG(level, ...)                                                  \
-  do {                                                                          \
-    if (::pteron::log_enabled(::pteron::LogLevel::level)) {                     \
-      ::pteron::log_message(::pteron::LogLevel::level, __VA_ARGS__);            \
-    }                                                                           \
+#define PTERON_LOG(level, ...)                                       \
+  do {                                                               \
+    if (::pteron::log_enabled(::pteron::LogLevel::level)) {          \
+      ::pteron::log_message(::pteron::LogLevel::level, __VA_ARGS__); \
+    }                                                                \
   } while (false)

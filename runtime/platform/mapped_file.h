@@ -3,8 +3,9 @@
 //   PTERON_ASSIGN_OR_RETURN(MappedFile file, MappedFile::open("model.pte"));
 //   parse(file.bytes());   // at a multiple of the page size; pages are read when they are touched
 //
-// Move-only; unmapped on destruction. Bytes may be read by any thread. The mapping is private: writing
-// through it is a fault, and truncating the file while it is mapped makes reads beyond its end one.
+// Move-only; unmapped on destruction. Bytes may be read by any thread. The mapping is private:
+// writing through it is a fault, and truncating the file while it is mapped makes reads beyond its
+// end one.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,8 @@ namespace pteron {
 
 class MappedFile final {
  public:
-  // Maps the whole file. NotFound: nothing at `path`; AccessFailed: it cannot be opened or mapped, or
-  // is no regular file. An empty file gives an empty span.
+  // Maps the whole file. NotFound: nothing at `path`; AccessFailed: it cannot be opened or mapped,
+  // or is no regular file. An empty file gives an empty span.
   static Result<MappedFile> open(const std::string& path);
 
   MappedFile() = default;  // empty

@@ -39,7 +39,8 @@ int32_t ptrn_torch_scalar_to_tensor_complex128(ComplexDouble, AtenTensorHandle*)
 #define CONSTANT(name) extern "C" int32_t ptrn_torch_##name();
 #define CONSTANTS(X)                                                                               \
   X(device_type_cpu, 0)                                                                            \
-  X(device_type_cuda, 1) X(device_type_xpu, 12) X(device_type_mps, 13) X(device_type_meta, 14) X(  \
+  X(device_type_cuda, 1)                                                                           \
+  X(device_type_xpu, 12) X(device_type_mps, 13) X(device_type_meta, 14) X(                         \
       device_type_privateuse1, 20) X(dtype_uint8, 0) X(dtype_int8, 1) X(dtype_int16, 2)            \
       X(dtype_int32, 3) X(dtype_int64, 4) X(dtype_float16, 5) X(dtype_float32, 6) X(               \
           dtype_float64, 7) X(dtype_complex32, 8) X(dtype_complex64, 9) X(dtype_complex128, 10)    \

@@ -19,7 +19,8 @@ struct StreamPools {
 };
 
 StreamPools& stream_pools() {
-  static auto* pools = new StreamPools();  // never destroyed: storages may outlive static destructors
+  static auto* pools =
+      new StreamPools();  // never destroyed: storages may outlive static destructors
   return *pools;
 }
 
@@ -28,8 +29,8 @@ StreamPools& stream_pools() {
 struct CachingPool::Block {
   slim::Storage storage;  // first: destroy() finds the block through it
   CachingPool* pool = nullptr;
-  char* base = nullptr;   // what the driver gave, redzones included
-  size_t size = 0;        // of the payload at most
+  char* base = nullptr;  // what the driver gave, redzones included
+  size_t size = 0;       // of the payload at most
 };
 
 size_t pool_block_size(size_t nbytes) {
@@ -176,12 +177,12 @@ Error CachingPool::paint_redzones(const Block& block) const {
   const size_t redzone = options_.redzone_nbytes;
   char* data = static_cast<char*>(block.storage.data);
   PTERON_CUDA_RETURN_IF_ERROR(cudaDeviceSynchronize(), "painting redzones");
-  PTERON_CUDA_RETURN_IF_ERROR(cudaMemset(block.base, kRedzonePattern, redzone), "painting redzones");
+  PTERON_CUDA_RETURN_IF_ERROR(cudaMemset(block.base, kRedzonePattern, redzone),
+                              "painting redzones");
   // The second one starts right behind the bytes asked for.
-  PTERON_CUDA_RETURN_IF_ERROR(
-      cudaMemset(data + block.storage.nbytes, kRedzonePattern,
-                 block.size - block.storage.nbytes + redzone),
-      "painting redzones");
+  PTERON_CUDA_RETURN_IF_ERROR(cudaMemset(data + block.storage.nbytes, kRedzonePattern,
+                                         block.size - block.storage.nbytes + redzone),
+                              "painting redzones");
   PTERON_CUDA_RETURN_IF_ERROR(cudaDeviceSynchronize(), "painting redzones");
   return Error::Ok;
 }

@@ -45,15 +45,16 @@ class CachingPool final {
   // Gives back what those pools of `device` have cached. Waits for the work on it.
   static void trim_streams(int device);
 
-  // At least `nbytes`, uninitialised; `device` need not be current. When the device is full, what is
-  // cached is given back and the driver asked once more. MemoryAllocationFailed says how much was
-  // asked for, held and free.
+  // At least `nbytes`, uninitialised; `device` need not be current. When the device is full, what
+  // is cached is given back and the driver asked once more. MemoryAllocationFailed says how much
+  // was asked for, held and free.
   Result<slim::StorageRef> allocate(size_t nbytes);
 
   // Gives cached blocks back to the device. Waits for the work on it.
   void trim();
 
-  // The owner is done: cached blocks are freed now, others as they come back, the pool with the last.
+  // The owner is done: cached blocks are freed now, others as they come back, the pool with the
+  // last.
   void release();
 
   int device() const { return device_; }

@@ -2,8 +2,8 @@
 // DeviceType::CUDA.
 //
 // Memory comes from the pool of the calling thread's current stream and goes back to it: an output
-// that is let go of is soon the memory of another. Copies go over the current stream and are complete
-// on return.
+// that is let go of is soon the memory of another. Copies go over the current stream and are
+// complete on return.
 #include <cuda_runtime_api.h>
 
 #include <memory>

@@ -20,8 +20,7 @@ class CudaBackend final : public BackendInterface {
     return false;
   }
 
-  Result<std::unique_ptr<Delegate>> init(BackendInitContext& context,
-                                         Span<const uint8_t> processed,
+  Result<std::unique_ptr<Delegate>> init(BackendInitContext& context, Span<const uint8_t> processed,
                                          Span<const CompileSpec> compile_specs) override {
     PTERON_ASSIGN_OR_RETURN(const CudaSpecs specs, CudaSpecs::parse(compile_specs));
     return aoti::load_delegate(context, processed,

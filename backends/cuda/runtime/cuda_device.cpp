@@ -83,15 +83,16 @@ Result<CudaSpecs> CudaSpecs::parse(Span<const CompileSpec> specs) {
 // run, and again around each call into the model, which then costs nothing.
 class CudaDevice::Scope final : public aoti::ContainerScope {
  public:
-  Scope(const ExecutionResources* resources, cudaStream_t own, int device)
-      : resources_(resources), own_(own), device_(device) {}
+  Scope(const ExecutionResources* resources, MethodStream& stream)
+      : resources_(resources), stream_(stream) {}
 
-  void enter() noexcept override { (void)enter(own_); }
+  void enter() noexcept override { (void)enter(stream_.own()); }
 
   Error enter(cudaStream_t stream) noexcept {
     if (depth_++ > 0) return Error::Ok;
     scope_.emplace(resources_);
-    Result<slim::CudaStreamGuard> guard = slim::CudaStreamGuard::make(stream, device_);
+    workspace_before_ = BlasWorkspace::set_current(&stream_.workspace());
+    Result<slim::CudaStreamGuard> guard = slim::CudaStreamGuard::make(stream, stream_.device());
     if (!guard.ok()) return guard.take_error();
     guard_.emplace(std::move(*guard));
     return Error::Ok;
@@ -100,14 +101,15 @@ class CudaDevice::Scope final : public aoti::ContainerScope {
   void leave() noexcept override {
     if (--depth_ > 0) return;
     guard_.reset();
+    BlasWorkspace::set_current(workspace_before_);
     scope_.reset();
   }
 
  private:
   const ExecutionResources* resources_;
-  const cudaStream_t own_;
-  const int device_;
+  MethodStream& stream_;  // the device's, which outlives this
   int depth_ = 0;
+  BlasWorkspace* workspace_before_ = nullptr;
   std::optional<ExecutionScope> scope_;
   std::optional<slim::CudaStreamGuard> guard_;
 };
@@ -164,7 +166,7 @@ Error CudaDevice::check_machine(const aoti::Metadata& metadata) {
     known = stream_;
   }
   resources_.pool = &stream_->pool();
-  scope_ = std::make_shared<Scope>(&resources_, stream_->own(), index_);
+  scope_ = std::make_shared<Scope>(&resources_, *stream_);
   return Error::Ok;
 }
 

@@ -43,9 +43,7 @@ class CudaDevice final : public aoti::AotiDevice {
   // Also makes the stream.
   Error check_machine(const aoti::Metadata& metadata) override;
   std::string container_device() const override { return "cuda:" + std::to_string(index_); }
-  Device device() const override {
-    return Device{DeviceType::CUDA, static_cast<int8_t>(index_)};
-  }
+  Device device() const override { return Device{DeviceType::CUDA, static_cast<int8_t>(index_)}; }
   std::shared_ptr<aoti::ContainerScope> scope() override;
   Result<slim::TensorPtr> place_constant(const aoti::ConstantInfo& constant,
                                          Span<const uint8_t> bytes) override;

@@ -7,13 +7,17 @@ namespace {
 
 Error::Code code_of(cudaError_t status) {
   switch (status) {
-    case cudaErrorMemoryAllocation: return Error::MemoryAllocationFailed;
+    case cudaErrorMemoryAllocation:
+      return Error::MemoryAllocationFailed;
     case cudaErrorNoDevice:
     case cudaErrorInvalidDevice:
     case cudaErrorInsufficientDriver:
-    case cudaErrorStubLibrary: return Error::NotFound;
-    case cudaErrorInvalidValue: return Error::InvalidArgument;
-    default: return Error::AccessFailed;
+    case cudaErrorStubLibrary:
+      return Error::NotFound;
+    case cudaErrorInvalidValue:
+      return Error::InvalidArgument;
+    default:
+      return Error::AccessFailed;
   }
 }
 

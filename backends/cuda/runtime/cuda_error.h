@@ -9,8 +9,8 @@
 
 namespace pteron::cuda {
 
-// Ok for cudaSuccess; MemoryAllocationFailed for out of memory; NotFound where there is no device or
-// driver; AccessFailed for anything else. The message is "`what`: `name` (`words`)". Clears the
+// Ok for cudaSuccess; MemoryAllocationFailed for out of memory; NotFound where there is no device
+// or driver; AccessFailed for anything else. The message is "`what`: `name` (`words`)". Clears the
 // runtime's last error, so that a later launch check does not report this one again.
 Error cuda_error(cudaError_t status, const char* what);
 
@@ -20,10 +20,10 @@ int device_count();
 
 }  // namespace pteron::cuda
 
-#define PTERON_CUDA_RETURN_IF_ERROR(expression, what)                    \
-  do {                                                                   \
-    const cudaError_t pteron_status_ = (expression);                     \
-    if (__builtin_expect(pteron_status_ != cudaSuccess, 0)) {            \
-      return ::pteron::cuda::cuda_error(pteron_status_, what);           \
-    }                                                                    \
+#define PTERON_CUDA_RETURN_IF_ERROR(expression, what)          \
+  do {                                                         \
+    const cudaError_t pteron_status_ = (expression);           \
+    if (__builtin_expect(pteron_status_ != cudaSuccess, 0)) {  \
+      return ::pteron::cuda::cuda_error(pteron_status_, what); \
+    }                                                          \
   } while (false)

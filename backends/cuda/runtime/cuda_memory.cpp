@@ -65,7 +65,8 @@ Error copy_to_host(const SlimTensor& target, const SlimTensor& source, bool non_
 Error copy_from_host(const SlimTensor& target, const SlimTensor& source, bool non_blocking,
                      cudaStream_t stream) {
   if (is_one_run(target, source)) {
-    // From pageable memory the call returns when the source has been read, from pinned memory before.
+    // From pageable memory the call returns when the source has been read, from pinned memory
+    // before.
     PTERON_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(target.data(), source.data(), target.nbytes(),
                                                 cudaMemcpyHostToDevice, stream),
                                 "copying a tensor from the host");

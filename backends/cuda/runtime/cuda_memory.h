@@ -15,8 +15,8 @@ class CudaMemory final : public slim::DeviceMemory {
  public:
   Result<slim::StorageRef> allocate(size_t nbytes, Device device) override;
   Result<slim::StorageRef> allocate_pinned(size_t nbytes) override;
-  // Between the host and a device, tensors of unlike strides are made contiguous on the way. Between
-  // two devices both must be contiguous (NotSupported otherwise).
+  // Between the host and a device, tensors of unlike strides are made contiguous on the way.
+  // Between two devices both must be contiguous (NotSupported otherwise).
   Error copy(const slim::SlimTensor& target, const slim::SlimTensor& source,
              bool non_blocking) override;
   Error zero(const slim::SlimTensor& tensor) override;
@@ -27,7 +27,8 @@ class CudaMemory final : public slim::DeviceMemory {
 // The process's one, registered.
 CudaMemory& cuda_memory();
 
-// The copy of every element of `source` to `target`, of equal sizes. `source` may be null for zeros.
+// The copy of every element of `source` to `target`, of equal sizes. `source` may be null for
+// zeros.
 StridedCopy elementwise_copy(const slim::SlimTensor& target, const slim::SlimTensor* source);
 
 }  // namespace pteron::cuda

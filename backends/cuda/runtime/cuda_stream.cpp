@@ -23,6 +23,7 @@ Result<std::shared_ptr<MethodStream>> MethodStream::make(int device) {
 
 MethodStream::~MethodStream() {
   (void)synchronize();
+  workspace_.storage = {};
   pool_->release();
   // What the method's planned memory and outputs came from.
   CachingPool::trim_streams(device_);

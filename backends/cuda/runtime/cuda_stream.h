@@ -1,8 +1,8 @@
 // Streams of methods, and how a caller puts work on a stream of its own.
 //
 //   // Everything that this thread executes in the block goes to `mine`:
-//   PTERON_ASSIGN_OR_RETURN(slim::CudaStreamGuard guard, slim::CudaStreamGuard::make(mine, device));
-//   method->execute();
+//   PTERON_ASSIGN_OR_RETURN(slim::CudaStreamGuard guard, slim::CudaStreamGuard::make(mine,
+//   device)); method->execute();
 //
 // A method works on the calling thread's current stream where one is set, and otherwise on a stream
 // of its own, which all its delegates share. The own one is a blocking stream: it and the legacy
@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "backends/cuda/runtime/caching_pool.h"
+#include "backends/cuda/runtime/kernels/blas_workspace.h"
 #include "runtime/core/error.h"
 #include "runtime/core/result.h"
 
@@ -32,9 +33,11 @@ class MethodStream final {
 
   int device() const { return device_; }
   CachingPool& pool() { return *pool_; }
+  BlasWorkspace& workspace() { return workspace_; }
   cudaStream_t own() const { return own_; }
 
-  // The stream to work on now. Where the last work went to another one, it is made to wait for that.
+  // The stream to work on now. Where the last work went to another one, it is made to wait for
+  // that.
   Result<cudaStream_t> begin();
   // After the work: remembers where a foreign stream stood, since it may be gone next time.
   void end(cudaStream_t stream) noexcept;
@@ -49,6 +52,7 @@ class MethodStream final {
   const cudaEvent_t event_;  // where the last work on a foreign stream ended
   cudaStream_t last_;
   CachingPool* const pool_;
+  BlasWorkspace workspace_;
 };
 
 }  // namespace pteron::cuda

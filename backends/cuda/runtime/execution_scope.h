@@ -12,9 +12,9 @@
 namespace pteron::cuda {
 
 struct ExecutionResources {
-  CachingPool* pool = nullptr;        // for tensors on pool->device()
-  LoadedModules* modules = nullptr;   // where modules that the model loads are kept
-  bool allow_tf32 = false;            // float32 products may round their operands to TF32
+  CachingPool* pool = nullptr;       // for tensors on pool->device()
+  LoadedModules* modules = nullptr;  // where modules that the model loads are kept
+  bool allow_tf32 = false;           // float32 products may round their operands to TF32
 };
 
 class ExecutionScope final {

@@ -1,7 +1,7 @@
 // The CUDA modules that one model loaded, so that they go when it goes.
 //
-// Compiled models load their kernels at their first run and most never unload them. The driver shims
-// write down here what was loaded, for the model whose ExecutionScope is open.
+// Compiled models load their kernels at their first run and most never unload them. The driver
+// shims write down here what was loaded, for the model whose ExecutionScope is open.
 //
 //   LoadedModules modules;
 //   modules.add(module, device);

@@ -146,10 +146,9 @@ Error WeightUpload::copy(void* target, Span<const uint8_t> bytes) {
     char* buffer = pinned_ + static_cast<size_t>(next_) * kBufferNbytes;
     PTERON_CUDA_RETURN_IF_ERROR(cudaEventSynchronize(read_[next_]), "copying a weight");
     std::memcpy(buffer, bytes.data() + done, nbytes);
-    PTERON_CUDA_RETURN_IF_ERROR(
-        cudaMemcpyAsync(static_cast<char*>(target) + done, buffer, nbytes, cudaMemcpyHostToDevice,
-                        stream_),
-        "copying a weight");
+    PTERON_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(static_cast<char*>(target) + done, buffer, nbytes,
+                                                cudaMemcpyHostToDevice, stream_),
+                                "copying a weight");
     PTERON_CUDA_RETURN_IF_ERROR(cudaEventRecord(read_[next_], stream_), "copying a weight");
     next_ = 1 - next_;
     done += nbytes;

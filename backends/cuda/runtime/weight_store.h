@@ -30,8 +30,8 @@ class WeightUpload final {
   WeightUpload(const WeightUpload&) = delete;
   WeightUpload& operator=(const WeightUpload&) = delete;
 
-  // The storage for `bytes`, whose SHA-256 is `digest`; contents are there after finish(). Aligned to
-  // 256 bytes. MemoryAllocationFailed says how much was asked for and is free.
+  // The storage for `bytes`, whose SHA-256 is `digest`; contents are there after finish(). Aligned
+  // to 256 bytes. MemoryAllocationFailed says how much was asked for and is free.
   Result<slim::StorageRef> add(const Sha256Digest& digest, Span<const uint8_t> bytes);
 
   // Waits for the copies and offers the weights to others.
@@ -45,7 +45,7 @@ class WeightUpload final {
 
   const int device_;
   cudaStream_t stream_ = nullptr;
-  char* pinned_ = nullptr;  // two buffers
+  char* pinned_ = nullptr;                    // two buffers
   cudaEvent_t read_[2] = {nullptr, nullptr};  // when each buffer may be filled again
   int next_ = 0;
   std::vector<Added> added_;

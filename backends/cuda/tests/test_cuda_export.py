@@ -163,9 +163,7 @@ def test_unloading_returns_device_memory(tmp_path: pathlib.Path) -> None:
 def test_decoder_with_a_cache(tmp_path: pathlib.Path) -> None:
     """Prefill and decode share cache and weights; logits follow eager's step by step."""
     gpt = make_gpt()
-    manager = to_edge_transform_and_lower(
-        export_methods(gpt), partitioner=[CudaPartitioner()]
-    )
+    manager = to_edge_transform_and_lower(export_methods(gpt), partitioner=[CudaPartitioner()])
     path = save(manager, tmp_path)
     program = Runtime.get().load_program(path, data_path=data_of(path))
     session = program.session()

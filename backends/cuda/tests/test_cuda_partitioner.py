@@ -58,7 +58,9 @@ def test_options_survive_the_way_through_compile_specs(options: CudaOptions) -> 
 
 
 def test_the_target_device_is_text_that_the_runtime_reads() -> None:
-    specs = {spec.key: spec.value for spec in CudaOptions(target_device="cuda:1").to_compile_specs()}
+    specs = {
+        spec.key: spec.value for spec in CudaOptions(target_device="cuda:1").to_compile_specs()
+    }
     assert specs["target_device"] == b"cuda:1"
     assert specs["allow_tf32"] == b"false"
 

@@ -1,10 +1,10 @@
-#include "runtime/backend/interface.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "runtime/backend/interface.h"
 
 namespace pteron {
 namespace {
@@ -46,7 +46,10 @@ struct CountingTracer final : EventTracer {
 
 TEST(TraceScopeTest, EndsWhatItBegan) {
   CountingTracer tracer;
-  { TraceScope scope(&tracer, "test", "scope"); EXPECT_EQ(tracer.ended, 0u); }
+  {
+    TraceScope scope(&tracer, "test", "scope");
+    EXPECT_EQ(tracer.ended, 0u);
+  }
   EXPECT_EQ(tracer.begun, 1u);
   EXPECT_EQ(tracer.ended, 1u);
   TraceScope nobody(nullptr, "test", "scope");

@@ -1,8 +1,8 @@
-#include "runtime/core/device_allocator.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
+
+#include "runtime/core/device_allocator.h"
 
 namespace pteron {
 namespace {

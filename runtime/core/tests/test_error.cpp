@@ -1,10 +1,9 @@
-#include "runtime/core/error.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
 
+#include "runtime/core/error.h"
 #include "runtime/core/result.h"
 
 namespace pteron {

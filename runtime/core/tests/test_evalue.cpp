@@ -1,9 +1,9 @@
-#include "runtime/core/evalue.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
+
+#include "runtime/core/evalue.h"
 
 namespace pteron {
 namespace {
@@ -31,17 +31,32 @@ TEST(EValueTest, EveryKindIsItselfAndNoOther) {
   values.emplace_back(BoolList{bools});
   values.emplace_back(TensorList{slots});
   values.emplace_back(OptionalTensorList{slots});
-  const char* const names[] = {"None",       "Int",      "Double",     "Bool",
-                               "Tensor",     "String",   "IntList",    "DoubleList",
-                               "BoolList",   "TensorList", "OptionalTensorList"};
+  const char* const names[] = {"None",
+                               "Int",
+                               "Double",
+                               "Bool",
+                               "Tensor",
+                               "String",
+                               "IntList",
+                               "DoubleList",
+                               "BoolList",
+                               "TensorList",
+                               "OptionalTensorList"};
   for (size_t i = 0; i < values.size(); ++i) {
     const EValue& value = values[i];
     EXPECT_EQ(static_cast<size_t>(value.value_kind()), i);
     EXPECT_STREQ(value.kind(), names[i]);
-    const bool is[] = {value.is_none(),        value.is_int(),         value.is_double(),
-                       value.is_bool(),        value.is_tensor(),      value.is_string(),
-                       value.is_int_list(),    value.is_double_list(), value.is_bool_list(),
-                       value.is_tensor_list(), value.is_optional_tensor_list()};
+    const bool is[] = {value.is_none(),
+                       value.is_int(),
+                       value.is_double(),
+                       value.is_bool(),
+                       value.is_tensor(),
+                       value.is_string(),
+                       value.is_int_list(),
+                       value.is_double_list(),
+                       value.is_bool_list(),
+                       value.is_tensor_list(),
+                       value.is_optional_tensor_list()};
     for (size_t k = 0; k < values.size(); ++k) EXPECT_EQ(is[k], k == i) << names[i] << names[k];
   }
 }

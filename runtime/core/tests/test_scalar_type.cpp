@@ -1,9 +1,9 @@
-#include "runtime/core/scalar_type.h"
-
 #include <gtest/gtest.h>
 
 #include <set>
 #include <string>
+
+#include "runtime/core/scalar_type.h"
 
 namespace pteron {
 namespace {

@@ -1,10 +1,10 @@
-#include "runtime/core/tensor.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <limits>
 #include <vector>
+
+#include "runtime/core/tensor.h"
 
 namespace pteron {
 namespace {
@@ -54,8 +54,7 @@ TEST(TensorTest, RefusesWhatCannotBe) {
   const Sizes two{2, 2};
   EXPECT_EQ(Tensor::make(static_cast<ScalarType>(9), two, nullptr).error(), Error::InvalidType);
   EXPECT_EQ(Tensor::make(ScalarType::Float, Sizes{2, -1}, nullptr).error(), Error::InvalidArgument);
-  EXPECT_EQ(Tensor::make(ScalarType::Float, Sizes(17, 1), nullptr).error(),
-            Error::InvalidArgument);
+  EXPECT_EQ(Tensor::make(ScalarType::Float, Sizes(17, 1), nullptr).error(), Error::InvalidArgument);
   EXPECT_TRUE(Tensor::make(ScalarType::Float, Sizes(16, 1), nullptr).ok());
   for (const Order& order : {Order{0}, Order{0, 0}, Order{0, 2}, Order{0, 1, 2}, Order{1, 255}}) {
     EXPECT_EQ(Tensor::make(ScalarType::Float, two, order, nullptr).error(), Error::InvalidArgument);
@@ -74,8 +73,8 @@ TEST(TensorTest, RefusesByteCountsThatOverflow) {
 
 TEST(TensorTest, ResizesWithinItsBound) {
   const Sizes bound{4, 8};
-  Result<Tensor> tensor = Tensor::make(ScalarType::Float, bound, Order{0, 1}, nullptr, {},
-                                       ShapeDynamism::DynamicBound);
+  Result<Tensor> tensor =
+      Tensor::make(ScalarType::Float, bound, Order{0, 1}, nullptr, {}, ShapeDynamism::DynamicBound);
   ASSERT_TRUE(tensor.ok());
   ASSERT_TRUE(tensor->resize(Sizes{3, 5}).ok());
   EXPECT_EQ(tensor->numel(), 15);

@@ -1,7 +1,8 @@
 // A program that uses every kind of value, instruction and segment there is, and what it computes.
 //
 // Method "forward":
-//   inputs   x float32[4] (planned), n (a symbolic int), y float32[<=4] (the caller's pointer), "hello",
+//   inputs   x float32[4] (planned), n (a symbolic int), y float32[<=4] (the caller's pointer),
+//   "hello",
 //            None
 //   outputs  out float32[4]      = 2 (x + constant) + external + state
 //            total float32[1]    = the sum of lists of every kind, which is 25 + n

@@ -38,20 +38,19 @@ Offset<schema::Tensor> write_tensor(FlatBufferBuilder& builder, const TensorSpec
   const auto dim_order = vector_of(builder, spec.dim_order);
   Offset<schema::AllocationInfo> allocation(0);
   if (spec.has_allocation) {
-    allocation = schema::CreateAllocationInfo(builder, spec.memory_id,
-                                              static_cast<uint32_t>(spec.offset),
-                                              static_cast<uint32_t>(spec.offset >> 32));
+    allocation =
+        schema::CreateAllocationInfo(builder, spec.memory_id, static_cast<uint32_t>(spec.offset),
+                                     static_cast<uint32_t>(spec.offset >> 32));
   }
   Offset<schema::ExtraTensorInfo> extra(0);
   if (spec.has_extra) {
     const auto name = string_of(builder, spec.name);
-    extra = schema::CreateExtraTensorInfo(builder, 0, name,
-                                          static_cast<schema::TensorLocation>(spec.location),
-                                          static_cast<schema::DeviceType>(spec.device_type),
-                                          spec.device_index);
+    extra = schema::CreateExtraTensorInfo(
+        builder, 0, name, static_cast<schema::TensorLocation>(spec.location),
+        static_cast<schema::DeviceType>(spec.device_type), spec.device_index);
   }
-  return schema::CreateTensor(builder, spec.scalar_type, spec.storage_offset, sizes, dim_order, false,
-                              spec.data_index, allocation, spec.layout,
+  return schema::CreateTensor(builder, spec.scalar_type, spec.storage_offset, sizes, dim_order,
+                              false, spec.data_index, allocation, spec.layout,
                               static_cast<schema::ShapeDynamism>(spec.dynamism), extra);
 }
 
@@ -65,7 +64,9 @@ UnionValue member(Type type, Offset<T> offset) {
 struct WriteValue {
   FlatBufferBuilder& builder;
 
-  UnionValue operator()(NoneSpec) { return member(schema::Value::Null, schema::CreateNull(builder)); }
+  UnionValue operator()(NoneSpec) {
+    return member(schema::Value::Null, schema::CreateNull(builder));
+  }
   UnionValue operator()(int64_t v) {
     return member(schema::Value::Int, schema::CreateInt(builder, v));
   }
@@ -134,8 +135,8 @@ Offset<schema::Chain> write_chain(FlatBufferBuilder& builder, const ChainSpec& s
   std::vector<Offset<schema::Instruction>> instructions;
   for (const InstructionSpec& instruction : *spec) {
     const auto [type, call] = std::visit(WriteCall{builder}, instruction);
-    instructions.push_back(schema::CreateInstruction(
-        builder, static_cast<schema::InstructionCall>(type), call));
+    instructions.push_back(
+        schema::CreateInstruction(builder, static_cast<schema::InstructionCall>(type), call));
   }
   return schema::CreateChain(builder, 0, 0, builder.CreateVector(instructions));
 }
@@ -193,9 +194,9 @@ Offset<schema::Method> write_method(FlatBufferBuilder& builder, const MethodSpec
   if (!spec.buffer_devices.empty()) {
     std::vector<Offset<schema::BufferDevice>> items;
     for (const BufferDeviceSpec& device : spec.buffer_devices) {
-      items.push_back(schema::CreateBufferDevice(builder, device.buffer_index,
-                                                 static_cast<schema::DeviceType>(device.device_type),
-                                                 device.device_index));
+      items.push_back(schema::CreateBufferDevice(
+          builder, device.buffer_index, static_cast<schema::DeviceType>(device.device_type),
+          device.device_index));
     }
     devices = builder.CreateVector(items);
   }
@@ -242,8 +243,8 @@ void store_digest(Bytes* bytes, size_t offset, const Bytes& of) {
 }
 
 // Puts header, FlatBuffers part and segments together.
-Bytes assemble(const FlatBufferBuilder& builder, bool is_program, const std::vector<Bytes>& segments,
-               const WriteOptions& options) {
+Bytes assemble(const FlatBufferBuilder& builder, bool is_program,
+               const std::vector<Bytes>& segments, const WriteOptions& options) {
   const uint8_t* const root = builder.GetBufferPointer();
   const size_t root_nbytes = builder.GetSize();
   if (!options.header) return Bytes(root, root + root_nbytes);
@@ -396,8 +397,7 @@ uint32_t add_indexed(ProgramSpec* program, SegmentOffsetsSpec* table, const Byte
 uint32_t ProgramSpec::add_constant(const Bytes& bytes) {
   if (!constant_segment) {
     const size_t index = add_segment({});
-    constant_segment =
-        SegmentOffsetsSpec{static_cast<uint32_t>(index), std::vector<uint64_t>{0}};
+    constant_segment = SegmentOffsetsSpec{static_cast<uint32_t>(index), std::vector<uint64_t>{0}};
   }
   return add_indexed(this, &*constant_segment, bytes);
 }
@@ -465,9 +465,9 @@ Bytes write_program(const ProgramSpec& program, const WriteOptions& options) {
     named.push_back(schema::CreateNamedData(builder, key, spec.segment_index));
   }
   const auto named_data = builder.CreateVector(named);
-  const auto root = schema::CreateProgram(builder, program.version, methods, inline_constants,
-                                          inline_data, segment_table, constants, mutable_segments,
-                                          named_data);
+  const auto root =
+      schema::CreateProgram(builder, program.version, methods, inline_constants, inline_data,
+                            segment_table, constants, mutable_segments, named_data);
   builder.Finish(root, schema::ProgramIdentifier());
   return assemble(builder, true, program.segments, options);
 }
@@ -499,7 +499,8 @@ Bytes write_tensor_data(const TensorDataSpec& data, const WriteOptions& options)
 std::string write_file(const std::string& name, const Bytes& bytes) {
   const std::string path = ::testing::TempDir() + "/" + name;
   std::ofstream file(path, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  file.write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
   return path;
 }
 

@@ -1,5 +1,6 @@
-// Writes program and data files for tests, right ones and wrong ones: every field can be given any value
-// or be left out. Independent of the Python writer; the layout is that of runtime/schema/README.md.
+// Writes program and data files for tests, right ones and wrong ones: every field can be given any
+// value or be left out. Independent of the Python writer; the layout is that of
+// runtime/schema/README.md.
 //
 //   ProgramSpec program;
 //   MethodSpec& method = program.add_method("forward");
@@ -58,23 +59,51 @@ struct TensorSpec {
 };
 
 struct NoneSpec {};
-struct StringSpec { Maybe<std::string> value; };
-struct IntListSpec { Maybe<std::vector<int64_t>> items; };
-struct DoubleListSpec { Maybe<std::vector<double>> items; };
-struct BoolListSpec { Maybe<std::vector<uint8_t>> items; };
-struct TensorListSpec { Maybe<std::vector<int32_t>> items; };
-struct OptionalTensorListSpec { Maybe<std::vector<int32_t>> items; };
-struct RawUnionSpec { uint8_t type = 0; };  // a union member of any type, without a value
+struct StringSpec {
+  Maybe<std::string> value;
+};
+struct IntListSpec {
+  Maybe<std::vector<int64_t>> items;
+};
+struct DoubleListSpec {
+  Maybe<std::vector<double>> items;
+};
+struct BoolListSpec {
+  Maybe<std::vector<uint8_t>> items;
+};
+struct TensorListSpec {
+  Maybe<std::vector<int32_t>> items;
+};
+struct OptionalTensorListSpec {
+  Maybe<std::vector<int32_t>> items;
+};
+struct RawUnionSpec {
+  uint8_t type = 0;
+};  // a union member of any type, without a value
 
 using ValueSpec = std::variant<NoneSpec, int64_t, bool, double, TensorSpec, StringSpec, IntListSpec,
                                DoubleListSpec, BoolListSpec, TensorListSpec, OptionalTensorListSpec,
                                RawUnionSpec>;
 
-struct KernelSpec { int32_t op = 0; Maybe<std::vector<int32_t>> args; };
-struct DelegateCallSpec { int32_t delegate = 0; Maybe<std::vector<int32_t>> args; };
-struct MoveSpec { int32_t from = 0; int32_t to = 0; };
-struct JumpFalseSpec { int32_t condition = 0; int32_t destination = 0; };
-struct FreeSpec { int32_t value = 0; };
+struct KernelSpec {
+  int32_t op = 0;
+  Maybe<std::vector<int32_t>> args;
+};
+struct DelegateCallSpec {
+  int32_t delegate = 0;
+  Maybe<std::vector<int32_t>> args;
+};
+struct MoveSpec {
+  int32_t from = 0;
+  int32_t to = 0;
+};
+struct JumpFalseSpec {
+  int32_t condition = 0;
+  int32_t destination = 0;
+};
+struct FreeSpec {
+  int32_t value = 0;
+};
 
 using InstructionSpec =
     std::variant<KernelSpec, DelegateCallSpec, MoveSpec, JumpFalseSpec, FreeSpec, RawUnionSpec>;
@@ -88,8 +117,15 @@ struct DelegateSpec {
   std::vector<std::pair<Maybe<std::string>, Maybe<Bytes>>> compile_specs;
 };
 
-struct OperatorSpec { Maybe<std::string> name; Maybe<std::string> overload; };
-struct BufferDeviceSpec { int32_t buffer_index = 0; int8_t device_type = 0; int8_t device_index = 0; };
+struct OperatorSpec {
+  Maybe<std::string> name;
+  Maybe<std::string> overload;
+};
+struct BufferDeviceSpec {
+  int32_t buffer_index = 0;
+  int8_t device_type = 0;
+  int8_t device_index = 0;
+};
 
 struct MethodSpec {
   Maybe<std::string> name;
@@ -112,9 +148,18 @@ struct MethodSpec {
   std::vector<InstructionSpec>& chain() { return *chains->back(); }
 };
 
-struct SegmentOffsetsSpec { uint32_t segment_index = 0; Maybe<std::vector<uint64_t>> offsets; };
-struct NamedDataSpec { Maybe<std::string> key; uint32_t segment_index = 0; };
-struct RangeSpec { uint64_t offset = 0; uint64_t size = 0; };
+struct SegmentOffsetsSpec {
+  uint32_t segment_index = 0;
+  Maybe<std::vector<uint64_t>> offsets;
+};
+struct NamedDataSpec {
+  Maybe<std::string> key;
+  uint32_t segment_index = 0;
+};
+struct RangeSpec {
+  uint64_t offset = 0;
+  uint64_t size = 0;
+};
 
 struct ProgramSpec {
   uint32_t version = 0;

@@ -1,6 +1,4 @@
 // Files that are cut off, bent or of another kind.
-#include "runtime/executor/container.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
@@ -8,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/executor/container.h"
 #include "runtime/executor/program.h"
 #include "runtime/executor/tests/everything_program.h"
 #include "runtime/executor/tests/program_writer.h"
@@ -78,8 +77,8 @@ TEST(ContainerTest, EveryPrefixOfADataFileIsRefused) {
   }
 }
 
-// Bits that a digest covers: the FlatBuffers part (but for the digests, which the segments answer for)
-// and the segments. Zeros between them cover nothing.
+// Bits that a digest covers: the FlatBuffers part (but for the digests, which the segments answer
+// for) and the segments. Zeros between them cover nothing.
 TEST(ContainerTest, EveryFlippedBitIsFound) {
   const Bytes whole = everything();
   auto program = Program::load(whole);
@@ -165,9 +164,10 @@ TEST(ContainerTest, HeadersThatLieAreRefused) {
 }
 
 TEST(ContainerTest, SegmentsBeyondTheFileAreRefused) {
-  for (const testing::RangeSpec range :
-       {testing::RangeSpec{0, 1 << 30}, {uint64_t{1} << 40, 1}, {~uint64_t{0}, 2},
-        {1, ~uint64_t{0}}}) {
+  for (const testing::RangeSpec range : {testing::RangeSpec{0, 1 << 30},
+                                         {uint64_t{1} << 40, 1},
+                                         {~uint64_t{0}, 2},
+                                         {1, ~uint64_t{0}}}) {
     testing::ProgramSpec spec;
     spec.add_method("forward");
     spec.add_segment(Bytes(100));

@@ -1,10 +1,9 @@
-#include "runtime/executor/data_map.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "runtime/executor/data_map.h"
 #include "runtime/executor/tests/program_writer.h"
 #include "runtime/platform/sha256.h"
 

@@ -2,15 +2,16 @@
 //
 // Strategies, on a file that uses every kind of value, instruction and segment:
 //   - flip up to three bits anywhere
-//   - overwrite one or two aligned 32-bit words by a small number, an edge of its range, or another word of the file
+//   - overwrite one or two aligned 32-bit words by a small number, an edge of its range, or another
+//   word of the file
 //   - cut off the end
-// Files without an integrity table, since with one nearly nothing gets past the digest (test_container).
-// What still loads is described, loaded and run with inputs that fit its metadata. Its constants lie in
-// memory that can be written: a kernel or delegate cannot tell that an output it is told to write is a
-// constant, and in a mapped file that is a fault.
+// Files without an integrity table, since with one nearly nothing gets past the digest
+// (test_container). What still loads is described, loaded and run with inputs that fit its
+// metadata. Its constants lie in memory that can be written: a kernel or delegate cannot tell that
+// an output it is told to write is a constant, and in a mapped file that is a fault.
 //
-// PTERON_FUZZ_ITERATIONS (default 3000) makes a run longer, PTERON_FUZZ_SEED (default 1) another one. A
-// crash prints the seed that meets it again with PTERON_FUZZ_ITERATIONS=1.
+// PTERON_FUZZ_ITERATIONS (default 3000) makes a run longer, PTERON_FUZZ_SEED (default 1) another
+// one. A crash prints the seed that meets it again with PTERON_FUZZ_ITERATIONS=1.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -96,17 +97,23 @@ EValue value_for(const ValueMeta& meta, Random& random, Buffers* buffers) {
     case ValueKind::Tensor: {
       std::vector<int64_t> sizes = meta.sizes;
       for (int64_t& size : sizes) {
-        if (meta.dynamism != ShapeDynamism::Static) size = static_cast<int64_t>(below(random, size + 1));
+        if (meta.dynamism != ShapeDynamism::Static)
+          size = static_cast<int64_t>(below(random, size + 1));
       }
       Result<Tensor> tensor =
           Tensor::make(meta.dtype, sizes, meta.dim_order, buffers->get(meta.nbytes), meta.device);
       return tensor.ok() ? EValue(*tensor) : EValue();
     }
-    case ValueKind::Int: return EValue(std::get<int64_t>(meta.value));
-    case ValueKind::Double: return EValue(std::get<double>(meta.value));
-    case ValueKind::Bool: return EValue(std::get<bool>(meta.value));
-    case ValueKind::String: return EValue(std::string_view(std::get<std::string>(meta.value)));
-    default: return EValue();
+    case ValueKind::Int:
+      return EValue(std::get<int64_t>(meta.value));
+    case ValueKind::Double:
+      return EValue(std::get<double>(meta.value));
+    case ValueKind::Bool:
+      return EValue(std::get<bool>(meta.value));
+    case ValueKind::String:
+      return EValue(std::string_view(std::get<std::string>(meta.value)));
+    default:
+      return EValue();
   }
 }
 
@@ -128,7 +135,8 @@ Reached run(const Program& program, const MethodMeta& meta, Random& random) {
   }
   for (size_t i = 0; i < meta.outputs.size(); ++i) {
     if (meta.outputs[i].nbytes > kLarge) return Reached::MethodLoaded;
-    (void)(*method)->set_output_data(i, buffers.get(meta.outputs[i].nbytes), meta.outputs[i].nbytes)
+    (void)(*method)
+        ->set_output_data(i, buffers.get(meta.outputs[i].nbytes), meta.outputs[i].nbytes)
         .ok();
   }
   const bool ran = (*method)->execute().ok();
@@ -154,7 +162,8 @@ Reached load(const Bytes& bytes, const LoadOptions& options, Random& random) {
 TEST(FuzzTest, DamagedFilesEndInAnErrorOrAResult) {
   const unsigned long first = from_environment("PTERON_FUZZ_SEED", 1);
   const unsigned long iterations = from_environment("PTERON_FUZZ_ITERATIONS", 3000);
-  for (const int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT}) ::signal(signal_number, say_seed);
+  for (const int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT})
+    ::signal(signal_number, say_seed);
   testing::ProgramSpec program = testing::EverythingProgram::make().program;
   for (testing::ValueSpec& value : *program.methods->front().values) {
     auto* const tensor = std::get_if<testing::TensorSpec>(&value);

@@ -18,8 +18,8 @@ Error check_floats(const EValue& value) {
   const Tensor& tensor = value.tensor();
   PTERON_CHECK_OR_RETURN(tensor.dtype() == ScalarType::Float, Error::InvalidType,
                          "expected float32, found %s", tensor.describe().c_str());
-  PTERON_CHECK_OR_RETURN(tensor.numel() == 0 || tensor.data(), Error::Internal,
-                         "%s has no memory", tensor.describe().c_str());
+  PTERON_CHECK_OR_RETURN(tensor.numel() == 0 || tensor.data(), Error::Internal, "%s has no memory",
+                         tensor.describe().c_str());
   return Error::Ok;
 }
 
@@ -98,8 +98,8 @@ Error size(KernelContext&, Arguments arguments) {
 Error add_int(KernelContext&, Arguments arguments) {
   PTERON_RETURN_IF_ERROR(check_count(arguments, 3));
   PTERON_RETURN_IF_ERROR(check_ints(arguments, 2));
-  const auto sum = static_cast<uint64_t>(arguments[0]->to_int()) +
-                   static_cast<uint64_t>(arguments[1]->to_int());
+  const auto sum =
+      static_cast<uint64_t>(arguments[0]->to_int()) + static_cast<uint64_t>(arguments[1]->to_int());
   return set(arguments[2], EValue(static_cast<int64_t>(sum)));
 }
 
@@ -142,8 +142,8 @@ Error sum_lists(KernelContext& context, Arguments arguments) {
 Error fail(KernelContext&, Arguments) { return Error(Error::Internal, "failed as told"); }
 
 const Kernel kKernels[] = {
-    {"test::add.out", add},     {"test::copy_", copy_},   {"test::fill.out", fill},
-    {"test::size", size},       {"test::add_int", add_int}, {"test::less", less},
+    {"test::add.out", add},         {"test::copy_", copy_},     {"test::fill.out", fill},
+    {"test::size", size},           {"test::add_int", add_int}, {"test::less", less},
     {"test::sum_lists", sum_lists}, {"test::fail", fail},
 };
 
@@ -187,8 +187,7 @@ class ScaleDelegate final : public Delegate {
 
 class ScaleBackend final : public BackendInterface {
  public:
-  Result<std::unique_ptr<Delegate>> init(BackendInitContext& context,
-                                         Span<const uint8_t> processed,
+  Result<std::unique_ptr<Delegate>> init(BackendInitContext& context, Span<const uint8_t> processed,
                                          Span<const CompileSpec> specs) override {
     std::string name;
     std::string fails;

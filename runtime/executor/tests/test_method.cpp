@@ -1,6 +1,4 @@
 // Inputs, outputs, failures and jumps of a loaded method.
-#include "runtime/executor/method.h"
-
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -8,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/executor/method.h"
 #include "runtime/executor/program.h"
 #include "runtime/executor/tests/program_writer.h"
 #include "runtime/executor/tests/test_kernels.h"
@@ -23,7 +22,9 @@ EValue tensor(std::vector<float>& data, const Sizes& sizes) {
   return EValue(*Tensor::make(ScalarType::Float, sizes, data.data()));
 }
 
-EValue tensor(std::vector<float>& data) { return tensor(data, {static_cast<int64_t>(data.size())}); }
+EValue tensor(std::vector<float>& data) {
+  return tensor(data, {static_cast<int64_t>(data.size())});
+}
 
 std::vector<float> floats_of(const EValue& value) {
   const float* const data = value.tensor().data_as<const float>();
@@ -103,7 +104,8 @@ TEST(MethodTest, WrongInputsAreExplainedAndChangeNothing) {
   const std::vector<uint8_t> transposed{1, 0};
   expect_message(method->set_input(
                      0, EValue(*Tensor::make(ScalarType::Float, sizes, transposed, data.data()))),
-                 Error::InvalidArgument, "its strides are [1, 2], expected dense in dim order [0, 1]");
+                 Error::InvalidArgument,
+                 "its strides are [1, 2], expected dense in dim order [0, 1]");
   const Device cuda{DeviceType::CUDA, 1};
   expect_message(
       method->set_input(0, EValue(*Tensor::make(ScalarType::Float, sizes, data.data(), cuda))),
@@ -122,7 +124,8 @@ TEST(MethodTest, AllWrongInputsAreReportedTogether) {
   EXPECT_NE(error.message().find("input 0: dimension 0 is 9"), std::string::npos);
   EXPECT_NE(error.message().find("input 1: it is Double"), std::string::npos);
   const std::vector<EValue> few{tensor(data, {1, 3})};
-  expect_message(method->set_inputs(few), Error::InvalidArgument, "1 inputs were given, it takes 2");
+  expect_message(method->set_inputs(few), Error::InvalidArgument,
+                 "1 inputs were given, it takes 2");
   const std::vector<EValue> half{tensor(data, {1, 3}), EValue(2.5)};
   EXPECT_FALSE(method->set_inputs(half).ok());
   expect_message(method->execute(), Error::InvalidState, "input 0 (float32[<=4, <=3]) is not set");
@@ -133,9 +136,9 @@ TEST(MethodTest, DimensionsOfOneElementHaveAnyStride) {
   std::vector<float> data(3, 1);
   const Sizes sizes{1, 3};
   const std::vector<uint8_t> transposed{1, 0};
-  EXPECT_TRUE(method->set_input(0, EValue(*Tensor::make(ScalarType::Float, sizes, transposed,
-                                                        data.data())))
-                  .ok());
+  EXPECT_TRUE(
+      method->set_input(0, EValue(*Tensor::make(ScalarType::Float, sizes, transposed, data.data())))
+          .ok());
 }
 
 TEST(MethodTest, NothingRunsBeforeEverythingIsSet) {

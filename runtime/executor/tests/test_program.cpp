@@ -1,6 +1,4 @@
 // A whole program: what loads, what it says of itself, and what it computes.
-#include "runtime/executor/program.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "runtime/executor/method.h"
+#include "runtime/executor/program.h"
 #include "runtime/executor/session.h"
 #include "runtime/executor/tests/everything_program.h"
 #include "runtime/executor/tests/program_writer.h"
@@ -38,16 +37,16 @@ Files write(const EverythingProgram& everything, const std::string& name) {
           testing::write_file(name + ".ptd", testing::write_tensor_data(everything.data))};
 }
 
-Result<std::shared_ptr<const Program>> load(const Files& files,
-                                            Verification verification =
-                                                Verification::InternalConsistency) {
+Result<std::shared_ptr<const Program>> load(
+    const Files& files, Verification verification = Verification::InternalConsistency) {
   LoadOptions options;
   options.verification = verification;
   options.data_paths = {files.data};
   return Program::load(files.program, options);
 }
 
-// Runs "forward" with x = 1 1 1 1 and n = 3 and checks all outputs, for the `call`th call on its state.
+// Runs "forward" with x = 1 1 1 1 and n = 3 and checks all outputs, for the `call`th call on its
+// state.
 void check_forward(Method& method, int call) {
   std::vector<float> x(4, 1);
   std::vector<float> y{1, 2, 3};
@@ -278,8 +277,12 @@ TEST(ProgramTest, ExternalDataMustBeThereAndFit) {
   };
   const Case cases[] = {
       {"dtype", [](auto* d) { d->entries[0].layout->scalar_type = 7; }, "it is float64[4]"},
-      {"sizes", [](auto* d) { d->entries[0].layout->sizes = {{2, 2}};
-                              d->entries[0].layout->dim_order = {{0, 1}}; }, "it is float32[2, 2]"},
+      {"sizes",
+       [](auto* d) {
+         d->entries[0].layout->sizes = {{2, 2}};
+         d->entries[0].layout->dim_order = {{0, 1}};
+       },
+       "it is float32[2, 2]"},
       {"no_layout", [](auto* d) { d->entries[0].layout.reset(); }, "data without a layout"},
       {"no_sizes", [](auto* d) { d->entries[0].layout->sizes.reset(); }, "not complete"},
       {"short", [](auto* d) { d->segments[0].resize(12); }, "12 bytes, expected 16"},

@@ -1,6 +1,4 @@
 // State that outlives a run, and who sees it.
-#include "runtime/executor/session.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -9,6 +7,7 @@
 
 #include "runtime/executor/method.h"
 #include "runtime/executor/program.h"
+#include "runtime/executor/session.h"
 #include "runtime/executor/tests/program_writer.h"
 #include "runtime/executor/tests/test_kernels.h"
 
@@ -17,8 +16,8 @@ namespace {
 
 using namespace testing;  // NOLINT: the specs
 
-// Two methods over one cache: "write" stores x in it and returns it, "read" adds it to itself. They plan
-// it in different places, and "write" has an alias of its second half.
+// Two methods over one cache: "write" stores x in it and returns it, "read" adds it to itself. They
+// plan it in different places, and "write" has an alias of its second half.
 ProgramSpec cache_program() {
   ProgramSpec program;
   MethodSpec& write = program.add_method("write");

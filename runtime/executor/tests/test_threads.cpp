@@ -39,8 +39,8 @@ std::shared_ptr<const Program> load_program() {
   method.delegates = {{kScaleBackend, true, 1, segment, {}}};
   method.instruction(DelegateCallSpec{0, {{x, out}}});
   for (int i = 0; i < 4; ++i) {
-    const int state = method.add(
-        TensorSpec::mutable_buffer({2}, 64 * (i + 1), "state_" + std::to_string(i)));
+    const int state =
+        method.add(TensorSpec::mutable_buffer({2}, 64 * (i + 1), "state_" + std::to_string(i)));
     method.kernel("test::add.out", {state, x, state, state});
   }
   method.inputs = {x};

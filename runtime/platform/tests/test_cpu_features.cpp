@@ -1,8 +1,8 @@
-#include "runtime/platform/cpu_features.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "runtime/platform/cpu_features.h"
 
 namespace pteron {
 namespace {

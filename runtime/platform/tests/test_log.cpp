@@ -1,10 +1,10 @@
-#include "runtime/platform/log.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "runtime/platform/log.h"
 
 namespace pteron {
 namespace {
@@ -14,11 +14,9 @@ using Messages = std::vector<std::pair<LogLevel, std::string>>;
 class LogTest : public testing::Test {
  protected:
   LogTest() {
-    set_log_sink(
-        [](LogLevel level, const char* message, void* user) {
-          static_cast<Messages*>(user)->emplace_back(level, message);
-        },
-        &messages_);
+    set_log_sink([](LogLevel level, const char* message,
+                    void* user) { static_cast<Messages*>(user)->emplace_back(level, message); },
+                 &messages_);
   }
   ~LogTest() override {
     set_log_sink(nullptr, nullptr);

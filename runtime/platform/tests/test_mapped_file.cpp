@@ -1,11 +1,11 @@
-#include "runtime/platform/mapped_file.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <string>
 #include <utility>
+
+#include "runtime/platform/mapped_file.h"
 
 namespace pteron {
 namespace {

@@ -1,9 +1,9 @@
-#include "runtime/platform/sha256.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
+
+#include "runtime/platform/sha256.h"
 
 namespace pteron {
 namespace {
@@ -41,7 +41,8 @@ TEST(Sha256Test, AcceleratedEqualsPortable) {
   if (!accelerated) GTEST_SKIP() << "this processor has no SHA instructions";
   std::vector<uint8_t> blocks(64 * 9);
   uint32_t seed = 1;
-  for (uint8_t& byte : blocks) byte = static_cast<uint8_t>((seed = seed * 1664525 + 1013904223) >> 24);
+  for (uint8_t& byte : blocks)
+    byte = static_cast<uint8_t>((seed = seed * 1664525 + 1013904223) >> 24);
   for (size_t count = 0; count <= 8; ++count) {
     uint32_t expected[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     uint32_t found[8] = {1, 2, 3, 4, 5, 6, 7, 8};

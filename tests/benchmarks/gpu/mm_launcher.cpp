@@ -34,8 +34,8 @@ using pteron::slim::DType;
 using pteron::slim::make_tensor_from_blob;
 using pteron::slim::TensorPtr;
 
-// How a product is launched: by the shim that models call, straight through one of the libraries, or
-// by nothing but cuBLAS' own function in a loop.
+// How a product is launched: by the shim that models call, straight through one of the libraries,
+// or by nothing but cuBLAS' own function in a loop.
 enum Path { kShim = 0, kCublas = 1, kCublasLt = 2, kBare = 3 };
 
 struct Product {
@@ -134,7 +134,8 @@ int64_t mm_launch(void* product, void* stream, int count, int path) {
 }
 
 // Host nanoseconds a call, the mean over `threads` threads that each launch `calls` products on a
-// stream of their own, at the same time. All use one product; it is written by all with equal bytes.
+// stream of their own, at the same time. All use one product; it is written by all with equal
+// bytes.
 double mm_launch_threads(void* product, int threads, int calls, int path) {
   std::vector<std::thread> workers;
   std::vector<int64_t> times(static_cast<size_t>(threads), -1);

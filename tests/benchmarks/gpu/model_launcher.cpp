@@ -68,8 +68,8 @@ int model_set_input(void* model, int index, void* data, int dtype, int dims, con
       Tensor::make(static_cast<ScalarType>(dtype),
                    Span<const int64_t>(sizes, static_cast<size_t>(dims)), data, device);
   if (!tensor.ok()) return fail(tensor.error());
-  Error error = static_cast<Model*>(model)->method->set_input(static_cast<size_t>(index),
-                                                              EValue(*tensor));
+  Error error =
+      static_cast<Model*>(model)->method->set_input(static_cast<size_t>(index), EValue(*tensor));
   return error.ok() ? 0 : fail(error);
 }
 
@@ -86,7 +86,7 @@ int model_copy_output(void* model, int index, void* target) {
       static_cast<Model*>(model)->method->get_output(static_cast<size_t>(index)).tensor();
   if (cudaDeviceSynchronize() != cudaSuccess) return -1;
   return cudaMemcpy(target, tensor.data(), tensor.nbytes(), cudaMemcpyDefault) == cudaSuccess ? 0
-                                                                                             : -1;
+                                                                                              : -1;
 }
 
 // With a stream, the work goes to it; without, to the method's own.

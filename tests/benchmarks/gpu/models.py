@@ -99,11 +99,18 @@ class Launcher:
         self._c.model_run.restype = ctypes.c_int64
         self._c.model_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
         self._c.model_set_input.argtypes = [
-            ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int,
+            ctypes.c_void_p,
+            ctypes.c_int,
+            ctypes.c_void_p,
+            ctypes.c_int,
+            ctypes.c_int,
             ctypes.POINTER(ctypes.c_int64),
         ]
         self._c.model_set_output.argtypes = [
-            ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
+            ctypes.c_void_p,
+            ctypes.c_int,
+            ctypes.c_void_p,
+            ctypes.c_int64,
         ]
         self._c.model_copy_output.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
 
@@ -112,9 +119,7 @@ class Launcher:
     ) -> tuple[Launch, Callable[[], torch.Tensor]]:
         """Loads `program` with bfloat16 `x` as its input and `out` as its output's memory; returns
         how to run it and how to see what the last run computed."""
-        model = self._c.model_open(
-            str(program).encode(), str(data or "").encode(), b"forward"
-        )
+        model = self._c.model_open(str(program).encode(), str(data or "").encode(), b"forward")
         if not model:
             raise RuntimeError("model_open failed")
         sizes = (ctypes.c_int64 * x.dim())(*x.shape)
@@ -194,7 +199,9 @@ def ways_of(
             torch._dynamo.reset()
             compiled = torch.compile(eager, mode=mode)
             name = "compile" if mode == "default" else "reduce_overhead"
-            add(name, _timed(lambda compiled=compiled: compiled(x)), lambda c=compiled: c(x).clone())
+            add(
+                name, _timed(lambda compiled=compiled: compiled(x)), lambda c=compiled: c(x).clone()
+            )
     for gemm in gemms:
         place = folder / gemm
         place.mkdir()

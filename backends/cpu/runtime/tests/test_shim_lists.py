@@ -43,6 +43,8 @@ def test_every_name_is_exported(path: str) -> None:
 
 def test_every_common_shim_has_a_test() -> None:
     text = _text("aoti/conformance/base_shims.cpp", "aoti/conformance/scalar_shims.cpp")
+    # Where the formatter breaks a line of a macro is no part of a name.
+    text = re.sub(r"\(\s+", "(", text.replace("\\\n", " "))
 
     def is_tested(name: str) -> bool:
         short = name.removeprefix("aoti_torch_")

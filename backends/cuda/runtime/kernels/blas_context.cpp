@@ -1,10 +1,13 @@
 #include "backends/cuda/runtime/kernels/blas_context.h"
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 
 #include "backends/cuda/runtime/cuda_error.h"
+#include "backends/cuda/runtime/kernels/blas_workspace.h"
+#include "backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {
 namespace {
@@ -24,6 +27,14 @@ Error refuse_during_capture(cudaStream_t stream, const char* what) {
 }
 
 }  // namespace
+
+thread_local BlasWorkspace* BlasWorkspace::current_ = nullptr;
+
+BlasWorkspace::BlasWorkspace()
+    : id_([] {
+        static std::atomic<uint64_t> last{0};
+        return ++last;
+      }()) {}
 
 // The contexts of one thread, and the idle ones of threads that ended.
 class BlasContexts final {
@@ -89,34 +100,46 @@ Result<BlasContext*> BlasContext::make(int device) {
   context->api_ = api;
   context->device_ = device;
   context->workspace_nbytes_ = major >= 9 ? kHopperWorkspaceNbytes : kWorkspaceNbytes;
-  PTERON_RETURN_IF_ERROR(blas_error(*api, api->create(&context->handle_), "creating a cuBLAS handle"));
+  PTERON_RETURN_IF_ERROR(
+      blas_error(*api, api->create(&context->handle_), "creating a cuBLAS handle"));
   return context.release();
 }
 
-Error BlasContext::use(cudaStream_t stream) {
-  void* workspace = nullptr;
-  for (const Workspace& candidate : workspaces_) {
-    if (candidate.stream == stream) workspace = candidate.data;
-  }
-  if (workspace == nullptr) {
-    PTERON_RETURN_IF_ERROR(refuse_during_capture(stream, "allocating a cuBLAS workspace"));
-    if (workspaces_.size() == kMaxWorkspaces) {
-      // cudaFree waits for the device, so nothing still uses it.
-      PTERON_CUDA_RETURN_IF_ERROR(cudaFree(workspaces_.front().data), "freeing a workspace");
-      workspaces_.erase(workspaces_.begin());
+Result<void*> BlasContext::workspace_for(cudaStream_t stream) {
+  if (BlasWorkspace* own = BlasWorkspace::current()) {
+    if (!own->storage) {
+      PTERON_RETURN_IF_ERROR(refuse_during_capture(stream, "allocating a cuBLAS workspace"));
+      PTERON_ASSIGN_OR_RETURN(own->storage, allocate_scratch(workspace_nbytes_, device_));
     }
-    PTERON_CUDA_RETURN_IF_ERROR(cudaMalloc(&workspace, workspace_nbytes_),
-                                "allocating a cuBLAS workspace");
-    workspaces_.push_back({stream, workspace});
+    return own->storage->data;
   }
-  has_stream_ = false;  // until both calls succeeded
+  for (const Workspace& candidate : workspaces_) {
+    if (candidate.stream == stream) return candidate.data;
+  }
+  PTERON_RETURN_IF_ERROR(refuse_during_capture(stream, "allocating a cuBLAS workspace"));
+  if (workspaces_.size() == kMaxWorkspaces) {
+    // cudaFree waits for the device, so nothing still uses it.
+    PTERON_CUDA_RETURN_IF_ERROR(cudaFree(workspaces_.front().data), "freeing a workspace");
+    workspaces_.erase(workspaces_.begin());
+  }
+  void* workspace = nullptr;
+  PTERON_CUDA_RETURN_IF_ERROR(cudaMalloc(&workspace, workspace_nbytes_),
+                              "allocating a cuBLAS workspace");
+  workspaces_.push_back({stream, workspace});
+  return workspace;
+}
+
+Error BlasContext::use(cudaStream_t stream) {
+  has_stream_ = false;  // until all calls succeeded
+  PTERON_ASSIGN_OR_RETURN(void* workspace, workspace_for(stream));
   PTERON_RETURN_IF_ERROR(
       blas_error(*api_, api_->set_stream(handle_, stream), "setting the stream of cuBLAS"));
-  PTERON_RETURN_IF_ERROR(
-      blas_error(*api_, api_->set_workspace(handle_, workspace, workspace_nbytes_),
-                 "setting the workspace of cuBLAS"));
+  PTERON_RETURN_IF_ERROR(blas_error(*api_,
+                                    api_->set_workspace(handle_, workspace, workspace_nbytes_),
+                                    "setting the workspace of cuBLAS"));
   workspace_ = workspace;
   stream_ = stream;
+  owner_ = BlasWorkspace::current() ? BlasWorkspace::current()->id() : 0;
   has_stream_ = true;
   return Error::Ok;
 }
@@ -128,7 +151,11 @@ Result<BlasContext*> BlasContext::get(int device, cudaStream_t stream) {
     PTERON_RETURN_IF_ERROR(refuse_during_capture(stream, "creating a cuBLAS handle"));
     PTERON_ASSIGN_OR_RETURN(context, contexts.add(device));
   }
-  if (__builtin_expect(!context->has_stream_ || context->stream_ != stream, 0)) {
+  const BlasWorkspace* own = BlasWorkspace::current();
+  const uint64_t owner = own ? own->id() : 0;
+  // A stream's address may be that of one that is gone; the owner's id is never used twice.
+  if (__builtin_expect(
+          !context->has_stream_ || context->stream_ != stream || context->owner_ != owner, 0)) {
     PTERON_RETURN_IF_ERROR(context->use(stream));
   }
   return context;

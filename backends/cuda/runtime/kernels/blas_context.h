@@ -7,14 +7,16 @@
 // A context made by a thread that ended is handed to a later thread; none is destroyed before the
 // process ends. A context belongs to the thread that got it.
 //
-// The workspace (32 MiB on compute capability 9.0 and above, else 8 MiB) is one per stream, because
-// kernels of one stream may share it and those of two streams may not. It is set again after every
-// change of stream, since cuBLAS falls back to its own pool then.
+// The workspace (32 MiB on compute capability 9.0 and above, else 8 MiB) is the method's that runs
+// on this thread (blas_workspace.h), or else one for each stream, because kernels of one stream may
+// share it and those of two streams may not. It is set again after every change of stream, since
+// cuBLAS falls back to its own pool then.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "backends/cuda/runtime/platform/cublas.h"
@@ -24,9 +26,9 @@ namespace pteron::cuda {
 
 class BlasContext final {
  public:
-  // This thread's context for `device` (which must be current), set to `stream`. The first call of a
-  // thread for a device or stream allocates, so it fails with InvalidState while `stream` is being
-  // captured into a graph. Call it once before.
+  // This thread's context for `device` (which must be current), set to `stream`. The first call of
+  // a thread for a device or stream allocates, so it fails with InvalidState while `stream` is
+  // being captured into a graph. Call it once before.
   static Result<BlasContext*> get(int device, cudaStream_t stream);
 
   const Cublas& api() const { return *api_; }
@@ -47,12 +49,14 @@ class BlasContext final {
   BlasContext() = default;
   static Result<BlasContext*> make(int device);
   Error use(cudaStream_t stream);
+  Result<void*> workspace_for(cudaStream_t stream);
 
   const Cublas* api_ = nullptr;
   cublasHandle_t handle_ = nullptr;
   int device_ = 0;
   bool has_stream_ = false;
   cudaStream_t stream_ = nullptr;
+  uint64_t owner_ = 0;  // id of the BlasWorkspace in use; 0 for one of workspaces_
   void* workspace_ = nullptr;
   size_t workspace_nbytes_ = 0;
   std::vector<Workspace> workspaces_;  // by stream

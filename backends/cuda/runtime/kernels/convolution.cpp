@@ -35,10 +35,9 @@ Error check_and_size(Convolution* conv) {
     good = c.kernel[i] >= 1 && c.stride[i] >= 1 && c.padding[i] >= 0 && c.dilation[i] >= 1 &&
            c.output_padding[i] >= 0 && c.in_sizes[i] >= 0;
     const int64_t reach = c.dilation[i] * (c.kernel[i] - 1) + 1;
-    c.out_sizes[i] =
-        c.transposed
-            ? (c.in_sizes[i] - 1) * c.stride[i] - 2 * c.padding[i] + reach + c.output_padding[i]
-            : (c.in_sizes[i] + 2 * c.padding[i] - reach) / c.stride[i] + 1;
+    c.out_sizes[i] = c.transposed ? (c.in_sizes[i] - 1) * c.stride[i] - 2 * c.padding[i] + reach +
+                                        c.output_padding[i]
+                                  : (c.in_sizes[i] + 2 * c.padding[i] - reach) / c.stride[i] + 1;
     if (!c.transposed && c.in_sizes[i] + 2 * c.padding[i] < reach) good = false;
     good = good && c.out_sizes[i] >= 1 && c.out_sizes[i] <= std::numeric_limits<int>::max();
   }

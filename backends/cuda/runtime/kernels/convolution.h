@@ -45,15 +45,16 @@ struct Convolution {
 // Who computes.
 enum class ConvolutionLibrary { kAuto, kCudnn, kUnfold };
 
-// Fills in out_sizes. InvalidArgument for what is no convolution, with all its sizes; InvalidType for
-// another dtype than float16, bfloat16, float32 or float64.
+// Fills in out_sizes. InvalidArgument for what is no convolution, with all its sizes; InvalidType
+// for another dtype than float16, bfloat16, float32 or float64.
 Error check_and_size(Convolution* conv);
 
-// `input` [batch, in_channels, ...], `weight` [out_channels, in_channels / groups, ...] (transposed:
-// [in_channels, out_channels / groups, ...]) and `out` [batch, out_channels, ...] are packed, in the
-// order that `channels_last` says. `device` must be current.
-Error convolve(const Convolution& conv, const void* input, const void* weight, void* out, int device,
-               cudaStream_t stream, ConvolutionLibrary library = ConvolutionLibrary::kAuto);
+// `input` [batch, in_channels, ...], `weight` [out_channels, in_channels / groups, ...]
+// (transposed: [in_channels, out_channels / groups, ...]) and `out` [batch, out_channels, ...] are
+// packed, in the order that `channels_last` says. `device` must be current.
+Error convolve(const Convolution& conv, const void* input, const void* weight, void* out,
+               int device, cudaStream_t stream,
+               ConvolutionLibrary library = ConvolutionLibrary::kAuto);
 
 // out[n, c, ...] += bias[c], over `out` packed as above.
 Error add_bias(const Convolution& conv, const void* bias, void* out, cudaStream_t stream);

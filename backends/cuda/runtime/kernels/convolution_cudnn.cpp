@@ -1,5 +1,5 @@
-// Convolutions through cuDNN. Descriptors and the library's choice of algorithm are remembered by the
-// thread for each kind of convolution.
+// Convolutions through cuDNN. Descriptors and the library's choice of algorithm are remembered by
+// the thread for each kind of convolution.
 #include <array>
 #include <map>
 #include <memory>
@@ -26,9 +26,9 @@ Error dnn_error(const Cudnn& dnn, cudnnStatus_t status, const char* what) {
                     dnn.cudnnGetErrorString(status));
 }
 
-#define PTERON_DNN_RETURN_IF_ERROR(dnn, call, what)                              \
-  do {                                                                           \
-    const cudnnStatus_t pteron_status_ = (dnn).call;                             \
+#define PTERON_DNN_RETURN_IF_ERROR(dnn, call, what)                                          \
+  do {                                                                                       \
+    const cudnnStatus_t pteron_status_ = (dnn).call;                                         \
     if (pteron_status_ != CUDNN_STATUS_SUCCESS) return dnn_error(dnn, pteron_status_, what); \
   } while (false)
 
@@ -58,10 +58,14 @@ Result<Handle*> handle_for(int device, cudaStream_t stream) {
 
 cudnnDataType_t data_type(ScalarType dtype) {
   switch (dtype) {
-    case ScalarType::Half: return CUDNN_DATA_HALF;
-    case ScalarType::BFloat16: return CUDNN_DATA_BFLOAT16;
-    case ScalarType::Double: return CUDNN_DATA_DOUBLE;
-    default: return CUDNN_DATA_FLOAT;
+    case ScalarType::Half:
+      return CUDNN_DATA_HALF;
+    case ScalarType::BFloat16:
+      return CUDNN_DATA_BFLOAT16;
+    case ScalarType::Double:
+      return CUDNN_DATA_DOUBLE;
+    default:
+      return CUDNN_DATA_FLOAT;
   }
 }
 
@@ -134,7 +138,8 @@ class PlanMaker final {
     std::vector<int> sizes = {static_cast<int>(c_.batch), static_cast<int>(channels)};
     for (int size : padded(c_, spatial, 1)) sizes.push_back(size);
     const std::vector<int> strides = packed_strides(sizes, c_.channels_last);
-    PTERON_DNN_RETURN_IF_ERROR(dnn_, cudnnCreateTensorDescriptor(descriptor), "describing a tensor");
+    PTERON_DNN_RETURN_IF_ERROR(dnn_, cudnnCreateTensorDescriptor(descriptor),
+                               "describing a tensor");
     PTERON_DNN_RETURN_IF_ERROR(
         dnn_,
         cudnnSetTensorNdDescriptor(*descriptor, type_, static_cast<int>(sizes.size()), sizes.data(),
@@ -149,7 +154,8 @@ class PlanMaker final {
     const int64_t inner = (c_.transposed ? c_.out_channels : c_.in_channels) / c_.groups;
     std::vector<int> sizes = {static_cast<int>(outer), static_cast<int>(inner)};
     for (int size : padded(c_, c_.kernel, 1)) sizes.push_back(size);
-    PTERON_DNN_RETURN_IF_ERROR(dnn_, cudnnCreateFilterDescriptor(descriptor), "describing a weight");
+    PTERON_DNN_RETURN_IF_ERROR(dnn_, cudnnCreateFilterDescriptor(descriptor),
+                               "describing a weight");
     PTERON_DNN_RETURN_IF_ERROR(
         dnn_,
         cudnnSetFilterNdDescriptor(*descriptor, type_,
@@ -166,10 +172,10 @@ class PlanMaker final {
                                "describing a convolution");
     PTERON_DNN_RETURN_IF_ERROR(
         dnn_,
-        cudnnSetConvolutionNdDescriptor(*descriptor, spatial_dims(c_), padding.data(),
-                                        stride.data(), dilation.data(), CUDNN_CROSS_CORRELATION,
-                                        type_ == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE
-                                                                   : CUDNN_DATA_FLOAT),
+        cudnnSetConvolutionNdDescriptor(
+            *descriptor, spatial_dims(c_), padding.data(), stride.data(), dilation.data(),
+            CUDNN_CROSS_CORRELATION,
+            type_ == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT),
         "describing a convolution");
     PTERON_DNN_RETURN_IF_ERROR(
         dnn_, cudnnSetConvolutionGroupCount(*descriptor, static_cast<int>(c_.groups)),
@@ -247,7 +253,8 @@ Key make_key(const Convolution& c, int device) {
         c.in_channels, c.out_channels, c.groups}) {
     key[i++] = value;
   }
-  for (const int64_t* values : {c.in_sizes, c.out_sizes, c.kernel, c.stride, c.padding, c.dilation}) {
+  for (const int64_t* values :
+       {c.in_sizes, c.out_sizes, c.kernel, c.stride, c.padding, c.dilation}) {
     for (int d = 0; d < kMaxSpatialDims; ++d) key[i++] = values[d];
   }
   return key;
@@ -279,13 +286,12 @@ Error convolve_with_cudnn(const Convolution& conv, const void* input, const void
   const void* one = is_double ? static_cast<const void*>(&one_double) : &one_float;
   const void* zero = is_double ? static_cast<const void*>(&zero_double) : &zero_float;
   const cudnnStatus_t status =
-      conv.transposed
-          ? dnn.cudnnConvolutionBackwardData(handle->handle, one, plan.weight, weight, plan.input,
-                                             input, plan.conv, plan.backward, scratch,
-                                             plan.workspace, zero, plan.out, out)
-          : dnn.cudnnConvolutionForward(handle->handle, one, plan.input, input, plan.weight, weight,
-                                        plan.conv, plan.forward, scratch, plan.workspace, zero,
-                                        plan.out, out);
+      conv.transposed ? dnn.cudnnConvolutionBackwardData(
+                            handle->handle, one, plan.weight, weight, plan.input, input, plan.conv,
+                            plan.backward, scratch, plan.workspace, zero, plan.out, out)
+                      : dnn.cudnnConvolutionForward(handle->handle, one, plan.input, input,
+                                                    plan.weight, weight, plan.conv, plan.forward,
+                                                    scratch, plan.workspace, zero, plan.out, out);
   return dnn_error(dnn, status, "running a convolution");
 }
 

@@ -14,9 +14,9 @@ Error check(const GemmProblem& p) {
                          "gemm: found %s, expected float16, bfloat16, float32 or float64",
                          name_of(p.dtype));
   constexpr int64_t kMax = std::numeric_limits<int>::max();
-  for (const int64_t size : {p.batch, p.m, p.n, p.k, p.a.layout.leading_dimension,
-                             p.b.layout.leading_dimension, p.c.layout.leading_dimension,
-                             p.out.layout.leading_dimension}) {
+  for (const int64_t size :
+       {p.batch, p.m, p.n, p.k, p.a.layout.leading_dimension, p.b.layout.leading_dimension,
+        p.c.layout.leading_dimension, p.out.layout.leading_dimension}) {
     PTERON_CHECK_OR_RETURN(size >= 0 && size <= kMax, Error::InvalidArgument,
                            "gemm: size or leading dimension %lld of %s is outside 0..%lld",
                            static_cast<long long>(size), describe(p).c_str(),
@@ -25,10 +25,9 @@ Error check(const GemmProblem& p) {
   PTERON_CHECK_OR_RETURN(
       p.beta == 0.0 || p.c.layout.transposed == p.out.layout.transposed, Error::InvalidArgument,
       "gemm: c of %s must have the orientation of out; copy it first", describe(p).c_str());
-  PTERON_CHECK_OR_RETURN(p.bias == nullptr || (p.batch == 1 && !p.out.layout.transposed),
-                         Error::InvalidArgument,
-                         "gemm: a bias needs batch 1 and a row-major out, found %s",
-                         describe(p).c_str());
+  PTERON_CHECK_OR_RETURN(
+      p.bias == nullptr || (p.batch == 1 && !p.out.layout.transposed), Error::InvalidArgument,
+      "gemm: a bias needs batch 1 and a row-major out, found %s", describe(p).c_str());
   return Error::Ok;
 }
 
@@ -36,23 +35,26 @@ Error check(const GemmProblem& p) {
 bool use_cublaslt(const GemmProblem& p) {
   if (p.bias != nullptr || (p.beta != 0.0 && p.c.data != p.out.data)) return true;
   if (p.k == 0) return false;
-  // Kernels are the same; a remembered choice costs the host less than cublasGemmEx's own (H200: 9.2
-  // against 10.5 us a launch, of which most is the launch itself).
+  // Kernels are the same; a remembered choice costs the host less than cublasGemmEx's own
+  // (H200: 9.2 against 10.5 us a launch, of which most is the launch itself).
   return p.library != GemmLibrary::kCublas;
 }
 
 }  // namespace
 
 bool is_gemm_type(ScalarType dtype) {
-  return dtype == ScalarType::Half || dtype == ScalarType::BFloat16 ||
-         dtype == ScalarType::Float || dtype == ScalarType::Double;
+  return dtype == ScalarType::Half || dtype == ScalarType::BFloat16 || dtype == ScalarType::Float ||
+         dtype == ScalarType::Double;
 }
 
 GemmTypes gemm_types(ScalarType dtype, bool allow_tf32) {
   switch (dtype) {
-    case ScalarType::Half: return {CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
-    case ScalarType::BFloat16: return {CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
-    case ScalarType::Double: return {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
+    case ScalarType::Half:
+      return {CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    case ScalarType::BFloat16:
+      return {CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    case ScalarType::Double:
+      return {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
     default:
       return {CUDA_R_32F, CUDA_R_32F,
               allow_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};

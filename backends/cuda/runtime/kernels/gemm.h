@@ -48,15 +48,16 @@ struct GemmProblem {
   GemmMatrix b;    // (k, n)
   GemmMatrix c;    // (m, n), read if beta != 0; may be `out`; same transposition as `out`
   GemmMatrix out;  // (m, n), written
-  const void* bias = nullptr;  // n elements added to every row; needs batch 1, a row-major out, kCublasLt
+  const void* bias =
+      nullptr;  // n elements added to every row; needs batch 1, a row-major out, kCublasLt
   double alpha = 1.0;
   double beta = 0.0;
   bool allow_tf32 = false;
   GemmLibrary library = GemmLibrary::kAuto;
 };
 
-// InvalidType for another dtype; InvalidArgument for sizes beyond what cuBLAS counts (2^31 - 1) or a
-// c that is not laid out like out where the library cannot read it; NotFound without cuBLAS.
+// InvalidType for another dtype; InvalidArgument for sizes beyond what cuBLAS counts (2^31 - 1) or
+// a c that is not laid out like out where the library cannot read it; NotFound without cuBLAS.
 // `device` must be current. Sizes of zero are allowed: an empty out is left alone, k = 0 gives
 // beta * c.
 Error gemm(const GemmProblem& problem, int device, cudaStream_t stream);

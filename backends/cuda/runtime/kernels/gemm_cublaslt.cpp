@@ -60,17 +60,31 @@ Key make_key(const GemmProblem& p, const ColumnMajorGemm& g, int device) {
   const int64_t flags = (g.first_op == CUBLAS_OP_T ? 1 : 0) | (g.second_op == CUBLAS_OP_T ? 2 : 0) |
                         (p.beta != 0.0 ? 4 : 0) | (p.bias ? 8 : 0) | (p.allow_tf32 ? 16 : 0) |
                         (p.c.data == p.out.data ? 32 : 0);
-  return {static_cast<int64_t>(p.dtype), device, g.rows, g.cols, p.k,
-          g.first.layout.leading_dimension, g.second.layout.leading_dimension,
-          p.beta != 0.0 ? p.c.layout.leading_dimension : 0, p.out.layout.leading_dimension, p.batch,
-          g.first.batch_stride, g.second.batch_stride, p.beta != 0.0 ? p.c.batch_stride : 0,
-          p.out.batch_stride, static_cast<int64_t>(alignments), flags};
+  return {static_cast<int64_t>(p.dtype),
+          device,
+          g.rows,
+          g.cols,
+          p.k,
+          g.first.layout.leading_dimension,
+          g.second.layout.leading_dimension,
+          p.beta != 0.0 ? p.c.layout.leading_dimension : 0,
+          p.out.layout.leading_dimension,
+          p.batch,
+          g.first.batch_stride,
+          g.second.batch_stride,
+          p.beta != 0.0 ? p.c.batch_stride : 0,
+          p.out.batch_stride,
+          static_cast<int64_t>(alignments),
+          flags};
 }
 
 class PlanMaker final {
  public:
   PlanMaker(const GemmProblem& problem, const ColumnMajorGemm& gemm, BlasContext& blas)
-      : problem_(problem), gemm_(gemm), blas_(blas), api_(blas.api()),
+      : problem_(problem),
+        gemm_(gemm),
+        blas_(blas),
+        api_(blas.api()),
         types_(gemm_types(problem.dtype, problem.allow_tf32)) {}
 
   Result<std::unique_ptr<Plan>> make() {
@@ -99,20 +113,21 @@ class PlanMaker final {
   }
 
   template <typename Value>
-  Error set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t key, const Value& value) const {
+  Error set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t key,
+            const Value& value) const {
     return check(api_.lt_desc_set(desc, key, &value, sizeof value));
   }
 
   Error layout(const GemmMatrix& matrix, cublasOperation_t op, int64_t rows, int64_t cols,
                cublasLtMatrixLayout_t* out) const {
     if (op == CUBLAS_OP_T) std::swap(rows, cols);
-    PTERON_RETURN_IF_ERROR(check(api_.lt_layout_create(
-        out, types_.data, static_cast<uint64_t>(rows), static_cast<uint64_t>(cols),
-        matrix.layout.leading_dimension)));
+    PTERON_RETURN_IF_ERROR(
+        check(api_.lt_layout_create(out, types_.data, static_cast<uint64_t>(rows),
+                                    static_cast<uint64_t>(cols), matrix.layout.leading_dimension)));
     if (problem_.batch == 1) return Error::Ok;
     const auto batch = static_cast<int32_t>(problem_.batch);
-    PTERON_RETURN_IF_ERROR(check(
-        api_.lt_layout_set(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch)));
+    PTERON_RETURN_IF_ERROR(
+        check(api_.lt_layout_set(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch)));
     return check(api_.lt_layout_set(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
                                     &matrix.batch_stride, sizeof matrix.batch_stride));
   }
@@ -182,10 +197,10 @@ Error gemm_cublaslt(const GemmProblem& problem, BlasContext& blas, cudaStream_t 
   const Scale beta(problem.beta, types.scale);
   void* out = const_cast<void*>(problem.out.data);
   const void* c = problem.beta != 0.0 ? problem.c.data : out;
-  const cublasStatus_t status = api.lt_matmul(
-      blas.lt_handle(), plan.desc, alpha.get(), g.first.data, plan.a, g.second.data, plan.b,
-      beta.get(), c, plan.c, out, plan.d, &plan.algorithm, blas.workspace(),
-      blas.workspace_nbytes(), stream);
+  const cublasStatus_t status =
+      api.lt_matmul(blas.lt_handle(), plan.desc, alpha.get(), g.first.data, plan.a, g.second.data,
+                    plan.b, beta.get(), c, plan.c, out, plan.d, &plan.algorithm, blas.workspace(),
+                    blas.workspace_nbytes(), stream);
   if (__builtin_expect(status != CUBLAS_STATUS_SUCCESS, 0)) {
     return blas_error(api, status, ("cublasLtMatmul of " + describe(problem)).c_str());
   }

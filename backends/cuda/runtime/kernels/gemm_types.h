@@ -42,8 +42,8 @@ GemmTypes gemm_types(ScalarType dtype, bool allow_tf32);
 // alpha or beta in the type that cuBLAS reads it in.
 class Scale final {
  public:
-  Scale(double value, cudaDataType_t type) : double_(value), float_(static_cast<float>(value)),
-                                             is_double_(type == CUDA_R_64F) {}
+  Scale(double value, cudaDataType_t type)
+      : double_(value), float_(static_cast<float>(value)), is_double_(type == CUDA_R_64F) {}
   const void* get() const {
     return is_double_ ? static_cast<const void*>(&double_) : static_cast<const void*>(&float_);
   }

@@ -18,9 +18,9 @@ struct MatrixLayout {
   bool transposed;            // columns are contiguous instead of rows
 };
 
-// Row-major with padding, column-major with padding, or nothing where neither stride is 1 (a strided
-// slice, an expanded operand). The stride of a dimension of size 1 is free, so that every vector
-// with a positive stride has a layout.
+// Row-major with padding, column-major with padding, or nothing where neither stride is 1 (a
+// strided slice, an expanded operand). The stride of a dimension of size 1 is free, so that every
+// vector with a positive stride has a layout.
 inline std::optional<MatrixLayout> matrix_layout(int64_t rows, int64_t cols, int64_t row_stride,
                                                  int64_t col_stride) {
   // cuBLAS wants a leading dimension of at least the contiguous extent, and at least 1.

@@ -1,9 +1,8 @@
-#include "backends/cuda/runtime/kernels/random.h"
-
 #include <random>
 
 #include "backends/cuda/runtime/cuda_error.h"
 #include "backends/cuda/runtime/kernels/numbers.cuh"
+#include "backends/cuda/runtime/kernels/random.h"
 
 namespace pteron::cuda {
 namespace {
@@ -33,7 +32,8 @@ __device__ inline uint64_t random_bits(RandomDraw draw, uint64_t i) {
 __global__ void random_kernel(RandomDraw draw, int64_t low, uint64_t range, ScalarType dtype,
                               void* out, int64_t count) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
+       i += step) {
     const uint64_t bits = random_bits(draw, static_cast<uint64_t>(i));
     // The high word of the product spreads the bits evenly over the range; 0 stands for 2^64.
     const uint64_t offset = range ? __umul64hi(bits, range) : bits;
@@ -58,9 +58,9 @@ Error fill_random(RandomDraw draw, int64_t low, int64_t high, ScalarType dtype, 
   PTERON_CHECK_OR_RETURN(low < high, Error::InvalidArgument,
                          "random integers from %lld to below %lld: there are none",
                          static_cast<long long>(low), static_cast<long long>(high));
-  PTERON_CHECK_OR_RETURN(
-      dtype != ScalarType::Float8_e5m2 && dtype != ScalarType::Float8_e4m3fn, Error::InvalidType,
-      "random integers: found %s, expected another dtype", name_of(dtype));
+  PTERON_CHECK_OR_RETURN(dtype != ScalarType::Float8_e5m2 && dtype != ScalarType::Float8_e4m3fn,
+                         Error::InvalidType, "random integers: found %s, expected another dtype",
+                         name_of(dtype));
   if (count == 0) return Error::Ok;
   const int64_t blocks = (count + kThreads - 1) / kThreads;
   random_kernel<<<static_cast<unsigned>(blocks < 8192 ? blocks : 8192), kThreads, 0, stream>>>(

@@ -1,7 +1,8 @@
 // Random integers by Philox 4x32-10, a counter-based generator: element i of draw d depends on the
 // seed, d and i alone.
 //
-//   PTERON_RETURN_IF_ERROR(fill_random(RandomSequence::of_process().next(), low, high, ScalarType::Long,
+//   PTERON_RETURN_IF_ERROR(fill_random(RandomSequence::of_process().next(), low, high,
+//   ScalarType::Long,
 //                                      out, count, stream));
 //
 // Same distribution as torch's, other numbers. Asynchronous on the stream.

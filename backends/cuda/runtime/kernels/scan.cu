@@ -1,9 +1,8 @@
-#include "backends/cuda/runtime/kernels/scan.h"
-
 #include <cub/block/block_scan.cuh>
 
 #include "backends/cuda/runtime/cuda_error.h"
 #include "backends/cuda/runtime/kernels/numbers.cuh"
+#include "backends/cuda/runtime/kernels/scan.h"
 
 namespace pteron::cuda {
 namespace {

@@ -1,5 +1,3 @@
-#include "backends/cuda/runtime/kernels/scatter.h"
-
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -7,6 +5,7 @@
 #include <type_traits>
 
 #include "backends/cuda/runtime/cuda_error.h"
+#include "backends/cuda/runtime/kernels/scatter.h"
 
 namespace pteron::cuda {
 namespace {
@@ -35,11 +34,15 @@ struct Wide<__nv_bfloat16> {
 template <typename W>
 __device__ W combine(Reduction reduction, W a, W b) {
   switch (reduction) {
-    case Reduction::kProd: return a * b;
+    case Reduction::kProd:
+      return a * b;
     // A NaN on either side wins.
-    case Reduction::kMax: return a != a || a > b ? a : b;
-    case Reduction::kMin: return a != a || a < b ? a : b;
-    default: return a + b;
+    case Reduction::kMax:
+      return a != a || a > b ? a : b;
+    case Reduction::kMin:
+      return a != a || a < b ? a : b;
+    default:
+      return a + b;
   }
 }
 
@@ -48,10 +51,14 @@ template <typename W>
 W neutral(Reduction reduction) {
   using Limits = std::numeric_limits<W>;
   switch (reduction) {
-    case Reduction::kProd: return W(1);
-    case Reduction::kMax: return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-    case Reduction::kMin: return Limits::has_infinity ? Limits::infinity() : Limits::max();
-    default: return W(0);
+    case Reduction::kProd:
+      return W(1);
+    case Reduction::kMax:
+      return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+    case Reduction::kMin:
+      return Limits::has_infinity ? Limits::infinity() : Limits::max();
+    default:
+      return W(0);
   }
 }
 
@@ -62,8 +69,8 @@ __device__ void update_word(T* address, typename Wide<T>::type value, Reduction 
   while (true) {
     T current;
     memcpy(&current, &seen, sizeof current);
-    const T next = static_cast<T>(
-        combine(reduction, static_cast<typename Wide<T>::type>(current), value));
+    const T next =
+        static_cast<T>(combine(reduction, static_cast<typename Wide<T>::type>(current), value));
     Bits wanted;
     memcpy(&wanted, &next, sizeof wanted);
     const Bits before = atomicCAS(word, seen, wanted);
@@ -109,17 +116,19 @@ template <typename T>
 __global__ void reset_kernel(__grid_constant__ const ScatterReduce s, T* out, const int64_t* index,
                              T value, int64_t count) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
+       i += step) {
     Place place;
     if (locate(s, index, i, &place)) out[place.out] = value;
   }
 }
 
 template <typename T>
-__global__ void reduce_kernel(__grid_constant__ const ScatterReduce s, T* out,
-                              const int64_t* index, const T* src, int32_t* counts, int64_t count) {
+__global__ void reduce_kernel(__grid_constant__ const ScatterReduce s, T* out, const int64_t* index,
+                              const T* src, int32_t* counts, int64_t count) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
+       i += step) {
     Place place;
     if (!locate(s, index, i, &place)) continue;
     update(out + place.out, static_cast<typename Wide<T>::type>(src[place.src]), s.reduction);
@@ -133,7 +142,8 @@ __global__ void mean_kernel(__grid_constant__ const ScatterReduce s, T* out, con
                             int32_t* counts, int64_t count) {
   using W = typename Wide<T>::type;
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
+       i += step) {
     Place place;
     if (!locate(s, index, i, &place)) continue;
     const int32_t taken = atomicExch(counts + place.out, 0);
@@ -149,8 +159,8 @@ __global__ void mean_kernel(__grid_constant__ const ScatterReduce s, T* out, con
 }
 
 template <typename T>
-Error run(const ScatterReduce& s, void* out, const int64_t* index, const void* src,
-          int32_t* counts, int64_t count, cudaStream_t stream) {
+Error run(const ScatterReduce& s, void* out, const int64_t* index, const void* src, int32_t* counts,
+          int64_t count, cudaStream_t stream) {
   auto* target = static_cast<T*>(out);
   if (!s.include_self) {
     const T value = static_cast<T>(neutral<typename Wide<T>::type>(s.reduction));
@@ -173,13 +183,18 @@ Error scatter_reduce(const ScatterReduce& s, void* out, const int64_t* index, co
   for (int i = 0; i < s.dims; ++i) count *= s.sizes[i];
   if (count == 0) return Error::Ok;
   switch (s.dtype) {
-    case ScalarType::Half: return run<__half>(s, out, index, src, counts, count, stream);
+    case ScalarType::Half:
+      return run<__half>(s, out, index, src, counts, count, stream);
     case ScalarType::BFloat16:
       return run<__nv_bfloat16>(s, out, index, src, counts, count, stream);
-    case ScalarType::Float: return run<float>(s, out, index, src, counts, count, stream);
-    case ScalarType::Double: return run<double>(s, out, index, src, counts, count, stream);
-    case ScalarType::Int: return run<int32_t>(s, out, index, src, counts, count, stream);
-    case ScalarType::Long: return run<int64_t>(s, out, index, src, counts, count, stream);
+    case ScalarType::Float:
+      return run<float>(s, out, index, src, counts, count, stream);
+    case ScalarType::Double:
+      return run<double>(s, out, index, src, counts, count, stream);
+    case ScalarType::Int:
+      return run<int32_t>(s, out, index, src, counts, count, stream);
+    case ScalarType::Long:
+      return run<int64_t>(s, out, index, src, counts, count, stream);
     default:
       return make_error(Error::InvalidType,
                         "scatter_reduce: found %s, expected a floating-point dtype of 16 bits or "

@@ -5,9 +5,9 @@
 //   scatter.add_dim(index_size, out_stride, index_stride, src_stride); ...
 //   PTERON_RETURN_IF_ERROR(scatter_reduce(scatter, out, index, src, counts, stream));
 //
-// For every element of `index`, out[..., index[i], ...] = reduce(out[...], src[i]) along `dim`. Where
-// several elements meet, floating-point sums depend on their order from run to run in the last bits.
-// 16-bit floats are reduced one rounded step at a time. Asynchronous on `stream`.
+// For every element of `index`, out[..., index[i], ...] = reduce(out[...], src[i]) along `dim`.
+// Where several elements meet, floating-point sums depend on their order from run to run in the
+// last bits. 16-bit floats are reduced one rounded step at a time. Asynchronous on `stream`.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -40,9 +40,9 @@ struct ScatterReduce {
   }
 };
 
-// `index` is int64 and within 0..out_dim_size - 1; an element outside is skipped. `counts`, for kMean
-// alone, are as many zeroed int32 as out has elements from its first to its last. InvalidType for
-// dtypes other than float16, bfloat16, float32, float64, int32 and int64.
+// `index` is int64 and within 0..out_dim_size - 1; an element outside is skipped. `counts`, for
+// kMean alone, are as many zeroed int32 as out has elements from its first to its last. InvalidType
+// for dtypes other than float16, bfloat16, float32, float64, int32 and int64.
 Error scatter_reduce(const ScatterReduce& scatter, void* out, const int64_t* index, const void* src,
                      int32_t* counts, cudaStream_t stream);
 

@@ -1,10 +1,9 @@
-#include "backends/cuda/runtime/kernels/sort.h"
-
 #include <limits>
 #include <type_traits>
 
 #include "backends/cuda/runtime/cuda_error.h"
 #include "backends/cuda/runtime/kernels/numbers.cuh"
+#include "backends/cuda/runtime/kernels/sort.h"
 #include "backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {
@@ -18,8 +17,8 @@ unsigned blocks(int64_t count) {
 }
 
 bool is_floating(ScalarType dtype) {
-  return dtype == ScalarType::Half || dtype == ScalarType::BFloat16 ||
-         dtype == ScalarType::Float || dtype == ScalarType::Double;
+  return dtype == ScalarType::Half || dtype == ScalarType::BFloat16 || dtype == ScalarType::Float ||
+         dtype == ScalarType::Double;
 }
 
 // Bits that sort as unsigned numbers in the order of the values.
@@ -42,7 +41,8 @@ __global__ void key_kernel(const void* x, ScalarType dtype, bool floating, bool 
                            int64_t count, int64_t n, Key* keys, uint32_t* places) {
   constexpr Key kSign = Key{1} << (8 * sizeof(Key) - 1);
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
+       i += step) {
     Key key;
     if (floating) {
       using Real = std::conditional_t<sizeof(Key) == 8, double, float>;
@@ -62,7 +62,8 @@ template <typename Item>
 __global__ void gather_kernel(const Item* x, const uint32_t* places, int64_t count, int64_t n,
                               int64_t k, Item* values, int64_t* indices) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
+       i += step) {
     const int64_t row = i / k, place = places[row * n + i % k];
     values[i] = x[row * n + place];
     indices[i] = place;
@@ -82,8 +83,8 @@ Error sorted_places(ScalarType dtype, const void* x, int64_t rows, int64_t n, bo
   Key* keys_out = keys_in + count;
   auto* places_in = static_cast<uint32_t*>(unsorted->data);
   auto* places_out = static_cast<uint32_t*>((*places)->data);
-  key_kernel<Key><<<blocks(count), kThreads, 0, stream>>>(
-      x, dtype, is_floating(dtype), descending, count, n, keys_in, places_in);
+  key_kernel<Key><<<blocks(count), kThreads, 0, stream>>>(x, dtype, is_floating(dtype), descending,
+                                                          count, n, keys_in, places_in);
   PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "preparing keys");
   const int key_bits = 8 * static_cast<int>(sizeof(Key));
   size_t scratch_nbytes = 0;
@@ -108,8 +109,8 @@ Error gather(const void* x, const slim::StorageRef& places, int64_t rows, int64_
 
 }  // namespace
 
-Error sort_rows(ScalarType dtype, const void* x, int64_t rows, int64_t n, bool descending, int64_t k,
-                void* values, int64_t* indices, int device, cudaStream_t stream) {
+Error sort_rows(ScalarType dtype, const void* x, int64_t rows, int64_t n, bool descending,
+                int64_t k, void* values, int64_t* indices, int device, cudaStream_t stream) {
   PTERON_CHECK_OR_RETURN(
       dtype != ScalarType::Float8_e5m2 && dtype != ScalarType::Float8_e4m3fn, Error::InvalidType,
       "sort: found %s, expected an integer, bool, float16, bfloat16, float32 or float64",
@@ -127,10 +128,14 @@ Error sort_rows(ScalarType dtype, const void* x, int64_t rows, int64_t n, bool d
       wide ? sorted_places<uint64_t>(dtype, x, rows, n, descending, device, stream, &places)
            : sorted_places<uint32_t>(dtype, x, rows, n, descending, device, stream, &places));
   switch (element_size(dtype)) {
-    case 1: return gather<uint8_t>(x, places, rows, n, k, values, indices, stream);
-    case 2: return gather<uint16_t>(x, places, rows, n, k, values, indices, stream);
-    case 4: return gather<uint32_t>(x, places, rows, n, k, values, indices, stream);
-    default: return gather<uint64_t>(x, places, rows, n, k, values, indices, stream);
+    case 1:
+      return gather<uint8_t>(x, places, rows, n, k, values, indices, stream);
+    case 2:
+      return gather<uint16_t>(x, places, rows, n, k, values, indices, stream);
+    case 4:
+      return gather<uint32_t>(x, places, rows, n, k, values, indices, stream);
+    default:
+      return gather<uint64_t>(x, places, rows, n, k, values, indices, stream);
   }
 }
 

@@ -4,8 +4,8 @@
 //                                    values, indices, device, stream));
 //
 // `x` is row-major (rows, n), `values` and `indices` are row-major (rows, k): the first k of each
-// sorted row. The sort is stable. NaN counts as greater than every number, -0 as equal to 0; bool as
-// 0 and 1. Scratch memory is about 5 times that of x (at least 16 bytes an element).
+// sorted row. The sort is stable. NaN counts as greater than every number, -0 as equal to 0; bool
+// as 0 and 1. Scratch memory is about 5 times that of x (at least 16 bytes an element).
 // Asynchronous on `stream`.
 #pragma once
 
@@ -20,8 +20,8 @@ namespace pteron::cuda {
 
 // InvalidType for float8; InvalidArgument for k outside 0..n or rows of 2^31 elements or more.
 // `device` must be current.
-Error sort_rows(ScalarType dtype, const void* x, int64_t rows, int64_t n, bool descending, int64_t k,
-                void* values, int64_t* indices, int device, cudaStream_t stream);
+Error sort_rows(ScalarType dtype, const void* x, int64_t rows, int64_t n, bool descending,
+                int64_t k, void* values, int64_t* indices, int device, cudaStream_t stream);
 
 namespace internal {
 

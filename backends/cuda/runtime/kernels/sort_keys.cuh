@@ -1,10 +1,11 @@
 // Defines internal::sort_keys for one type of key; each is compiled in a file of its own.
 #pragma once
 
-#include <cub/device/device_radix_sort.cuh>
-#include <cub/device/device_segmented_radix_sort.cuh>
 #include <thrust/iterator/counting_iterator.h>
 #include <thrust/iterator/transform_iterator.h>
+
+#include <cub/device/device_radix_sort.cuh>
+#include <cub/device/device_segmented_radix_sort.cuh>
 
 #include "backends/cuda/runtime/cuda_error.h"
 #include "backends/cuda/runtime/kernels/sort.h"

@@ -91,11 +91,16 @@ Error strided_copy(const StridedCopy& copy, cudaStream_t stream) {
   count = 1;
   for (int i = 0; i < simple.dims; ++i) count *= simple.sizes[i];
   switch (simple.item_nbytes) {
-    case 1: return launch<uint8_t>(simple, count, stream);
-    case 2: return launch<uint16_t>(simple, count, stream);
-    case 4: return launch<uint32_t>(simple, count, stream);
-    case 8: return launch<uint64_t>(simple, count, stream);
-    case 16: return launch<uint4>(simple, count, stream);
+    case 1:
+      return launch<uint8_t>(simple, count, stream);
+    case 2:
+      return launch<uint16_t>(simple, count, stream);
+    case 4:
+      return launch<uint32_t>(simple, count, stream);
+    case 8:
+      return launch<uint64_t>(simple, count, stream);
+    case 16:
+      return launch<uint4>(simple, count, stream);
     default:
       return make_error(Error::InvalidArgument,
                         "strided copy: found items of %zu bytes, expected 1, 2, 4, 8 or 16",

@@ -38,9 +38,8 @@ StridedCopy simplify(const StridedCopy& copy) {
   for (int i = 0; i < copy.dims; ++i) {
     if (copy.sizes[i] != 1) order[kept++] = i;
   }
-  std::stable_sort(order, order + kept, [&](int a, int b) {
-    return copy.target_strides[a] > copy.target_strides[b];
-  });
+  std::stable_sort(order, order + kept,
+                   [&](int a, int b) { return copy.target_strides[a] > copy.target_strides[b]; });
   StridedCopy simple;
   simple.target = copy.target;
   simple.source = copy.source;
@@ -51,9 +50,8 @@ StridedCopy simplify(const StridedCopy& copy) {
     const int64_t source_stride = copy.source ? copy.source_strides[order[i]] : 0;
     if (simple.dims > 0) {
       const int outer = simple.dims - 1;
-      const bool joins =
-          simple.target_strides[outer] == size * target_stride &&
-          (!copy.source || simple.source_strides[outer] == size * source_stride);
+      const bool joins = simple.target_strides[outer] == size * target_stride &&
+                         (!copy.source || simple.source_strides[outer] == size * source_stride);
       if (joins) {
         simple.sizes[outer] *= size;
         simple.target_strides[outer] = target_stride;

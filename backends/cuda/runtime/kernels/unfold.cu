@@ -42,7 +42,8 @@ template <typename T>
 __global__ void unfold_kernel(const T* image, T* columns, int64_t count,
                               __grid_constant__ const Geometry g) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
+       i += step) {
     int64_t rest = i;
     int64_t at[kMaxSpatialDims], tap[kMaxSpatialDims];
     for (int d = kMaxSpatialDims; d-- > 0;) {
@@ -54,8 +55,7 @@ __global__ void unfold_kernel(const T* image, T* columns, int64_t count,
       rest /= g.kernel[d];
     }
     const int64_t channel = rest % g.channels, sample = rest / g.channels;
-    int64_t offset =
-        sample * g.strides.batch + (g.first_channel + channel) * g.strides.channel;
+    int64_t offset = sample * g.strides.batch + (g.first_channel + channel) * g.strides.channel;
     bool inside = true;
     for (int d = 0; d < kMaxSpatialDims; ++d) {
       const int64_t place = at[d] * g.stride[d] - g.padding[d] + tap[d] * g.dilation[d];
@@ -80,7 +80,8 @@ __global__ void fold_kernel(const T* columns, T* image, int64_t count,
                             __grid_constant__ const Geometry g) {
   using S = typename Sum<T>::type;
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
+       i += step) {
     int64_t rest = i, place[kMaxSpatialDims];
     for (int d = kMaxSpatialDims; d-- > 0;) {
       place[d] = rest % g.image[d];
@@ -103,19 +104,18 @@ __global__ void fold_kernel(const T* columns, T* image, int64_t count,
       }
       if (hit) sum += static_cast<S>(matrix[tap * g.num_positions + position]);
     }
-    int64_t offset =
-        sample * g.strides.batch + (g.first_channel + channel) * g.strides.channel;
+    int64_t offset = sample * g.strides.batch + (g.first_channel + channel) * g.strides.channel;
     for (int d = 0; d < kMaxSpatialDims; ++d) offset += place[d] * g.strides.space[d];
     image[offset] = static_cast<T>(sum);
   }
 }
 
 template <typename T>
-__global__ void bias_kernel(T* out, const T* bias, int64_t count, int64_t channels,
-                            int64_t inner) {
+__global__ void bias_kernel(T* out, const T* bias, int64_t count, int64_t channels, int64_t inner) {
   using S = typename Sum<T>::type;
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
+       i += step) {
     out[i] = static_cast<T>(static_cast<S>(out[i]) + static_cast<S>(bias[i / inner % channels]));
   }
 }
@@ -128,10 +128,18 @@ unsigned blocks(int64_t count) {
 template <typename Launch>
 Error dispatch(ScalarType dtype, const char* what, Launch&& launch) {
   switch (dtype) {
-    case ScalarType::Half: launch(__half{}); break;
-    case ScalarType::BFloat16: launch(__nv_bfloat16{}); break;
-    case ScalarType::Double: launch(double{}); break;
-    default: launch(float{}); break;
+    case ScalarType::Half:
+      launch(__half{});
+      break;
+    case ScalarType::BFloat16:
+      launch(__nv_bfloat16{});
+      break;
+    case ScalarType::Double:
+      launch(double{});
+      break;
+    default:
+      launch(float{});
+      break;
   }
   PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), what);
   return Error::Ok;
@@ -166,8 +174,8 @@ Error unfold(const Convolution& conv, const void* image, const ImageStrides& str
   if (count == 0) return Error::Ok;
   return dispatch(conv.dtype, "unfolding an image", [&](auto zero) {
     using T = decltype(zero);
-    unfold_kernel<T><<<blocks(count), kThreads, 0, stream>>>(
-        static_cast<const T*>(image), static_cast<T*>(columns), count, g);
+    unfold_kernel<T><<<blocks(count), kThreads, 0, stream>>>(static_cast<const T*>(image),
+                                                             static_cast<T*>(columns), count, g);
   });
 }
 
@@ -178,8 +186,8 @@ Error fold(const Convolution& conv, const void* columns, void* image, const Imag
   if (count == 0) return Error::Ok;
   return dispatch(conv.dtype, "folding an image", [&](auto zero) {
     using T = decltype(zero);
-    fold_kernel<T><<<blocks(count), kThreads, 0, stream>>>(
-        static_cast<const T*>(columns), static_cast<T*>(image), count, g);
+    fold_kernel<T><<<blocks(count), kThreads, 0, stream>>>(static_cast<const T*>(columns),
+                                                           static_cast<T*>(image), count, g);
   });
 }
 

@@ -19,33 +19,35 @@ cublasStatus_t pteron_gemm_ex_type(cublasHandle_t, cublasOperation_t, cublasOper
                                    cublasGemmAlgo_t);
 cublasStatus_t pteron_gemm_batched_ex_type(cublasHandle_t, cublasOperation_t, cublasOperation_t,
                                            int m, int n, int k, const void* alpha, const void* a,
-                                           cudaDataType, int lda, long long stride_a,
-                                           const void* b, cudaDataType, int ldb,
-                                           long long stride_b, const void* beta, void* c,
-                                           cudaDataType, int ldc, long long stride_c, int batch,
-                                           cublasComputeType_t, cublasGemmAlgo_t);
+                                           cudaDataType, int lda, long long stride_a, const void* b,
+                                           cudaDataType, int ldb, long long stride_b,
+                                           const void* beta, void* c, cudaDataType, int ldc,
+                                           long long stride_c, int batch, cublasComputeType_t,
+                                           cublasGemmAlgo_t);
 
 // (member, function of that type, exported symbol)
-#define PTERON_CUBLAS_FUNCTIONS(FUNCTION)                                                    \
-  FUNCTION(create, cublasCreate_v2, "cublasCreate_v2")                                       \
-  FUNCTION(destroy, cublasDestroy_v2, "cublasDestroy_v2")                                    \
-  FUNCTION(set_stream, cublasSetStream_v2, "cublasSetStream_v2")                             \
-  FUNCTION(set_workspace, cublasSetWorkspace_v2, "cublasSetWorkspace_v2")                    \
-  FUNCTION(status_string, cublasGetStatusString, "cublasGetStatusString")                    \
-  FUNCTION(gemm_ex, pteron_gemm_ex_type, "cublasGemmEx")                                     \
+#define PTERON_CUBLAS_FUNCTIONS(FUNCTION)                                 \
+  FUNCTION(create, cublasCreate_v2, "cublasCreate_v2")                    \
+  FUNCTION(destroy, cublasDestroy_v2, "cublasDestroy_v2")                 \
+  FUNCTION(set_stream, cublasSetStream_v2, "cublasSetStream_v2")          \
+  FUNCTION(set_workspace, cublasSetWorkspace_v2, "cublasSetWorkspace_v2") \
+  FUNCTION(status_string, cublasGetStatusString, "cublasGetStatusString") \
+  FUNCTION(gemm_ex, pteron_gemm_ex_type, "cublasGemmEx")                  \
   FUNCTION(gemm_batched_ex, pteron_gemm_batched_ex_type, "cublasGemmStridedBatchedEx")
 
-#define PTERON_CUBLASLT_FUNCTIONS(FUNCTION)                                                  \
-  FUNCTION(lt_matmul, cublasLtMatmul, "cublasLtMatmul")                                      \
-  FUNCTION(lt_desc_create, cublasLtMatmulDescCreate, "cublasLtMatmulDescCreate")             \
-  FUNCTION(lt_desc_destroy, cublasLtMatmulDescDestroy, "cublasLtMatmulDescDestroy")          \
-  FUNCTION(lt_desc_set, cublasLtMatmulDescSetAttribute, "cublasLtMatmulDescSetAttribute")    \
-  FUNCTION(lt_layout_create, cublasLtMatrixLayoutCreate, "cublasLtMatrixLayoutCreate")       \
-  FUNCTION(lt_layout_destroy, cublasLtMatrixLayoutDestroy, "cublasLtMatrixLayoutDestroy")    \
-  FUNCTION(lt_layout_set, cublasLtMatrixLayoutSetAttribute, "cublasLtMatrixLayoutSetAttribute") \
+#define PTERON_CUBLASLT_FUNCTIONS(FUNCTION)                                                        \
+  FUNCTION(lt_matmul, cublasLtMatmul, "cublasLtMatmul")                                            \
+  FUNCTION(lt_desc_create, cublasLtMatmulDescCreate, "cublasLtMatmulDescCreate")                   \
+  FUNCTION(lt_desc_destroy, cublasLtMatmulDescDestroy, "cublasLtMatmulDescDestroy")                \
+  FUNCTION(lt_desc_set, cublasLtMatmulDescSetAttribute, "cublasLtMatmulDescSetAttribute")          \
+  FUNCTION(lt_layout_create, cublasLtMatrixLayoutCreate, "cublasLtMatrixLayoutCreate")             \
+  FUNCTION(lt_layout_destroy, cublasLtMatrixLayoutDestroy, "cublasLtMatrixLayoutDestroy")          \
+  FUNCTION(lt_layout_set, cublasLtMatrixLayoutSetAttribute, "cublasLtMatrixLayoutSetAttribute")    \
   FUNCTION(lt_preference_create, cublasLtMatmulPreferenceCreate, "cublasLtMatmulPreferenceCreate") \
-  FUNCTION(lt_preference_destroy, cublasLtMatmulPreferenceDestroy, "cublasLtMatmulPreferenceDestroy") \
-  FUNCTION(lt_preference_set, cublasLtMatmulPreferenceSetAttribute, "cublasLtMatmulPreferenceSetAttribute") \
+  FUNCTION(lt_preference_destroy, cublasLtMatmulPreferenceDestroy,                                 \
+           "cublasLtMatmulPreferenceDestroy")                                                      \
+  FUNCTION(lt_preference_set, cublasLtMatmulPreferenceSetAttribute,                                \
+           "cublasLtMatmulPreferenceSetAttribute")                                                 \
   FUNCTION(lt_heuristic, cublasLtMatmulAlgoGetHeuristic, "cublasLtMatmulAlgoGetHeuristic")
 
 namespace pteron::cuda {

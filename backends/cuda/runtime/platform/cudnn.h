@@ -11,24 +11,24 @@
 
 #include "runtime/core/result.h"
 
-#define PTERON_CUDNN_FUNCTIONS(FUNCTION)               \
-  FUNCTION(cudnnCreate)                                \
-  FUNCTION(cudnnDestroy)                               \
-  FUNCTION(cudnnSetStream)                             \
-  FUNCTION(cudnnGetErrorString)                        \
-  FUNCTION(cudnnCreateTensorDescriptor)                \
-  FUNCTION(cudnnDestroyTensorDescriptor)               \
-  FUNCTION(cudnnSetTensorNdDescriptor)                 \
-  FUNCTION(cudnnCreateFilterDescriptor)                \
-  FUNCTION(cudnnDestroyFilterDescriptor)               \
-  FUNCTION(cudnnSetFilterNdDescriptor)                 \
-  FUNCTION(cudnnCreateConvolutionDescriptor)           \
-  FUNCTION(cudnnDestroyConvolutionDescriptor)          \
-  FUNCTION(cudnnSetConvolutionNdDescriptor)            \
-  FUNCTION(cudnnSetConvolutionGroupCount)              \
-  FUNCTION(cudnnSetConvolutionMathType)                \
-  FUNCTION(cudnnGetConvolutionForwardAlgorithm_v7)     \
-  FUNCTION(cudnnConvolutionForward)                    \
+#define PTERON_CUDNN_FUNCTIONS(FUNCTION)                \
+  FUNCTION(cudnnCreate)                                 \
+  FUNCTION(cudnnDestroy)                                \
+  FUNCTION(cudnnSetStream)                              \
+  FUNCTION(cudnnGetErrorString)                         \
+  FUNCTION(cudnnCreateTensorDescriptor)                 \
+  FUNCTION(cudnnDestroyTensorDescriptor)                \
+  FUNCTION(cudnnSetTensorNdDescriptor)                  \
+  FUNCTION(cudnnCreateFilterDescriptor)                 \
+  FUNCTION(cudnnDestroyFilterDescriptor)                \
+  FUNCTION(cudnnSetFilterNdDescriptor)                  \
+  FUNCTION(cudnnCreateConvolutionDescriptor)            \
+  FUNCTION(cudnnDestroyConvolutionDescriptor)           \
+  FUNCTION(cudnnSetConvolutionNdDescriptor)             \
+  FUNCTION(cudnnSetConvolutionGroupCount)               \
+  FUNCTION(cudnnSetConvolutionMathType)                 \
+  FUNCTION(cudnnGetConvolutionForwardAlgorithm_v7)      \
+  FUNCTION(cudnnConvolutionForward)                     \
   FUNCTION(cudnnGetConvolutionBackwardDataAlgorithm_v7) \
   FUNCTION(cudnnConvolutionBackwardData)
 

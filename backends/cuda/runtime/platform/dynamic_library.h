@@ -4,9 +4,9 @@
 //   PTERON_ASSIGN_OR_RETURN(void* create, blas.symbol("cublasCreate_v2"));
 //
 // Nothing here links a vendor library, so a program with this backend starts on a machine that has
-// none. A library is looked for where the process already has it or the loader finds it, then in the
-// folders of $PTERON_CUDA_LIBRARY_PATH (colon-separated), then in /usr/local/cuda/lib64.
-// An opened library stays open until the process ends. Thread-safe.
+// none. A library is looked for where the process already has it or the loader finds it, then in
+// the folders of $PTERON_CUDA_LIBRARY_PATH (colon-separated), then in /usr/local/cuda/lib64. An
+// opened library stays open until the process ends. Thread-safe.
 #pragma once
 
 #include <string>

@@ -35,8 +35,8 @@ Error check_dim(const SlimTensor& tensor, const char* name, size_t dim) {
 Error check_writable(const SlimTensor& tensor, const char* name) {
   for (size_t i = 0; i < tensor.dim(); ++i) {
     PTERON_CHECK_OR_RETURN(tensor.stride(i) != 0 || tensor.size(i) <= 1, Error::InvalidArgument,
-                           "%s %s repeats elements in dimension %zu and cannot be written to",
-                           name, tensor.describe().c_str(), i);
+                           "%s %s repeats elements in dimension %zu and cannot be written to", name,
+                           tensor.describe().c_str(), i);
   }
   return Error::Ok;
 }

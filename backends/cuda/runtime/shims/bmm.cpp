@@ -20,10 +20,9 @@ Error check_product(const SlimTensor* out, const SlimTensor* a, const char* a_na
   PTERON_RETURN_IF_ERROR(check_dim(*b, b_name, 3));
   const auto all = [&] { return describe({{a_name, a}, {b_name, b}, {"out", out}}); };
   PTERON_CHECK_OR_RETURN(is_gemm_type(static_cast<ScalarType>(a->dtype())), Error::InvalidType,
-                         "found %s, expected float16, bfloat16, float32 or float64",
-                         all().c_str());
-  PTERON_CHECK_OR_RETURN(a->dtype() == b->dtype() && a->dtype() == out->dtype(),
-                         Error::InvalidType, "found %s, expected one dtype", all().c_str());
+                         "found %s, expected float16, bfloat16, float32 or float64", all().c_str());
+  PTERON_CHECK_OR_RETURN(a->dtype() == b->dtype() && a->dtype() == out->dtype(), Error::InvalidType,
+                         "found %s, expected one dtype", all().c_str());
   PTERON_CHECK_OR_RETURN(a->size(0) == b->size(0) && out->size(0) == a->size(0) &&
                              a->size(2) == b->size(1) && out->size(1) == a->size(1) &&
                              out->size(2) == b->size(2),
@@ -48,9 +47,8 @@ PTERON_AOTI_SHIM(AOTITorchError, cuda_bmm_out)(AtenTensorHandle out, AtenTensorH
 }
 
 PTERON_AOTI_SHIM(AOTITorchError, cuda_baddbmm_out)(AtenTensorHandle out, AtenTensorHandle self,
-                                                   AtenTensorHandle batch1,
-                                                   AtenTensorHandle batch2, double beta,
-                                                   double alpha) {
+                                                   AtenTensorHandle batch1, AtenTensorHandle batch2,
+                                                   double beta, double alpha) {
   return c_boundary("aoti_torch_cuda_baddbmm_out", [&]() -> Error {
     PTERON_RETURN_IF_ERROR(check_product(out, batch1, "batch1", batch2, "batch2"));
     PTERON_RETURN_IF_ERROR(check_tensors({{"out", out}, {"self", self}}));

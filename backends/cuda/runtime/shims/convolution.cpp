@@ -144,9 +144,9 @@ PTERON_AOTI_SHIM(AOTITorchError, cuda_convolution)
     std::copy(conv.out_sizes, conv.out_sizes + conv.dims, sizes + 2);
     const Span<const int64_t> out_sizes(sizes, input->dim());
     packed_strides(out_sizes, conv.channels_last, strides);
-    PTERON_ASSIGN_OR_RETURN(
-        TensorPtr out, slim::make_tensor(out_sizes, Span<const int64_t>(strides, input->dim()),
-                                         input->dtype(), input->device()));
+    PTERON_ASSIGN_OR_RETURN(TensorPtr out,
+                            slim::make_tensor(out_sizes, Span<const int64_t>(strides, input->dim()),
+                                              input->dtype(), input->device()));
     PTERON_RETURN_IF_ERROR(
         convolve(conv, x->data(), w->data(), out->data(), scope.device(), scope.stream()));
     if (addend) {

@@ -4,8 +4,12 @@
 
 #include "backends/aoti/shims/shim_export.h"
 
-PTERON_SHIM_EXPORT cudaError_t ptrnEventCreate(cudaEvent_t* event) { return cudaEventCreate(event); }
-PTERON_SHIM_EXPORT cudaError_t ptrnEventDestroy(cudaEvent_t event) { return cudaEventDestroy(event); }
+PTERON_SHIM_EXPORT cudaError_t ptrnEventCreate(cudaEvent_t* event) {
+  return cudaEventCreate(event);
+}
+PTERON_SHIM_EXPORT cudaError_t ptrnEventDestroy(cudaEvent_t event) {
+  return cudaEventDestroy(event);
+}
 PTERON_SHIM_EXPORT cudaError_t ptrnEventQuery(cudaEvent_t event) { return cudaEventQuery(event); }
 PTERON_SHIM_EXPORT cudaError_t ptrnEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaEventRecord(event, stream);

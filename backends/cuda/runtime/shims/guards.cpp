@@ -45,9 +45,8 @@ PTERON_AOTI_SHIM(AOTITorchError, create_cuda_stream_guard)(void* stream, int32_t
                                                            CudaStreamGuard** ret_guard) {
   return c_boundary("aoti_torch_create_cuda_stream_guard", [&]() -> Error {
     PTERON_RETURN_IF_ERROR(aoti::check_pointer(ret_guard, "ret_guard"));
-    PTERON_ASSIGN_OR_RETURN(
-        CudaStreamGuard guard,
-        CudaStreamGuard::make(static_cast<cudaStream_t>(stream), device_index));
+    PTERON_ASSIGN_OR_RETURN(CudaStreamGuard guard,
+                            CudaStreamGuard::make(static_cast<cudaStream_t>(stream), device_index));
     *ret_guard = new CudaStreamGuard(std::move(guard));
     return Error::Ok;
   });
@@ -60,8 +59,7 @@ PTERON_AOTI_SHIM(AOTITorchError, delete_cuda_stream_guard)(CudaStreamGuard* guar
   });
 }
 
-PTERON_AOTI_SHIM(AOTITorchError, get_current_cuda_stream)(int32_t device_index,
-                                                          void** ret_stream) {
+PTERON_AOTI_SHIM(AOTITorchError, get_current_cuda_stream)(int32_t device_index, void** ret_stream) {
   return c_boundary("aoti_torch_get_current_cuda_stream", [&]() -> Error {
     PTERON_RETURN_IF_ERROR(aoti::check_pointer(ret_stream, "ret_stream"));
     *ret_stream = slim::current_cuda_stream(device_index);

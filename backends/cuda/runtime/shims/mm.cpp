@@ -20,10 +20,9 @@ Error check_product(const SlimTensor* out, const SlimTensor* a, const char* a_na
   PTERON_RETURN_IF_ERROR(check_dim(*b, "mat2", 2));
   const auto all = [&] { return describe({{a_name, a}, {"mat2", b}, {"out", out}}); };
   PTERON_CHECK_OR_RETURN(is_gemm_type(static_cast<ScalarType>(a->dtype())), Error::InvalidType,
-                         "found %s, expected float16, bfloat16, float32 or float64",
-                         all().c_str());
-  PTERON_CHECK_OR_RETURN(a->dtype() == b->dtype() && a->dtype() == out->dtype(),
-                         Error::InvalidType, "found %s, expected one dtype", all().c_str());
+                         "found %s, expected float16, bfloat16, float32 or float64", all().c_str());
+  PTERON_CHECK_OR_RETURN(a->dtype() == b->dtype() && a->dtype() == out->dtype(), Error::InvalidType,
+                         "found %s, expected one dtype", all().c_str());
   PTERON_CHECK_OR_RETURN(
       a->size(1) == b->size(0) && out->size(0) == a->size(0) && out->size(1) == b->size(1),
       Error::InvalidArgument, "found %s, expected [m, k] @ [k, n] into [m, n]", all().c_str());

@@ -29,10 +29,9 @@ Error sort_along(const SlimTensor& self, size_t dim, bool descending, int64_t k,
                           RowResult::make(sizes, strides, DType::Long, self.device(), dim));
   const int64_t n = self.dim() == 0 ? 1 : self.size(dim);
   const int64_t rows = n == 0 ? 0 : self.numel() / n;
-  PTERON_RETURN_IF_ERROR(sort_rows(static_cast<ScalarType>(self.dtype()), x->data(), rows, n,
-                                   descending, k, sorted.data(),
-                                   static_cast<int64_t*>(places.data()), scope.device(),
-                                   scope.stream()));
+  PTERON_RETURN_IF_ERROR(sort_rows(
+      static_cast<ScalarType>(self.dtype()), x->data(), rows, n, descending, k, sorted.data(),
+      static_cast<int64_t*>(places.data()), scope.device(), scope.stream()));
   PTERON_RETURN_IF_ERROR(sorted.finish());
   PTERON_RETURN_IF_ERROR(places.finish());
   *values = sorted.release();

@@ -23,9 +23,9 @@ PTERON_AOTI_SHIM(AOTITorchError, cuda_randint_low_out)(AtenTensorHandle out, int
         sizes.size() == out->dim() && std::equal(sizes.begin(), sizes.end(), out->sizes().begin()),
         Error::InvalidArgument, "found out %s, expected the sizes of the argument size",
         out->describe().c_str());
-    PTERON_CHECK_OR_RETURN(out->is_contiguous() && !slim::is_complex(out->dtype()),
-                           Error::InvalidArgument, "found out %s, expected a contiguous real tensor",
-                           out->describe().c_str());
+    PTERON_CHECK_OR_RETURN(
+        out->is_contiguous() && !slim::is_complex(out->dtype()), Error::InvalidArgument,
+        "found out %s, expected a contiguous real tensor", out->describe().c_str());
     PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(*out));
     return fill_random(RandomSequence::of_process().next(), low, high,
                        static_cast<ScalarType>(out->dtype()), out->data(), out->numel(),

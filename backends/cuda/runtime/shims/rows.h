@@ -1,4 +1,5 @@
-// Tensors as matrices whose rows run along one dimension, and results laid out as torch lays them out.
+// Tensors as matrices whose rows run along one dimension, and results laid out as torch lays them
+// out.
 //
 //   PTERON_ASSIGN_OR_RETURN(TensorPtr x, rows_along(*self, dim));       // row-major, `dim` last
 //   PTERON_ASSIGN_OR_RETURN(RowResult y, RowResult::make(sizes, strides, dtype, device, dim));
@@ -15,8 +16,8 @@
 
 namespace pteron::cuda {
 
-// The elements of `tensor` with `dim` moved to the end, row-major: an alias where they lie so, else a
-// copy. A tensor without dimensions is one row of one element.
+// The elements of `tensor` with `dim` moved to the end, row-major: an alias where they lie so, else
+// a copy. A tensor without dimensions is one row of one element.
 Result<slim::TensorPtr> rows_along(const slim::SlimTensor& tensor, size_t dim);
 
 // Strides without gaps for `sizes`, in the order of the dimensions of `like` (same rank): what

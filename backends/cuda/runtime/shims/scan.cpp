@@ -29,9 +29,8 @@ PTERON_AOTI_SHIM(AOTITorchError, cuda_cumsum)(AtenTensorHandle self, int64_t dim
     PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(*self));
     PTERON_ASSIGN_OR_RETURN(slim::TensorPtr x, rows_along(*self, at));
     PTERON_ASSIGN_OR_RETURN(
-        RowResult sums,
-        RowResult::make(self->sizes(), Span<const int64_t>(strides, self->dim()), result_dtype,
-                        self->device(), at));
+        RowResult sums, RowResult::make(self->sizes(), Span<const int64_t>(strides, self->dim()),
+                                        result_dtype, self->device(), at));
     const int64_t n = self->dim() == 0 ? 1 : self->size(at);
     const int64_t rows = n == 0 ? 0 : self->numel() / n;
     PTERON_RETURN_IF_ERROR(cumsum_rows(static_cast<ScalarType>(self->dtype()), x->data(),

@@ -32,7 +32,8 @@ Result<Reduction> parse_reduction(const char* name) {
   for (const auto& known : kKnown) {
     if (name && std::strcmp(name, known.name) == 0) return known.reduction;
   }
-  return make_error(Error::InvalidArgument, "found reduce %s, expected sum, prod, mean, amax or amin",
+  return make_error(Error::InvalidArgument,
+                    "found reduce %s, expected sum, prod, mean, amax or amin",
                     name ? name : "null");
 }
 
@@ -82,8 +83,8 @@ PTERON_AOTI_SHIM(AOTITorchError, cuda_scatter_reduce_two_out)
     }
     slim::StorageRef counts;
     if (scatter.reduction == Reduction::kMean) {
-      PTERON_ASSIGN_OR_RETURN(
-          const size_t reach, slim::storage_nbytes(out->sizes(), out->strides(), DType::Int));
+      PTERON_ASSIGN_OR_RETURN(const size_t reach,
+                              slim::storage_nbytes(out->sizes(), out->strides(), DType::Int));
       PTERON_ASSIGN_OR_RETURN(counts, allocate_scratch(reach, scope.device()));
       PTERON_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(counts->data, 0, reach, scope.stream()),
                                   "counting scattered elements");

@@ -173,8 +173,8 @@ HostTensor to_host(const SlimTensor& tensor) {
   for (size_t i = 0; i < out.values.size(); ++i) {
     const bool both_nan = std::isnan(out.values[i]) && std::isnan(reference.values[i]);
     if (!both_nan && out.values[i] != reference.values[i]) {
-      return ::testing::AssertionFailure() << "element " << i << " is " << out.values[i]
-                                           << ", expected " << reference.values[i];
+      return ::testing::AssertionFailure()
+             << "element " << i << " is " << out.values[i] << ", expected " << reference.values[i];
     }
   }
   return ::testing::AssertionSuccess();
@@ -184,10 +184,14 @@ double gemm_tolerance(DType dtype, int64_t k) {
   // Rounding the result once, or rounding k terms of a sum one after the other, whichever is more.
   const double terms = std::sqrt(static_cast<double>(std::max<int64_t>(k, 1)));
   switch (dtype) {
-    case DType::BFloat16: return 4 * std::ldexp(1.0, -9);
-    case DType::Half: return 4 * std::ldexp(1.0, -12);
-    case DType::Double: return 4 * terms * std::ldexp(1.0, -53);
-    default: return 4 * terms * std::ldexp(1.0, -24);
+    case DType::BFloat16:
+      return 4 * std::ldexp(1.0, -9);
+    case DType::Half:
+      return 4 * std::ldexp(1.0, -12);
+    case DType::Double:
+      return 4 * terms * std::ldexp(1.0, -53);
+    default:
+      return 4 * terms * std::ldexp(1.0, -24);
   }
 }
 
@@ -196,8 +200,8 @@ HostTensor matmul(const HostTensor& a, const HostTensor& b) {
   const int64_t batch = batched ? a.sizes[0] : 1;
   const int64_t m = a.sizes[batched ? 1 : 0], k = a.sizes[batched ? 2 : 1];
   const int64_t n = b.sizes[batched ? 2 : 1];
-  HostTensor out = HostTensor::zeros(batched ? std::vector<int64_t>{batch, m, n}
-                                             : std::vector<int64_t>{m, n});
+  HostTensor out =
+      HostTensor::zeros(batched ? std::vector<int64_t>{batch, m, n} : std::vector<int64_t>{m, n});
   for (int64_t i = 0; i < batch * m; ++i) {
     const int64_t matrix = i / m;
     double* row = out.values.data() + i * n;

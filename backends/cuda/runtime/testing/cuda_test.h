@@ -22,8 +22,8 @@
 #include "runtime/core/error.h"
 
 // Skips a test, visibly, on a machine without a usable CUDA device.
-#define PTERON_REQUIRE_CUDA()                                                       \
-  do {                                                                              \
+#define PTERON_REQUIRE_CUDA()                                                           \
+  do {                                                                                  \
     if (::pteron::cuda::device_count() == 0) GTEST_SKIP() << "there is no CUDA device"; \
   } while (false)
 

@@ -1,8 +1,7 @@
-#include "backends/cuda/runtime/caching_pool.h"
-
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include "backends/cuda/runtime/caching_pool.h"
 #include "backends/cuda/runtime/testing/cuda_test.h"
 
 namespace pteron::cuda {

@@ -1,10 +1,9 @@
-#include "backends/cuda/runtime/cuda_memory.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "backends/aoti/slim/core/strided_copy.h"
+#include "backends/cuda/runtime/cuda_memory.h"
 #include "backends/cuda/runtime/testing/cuda_test.h"
 #include "runtime/core/device_allocator.h"
 
@@ -52,7 +51,8 @@ TEST(CudaMemory, CopiesBetweenHostAndDeviceWithAnyStrides) {
       ASSERT_TRUE(slim::copy_tensor(*back, *device).ok());
       for (int64_t i = 0; i < 35; ++i) {
         const int64_t at = i / 7 * host_strides[0] + i % 7 * host_strides[1];
-        EXPECT_EQ(back->data_as<float>()[at], static_cast<float>(numbers.values[static_cast<size_t>(i)]));
+        EXPECT_EQ(back->data_as<float>()[at],
+                  static_cast<float>(numbers.values[static_cast<size_t>(i)]));
       }
     }
   }

@@ -1,6 +1,6 @@
-#include "backends/cuda/runtime/kernels/matrix_layout.h"
-
 #include <gtest/gtest.h>
+
+#include "backends/cuda/runtime/kernels/matrix_layout.h"
 
 namespace pteron::cuda {
 namespace {
@@ -30,21 +30,21 @@ TEST_P(MatrixLayoutCases, IsAsExpected) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MatrixLayoutCases,
-                         ::testing::Values(Case{3, 4, 4, 1, 4, false},     // row-major
-                                           Case{3, 4, 1, 3, 3, true},      // column-major
-                                           Case{3, 4, 1, 8, 8, true},      // padded
-                                           Case{3, 4, 8, 2, -1, false},    // strided both ways
-                                           Case{3, 4, 0, 1, -1, false},    // repeated row
-                                           Case{3, 4, 1, 0, -1, false},    // repeated column
-                                           Case{3, 4, 2, 1, -1, false},    // overlapping rows
-                                           Case{1, 4, 0, 1, 4, false},     // a row, stride free
-                                           Case{1, 4, 99, 3, 3, true},     // a strided row
-                                           Case{4, 1, 3, 0, 3, false},     // a strided column
-                                           Case{4, 1, 1, 7, 1, false},     // a column
-                                           Case{1, 1, 0, 0, 1, false},     // one number
-                                           Case{0, 4, 4, 1, 4, false},     // no rows
-                                           Case{4, 0, 0, 1, -1, false},    // no columns, odd stride
-                                           Case{4, 0, 1, 1, 1, false}));   // no columns
+                         ::testing::Values(Case{3, 4, 4, 1, 4, false},    // row-major
+                                           Case{3, 4, 1, 3, 3, true},     // column-major
+                                           Case{3, 4, 1, 8, 8, true},     // padded
+                                           Case{3, 4, 8, 2, -1, false},   // strided both ways
+                                           Case{3, 4, 0, 1, -1, false},   // repeated row
+                                           Case{3, 4, 1, 0, -1, false},   // repeated column
+                                           Case{3, 4, 2, 1, -1, false},   // overlapping rows
+                                           Case{1, 4, 0, 1, 4, false},    // a row, stride free
+                                           Case{1, 4, 99, 3, 3, true},    // a strided row
+                                           Case{4, 1, 3, 0, 3, false},    // a strided column
+                                           Case{4, 1, 1, 7, 1, false},    // a column
+                                           Case{1, 1, 0, 0, 1, false},    // one number
+                                           Case{0, 4, 4, 1, 4, false},    // no rows
+                                           Case{4, 0, 0, 1, -1, false},   // no columns, odd stride
+                                           Case{4, 0, 1, 1, 1, false}));  // no columns
 
 }  // namespace
 }  // namespace pteron::cuda

@@ -1,21 +1,20 @@
-#include "backends/cuda/runtime/kernels/strided_copy.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "backends/cuda/runtime/cuda_memory.h"
+#include "backends/cuda/runtime/kernels/strided_copy.h"
 #include "backends/cuda/runtime/testing/cuda_test.h"
 
 namespace pteron::cuda {
 namespace {
 
+using slim::DType;
+using slim::TensorPtr;
 using testing::HostTensor;
 using testing::poisoned;
 using testing::to_device;
 using testing::to_host;
-using slim::DType;
-using slim::TensorPtr;
 
 StridedCopy make(std::vector<int64_t> sizes, std::vector<int64_t> target,
                  std::vector<int64_t> source, size_t item = 2) {
@@ -77,11 +76,12 @@ TEST(StridedCopy, CopiesEveryElement) {
   struct Shape {
     std::vector<int64_t> sizes, target, source;
   };
-  for (const Shape& shape : {Shape{{}, {}, {}}, Shape{{7}, {1}, {1}}, Shape{{7}, {3}, {2}},
-                             Shape{{33, 65}, {65, 1}, {1, 33}}, Shape{{33, 64}, {64, 1}, {72, 1}},
-                             Shape{{5, 6, 7}, {42, 7, 1}, {1, 5, 30}},
-                             Shape{{2, 3, 4, 5, 6}, {360, 120, 30, 6, 1}, {1, 2, 6, 24, 120}},
-                             Shape{{64, 128}, {128, 1}, {0, 1}}, Shape{{300, 400}, {400, 1}, {1, 0}}}) {
+  for (const Shape& shape :
+       {Shape{{}, {}, {}}, Shape{{7}, {1}, {1}}, Shape{{7}, {3}, {2}},
+        Shape{{33, 65}, {65, 1}, {1, 33}}, Shape{{33, 64}, {64, 1}, {72, 1}},
+        Shape{{5, 6, 7}, {42, 7, 1}, {1, 5, 30}},
+        Shape{{2, 3, 4, 5, 6}, {360, 120, 30, 6, 1}, {1, 2, 6, 24, 120}},
+        Shape{{64, 128}, {128, 1}, {0, 1}}, Shape{{300, 400}, {400, 1}, {1, 0}}}) {
     for (DType dtype : {DType::Char, DType::BFloat16, DType::Float, DType::Double}) {
       HostTensor numbers = HostTensor::random(shape.sizes, 1);
       for (double& value : numbers.values) value = static_cast<int>(10 * value);

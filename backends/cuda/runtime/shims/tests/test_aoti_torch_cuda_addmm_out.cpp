@@ -95,14 +95,12 @@ TEST_P(AddmmOutAddend, MatchesFloat64) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Selves, AddmmOutAddend,
-                         ::testing::Values(Addend{"bias", {56}, {}},
-                                           Addend{"matrix", {24, 56}, {}},
+                         ::testing::Values(Addend{"bias", {56}, {}}, Addend{"matrix", {24, 56}, {}},
                                            Addend{"matrix_padded", {24, 56}, {64, 1}},
                                            Addend{"matrix_transposed", {24, 56}, {1, 24}},
                                            Addend{"matrix_strided", {24, 56}, {112, 2}},
                                            Addend{"row", {1, 56}, {}},
-                                           Addend{"column", {24, 1}, {}},
-                                           Addend{"one", {1}, {}},
+                                           Addend{"column", {24, 1}, {}}, Addend{"one", {1}, {}},
                                            Addend{"scalar", {}, {}}),
                          [](const ::testing::TestParamInfo<Addend>& info) {
                            return info.param.name;

@@ -120,8 +120,9 @@ TEST(BaddbmmOut, MatchesFloat64) {
       for (int64_t i = 0; i < 4; ++i) {
         for (int64_t j = 0; j < 8; ++j) {
           for (int64_t k = 0; k < 24; ++k) {
-            const int64_t at = ((full[0] == 1 ? 0 : i) * full[1] + (full[1] == 1 ? 0 : j)) *
-                                   full[2] + (full[2] == 1 ? 0 : k);
+            const int64_t at =
+                ((full[0] == 1 ? 0 : i) * full[1] + (full[1] == 1 ? 0 : j)) * full[2] +
+                (full[2] == 1 ? 0 : k);
             double& value = expected.values[static_cast<size_t>((i * 8 + j) * 24 + k)];
             value = 2.0 * value + 0.5 * self.values[static_cast<size_t>(at)];
           }

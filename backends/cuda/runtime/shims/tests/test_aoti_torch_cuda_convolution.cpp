@@ -1,12 +1,11 @@
 // convolution, by the library and without it.
-#include "backends/cuda/runtime/kernels/convolution.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
 #include "backends/aoti/shims/c_boundary.h"
+#include "backends/cuda/runtime/kernels/convolution.h"
 #include "backends/cuda/runtime/platform/cudnn.h"
 #include "backends/cuda/runtime/testing/cuda_test.h"
 #include "backends/cuda/runtime/testing/shims_abi.h"
@@ -76,8 +75,8 @@ HostTensor reference(const Case& c, const HostTensor& x, const HostTensor& w) {
         for (int64_t i = 0; i < in_channels; ++i) {
           for (int64_t o = i / ins * outs; o < (i / ins + 1) * outs; ++o) {
             const int64_t in_at = c.transposed ? p : place, out_at = c.transposed ? place : p;
-            const int64_t weight_at = c.transposed ? (i * outs + o % outs) * taps + t
-                                                   : (o * ins + i % ins) * taps + t;
+            const int64_t weight_at =
+                c.transposed ? (i * outs + o % outs) * taps + t : (o * ins + i % ins) * taps + t;
             const int64_t in_space = c.transposed ? positions : large_space;
             const int64_t out_space = c.transposed ? large_space : positions;
             out.values[static_cast<size_t>((n * out_channels + o) * out_space + out_at)] +=
@@ -289,8 +288,8 @@ TEST(Convolution, IsRunByTheLibraryWhereThereIsOne) {
   TensorPtr x = to_device(HostTensor::random({1, 1, 4, 4}, 1), DType::Float);
   TensorPtr w = to_device(HostTensor::random({1, 1, 3, 3}, 2), DType::Float);
   TensorPtr out = poisoned({1, 1, 2, 2}, DType::Float);
-  const Error error = convolve(conv, x->data(), w->data(), out->data(), 0, nullptr,
-                               ConvolutionLibrary::kCudnn);
+  const Error error =
+      convolve(conv, x->data(), w->data(), out->data(), 0, nullptr, ConvolutionLibrary::kCudnn);
   EXPECT_TRUE(error.ok()) << error.message();
 }
 

@@ -58,8 +58,8 @@ TEST(Cumsum, MatchesFloat64) {
           << shim_error();
       TensorPtr sums(out);
       EXPECT_EQ(sums->dtype(), dtype);
-      EXPECT_TRUE(close_to(to_host(*sums), reference(x, dim),
-                           gemm_tolerance(dtype, shape.sizes[dim])));
+      EXPECT_TRUE(
+          close_to(to_host(*sums), reference(x, dim), gemm_tolerance(dtype, shape.sizes[dim])));
     }
   }
 }

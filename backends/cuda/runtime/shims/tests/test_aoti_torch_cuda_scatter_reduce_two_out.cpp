@@ -25,8 +25,8 @@ HostTensor reference(const HostTensor& self, const HostTensor& index, const Host
   std::vector<int> counts(out.values.size(), 0);
   for (int64_t i = 0; i < index.sizes[0]; ++i) {
     for (int64_t j = 0; j < index.sizes[1]; ++j) {
-      const auto column = static_cast<int64_t>(
-          index.values[static_cast<size_t>(i * index.sizes[1] + j)]);
+      const auto column =
+          static_cast<int64_t>(index.values[static_cast<size_t>(i * index.sizes[1] + j)]);
       const auto to = static_cast<size_t>(i * self.sizes[1] + column);
       const double value = src.values[static_cast<size_t>(i * src.sizes[1] + j)];
       double& target = out.values[to];
@@ -56,7 +56,8 @@ TEST(ScatterReduceContract, RefusesBadArguments) {
   TensorPtr index = pretend_cuda({4, 5}, DType::Long), ints = pretend_cuda({4, 5}, DType::Int);
   TensorPtr large = pretend_cuda({4, 6}, DType::Long);
   const auto call = [&](SlimTensor* i, int64_t dim, const char* reduce) {
-    return ptrn_torch_cuda_scatter_reduce_two_out(out.get(), out.get(), dim, i, src.get(), reduce, 1);
+    return ptrn_torch_cuda_scatter_reduce_two_out(out.get(), out.get(), dim, i, src.get(), reduce,
+                                                  1);
   };
   EXPECT_EQ(call(nullptr, 0, "sum"), kAotiFailure);
   EXPECT_EQ(call(ints.get(), 0, "sum"), kAotiFailure);
@@ -83,9 +84,11 @@ TEST(ScatterReduce, MatchesFloat64) {
                   kAotiSuccess)
             << shim_error();
         // 16-bit floats are rounded after each of the up to 12 steps.
-        const double tolerance = dtype == DType::BFloat16 ? 2e-2 : dtype == DType::Half ? 3e-3 : 1e-5;
-        EXPECT_TRUE(close_to(to_host(*out), reference(self, index, src, reduce, include_self),
-                             tolerance))
+        const double tolerance = dtype == DType::BFloat16 ? 2e-2
+                                 : dtype == DType::Half   ? 3e-3
+                                                          : 1e-5;
+        EXPECT_TRUE(
+            close_to(to_host(*out), reference(self, index, src, reduce, include_self), tolerance))
             << slim::name_of(dtype) << " " << reduce << (include_self ? " with self" : "");
       }
     }

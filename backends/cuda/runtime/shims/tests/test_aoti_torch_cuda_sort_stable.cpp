@@ -126,7 +126,8 @@ TEST(SortStable, KeepsTheLayoutOfItsInput) {
   const HostTensor x = small_integers({6, 8}, 2);
   TensorPtr input = to_device(x, DType::Float, {1, 6});
   SlimTensor *values = nullptr, *indices = nullptr;
-  ASSERT_EQ(ptrn_torch_cuda_sort_stable(input.get(), nullptr, 1, 0, &values, &indices), kAotiSuccess);
+  ASSERT_EQ(ptrn_torch_cuda_sort_stable(input.get(), nullptr, 1, 0, &values, &indices),
+            kAotiSuccess);
   TensorPtr v(values), i(indices);
   EXPECT_EQ(v->stride(0), 1);
   EXPECT_EQ(v->stride(1), 6);
