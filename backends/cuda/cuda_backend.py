@@ -82,7 +82,7 @@ class CudaBackend(AotiBackend, BackendDetails):
 
 
 def _include_folders() -> tuple[str, ...]:
-    """None where there is no toolkit: partitioning works without; preprocess says what is missing."""
+    """None where there is no toolkit: partitioning needs none; preprocess says what is missing."""
     try:
         return toolkit.include_folders()
     except FileNotFoundError:
@@ -97,7 +97,7 @@ def _architectures(options: CudaOptions) -> tuple[str, ...]:
     others = sorted(set(options.architectures) - {here})
     if others:
         raise ValueError(
-            f"architectures has {', '.join(others)}; kernels are compiled on the GPU of the machine "
-            f"that lowers, which is {here}. Lower once on each kind of GPU."
+            f"architectures has {', '.join(others)}; kernels are compiled on the GPU of the "
+            f"machine that lowers, which is {here}. Lower once on each kind of GPU."
         )
     return (here,)

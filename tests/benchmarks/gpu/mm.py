@@ -113,8 +113,8 @@ def measure(
     for _ in range(rounds):
         for name, launch in ways.items():
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            # Work ahead of the batch keeps the GPU busy while the host queues it, so that the events
-            # see the GPU's time and not the host's.
+            # Work ahead of the batch keeps the GPU busy while the host queues it, so that the
+            # events see the GPU's time and not the host's.
             torch.cuda._sleep(2_000_000)
             begin.record()
             host[name].append(launch(count))

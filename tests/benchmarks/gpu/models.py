@@ -154,7 +154,7 @@ def _timed(call: Callable[[], Any]) -> Launch:
 
 
 def lower(module: nn.Module, x: torch.Tensor, folder: Path, **options: Any) -> tuple[Path, Any]:
-    """Our program for `module` on the device: its path, and that of its weights if they have one."""
+    """Our program for `module` on the device: its path, and its weights' if they have one."""
     from backends.cuda import CudaOptions, CudaPartitioner
     from exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 
