@@ -37,24 +37,49 @@ int32_t ptrn_torch_scalar_to_tensor_complex128(ComplexDouble, AtenTensorHandle*)
 }
 
 #define CONSTANT(name) extern "C" int32_t ptrn_torch_##name();
-#define CONSTANTS(X)                                                                               \
-  X(device_type_cpu, 0)                                                                            \
-  X(device_type_cuda, 1)                                                                           \
-  X(device_type_xpu, 12) X(device_type_mps, 13) X(device_type_meta, 14) X(                         \
-      device_type_privateuse1, 20) X(dtype_uint8, 0) X(dtype_int8, 1) X(dtype_int16, 2)            \
-      X(dtype_int32, 3) X(dtype_int64, 4) X(dtype_float16, 5) X(dtype_float32, 6) X(               \
-          dtype_float64, 7) X(dtype_complex32, 8) X(dtype_complex64, 9) X(dtype_complex128, 10)    \
-          X(dtype_bool, 11) X(dtype_bfloat16, 15) X(dtype_float8_e5m2, 23)                         \
-              X(dtype_float8_e4m3fn, 24) X(dtype_float8_e5m2fnuz, 25) X(dtype_float8_e4m3fnuz, 26) \
-                  X(dtype_uint16, 27) X(dtype_uint32, 28) X(dtype_uint64, 29)                      \
-                      X(dtype_float8_e8m0fnu, 44) X(dtype_float4_e2m1fn_x2, 45)                    \
-                          X(layout_strided, 0) X(layout_sparse_coo, 1) X(layout_sparse_csr, 2)     \
-                              X(layout__mkldnn, 3) X(layout_sparse_csc, 4) X(layout_sparse_bsr, 5) \
-                                  X(layout_sparse_bsc, 6) X(layout_jagged, 7)                      \
-                                      X(memory_format_contiguous_format, 0)                        \
-                                          X(memory_format_preserve_format, 1)                      \
-                                              X(memory_format_channels_last, 2)                    \
-                                                  X(memory_format_channels_last_3d, 3)
+// clang-format off: one a line
+#define CONSTANTS(X) \
+  X(device_type_cpu, 0) \
+  X(device_type_cuda, 1) \
+  X(device_type_xpu, 12) \
+  X(device_type_mps, 13) \
+  X(device_type_meta, 14) \
+  X(device_type_privateuse1, 20) \
+  X(dtype_uint8, 0) \
+  X(dtype_int8, 1) \
+  X(dtype_int16, 2) \
+  X(dtype_int32, 3) \
+  X(dtype_int64, 4) \
+  X(dtype_float16, 5) \
+  X(dtype_float32, 6) \
+  X(dtype_float64, 7) \
+  X(dtype_complex32, 8) \
+  X(dtype_complex64, 9) \
+  X(dtype_complex128, 10) \
+  X(dtype_bool, 11) \
+  X(dtype_bfloat16, 15) \
+  X(dtype_float8_e5m2, 23) \
+  X(dtype_float8_e4m3fn, 24) \
+  X(dtype_float8_e5m2fnuz, 25) \
+  X(dtype_float8_e4m3fnuz, 26) \
+  X(dtype_uint16, 27) \
+  X(dtype_uint32, 28) \
+  X(dtype_uint64, 29) \
+  X(dtype_float8_e8m0fnu, 44) \
+  X(dtype_float4_e2m1fn_x2, 45) \
+  X(layout_strided, 0) \
+  X(layout_sparse_coo, 1) \
+  X(layout_sparse_csr, 2) \
+  X(layout__mkldnn, 3) \
+  X(layout_sparse_csc, 4) \
+  X(layout_sparse_bsr, 5) \
+  X(layout_sparse_bsc, 6) \
+  X(layout_jagged, 7) \
+  X(memory_format_contiguous_format, 0) \
+  X(memory_format_preserve_format, 1) \
+  X(memory_format_channels_last, 2) \
+  X(memory_format_channels_last_3d, 3)
+// clang-format on
 #define DECLARE(name, number) CONSTANT(name)
 CONSTANTS(DECLARE)
 #undef DECLARE

@@ -12,15 +12,31 @@
 #include "gtest/gtest.h"
 
 // name, suffix of Sleef's name, range of inputs
-#define UNARY_FUNCTIONS(X)                                                                      \
-  X(acos, _u10, -1, 1)                                                                          \
-  X(acosh, _u10, 1, 1e4)                                                                        \
-  X(asin, _u10, -1, 1) X(asinh, _u10, -1e4, 1e4) X(atan, _u10, -1e3, 1e3) X(atanh, _u10, -1, 1) \
-      X(cos, _u10, -30, 30) X(cosh, _u10, -20, 20) X(erf, _u10, -4, 4) X(erfc, _u15, -4, 4)     \
-          X(exp, _u10, -80, 80) X(exp2, _u10, -100, 100) X(expm1, _u10, -20, 20)                \
-              X(lgamma, _u10, 2.5, 50) X(log, _u10, 0, 1e6) X(log10, _u10, 0, 1e6)              \
-                  X(log1p, _u10, -1, 1e6) X(log2, _u10, 0, 1e6) X(sin, _u10, -30, 30)           \
-                      X(sinh, _u10, -20, 20) X(tan, _u10, -1.5, 1.5) X(tanh, _u10, -8, 8)
+// clang-format off: one a line
+#define UNARY_FUNCTIONS(X) \
+  X(acos, _u10, -1, 1) \
+  X(acosh, _u10, 1, 1e4) \
+  X(asin, _u10, -1, 1) \
+  X(asinh, _u10, -1e4, 1e4) \
+  X(atan, _u10, -1e3, 1e3) \
+  X(atanh, _u10, -1, 1) \
+  X(cos, _u10, -30, 30) \
+  X(cosh, _u10, -20, 20) \
+  X(erf, _u10, -4, 4) \
+  X(erfc, _u15, -4, 4) \
+  X(exp, _u10, -80, 80) \
+  X(exp2, _u10, -100, 100) \
+  X(expm1, _u10, -20, 20) \
+  X(lgamma, _u10, 2.5, 50) \
+  X(log, _u10, 0, 1e6) \
+  X(log10, _u10, 0, 1e6) \
+  X(log1p, _u10, -1, 1e6) \
+  X(log2, _u10, 0, 1e6) \
+  X(sin, _u10, -30, 30) \
+  X(sinh, _u10, -20, 20) \
+  X(tan, _u10, -1.5, 1.5) \
+  X(tanh, _u10, -8, 8)
+// clang-format on
 #define BINARY_FUNCTIONS(X) \
   X(atan2, _u10) X(copysign, ) X(fmod, ) X(hypot, _u05) X(nextafter, ) X(pow, _u10)
 
