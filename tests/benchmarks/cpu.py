@@ -1,6 +1,6 @@
 """Latency of the sample networks on this machine's CPU, side by side in one run.
 
-  tools/bazel run -c opt //tests/benchmarks:cpu -- --json=/tmp/cpu.json
+  tools/bazel run //tests/benchmarks:cpu -- --json=$HOME/cpu.json
 
 Every contender is made first; then rounds go through all of them in turn, so that whatever else
 the machine does hits them alike. The median over rounds counts. A result that differs from eager's
