@@ -99,13 +99,6 @@ void fold(const ConvolutionShape& s, const T* columns, int64_t channels, Sum* ou
   }
 }
 
-bool is_pointwise(const ConvolutionShape& s) {
-  for (int d = 0; d < 3; ++d) {
-    if (s.kernel[d] != 1 || s.stride[d] != 1 || s.padding[d] != 0) return false;
-  }
-  return true;
-}
-
 // One channel in, one out: a plain sum over the kernel, row by row.
 template <typename T>
 void convolve_channel(const ConvolutionShape& s, const T* in, const T* weight, T bias, T* out) {
@@ -154,6 +147,13 @@ void add_bias(T* out, int64_t channels, int64_t row_stride, int64_t width, const
 }
 
 }  // namespace
+
+bool is_pointwise(const ConvolutionShape& s) {
+  for (int d = 0; d < 3; ++d) {
+    if (s.kernel[d] != 1 || s.stride[d] != 1 || s.padding[d] != 0) return false;
+  }
+  return true;
+}
 
 template <typename T>
 void convolve(const ConvolutionShape& s, const T* in, const T* weight, const T* bias, T* out) {

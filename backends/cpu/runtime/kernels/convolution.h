@@ -27,6 +27,9 @@ struct ConvolutionShape {
   int64_t kernel_area() const { return kernel[0] * kernel[1] * kernel[2]; }
 };
 
+// Whether an output depends on one position of the input alone, its own.
+bool is_pointwise(const ConvolutionShape& shape);
+
 // out[n, o, z] = bias[o] + sum over i, k of in[n, i, z * stride + k * dilation - padding] *
 // weight[o, i, k]
 //

@@ -6,6 +6,7 @@
 #include "backends/aoti/shims/shim_export.h"
 #include "backends/aoti/slim/core/strided_copy.h"
 #include "backends/cpu/runtime/kernels/convolution.h"
+#include "backends/cpu/runtime/kernels/convolution_direct.h"
 #include "backends/cpu/runtime/shims/cpu_arguments.h"
 #include "backends/cpu/runtime/shims/memory_format.h"
 
@@ -94,6 +95,39 @@ Error read_shape(const SlimTensor& input, const SlimTensor& weight, AtenTensorHa
   return Error::Ok;
 }
 
+// Of a tensor of 3 to 5 dimensions, over the last two.
+ImageStrides image_strides(const SlimTensor& tensor) {
+  const size_t n = tensor.dim();
+  return {tensor.stride(0), tensor.stride(1), n > 3 ? tensor.stride(n - 2) : 0,
+          tensor.stride(n - 1)};
+}
+
+// Without gaps, row-major or channels-last, as the tensor is or as a row-major copy.
+Result<TensorPtr> dense_weight(const SlimTensor& weight) {
+  const ImageStrides strides = image_strides(weight);
+  const bool last = is_channels_last(weight) && strides.channel == 1 &&
+                    strides.outer * weight.size(0) == weight.numel();
+  if (last) return slim::make_alias(weight);
+  return slim::contiguous_tensor(weight);
+}
+
+Result<TensorPtr> direct_convolution(const ConvolutionShape& shape, const SlimTensor& input,
+                                     const SlimTensor& weight, const SlimTensor* bias,
+                                     const std::vector<int64_t>& sizes, bool channels_last) {
+  PTERON_ASSIGN_OR_RETURN(TensorPtr taps, dense_weight(weight));
+  TensorPtr offsets;
+  if (bias) {
+    PTERON_ASSIGN_OR_RETURN(offsets, slim::contiguous_tensor(*bias));
+  }
+  PTERON_ASSIGN_OR_RETURN(TensorPtr out, channels_last ? make_channels_last(sizes, input.dtype())
+                                                       : slim::make_tensor(sizes, input.dtype()));
+  convolve_direct(shape, {input.data_as<const float>(), image_strides(input),
+                          taps->data_as<const float>(), image_strides(*taps),
+                          offsets ? offsets->data_as<const float>() : nullptr,
+                          out->data_as<float>(), image_strides(*out)});
+  return out;
+}
+
 Error convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias,
                   const Lists& lists, bool transposed, int64_t groups, AtenTensorHandle* ret) {
   PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
@@ -104,6 +138,13 @@ Error convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHan
       read_shape(*input, *weight, bias, lists, transposed, groups, &shape, &sizes));
 
   const bool channels_last = is_channels_last(*input) || is_channels_last(*weight);
+  if (input->dtype() == DType::Float && !transposed &&
+      is_convolved_directly(shape, channels_last)) {
+    PTERON_ASSIGN_OR_RETURN(
+        TensorPtr out, direct_convolution(shape, *input, *weight, bias, sizes, channels_last));
+    *ret = out.release();
+    return Error::Ok;
+  }
   PTERON_ASSIGN_OR_RETURN(TensorPtr in, slim::contiguous_tensor(*input));
   PTERON_ASSIGN_OR_RETURN(TensorPtr taps, slim::contiguous_tensor(*weight));
   TensorPtr offsets;

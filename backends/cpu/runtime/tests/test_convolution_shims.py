@@ -33,6 +33,21 @@ CONVOLUTIONS = [
     ((1, 6, 30, 31), (9, 2, 3, 2), [3, 1], [0, 4], [2, 3], False, [0, 0], 3),
     ((1, 3, 64, 64), (16, 3, 7, 7), [2, 2], [3, 3], [1, 1], False, [0, 0], 1),
     ((1, 1, 1, 1), (4, 1, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
+    ((2, 5, 1, 1), (19, 5, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
+    ((1, 32, 7, 7), (150, 32, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
+    ((3, 48, 4, 5), (96, 48, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
+    ((1, 6, 14, 13), (35, 6, 5, 3), [1, 1], [2, 1], [1, 1], False, [0, 0], 1),
+    ((2, 20, 31, 33), (22, 10, 3, 3), [2, 2], [1, 1], [1, 1], False, [0, 0], 2),
+    ((1, 4, 29, 30), (16, 4, 3, 3), [1, 1], [6, 6], [6, 6], False, [0, 0], 1),
+    ((1, 4, 5, 6), (8, 4, 3, 3), [1, 2], [5, 7], [2, 3], False, [0, 0], 1),
+    ((1, 6, 23, 24), (12, 6, 4, 5), [3, 4], [1, 2], [2, 2], False, [0, 0], 1),
+    ((1, 8, 40, 41), (16, 8, 1, 1), [2, 3], [1, 0], [1, 1], False, [0, 0], 1),
+    ((1, 3, 64, 64), (24, 3, 8, 8), [8, 8], [0, 0], [1, 1], False, [0, 0], 1),
+    ((1, 64, 48, 48), (64, 64, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
+    ((1, 2, 3, 1500), (17, 2, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
+    ((2, 16, 17, 18), (32, 4, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 4),
+    ((2, 10, 700), (33, 10, 5), [1], [2], [1], False, [0], 1),
+    ((1, 12, 999), (24, 6, 4), [3], [4], [2], False, [0], 2),
     ((1, 2, 6, 7, 8), (4, 2, 3, 2, 3), [1, 2, 1], [1, 0, 2], [1, 1, 2], False, [0, 0, 0], 1),
     ((2, 4, 5, 6, 7), (4, 1, 3, 3, 3), [1, 1, 1], [1, 1, 1], [1, 1, 1], False, [0, 0, 0], 4),
     ((2, 3, 17), (3, 5, 4), [2], [1], [1], True, [1], 1),
@@ -57,13 +72,14 @@ def test_convolution(shims: ShimLibrary, dtype: torch.dtype, case: tuple) -> Non
         expected = aten.convolution(
             *wide, stride, padding, dilation, transposed, output_padding, groups
         ).to(dtype)
-        inputs = list(layouts(x))
+        pairs = [(layout, weight) for layout in layouts(x)]
         if x.dim() == 4:
-            inputs.append(x.to(memory_format=torch.channels_last))
-        for layout in inputs:
+            last = [t.to(memory_format=torch.channels_last) for t in (x, weight)]
+            pairs += [(last[0], weight), (x, last[1]), (last[0], last[1])]
+        for layout, weight_layout in pairs:
             actual = shims.call(
-                "cpu_convolution", layout, weight, Optional(bias), stride, padding, dilation,
-                transposed, output_padding, groups, results=1,
+                "cpu_convolution", layout, weight_layout, Optional(bias), stride, padding,
+                dilation, transposed, output_padding, groups, results=1,
             )  # fmt: skip
             check(actual.contiguous(), expected.contiguous(), TOLERANCE[dtype] * 10)
 

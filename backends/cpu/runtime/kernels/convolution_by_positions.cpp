@@ -1,0 +1,259 @@
+// Direct convolution with neighbouring outputs of one channel in a register.
+#include <algorithm>
+
+#include "backends/cpu/runtime/kernels/convolution_direct.h"
+#include "backends/cpu/runtime/kernels/convolution_terms.h"
+#include "backends/cpu/runtime/kernels/parallel.h"
+#include "backends/cpu/runtime/kernels/plane_strip.h"
+#include "backends/cpu/runtime/kernels/scratch.h"
+
+namespace pteron::cpu {
+namespace {
+
+// Bytes of a strip that one thread works on: what a second-level cache holds beside the weights.
+constexpr int64_t kStripBytes = 384 * 1024;
+// Bytes of the strips of several images that threads share.
+constexpr int64_t kSharedBytes = 4 * 1024 * 1024;
+// Fewest outputs of a strip, for which its weights are read.
+constexpr int64_t kLeastPositions = 96;
+// Widest strips; rows that are longer are cut. A single row is cut finer, to be shared.
+constexpr int64_t kMostWidth = 1024;
+constexpr int64_t kMostWidthOfOneRow = 240;
+
+int64_t strip_width(const ConvolutionShape& s) {
+  const int64_t most = s.out[1] == 1 ? kMostWidthOfOneRow : kMostWidth;
+  if (s.out[2] <= most) return s.out[2];
+  const int64_t blocks = divided_up(s.out[2], most);
+  return divided_up(divided_up(s.out[2], blocks), kMostTileLanes) * kMostTileLanes;
+}
+
+int64_t most_rows(const ConvolutionShape& s, int64_t width) {
+  const PlaneStrip one(s, width, 1), two(s, width, 2);
+  const int64_t channels = s.in_channels / s.groups, floats = kStripBytes / int64_t{sizeof(float)};
+  const int64_t row = std::max<int64_t>(two.size(channels) - one.size(channels), 1);
+  const int64_t fitting = 1 + (floats - one.size(channels)) / row;
+  return std::clamp(fitting, std::min(divided_up(kLeastPositions, width), s.out[1]), s.out[1]);
+}
+
+class Convolution {
+ public:
+  Convolution(const ConvolutionShape& s, const ConvolutionTensors& t, const TileKernels& kernels)
+      : s_(s),
+        t_(t),
+        kernels_(kernels),
+        in_group_(s.in_channels / s.groups),
+        out_group_(s.out_channels / s.groups),
+        depth_(in_group_ * s.kernel_area()),
+        blocks_(divided_up(out_group_, kernels.most_rows[kMostTileVectors])),
+        width_(strip_width(s)),
+        most_rows_(most_rows(s, width_)),
+        row_offsets_(depth_),
+        column_offsets_(depth_) {
+    const ImageStrides& w = t.weight_strides;
+    inside_ = w.channel < w.x;
+    for_each_term(s, inside_, [&](int64_t k, int64_t channel, int64_t ky, int64_t kx) {
+      row_offsets_[k] = static_cast<int32_t>(channel * w.channel + ky * w.y + kx * w.x);
+    });
+  }
+
+  void run() {
+    const PlaneStrip image(s_, s_.out[2], s_.out[1]);
+    const int64_t image_bytes = image.size(in_group_) * int64_t{sizeof(float)};
+    const int64_t weight_bytes = out_group_ * depth_ * int64_t{sizeof(float)};
+    const int threads = max_threads();
+    const int64_t rows = s_.batch * s_.groups * s_.out[1] * divided_up(s_.out[2], width_);
+    const bool few_rows = rows < threads && blocks_ > 1;
+    if (threads > 1 && image_bytes <= kSharedBytes && width_ == s_.out[2] &&
+        (few_rows || (weight_bytes > image_bytes && blocks_ * s_.groups >= 2 * threads))) {
+      share_channels(image);
+    } else {
+      share_rows();
+    }
+  }
+
+ private:
+  // A thread computes all channels of some rows, of which it makes strips for itself.
+  void share_rows() {
+    const PlaneStrip strip(s_, width_, most_rows_);
+    set_columns(strip);
+    const int64_t x_blocks = divided_up(s_.out[2], width_);
+    const int64_t per_group = x_blocks * s_.out[1];
+    parallel_for(s_.batch * s_.groups * per_group, grain_of(width_ * depth_ * out_group_),
+                 [&](int64_t begin, int64_t end) {
+                   Scratch<float> planes(strip.size(in_group_));
+                   Vectors vectors(most_vectors(most_rows_));
+                   for (int64_t i = begin; i < end;) {
+                     const int64_t image = i / per_group, y = i % s_.out[1];
+                     const int64_t x = i % per_group / s_.out[1] * width_;
+                     const int64_t run = std::min(s_.out[1] - y, end - i);
+                     const int64_t rows = divided_up(run, divided_up(run, most_rows_));
+                     strip.fill(group_in(image), t_.in_strides, in_group_, y, rows, x,
+                                /*end=*/true, planes.data());
+                     vectors.set(*this, strip.pitch(), rows, std::min(width_, s_.out[2] - x));
+                     for (int64_t block = 0; block < blocks_; ++block) {
+                       compute(planes.data(), vectors, image, block, y, x);
+                     }
+                     i += rows;
+                   }
+                 });
+  }
+
+  // Threads make strips of whole images together; then each computes all rows of some channels, so
+  // that each weight is read by one of them.
+  void share_channels(const PlaneStrip& strip) {
+    set_columns(strip);
+    const int64_t images = s_.batch * s_.groups, size = strip.size(in_group_);
+    const int64_t fitting =
+        std::max<int64_t>(1, kSharedBytes / int64_t{sizeof(float)} / size / s_.groups);
+    const int64_t together = std::min(s_.batch, fitting) * s_.groups;
+    Scratch<float> planes(together * size);
+    for (int64_t first = 0; first < images; first += together) {
+      const int64_t count = std::min(together, images - first);
+      parallel_for(count * in_group_, 16384 / strip.channel_size() + 1,
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t i = begin; i < end;) {
+                       const int64_t image = i / in_group_, channel = i % in_group_;
+                       const int64_t channels = std::min(in_group_ - channel, end - i);
+                       strip.fill(
+                           group_in(first + image) + channel * t_.in_strides.channel,
+                           t_.in_strides, channels, 0, s_.out[1], 0, channel + channels == in_group_,
+                           planes.data() + image * size + channel * strip.channel_size());
+                       i += channels;
+                     }
+                   });
+      Vectors vectors(most_vectors(s_.out[1]));
+      vectors.set(*this, strip.pitch(), s_.out[1], s_.out[2]);
+      // Images run fastest: the weights of a block stay in the cache.
+      const int64_t per_group = count / s_.groups;
+      parallel_for(
+          count * blocks_,
+          grain_of(s_.out_area() * depth_ * divided_up(out_group_, blocks_)),
+          [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+              const int64_t n = i % per_group, block = i / per_group % blocks_;
+              const int64_t image = n * s_.groups + i / per_group / blocks_;
+              compute(planes.data() + image * size, vectors, first + image, block, 0, 0);
+            }
+          });
+    }
+  }
+
+  // The registers that outputs [0, rows) x [0, width) of a strip fall into.
+  class Vectors {
+   public:
+    explicit Vectors(int64_t most) : vectors_(most) {}
+
+    void set(const Convolution& c, int64_t pitch, int64_t rows, int64_t width) {
+      if (rows == rows_ && width == width_) return;
+      rows_ = rows;
+      width_ = width;
+      count_ = 0;
+      const int64_t lanes = c.kernels_.lanes;
+      if (width == c.s_.out[2] && pitch < divided_up(width, lanes) * lanes) {
+        through_rows(c, pitch);
+      } else {
+        by_rows(c, pitch);
+      }
+    }
+    int64_t count() const { return count_; }
+    const TileVector* at(int64_t i) const { return vectors_.data() + i; }
+
+   private:
+    // One row after the other, the last register of each filled in part.
+    void by_rows(const Convolution& c, int64_t pitch) {
+      for (int64_t y = 0; y < rows_; ++y) {
+        for (int64_t x = 0; x < width_; x += c.kernels_.lanes) {
+          TileVector& vector = vectors_[count_++];
+          vector.from = y * pitch + x;
+          vector.to = (y * c.s_.out[2] + x) * c.t_.out_strides.x;
+          vector.count = static_cast<int32_t>(std::min<int64_t>(c.kernels_.lanes, width_ - x));
+          for (int i = 0; i < kMostTileLanes; ++i) vector.lanes[i] = static_cast<uint8_t>(i);
+        }
+      }
+    }
+    // Over the ends of rows: less is left empty where rows are short.
+    void through_rows(const Convolution& c, int64_t pitch) {
+      int64_t y = 0, x = 0;
+      for (int64_t from = 0; y < rows_; from += c.kernels_.lanes) {
+        TileVector& vector = vectors_[count_];
+        vector.from = from;
+        vector.to = (y * width_ + std::min(x, width_)) * c.t_.out_strides.x;
+        vector.count = 0;
+        for (int lane = 0; lane < c.kernels_.lanes && y < rows_; ++lane) {
+          if (x < width_) vector.lanes[vector.count++] = static_cast<uint8_t>(lane);
+          if (++x == pitch) {
+            x = 0;
+            ++y;
+          }
+        }
+        count_ += vector.count > 0;
+      }
+    }
+
+    Scratch<TileVector> vectors_;
+    int64_t count_ = 0, rows_ = 0, width_ = 0;
+  };
+
+  int64_t most_vectors(int64_t rows) const {
+    return rows * (divided_up(width_, kernels_.lanes) + 1) + 1;
+  }
+
+  // One block of channels of one image's group, at all positions of a strip.
+  void compute(const float* planes, const Vectors& vectors, int64_t image, int64_t block, int64_t y,
+               int64_t x) const {
+    const int64_t n = image / s_.groups, g = image % s_.groups;
+    const int64_t first = g * out_group_ + part_begin(out_group_, blocks_, block);
+    const int64_t rows = g * out_group_ + part_begin(out_group_, blocks_, block + 1) - first;
+    const ImageStrides& to = t_.out_strides;
+    ConvolutionTile tile;
+    tile.rows = t_.weight + first * t_.weight_strides.outer;
+    tile.row_stride = t_.weight_strides.outer;
+    tile.row_offsets = row_offsets_.data();
+    tile.columns = planes;
+    tile.column_offsets = column_offsets_.data();
+    tile.depth = depth_;
+    tile.row_bias = t_.bias ? t_.bias + first : nullptr;
+    tile.column_bias = nullptr;
+    tile.out = t_.out + n * to.outer + first * to.channel + (y * s_.out[2] + x) * to.x;
+    tile.out_row_stride = to.channel;
+    tile.out_lane_stride = to.x;
+    const int64_t tiles = divided_up(vectors.count(), kMostTileVectors);
+    for (int64_t i = 0; i < tiles; ++i) {
+      const int64_t begin = part_begin(vectors.count(), tiles, i);
+      tile.vectors = vectors.at(begin);
+      kernels_.get(rows, part_begin(vectors.count(), tiles, i + 1) - begin)(tile);
+    }
+  }
+
+  void set_columns(const PlaneStrip& strip) {
+    for_each_term(s_, inside_, [&](int64_t k, int64_t channel, int64_t ky, int64_t kx) {
+      column_offsets_[k] =
+          static_cast<int32_t>(channel * strip.channel_size() + strip.offset(ky, kx));
+    });
+  }
+
+  const float* group_in(int64_t image) const {
+    return t_.in + image / s_.groups * t_.in_strides.outer +
+           image % s_.groups * in_group_ * t_.in_strides.channel;
+  }
+
+  const ConvolutionShape& s_;
+  const ConvolutionTensors& t_;
+  const TileKernels& kernels_;
+  const int64_t in_group_, out_group_;
+  const int64_t depth_;      // terms of an output
+  const int64_t blocks_;     // of output channels of a group
+  const int64_t width_;      // of strips
+  const int64_t most_rows_;  // of strips
+  bool inside_;              // input channels lie innermost in the weights
+  Scratch<int32_t> row_offsets_, column_offsets_;
+};
+
+}  // namespace
+
+void convolve_by_positions(const ConvolutionShape& shape, const ConvolutionTensors& tensors,
+                           const TileKernels& kernels) {
+  Convolution(shape, tensors, kernels).run();
+}
+
+}  // namespace pteron::cpu

@@ -1,0 +1,47 @@
+#include "backends/cpu/runtime/kernels/convolution_direct.h"
+
+#include <algorithm>
+
+namespace pteron::cpu {
+namespace {
+
+// Whether rearranging the weights costs less than what it saves: transposing the image on its way
+// in and out.
+bool suits_channels(const ConvolutionShape& s, const ConvolutionTensors& t, int lanes) {
+  if (t.in_strides.channel != 1 || t.out_strides.channel != 1) return false;
+  const int64_t in_group = s.in_channels / s.groups, out_group = s.out_channels / s.groups;
+  const int64_t weights = s.out_channels * in_group * s.kernel_area();
+  const int64_t images = s.batch * (s.in_channels * s.in_area() + s.out_channels * s.out_area());
+  // Offsets in the image are kept as 32-bit numbers.
+  const int64_t reach = s.kernel[1] * s.dilation[1] * t.in_strides.y +
+                        s.kernel[2] * s.dilation[2] * t.in_strides.x;
+  return 2 * out_group >= lanes && weights < 2 * images && reach + s.in_channels < INT32_MAX;
+}
+
+}  // namespace
+
+bool is_convolved_directly(const ConvolutionShape& s, bool channels_last) {
+  const int64_t in_group = s.in_channels / s.groups;
+  const bool flat = s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0;
+  // Offsets in padded images and in weights are kept as 32-bit numbers.
+  constexpr int64_t kMost = INT32_MAX / 4;
+  const int64_t padded = (s.in[1] + 2 * s.padding[1] + s.stride[1]) *
+                         (s.in[2] + 2 * s.padding[2] + s.stride[2] + kMostTileLanes);
+  return tile_kernels() != nullptr && flat && (channels_last || !is_pointwise(s)) && in_group > 1 && s.batch > 0 &&
+         in_group * s.kernel_area() < kMost && padded < kMost / s.in_channels;
+}
+
+void convolve_direct(const ConvolutionShape& shape, const ConvolutionTensors& tensors) {
+  const TileKernels& kernels = *tile_kernels();
+  // Groups with few channels fill the shorter registers, which every such machine has.
+  const TileKernels& shorter = tile_kernels_avx2();
+  const bool few = shape.out_channels / shape.groups <= shorter.lanes;
+  const TileKernels& for_channels = few ? shorter : kernels;
+  if (suits_channels(shape, tensors, for_channels.lanes)) {
+    convolve_by_channels(shape, tensors, for_channels);
+  } else {
+    convolve_by_positions(shape, tensors, kernels);
+  }
+}
+
+}  // namespace pteron::cpu

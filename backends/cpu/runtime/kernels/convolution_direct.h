@@ -1,0 +1,55 @@
+// Convolutions of float images without unfolding them: every output is summed in registers, from a
+// padded copy of a piece of the image that stays in the cache.
+//
+//   ConvolutionTensors tensors{in, in_strides, weight, weight_strides, bias, out, out_strides};
+//   if (!convolve_direct(shape, tensors)) convolve(shape, ...);
+//
+// Images and weights may have any strides, so channels-last tensors are read as they are.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cpu/runtime/kernels/convolution.h"
+#include "backends/cpu/runtime/kernels/convolution_tile.h"
+
+namespace pteron::cpu {
+
+// Floats between neighbours. Of weights: `outer` between output channels, `channel` between the
+// input channels of a group, y and x between kernel positions.
+struct ImageStrides {
+  int64_t outer;  // images
+  int64_t channel;
+  int64_t y;
+  int64_t x;
+};
+
+struct ConvolutionTensors {
+  const float* in;
+  ImageStrides in_strides;
+  const float* weight;
+  ImageStrides weight_strides;
+  const float* bias;  // [out_channels] without gaps, or null
+  float* out;
+  ImageStrides out_strides;  // rows lie one after the other: y is width times x
+};
+
+// Whether convolve_direct() is the way to compute a shape on this machine: it has vector registers,
+// nothing happens along the first dimension, several channels are summed, and the image is not by
+// itself a matrix that the library multiplies, as planes for 1x1 kernels are.
+bool is_convolved_directly(const ConvolutionShape& shape, bool channels_last);
+
+// out = the convolution, as convolve() defines it, on the threads that the caller may use. The
+// shape must be one that is_convolved_directly() takes. Throws std::bad_alloc.
+void convolve_direct(const ConvolutionShape& shape, const ConvolutionTensors& tensors);
+
+// The two ways to do so, with the kernels of a given instruction set.
+//
+// Registers hold neighbouring outputs of one channel; weights are read as they are. Any shape.
+void convolve_by_positions(const ConvolutionShape& shape, const ConvolutionTensors& tensors,
+                           const TileKernels& kernels);
+// Registers hold neighbouring channels of one output; weights are rearranged first, which images
+// that are large for their number of channels repay. Channels of in and out have stride 1.
+void convolve_by_channels(const ConvolutionShape& shape, const ConvolutionTensors& tensors,
+                          const TileKernels& kernels);
+
+}  // namespace pteron::cpu

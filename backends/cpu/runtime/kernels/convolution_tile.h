@@ -1,0 +1,64 @@
+// The inner part of direct convolutions: a block of outputs that stays in registers while all its
+// terms are added.
+//
+//   const TileKernels* kernels = tile_kernels();            // null: none for this machine
+//   kernels->get(/*rows=*/8, /*vectors=*/3)(tile);
+#pragma once
+
+#include <cstdint>
+
+namespace pteron::cpu {
+
+inline constexpr int kMostTileLanes = 16;
+inline constexpr int kMostTileRows = 8;
+inline constexpr int kMostTileVectors = 3;
+
+// One register of a row: which of its lanes are outputs, and where they go.
+struct TileVector {
+  int64_t from;                   // begin of the vector among the columns
+  int64_t to;                     // place of its first output
+  int32_t count;                  // lanes that are outputs, at least one
+  uint8_t lanes[kMostTileLanes];  // which: lane lanes[i] is the i-th output
+};
+
+// The sum of row r, vector v, lane l,
+//
+//   bias + sum over k < depth of
+//     rows[r * row_stride + row_offsets[k]] * columns[vectors[v].from + l + column_offsets[k]],
+//
+// goes to out[r * out_row_stride + vectors[v].to + i * out_lane_stride] where l is lanes[i]. Columns
+// are read for all lanes. All numbers count floats.
+struct ConvolutionTile {
+  const float* rows;
+  int64_t row_stride;
+  const int32_t* row_offsets;
+  const float* columns;
+  const int32_t* column_offsets;
+  int64_t depth;
+  const float* row_bias;     // one a row; null: none
+  const float* column_bias;  // read where a vector is, at `from`; null: none
+  const TileVector* vectors;
+  float* out;
+  int64_t out_row_stride;
+  int64_t out_lane_stride;
+};
+
+using TileKernel = void (*)(const ConvolutionTile& tile);
+
+// The kernels of one instruction set.
+struct TileKernels {
+  int lanes;                            // floats of a register
+  int most_rows[kMostTileVectors + 1];  // by the number of vectors: what the registers hold
+  const TileKernel (*kernels)[kMostTileVectors];  // [rows - 1][vectors - 1]
+
+  TileKernel get(int64_t rows, int64_t vectors) const { return kernels[rows - 1][vectors - 1]; }
+};
+
+// Those for the widest registers that this machine has; null if it has neither.
+const TileKernels* tile_kernels();
+
+// By instruction set, wherever it can be run.
+const TileKernels& tile_kernels_avx2();
+const TileKernels& tile_kernels_avx512();
+
+}  // namespace pteron::cpu

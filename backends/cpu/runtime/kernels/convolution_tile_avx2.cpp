@@ -1,0 +1,43 @@
+// Compiled with -mavx2, -mfma and the rest of x86-64-v3: 16 registers of 8 floats.
+#include <immintrin.h>
+
+#include "backends/cpu/runtime/kernels/convolution_tile.h"
+
+namespace pteron::cpu {
+namespace {
+
+struct Register {
+  static constexpr int kLanes = 8;
+  __m256 value;
+
+  static Register zero() { return {_mm256_setzero_ps()}; }
+  static Register load(const float* from) { return {_mm256_loadu_ps(from)}; }
+  static Register broadcast(const float* from) { return {_mm256_broadcast_ss(from)}; }
+  void add_product(Register a, Register b) { value = _mm256_fmadd_ps(a.value, b.value, value); }
+  void store(float* to) const { _mm256_storeu_ps(to, value); }
+
+  using Selection = __m256i;
+  static Selection selection(const uint8_t* lanes) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(lanes)));
+  }
+  // The first `count` of the selected lanes. Masked stores are slow on some of these machines.
+  void store(Selection lanes, int32_t count, float* to) const {
+    float selected[kLanes];
+    _mm256_storeu_ps(selected, _mm256_permutevar8x32_ps(value, lanes));
+    for (int32_t i = 0; i < count; ++i) to[i] = selected[i];
+  }
+};
+
+}  // namespace
+}  // namespace pteron::cpu
+
+#include "backends/cpu/runtime/kernels/convolution_tile.inc"
+
+namespace pteron::cpu {
+
+const TileKernels& tile_kernels_avx2() {
+  static constexpr TileKernels kernels = {Register::kLanes, {8, 8, 6, 4}, kTiles};
+  return kernels;
+}
+
+}  // namespace pteron::cpu

@@ -1,0 +1,42 @@
+// Compiled with -mavx512f and the rest of x86-64-v4: 32 registers of 16 floats.
+#include <immintrin.h>
+
+#include "backends/cpu/runtime/kernels/convolution_tile.h"
+
+namespace pteron::cpu {
+namespace {
+
+struct Register {
+  static constexpr int kLanes = 16;
+  __m512 value;
+
+  static Register zero() { return {_mm512_setzero_ps()}; }
+  static Register load(const float* from) { return {_mm512_loadu_ps(from)}; }
+  static Register broadcast(const float* from) { return {_mm512_set1_ps(*from)}; }
+  void add_product(Register a, Register b) { value = _mm512_fmadd_ps(a.value, b.value, value); }
+  void store(float* to) const { _mm512_storeu_ps(to, value); }
+
+  using Selection = __m512i;
+  static Selection selection(const uint8_t* lanes) {
+    return _mm512_maskz_cvtepu8_epi32(0xffff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(lanes)));
+  }
+  // The first `count` of the selected lanes.
+  void store(Selection lanes, int32_t count, float* to) const {
+    const auto mask = static_cast<__mmask16>((1u << count) - 1);
+    _mm512_mask_storeu_ps(to, mask, _mm512_maskz_permutexvar_ps(mask, lanes, value));
+  }
+};
+
+}  // namespace
+}  // namespace pteron::cpu
+
+#include "backends/cpu/runtime/kernels/convolution_tile.inc"
+
+namespace pteron::cpu {
+
+const TileKernels& tile_kernels_avx512() {
+  static constexpr TileKernels kernels = {Register::kLanes, {8, 8, 8, 8}, kTiles};
+  return kernels;
+}
+
+}  // namespace pteron::cpu

@@ -1,0 +1,65 @@
+// A horizontal piece of an image with its padding, one plane for each channel, laid out so that a
+// kernel position is an offset: the input of output (y, x) at kernel position (ky, kx) is
+//
+//   plane[y * pitch() + x + offset(ky, kx)]
+//
+// whatever the stride. For that the rows and columns of a strided convolution are sorted into
+// phases: those that lie a multiple of the stride apart are neighbours.
+//
+//   PlaneStrip strip(shape, /*width=*/shape.out[2], /*most_rows=*/14);
+//   Scratch<float> planes(strip.size(channels));
+//   strip.fill(image, strides, channels, {y, 14}, /*x=*/0, planes.data());
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cpu/runtime/kernels/convolution_direct.h"
+
+namespace pteron::cpu {
+
+class PlaneStrip final {
+ public:
+  // For pieces that `width` columns and at most `most_rows` rows of the output depend on.
+  PlaneStrip(const ConvolutionShape& shape, int64_t width, int64_t most_rows);
+
+  // Floats between neighbouring rows of outputs. Less than a padded row: where that is possible the
+  // padding after a row is that before the next.
+  int64_t pitch() const { return pitch_; }
+  int64_t channel_size() const { return channel_size_; }
+  // Floats that so many channels need; vectors may be read beyond the last output.
+  int64_t size(int64_t channels) const { return channels * channel_size_ + kMostTileLanes; }
+  int64_t offset(int64_t ky, int64_t kx) const;
+
+  // Copies the channels of `image` that rows [y, y + rows) and columns [x, x + width) of the output
+  // depend on. `end` says that these are the last channels of the memory.
+  void fill(const float* image, const ImageStrides& strides, int64_t channels, int64_t y,
+            int64_t rows, int64_t x, bool end, float* planes) const;
+
+ private:
+  // Kernel positions along one dimension.
+  struct Axis {
+    Axis(const ConvolutionShape& shape, int d);
+    // Phase of position k is k modulo `period`.
+    int64_t remainder(int64_t phase) const { return phase * dilation % stride; }
+    int64_t step(int64_t k) const { return k * dilation / stride; }
+    // The largest step of a phase.
+    int64_t reach(int64_t phase) const;
+    // Steps of a phase whose input lies inside the image, for outputs from `first`: [begin, end).
+    int64_t begin(int64_t phase, int64_t first) const;
+    int64_t end(int64_t phase, int64_t first) const;
+
+    int64_t in, kernel, stride, padding, dilation, period, phases;
+  };
+
+  void fill_row(const float* row, int64_t stride, int64_t phase, int64_t x, float* to) const;
+
+  Axis y_, x_;
+  int64_t width_;
+  int64_t pitch_;
+  int64_t reach_;  // rows beyond those of the outputs
+  int64_t tail_;   // floats beyond the last row
+  int64_t plane_size_;
+  int64_t channel_size_;
+};
+
+}  // namespace pteron::cpu

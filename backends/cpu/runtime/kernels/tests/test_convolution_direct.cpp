@@ -1,0 +1,209 @@
+// Both direct ways, with the kernels of every instruction set that this machine has, against the
+// definition in double precision.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/runtime/kernels/convolution_direct.h"
+#include "backends/cpu/runtime/kernels/parallel.h"
+
+namespace pteron::cpu {
+namespace {
+
+using Pair = std::array<int64_t, 2>;
+
+ConvolutionShape shape_of(int64_t batch, int64_t groups, Pair channels, Pair in, Pair kernel,
+                          Pair stride, Pair padding, Pair dilation) {
+  ConvolutionShape s;
+  s.batch = batch;
+  s.groups = groups;
+  s.in_channels = channels[0];
+  s.out_channels = channels[1];
+  for (int d = 0; d < 2; ++d) {
+    s.in[d + 1] = in[d];
+    s.kernel[d + 1] = kernel[d];
+    s.stride[d + 1] = stride[d];
+    s.padding[d + 1] = padding[d];
+    s.dilation[d + 1] = dilation[d];
+    s.out[d + 1] = (in[d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1) / stride[d] + 1;
+  }
+  return s;
+}
+
+const std::vector<ConvolutionShape>& shapes() {
+  static const std::vector<ConvolutionShape> all = {
+      shape_of(1, 1, {3, 16}, {19, 21}, {3, 3}, {2, 2}, {1, 1}, {1, 1}),
+      shape_of(2, 1, {5, 19}, {1, 1}, {3, 3}, {1, 1}, {1, 1}, {1, 1}),
+      shape_of(1, 1, {16, 70}, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}),
+      shape_of(1, 1, {8, 48}, {33, 32}, {3, 3}, {1, 1}, {1, 1}, {1, 1}),
+      shape_of(3, 1, {4, 9}, {6, 5}, {5, 4}, {1, 1}, {2, 0}, {1, 1}),
+      shape_of(2, 3, {12, 15}, {11, 13}, {3, 3}, {2, 1}, {1, 1}, {1, 1}),
+      shape_of(1, 1, {4, 8}, {5, 6}, {3, 3}, {1, 2}, {5, 7}, {2, 3}),      // padding beyond reach
+      shape_of(1, 1, {6, 12}, {23, 24}, {4, 5}, {3, 4}, {1, 2}, {2, 2}),   // several phases
+      shape_of(1, 1, {4, 20}, {20, 20}, {1, 1}, {4, 3}, {0, 0}, {1, 1}),   // one phase of many
+      shape_of(1, 1, {2, 7}, {16, 24}, {8, 8}, {8, 8}, {0, 0}, {1, 1}),    // patches
+      shape_of(1, 1, {3, 8}, {21, 20}, {3, 3}, {1, 1}, {8, 8}, {8, 8}),    // mostly padding
+      shape_of(2, 1, {4, 33}, {1, 531}, {1, 5}, {1, 1}, {0, 2}, {1, 1}),   // one row, cut
+      shape_of(1, 1, {2, 3}, {3, 1100}, {3, 3}, {1, 1}, {1, 1}, {1, 1}),   // long rows, cut
+      shape_of(1, 1, {2, 3}, {3, 2301}, {2, 3}, {1, 2}, {1, 3}, {2, 3}),   // and strided
+      shape_of(1, 1, {9, 25}, {9, 9}, {9, 9}, {1, 1}, {0, 0}, {1, 1}),     // one output
+      shape_of(1, 1, {150, 8}, {30, 31}, {3, 3}, {1, 1}, {1, 1}, {1, 1}),  // several strips
+      shape_of(5, 2, {64, 160}, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}),   // channels shared out
+  };
+  return all;
+}
+
+// Dense strides of [outer, channels, height, width], row-major or channels-last.
+ImageStrides strides_of(int64_t channels, int64_t height, int64_t width, bool channels_last) {
+  if (channels_last) return {channels * height * width, 1, width * channels, channels};
+  return {channels * height * width, height * width, width, 1};
+}
+
+int64_t at(const ImageStrides& s, int64_t n, int64_t c, int64_t y, int64_t x) {
+  return n * s.outer + c * s.channel + y * s.y + x * s.x;
+}
+
+std::vector<float> numbers(int64_t count) {
+  static std::mt19937 generator(7);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> values(count);
+  for (float& value : values) value = uniform(generator);
+  return values;
+}
+
+double expected(const ConvolutionShape& s, const ConvolutionTensors& t, int64_t n, int64_t o,
+                int64_t y, int64_t x) {
+  const int64_t in_group = s.in_channels / s.groups, g = o / (s.out_channels / s.groups);
+  double sum = t.bias ? t.bias[o] : 0;
+  for (int64_t c = 0; c < in_group; ++c) {
+    for (int64_t ky = 0; ky < s.kernel[1]; ++ky) {
+      for (int64_t kx = 0; kx < s.kernel[2]; ++kx) {
+        const int64_t in_y = y * s.stride[1] + ky * s.dilation[1] - s.padding[1];
+        const int64_t in_x = x * s.stride[2] + kx * s.dilation[2] - s.padding[2];
+        if (in_y < 0 || in_y >= s.in[1] || in_x < 0 || in_x >= s.in[2]) continue;
+        sum += double{t.in[at(t.in_strides, n, g * in_group + c, in_y, in_x)]} *
+               t.weight[at(t.weight_strides, o, c, ky, kx)];
+      }
+    }
+  }
+  return sum;
+}
+
+using Way = void (*)(const ConvolutionShape&, const ConvolutionTensors&, const TileKernels&);
+
+struct Layout {
+  bool in, weight, out;  // channels-last
+};
+
+void check(Way way, const TileKernels& kernels, const ConvolutionShape& s, Layout layout,
+           bool with_bias) {
+  constexpr float kUntouched = 1234.5f;
+  const std::vector<float> in = numbers(s.batch * s.in_channels * s.in_area());
+  const std::vector<float> weight =
+      numbers(s.out_channels * (s.in_channels / s.groups) * s.kernel_area());
+  const std::vector<float> bias = numbers(s.out_channels);
+  std::vector<float> out(s.batch * s.out_channels * s.out_area() + 32, kUntouched);
+  const ConvolutionTensors t{
+      in.data(),
+      strides_of(s.in_channels, s.in[1], s.in[2], layout.in),
+      weight.data(),
+      strides_of(s.in_channels / s.groups, s.kernel[1], s.kernel[2], layout.weight),
+      with_bias ? bias.data() : nullptr,
+      out.data() + 16,
+      strides_of(s.out_channels, s.out[1], s.out[2], layout.out)};
+  way(s, t, kernels);
+  const double terms = static_cast<double>(s.in_channels / s.groups * s.kernel_area());
+  for (int64_t n = 0; n < s.batch; ++n) {
+    for (int64_t o = 0; o < s.out_channels; ++o) {
+      for (int64_t y = 0; y < s.out[1]; ++y) {
+        for (int64_t x = 0; x < s.out[2]; ++x) {
+          ASSERT_NEAR(t.out[at(t.out_strides, n, o, y, x)], expected(s, t, n, o, y, x),
+                      2e-6 + 2e-7 * terms)  // both grow with the partial sums
+              << "image " << n << ", channel " << o << ", " << y << ", " << x;
+        }
+      }
+    }
+  }
+  for (int i = 0; i < 16; ++i) {
+    ASSERT_EQ(out[i], kUntouched);
+    ASSERT_EQ(out[out.size() - 1 - i], kUntouched);
+  }
+}
+
+class DirectConvolution : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    const bool runs = GetParam() ? __builtin_cpu_supports("x86-64-v4") != 0
+                                 : __builtin_cpu_supports("x86-64-v3") != 0;
+    if (!runs) GTEST_SKIP() << "this machine lacks the instructions";
+  }
+  const TileKernels& kernels() { return GetParam() ? tile_kernels_avx512() : tile_kernels_avx2(); }
+};
+
+TEST_P(DirectConvolution, ByPositionsIsTheDefinition) {
+  for (const int threads : {1, 2, 5}) {
+    const ThreadLimit limit(threads);
+    for (size_t i = 0; i < shapes().size(); ++i) {
+      for (const Layout layout : {Layout{false, false, false}, Layout{true, true, true},
+                                  Layout{true, false, true}, Layout{false, true, true}}) {
+        SCOPED_TRACE("shape " + std::to_string(i) + ", threads " + std::to_string(threads));
+        check(convolve_by_positions, kernels(), shapes()[i], layout, i % 2 == 0);
+      }
+    }
+  }
+}
+
+TEST_P(DirectConvolution, ByChannelsIsTheDefinition) {
+  for (const int threads : {1, 2, 5}) {
+    const ThreadLimit limit(threads);
+    for (size_t i = 0; i < shapes().size(); ++i) {
+      for (const Layout layout : {Layout{true, true, true}, Layout{true, false, true}}) {
+        SCOPED_TRACE("shape " + std::to_string(i) + ", threads " + std::to_string(threads));
+        check(convolve_by_channels, kernels(), shapes()[i], layout, i % 2 == 1);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(InstructionSets, DirectConvolution, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Avx512" : "Avx2"; });
+
+// Infinities and NaNs of one output's inputs reach that output alone, not those that share its
+// registers or its padding.
+TEST(DirectConvolutionOfWhatIsNotFinite, StaysWhereItBelongs) {
+  if (!tile_kernels()) GTEST_SKIP() << "this machine lacks the instructions";
+  const ConvolutionShape s = shape_of(1, 1, {2, 8}, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1});
+  for (const bool last : {false, true}) {
+    std::vector<float> in(2 * 49, 1.0f), weight(8 * 2 * 9, 1.0f), out(8 * 49);
+    const ImageStrides in_strides = strides_of(2, 7, 7, last);
+    in[at(in_strides, 0, 1, 3, 6)] = INFINITY;
+    const ConvolutionTensors t{in.data(), in_strides, weight.data(), strides_of(2, 3, 3, last),
+                               nullptr,   out.data(), strides_of(8, 7, 7, last)};
+    convolve_direct(s, t);
+    for (int64_t y = 0; y < 7; ++y) {
+      for (int64_t x = 0; x < 7; ++x) {
+        EXPECT_EQ(std::isfinite(out[at(t.out_strides, 0, 5, y, x)]), y < 2 || y > 4 || x < 5);
+      }
+    }
+  }
+}
+
+TEST(IsConvolvedDirectly, LeavesWhatOthersDoBetter) {
+  const auto direct = [](int64_t groups, Pair channels, Pair kernel, bool last) {
+    return is_convolved_directly(
+        shape_of(1, groups, channels, {9, 9}, kernel, {1, 1}, {0, 0}, {1, 1}), last);
+  };
+  EXPECT_EQ(direct(1, {8, 8}, {3, 3}, false), tile_kernels() != nullptr);
+  EXPECT_FALSE(direct(8, {8, 8}, {3, 3}, false));   // depthwise
+  EXPECT_FALSE(direct(1, {8, 8}, {1, 1}, false));   // a matrix product
+  ConvolutionShape deep = shape_of(1, 1, {8, 8}, {9, 9}, {3, 3}, {1, 1}, {0, 0}, {1, 1});
+  deep.in[0] = deep.out[0] = 2;
+  EXPECT_FALSE(is_convolved_directly(deep, false));
+}
+
+}  // namespace
+}  // namespace pteron::cpu

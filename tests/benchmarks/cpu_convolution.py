@@ -1,0 +1,156 @@
+"""Convolutions alone: our kernels against eager torch (oneDNN), interleaved in one process.
+
+  tools/bazel run //tests/benchmarks:cpu_convolution -- --rounds=50
+
+Each shape is measured in both layouts of images. Calls go through the shim that compiled models
+call, so the times include making the result. Ratios below 1 mean that ours is faster; the median
+over rounds counts. A result that differs from eager's is an error, not a time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import math
+import os
+import pathlib
+import statistics
+import time
+from collections.abc import Callable
+
+# Spinning threads of one library would steal the cores of the next.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import torch  # noqa: E402
+from absl import app, flags  # noqa: E402
+
+import backends.cpu.runtime as cpu_runtime  # noqa: E402
+from backends.cpu.runtime.tests.shim_caller import Optional, ShimLibrary  # noqa: E402
+
+_ROUNDS = flags.DEFINE_integer("rounds", 40, "Rounds through both contenders.")
+_MIN_ROUND_MS = flags.DEFINE_float("min_round_ms", 3.0, "Calls of one round take at least so long.")
+_SHAPES = flags.DEFINE_string("shapes", "", "Only shapes whose name contains this.")
+_LAYOUTS = flags.DEFINE_list("layouts", ["planes", "channels_last"], "Layouts of the images.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """A convolution; `size` is height and width."""
+
+    name: str
+    channels: tuple[int, int]
+    size: tuple[int, int]
+    kernel: tuple[int, int] = (3, 3)
+    stride: int = 1
+    padding: int = 1
+    dilation: int = 1
+    groups: int = 1
+    batch: int = 1
+
+
+SHAPES = (
+    Shape("first 7x7 s2, 224", (3, 64), (224, 224), (7, 7), stride=2, padding=3),
+    Shape("first 3x3 s2, 96", (3, 16), (96, 96), stride=2),
+    Shape("3x3 s2, 48", (16, 32), (48, 48), stride=2),
+    Shape("3x3 s2, 24", (32, 64), (24, 24), stride=2),
+    Shape("resnet 3x3, 56", (64, 64), (56, 56)),
+    Shape("resnet 3x3 s2, 56", (64, 128), (56, 56), stride=2),
+    Shape("resnet 3x3, 28", (128, 128), (28, 28)),
+    Shape("resnet 3x3, 14", (256, 256), (14, 14)),
+    Shape("resnet 3x3, 7", (512, 512), (7, 7)),
+    Shape("resnet 3x3, 14, batch 4", (256, 256), (14, 14), batch=4),
+    Shape("downsample 1x1 s2, 56", (64, 128), (56, 56), (1, 1), stride=2, padding=0),
+    Shape("unet 3x3, 96", (32, 32), (96, 96)),
+    Shape("unet 3x3, 12", (192, 256), (12, 12)),
+    Shape("last 3x3 to 3, 96", (64, 3), (96, 96)),
+    Shape("dilated 3x3 d4, 32", (128, 128), (32, 32), padding=4, dilation=4),
+    Shape("groups of 4, 56", (128, 128), (56, 56), groups=32),
+    Shape("groups of 8, 28", (256, 256), (28, 28), groups=32),
+    Shape("patches 16x16, 224", (3, 384), (224, 224), (16, 16), stride=16, padding=0),
+    Shape("1d k5, 4000", (64, 64), (1, 4000), (1, 5), padding=2),
+)
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    torch.set_grad_enabled(False)
+    shims = ShimLibrary(_library_path())
+    print(f"{torch.get_num_threads()} threads; microseconds a call")
+    print(f"{'':28}{'layout':15}{'eager':>10}{'ours':>10}{'ratio':>8}{'GFLOP/s':>9}")
+    ratios = []
+    for shape in SHAPES:
+        if _SHAPES.value in shape.name:
+            for layout in _LAYOUTS.value:
+                ratios.append(measure(shims, shape, layout))
+    if ratios:
+        print(f"geometric mean of {len(ratios)} ratios: {statistics.geometric_mean(ratios):.3f}")
+
+
+def _library_path() -> str:
+    beside = pathlib.Path(cpu_runtime.__file__).parent / "libcpu_backend.so"
+    return os.environ.get("PTERON_CPU_BACKEND_LIBRARY", str(beside))
+
+
+def measure(shims: ShimLibrary, shape: Shape, layout: str) -> float:
+    """Prints a line and returns our time over eager's."""
+    torch.manual_seed(0)
+    memory_format = torch.channels_last if layout == "channels_last" else torch.contiguous_format
+    padding = [shape.padding if size > 1 else 0 for size in shape.size]
+    arguments = ([shape.stride] * 2, padding, [shape.dilation] * 2, False, [0, 0], shape.groups)
+    x = torch.randn(shape.batch, shape.channels[0], *shape.size)
+    weight = torch.randn(shape.channels[1], shape.channels[0] // shape.groups, *shape.kernel)
+    bias = torch.randn(shape.channels[1])
+    x, weight = (t.to(memory_format=memory_format) for t in (x, weight))
+
+    expected = torch.ops.aten.convolution(x, weight, bias, *arguments)
+    actual = shims.call("cpu_convolution", x, weight, Optional(bias), *arguments, results=1)
+    error = float((actual - expected).abs().max() / expected.abs().max())
+    if not (error < 1e-4 and actual.stride() == expected.stride()):
+        raise ValueError(f"{shape.name}, {layout}: relative error {error:.1e}")
+
+    keep: list = []
+    handles: list = []
+    with shims.borrowed(x) as x_handle, shims.borrowed(weight) as weight_handle:
+        converted = [x_handle, weight_handle]
+        for argument in (Optional(bias), *arguments):
+            converted += shims._convert(argument, keep, handles)
+        library, out = shims._library, ctypes.c_void_p()
+        result = ctypes.byref(out)
+
+        def ours() -> None:
+            library.ptrn_torch_cpu_convolution(*converted, result)
+            library.ptrn_torch_delete_tensor_object(out)
+
+        def eager() -> None:
+            torch.ops.aten.convolution(x, weight, bias, *arguments)
+
+        theirs_us, ours_us = interleaved(eager, ours)
+    flops = 2 * expected.numel() * math.prod(weight.shape[1:])
+    print(
+        f"{shape.name:28}{layout:15}{theirs_us:10.1f}{ours_us:10.1f}{ours_us / theirs_us:8.2f}"
+        f"{flops / ours_us / 1e3:9.1f}",
+        flush=True,
+    )
+    return ours_us / theirs_us
+
+
+def interleaved(*calls: Callable[[], None]) -> list[float]:
+    """Median microseconds of each."""
+    repeats = []
+    for call in calls:
+        call()
+        start = time.perf_counter()
+        call()
+        repeats.append(max(1, round(_MIN_ROUND_MS.value / 1e3 / (time.perf_counter() - start))))
+    times: list[list[float]] = [[] for _ in calls]
+    for _ in range(_ROUNDS.value):
+        for i, call in enumerate(calls):
+            start = time.perf_counter()
+            for _ in range(repeats[i]):
+                call()
+            times[i].append((time.perf_counter() - start) / repeats[i] * 1e6)
+    return [statistics.median(t) for t in times]
+
+
+if __name__ == "__main__":
+    app.run(main)
