@@ -9,7 +9,6 @@ over rounds counts. A result that differs from eager's is an error, not a time.
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import math
 import os
@@ -18,17 +17,17 @@ import statistics
 import time
 from collections.abc import Callable
 
-# Spinning threads of one library would steal the cores of the next.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+import torch
+from absl import app, flags
 
-import torch  # noqa: E402
-from absl import app, flags  # noqa: E402
-
-import backends.cpu.runtime as cpu_runtime  # noqa: E402
-from backends.cpu.runtime.tests.shim_caller import Optional, ShimLibrary  # noqa: E402
+import backends.cpu.runtime as cpu_runtime
+from backends.cpu.runtime.tests.shim_caller import Optional, ShimLibrary
 
 _ROUNDS = flags.DEFINE_integer("rounds", 40, "Rounds through both contenders.")
 _MIN_ROUND_MS = flags.DEFINE_float("min_round_ms", 3.0, "Calls of one round take at least so long.")
+_PAUSE_MS = flags.DEFINE_float(
+    "pause_ms", 10.0, "Pause before each turn, in which the other's threads cease to spin."
+)
 _SHAPES = flags.DEFINE_string("shapes", "", "Only shapes whose name contains this.")
 _LAYOUTS = flags.DEFINE_list("layouts", ["planes", "channels_last"], "Layouts of the images.")
 
@@ -108,23 +107,10 @@ def measure(shims: ShimLibrary, shape: Shape, layout: str) -> float:
     if not (error < 1e-4 and actual.stride() == expected.stride()):
         raise ValueError(f"{shape.name}, {layout}: relative error {error:.1e}")
 
-    keep: list = []
-    handles: list = []
-    with shims.borrowed(x) as x_handle, shims.borrowed(weight) as weight_handle:
-        converted = [x_handle, weight_handle]
-        for argument in (Optional(bias), *arguments):
-            converted += shims._convert(argument, keep, handles)
-        library, out = shims._library, ctypes.c_void_p()
-        result = ctypes.byref(out)
-
-        def ours() -> None:
-            library.ptrn_torch_cpu_convolution(*converted, result)
-            library.ptrn_torch_delete_tensor_object(out)
-
-        def eager() -> None:
-            torch.ops.aten.convolution(x, weight, bias, *arguments)
-
-        theirs_us, ours_us = interleaved(eager, ours)
+    with shims.prepared("cpu_convolution", x, weight, Optional(bias), *arguments) as ours:
+        theirs_us, ours_us = interleaved(
+            lambda: torch.ops.aten.convolution(x, weight, bias, *arguments), ours
+        )
     flops = 2 * expected.numel() * math.prod(weight.shape[1:])
     print(
         f"{shape.name:28}{layout:15}{theirs_us:10.1f}{ours_us:10.1f}{ours_us / theirs_us:8.2f}"
@@ -138,6 +124,7 @@ def interleaved(*calls: Callable[[], None]) -> list[float]:
     """Median microseconds of each."""
     repeats = []
     for call in calls:
+        time.sleep(_PAUSE_MS.value / 1e3)
         call()
         start = time.perf_counter()
         call()
@@ -145,6 +132,8 @@ def interleaved(*calls: Callable[[], None]) -> list[float]:
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(_ROUNDS.value):
         for i, call in enumerate(calls):
+            time.sleep(_PAUSE_MS.value / 1e3)
+            call()
             start = time.perf_counter()
             for _ in range(repeats[i]):
                 call()

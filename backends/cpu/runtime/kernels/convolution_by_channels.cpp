@@ -40,8 +40,8 @@ class Convolution {
     }
     const ImageStrides& w = t.weight_strides;
     for_each_term(s, true, [&](int64_t k, int64_t channel, int64_t ky, int64_t kx) {
-      row_offsets_[k] = static_cast<int32_t>(ky * s.dilation[1] * line_ +
-                                             kx * s.dilation[2] * pixel_ + channel);
+      row_offsets_[k] =
+          static_cast<int32_t>(ky * s.dilation[1] * line_ + kx * s.dilation[2] * pixel_ + channel);
       weight_offsets_[k] = static_cast<int32_t>(channel * w.channel + ky * w.y + kx * w.x);
     });
   }
@@ -77,12 +77,10 @@ class Convolution {
             } else {
               in += y * s_.stride[1] * line_ + x * s_.stride[2] * pixel_;
             }
-            float* out =
-                t_.out + n * t_.out_strides.outer + (y * s_.out[2] + x) * t_.out_strides.x;
+            float* out = t_.out + n * t_.out_strides.outer + (y * s_.out[2] + x) * t_.out_strides.x;
             for (int64_t block = 0; block < s_.groups * blocks_; ++block) {
-              compute(in, block / blocks_, block % blocks_, rows,
-                      std::min(width_, s_.out[2] - x), weights.data(), bias.data(),
-                      column_offsets.data(), out);
+              compute(in, block / blocks_, block % blocks_, rows, std::min(width_, s_.out[2] - x),
+                      weights.data(), bias.data(), column_offsets.data(), out);
             }
             i += rows;
           }
@@ -163,16 +161,14 @@ class Convolution {
     for (int64_t v = 0; v < count; ++v) {
       vectors[v].from = v * lanes;
       vectors[v].to = g * out_group_ + (begin + v) * lanes;
-      vectors[v].count =
-          static_cast<int32_t>(std::min(lanes, out_group_ - (begin + v) * lanes));
+      vectors[v].count = static_cast<int32_t>(std::min(lanes, out_group_ - (begin + v) * lanes));
       for (int i = 0; i < kMostTileLanes; ++i) vectors[v].lanes[i] = static_cast<uint8_t>(i);
     }
     ConvolutionTile tile;
     tile.row_stride = s_.stride[2] * pixel_;
     tile.row_offsets = row_offsets_.data();
     tile.columns = weights + (g * vectors_ + begin) * lanes * depth_;
-    tile.column_offsets =
-        column_offsets + (count == divided_up(vectors_, blocks_) ? 0 : depth_);
+    tile.column_offsets = column_offsets + (count == divided_up(vectors_, blocks_) ? 0 : depth_);
     tile.depth = depth_;
     tile.row_bias = nullptr;
     tile.column_bias = bias + (g * vectors_ + begin) * lanes;

@@ -109,32 +109,30 @@ class Convolution {
     Scratch<float> planes(together * size);
     for (int64_t first = 0; first < images; first += together) {
       const int64_t count = std::min(together, images - first);
-      parallel_for(count * in_group_, 16384 / strip.channel_size() + 1,
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t i = begin; i < end;) {
-                       const int64_t image = i / in_group_, channel = i % in_group_;
-                       const int64_t channels = std::min(in_group_ - channel, end - i);
-                       strip.fill(
-                           group_in(first + image) + channel * t_.in_strides.channel,
-                           t_.in_strides, channels, 0, s_.out[1], 0, channel + channels == in_group_,
-                           planes.data() + image * size + channel * strip.channel_size());
-                       i += channels;
-                     }
-                   });
+      parallel_for(
+          count * in_group_, 16384 / strip.channel_size() + 1, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end;) {
+              const int64_t image = i / in_group_, channel = i % in_group_;
+              const int64_t channels = std::min(in_group_ - channel, end - i);
+              strip.fill(group_in(first + image) + channel * t_.in_strides.channel, t_.in_strides,
+                         channels, 0, s_.out[1], 0, channel + channels == in_group_,
+                         planes.data() + image * size + channel * strip.channel_size());
+              i += channels;
+            }
+          });
       Vectors vectors(most_vectors(s_.out[1]));
       vectors.set(*this, strip.pitch(), s_.out[1], s_.out[2]);
       // Images run fastest: the weights of a block stay in the cache.
       const int64_t per_group = count / s_.groups;
-      parallel_for(
-          count * blocks_,
-          grain_of(s_.out_area() * depth_ * divided_up(out_group_, blocks_)),
-          [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) {
-              const int64_t n = i % per_group, block = i / per_group % blocks_;
-              const int64_t image = n * s_.groups + i / per_group / blocks_;
-              compute(planes.data() + image * size, vectors, first + image, block, 0, 0);
-            }
-          });
+      parallel_for(count * blocks_,
+                   grain_of(s_.out_area() * depth_ * divided_up(out_group_, blocks_)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t i = begin; i < end; ++i) {
+                       const int64_t n = i % per_group, block = i / per_group % blocks_;
+                       const int64_t image = n * s_.groups + i / per_group / blocks_;
+                       compute(planes.data() + image * size, vectors, first + image, block, 0, 0);
+                     }
+                   });
     }
   }
 

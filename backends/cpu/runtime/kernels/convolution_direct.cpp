@@ -13,8 +13,8 @@ bool suits_channels(const ConvolutionShape& s, const ConvolutionTensors& t, int 
   const int64_t weights = s.out_channels * in_group * s.kernel_area();
   const int64_t images = s.batch * (s.in_channels * s.in_area() + s.out_channels * s.out_area());
   // Offsets in the image are kept as 32-bit numbers.
-  const int64_t reach = s.kernel[1] * s.dilation[1] * t.in_strides.y +
-                        s.kernel[2] * s.dilation[2] * t.in_strides.x;
+  const int64_t reach =
+      s.kernel[1] * s.dilation[1] * t.in_strides.y + s.kernel[2] * s.dilation[2] * t.in_strides.x;
   return 2 * out_group >= lanes && weights < 2 * images && reach + s.in_channels < INT32_MAX;
 }
 
@@ -27,8 +27,8 @@ bool is_convolved_directly(const ConvolutionShape& s, bool channels_last) {
   constexpr int64_t kMost = INT32_MAX / 4;
   const int64_t padded = (s.in[1] + 2 * s.padding[1] + s.stride[1]) *
                          (s.in[2] + 2 * s.padding[2] + s.stride[2] + kMostTileLanes);
-  return tile_kernels() != nullptr && flat && (channels_last || !is_pointwise(s)) && in_group > 1 && s.batch > 0 &&
-         in_group * s.kernel_area() < kMost && padded < kMost / s.in_channels;
+  return tile_kernels() != nullptr && flat && (channels_last || !is_pointwise(s)) && in_group > 1 &&
+         s.batch > 0 && in_group * s.kernel_area() < kMost && padded < kMost / s.in_channels;
 }
 
 void convolve_direct(const ConvolutionShape& shape, const ConvolutionTensors& tensors) {

@@ -26,8 +26,8 @@ struct TileVector {
 //   bias + sum over k < depth of
 //     rows[r * row_stride + row_offsets[k]] * columns[vectors[v].from + l + column_offsets[k]],
 //
-// goes to out[r * out_row_stride + vectors[v].to + i * out_lane_stride] where l is lanes[i]. Columns
-// are read for all lanes. All numbers count floats.
+// goes to out[r * out_row_stride + vectors[v].to + i * out_lane_stride] where l is lanes[i].
+// Columns are read for all lanes. All numbers count floats.
 struct ConvolutionTile {
   const float* rows;
   int64_t row_stride;

@@ -18,7 +18,8 @@ struct Register {
 
   using Selection = __m512i;
   static Selection selection(const uint8_t* lanes) {
-    return _mm512_maskz_cvtepu8_epi32(0xffff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(lanes)));
+    return _mm512_maskz_cvtepu8_epi32(0xffff,
+                                      _mm_loadu_si128(reinterpret_cast<const __m128i*>(lanes)));
   }
   // The first `count` of the selected lanes.
   void store(Selection lanes, int32_t count, float* to) const {

@@ -121,10 +121,10 @@ Result<TensorPtr> direct_convolution(const ConvolutionShape& shape, const SlimTe
   }
   PTERON_ASSIGN_OR_RETURN(TensorPtr out, channels_last ? make_channels_last(sizes, input.dtype())
                                                        : slim::make_tensor(sizes, input.dtype()));
-  convolve_direct(shape, {input.data_as<const float>(), image_strides(input),
-                          taps->data_as<const float>(), image_strides(*taps),
-                          offsets ? offsets->data_as<const float>() : nullptr,
-                          out->data_as<float>(), image_strides(*out)});
+  convolve_direct(shape,
+                  {input.data_as<const float>(), image_strides(input), taps->data_as<const float>(),
+                   image_strides(*taps), offsets ? offsets->data_as<const float>() : nullptr,
+                   out->data_as<float>(), image_strides(*out)});
   return out;
 }
 
@@ -140,8 +140,8 @@ Error convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHan
   const bool channels_last = is_channels_last(*input) || is_channels_last(*weight);
   if (input->dtype() == DType::Float && !transposed &&
       is_convolved_directly(shape, channels_last)) {
-    PTERON_ASSIGN_OR_RETURN(
-        TensorPtr out, direct_convolution(shape, *input, *weight, bias, sizes, channels_last));
+    PTERON_ASSIGN_OR_RETURN(TensorPtr out,
+                            direct_convolution(shape, *input, *weight, bias, sizes, channels_last));
     *ret = out.release();
     return Error::Ok;
   }

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -150,6 +150,31 @@ class ShimLibrary:
                 self._library.ptrn_torch_delete_tensor_object(handle)
         tensors = tuple(self.tensor(output) for output in outputs)
         return tensors[0] if results == 1 else tensors or None
+
+    @contextlib.contextmanager
+    def prepared(self, name: str, *arguments: Any) -> Iterator[Callable[[], None]]:
+        """A call whose arguments are converted already and whose one result is deleted: for
+        measurements. It must have succeeded once as a `call`."""
+        keep: list[Any] = []
+        handles: list[ctypes.c_void_p] = []
+        converted: list[Any] = []
+        for argument in arguments:
+            converted.extend(self._convert(argument, keep, handles))
+        function, delete = (
+            getattr(self._library, f"ptrn_torch_{n}") for n in (name, "delete_tensor_object")
+        )
+        output = ctypes.c_void_p()
+        result = ctypes.byref(output)
+
+        def call() -> None:
+            function(*converted, result)
+            delete(output)
+
+        try:
+            yield call
+        finally:
+            for handle in handles:
+                delete(handle)
 
     def _convert(self, argument: Any, keep: list[Any], handles: list[ctypes.c_void_p]) -> list[Any]:
         if isinstance(argument, torch.Tensor):

@@ -181,8 +181,13 @@ TEST(DirectConvolutionOfWhatIsNotFinite, StaysWhereItBelongs) {
     std::vector<float> in(2 * 49, 1.0f), weight(8 * 2 * 9, 1.0f), out(8 * 49);
     const ImageStrides in_strides = strides_of(2, 7, 7, last);
     in[at(in_strides, 0, 1, 3, 6)] = INFINITY;
-    const ConvolutionTensors t{in.data(), in_strides, weight.data(), strides_of(2, 3, 3, last),
-                               nullptr,   out.data(), strides_of(8, 7, 7, last)};
+    const ConvolutionTensors t{in.data(),
+                               in_strides,
+                               weight.data(),
+                               strides_of(2, 3, 3, last),
+                               nullptr,
+                               out.data(),
+                               strides_of(8, 7, 7, last)};
     convolve_direct(s, t);
     for (int64_t y = 0; y < 7; ++y) {
       for (int64_t x = 0; x < 7; ++x) {
@@ -198,8 +203,8 @@ TEST(IsConvolvedDirectly, LeavesWhatOthersDoBetter) {
         shape_of(1, groups, channels, {9, 9}, kernel, {1, 1}, {0, 0}, {1, 1}), last);
   };
   EXPECT_EQ(direct(1, {8, 8}, {3, 3}, false), tile_kernels() != nullptr);
-  EXPECT_FALSE(direct(8, {8, 8}, {3, 3}, false));   // depthwise
-  EXPECT_FALSE(direct(1, {8, 8}, {1, 1}, false));   // a matrix product
+  EXPECT_FALSE(direct(8, {8, 8}, {3, 3}, false));  // depthwise
+  EXPECT_FALSE(direct(1, {8, 8}, {1, 1}, false));  // a matrix product
   ConvolutionShape deep = shape_of(1, 1, {8, 8}, {9, 9}, {3, 3}, {1, 1}, {0, 0}, {1, 1});
   deep.in[0] = deep.out[0] = 2;
   EXPECT_FALSE(is_convolved_directly(deep, false));
