@@ -39,6 +39,13 @@ class Tensor final {
                              Span<const uint8_t> dim_order, void* data, Device device = {},
                              ShapeDynamism dynamism = ShapeDynamism::Static);
 
+  // Copies of the handle, not of the bytes. They move as many sizes as there are dimensions.
+  Tensor(const Tensor& other) noexcept { copy_from(other); }
+  Tensor& operator=(const Tensor& other) noexcept {
+    copy_from(other);
+    return *this;
+  }
+
   ScalarType dtype() const { return dtype_; }
   size_t dim() const { return dim_; }
   int64_t size(size_t i) const { return sizes_[i]; }
@@ -72,6 +79,22 @@ class Tensor final {
  private:
   Tensor() = default;
 
+  void copy_from(const Tensor& other) noexcept {
+    data_ = other.data_;
+    numel_ = other.numel_;
+    capacity_nbytes_ = other.capacity_nbytes_;
+    dim_ = other.dim_;
+    dtype_ = other.dtype_;
+    dynamism_ = other.dynamism_;
+    device_ = other.device_;
+    for (size_t i = 0; i < dim_; ++i) {
+      dim_order_[i] = other.dim_order_[i];
+      sizes_[i] = other.sizes_[i];
+      strides_[i] = other.strides_[i];
+      max_sizes_[i] = other.max_sizes_[i];
+    }
+  }
+
   void* data_ = nullptr;
   int64_t numel_ = 0;
   size_t capacity_nbytes_ = 0;
@@ -79,10 +102,11 @@ class Tensor final {
   ScalarType dtype_ = ScalarType::Float;
   ShapeDynamism dynamism_ = ShapeDynamism::Static;
   Device device_;
-  std::array<uint8_t, kMaxTensorDims> dim_order_{};
-  std::array<int64_t, kMaxTensorDims> sizes_{};
-  std::array<int64_t, kMaxTensorDims> strides_{};
-  std::array<int64_t, kMaxTensorDims> max_sizes_{};
+  // The first dim_ of each are set.
+  std::array<uint8_t, kMaxTensorDims> dim_order_;
+  std::array<int64_t, kMaxTensorDims> sizes_;
+  std::array<int64_t, kMaxTensorDims> strides_;
+  std::array<int64_t, kMaxTensorDims> max_sizes_;
 };
 
 }  // namespace pteron

@@ -91,7 +91,25 @@ bool equals_exported(const ValueMeta& meta, const EValue& value) {
   }
 }
 
+bool is_tensor(const ValueMeta& meta, const Tensor& tensor) {
+  const size_t dim = meta.sizes.size();
+  if (tensor.dtype() != meta.dtype || tensor.device() != meta.device || tensor.dim() != dim) {
+    return false;
+  }
+  const bool is_static = meta.dynamism == ShapeDynamism::Static;
+  for (size_t i = 0; i < dim; ++i) {
+    if (is_static ? tensor.size(i) != meta.sizes[i] : tensor.size(i) > meta.sizes[i]) return false;
+  }
+  return is_laid_out(tensor, meta.dim_order) && (tensor.data() || tensor.numel() == 0);
+}
+
 }  // namespace
+
+bool is_input(const ValueMeta& meta, const EValue& value) {
+  if (value.value_kind() != meta.kind) return false;
+  if (meta.kind == ValueKind::Tensor) return is_tensor(meta, value.tensor());
+  return meta.symbolic || equals_exported(meta, value);
+}
 
 void check_input(size_t index, const ValueMeta& meta, const EValue& value, Problems* problems) {
   if (value.value_kind() != meta.kind) {

@@ -9,6 +9,9 @@
 
 namespace pteron {
 
+// Whether check_input() would find nothing. Allocates nothing: what an input that is right costs.
+bool is_input(const ValueMeta& meta, const EValue& value);
+
 // Adds everything that keeps `value` from being input `index`, which is described by `meta`: kind,
 // dtype, device, rank, sizes, layout, or for what was specialised at export the value itself.
 void check_input(size_t index, const ValueMeta& meta, const EValue& value, Problems* problems);

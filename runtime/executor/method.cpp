@@ -21,9 +21,9 @@ Error Method::set_input(size_t index, const EValue& value) {
   PTERON_CHECK_OR_RETURN(index < inputs_size(), Error::InvalidArgument,
                          "method %s: there is no input %zu, it takes %zu", name().c_str(), index,
                          inputs_size());
-  Problems problems;
-  state_->check_input(index, value, &problems);
-  if (!problems.empty()) return problems.to_error("method " + name());
+  if (__builtin_expect(!state_->is_input(index, value), 0)) {
+    return state_->explain_inputs({&value, 1}, index);
+  }
   return state_->write_input(index, value);
 }
 
@@ -31,9 +31,11 @@ Error Method::set_inputs(Span<const EValue> values) {
   PTERON_CHECK_OR_RETURN(values.size() == inputs_size(), Error::InvalidArgument,
                          "method %s: %zu inputs were given, it takes %zu", name().c_str(),
                          values.size(), inputs_size());
-  Problems problems;
-  for (size_t i = 0; i < values.size(); ++i) state_->check_input(i, values[i], &problems);
-  if (!problems.empty()) return problems.to_error("method " + name());
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (__builtin_expect(!state_->is_input(i, values[i]), 0)) {
+      return state_->explain_inputs(values, 0);
+    }
+  }
   for (size_t i = 0; i < values.size(); ++i) {
     PTERON_RETURN_IF_ERROR(state_->write_input(i, values[i]));
   }
@@ -73,19 +75,30 @@ Error Method::reset_state() {
   return state_->reset_mutable_buffers();
 }
 
-void Method::State::check_input(size_t index, const EValue& value, Problems* problems) const {
-  const size_t before = problems->count();
-  pteron::check_input(index, meta.inputs[index], value, problems);
-  if (problems->count() > before || !value.is_tensor()) return;
-  const Tensor& tensor = value.tensor();
-  const bool in_place =
-      inputs[index].value->is_tensor() && inputs[index].value->tensor().data() == tensor.data();
-  if (tensor.numel() > 0 && !in_place && owns(tensor.data(), tensor.nbytes())) {
-    problems->add(Error::InvalidArgument,
-                  "input %zu: it lies in the method's planned memory, which a run overwrites; copy "
-                  "it first",
-                  index);
+bool Method::State::is_in_own_memory(size_t index, const EValue& value) const {
+  if (!value.is_tensor() || value.tensor().numel() == 0) return false;
+  const void* const data = value.tensor().data();
+  const EValue& slot = *inputs[index].value;
+  const bool in_place = slot.is_tensor() && slot.tensor().data() == data;
+  return !in_place && owns(data, value.tensor().nbytes());
+}
+
+bool Method::State::is_input(size_t index, const EValue& value) const {
+  return pteron::is_input(meta.inputs[index], value) && !is_in_own_memory(index, value);
+}
+
+Error Method::State::explain_inputs(Span<const EValue> values, size_t first) const {
+  Problems problems;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t before = problems.count();
+    check_input(first + i, meta.inputs[first + i], values[i], &problems);
+    if (problems.count() > before || !is_in_own_memory(first + i, values[i])) continue;
+    problems.add(Error::InvalidArgument,
+                 "input %zu: it lies in the method's planned memory, which a run overwrites; copy it "
+                 "first",
+                 first + i);
   }
+  return problems.to_error("method " + meta.name);
 }
 
 Error Method::State::write_input(size_t index, const EValue& value) {

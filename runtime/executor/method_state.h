@@ -14,7 +14,6 @@
 #include "runtime/executor/instruction.h"
 #include "runtime/executor/method.h"
 #include "runtime/executor/planned_buffer.h"
-#include "runtime/executor/problems.h"
 #include "runtime/executor/program.h"
 #include "runtime/executor/session.h"
 #include "runtime/kernel/kernel_context.h"
@@ -35,8 +34,10 @@ struct Method::State {
   // Whether [data, data + nbytes) touches the planned memory.
   bool owns(const void* data, size_t nbytes) const;
 
-  void check_input(size_t index, const EValue& value, Problems* problems) const;
-  // `value` must have passed check_input().
+  // Whether `value` can be input `index`; and why the inputs from `first` on cannot be `values`.
+  bool is_input(size_t index, const EValue& value) const;
+  Error explain_inputs(Span<const EValue> values, size_t first) const;
+  // `value` must be an input `index`.
   Error write_input(size_t index, const EValue& value);
   void forget_overwritten_inputs();
   // The error for num_missing > 0.
@@ -93,6 +94,8 @@ struct Method::State {
  private:
   Error call(const Instruction& instruction);
   Error explain(size_t index, Error error) const;
+  // `value` must be of the input's kind.
+  bool is_in_own_memory(size_t index, const EValue& value) const;
 };
 
 }  // namespace pteron

@@ -117,6 +117,7 @@ Runs<N>::Runs(const std::array<const View*, N>& views) {
     sizes_[joined - 1] *= first.sizes[d];
     for (size_t v = 0; v < N; ++v) strides_[v][joined - 1] = views[v]->strides[d];
   }
+  std::fill_n(index_.begin(), joined, int64_t{0});
   if (joined > 0) {
     outer_dim_ = joined - 1;
     count_ = sizes_[outer_dim_];
@@ -179,7 +180,10 @@ Error copy_elements(const View& from, const View& to) {
                          "cannot copy %lld elements to %lld: the sizes differ",
                          static_cast<long long>(from.numel()), static_cast<long long>(to.numel()));
   if (from.dtype == to.dtype) {
-    if (from.data != to.data || from.strides != to.strides) copy_same_dtype(from, to);
+    const bool same_place = from.data == to.data &&
+                            std::equal(from.strides.begin(), from.strides.begin() + from.dim,
+                                       to.strides.begin());
+    if (!same_place) copy_same_dtype(from, to);
     return Error::Ok;
   }
   dispatch_number(from.dtype, [&](auto number) {

@@ -22,8 +22,9 @@ struct View {
   std::byte* data = nullptr;
   ScalarType dtype = ScalarType::Float;
   size_t dim = 0;
-  std::array<int64_t, kMaxTensorDims> sizes{};
-  std::array<int64_t, kMaxTensorDims> strides{};  // in bytes
+  // The first `dim` of each; the others are not even initialised, since views are made all the time.
+  std::array<int64_t, kMaxTensorDims> sizes;
+  std::array<int64_t, kMaxTensorDims> strides;  // in bytes
 
   int64_t numel() const;
   Span<const int64_t> shape() const { return {sizes.data(), dim}; }
@@ -67,9 +68,10 @@ class Runs final {
   int64_t count_ = 1;
   std::array<std::byte*, N> data_{};
   std::array<int64_t, N> steps_{};
-  std::array<int64_t, kMaxTensorDims> sizes_{};
-  std::array<int64_t, kMaxTensorDims> index_{};
-  std::array<std::array<int64_t, kMaxTensorDims>, N> strides_{};
+  // The first `outer_dim_` of each, and one more of sizes_ and strides_.
+  std::array<int64_t, kMaxTensorDims> sizes_;
+  std::array<int64_t, kMaxTensorDims> index_;
+  std::array<std::array<int64_t, kMaxTensorDims>, N> strides_;
 };
 
 extern template class Runs<1>;

@@ -18,7 +18,9 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-constexpr size_t round_up(size_t nbytes) { return (nbytes + kAlignment - 1) & ~(kAlignment - 1); }
+constexpr uintptr_t round_up(uintptr_t address) {
+  return (address + kAlignment - 1) & ~(kAlignment - 1);
+}
 
 dlpack::DataType dlpack_dtype(ScalarType dtype) {
   switch (dtype) {
@@ -40,13 +42,12 @@ Result<OwnedTensorPtr> OwnedTensor::allocate(const Tensor& tensor) {
                          "an output lies on a device whose memory nobody manages in this process; "
                          "open the library of its backend first");
   const size_t nbytes = tensor.nbytes();
-  const size_t header = round_up(sizeof(OwnedTensor));
+  // Aligned by hand: malloc keeps small blocks at hand, aligned_alloc does not.
+  const size_t header = sizeof(OwnedTensor) + kAlignment;
   void* memory = nullptr;
-  if (nbytes < SIZE_MAX - header - kAlignment) {
-    memory = std::aligned_alloc(kAlignment, header + (on_cpu ? round_up(nbytes) : 0));
-  }
-  PTERON_CHECK_OR_RETURN(memory, Error::MemoryAllocationFailed,
-                         "no memory for an output of %zu bytes", nbytes);
+  if (nbytes < SIZE_MAX - header) memory = std::malloc(header + (on_cpu ? nbytes : 0));
+  PTERON_CHECK_OR_RETURN(memory, Error::MemoryAllocationFailed, "no memory for an output of %zu bytes",
+                         nbytes);
   OwnedTensorPtr owned(new (memory) OwnedTensor);
   owned->dtype_ = tensor.dtype();
   owned->device_ = tensor.device();
@@ -59,7 +60,8 @@ Result<OwnedTensorPtr> OwnedTensor::allocate(const Tensor& tensor) {
   managed.deleter = [](dlpack::ManagedTensorVersioned* self) {
     release(static_cast<OwnedTensor*>(self->context));
   };
-  managed.tensor = {static_cast<std::byte*>(memory) + header,
+  const uintptr_t end = reinterpret_cast<uintptr_t>(memory) + sizeof(OwnedTensor);
+  managed.tensor = {reinterpret_cast<void*>(round_up(end)),
                     {on_cpu ? dlpack::kCpu : dlpack::kCuda, tensor.device().index},
                     static_cast<int32_t>(tensor.dim()),
                     dlpack_dtype(tensor.dtype()),
