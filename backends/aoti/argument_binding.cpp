@@ -88,6 +88,9 @@ Error ArgumentBinding::bind_tensor(size_t i, const Tensor& tensor) {
   PTERON_RETURN_IF_ERROR(contract_.check_input(i, tensor, strides, &fits));
   PTERON_CHECK_OR_RETURN(tensor.data() || tensor.numel() == 0, Error::InvalidState,
                          "input %zu: %s has no data", i, tensor.describe().c_str());
+  PTERON_CHECK_OR_RETURN(!tensor.is_constant() || !contract_.is_mutated(i), Error::InvalidArgument,
+                         "input %zu: it is a constant of the program, and the code writes to it",
+                         i);
   const Span<const int64_t> expected(strides, tensor.dim());
   Input& input = slots_[i];
   input.staged = false;
@@ -191,6 +194,8 @@ Error ArgumentBinding::check_outputs(Span<EValue* const> arguments) const {
         output->describe().c_str(), tensor.describe().c_str());
     PTERON_CHECK_OR_RETURN(tensor.data() || output->numel() == 0, Error::InvalidState,
                            "output %zu: %s has no data", i, tensor.describe().c_str());
+    PTERON_CHECK_OR_RETURN(!tensor.is_constant(), Error::InvalidArgument,
+                           "output %zu: it is a constant of the program", i);
   }
   return Error::Ok;
 }

@@ -67,7 +67,22 @@ class Tensor final {
     return static_cast<T*>(data_);
   }
   // `data` is borrowed and must hold capacity_nbytes() bytes on device().
-  void set_data(void* data) { data_ = data; }
+  void set_data(void* data) {
+    data_ = data;
+    is_constant_ = false;
+  }
+  // The same for memory that may be mapped from a file: whoever writes to tensors must refuse this
+  // one.
+  void set_constant_data(const void* data) {
+    data_ = const_cast<void*>(data);
+    is_constant_ = true;
+  }
+  // The memory of `other`, constant or not.
+  void share_data(const Tensor& other) {
+    data_ = other.data_;
+    is_constant_ = other.is_constant_;
+  }
+  bool is_constant() const { return is_constant_; }
 
   // New sizes of the same rank, strides by the same dim order. InvalidArgument for another rank, a
   // size above max_sizes(), or any change of a static tensor; the tensor is then unchanged.
@@ -87,6 +102,7 @@ class Tensor final {
     dtype_ = other.dtype_;
     dynamism_ = other.dynamism_;
     device_ = other.device_;
+    is_constant_ = other.is_constant_;
     for (size_t i = 0; i < dim_; ++i) {
       dim_order_[i] = other.dim_order_[i];
       sizes_[i] = other.sizes_[i];
@@ -102,6 +118,7 @@ class Tensor final {
   ScalarType dtype_ = ScalarType::Float;
   ShapeDynamism dynamism_ = ShapeDynamism::Static;
   Device device_;
+  bool is_constant_ = false;
   // The first dim_ of each are set.
   std::array<uint8_t, kMaxTensorDims> dim_order_;
   std::array<int64_t, kMaxTensorDims> sizes_;

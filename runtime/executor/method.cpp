@@ -110,7 +110,7 @@ Error Method::State::write_input(size_t index, const EValue& value) {
     Tensor& tensor = slot.tensor();
     PTERON_RETURN_IF_ERROR(tensor.resize(source.sizes()));
     if (!meta.inputs[index].planned) {
-      tensor.set_data(source.data());
+      tensor.share_data(source);
     } else {
       PTERON_RETURN_IF_ERROR(
           copy_within_device(tensor.data(), source.data(), source.nbytes(), tensor.device()));

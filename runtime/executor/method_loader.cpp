@@ -189,7 +189,7 @@ Error MethodLoader::place(const TensorStorage& storage, Tensor* tensor) {
   if (storage.is_unset()) return Error::Ok;
   if (storage.is_constant()) {
     PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> bytes, contents_of(storage, *tensor));
-    tensor->set_data(const_cast<uint8_t*>(bytes.data()));  // the mapping is read-only
+    tensor->set_constant_data(bytes.data());
     return Error::Ok;
   }
   if (uint8_t* const data = place_in_session(storage)) {

@@ -86,6 +86,10 @@ Error check_written(Span<EValue* const> arguments, size_t written, size_t count)
     const Span<EValue* const> items = target.to_tensor_list().items;
     tensors = {items.data(), items.size()};
   }
+  for (const EValue* tensor : tensors) {
+    PTERON_CHECK_OR_RETURN(!tensor->tensor().is_constant(), Error::InvalidArgument,
+                           "argument %zu is a constant of the program, and is written", written);
+  }
   for (size_t i = 0; i < count; ++i) {
     for (const EValue* tensor : tensors) {
       PTERON_CHECK_OR_RETURN(i == written || !is_in(tensor, *arguments[i]), Error::InvalidArgument,

@@ -195,7 +195,7 @@ PTERON_DEFINE_KERNEL(et_view, (const Tensor& self, Ints sizes, Tensor& out)) {
                          Error::InvalidArgument, "%s cannot be viewed as %s without a copy",
                          self.describe().c_str(), out.describe().c_str());
   PTERON_RETURN_IF_ERROR(resize_out(out, shape.span()));
-  out.set_data(self.data());
+  out.share_data(self);
   return Error::Ok;
 }
 

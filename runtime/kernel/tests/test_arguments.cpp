@@ -100,6 +100,18 @@ TEST_F(Arguments, ReadAndWritten) {
          "argument 0 is also argument 1, which is written");
 }
 
+TEST_F(Arguments, ConstantsAreRead) {
+  tensor_.tensor().set_constant_data(memory_);
+  EXPECT_TRUE(call(example, {&tensor_, &int_, &none_, &out_}).ok());
+  expect(call(example, {&out_, &int_, &none_, &tensor_}), Error::InvalidArgument,
+         "argument 3 is a constant of the program, and is written");
+  EValue* const tensors[] = {&out_, &tensor_};
+  EValue list(TensorList{tensors});
+  EValue other(Tensor::make(ScalarType::Float, sizes_, memory_).get());
+  expect(call(with_outs, {&other, &list}), Error::InvalidArgument,
+         "argument 1 is a constant of the program, and is written");
+}
+
 TEST_F(Arguments, OnADevice) {
   tensor_ = EValue(Tensor::make(ScalarType::Float, sizes_, memory_, {DeviceType::CUDA, 0}).get());
   EXPECT_EQ(call(example, {&tensor_, &int_, &none_, &out_}).code(), Error::NotSupported);

@@ -42,8 +42,7 @@ Error BlasDelegate::add_constant(const Constant& constant, const NamedDataMap& n
       data->size() == tensor.nbytes() && is_aligned(data->data()), Error::InvalidProgram,
       "weight %s has %zu bytes at %p; expected %zu, aligned to %zu", constant.key.c_str(),
       data->size(), static_cast<const void*>(data->data()), tensor.nbytes(), alignof(float));
-  // Constants are only ever operands, which nothing writes.
-  tensor.set_data(const_cast<uint8_t*>(data->data()));
+  tensor.set_constant_data(data->data());
   constants_.push_back(std::move(tensor));
   return Error::Ok;
 }
@@ -97,6 +96,9 @@ Error BlasDelegate::store(const Store& store, Span<EValue* const> arguments) con
   const Tensor& product = *products_[store.product];
   Tensor& target = arguments[store.argument]->tensor();
   if (target.data() == product.data()) return Error::Ok;
+  PTERON_CHECK_OR_RETURN(!target.is_constant(), Error::InvalidArgument,
+                         "argument %zu is a constant of the program, and is written",
+                         store.argument);
   PTERON_RETURN_IF_ERROR(target.resize(product.sizes()));
   copy_elements(product, target);
   return Error::Ok;
