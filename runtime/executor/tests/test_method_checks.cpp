@@ -59,14 +59,24 @@ ProgramSpec sound_program() {
   return program;
 }
 
+using Change = std::function<void(ProgramSpec&, MethodSpec&)>;
+
 struct Case {
   const char* name;
-  std::function<void(ProgramSpec&, MethodSpec&)> change;
+  Change change;
   const char* message;
   Error::Code code = Error::InvalidProgram;
 };
 
 std::ostream& operator<<(std::ostream& stream, const Case& c) { return stream << c.name; }
+
+Change in_program(void (*change)(ProgramSpec&)) {
+  return [change](ProgramSpec& program, MethodSpec&) { change(program); };
+}
+
+Change in_method(void (*change)(MethodSpec&)) {
+  return [change](ProgramSpec&, MethodSpec& method) { change(method); };
+}
 
 class MethodChecksTest : public ::testing::TestWithParam<Case> {};
 
@@ -91,384 +101,266 @@ TEST_P(MethodChecksTest, IsRefusedWithTheReason) {
   EXPECT_FALSE((*lazily)->load_method("forward").ok());
 }
 
-#define M [](ProgramSpec& p, MethodSpec& m) { (void)p, (void)m;
-#define T(slot) m.tensor(slot)
+const Case kProgramCases[] = {
+    {"version", in_program([](ProgramSpec& p) { p.version = 1; }), "schema version is 1",
+     Error::NotSupported},
+    {"inline_constants", in_program([](ProgramSpec& p) { p.inline_constants = {text("old")}; }),
+     "an old form", Error::NotSupported},
+    {"no_methods", in_program([](ProgramSpec& p) { p.methods->clear(); }), "it has no methods"},
+    {"absent_methods", in_program([](ProgramSpec& p) { p.methods.reset(); }), "it has no methods"},
+    {"unnamed_method", in_method([](MethodSpec& m) { m.name.reset(); }), "method 0 has no name"},
+    {"method_twice", [](ProgramSpec& p, MethodSpec& m) { p.methods->push_back(MethodSpec(m)); },
+     "method \"forward\" is there twice"},
+    {"constant_segment", in_program([](ProgramSpec& p) { p.constant_segment->segment_index = 9; }),
+     "constants are in segment 9 of 3"},
+    {"constant_offset", in_program([](ProgramSpec& p) { (*p.constant_segment->offsets)[1] = 4; }),
+     "16 bytes at 4 go beyond"},
+    {"constant_offset_wraps",
+     in_program([](ProgramSpec& p) { (*p.constant_segment->offsets)[1] = ~uint64_t{0}; }),
+     "go beyond"},
+    {"constant_misaligned", in_program([](ProgramSpec& p) {
+       p.segments[0].resize(32);
+       (*p.constant_segment->offsets)[1] = 2;
+     }),
+     "no multiple of its element"},
+    {"mutable_segment", in_program([](ProgramSpec& p) { p.mutable_segments[0].segment_index = 3; }),
+     "initial values are in segment 3"},
+    {"two_mutable_segments",
+     in_program([](ProgramSpec& p) { p.mutable_segments.push_back(p.mutable_segments[0]); }),
+     "2 segments of initial values"},
+    {"unkeyed_data", in_program([](ProgramSpec& p) { p.named_data[0].key.reset(); }),
+     "named data 0 has no key"},
+    {"named_segment", in_program([](ProgramSpec& p) { p.named_data[0].segment_index = 3; }),
+     "named data \"key\" is in segment 3 of 3"},
+    {"key_twice", in_program([](ProgramSpec& p) { p.named_data.push_back(p.named_data[0]); }),
+     "named data \"key\" is in"},
+};
 
-const Case kProgramCases[] = {{"version", M p.version = 1;
-}
-, "schema version is 1", Error::NotSupported
-}
-, { "inline_constants", M p.inline_constants = {text("old")}; }
-, "an old form", Error::NotSupported
-}
-, { "no_methods", M p.methods->clear(); }
-, "it has no methods"
-}
-, { "absent_methods", M p.methods.reset(); }
-, "it has no methods"
-}
-, { "unnamed_method", M m.name.reset(); }
-, "method 0 has no name"
-}
-, { "method_twice", M p.methods->push_back(MethodSpec(m)); }
-, "method \"forward\" is there twice"
-}
-, { "constant_segment", M p.constant_segment->segment_index = 9; }
-, "constants are in segment 9 of 3"
-}
-, { "constant_offset", M(*p.constant_segment->offsets)[1] = 4; }
-, "16 bytes at 4 go beyond"
-}
-, { "constant_offset_wraps", M(*p.constant_segment->offsets)[1] = ~uint64_t{0}; }
-, "go beyond"
-}
-, {
-  "constant_misaligned", M p.segments[0].resize(32);
-  (*p.constant_segment->offsets)[1] = 2;
-}
-, "no multiple of its element"
-}
-, { "mutable_segment", M p.mutable_segments[0].segment_index = 3; }
-, "initial values are in segment 3"
-}
-, { "two_mutable_segments", M p.mutable_segments.push_back(p.mutable_segments[0]); }
-, "2 segments of initial values"
-}
-, { "unkeyed_data", M p.named_data[0].key.reset(); }
-, "named data 0 has no key"
-}
-, { "named_segment", M p.named_data[0].segment_index = 3; }
-, "named data \"key\" is in segment 3 of 3"
-}
-, { "key_twice", M p.named_data.push_back(p.named_data[0]); }
-, "named data \"key\" is in"
-}
-,
-}
-;
+const Case kValueCases[] = {
+    {"no_values", in_method([](MethodSpec& m) { m.values.reset(); }), "it has no values"},
+    {"no_buffer_sizes", in_method([](MethodSpec& m) { m.buffer_sizes.reset(); }),
+     "does not say how much memory"},
+    {"negative_buffer", in_method([](MethodSpec& m) { (*m.buffer_sizes)[1] = -1; }),
+     "buffer 1 has -1 bytes"},
+    {"buffers_overflow",
+     in_method([](MethodSpec& m) { m.buffer_sizes = {{0, INT64_MAX, INT64_MAX}}; }),
+     "buffer 2 has"},
+    {"buffer_device_index", in_method([](MethodSpec& m) { m.buffer_devices = {{2, 1, 0}}; }),
+     "a device is given for buffer 2 of 1"},
+    {"buffer_device_zero", in_method([](MethodSpec& m) { m.buffer_devices = {{0, 1, 0}}; }),
+     "a device is given for buffer 0 of 1"},
+    {"buffer_device_twice",
+     in_method([](MethodSpec& m) { m.buffer_devices = {{1, 0, 0}, {1, 0, 0}}; }), "of 1, twice"},
+    {"buffer_device_type", in_method([](MethodSpec& m) { m.buffer_devices = {{1, 7, 0}}; }),
+     "buffer 1 is on device 7:0"},
+    {"pool_on_other_device", in_method([](MethodSpec& m) { m.buffer_devices = {{1, 1, 0}}; }),
+     "is on cpu, planned in buffer 1 on cuda:0"},
+    {"unknown_kind", in_method([](MethodSpec& m) { m.add(RawUnionSpec{12}); }),
+     "value 10 has unknown kind 12"},
+    {"no_kind", in_method([](MethodSpec& m) { m.add(RawUnionSpec{0}); }),
+     "value 10 has unknown kind 0"},
+    {"empty_value", in_method([](MethodSpec& m) { m.add(RawUnionSpec{2}); }), "value 10 is empty"},
+    {"empty_tensor", in_method([](MethodSpec& m) { m.add(RawUnionSpec{5}); }), "value 10 is empty"},
+    {"string_without_text", in_method([](MethodSpec& m) { m.add(StringSpec{}); }),
+     "a string without text"},
+    {"int_list_item", in_method([](MethodSpec& m) { m.add(IntListSpec{{{99}}}); }),
+     "item 0 of value 10 is value 99 of 11"},
+    {"int_list_negative", in_method([](MethodSpec& m) { m.add(IntListSpec{{{-1}}}); }),
+     "is value -1 of 11"},
+    {"int_list_kind", in_method([](MethodSpec& m) { m.add(IntListSpec{{{kX}}}); }),
+     "Tensor, expected Int"},
+    {"tensor_list_kind", in_method([](MethodSpec& m) { m.add(TensorListSpec{{{kInt}}}); }),
+     "Int, expected Tensor"},
+    {"tensor_list_none", in_method([](MethodSpec& m) { m.add(TensorListSpec{{{-1}}}); }),
+     "is value -1"},
+    {"optional_list_item", in_method([](MethodSpec& m) { m.add(OptionalTensorListSpec{{{-2}}}); }),
+     "is value -2"},
+    {"list_of_lists", in_method([](MethodSpec& m) { m.add(TensorListSpec{{{kTensors}}}); }),
+     "TensorList, expected Tensor"},
+    {"scalar_type", in_method([](MethodSpec& m) { m.tensor(kX).scalar_type = 9; }),
+     "scalar type 9"},
+    {"storage_offset", in_method([](MethodSpec& m) { m.tensor(kX).storage_offset = 1; }),
+     "storage offset is 1"},
+    {"layout", in_method([](MethodSpec& m) { m.tensor(kX).layout = 1; }), "layout is 1"},
+    {"no_sizes", in_method([](MethodSpec& m) { m.tensor(kX).sizes.reset(); }),
+     "no sizes or no dim order"},
+    {"no_dim_order", in_method([](MethodSpec& m) { m.tensor(kX).dim_order.reset(); }),
+     "no sizes or no dim order"},
+    {"dim_order_length", in_method([](MethodSpec& m) { m.tensor(kX).dim_order = {{0, 1}}; }),
+     "dim order of 2 dimensions"},
+    {"dim_order_twice", in_method([](MethodSpec& m) {
+       m.tensor(kX).sizes = {{2, 2}};
+       m.tensor(kX).dim_order = {{1, 1}};
+     }),
+     "not a permutation"},
+    {"negative_size", in_method([](MethodSpec& m) { m.tensor(kX).sizes = {{-4}}; }),
+     "negative size in [-4]"},
+    {"too_many_dims", in_method([](MethodSpec& m) {
+       m.tensor(kX) = TensorSpec::planned(std::vector<int32_t>(17, 1), 0);
+     }),
+     "17 dimensions"},
+    {"numel_overflow", in_method([](MethodSpec& m) {
+       m.tensor(kX) = TensorSpec::planned(std::vector<int32_t>(4, INT32_MAX), 0);
+     }),
+     "more bytes than can be counted"},
+    {"unbounded", in_method([](MethodSpec& m) { m.tensor(kX).dynamism = 2; }), "unbounded",
+     Error::NotSupported},
+    {"dynamism", in_method([](MethodSpec& m) { m.tensor(kX).dynamism = 3; }),
+     "shape dynamism is 3"},
+    {"location", in_method([](MethodSpec& m) {
+       m.tensor(kX).has_extra = true;
+       m.tensor(kX).location = 2;
+     }),
+     "location is 2"},
+    {"device_type", in_method([](MethodSpec& m) {
+       m.tensor(kX).has_extra = true;
+       m.tensor(kX).device_type = 2;
+     }),
+     "device type is 2"},
+    {"device_index", in_method([](MethodSpec& m) {
+       m.tensor(kX).has_extra = true;
+       m.tensor(kX).device_type = 1;
+       m.tensor(kX).device_index = -1;
+     }),
+     "device index is -1"},
+    {"tensor_on_other_device", in_method([](MethodSpec& m) {
+       m.tensor(kX).has_extra = true;
+       m.tensor(kX).device_type = 1;
+     }),
+     "is on cuda:0, planned in buffer 1 on cpu"},
+    {"constant_on_device", in_method([](MethodSpec& m) {
+       m.tensor(kConstant).has_extra = true;
+       m.tensor(kConstant).device_type = 1;
+     }),
+     "a constant on cuda:0"},
+    {"memory_id_zero", in_method([](MethodSpec& m) { m.tensor(kX).memory_id = 0; }),
+     "planned in buffer 0 of 1"},
+    {"memory_id", in_method([](MethodSpec& m) { m.tensor(kX).memory_id = 2; }),
+     "planned in buffer 2 of 1"},
+    {"beyond_pool", in_method([](MethodSpec& m) { m.tensor(kX).offset = 1024 - 12; }),
+     "(16 bytes at 1012) goes beyond buffer 1"},
+    {"offset_wraps", in_method([](MethodSpec& m) { m.tensor(kX).offset = ~uint64_t{0} - 3; }),
+     "goes beyond buffer 1"},
+    {"offset_misaligned", in_method([](MethodSpec& m) { m.tensor(kX).offset = 2; }),
+     "planned at 2, no multiple"},
+    {"data_index", in_method([](MethodSpec& m) { m.tensor(kConstant).data_index = 2; }),
+     "data index 2 of 2"},
+    {"initial_index", in_method([](MethodSpec& m) { m.tensor(kState).data_index = 7; }),
+     "data index 7 of 2"},
+    {"external_unnamed", in_method([](MethodSpec& m) { m.add(TensorSpec::external({1}, "")); }),
+     "external and has no name"},
+    {"bounded_buffer", in_method([](MethodSpec& m) { m.tensor(kState).bounded(); }),
+     "mutable buffer state has no static shape"},
+    {"buffer_overlaps", in_method([](MethodSpec& m) { m.tensor(kPlanned).offset = 120; }),
+     "values 2 and 3 overlap"},
+    {"buffer_is_overlapped", in_method([](MethodSpec& m) { m.tensor(kPlanned).offset = 136; }),
+     "values 3 and 2 overlap"},
+    {"buffer_within_tensor",
+     in_method([](MethodSpec& m) { m.tensor(kPlanned) = TensorSpec::planned({32}, 64); }),
+     "values 2 and 3 overlap"},
+    {"two_buffers_at_one_place",
+     in_method([](MethodSpec& m) { m.add(TensorSpec::mutable_buffer({4}, 128, "other")); }),
+     "values 3 and 10 overlap"},
+};
 
-const Case kValueCases[] = {{"no_values", M m.values.reset();
-}
-, "it has no values"
-}
-, { "no_buffer_sizes", M m.buffer_sizes.reset(); }
-, "does not say how much memory"
-}
-, { "negative_buffer", M(*m.buffer_sizes)[1] = -1; }
-, "buffer 1 has -1 bytes"
-}
-, { "buffers_overflow", M m.buffer_sizes = {{0, INT64_MAX, INT64_MAX}}; }
-, "buffer 2 has"
-}
-, { "buffer_device_index", M m.buffer_devices = {{2, 1, 0}}; }
-, "a device is given for buffer 2 of 1"
-}
-, { "buffer_device_zero", M m.buffer_devices = {{0, 1, 0}}; }
-, "a device is given for buffer 0 of 1"
-}
-, { "buffer_device_twice", M m.buffer_devices = {{1, 0, 0}, {1, 0, 0}}; }
-, "of 1, twice"
-}
-, { "buffer_device_type", M m.buffer_devices = {{1, 7, 0}}; }
-, "buffer 1 is on device 7:0"
-}
-, { "pool_on_other_device", M m.buffer_devices = {{1, 1, 0}}; }
-, "is on cpu, planned in buffer 1 on cuda:0"
-}
-, { "unknown_kind", M m.add(RawUnionSpec{12}); }
-, "value 10 has unknown kind 12"
-}
-, { "no_kind", M m.add(RawUnionSpec{0}); }
-, "value 10 has unknown kind 0"
-}
-, { "empty_value", M m.add(RawUnionSpec{2}); }
-, "value 10 is empty"
-}
-, { "empty_tensor", M m.add(RawUnionSpec{5}); }
-, "value 10 is empty"
-}
-, { "string_without_text", M m.add(StringSpec{}); }
-, "a string without text"
-}
-, { "int_list_item", M m.add(IntListSpec{{{99}}}); }
-, "item 0 of value 10 is value 99 of 11"
-}
-, { "int_list_negative", M m.add(IntListSpec{{{-1}}}); }
-, "is value -1 of 11"
-}
-, { "int_list_kind", M m.add(IntListSpec{{{kX}}}); }
-, "Tensor, expected Int"
-}
-, { "tensor_list_kind", M m.add(TensorListSpec{{{kInt}}}); }
-, "Int, expected Tensor"
-}
-, { "tensor_list_none", M m.add(TensorListSpec{{{-1}}}); }
-, "is value -1"
-}
-, { "optional_list_item", M m.add(OptionalTensorListSpec{{{-2}}}); }
-, "is value -2"
-}
-, { "list_of_lists", M m.add(TensorListSpec{{{kTensors}}}); }
-, "TensorList, expected Tensor"
-}
-, { "scalar_type", M T(kX).scalar_type = 9; }
-, "scalar type 9"
-}
-, { "storage_offset", M T(kX).storage_offset = 1; }
-, "storage offset is 1"
-}
-, { "layout", M T(kX).layout = 1; }
-, "layout is 1"
-}
-, { "no_sizes", M T(kX).sizes.reset(); }
-, "no sizes or no dim order"
-}
-, { "no_dim_order", M T(kX).dim_order.reset(); }
-, "no sizes or no dim order"
-}
-, { "dim_order_length", M T(kX).dim_order = {{0, 1}}; }
-, "dim order of 2 dimensions"
-}
-, {
-  "dim_order_twice", M T(kX).sizes = {{2, 2}};
-  T(kX).dim_order = {{1, 1}};
-}
-, "not a permutation"
-}
-, { "negative_size", M T(kX).sizes = {{-4}}; }
-, "negative size in [-4]"
-}
-, { "too_many_dims", M T(kX) = TensorSpec::planned(std::vector<int32_t>(17, 1), 0); }
-, "17 dimensions"
-}
-, { "numel_overflow", M T(kX) = TensorSpec::planned(std::vector<int32_t>(4, INT32_MAX), 0); }
-, "more bytes than can be counted"
-}
-, { "unbounded", M T(kX).dynamism = 2; }
-, "unbounded", Error::NotSupported
-}
-, { "dynamism", M T(kX).dynamism = 3; }
-, "shape dynamism is 3"
-}
-, {
-  "location", M T(kX).has_extra = true;
-  T(kX).location = 2;
-}
-, "location is 2"
-}
-, {
-  "device_type", M T(kX).has_extra = true;
-  T(kX).device_type = 2;
-}
-, "device type is 2"
-}
-, {
-  "device_index", M T(kX).has_extra = true;
-  T(kX).device_type = 1;
-  T(kX).device_index = -1;
-}
-, "device index is -1"
-}
-, {
-  "tensor_on_other_device", M T(kX).has_extra = true;
-  T(kX).device_type = 1;
-}
-, "is on cuda:0, planned in buffer 1 on cpu"
-}
-, {
-  "constant_on_device", M T(kConstant).has_extra = true;
-  T(kConstant).device_type = 1;
-}
-, "a constant on cuda:0"
-}
-, { "memory_id_zero", M T(kX).memory_id = 0; }
-, "planned in buffer 0 of 1"
-}
-, { "memory_id", M T(kX).memory_id = 2; }
-, "planned in buffer 2 of 1"
-}
-, { "beyond_pool", M T(kX).offset = 1024 - 12; }
-, "(16 bytes at 1012) goes beyond buffer 1"
-}
-, { "offset_wraps", M T(kX).offset = ~uint64_t{0} - 3; }
-, "goes beyond buffer 1"
-}
-, { "offset_misaligned", M T(kX).offset = 2; }
-, "planned at 2, no multiple"
-}
-, { "data_index", M T(kConstant).data_index = 2; }
-, "data index 2 of 2"
-}
-, { "initial_index", M T(kState).data_index = 7; }
-, "data index 7 of 2"
-}
-, { "external_unnamed", M m.add(TensorSpec::external({1}, "")); }
-, "external and has no name"
-}
-, { "bounded_buffer", M T(kState).bounded(); }
-, "mutable buffer state has no static shape"
-}
-, { "buffer_overlaps", M T(kPlanned).offset = 120; }
-, "values 2 and 3 overlap"
-}
-, { "buffer_is_overlapped", M T(kPlanned).offset = 136; }
-, "values 3 and 2 overlap"
-}
-, { "buffer_within_tensor", M T(kPlanned) = TensorSpec::planned({32}, 64); }
-, "values 2 and 3 overlap"
-}
-, { "two_buffers_at_one_place", M m.add(TensorSpec::mutable_buffer({4}, 128, "other")); }
-, "values 3 and 10 overlap"
-}
-,
-}
-;
-
-const Case kCodeCases[] = {{"no_inputs", M m.inputs.reset();
-}
-, "it has no list of inputs"
-}
-, { "no_outputs", M m.outputs.reset(); }
-, "it has no list of outputs"
-}
-, { "input_index", M m.inputs = {{10}}; }
-, "input 0 is value 10 of 10"
-}
-, { "input_negative", M m.inputs = {{-1}}; }
-, "input 0 is value -1 of 10"
-}
-, { "input_is_constant", M m.inputs = {{kConstant}}; }
-, "input 0 is a constant"
-}
-, { "input_is_list", M m.inputs = {{kTensors}}; }
-, "lists cannot be inputs"
-}
-, { "output_index", M m.outputs = {{INT32_MAX}}; }
-, "output 0 is value 2147483647 of 10"
-}
-, { "no_chains", M m.chains->clear(); }
-, "it has no chain"
-}
-, { "absent_chains", M m.chains.reset(); }
-, "it has no chain"
-}
-, { "no_instructions", M m.chains->push_back(std::nullopt); }
-, "chain 1 has no list of instructions"
-}
-, { "unknown_instruction", M m.instruction(RawUnionSpec{6}); }
-, "instruction 5: it has unknown kind 6"
-}
-, { "no_instruction", M m.instruction(RawUnionSpec{0}); }
-, "it has unknown kind 0"
-}
-, { "empty_instruction", M m.instruction(RawUnionSpec{1}); }
-, "instruction 5: it is empty"
-}
-, { "operator_index", M m.instruction(KernelSpec{1, {{kX}}}); }
-, "it calls operator 1 of 1"
-}
-, { "operator_negative", M m.instruction(KernelSpec{-1, {{kX}}}); }
-, "it calls operator -1 of 1"
-}
-, { "operator_unnamed", M m.operators[0].name.reset(); }
-, "operator 0 has no name"
-}
-, { "operator_long", M m.operators[0].name = std::string(200, 'x'); }
-, "is longer than 99"
-}
-, { "delegate_index", M m.instruction(DelegateCallSpec{1, {{kX}}}); }
-, "it calls delegate 1 of 1"
-}
-, { "no_arguments", M m.instruction(KernelSpec{0, {}}); }
-, "it has no list of arguments"
-}
-, { "argument", M m.instruction(KernelSpec{0, {{kX, 10}}}); }
-, "an argument is value 10 of 10"
-}
-, { "argument_negative", M m.instruction(DelegateCallSpec{0, {{-1}}}); }
-, "an argument is value -1"
-}
-, { "writes_constant", M m.kernel("any::op.out", {kX, kConstant, kConstant}); }
-, "it writes to value 1, a constant"
-}
-, {
-  "writes_constant_in_list",
-      M m.kernel("any::op.out", {kX, m.add(TensorListSpec{{{kPlanned, kConstant}}})});
-}
-, "it writes to value 1, a constant"
-}
-, { "move_from", M m.instruction(MoveSpec{10, kX}); }
-, "it moves from value 10"
-}
-, { "move_to", M m.instruction(MoveSpec{kX, -1}); }
-, "it moves to value -1"
-}
-, { "move_kinds", M m.instruction(MoveSpec{kX, kInt}); }
-, "it moves Tensor to Int"
-}
-, { "move_list", M m.instruction(MoveSpec{kTensors, kTensors}); }
-, "it moves a list"
-}
-, { "jump_destination", M m.instruction(JumpFalseSpec{kBool, 7}); }
-, "it jumps to 7 of 6"
-}
-, { "jump_negative", M m.instruction(JumpFalseSpec{kBool, -1}); }
-, "it jumps to -1 of 6"
-}
-, { "jump_condition", M m.instruction(JumpFalseSpec{99, 0}); }
-, "its condition is value 99"
-}
-, { "jump_on_int", M m.instruction(JumpFalseSpec{kInt, 0}); }
-, "neither a bool nor a bool tensor"
-}
-, { "jump_on_floats", M m.instruction(JumpFalseSpec{kX, 0}); }
-, "neither a bool nor a bool tensor"
-}
-, { "free_index", M m.instruction(FreeSpec{10}); }
-, "it frees value 10"
-}
-, { "free_int", M m.instruction(FreeSpec{kInt}); }
-, "it frees value 4, which is no tensor"
-}
-, { "delegate_id", M(*m.delegates)[0].id.reset(); }
-, "delegate 0 has no backend id"
-}
-, { "delegate_data", M(*m.delegates)[0].has_processed = false; }
-, "has no processed data"
-}
-, { "delegate_location", M(*m.delegates)[0].location = 2; }
-, "is at location 2"
-}
-, { "delegate_inline", M(*m.delegates)[0].index = 1; }
-, "is in blob 1 of 1"
-}
-, { "delegate_no_inline", M p.inline_delegate_data.reset(); }
-, "is in blob 0 of 0"
-}
-, {
-  "delegate_segment", M(*m.delegates)[0].location = 1;
-  (*m.delegates)[0].index = 3;
-}
-, "is in segment 3 of 3"
-}
-, { "spec_key", M(*m.delegates)[0].compile_specs = {{std::nullopt, text("x")}}; }
-, "compile spec 0 of delegate 0 has no key"
-}
-, { "no_memory", M m.kernel("any::op", {m.add(TensorSpec::input({4}))}); }
-, "nothing gives memory to value 10"
-}
-, {
-  "no_memory_in_list", M const int lost = m.add(TensorSpec::input({4}));
-  m.kernel("any::op", {m.add(OptionalTensorListSpec{{{-1, lost}}})});
-}
-, "nothing gives memory to value 10"
-}
-,
-}
-;
-
-#undef M
-#undef T
+const Case kCodeCases[] = {
+    {"no_inputs", in_method([](MethodSpec& m) { m.inputs.reset(); }), "it has no list of inputs"},
+    {"no_outputs", in_method([](MethodSpec& m) { m.outputs.reset(); }),
+     "it has no list of outputs"},
+    {"input_index", in_method([](MethodSpec& m) { m.inputs = {{10}}; }),
+     "input 0 is value 10 of 10"},
+    {"input_negative", in_method([](MethodSpec& m) { m.inputs = {{-1}}; }),
+     "input 0 is value -1 of 10"},
+    {"input_is_constant", in_method([](MethodSpec& m) { m.inputs = {{kConstant}}; }),
+     "input 0 is a constant"},
+    {"input_is_list", in_method([](MethodSpec& m) { m.inputs = {{kTensors}}; }),
+     "lists cannot be inputs"},
+    {"output_index", in_method([](MethodSpec& m) { m.outputs = {{INT32_MAX}}; }),
+     "output 0 is value 2147483647 of 10"},
+    {"no_chains", in_method([](MethodSpec& m) { m.chains->clear(); }), "it has no chain"},
+    {"absent_chains", in_method([](MethodSpec& m) { m.chains.reset(); }), "it has no chain"},
+    {"no_instructions", in_method([](MethodSpec& m) { m.chains->push_back(std::nullopt); }),
+     "chain 1 has no list of instructions"},
+    {"unknown_instruction", in_method([](MethodSpec& m) { m.instruction(RawUnionSpec{6}); }),
+     "instruction 5: it has unknown kind 6"},
+    {"no_instruction", in_method([](MethodSpec& m) { m.instruction(RawUnionSpec{0}); }),
+     "it has unknown kind 0"},
+    {"empty_instruction", in_method([](MethodSpec& m) { m.instruction(RawUnionSpec{1}); }),
+     "instruction 5: it is empty"},
+    {"operator_index", in_method([](MethodSpec& m) { m.instruction(KernelSpec{1, {{kX}}}); }),
+     "it calls operator 1 of 1"},
+    {"operator_negative", in_method([](MethodSpec& m) { m.instruction(KernelSpec{-1, {{kX}}}); }),
+     "it calls operator -1 of 1"},
+    {"operator_unnamed", in_method([](MethodSpec& m) { m.operators[0].name.reset(); }),
+     "operator 0 has no name"},
+    {"operator_long", in_method([](MethodSpec& m) { m.operators[0].name = std::string(200, 'x'); }),
+     "is longer than 99"},
+    {"delegate_index", in_method([](MethodSpec& m) { m.instruction(DelegateCallSpec{1, {{kX}}}); }),
+     "it calls delegate 1 of 1"},
+    {"no_arguments", in_method([](MethodSpec& m) { m.instruction(KernelSpec{0, {}}); }),
+     "it has no list of arguments"},
+    {"argument", in_method([](MethodSpec& m) { m.instruction(KernelSpec{0, {{kX, 10}}}); }),
+     "an argument is value 10 of 10"},
+    {"argument_negative",
+     in_method([](MethodSpec& m) { m.instruction(DelegateCallSpec{0, {{-1}}}); }),
+     "an argument is value -1"},
+    {"writes_constant",
+     in_method([](MethodSpec& m) { m.kernel("any::op.out", {kX, kConstant, kConstant}); }),
+     "it writes to value 1, a constant"},
+    {"writes_constant_in_list", in_method([](MethodSpec& m) {
+       m.kernel("any::op.out", {kX, m.add(TensorListSpec{{{kPlanned, kConstant}}})});
+     }),
+     "it writes to value 1, a constant"},
+    {"move_from", in_method([](MethodSpec& m) { m.instruction(MoveSpec{10, kX}); }),
+     "it moves from value 10"},
+    {"move_to", in_method([](MethodSpec& m) { m.instruction(MoveSpec{kX, -1}); }),
+     "it moves to value -1"},
+    {"move_kinds", in_method([](MethodSpec& m) { m.instruction(MoveSpec{kX, kInt}); }),
+     "it moves Tensor to Int"},
+    {"move_list", in_method([](MethodSpec& m) { m.instruction(MoveSpec{kTensors, kTensors}); }),
+     "it moves a list"},
+    {"jump_destination", in_method([](MethodSpec& m) { m.instruction(JumpFalseSpec{kBool, 7}); }),
+     "it jumps to 7 of 6"},
+    {"jump_negative", in_method([](MethodSpec& m) { m.instruction(JumpFalseSpec{kBool, -1}); }),
+     "it jumps to -1 of 6"},
+    {"jump_condition", in_method([](MethodSpec& m) { m.instruction(JumpFalseSpec{99, 0}); }),
+     "its condition is value 99"},
+    {"jump_on_int", in_method([](MethodSpec& m) { m.instruction(JumpFalseSpec{kInt, 0}); }),
+     "neither a bool nor a bool tensor"},
+    {"jump_on_floats", in_method([](MethodSpec& m) { m.instruction(JumpFalseSpec{kX, 0}); }),
+     "neither a bool nor a bool tensor"},
+    {"free_index", in_method([](MethodSpec& m) { m.instruction(FreeSpec{10}); }),
+     "it frees value 10"},
+    {"free_int", in_method([](MethodSpec& m) { m.instruction(FreeSpec{kInt}); }),
+     "it frees value 4, which is no tensor"},
+    {"delegate_id", in_method([](MethodSpec& m) { (*m.delegates)[0].id.reset(); }),
+     "delegate 0 has no backend id"},
+    {"delegate_data", in_method([](MethodSpec& m) { (*m.delegates)[0].has_processed = false; }),
+     "has no processed data"},
+    {"delegate_location", in_method([](MethodSpec& m) { (*m.delegates)[0].location = 2; }),
+     "is at location 2"},
+    {"delegate_inline", in_method([](MethodSpec& m) { (*m.delegates)[0].index = 1; }),
+     "is in blob 1 of 1"},
+    {"delegate_no_inline", in_program([](ProgramSpec& p) { p.inline_delegate_data.reset(); }),
+     "is in blob 0 of 0"},
+    {"delegate_segment", in_method([](MethodSpec& m) {
+       (*m.delegates)[0].location = 1;
+       (*m.delegates)[0].index = 3;
+     }),
+     "is in segment 3 of 3"},
+    {"spec_key", in_method([](MethodSpec& m) {
+       (*m.delegates)[0].compile_specs = {{std::nullopt, text("x")}};
+     }),
+     "compile spec 0 of delegate 0 has no key"},
+    {"no_memory",
+     in_method([](MethodSpec& m) { m.kernel("any::op", {m.add(TensorSpec::input({4}))}); }),
+     "nothing gives memory to value 10"},
+    {"no_memory_in_list", in_method([](MethodSpec& m) {
+       const int lost = m.add(TensorSpec::input({4}));
+       m.kernel("any::op", {m.add(OptionalTensorListSpec{{{-1, lost}}})});
+     }),
+     "nothing gives memory to value 10"},
+};
 
 std::string name_of_case(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
 INSTANTIATE_TEST_SUITE_P(Program, MethodChecksTest, ::testing::ValuesIn(kProgramCases),
