@@ -1,8 +1,9 @@
-// What lies in tensors: copies, zeros, single numbers.
+// What lies in tensors: copies, zeros, single numbers, places that indices name.
 #include <complex>
 
 #include "backends/aoti/shims/arguments.h"
 #include "backends/aoti/shims/c_boundary.h"
+#include "backends/aoti/shims/device_operators.h"
 #include "backends/aoti/slim/core/device_memory.h"
 #include "backends/aoti/slim/core/numeric.h"
 #include "backends/aoti/slim/core/strided_copy.h"
@@ -12,7 +13,16 @@ namespace {
 
 using slim::DType;
 using slim::Scalar;
+using slim::SlimTensor;
 using slim::TensorPtr;
+
+Error check_on_device_of(const SlimTensor& self, AtenTensorHandle tensor, const char* name) {
+  PTERON_RETURN_IF_ERROR(check_defined(tensor, name));
+  PTERON_CHECK_OR_RETURN(tensor->device() == self.device(), Error::InvalidArgument,
+                         "%s is on %s, self on %s; all must be on one device", name,
+                         describe(tensor->device()).c_str(), describe(self.device()).c_str());
+  return Error::Ok;
+}
 
 // The one element of `tensor`, on whatever device.
 Result<Scalar> item(AtenTensorHandle tensor) {
@@ -151,5 +161,27 @@ PTERON_SCALAR_SHIM(complex128, AbiComplexDouble, ComplexDouble)
 #undef PTERON_ITEM_SHIM
 #undef PTERON_SCALAR_SHIM
 #undef PTERON_ITEM_AND_SCALAR_SHIMS
+
+PTERON_AOTI_SHIM(AOTITorchError, index_put_out)
+(AtenTensorHandle out, AtenTensorHandle self, const AtenTensorHandle* indices, uint32_t num_indices,
+ const AtenTensorHandle values, bool accumulate) {
+  return c_boundary("aoti_torch_index_put_out", [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_defined(self, "self"));
+    PTERON_RETURN_IF_ERROR(check_on_device_of(*self, out, "out"));
+    PTERON_RETURN_IF_ERROR(check_on_device_of(*self, values, "values"));
+    if (num_indices > 0) PTERON_RETURN_IF_ERROR(check_pointer(indices, "indices"));
+    for (uint32_t i = 0; i < num_indices; ++i) {
+      if (!indices[i] || !indices[i]->is_defined()) continue;
+      PTERON_RETURN_IF_ERROR(check_on_device_of(*self, indices[i], "an index"));
+    }
+    const DeviceType type = self->device().type;
+    const IndexPut index_put = find_index_put(type);
+    PTERON_CHECK_OR_RETURN(index_put, Error::NotSupported,
+                           "no backend in this process has it for device type %d",
+                           static_cast<int>(type));
+    return index_put(*out, *self, Span<const SlimTensor* const>(indices, num_indices), *values,
+                     accumulate);
+  });
+}
 
 }  // namespace pteron::aoti

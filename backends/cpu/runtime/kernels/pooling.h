@@ -9,21 +9,12 @@
 #include <type_traits>
 
 #include "backends/aoti/slim/core/numeric.h"
+#include "backends/aoti/slim/core/pooling_shape.h"
 #include "backends/cpu/runtime/kernels/order.h"
 
 namespace pteron::cpu {
 
-struct PoolingShape {
-  std::array<int64_t, 3> in{1, 1, 1};
-  std::array<int64_t, 3> out{1, 1, 1};
-  std::array<int64_t, 3> kernel{1, 1, 1};
-  std::array<int64_t, 3> stride{1, 1, 1};
-  std::array<int64_t, 3> padding{0, 0, 0};
-  std::array<int64_t, 3> dilation{1, 1, 1};
-
-  int64_t in_area() const { return in[0] * in[1] * in[2]; }
-  int64_t out_area() const { return out[0] * out[1] * out[2]; }
-};
+using slim::PoolingShape;
 
 // Begin (inclusive) and end of a window.
 struct Window {

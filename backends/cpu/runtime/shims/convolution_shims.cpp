@@ -8,7 +8,7 @@
 #include "backends/cpu/runtime/kernels/convolution.h"
 #include "backends/cpu/runtime/kernels/convolution_direct.h"
 #include "backends/cpu/runtime/shims/cpu_arguments.h"
-#include "backends/cpu/runtime/shims/memory_format.h"
+#include "backends/cpu/runtime/shims/output_layout.h"
 
 namespace pteron::cpu {
 namespace {
@@ -105,7 +105,7 @@ ImageStrides image_strides(const SlimTensor& tensor) {
 // Without gaps, row-major or channels-last, as the tensor is or as a row-major copy.
 Result<TensorPtr> dense_weight(const SlimTensor& weight) {
   const ImageStrides strides = image_strides(weight);
-  const bool last = is_channels_last(weight) && strides.channel == 1 &&
+  const bool last = slim::is_channels_last(weight) && strides.channel == 1 &&
                     strides.outer * weight.size(0) == weight.numel();
   if (last) return slim::make_alias(weight);
   return slim::contiguous_tensor(weight);
@@ -137,7 +137,7 @@ Error convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHan
   PTERON_RETURN_IF_ERROR(
       read_shape(*input, *weight, bias, lists, transposed, groups, &shape, &sizes));
 
-  const bool channels_last = is_channels_last(*input) || is_channels_last(*weight);
+  const bool channels_last = slim::is_channels_last(*input) || slim::is_channels_last(*weight);
   if (input->dtype() == DType::Float && !transposed &&
       is_convolved_directly(shape, channels_last)) {
     PTERON_ASSIGN_OR_RETURN(TensorPtr out,

@@ -1,6 +1,7 @@
 // Picking and placing elements by indices and masks.
 #include <vector>
 
+#include "backends/aoti/shims/device_operators.h"
 #include "backends/aoti/shims/shim_export.h"
 #include "backends/aoti/slim/core/strided_copy.h"
 #include "backends/cpu/runtime/kernels/bytes.h"
@@ -47,15 +48,14 @@ Error index(AtenTensorHandle self, const AtenTensorHandle** indices, int64_t cou
 }
 
 // Writes or adds `values`, broadcast, to the indexed places of `target`.
-Error put(const SlimTensor& target, const std::vector<const SlimTensor*>& indices,
-          AtenTensorHandle values, bool accumulate) {
-  PTERON_RETURN_IF_ERROR(check_cpu_tensor(values, "values"));
-  PTERON_CHECK_OR_RETURN(values->dtype() == target.dtype(), Error::InvalidType,
-                         "values %s for %s: expected one element type", values->describe().c_str(),
+Error put(const SlimTensor& target, Span<const SlimTensor* const> indices, const SlimTensor& values,
+          bool accumulate) {
+  PTERON_CHECK_OR_RETURN(values.dtype() == target.dtype(), Error::InvalidType,
+                         "values %s for %s: expected one element type", values.describe().c_str(),
                          target.describe().c_str());
   PTERON_ASSIGN_OR_RETURN(const Indexing indexing, Indexing::make(target, indices));
-  PTERON_ASSIGN_OR_RETURN(TensorPtr spread, slim::make_tensor(indexing.sizes(), values->dtype()));
-  PTERON_RETURN_IF_ERROR(slim::copy_tensor(*spread, *values));
+  PTERON_ASSIGN_OR_RETURN(TensorPtr spread, slim::make_tensor(indexing.sizes(), values.dtype()));
+  PTERON_RETURN_IF_ERROR(slim::copy_tensor(*spread, values));
   if (!accumulate) {
     PTERON_DISPATCH_BYTES(target.item_size(), B, {
       B* to = target.data_as<B>();
@@ -77,6 +77,17 @@ Error put(const SlimTensor& target, const std::vector<const SlimTensor*>& indice
   return done ? Error(Error::Ok) : PTERON_CPU_NO_DTYPE(&target);
 }
 
+Error put_out(const SlimTensor& out, const SlimTensor& self, Span<const SlimTensor* const> indices,
+              const SlimTensor& values, bool accumulate) {
+  // Whatever can be wrong is found on a copy, so that `out` is not touched before.
+  PTERON_ASSIGN_OR_RETURN(TensorPtr result, slim::clone_tensor(self));
+  PTERON_RETURN_IF_ERROR(put(*result, indices, values, accumulate));
+  return slim::copy_tensor(out, *result);
+}
+
+[[maybe_unused]] const bool registered =
+    (aoti::register_index_put(DeviceType::CPU, &put_out), true);
+
 }  // namespace
 
 PTERON_AOTI_SHIM(AOTITorchError, cpu_index_Tensor)
@@ -91,29 +102,15 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_index_put)
  AtenTensorHandle values, int32_t accumulate, AtenTensorHandle* ret) {
   return c_boundary("aoti_torch_cpu_index_put", [&]() -> Error {
     PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
+    PTERON_RETURN_IF_ERROR(check_cpu_tensor(values, "values"));
     PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
     PTERON_ASSIGN_OR_RETURN(const std::vector<const SlimTensor*> list,
                             index_list(indices, num_indices));
     PTERON_ASSIGN_OR_RETURN(TensorPtr out, make_ordered_like(*self, self->dtype()));
     PTERON_RETURN_IF_ERROR(slim::copy_tensor(*out, *self));
-    PTERON_RETURN_IF_ERROR(put(*out, list, values, accumulate != 0));
+    PTERON_RETURN_IF_ERROR(put(*out, list, *values, accumulate != 0));
     *ret = out.release();
     return Error::Ok;
-  });
-}
-
-// `out` may be `self`.
-PTERON_AOTI_SHIM(AOTITorchError, index_put_out)
-(AtenTensorHandle out, AtenTensorHandle self, const AtenTensorHandle* indices, uint32_t num_indices,
- const AtenTensorHandle values, bool accumulate) {
-  return c_boundary("aoti_torch_index_put_out", [&]() -> Error {
-    PTERON_RETURN_IF_ERROR(check_cpu_tensor(out, "out"));
-    PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
-    const std::vector<const SlimTensor*> list(indices, indices + num_indices);
-    // Whatever can be wrong is found on a copy, so that `out` is not touched before.
-    PTERON_ASSIGN_OR_RETURN(TensorPtr result, slim::clone_tensor(*self));
-    PTERON_RETURN_IF_ERROR(put(*result, list, values, accumulate));
-    return slim::copy_tensor(*out, *result);
   });
 }
 

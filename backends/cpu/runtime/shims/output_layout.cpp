@@ -1,49 +1,20 @@
 #include "backends/cpu/runtime/shims/output_layout.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace pteron::cpu {
-namespace {
 
-// Negative: dimension `x` should lie inside `y`; positive: outside; 0: no operand tells.
-int compare(size_t x, size_t y, Span<const int64_t> sizes,
-            std::initializer_list<const int64_t*> operands) {
-  for (const int64_t* strides : operands) {
-    const int64_t a = strides[x], b = strides[y];
-    if (a == 0 || b == 0) continue;
-    if (a != b) return a < b ? -1 : 1;
-    if (sizes[x] > sizes[y]) return 1;
-  }
-  return 0;
+Result<slim::TensorPtr> make_channels_last(Span<const int64_t> sizes, slim::DType dtype) {
+  int64_t strides[slim::kMaxDims];
+  slim::channels_last_strides(sizes, strides);
+  return slim::make_tensor(sizes, Span<const int64_t>(strides, sizes.size()), dtype, Device{});
 }
-
-}  // namespace
 
 Result<slim::TensorPtr> make_ordered_like(Span<const int64_t> sizes, slim::DType dtype,
                                           std::initializer_list<const int64_t*> operand_strides) {
-  const size_t n = sizes.size();
-  size_t order[slim::kMaxDims];  // innermost first
-  for (size_t i = 0; i < n; ++i) order[i] = n - 1 - i;
-  // Insertion that steps over dimensions it cannot judge: the order is not total.
-  for (size_t i = 1; i < n; ++i) {
-    size_t at = i;
-    for (size_t k = i; k-- > 0;) {
-      const int comparison = compare(order[k], order[at], sizes, operand_strides);
-      if (comparison < 0) break;
-      if (comparison > 0) {
-        std::swap(order[k], order[at]);
-        at = k;
-      }
-    }
-  }
   int64_t strides[slim::kMaxDims];
-  int64_t stride = 1;
-  for (size_t i = 0; i < n; ++i) {
-    strides[order[i]] = stride;
-    stride *= std::max<int64_t>(sizes[order[i]], 1);
-  }
-  return slim::make_tensor(sizes, Span<const int64_t>(strides, n), dtype, Device{});
+  slim::ordered_strides(sizes, operand_strides, strides);
+  return slim::make_tensor(sizes, Span<const int64_t>(strides, sizes.size()), dtype, Device{});
 }
 
 Result<slim::TensorPtr> make_ordered_like(const slim::SlimTensor& operand, slim::DType dtype) {

@@ -1,18 +1,19 @@
-// How results are laid out where torch's answer depends on the inputs' strides. Generated code
-// knows the strides of a result from tracing, so ours have to be the same.
+// Results laid out as slim/core/layout.h says, on the CPU.
 #pragma once
 
 #include <initializer_list>
 
+#include "backends/aoti/slim/core/layout.h"
 #include "backends/aoti/slim/core/slim_tensor.h"
 #include "runtime/core/result.h"
 #include "runtime/core/span.h"
 
 namespace pteron::cpu {
 
-// A result of `sizes` without gaps whose dimensions are ordered as those of the operands are, the
-// first operand that tells two dimensions apart deciding. An operand is given by the strides with
-// which it is read at the result's sizes: 0 where it is broadcast.
+// Uninitialised, channels innermost for 4 or 5 dimensions; row-major for other ranks.
+Result<slim::TensorPtr> make_channels_last(Span<const int64_t> sizes, slim::DType dtype);
+
+// Uninitialised, of slim::ordered_strides().
 Result<slim::TensorPtr> make_ordered_like(Span<const int64_t> sizes, slim::DType dtype,
                                           std::initializer_list<const int64_t*> operand_strides);
 

@@ -6,6 +6,7 @@
 
 #include "backends/cuda/runtime/cuda_error.h"
 #include "backends/cuda/runtime/kernels/scatter.h"
+#include "backends/cuda/runtime/kernels/wide.cuh"
 
 namespace pteron::cuda {
 namespace {
@@ -16,20 +17,6 @@ unsigned blocks(int64_t count) {
   const int64_t needed = (count + kThreads - 1) / kThreads;
   return static_cast<unsigned>(needed < 65536 ? needed : 65536);
 }
-
-// What numbers of a type are reduced in.
-template <typename T>
-struct Wide {
-  using type = T;
-};
-template <>
-struct Wide<__half> {
-  using type = float;
-};
-template <>
-struct Wide<__nv_bfloat16> {
-  using type = float;
-};
 
 template <typename W>
 __device__ W combine(Reduction reduction, W a, W b) {
@@ -59,35 +46,6 @@ W neutral(Reduction reduction) {
       return Limits::has_infinity ? Limits::infinity() : Limits::max();
     default:
       return W(0);
-  }
-}
-
-template <typename T, typename Bits>
-__device__ void update_word(T* address, typename Wide<T>::type value, Reduction reduction) {
-  auto* word = reinterpret_cast<Bits*>(address);
-  Bits seen = *word;
-  while (true) {
-    T current;
-    memcpy(&current, &seen, sizeof current);
-    const T next =
-        static_cast<T>(combine(reduction, static_cast<typename Wide<T>::type>(current), value));
-    Bits wanted;
-    memcpy(&wanted, &next, sizeof wanted);
-    const Bits before = atomicCAS(word, seen, wanted);
-    if (before == seen) return;
-    seen = before;
-  }
-}
-
-// *address = reduce(*address, value), whoever else does so at the same time.
-template <typename T>
-__device__ void update(T* address, typename Wide<T>::type value, Reduction reduction) {
-  if constexpr (sizeof(T) == 8) {
-    update_word<T, unsigned long long>(address, value, reduction);
-  } else if constexpr (sizeof(T) == 4) {
-    update_word<T, unsigned int>(address, value, reduction);
-  } else {
-    update_word<T, unsigned short>(address, value, reduction);
   }
 }
 
@@ -131,7 +89,9 @@ __global__ void reduce_kernel(__grid_constant__ const ScatterReduce s, T* out, c
        i += step) {
     Place place;
     if (!locate(s, index, i, &place)) continue;
-    update(out + place.out, static_cast<typename Wide<T>::type>(src[place.src]), s.reduction);
+    using W = typename Wide<T>::type;
+    const W value = static_cast<W>(src[place.src]);
+    update(out + place.out, [&](W current) { return combine(s.reduction, current, value); });
     if (counts) atomicAdd(counts + place.out, 1);
   }
 }

@@ -37,6 +37,62 @@ AOTITorchError ptrn_torch_cuda_scatter_reduce_two_out(AtenTensorHandle out, Aten
                                                       int32_t include_self);
 AOTITorchError ptrn_torch_cuda_randint_low_out(AtenTensorHandle out, int64_t low, int64_t high,
                                                const int64_t* size, int64_t size_len_);
+AOTITorchError ptrn_torch_cuda__embedding_bag(AtenTensorHandle weight, AtenTensorHandle indices,
+                                              AtenTensorHandle offsets, int32_t scale_grad_by_freq,
+                                              int64_t mode, int32_t sparse,
+                                              AtenTensorHandle* per_sample_weights,
+                                              int32_t include_last_offset, int64_t padding_idx,
+                                              AtenTensorHandle* ret0, AtenTensorHandle* ret1,
+                                              AtenTensorHandle* ret2, AtenTensorHandle* ret3);
+AOTITorchError ptrn_torch_cuda__embedding_bag_forward_only(
+    AtenTensorHandle weight, AtenTensorHandle indices, AtenTensorHandle offsets,
+    int32_t scale_grad_by_freq, int64_t mode, int32_t sparse, AtenTensorHandle* per_sample_weights,
+    int32_t include_last_offset, int64_t padding_idx, AtenTensorHandle* ret0,
+    AtenTensorHandle* ret1, AtenTensorHandle* ret2, AtenTensorHandle* ret3);
+AOTITorchError ptrn_torch_cuda_index_Tensor(AtenTensorHandle self, const AtenTensorHandle** indices,
+                                            int64_t indices_len_, AtenTensorHandle* ret0);
+AOTITorchError ptrn_torch_cuda_index_put(AtenTensorHandle self, const AtenTensorHandle** indices,
+                                         int64_t indices_len_, AtenTensorHandle values,
+                                         int32_t accumulate, AtenTensorHandle* ret0);
+AOTITorchError ptrn_torch_cuda_nonzero(AtenTensorHandle self, AtenTensorHandle* ret0);
+AOTITorchError ptrn_torch_cuda__adaptive_avg_pool2d(AtenTensorHandle self,
+                                                    const int64_t* output_size,
+                                                    int64_t output_size_len_,
+                                                    AtenTensorHandle* ret0);
+AOTITorchError ptrn_torch_cuda__adaptive_avg_pool3d(AtenTensorHandle self,
+                                                    const int64_t* output_size,
+                                                    int64_t output_size_len_,
+                                                    AtenTensorHandle* ret0);
+AOTITorchError ptrn_torch_cuda_adaptive_max_pool2d(AtenTensorHandle self,
+                                                   const int64_t* output_size,
+                                                   int64_t output_size_len_, AtenTensorHandle* ret0,
+                                                   AtenTensorHandle* ret1);
+AOTITorchError ptrn_torch_cuda_adaptive_max_pool3d(AtenTensorHandle self,
+                                                   const int64_t* output_size,
+                                                   int64_t output_size_len_, AtenTensorHandle* ret0,
+                                                   AtenTensorHandle* ret1);
+AOTITorchError ptrn_torch_cuda_avg_pool2d(AtenTensorHandle self, const int64_t* kernel_size,
+                                          int64_t kernel_size_len_, const int64_t* stride,
+                                          int64_t stride_len_, const int64_t* padding,
+                                          int64_t padding_len_, int32_t ceil_mode,
+                                          int32_t count_include_pad, int64_t* divisor_override,
+                                          AtenTensorHandle* ret0);
+AOTITorchError ptrn_torch_cuda_avg_pool3d(AtenTensorHandle self, const int64_t* kernel_size,
+                                          int64_t kernel_size_len_, const int64_t* stride,
+                                          int64_t stride_len_, const int64_t* padding,
+                                          int64_t padding_len_, int32_t ceil_mode,
+                                          int32_t count_include_pad, int64_t* divisor_override,
+                                          AtenTensorHandle* ret0);
+AOTITorchError ptrn_torch_cuda_max_pool2d_with_indices(
+    AtenTensorHandle self, const int64_t* kernel_size, int64_t kernel_size_len_,
+    const int64_t* stride, int64_t stride_len_, const int64_t* padding, int64_t padding_len_,
+    const int64_t* dilation, int64_t dilation_len_, int32_t ceil_mode, AtenTensorHandle* ret0,
+    AtenTensorHandle* ret1);
+AOTITorchError ptrn_torch_cuda_max_pool3d_with_indices(
+    AtenTensorHandle self, const int64_t* kernel_size, int64_t kernel_size_len_,
+    const int64_t* stride, int64_t stride_len_, const int64_t* padding, int64_t padding_len_,
+    const int64_t* dilation, int64_t dilation_len_, int32_t ceil_mode, AtenTensorHandle* ret0,
+    AtenTensorHandle* ret1);
 AOTITorchError ptrn_torch_create_cuda_guard(int32_t device_index, void** ret_guard);
 AOTITorchError ptrn_torch_delete_cuda_guard(void* guard);
 AOTITorchError ptrn_torch_cuda_guard_set_index(void* guard, int32_t device_index);

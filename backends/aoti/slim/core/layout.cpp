@@ -1,0 +1,84 @@
+#include "backends/aoti/slim/core/layout.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pteron::slim {
+namespace {
+
+// Dimensions from the innermost to the outermost: channels, then the last spatial one and so on,
+// and the batch. Returns how many there are; 0 for a rank that has no such layout.
+size_t innermost_first(size_t rank, size_t* order) {
+  if (rank != 4 && rank != 5) return 0;
+  size_t n = 0;
+  order[n++] = 1;
+  for (size_t d = rank; d-- > 2;) order[n++] = d;
+  order[n++] = 0;
+  return n;
+}
+
+// Strides without gaps; `order` from the innermost dimension to the outermost.
+void packed_strides(Span<const int64_t> sizes, const size_t* order, int64_t* strides) {
+  int64_t stride = 1;
+  for (size_t k = 0; k < sizes.size(); ++k) {
+    strides[order[k]] = stride;
+    stride *= std::max<int64_t>(sizes[order[k]], 1);
+  }
+}
+
+// Negative: dimension `x` should lie inside `y`; positive: outside; 0: no operand tells.
+int compare(size_t x, size_t y, Span<const int64_t> sizes,
+            std::initializer_list<const int64_t*> operands) {
+  for (const int64_t* strides : operands) {
+    const int64_t a = strides[x], b = strides[y];
+    if (a == 0 || b == 0) continue;
+    if (a != b) return a < b ? -1 : 1;
+    if (sizes[x] > sizes[y]) return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool is_channels_last(const SlimTensor& tensor) {
+  size_t order[5];
+  const size_t n = innermost_first(tensor.dim(), order);
+  if (n == 0 || tensor.stride(1) == 0) return false;
+  int64_t least = 0;
+  for (size_t k = 0; k < n; ++k) {
+    const size_t d = order[k];
+    if (tensor.size(d) == 0 || tensor.stride(d) < least) return false;
+    // With one position per image, a batch as far apart as its channels tells nothing.
+    if (d == 0 && least == tensor.stride(1)) return false;
+    least = tensor.stride(d) * (tensor.size(d) > 1 ? tensor.size(d) : 1);
+  }
+  return true;
+}
+
+void channels_last_strides(Span<const int64_t> sizes, int64_t* strides) {
+  size_t order[5];
+  if (innermost_first(sizes.size(), order) == 0) return contiguous_strides(sizes, strides);
+  packed_strides(sizes, order, strides);
+}
+
+void ordered_strides(Span<const int64_t> sizes,
+                     std::initializer_list<const int64_t*> operand_strides, int64_t* strides) {
+  const size_t n = sizes.size();
+  size_t order[kMaxDims];  // innermost first
+  for (size_t i = 0; i < n; ++i) order[i] = n - 1 - i;
+  // Insertion that steps over dimensions it cannot judge: the order is not total.
+  for (size_t i = 1; i < n; ++i) {
+    size_t at = i;
+    for (size_t k = i; k-- > 0;) {
+      const int comparison = compare(order[k], order[at], sizes, operand_strides);
+      if (comparison < 0) break;
+      if (comparison > 0) {
+        std::swap(order[k], order[at]);
+        at = k;
+      }
+    }
+  }
+  packed_strides(sizes, order, strides);
+}
+
+}  // namespace pteron::slim

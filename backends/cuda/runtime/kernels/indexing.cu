@@ -1,0 +1,182 @@
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "backends/cuda/runtime/cuda_error.h"
+#include "backends/cuda/runtime/kernels/indexing.h"
+#include "backends/cuda/runtime/kernels/wide.cuh"
+
+namespace pteron::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+static_assert(sizeof(Indexing) <= 4000, "is passed to kernels by value");
+
+struct Place {
+  int64_t x, other;
+  bool inside;
+};
+
+__device__ Place locate(const Indexing& s, int64_t i) {
+  int64_t coordinates[kMaxIndexedDims];
+  Place place{0, 0, true};
+  for (int d = s.dims; d-- > 0;) {
+    coordinates[d] = i % s.sizes[d];
+    i /= s.sizes[d];
+    place.x += coordinates[d] * s.x_strides[d];
+    place.other += coordinates[d] * s.other_strides[d];
+  }
+  for (int k = 0; k < s.num_indices; ++k) {
+    const IndexedDim& index = s.indices[k];
+    int64_t at = 0;
+    for (int d = 0; d < s.dims; ++d) at += coordinates[d] * index.strides[d];
+    int64_t number = index.numbers[at];
+    if (number < 0) number += index.size;
+    if (number < 0 || number >= index.size) place.inside = false;
+    place.x += number * index.stride;
+  }
+  return place;
+}
+
+// Calls body(place) for this thread's elements of the result.
+template <typename Body>
+__device__ void for_each_place(const Indexing& s, int64_t count, const Body& body) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
+       i += step) {
+    body(locate(s, i));
+  }
+}
+
+template <typename Item>
+__global__ void read_kernel(__grid_constant__ const Indexing s, const Item* x, Item* out,
+                            int64_t count) {
+  for_each_place(
+      s, count, [&](const Place& place) { out[place.other] = place.inside ? x[place.x] : Item{}; });
+}
+
+template <typename Item>
+__global__ void write_kernel(__grid_constant__ const Indexing s, Item* x, const Item* values,
+                             int64_t count) {
+  for_each_place(s, count, [&](const Place& place) {
+    if (place.inside) x[place.x] = values[place.other];
+  });
+}
+
+template <typename T>
+__global__ void add_kernel(__grid_constant__ const Indexing s, T* x, const T* values,
+                           int64_t count) {
+  using W = typename Wide<T>::type;
+  for_each_place(s, count, [&](const Place& place) {
+    if (!place.inside) return;
+    const W value = static_cast<W>(values[place.other]);
+    update(x + place.x, [&](W current) { return static_cast<W>(current + value); });
+  });
+}
+
+__global__ void or_kernel(__grid_constant__ const Indexing s, bool* x, const bool* values,
+                          int64_t count) {
+  for_each_place(s, count, [&](const Place& place) {
+    if (place.inside && values[place.other]) x[place.x] = true;
+  });
+}
+
+int64_t count_of(const Indexing& s) {
+  int64_t count = 1;
+  for (int d = 0; d < s.dims; ++d) count *= s.sizes[d];
+  return count;
+}
+
+unsigned blocks(int64_t count) {
+  const int64_t needed = (count + kThreads - 1) / kThreads;
+  return static_cast<unsigned>(needed < 65536 ? needed : 65536);
+}
+
+Error launched() {
+  PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "indexing");
+  return Error::Ok;
+}
+
+// Calls body(Item{}) with a type of that many bytes.
+template <typename Body>
+Error with_item(size_t nbytes, const Body& body) {
+  switch (nbytes) {
+    case 1:
+      return body(uint8_t{}), launched();
+    case 2:
+      return body(uint16_t{}), launched();
+    case 4:
+      return body(uint32_t{}), launched();
+    case 8:
+      return body(uint64_t{}), launched();
+    case 16:
+      return body(uint4{}), launched();
+    default:
+      return make_error(Error::InvalidArgument,
+                        "indexing: found items of %zu bytes, expected 1, 2, 4, 8 or 16", nbytes);
+  }
+}
+
+}  // namespace
+
+Error index_read(const Indexing& indexing, size_t item_nbytes, const void* x, void* out,
+                 cudaStream_t stream) {
+  const int64_t count = count_of(indexing);
+  if (count == 0) return Error::Ok;
+  return with_item(item_nbytes, [&](auto item) {
+    using Item = decltype(item);
+    read_kernel<Item><<<blocks(count), kThreads, 0, stream>>>(indexing, static_cast<const Item*>(x),
+                                                              static_cast<Item*>(out), count);
+  });
+}
+
+Error index_write(const Indexing& indexing, size_t item_nbytes, void* x, const void* values,
+                  cudaStream_t stream) {
+  const int64_t count = count_of(indexing);
+  if (count == 0) return Error::Ok;
+  return with_item(item_nbytes, [&](auto item) {
+    using Item = decltype(item);
+    write_kernel<Item><<<blocks(count), kThreads, 0, stream>>>(
+        indexing, static_cast<Item*>(x), static_cast<const Item*>(values), count);
+  });
+}
+
+Error index_add(const Indexing& indexing, ScalarType dtype, void* x, const void* values,
+                cudaStream_t stream) {
+  const int64_t count = count_of(indexing);
+  const auto add = [&](auto number) {
+    using T = decltype(number);
+    if (count == 0) return Error(Error::Ok);
+    add_kernel<T><<<blocks(count), kThreads, 0, stream>>>(indexing, static_cast<T*>(x),
+                                                          static_cast<const T*>(values), count);
+    return launched();
+  };
+  switch (dtype) {
+    case ScalarType::Half:
+      return add(__half{});
+    case ScalarType::BFloat16:
+      return add(__nv_bfloat16{});
+    case ScalarType::Float:
+      return add(float{});
+    case ScalarType::Double:
+      return add(double{});
+    case ScalarType::Short:
+      return add(int16_t{});
+    case ScalarType::Int:
+      return add(int32_t{});
+    case ScalarType::Long:
+      return add(int64_t{});
+    case ScalarType::Bool:
+      if (count == 0) return Error::Ok;
+      or_kernel<<<blocks(count), kThreads, 0, stream>>>(indexing, static_cast<bool*>(x),
+                                                        static_cast<const bool*>(values), count);
+      return launched();
+    default:
+      return make_error(Error::InvalidType,
+                        "index_put that accumulates: found %s, expected bool, an integer or a "
+                        "floating-point number of 16 bits or more",
+                        name_of(dtype));
+  }
+}
+
+}  // namespace pteron::cuda

@@ -1,0 +1,46 @@
+// What numbers of a type are computed in, and updates that many threads make at once.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstring>
+#include <type_traits>
+
+namespace pteron::cuda {
+
+template <typename T>
+struct Wide {
+  using type = T;
+};
+template <>
+struct Wide<__half> {
+  using type = float;
+};
+template <>
+struct Wide<__nv_bfloat16> {
+  using type = float;
+};
+
+// *address = change(*address), whoever else does so at the same time. `change` takes and gives a
+// Wide<T>::type; T has 2, 4 or 8 bytes.
+template <typename T, typename Change>
+__device__ void update(T* address, const Change& change) {
+  using Bits = std::conditional_t<sizeof(T) == 8, unsigned long long,
+                                  std::conditional_t<sizeof(T) == 4, unsigned, unsigned short>>;
+  static_assert(sizeof(T) == sizeof(Bits), "");
+  auto* word = reinterpret_cast<Bits*>(address);
+  Bits seen = *word;
+  while (true) {
+    T current;
+    memcpy(&current, &seen, sizeof current);
+    const T next = static_cast<T>(change(static_cast<typename Wide<T>::type>(current)));
+    Bits wanted;
+    memcpy(&wanted, &next, sizeof wanted);
+    const Bits before = atomicCAS(word, seen, wanted);
+    if (before == seen) return;
+    seen = before;
+  }
+}
+
+}  // namespace pteron::cuda

@@ -1,0 +1,12 @@
+// CUDA joins the suite of common shims, on device memory.
+#include "backends/aoti/conformance/conformance.h"
+#include "backends/cuda/runtime/cuda_error.h"
+
+namespace pteron::aoti::conformance {
+
+TestDevice test_device() {
+  return {/*type=*/1, /*index=*/0, /*available=*/cuda::device_count() > 0,
+          "there is no CUDA device"};
+}
+
+}  // namespace pteron::aoti::conformance
