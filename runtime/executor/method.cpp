@@ -94,8 +94,8 @@ Error Method::State::explain_inputs(Span<const EValue> values, size_t first) con
     check_input(first + i, meta.inputs[first + i], values[i], &problems);
     if (problems.count() > before || !is_in_own_memory(first + i, values[i])) continue;
     problems.add(Error::InvalidArgument,
-                 "input %zu: it lies in the method's planned memory, which a run overwrites; copy it "
-                 "first",
+                 "input %zu: it lies in the method's planned memory, which a run overwrites; copy "
+                 "it first",
                  first + i);
   }
   return problems.to_error("method " + meta.name);

@@ -180,9 +180,9 @@ Error copy_elements(const View& from, const View& to) {
                          "cannot copy %lld elements to %lld: the sizes differ",
                          static_cast<long long>(from.numel()), static_cast<long long>(to.numel()));
   if (from.dtype == to.dtype) {
-    const bool same_place = from.data == to.data &&
-                            std::equal(from.strides.begin(), from.strides.begin() + from.dim,
-                                       to.strides.begin());
+    const bool same_place =
+        from.data == to.data &&
+        std::equal(from.strides.begin(), from.strides.begin() + from.dim, to.strides.begin());
     if (!same_place) copy_same_dtype(from, to);
     return Error::Ok;
   }

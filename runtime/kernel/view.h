@@ -22,7 +22,8 @@ struct View {
   std::byte* data = nullptr;
   ScalarType dtype = ScalarType::Float;
   size_t dim = 0;
-  // The first `dim` of each; the others are not even initialised, since views are made all the time.
+  // The first `dim` of each; the others are not even initialised, since views are made all the
+  // time.
   std::array<int64_t, kMaxTensorDims> sizes;
   std::array<int64_t, kMaxTensorDims> strides;  // in bytes
 

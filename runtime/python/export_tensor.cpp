@@ -46,8 +46,8 @@ Result<OwnedTensorPtr> OwnedTensor::allocate(const Tensor& tensor) {
   const size_t header = sizeof(OwnedTensor) + kAlignment;
   void* memory = nullptr;
   if (nbytes < SIZE_MAX - header) memory = std::malloc(header + (on_cpu ? nbytes : 0));
-  PTERON_CHECK_OR_RETURN(memory, Error::MemoryAllocationFailed, "no memory for an output of %zu bytes",
-                         nbytes);
+  PTERON_CHECK_OR_RETURN(memory, Error::MemoryAllocationFailed,
+                         "no memory for an output of %zu bytes", nbytes);
   OwnedTensorPtr owned(new (memory) OwnedTensor);
   owned->dtype_ = tensor.dtype();
   owned->device_ = tensor.device();

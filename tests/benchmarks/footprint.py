@@ -2,9 +2,9 @@
 
   tools/bazel run //tests/benchmarks:footprint -- --models=linear,large --json=$HOME/footprint.json
 
-Each contender runs in a fresh process of its own, several times in turn with the others: our runner
-(no Python), and a Python process that loads an AOTInductor package, which needs libtorch. The median
-counts. Peak memory is the resident set, mapped files included.
+Each contender runs in a fresh process of its own, several times in turn with the others: our
+runner (no Python), and a Python process that loads an AOTInductor package, which needs libtorch.
+The median counts. Peak memory is the resident set, mapped files included.
 """
 
 from __future__ import annotations

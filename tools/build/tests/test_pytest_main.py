@@ -32,7 +32,7 @@ def run(folder: pathlib.Path, **environment: str) -> tuple[int, str]:
     inherited = {name: value for name, value in os.environ.items() if name not in bazel}
     inherited.update(TEST_TMPDIR=str(scratch), PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
     done = subprocess.run(
-        [sys.executable, str(_MAIN), "test_fruit.py", "-v"],
+        [sys.executable, str(_MAIN), "test_fruit.py", "-vv"],
         capture_output=True,
         text=True,
         check=False,
@@ -62,7 +62,8 @@ def test_a_failure_fails_and_the_others_still_run(tmp_path: pathlib.Path) -> Non
 
 
 def test_fail_fast_stops_at_the_first(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "conftest.py").write_text("def pytest_collection_modifyitems(items): items.reverse()")
+    reverse = "def pytest_collection_modifyitems(items): items.reverse()"
+    (tmp_path / "conftest.py").write_text(reverse, encoding="utf-8")
     status, output = run(tmp_path, BREAK="1", TESTBRIDGE_TEST_RUNNER_FAIL_FAST="1")
     assert (status, passed(output)) == (1, set()), output
 
