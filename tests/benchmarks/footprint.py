@@ -2,9 +2,11 @@
 
   tools/bazel run //tests/benchmarks:footprint -- --models=linear,large --json=$HOME/footprint.json
 
-Each contender runs in a fresh process of its own, several times in turn with the others: our
+Each contender runs in fresh processes of its own, several times in turn with the others: our
 runner (no Python), and a Python process that loads an AOTInductor package, which needs libtorch.
-The median counts. Peak memory is the resident set, mapped files included.
+The median counts. Start to result is the life of a process that runs the model once; a second
+process runs it twice and says how long the load took and how much memory was resident at most,
+mapped files included.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _MIB = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Footprint:
-    """Of one process; times in milliseconds, `load_ms` as the process itself measured it."""
+    """Times in milliseconds; load and memory as the process itself measured them."""
 
     file_mib: float
     load_ms: float
@@ -62,34 +64,41 @@ def large_sample() -> Sample:
 
 
 def runner_command(program: pathlib.Path, inputs: pathlib.Path) -> list[str]:
-    """Runs once and once more, which makes the runner say how long the load took."""
-    runner = os.environ["RUNNER"]
-    return [runner, "--program", str(program), "--inputs", str(inputs), "--repeat", "1"]
+    """Runs once; with `--repeat 1` once more, and says what it cost."""
+    return [os.environ["RUNNER"], "--program", str(program), "--inputs", str(inputs)]
 
 
 def package_command(package: pathlib.Path, inputs: pathlib.Path) -> list[str]:
     """The same with an AOTInductor package and libtorch."""
     script = pathlib.Path(__file__).with_name("run_aoti_package.py")
-    return [sys.executable, str(script), str(package), str(inputs)]
+    return [sys.executable, str(script), "--package", str(package), "--inputs", str(inputs)]
 
 
 def run(command: list[str], file_nbytes: int) -> Footprint:
-    """Runs `command` to its end."""
+    """Runs `command` to its end, twice.
+
+    Raises:
+        RuntimeError: it failed or did not say what was asked.
+    """
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+
+    def output_of(*arguments: str) -> str:
+        done = subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, check=False, env=environment
+        )
+        if done.returncode:
+            raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stderr}")
+        return done.stdout
+
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-    assert process.stdout is not None
-    output = process.stdout.read()
-    process.stdout.close()
-    _, status, usage = os.wait4(process.pid, 0)
+    output_of()
     elapsed_ms = (time.perf_counter() - start) * 1e3
-    process.returncode = os.waitstatus_to_exitcode(status)
-    load = re.search(r"load (\d+) us", output)
-    if process.returncode or not load:
-        raise RuntimeError(f"{command[0]} ended with {process.returncode}: {output}")
-    return Footprint(
-        file_nbytes / _MIB, int(load[1]) / 1e3, elapsed_ms, usage.ru_maxrss * 1024 / _MIB
-    )
+    report = output_of("--repeat", "1")
+    load = re.search(r"load (\d+) us", report)
+    peak = re.search(r"peak memory (\d+) KiB", report)
+    if not load or not peak:
+        raise RuntimeError(f"{command[0]} says nothing of its load or memory: {report}")
+    return Footprint(file_nbytes / _MIB, int(load[1]) / 1e3, elapsed_ms, int(peak[1]) / 1024)
 
 
 def measure(sample: Sample, folder: pathlib.Path) -> dict[str, Footprint]:

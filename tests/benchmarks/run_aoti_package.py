@@ -1,28 +1,38 @@
-"""Loads an AOTInductor package, runs it twice, and says how long the load took.
+"""Loads an AOTInductor package and runs it, as our runner does a program.
 
-run_aoti_package.py model.pt2 inputs.safetensors
+run_aoti_package.py --package model.pt2 --inputs inputs.safetensors [--repeat 1]
 """
 
 from __future__ import annotations
 
-import sys
+import pathlib
 import time
 
 import torch
+from absl import app, flags
 from safetensors.torch import load_file
 
+_PACKAGE = flags.DEFINE_string("package", None, "The package.", required=True)
+_INPUTS = flags.DEFINE_string("inputs", None, "Tensors input_0, input_1, ...", required=True)
+_REPEAT = flags.DEFINE_integer("repeat", 0, "More runs; then prints load time and peak memory.")
 
-def main(package_path: str, inputs_path: str) -> None:
-    tensors = load_file(inputs_path)
+
+def main(argv: list[str]) -> None:
+    del argv
+    tensors = load_file(_INPUTS.value)
     inputs = [tensors[f"input_{i}"] for i in range(len(tensors))]
     start = time.perf_counter()
-    package = torch._inductor.aoti_load_package(package_path)
+    package = torch._inductor.aoti_load_package(_PACKAGE.value)
     load_us = (time.perf_counter() - start) * 1e6
     with torch.no_grad():
-        package(*inputs)
-        package(*inputs)
-    print(f"load {load_us:.0f} us")
+        for _ in range(1 + _REPEAT.value):
+            package(*inputs)
+    if _REPEAT.value:
+        print(f"load {load_us:.0f} us")
+        for line in pathlib.Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                print(f"peak memory {line.split()[1]} KiB")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    app.run(main)

@@ -21,7 +21,7 @@ const char kUsage[] =
                           method was exported with. Without this flag, inputs are zeros of their
                           largest size.
   --outputs FILES         one safetensors file for each method, with tensors output_0, output_1, ...
-  --repeat N              run each method N more times and print its latency
+  --repeat N              run each method N more times and print its latency, and the memory used
   --describe              print what the program holds; runs nothing unless --inputs, --outputs or
                           --repeat is there too
   --verification LEVEL    minimal, internal_consistency (default), or full

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -83,6 +85,16 @@ Error measure(Task& task, int64_t repeat) {
   return Error::Ok;
 }
 
+// The most memory that was this process's at once, files it maps included.
+void print_peak_memory() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    if (line.rfind("VmHWM:", 0) != 0) continue;
+    std::printf("process: peak memory %lld KiB\n", std::atoll(line.c_str() + 6));
+  }
+}
+
 // Options for backends that no method has would be ignored without a word.
 Error check_backend_options(const Arguments& arguments, const Program& program) {
   for (const auto& [backend, options] : arguments.backend_options) {
@@ -118,6 +130,7 @@ Error run_methods(const Arguments& arguments, const Program& program, double ope
                 first_us);
     PTERON_RETURN_IF_ERROR(measure(task, arguments.repeat));
   }
+  if (arguments.repeat > 0) print_peak_memory();
   // Only now, so that a failure leaves no file of any method.
   for (Task& task : tasks) {
     if (task.outputs) PTERON_RETURN_IF_ERROR(task.outputs->commit());

@@ -141,11 +141,13 @@ def test_methods_in_one_session(folder: pathlib.Path) -> None:
     assert load_file(folder / "d.safetensors")["output_0"].tolist() == [2, 2]
 
 
-def test_repeat_prints_latency(folder: pathlib.Path) -> None:
+def test_repeat_prints_latency_and_memory(folder: pathlib.Path) -> None:
     text = succeed(folder, "--program=m.pte", "--repeat=20")
     assert re.search(r"forward: load \d+ us, first run \d+ us", text)
     number = r"\d+\.\d\d us"
     assert re.search(rf"median {number}, p10 {number}, p90 {number} over 20 runs", text)
+    peak = re.search(r"process: peak memory (\d+) KiB", text)
+    assert peak and 1024 < int(peak[1]) < 1024**2
 
 
 def test_the_output_is_that_of_the_first_run(folder: pathlib.Path) -> None:
