@@ -4,6 +4,7 @@ One line a symbol, in `shims.inc` and its device's siblings::
 
     AOTI_SHIM(aoti_torch_cpu_mm_out, 1)   // name, first version of the list that has it
     SLEEF_SHIM(Sleef_expf8_u10, 1)        // vector mathematics
+    OPENMP_SHIM(GOMP_parallel, 2)         // parallel regions
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ from pathlib import Path
 _BACKENDS = Path(__file__).resolve().parent.parent
 _COMMON = ("aoti/shims/shims.inc",)
 _OF_DEVICE = {
-    "cpu": ("cpu/runtime/shims/shims.inc", "cpu/runtime/vector_math/sleef.inc"),
+    "cpu": (
+        "cpu/runtime/shims/shims.inc",
+        "cpu/runtime/vector_math/sleef.inc",
+        "cpu/runtime/openmp/openmp.inc",
+    ),
     "cuda": ("cuda/runtime/shims/shims.inc",),
     "mps": ("apple/metal/runtime/shims/shims.inc",),
 }
-_ENTRY = re.compile(r"^\s*(?:AOTI|SLEEF)_SHIM\(\s*(\w+)\s*,\s*(\d+)\s*\)", re.MULTILINE)
+_ENTRY = re.compile(r"^\s*(?:AOTI|SLEEF|OPENMP)_SHIM\(\s*(\w+)\s*,\s*(\d+)\s*\)", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)

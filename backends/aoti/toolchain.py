@@ -294,7 +294,7 @@ class BuildStep:
         (folder / "exports.map").write_text(_EXPORTS)
         self._run(
             [
-                *("-shared", "-fPIC", "-fopenmp", "-w", "-O1"),
+                *("-shared", "-fPIC", *self._openmp_library(), "-w", "-O1"),
                 *names,
                 support.name,
                 *("-Wl,--version-script=exports.map", "-Wl,--as-needed", "-Wl,--strip-all"),
@@ -305,6 +305,11 @@ class BuildStep:
             folder=folder,
         )
         return (folder / "model.so").read_bytes()
+
+    def _openmp_library(self) -> tuple[str, ...]:
+        """None on the CPU: its runtime has what GCC's kernels call of OpenMP. Clang's call another
+        library, and the runtimes of other devices have none."""
+        return () if self.device == "cpu" and not self.compiler.is_clang else ("-fopenmp",)
 
     def _run(
         self, arguments: Sequence[str], text: str | None = None, folder: Path | None = None

@@ -8,6 +8,7 @@
 
 #include "backends/aoti/conformance/conformance.h"
 #include "backends/aoti/shims/c_boundary.h"
+#include "backends/aoti/shims/failed_check.h"
 #include "gtest/gtest.h"
 
 namespace pteron::aoti::conformance {
@@ -296,7 +297,15 @@ TEST_F(BaseShims, BlobsOfOtherLayoutsAreRefused) {
 TEST_F(BaseShims, CheckThrowsOnlyWhenItFails) {
   EXPECT_NO_THROW(ptrn_torch_check(true, "f", "file", 1, "fine"));
   EXPECT_THROW(ptrn_torch_check(false, "f", "file", 1, "index out of bounds"), std::runtime_error);
-  EXPECT_NE(shim_error().find("index out of bounds"), std::string::npos);
+  // The run that it happened in gets no more data.
+  EXPECT_TRUE(run_has_failed());
+  AtenTensorHandle tensor = numbers();
+  void* data = nullptr;
+  EXPECT_NE(ptrn_torch_get_data_ptr(tensor, &data), 0);
+  const Error error = take_run_failure();
+  EXPECT_EQ(error, Error::InvalidArgument);
+  EXPECT_NE(error.message().find("index out of bounds (f, file:1)"), std::string::npos);
+  EXPECT_EQ(ptrn_torch_get_data_ptr(tensor, &data), 0);
   ptrn_torch_warn("f", "file", 1, "said once");
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/aoti/shims/c_boundary.h"
+#include "backends/aoti/shims/failed_check.h"
 #include "backends/aoti/shims/handle_scope.h"
 
 namespace pteron::aoti {
@@ -128,6 +129,7 @@ Container::~Container() {
 }
 
 Error Container::failure(const char* what) const {
+  if (run_has_failed()) return take_run_failure().with_context(what);
   std::string message = what;
   const char* own = nullptr;
   if (api_->last_error && api_->last_error(&own) == 0 && own && *own) {
@@ -214,7 +216,7 @@ Error Container::run(Span<SlimTensor*> inputs, Span<SlimTensor*> outputs, void* 
   Entered entered(scope_.get());
   const int32_t status = api_->run(handle_, inputs.data(), inputs.size(), outputs.data(),
                                    outputs.size(), stream, nullptr);
-  if (__builtin_expect(status == 0, 1)) return Error::Ok;
+  if (__builtin_expect(status == 0 && !run_has_failed(), 1)) return Error::Ok;
   Error error = failure("the model failed");
   clear_shim_error();
   delete_all(inputs);

@@ -63,8 +63,8 @@ class Container final {
   Error copy_constants(Span<const uint8_t> blob);
 
   // Takes every input, also when it fails, and leaves null handles in their place. Outputs belong
-  // to the caller; on failure they are null. Message: the model's, and that of the shim that
-  // failed.
+  // to the caller; on failure they are null. InvalidArgument: a check in the code, with its words;
+  // otherwise the model's message, and that of the shim that failed.
   Error run(Span<slim::SlimTensor*> inputs, Span<slim::SlimTensor*> outputs, void* stream);
 
  private:

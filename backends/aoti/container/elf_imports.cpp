@@ -106,6 +106,7 @@ class ElfFile {
 struct DynamicTable {
   uint64_t strings = 0, strings_size = 0;
   uint64_t symbols = 0;
+  uint64_t versions = 0;  // of the symbols; 0: they have none
   uint64_t hash = 0, gnu_hash = 0;
   uint64_t version_needs = 0, version_needs_count = 0;
   uint64_t version_definitions = 0, version_definitions_count = 0;
@@ -139,6 +140,9 @@ Error read_dynamic(const ElfFile& file, DynamicTable* table) {
         break;
       case DT_GNU_HASH:
         table->gnu_hash = value;
+        break;
+      case DT_VERSYM:
+        table->versions = value;
         break;
       case DT_VERNEED:
         table->version_needs = value;
@@ -261,6 +265,18 @@ Result<std::vector<std::string>> rename_imports(Span<uint8_t> image) {
   if (strings[strings_size - 1] != '\0') return invalid("strings without an end");
   PTERON_RETURN_IF_ERROR(read_version_names(file, &table));
 
+  uint64_t versions_offset = 0;
+  if (table.versions &&
+      !file.offset_of(table.versions, num_symbols * sizeof(Elf64_Half), &versions_offset)) {
+    return invalid("versions of symbols outside the file");
+  }
+  // Such a name is of the library whose version it is.
+  const auto has_version = [&](uint64_t index) {
+    Elf64_Half version = VER_NDX_GLOBAL;
+    if (table.versions) file.read(versions_offset + index * sizeof(version), &version);
+    return (version & 0x7fff) > VER_NDX_GLOBAL;
+  };
+
   struct Rename {
     uint64_t begin;
     const RenamedPrefix* prefix;
@@ -274,7 +290,7 @@ Result<std::vector<std::string>> rename_imports(Span<uint8_t> image) {
     if (symbol.st_name >= strings_size) return invalid("a name outside the strings");
     const char* name = strings + symbol.st_name;
     const RenamedPrefix* prefix =
-        symbol.st_shndx == SHN_UNDEF ? find_renamed_prefix(name) : nullptr;
+        symbol.st_shndx == SHN_UNDEF && !has_version(i) ? find_renamed_prefix(name) : nullptr;
     if (prefix) {
       renames.push_back({symbol.st_name, prefix});
       imported.emplace_back(name);

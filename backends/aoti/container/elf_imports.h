@@ -16,8 +16,9 @@
 
 namespace pteron::aoti {
 
-// Renames in place every undefined symbol that the table of private names has a row for. Returns
-// their old names, sorted. InvalidProgram: not an ELF shared object for this machine, anything that
+// Renames in place every undefined symbol that the table of private names has a row for, less those
+// that name a library's version: images that were linked with libgomp keep it. Returns their old
+// names, sorted. InvalidProgram: not an ELF shared object for this machine, anything that
 // points outside the bytes, or a string that is shared with another use; `image` is then unchanged.
 // Reads nothing outside `image`, whatever it contains.
 Result<std::vector<std::string>> rename_imports(Span<uint8_t> image);

@@ -1,5 +1,7 @@
 #include "backends/aoti/shims/c_boundary.h"
 
+#include "backends/aoti/shims/failed_check.h"
+
 namespace pteron::aoti {
 namespace {
 
@@ -11,6 +13,7 @@ std::string& thread_message() {
 }  // namespace
 
 void set_shim_error(std::string_view shim, const Error& error) noexcept {
+  if (run_has_failed()) return;  // what follows from a failure explains nothing
   try {
     std::string message(shim);
     message += ": ";

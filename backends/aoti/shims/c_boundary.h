@@ -24,7 +24,8 @@
 
 namespace pteron::aoti {
 
-// Keeps `error`, said by `shim`, as the calling thread's message. Never throws.
+// Keeps `error`, said by `shim`, as the calling thread's message, unless its run has failed before
+// (failed_check.h). Never throws.
 void set_shim_error(std::string_view shim, const Error& error) noexcept;
 
 // What the last failing shim of this thread said; empty if none failed since the last clear.

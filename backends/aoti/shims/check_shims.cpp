@@ -1,29 +1,40 @@
 // Checks inside generated code, its warnings, and autograd's switch, which nothing here reads.
 #include <stdexcept>
-#include <string>
+#include <utility>
 
 #include "backends/aoti/shims/c_boundary.h"
+#include "backends/aoti/shims/failed_check.h"
 #include "runtime/platform/log.h"
 
 namespace pteron::aoti {
+namespace {
+
+// Notes the failure; true if it is to be left by region_exit(). Leaves nothing to destroy behind.
+bool note_failed_check(const char* function, const char* file, uint32_t line,
+                       const char* message) noexcept {
+  Error error = make_error(Error::InvalidArgument, "%s (%s, %s:%u)",
+                           message ? message : "check failed", function ? function : "?",
+                           file ? file : "?", line);
+  if (const RegionExit& exit = region_exit(); exit.fail) {
+    Error copy(error.code(), error.message());
+    if (exit.fail(std::move(copy))) return true;
+  }
+  fail_run(std::move(error));
+  return false;
+}
+
+}  // namespace
 
 // The one shim that throws. Its signature has no status code and generated code goes on as if the
 // condition held, so returning would let it read out of bounds. The exception begins in this frame
 // and passes only through frames of the model image, whose entry points catch it and report a
-// failure; no frame of this runtime lies between. Inside an OpenMP loop C++ allows no exception to
-// leave, and the process ends there with the message: inputs are checked before a model sees them
-// for that reason.
+// failure; no frame of this runtime lies between. In a parallel region no exception may leave, and
+// the region's own way out is taken (failed_check.h).
 PTERON_AOTI_SHIM(void, check)
 (bool condition, const char* function, const char* file, uint32_t line, const char* message) {
   if (__builtin_expect(condition, 1)) return;
-  std::string text = message ? message : "check failed";
-  text += " (";
-  text += function ? function : "?";
-  text += ", ";
-  text += file ? file : "?";
-  text += ":" + std::to_string(line) + ")";
-  set_shim_error("check in the model", Error(Error::InvalidArgument, text));
-  throw std::runtime_error(text);
+  if (note_failed_check(function, file, line, message)) region_exit().leave();
+  throw std::runtime_error(shim_error());
 }
 
 PTERON_AOTI_SHIM(void, warn)

@@ -2,7 +2,7 @@
 //
 //   private_name("aoti_torch_get_dim")  ->  "ptrn_torch_get_dim"
 //
-// A process may hold libtorch, or a CUDA runtime, with the same names. A model image's undefined
+// A process may hold libtorch, libgomp or a CUDA runtime, with the same names. A model image's undefined
 // names are therefore rewritten in the copy that is loaded (container/elf_imports.h), in place:
 // both names are of one length. The one table of this.
 #pragma once
@@ -23,6 +23,8 @@ struct RenamedPrefix {
 inline constexpr RenamedPrefix kRenamedPrefixes[] = {
     {"aoti_torch_", "ptrn_torch_", false},
     {"Sleef_", "ptrn_v", false},
+    {"GOMP_", "ptrn_", false},
+    {"omp_", "ptrn", false},
     {"cuda", "ptrn", true},
     {"cu", "pt", true},
 };

@@ -1,6 +1,7 @@
 // What a tensor is. Pointers to sizes and strides are borrowed and live as long as the handle.
 #include "backends/aoti/shims/arguments.h"
 #include "backends/aoti/shims/c_boundary.h"
+#include "backends/aoti/shims/failed_check.h"
 #include "backends/aoti/slim/core/slim_tensor.h"
 
 namespace pteron::aoti {
@@ -21,8 +22,10 @@ AOTITorchError query(const char* shim, AtenTensorHandle tensor, T* ret, Value&& 
 
 using slim::SlimTensor;
 
-// Of the first element, with the storage offset; null for an undefined tensor.
+// Of the first element, with the storage offset; null for an undefined tensor. A failed run gets no
+// data.
 PTERON_AOTI_SHIM(AOTITorchError, get_data_ptr)(AtenTensorHandle tensor, void** ret) {
+  if (__builtin_expect(run_has_failed(), 0)) return kAotiFailure;
   return query("aoti_torch_get_data_ptr", tensor, ret, [](SlimTensor& t) { return t.data(); });
 }
 

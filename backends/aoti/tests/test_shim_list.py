@@ -12,9 +12,14 @@ def test_entries_are_read_and_comments_are_not() -> None:
     // AOTI_SHIM(name as models import it, first version)
     AOTI_SHIM(aoti_torch_zero_, 1)
       SLEEF_SHIM( Sleef_expf8_u10 , 3 )
+    OPENMP_SHIM(GOMP_parallel, 2)
     // AOTI_SHIM(aoti_torch_gone, 1)
     """
-    assert shim_list.parse(text, "x.inc") == {"aoti_torch_zero_": 1, "Sleef_expf8_u10": 3}
+    assert shim_list.parse(text, "x.inc") == {
+        "aoti_torch_zero_": 1,
+        "Sleef_expf8_u10": 3,
+        "GOMP_parallel": 2,
+    }
 
 
 def test_a_name_that_stands_twice_is_an_error() -> None:
@@ -25,6 +30,7 @@ def test_a_name_that_stands_twice_is_an_error() -> None:
 def test_the_cpu_list_has_common_shims_operators_and_vector_mathematics() -> None:
     shims = shim_list.load("cpu")
     assert {"aoti_torch_empty_strided", "aoti_torch_cpu_mm_out", "Sleef_expf8_u10"} <= shims.names
+    assert {"GOMP_parallel", "omp_get_thread_num"} <= shims.names
     assert shims.version >= 1
 
 

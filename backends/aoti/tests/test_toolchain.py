@@ -87,10 +87,15 @@ def test_the_image_needs_no_torch(image: bytes) -> None:
     assert not any("torch" in name or "c10" in name for name in libraries)
 
 
+def test_threads_come_from_the_runtime(image: bytes) -> None:
+    assert not any("omp" in name for name in elf.needed_libraries(image))
+    assert "GOMP_parallel" in elf.undefined_symbols(image)
+
+
 def test_only_shims_are_left_undefined(image: bytes) -> None:
     names = elf.undefined_symbols(image)
     assert "aoti_torch_empty_strided" in names and "Sleef_expf8_u10" in names
-    assert all(name.startswith(("aoti_torch_", "Sleef_")) for name in names)
+    assert all(name.startswith(("aoti_torch_", "Sleef_", "GOMP_", "omp_")) for name in names)
 
 
 def test_only_entry_points_are_exported(image: bytes) -> None:

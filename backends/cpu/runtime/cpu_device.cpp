@@ -23,7 +23,7 @@ class ThreadScope final : public aoti::ContainerScope {
   std::optional<ThreadLimit> limit_;
 };
 
-// As above, with a number that the user chose, whatever OpenMP is set to.
+// As above, with a number that the user chose, whatever OMP_NUM_THREADS says.
 class FixedThreadScope final : public aoti::ContainerScope {
  public:
   explicit FixedThreadScope(int threads) : threads_(threads) {}

@@ -10,13 +10,15 @@ namespace pteron::aoti {
 namespace {
 
 TEST(PrivateNames, KeepTheirLength) {
-  for (const char* name :
-       {"aoti_torch_cpu_mm_out", "Sleef_expf8_u10", "cudaMalloc", "cuLaunchKernel"}) {
+  for (const char* name : {"aoti_torch_cpu_mm_out", "Sleef_expf8_u10", "GOMP_parallel",
+                           "omp_get_thread_num", "cudaMalloc", "cuLaunchKernel"}) {
     EXPECT_EQ(private_name(name).size(), std::string(name).size());
     EXPECT_NE(private_name(name), name);
   }
   EXPECT_EQ(private_name("aoti_torch_cpu_mm_out"), "ptrn_torch_cpu_mm_out");
   EXPECT_EQ(private_name("Sleef_expf8_u10"), "ptrn_vexpf8_u10");
+  EXPECT_EQ(private_name("GOMP_parallel"), "ptrn_parallel");
+  EXPECT_EQ(private_name("omp_get_thread_num"), "ptrnget_thread_num");
   for (const char* name : {"memcpy", "cudart", "cupti", "cublasCreate", "aoti_torch_", "Sleef"}) {
     EXPECT_EQ(private_name(name), name);
   }

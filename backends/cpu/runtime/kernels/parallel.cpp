@@ -1,24 +1,36 @@
 #include "backends/cpu/runtime/kernels/parallel.h"
 
-#include <omp.h>
+#include "backends/cpu/runtime/openmp/region.h"
 
 namespace pteron::cpu {
 
-int max_threads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
+int max_threads() { return openmp::in_region() ? 1 : openmp::max_threads(); }
 
-ThreadLimit::ThreadLimit(int threads) : before_(omp_get_max_threads()) {
-  if (threads != before_) omp_set_num_threads(threads);
+ThreadLimit::ThreadLimit(int threads) : before_(openmp::max_threads()) {
+  if (threads != before_) openmp::set_max_threads(threads);
 }
 
 ThreadLimit::~ThreadLimit() {
-  if (omp_get_max_threads() != before_) omp_set_num_threads(before_);
+  if (openmp::max_threads() != before_) openmp::set_max_threads(before_);
 }
 
 namespace internal {
 
 void run_tasks(int count, void (*task)(void* context, int i), void* context) {
-#pragma omp parallel for num_threads(count) schedule(static, 1)
-  for (int i = 0; i < count; ++i) task(context, i);
+  struct Tasks {
+    void (*task)(void* context, int i);
+    void* context;
+    int count;
+  } tasks{task, context, count};
+  const Error error = openmp::run_region(
+      [](void* data) {
+        const Tasks& t = *static_cast<const Tasks*>(data);
+        for (int i = openmp::thread_num(); i < t.count; i += openmp::num_threads()) {
+          t.task(t.context, i);
+        }
+      },
+      &tasks, count);
+  (void)error;  // tasks check nothing and meet at no barrier
 }
 
 }  // namespace internal

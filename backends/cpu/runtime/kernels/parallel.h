@@ -2,8 +2,8 @@
 //
 //   parallel_for(rows, /*grain=*/64, [&](int64_t begin, int64_t end) { ... });
 //
-// Uses as many threads as the caller's OpenMP setting allows, the caller's own among them, and the
-// pool that compiled code uses too. Nested calls run where they are.
+// Uses as many threads as the caller's setting allows (openmp/region.h: max_threads), the caller's
+// own among them, and the pool that compiled code uses too. Nested calls run where they are.
 #pragma once
 
 #include <algorithm>

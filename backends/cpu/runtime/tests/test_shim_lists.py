@@ -9,12 +9,15 @@ import re
 
 import pytest
 
+from backends.aoti import elf
 from backends.aoti.shim_list import parse
 
 _BACKENDS = pathlib.Path(__file__).parent.parent.parent.parent
 _COMMON = "aoti/shims/shims.inc"
 _CPU = "cpu/runtime/shims/shims.inc"
 _VECTOR_MATH = "cpu/runtime/vector_math/sleef.inc"
+_OPENMP = "cpu/runtime/openmp/openmp.inc"
+_PREFIXES = {"aoti_torch_": "ptrn_torch_", "Sleef_": "ptrn_v", "GOMP_": "ptrn_", "omp_": "ptrn"}
 
 
 def _names(path: str) -> list[str]:
@@ -26,19 +29,30 @@ def _text(*paths: str) -> str:
 
 
 def _private(name: str) -> str:
-    renamed = name.replace("aoti_torch_", "ptrn_torch_", 1).replace("Sleef_", "ptrn_v", 1)
+    (prefix,) = (prefix for prefix in _PREFIXES if name.startswith(prefix))
+    renamed = _PREFIXES[prefix] + name.removeprefix(prefix)
     assert len(renamed) == len(name)
     return renamed
 
 
-@pytest.mark.parametrize("path", [_COMMON, _CPU, _VECTOR_MATH])
-def test_every_name_is_exported(path: str) -> None:
+def _library() -> str:
     beside = pathlib.Path(__file__).parent.parent / "libcpu_backend.so"
-    library = ctypes.CDLL(os.environ.get("PTERON_CPU_BACKEND_LIBRARY", str(beside)))
+    return os.environ.get("PTERON_CPU_BACKEND_LIBRARY", str(beside))
+
+
+@pytest.mark.parametrize("path", [_COMMON, _CPU, _VECTOR_MATH, _OPENMP])
+def test_every_name_is_exported(path: str) -> None:
+    library = ctypes.CDLL(_library())
     names = _names(path)
-    assert len(names) > 40
+    assert len(names) >= 15
     assert [name for name in names if not hasattr(library, _private(name))] == []
     assert not hasattr(library, "ptrn_torch_no_such_shim")
+
+
+def test_the_library_brings_its_own_openmp() -> None:
+    needed = elf.needed_libraries(pathlib.Path(_library()).read_bytes())
+    assert needed
+    assert [name for name in needed if "omp" in name] == []
 
 
 def test_every_common_shim_has_a_test() -> None:

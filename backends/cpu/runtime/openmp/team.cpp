@@ -1,0 +1,194 @@
+#include "backends/cpu/runtime/openmp/team.h"
+
+#include <algorithm>
+#include <climits>
+#include <utility>
+
+#include "backends/cpu/runtime/openmp/waiting.h"
+
+namespace pteron::cpu::openmp {
+namespace {
+
+// How long the owner leaves members to workers that are awake before it runs them itself.
+constexpr std::chrono::nanoseconds kGrace = std::chrono::microseconds(2);
+
+thread_local ThreadState state;
+
+std::atomic<Team*> all_teams{nullptr};  // a list, each linked to the one before
+
+// A frame of its own for setjmp(): nothing lives across it.
+__attribute__((noinline)) void run_body(Member& member, void (*body)(void*), void* data) {
+  if (_setjmp(member.escape) == 0) body(data);
+}
+
+}  // namespace
+
+ThreadState& thread_state() { return state; }
+
+Team::Team() : workers_(new Worker*[static_cast<size_t>(std::max(1, num_processors() - 1))]) {}
+
+Team& Team::acquire(ThreadState& thread) {
+  const auto claim = [](Team* team) {
+    return !team->in_use_.load(std::memory_order_relaxed) &&
+           !team->in_use_.exchange(true, std::memory_order_acquire);
+  };
+  if (__builtin_expect(thread.team && claim(thread.team), 1)) return *thread.team;
+  Team* team = all_teams.load(std::memory_order_acquire);
+  while (team && !claim(team)) team = team->next_;
+  if (!team) {
+    team = new Team;
+    team->next_ = all_teams.load(std::memory_order_relaxed);
+    while (!all_teams.compare_exchange_weak(team->next_, team, std::memory_order_release,
+                                            std::memory_order_relaxed)) {
+    }
+  }
+  thread.team = team;
+  return *team;
+}
+
+void Team::release_all() {
+  for (Team* team = all_teams.load(std::memory_order_acquire); team; team = team->next_) {
+    team->failed_.store(false, std::memory_order_relaxed);
+    team->has_error_.store(false, std::memory_order_relaxed);
+    team->arrived_.store(0, std::memory_order_relaxed);
+    team->sleepers_.store(0, std::memory_order_relaxed);
+    team->release();
+  }
+}
+
+Error Team::run(void (*body)(void*), void* data, int size) {
+  body_ = body;
+  data_ = data;
+  size_ = size;
+  // Lines that members share are written only where they change.
+  if (next_member_.load(std::memory_order_relaxed) != size) {
+    next_member_.store(size, std::memory_order_relaxed);
+  }
+  if (singles_.load(std::memory_order_relaxed) != 0) singles_.store(0, std::memory_order_relaxed);
+  pending_.store(static_cast<uint32_t>(size - 1), std::memory_order_relaxed);
+
+  bool any_asleep = false;
+  num_workers_ = ThreadPool::get().offer(*this, 1, size - 1, workers_.get(), &first_worker_,
+                                         &any_asleep);
+  if (num_workers_ + 1 < size) {
+    next_member_.store(num_workers_ + 1, std::memory_order_relaxed);
+  }
+  run_member(0);
+  if (const int done = run_unassigned()) count_done(static_cast<uint32_t>(done));
+  const auto all_done = [this] { return pending_.load(std::memory_order_acquire) == 0; };
+  if (any_asleep || !spin_until(all_done, kGrace)) {
+    take_back_members();
+    wait_until_done();
+  }
+  if (__builtin_expect(!failed_.load(std::memory_order_relaxed), 1)) return Error::Ok;
+  failed_.store(false, std::memory_order_relaxed);
+  has_error_.store(false, std::memory_order_relaxed);
+  arrived_.store(0, std::memory_order_relaxed);
+  return std::exchange(error_, Error());
+}
+
+void Team::run_member(int index) {
+  if (failed_.load(std::memory_order_relaxed)) return;
+  Member member;
+  member.team = this;
+  member.index = index;
+  member.size = size_;
+  ThreadState& thread = thread_state();
+  thread.member = &member;
+  run_body(member, body_, data_);
+  thread.member = nullptr;
+}
+
+int Team::run_unassigned() {
+  int done = 0;
+  while (next_member_.load(std::memory_order_relaxed) < size_) {
+    const int index = next_member_.fetch_add(1, std::memory_order_relaxed);
+    if (index >= size_) break;
+    run_member(index);
+    ++done;
+  }
+  return done;
+}
+
+void run_member_on(Worker& worker, Team& team, int member) noexcept {
+  team.run_member(member);
+  const int done = 1 + team.run_unassigned();
+  // First, so that the owner's next region finds it idle.
+  worker.set_idle();
+  team.count_done(static_cast<uint32_t>(done));
+}
+
+void Team::count_done(uint32_t members) {
+  const uint32_t before = pending_.fetch_sub(members, std::memory_order_acq_rel);
+  if (before == (members | kOwnerSleeps)) futex_wake(&pending_, 1);
+}
+
+// Workers that were asleep, or whose processor does something else, may be late; the last ones most
+// likely.
+void Team::take_back_members() {
+  for (int i = num_workers_; i >= 1; --i) {
+    if (pending_.load(std::memory_order_acquire) == 0) return;
+    if (!workers_[i - 1]->take_back(*this, i)) continue;
+    run_member(i);
+    count_done(1);
+  }
+}
+
+void Team::wait_until_done() {
+  const auto all_done = [this] { return pending_.load(std::memory_order_acquire) == 0; };
+  if (spin_until(all_done, kSpinTime)) return;
+  uint32_t pending = pending_.fetch_or(kOwnerSleeps, std::memory_order_acq_rel) | kOwnerSleeps;
+  while (pending != kOwnerSleeps) {
+    futex_wait(&pending_, pending);
+    pending = pending_.load(std::memory_order_acquire);
+  }
+}
+
+void Team::find_threads_for_unassigned() {
+  while (next_member_.load(std::memory_order_relaxed) < size_) {
+    const int index = next_member_.fetch_add(1, std::memory_order_relaxed);
+    if (index >= size_) return;
+    Error error = ThreadPool::get().need_worker(*this, index);
+    if (error.ok()) continue;
+    fail(std::move(error));
+    count_done(1);
+    return;
+  }
+}
+
+bool Team::barrier() {
+  find_threads_for_unassigned();
+  const uint32_t generation = generation_.load(std::memory_order_acquire);
+  const auto failed = [this] { return failed_.load(std::memory_order_acquire); };
+  if (failed()) return false;
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
+    arrived_.store(0, std::memory_order_relaxed);
+    generation_.fetch_add(1, std::memory_order_seq_cst);
+    if (sleepers_.load(std::memory_order_seq_cst) > 0) futex_wake(&generation_, INT_MAX);
+    return true;
+  }
+  const auto is_over = [&] {
+    return generation_.load(std::memory_order_acquire) != generation || failed();
+  };
+  if (!spin_until(is_over, kSpinTime)) {
+    sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    while (!is_over()) futex_wait(&generation_, generation);
+    sleepers_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  return !failed();
+}
+
+bool Team::begin_single(Member& member) {
+  unsigned construct = member.singles++;
+  return singles_.load(std::memory_order_relaxed) == construct &&
+         singles_.compare_exchange_strong(construct, construct + 1, std::memory_order_relaxed);
+}
+
+void Team::fail(Error error) {
+  if (!has_error_.exchange(true, std::memory_order_relaxed)) error_ = std::move(error);
+  failed_.store(true, std::memory_order_seq_cst);
+  generation_.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake(&generation_, INT_MAX);
+}
+
+}  // namespace pteron::cpu::openmp

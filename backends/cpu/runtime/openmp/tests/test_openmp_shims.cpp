@@ -1,0 +1,133 @@
+// Code as g++ compiles it, loaded as models are, over our regions.
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backends/aoti/container/model_image.h"
+#include "backends/aoti/shims/failed_check.h"
+#include "backends/cpu/runtime/openmp/region.h"
+#include "backends/cpu/runtime/openmp/thread_count.h"
+#include "gtest/gtest.h"
+#include "runtime/platform/sha256.h"
+
+namespace pteron::cpu::openmp {
+namespace {
+
+class OpenMpShims : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::ifstream file("backends/cpu/runtime/openmp/tests/libopenmp_constructs.so",
+                       std::ios::binary);
+    const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
+    Result<std::shared_ptr<aoti::ModelImage>> image = aoti::ModelImage::load(bytes, sha256(bytes));
+    ASSERT_TRUE(image.ok()) << image.error().message();
+    image_ = *image;
+  }
+
+  template <typename Function>
+  Function* find(const char* name) {
+    void* address = image_->symbol(name);
+    EXPECT_NE(address, nullptr) << name;
+    return reinterpret_cast<Function*>(address);
+  }
+
+  std::shared_ptr<aoti::ModelImage> image_;
+};
+
+TEST_F(OpenMpShims, EveryNameOfTheListIsCalledHere) {
+  const std::set<std::string> imported(image_->imported().begin(), image_->imported().end());
+  const std::set<std::string> listed = {
+#define OPENMP_SHIM(name, version) #name,
+#include "backends/cpu/runtime/openmp/openmp.inc"
+#undef OPENMP_SHIM
+      "aoti_torch_check"};
+  EXPECT_EQ(imported, listed);
+}
+
+TEST_F(OpenMpShims, LoopsShareTheirWork) {
+  auto* sum_of_squares = find<int64_t(int64_t, int)>("sum_of_squares");
+  for (int threads = 1; threads <= 7; ++threads) {
+    EXPECT_EQ(sum_of_squares(1000, threads), 332833500) << threads;
+  }
+}
+
+TEST_F(OpenMpShims, LoopsOfARegionWaitForEachOther) {
+  auto* two_loops = find<int(float*, float*, int64_t, int64_t, int)>("two_loops");
+  constexpr int64_t kRows = 37, kColumns = 11;
+  for (int threads = 1; threads <= 7; ++threads) {
+    std::vector<float> data(kRows * kColumns), copy(kRows * kColumns);
+    EXPECT_EQ(two_loops(data.data(), copy.data(), kRows, kColumns, threads), threads);
+    EXPECT_EQ(data[0], -1.0f);
+    for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t c = 0; c < kColumns; ++c) {
+        ASSERT_EQ(copy[r * kColumns + c], static_cast<float>(kRows - 1 - r + c));
+      }
+    }
+  }
+}
+
+TEST_F(OpenMpShims, CriticalSectionsLetOneIn) {
+  auto* locked_counts = find<void(int64_t*, int64_t*, long double*, int)>("locked_counts");
+  int64_t unnamed = 0, named = 0;
+  long double atomic = 0;
+  locked_counts(&unnamed, &named, &atomic, 4);
+  EXPECT_EQ(unnamed, 4000);
+  EXPECT_EQ(named, 4000);
+  EXPECT_EQ(atomic, 4000.0L);
+}
+
+TEST_F(OpenMpShims, Settings) {
+  int max = 0, processors = 0, inside = 0, outside = 1;
+  find<void(int*, int*, int*, int*)>("settings")(&max, &processors, &inside, &outside);
+  EXPECT_EQ(max, 5);
+  EXPECT_EQ(processors, num_processors());
+  EXPECT_TRUE(inside);
+  EXPECT_FALSE(outside);
+  EXPECT_EQ(max_threads(), 5);
+  set_max_threads(default_threads());
+}
+
+TEST_F(OpenMpShims, AFailedCheckEndsTheRunAndNotTheProcess) {
+  using Gather = void(const float*, int64_t, const int64_t*, int64_t, float*, int);
+  auto* gather = find<Gather>("gather");
+  std::vector<float> table(100);
+  std::iota(table.begin(), table.end(), 0.0f);
+  std::vector<int64_t> indices(5000);
+  for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<int64_t>(i % 100);
+  for (int threads = 1; threads <= 5; ++threads) {
+    for (const size_t wrong : {size_t{0}, size_t{2499}, indices.size() - 1}) {
+      std::vector<float> rows(indices.size(), -1.0f);
+      std::vector<int64_t> some = indices;
+      some[wrong] = 100;
+      const auto run = [&] {
+        gather(table.data(), 100, some.data(), static_cast<int64_t>(some.size()), rows.data(),
+               threads);
+      };
+      run();
+      ASSERT_TRUE(aoti::run_has_failed());
+      // What is left of the failed run does nothing.
+      rows.assign(rows.size(), -1.0f);
+      run();
+      EXPECT_EQ(*std::max_element(rows.begin(), rows.end()), -1.0f);
+      const Error error = aoti::take_run_failure();
+      EXPECT_EQ(error, Error::InvalidArgument);
+      EXPECT_NE(error.message().find("index out of bounds: 0 <= index < size (gather, "),
+                std::string::npos)
+          << error.message();
+      EXPECT_FALSE(aoti::run_has_failed());
+      some = indices;
+      run();
+      EXPECT_FALSE(aoti::run_has_failed());
+      for (size_t i = 0; i < rows.size(); ++i) {
+        ASSERT_EQ(rows[i], table[static_cast<size_t>(some[i])] + 1.0f);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pteron::cpu::openmp

@@ -1,0 +1,110 @@
+#include "backends/cpu/runtime/openmp/thread_pool.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "backends/cpu/runtime/openmp/region.h"
+#include "gtest/gtest.h"
+
+namespace pteron::cpu::openmp {
+namespace {
+
+// A region whose members meet, so that there is a thread for each.
+int members_that_meet(int threads) {
+  std::atomic<int> count{0};
+  const Error error = run_region(
+      [](void* data) {
+        barrier();
+        ++*static_cast<std::atomic<int>*>(data);
+      },
+      &count, threads);
+  return error.ok() ? count.load() : -1;
+}
+
+double cpu_milliseconds() {
+  timespec time;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) / 1e6;
+}
+
+TEST(ThreadPool, WorkersAreKept) {
+  EXPECT_EQ(members_that_meet(4), 4);
+  const int workers = ThreadPool::get().num_workers();
+  EXPECT_GE(workers, 3);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(members_that_meet(4), 4);
+  EXPECT_EQ(ThreadPool::get().num_workers(), workers);
+}
+
+TEST(ThreadPool, IdleWorkersSleep) {
+  EXPECT_EQ(members_that_meet(4), 4);
+  usleep(20000);
+  const double before = cpu_milliseconds();
+  usleep(300000);
+  EXPECT_LT(cpu_milliseconds() - before, 3.0);
+  EXPECT_EQ(members_that_meet(4), 4);  // and wake up
+}
+
+TEST(ThreadPool, WorkersTakeNoSignals) {
+  EXPECT_EQ(members_that_meet(3), 3);
+  static std::atomic<pthread_t> taker;
+  struct sigaction action = {}, before;
+  action.sa_handler = [](int) { taker = pthread_self(); };
+  sigaction(SIGUSR1, &action, &before);
+  for (int i = 0; i < 20; ++i) {
+    taker = pthread_t{};
+    kill(getpid(), SIGUSR1);
+    EXPECT_EQ(taker, pthread_self());
+  }
+  sigaction(SIGUSR1, &before, nullptr);
+}
+
+TEST(ThreadPool, AChildProcessMakesItsOwnWorkers) {
+  EXPECT_EQ(members_that_meet(3), 3);
+  // Another thread is in regions all the while; the child has its team, but not the thread.
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop) members_that_meet(3);
+  });
+  for (int i = 0; i < 10; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      bool right = ThreadPool::get().num_workers() == 0;
+      for (int k = 0; k < 20; ++k) right = right && members_that_meet(3) == 3;
+      _exit(right ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+  stop = true;
+  other.join();
+  EXPECT_EQ(members_that_meet(3), 3);
+}
+
+TEST(ThreadPool, ManyShortLivedCallers) {
+  for (int i = 0; i < 200; ++i) {
+    std::thread([] { EXPECT_EQ(members_that_meet(3), 3); }).join();
+  }
+}
+
+TEST(ThreadPool, ALibraryThatIsClosedKeepsItsParkedWorkers) {
+  for (int i = 0; i < 3; ++i) {
+    void* library = dlopen("backends/cpu/runtime/openmp/tests/libregion_user.so", RTLD_NOW);
+    ASSERT_NE(library, nullptr) << dlerror();
+    const auto use = reinterpret_cast<int (*)(int)>(dlsym(library, "use_regions"));
+    ASSERT_NE(use, nullptr);
+    EXPECT_EQ(use(4), 4);
+    EXPECT_EQ(dlclose(library), 0);
+    usleep(2000);
+  }
+}
+
+}  // namespace
+}  // namespace pteron::cpu::openmp

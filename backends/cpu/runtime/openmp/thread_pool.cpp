@@ -1,0 +1,182 @@
+#include "backends/cpu/runtime/openmp/thread_pool.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <type_traits>
+
+#include "backends/cpu/runtime/openmp/team.h"
+#include "backends/cpu/runtime/openmp/waiting.h"
+
+namespace pteron::cpu::openmp {
+namespace {
+
+constexpr int kMemberShift = 48;
+constexpr uint64_t kTeamMask = (uint64_t{1} << kMemberShift) - 1;
+
+// Parked threads need their code: the library that it is in stays, whoever closes it.
+void keep_this_library() {
+  Dl_info info;
+  if (dladdr(reinterpret_cast<void*>(&keep_this_library), &info) && info.dli_fname) {
+    (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+  }
+}
+
+}  // namespace
+
+// --- Worker ---
+
+uint64_t Worker::make_job(Team& team, int member) {
+  static_assert(alignof(Team) >= 64);
+  return static_cast<uint64_t>(reinterpret_cast<uintptr_t>(&team)) |
+         static_cast<uint64_t>(member) << kMemberShift;
+}
+
+bool Worker::offer(uint64_t job, bool* was_asleep) {
+  uint64_t state = job_.load(std::memory_order_relaxed);
+  while (state == kIdle || state == kAsleep) {
+    if (!job_.compare_exchange_weak(state, job, std::memory_order_release,
+                                    std::memory_order_relaxed)) {
+      continue;
+    }
+    if (state == kAsleep) {
+      *was_asleep = true;
+      futex_wake(&job_, 1);
+    }
+    return true;
+  }
+  return false;
+}
+
+bool Worker::take_back(Team& team, int member) {
+  uint64_t job = make_job(team, member);
+  return job_.load(std::memory_order_relaxed) == job &&
+         job_.compare_exchange_strong(job, kIdle, std::memory_order_acquire,
+                                      std::memory_order_relaxed);
+}
+
+uint64_t Worker::wait_for_job() {
+  uint64_t state = kIdle;
+  const auto has_job = [&] {
+    state = job_.load(std::memory_order_relaxed);
+    return state > kBusy;
+  };
+  // Alone on its processor it would only keep others from bringing work.
+  const auto limit = num_processors() > 1 ? kSpinTime : std::chrono::nanoseconds(0);
+  for (;;) {
+    if (spin_until(has_job, limit)) {
+      if (job_.compare_exchange_strong(state, kBusy, std::memory_order_acquire,
+                                       std::memory_order_relaxed)) {
+        return state;
+      }
+      continue;  // taken back
+    }
+    if (state != kIdle || !job_.compare_exchange_strong(state, kAsleep, std::memory_order_relaxed,
+                                                        std::memory_order_relaxed)) {
+      continue;
+    }
+    while (job_.load(std::memory_order_relaxed) == kAsleep) futex_wait(&job_, kAsleep);
+  }
+}
+
+void Worker::run_forever() {
+  for (;;) {
+    const uint64_t job = wait_for_job();
+    Team& team = *reinterpret_cast<Team*>(static_cast<uintptr_t>(job & kTeamMask));
+    run_member_on(*this, team, static_cast<int>(job >> kMemberShift));
+  }
+}
+
+// --- ThreadPool ---
+
+ThreadPool& ThreadPool::get() {
+  // Workers look at it until the process is gone, so nothing of it may need an end.
+  static_assert(std::is_trivially_destructible_v<ThreadPool>);
+  static ThreadPool pool;
+  return pool;
+}
+
+int ThreadPool::offer(Team& team, int first, int count, Worker** workers, unsigned* start,
+                      bool* any_asleep) {
+  const int limit = std::min(num_processors() - 1, kMaxTeam);
+  const int num_workers = std::min(num_workers_.load(std::memory_order_acquire), limit);
+  int taken = 0;
+  unsigned at = *start;
+  for (int looked = 0; looked < num_workers && taken < count; ++looked, ++at) {
+    if (at >= static_cast<unsigned>(num_workers)) at = 0;
+    Worker* worker = workers_[at].load(std::memory_order_relaxed);
+    if (!worker->offer(Worker::make_job(team, first + taken), any_asleep)) continue;
+    if (taken == 0) *start = at;
+    workers[taken++] = worker;
+  }
+  // Whoever could not be found is made, up to the limit; if that fails, fewer do the work.
+  while (taken < count && num_workers_.load(std::memory_order_relaxed) < limit) {
+    *any_asleep = true;
+    if (!start_worker(Worker::make_job(team, first + taken), limit, &workers[taken]).ok()) break;
+    ++taken;
+  }
+  return taken;
+}
+
+Error ThreadPool::need_worker(Team& team, int member) {
+  const uint64_t job = Worker::make_job(team, member);
+  bool was_asleep = false;
+  const int num_workers = num_workers_.load(std::memory_order_acquire);
+  for (int i = 0; i < num_workers; ++i) {
+    if (workers_[i].load(std::memory_order_relaxed)->offer(job, &was_asleep)) return Error::Ok;
+  }
+  Worker* worker = nullptr;
+  return start_worker(job, kMaxTeam, &worker);
+}
+
+Error ThreadPool::start_worker(uint64_t job, int limit, Worker** started) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const int index = num_workers_.load(std::memory_order_relaxed);
+  PTERON_CHECK_OR_RETURN(index < limit, Error::OutOfResources, "%d threads are busy", index);
+  if (!has_hooks_) {
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    keep_this_library();
+    has_hooks_ = true;
+  }
+  Worker* worker = workers_[index].load(std::memory_order_relaxed);  // not null in a child process
+  if (!worker) worker = new (std::nothrow) Worker;
+  PTERON_CHECK_OR_RETURN(worker, Error::OutOfResources, "no memory for a thread");
+  worker->job_.store(job, std::memory_order_relaxed);
+  workers_[index].store(worker, std::memory_order_relaxed);
+
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  const int failure = pthread_create(&thread, nullptr, thread_main, worker);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  PTERON_CHECK_OR_RETURN(failure == 0, Error::OutOfResources,
+                         "the system gives no thread beside the %d of parallel regions: %s", index,
+                         std::strerror(failure));
+  pthread_setname_np(thread, "pteron-worker");
+  pthread_detach(thread);
+  num_workers_.store(index + 1, std::memory_order_release);
+  *started = worker;
+  return Error::Ok;
+}
+
+void* ThreadPool::thread_main(void* worker) {
+  static_cast<Worker*>(worker)->run_forever();
+  return nullptr;
+}
+
+void ThreadPool::before_fork() { get().mutex_.lock(); }
+void ThreadPool::after_fork_in_parent() { get().mutex_.unlock(); }
+
+// Only the calling thread is here, and it is outside any region.
+void ThreadPool::after_fork_in_child() {
+  get().num_workers_.store(0, std::memory_order_relaxed);
+  Team::release_all();
+  get().mutex_.unlock();
+}
+
+}  // namespace pteron::cpu::openmp

@@ -1,0 +1,90 @@
+// The threads that parallel regions share, one pool for the process.
+//
+//   // A caller offers the members 1..3 of its team; whoever is idle takes one each.
+//   Worker* workers[3];
+//   int taken = ThreadPool::get().offer(team, 1, 3, workers, &any_asleep);
+//   ...
+//   if (workers[0]->take_back(team, 1)) run_it_here();     // it has not begun yet
+//
+// A worker is one word: idle, asleep, busy, or a job that nobody has begun. Callers and the worker
+// change it by compare-and-swap, so an offer is one atomic operation, and one system call more if
+// the worker sleeps. Workers are made when they are first wanted, one fewer than the processors,
+// since callers work too; more only for need_worker(). They stay for the life of the process,
+// asleep when there is nothing to do, and take no signals. A child process after fork() has none
+// and makes its own.
+//
+// Thread-safe. No allocation and no lock, but where a thread is made.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "backends/cpu/runtime/openmp/thread_count.h"
+#include "runtime/core/error.h"
+
+namespace pteron::cpu::openmp {
+
+class Team;
+class Worker;
+
+// What a worker does with a job. It calls worker.set_idle() when it has done all but the last
+// write to the team, after which the team may be gone.
+void run_member_on(Worker& worker, Team& team, int member) noexcept;
+
+class alignas(64) Worker final {
+ public:
+  // Withdraws an offer. True: the worker will not begin it. False: it has begun.
+  bool take_back(Team& team, int member);
+
+  // For the worker's own thread.
+  void set_idle() { job_.store(kIdle, std::memory_order_release); }
+
+ private:
+  friend class ThreadPool;
+  // A job is a team's address with the member's number in the 16 bits that addresses do not use.
+  // Teams are aligned to 64 bytes, so no job's lower half, on which workers sleep, equals one of
+  // these.
+  static constexpr uint64_t kIdle = 1, kAsleep = 2, kBusy = 3;
+  static uint64_t make_job(Team& team, int member);
+
+  // True: it will run the job. `*was_asleep` is set, and never cleared.
+  bool offer(uint64_t job, bool* was_asleep);
+  uint64_t wait_for_job();
+  void run_forever();
+
+  static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+  std::atomic<uint64_t> job_{kBusy};
+};
+
+class ThreadPool final {
+ public:
+  static ThreadPool& get();
+
+  // Offers members first, first + 1, ... of `team`, at most `count`, to idle workers, those at
+  // `*start` and behind it first. Writes the workers of the offered ones to `workers` and returns
+  // how many; `*start` becomes the first of them. `*any_asleep`: one of them has to wake up.
+  int offer(Team& team, int first, int count, Worker** workers, unsigned* start, bool* any_asleep);
+
+  // Has a worker run this member at once, a new one if all are busy. OutOfResources: the system
+  // gives no more threads.
+  Error need_worker(Team& team, int member);
+
+  // Threads made so far.
+  int num_workers() const { return num_workers_.load(std::memory_order_acquire); }
+
+ private:
+  constexpr ThreadPool() = default;
+  Error start_worker(uint64_t job, int limit, Worker** started);
+  static void* thread_main(void* worker);
+  static void before_fork();
+  static void after_fork_in_parent();
+  static void after_fork_in_child();
+
+  std::atomic<int> num_workers_{0};
+  std::atomic<Worker*> workers_[kMaxTeam] = {};  // never deleted
+  std::mutex mutex_;                             // held while a thread is made
+  bool has_hooks_ = false;
+};
+
+}  // namespace pteron::cpu::openmp
