@@ -17,13 +17,17 @@
 namespace pteron::cpu::openmp {
 namespace {
 
+// One of the images built beside the test.
+Result<std::shared_ptr<aoti::ModelImage>> load_image(const std::string& name) {
+  std::ifstream file("backends/cpu/runtime/openmp/tests/lib" + name + ".so", std::ios::binary);
+  const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
+  return aoti::ModelImage::load(bytes, sha256(bytes));
+}
+
 class OpenMpShims : public testing::Test {
  protected:
   void SetUp() override {
-    std::ifstream file("backends/cpu/runtime/openmp/tests/libopenmp_constructs.so",
-                       std::ios::binary);
-    const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
-    Result<std::shared_ptr<aoti::ModelImage>> image = aoti::ModelImage::load(bytes, sha256(bytes));
+    Result<std::shared_ptr<aoti::ModelImage>> image = load_image("openmp_constructs");
     ASSERT_TRUE(image.ok()) << image.error().message();
     image_ = *image;
   }
@@ -46,6 +50,16 @@ TEST_F(OpenMpShims, EveryNameOfTheListIsCalledHere) {
 #undef OPENMP_SHIM
       "aoti_torch_check"};
   EXPECT_EQ(imported, listed);
+}
+
+TEST(LinkedWithLibgomp, AnImageKeepsIt) {
+  Result<std::shared_ptr<aoti::ModelImage>> image = load_image("openmp_linked");
+  ASSERT_TRUE(image.ok()) << image.error().message();
+  EXPECT_EQ((*image)->imported(), std::vector<std::string>{"aoti_torch_check"});
+  using SumOfSquares = int64_t(int64_t, int);
+  auto* sum = reinterpret_cast<SumOfSquares*>((*image)->symbol("sum_of_squares"));
+  ASSERT_NE(sum, nullptr);
+  EXPECT_EQ(sum(1000, 3), 332833500);
 }
 
 TEST_F(OpenMpShims, LoopsShareTheirWork) {
