@@ -26,7 +26,7 @@ void enter_critical(std::atomic<uint32_t>& word) {
            word.compare_exchange_strong(state, kTaken, std::memory_order_acquire,
                                         std::memory_order_relaxed);
   };
-  if (!take() && !spin_until(take, kSpinTime)) {
+  if (!take() && !spin_until(take, kShortSpin)) {
     while (word.exchange(kAwaited, std::memory_order_acquire) != kFree) futex_wait(&word, kAwaited);
   }
   if (held.count < kMaxCriticals) held.words[held.count] = &word;

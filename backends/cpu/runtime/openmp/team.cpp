@@ -9,8 +9,9 @@
 namespace pteron::cpu::openmp {
 namespace {
 
-// How long the owner leaves members to workers that are awake before it runs them itself.
-constexpr std::chrono::nanoseconds kGrace = std::chrono::microseconds(2);
+// How often the owner looks whether all is done before it looks for members to run itself, which
+// disturbs workers that have just begun.
+constexpr int kLooks = 64;
 
 thread_local ThreadState state;
 
@@ -75,9 +76,8 @@ Error Team::run(void (*body)(void*), void* data, int size) {
   }
   run_member(0);
   if (const int done = run_unassigned()) count_done(static_cast<uint32_t>(done));
-  const auto all_done = [this] { return pending_.load(std::memory_order_acquire) == 0; };
-  if (any_asleep || !spin_until(all_done, kGrace)) {
-    take_back_members();
+  if (any_asleep || late_ || !is_done_soon()) {
+    late_ = take_back_members();
     wait_until_done();
   }
   if (__builtin_expect(!failed_.load(std::memory_order_relaxed), 1)) return Error::Ok;
@@ -110,12 +110,14 @@ int Team::run_unassigned() {
   return done;
 }
 
-void run_member_on(Worker& worker, Team& team, int member) noexcept {
+bool run_member_on(Worker& worker, Team& team, int member) noexcept {
   team.run_member(member);
   const int done = 1 + team.run_unassigned();
+  const bool is_crowded = team.is_crowded();
   // First, so that the owner's next region finds it idle.
   worker.set_idle();
   team.count_done(static_cast<uint32_t>(done));
+  return is_crowded;
 }
 
 void Team::count_done(uint32_t members) {
@@ -123,25 +125,37 @@ void Team::count_done(uint32_t members) {
   if (before == (members | kOwnerSleeps)) futex_wake(&pending_, 1);
 }
 
+bool Team::is_done_soon() const {
+  for (int i = 0; i < kLooks; ++i) {
+    if (pending_.load(std::memory_order_acquire) == 0) return true;
+    cpu_relax();
+  }
+  return false;
+}
+
 // Workers that were asleep, or whose processor does something else, may be late; the last ones most
 // likely.
-void Team::take_back_members() {
+bool Team::take_back_members() {
+  bool any = false;
   for (int i = num_workers_; i >= 1; --i) {
-    if (pending_.load(std::memory_order_acquire) == 0) return;
+    if (pending_.load(std::memory_order_acquire) == 0) break;
     if (!workers_[i - 1]->take_back(*this, i)) continue;
+    any = true;
     run_member(i);
     count_done(1);
   }
+  return any;
 }
 
 void Team::wait_until_done() {
-  const auto all_done = [this] { return pending_.load(std::memory_order_acquire) == 0; };
-  if (spin_until(all_done, kSpinTime)) return;
-  uint32_t pending = pending_.fetch_or(kOwnerSleeps, std::memory_order_acq_rel) | kOwnerSleeps;
-  while (pending != kOwnerSleeps) {
-    futex_wait(&pending_, pending);
-    pending = pending_.load(std::memory_order_acquire);
-  }
+  thread_state().patience.wait(
+      [this] { return (pending_.load(std::memory_order_acquire) & ~kOwnerSleeps) == 0; },
+      [this] {
+        const uint32_t pending =
+            pending_.fetch_or(kOwnerSleeps, std::memory_order_acq_rel) | kOwnerSleeps;
+        if (pending != kOwnerSleeps) futex_wait(&pending_, pending);
+      },
+      is_crowded());
 }
 
 void Team::find_threads_for_unassigned() {
@@ -170,11 +184,14 @@ bool Team::barrier() {
   const auto is_over = [&] {
     return generation_.load(std::memory_order_acquire) != generation || failed();
   };
-  if (!spin_until(is_over, kSpinTime)) {
-    sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    while (!is_over()) futex_wait(&generation_, generation);
-    sleepers_.fetch_sub(1, std::memory_order_relaxed);
-  }
+  thread_state().patience.wait(
+      is_over,
+      [&] {
+        sleepers_.fetch_add(1, std::memory_order_seq_cst);
+        futex_wait(&generation_, generation);
+        sleepers_.fetch_sub(1, std::memory_order_relaxed);
+      },
+      is_crowded());
   return !failed();
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "backends/cpu/runtime/openmp/thread_pool.h"
+#include "backends/cpu/runtime/openmp/waiting.h"
 #include "runtime/core/error.h"
 
 namespace pteron::cpu::openmp {
@@ -32,6 +33,7 @@ struct ThreadState {
   Member* member = nullptr;
   int max_threads = 0;   // 0: the default
   Team* team = nullptr;  // served this thread's last region; others may use it meanwhile
+  Patience patience;
 };
 ThreadState& thread_state();
 
@@ -52,14 +54,16 @@ class alignas(64) Team final {
   void fail(Error error);
 
  private:
-  friend void run_member_on(Worker& worker, Team& team, int member) noexcept;
+  friend bool run_member_on(Worker& worker, Team& team, int member) noexcept;
 
   Team();
   void run_member(int index);
   int run_unassigned();
   void count_done(uint32_t members);
-  void take_back_members();
+  bool take_back_members();
   void wait_until_done();
+  bool is_done_soon() const;
+  bool is_crowded() const { return size_ > num_processors(); }
   void find_threads_for_unassigned();
 
   static constexpr uint32_t kOwnerSleeps = uint32_t{1} << 31;
@@ -83,6 +87,7 @@ class alignas(64) Team final {
   alignas(64) std::atomic<bool> in_use_{true};
   unsigned first_worker_ = 0;  // that the last region found idle
   int num_workers_ = 0;        // that this region has got
+  bool late_ = false;          // workers did not begin what the last region offered them
   std::unique_ptr<Worker*[]> workers_;
   std::atomic<bool> has_error_{false};
   Error error_;  // of whoever set has_error_

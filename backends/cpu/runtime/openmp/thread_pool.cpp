@@ -10,7 +10,6 @@
 #include <type_traits>
 
 #include "backends/cpu/runtime/openmp/team.h"
-#include "backends/cpu/runtime/openmp/waiting.h"
 
 namespace pteron::cpu::openmp {
 namespace {
@@ -59,35 +58,32 @@ bool Worker::take_back(Team& team, int member) {
                                       std::memory_order_relaxed);
 }
 
-uint64_t Worker::wait_for_job() {
+uint64_t Worker::wait_for_job(Patience& patience, bool crowded) {
   uint64_t state = kIdle;
   const auto has_job = [&] {
     state = job_.load(std::memory_order_relaxed);
     return state > kBusy;
   };
-  // Alone on its processor it would only keep others from bringing work.
-  const auto limit = num_processors() > 1 ? kSpinTime : std::chrono::nanoseconds(0);
-  for (;;) {
-    if (spin_until(has_job, limit)) {
-      if (job_.compare_exchange_strong(state, kBusy, std::memory_order_acquire,
-                                       std::memory_order_relaxed)) {
-        return state;
-      }
-      continue;  // taken back
-    }
-    if (state != kIdle || !job_.compare_exchange_strong(state, kAsleep, std::memory_order_relaxed,
-                                                        std::memory_order_relaxed)) {
-      continue;
-    }
-    while (job_.load(std::memory_order_relaxed) == kAsleep) futex_wait(&job_, kAsleep);
-  }
+  const auto sleep = [&] {
+    uint64_t idle = kIdle;
+    job_.compare_exchange_strong(idle, kAsleep, std::memory_order_relaxed,
+                                 std::memory_order_relaxed);
+    futex_wait(&job_, kAsleep);  // not if it has a job by now
+  };
+  do {
+    patience.wait(has_job, sleep, crowded);
+  } while (!job_.compare_exchange_strong(state, kBusy, std::memory_order_acquire,
+                                         std::memory_order_relaxed));  // else it was taken back
+  return state;
 }
 
 void Worker::run_forever() {
+  Patience patience;
+  bool crowded = num_processors() == 1;
   for (;;) {
-    const uint64_t job = wait_for_job();
+    const uint64_t job = wait_for_job(patience, crowded);
     Team& team = *reinterpret_cast<Team*>(static_cast<uintptr_t>(job & kTeamMask));
-    run_member_on(*this, team, static_cast<int>(job >> kMemberShift));
+    crowded = run_member_on(*this, team, static_cast<int>(job >> kMemberShift));
   }
 }
 

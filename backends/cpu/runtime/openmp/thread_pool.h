@@ -21,6 +21,7 @@
 #include <mutex>
 
 #include "backends/cpu/runtime/openmp/thread_count.h"
+#include "backends/cpu/runtime/openmp/waiting.h"
 #include "runtime/core/error.h"
 
 namespace pteron::cpu::openmp {
@@ -28,9 +29,10 @@ namespace pteron::cpu::openmp {
 class Team;
 class Worker;
 
-// What a worker does with a job. It calls worker.set_idle() when it has done all but the last
-// write to the team, after which the team may be gone.
-void run_member_on(Worker& worker, Team& team, int member) noexcept;
+// What a worker does with a job. It calls worker.set_idle() before its last write to the team, after
+// which the team serves other regions. Returns whether the team has more members than there are
+// processors.
+bool run_member_on(Worker& worker, Team& team, int member) noexcept;
 
 class alignas(64) Worker final {
  public:
@@ -50,7 +52,7 @@ class alignas(64) Worker final {
 
   // True: it will run the job. `*was_asleep` is set, and never cleared.
   bool offer(uint64_t job, bool* was_asleep);
-  uint64_t wait_for_job();
+  uint64_t wait_for_job(Patience& patience, bool crowded);
   void run_forever();
 
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);

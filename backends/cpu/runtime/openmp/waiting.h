@@ -1,11 +1,11 @@
 // How threads wait for each other: a short while awake, then asleep.
 //
-//   if (!spin_until([&] { return word.load(std::memory_order_acquire) != old; }, kSpinTime)) {
-//     futex_wait(&word, old);  // returns when another thread has changed `word` and calls
-//   }                          // futex_wake(&word, 1), or for no reason: look again
+//   patience.wait([&] { return word.load(std::memory_order_acquire) != old; },
+//                 [&] { futex_wait(&word, old); });
 //
 // Awake, a thread answers within a hundred nanoseconds and holds a core that somebody else may
-// need; asleep, it takes some tens of microseconds. Thread-safe; no allocation.
+// need; asleep, it takes some tens of microseconds. Thread-safe but for Patience, which is its
+// thread's own; no allocation.
 #pragma once
 
 #include <atomic>
@@ -14,9 +14,11 @@
 
 namespace pteron::cpu::openmp {
 
-// About what it takes to wake a sleeping thread: whoever waits longer than this loses at most as
-// much again by sleeping.
-inline constexpr std::chrono::nanoseconds kSpinTime = std::chrono::microseconds(50);
+// About what it takes to wake a sleeping thread on a busy machine: whoever waits longer than this
+// awake loses at most as much again by sleeping.
+inline constexpr std::chrono::nanoseconds kLongSpin = std::chrono::microseconds(50);
+// Where the thread that is waited for may need this one's core.
+inline constexpr std::chrono::nanoseconds kShortSpin = std::chrono::microseconds(2);
 
 // Sleeps while the four bytes at `word`, an atomic or its lower half, are `expected`. May return
 // early.
@@ -53,5 +55,28 @@ bool spin_until(const Done& done, std::chrono::nanoseconds limit) {
     }
   }
 }
+
+// How long a thread waits awake. If what it waits for happens soon after it went to sleep, it may
+// have been in the way itself, on a machine with fewer free cores than threads; then it waits only
+// shortly for some time.
+class Patience final {
+ public:
+  // Returns when `done` holds. `sleep` sleeps until it may hold. `crowded`: it is known that there
+  // are more threads than cores.
+  template <typename Done, typename Sleep>
+  void wait(const Done& done, const Sleep& sleep, bool crowded = false) {
+    const bool is_short = crowded || short_waits_ > 0;
+    if (short_waits_ > 0) --short_waits_;
+    if (spin_until(done, is_short ? kShortSpin : kLongSpin)) return;
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point start = Clock::now();
+    while (!done()) sleep();
+    if (!is_short && Clock::now() - start < kLongSpin) short_waits_ = kShortWaits;
+  }
+
+ private:
+  static constexpr int kShortWaits = 64;
+  int short_waits_ = 0;
+};
 
 }  // namespace pteron::cpu::openmp

@@ -3,7 +3,8 @@
 //   tools/bazel run //backends/cpu/runtime/openmp/tests:region_latency -- [threads] [rounds]
 //
 // Hot: regions without a pause between them, so that libgomp's threads wait actively. Cold: one
-// region after a pause. Before each turn is a pause long enough for the other's threads to stop
+// region after a pause. Empty: members do nothing. Meeting: they meet at a barrier, so that all of
+// the threads are needed. Before each turn is a pause long enough for the other's threads to stop
 // spinning. Prints quantiles over the rounds, in nanoseconds a region.
 #include <dlfcn.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "backends/cpu/runtime/openmp/region.h"
@@ -19,6 +21,28 @@
 namespace {
 
 using GompParallel = void (*)(void (*)(void*), void*, unsigned threads, unsigned flags);
+
+GompParallel gomp_parallel = nullptr;
+void (*gomp_barrier)() = nullptr;
+
+struct Contender {
+  const char* name;
+  void (*region)(void (*body)(void*), int threads);
+  void (*meet)(void*);
+};
+
+const Contender kContenders[] = {
+    {"ours",
+     [](void (*body)(void*), int threads) {
+       (void)pteron::cpu::openmp::run_region(body, nullptr, threads);
+     },
+     [](void*) { pteron::cpu::openmp::barrier(); }},
+    {"libgomp",
+     [](void (*body)(void*), int threads) {
+       gomp_parallel(body, nullptr, static_cast<unsigned>(threads), 0);
+     },
+     [](void*) { gomp_barrier(); }},
+};
 
 void nothing(void*) {}
 
@@ -33,12 +57,12 @@ double nanoseconds(int warm_up, int count, const Region& region) {
   return time.count() / count;
 }
 
-void print(const char* what, std::vector<double>& times) {
+void print(const std::string& what, std::vector<double>& times) {
   std::sort(times.begin(), times.end());
   const auto quantile = [&](double q) {
     return times[static_cast<size_t>(q * static_cast<double>(times.size() - 1))];
   };
-  std::printf("%-12s %9.0f %9.0f %9.0f %9.0f\n", what, quantile(0.05), quantile(0.25),
+  std::printf("%-24s %9.0f %9.0f %9.0f %9.0f\n", what.c_str(), quantile(0.05), quantile(0.25),
               quantile(0.5), quantile(0.95));
 }
 
@@ -48,25 +72,30 @@ int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 300;
   void* library = dlopen("libgomp.so.1", RTLD_NOW);
-  const auto gomp =
-      library ? reinterpret_cast<GompParallel>(dlsym(library, "GOMP_parallel")) : nullptr;
-  if (!gomp) {
+  if (library) {
+    gomp_parallel = reinterpret_cast<GompParallel>(dlsym(library, "GOMP_parallel"));
+    gomp_barrier = reinterpret_cast<void (*)()>(dlsym(library, "GOMP_barrier"));
+  }
+  if (!gomp_parallel || !gomp_barrier) {
     std::fprintf(stderr, "no libgomp.so.1 to compare with: %s\n", dlerror());
     return 1;
   }
-  const auto ours = [&] { (void)pteron::cpu::openmp::run_region(nothing, nullptr, threads); };
-  const auto theirs = [&] { gomp(nothing, nullptr, static_cast<unsigned>(threads), 0); };
-  std::vector<double> hot_ours, hot_theirs, cold_ours, cold_theirs;
+  // In the order in which they are printed.
+  std::vector<double> times[8];
   for (int round = 0; round < rounds; ++round) {
-    hot_ours.push_back(nanoseconds(50, 200, ours));
-    hot_theirs.push_back(nanoseconds(50, 200, theirs));
-    cold_ours.push_back(nanoseconds(0, 1, ours));
-    cold_theirs.push_back(nanoseconds(0, 1, theirs));
+    for (int i = 0; i < 8; ++i) {
+      const Contender& contender = kContenders[i % 2];
+      const auto body = i / 2 % 2 == 0 ? nothing : contender.meet;
+      const bool hot = i < 4;
+      times[i].push_back(nanoseconds(hot ? 50 : 0, hot ? 200 : 1,
+                                     [&] { contender.region(body, threads); }));
+    }
   }
-  std::printf("%d threads %15s %9s %9s %9s\n", threads, "5%", "25%", "50%", "95%");
-  print("hot, ours", hot_ours);
-  print("hot, libgomp", hot_theirs);
-  print("cold, ours", cold_ours);
-  print("cold,libgomp", cold_theirs);
+  std::printf("%-24s %9s %9s %9s %9s\n", "ns a region", "5%", "25%", "50%", "95%");
+  for (int i = 0; i < 8; ++i) {
+    print(std::string(i < 4 ? "hot, " : "cold, ") + (i / 2 % 2 == 0 ? "empty, " : "meeting, ") +
+              kContenders[i % 2].name,
+          times[i]);
+  }
   return 0;
 }
