@@ -12,9 +12,9 @@ namespace {
 // Notes the failure; true if it is to be left by region_exit(). Leaves nothing to destroy behind.
 bool note_failed_check(const char* function, const char* file, uint32_t line,
                        const char* message) noexcept {
-  Error error = make_error(Error::InvalidArgument, "%s (%s, %s:%u)",
-                           message ? message : "check failed", function ? function : "?",
-                           file ? file : "?", line);
+  Error error =
+      make_error(Error::InvalidArgument, "%s (%s, %s:%u)", message ? message : "check failed",
+                 function ? function : "?", file ? file : "?", line);
   if (const RegionExit& exit = region_exit(); exit.fail) {
     Error copy(error.code(), error.message());
     if (exit.fail(std::move(copy))) return true;

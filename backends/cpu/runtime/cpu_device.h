@@ -6,8 +6,8 @@
 namespace pteron::cpu {
 
 // Option "num_threads" (integer): most threads that a run uses, from 1 to the number that the code
-// was compiled for. Without it: what OMP_NUM_THREADS says, or else the number of processors that the
-// process may use, up to that number.
+// was compiled for. Without it: what OMP_NUM_THREADS says, or else the number of processors that
+// the process may use, up to that number.
 class CpuDevice final : public aoti::AotiDevice {
  public:
   std::string_view name() const override { return "cpu"; }

@@ -69,8 +69,8 @@ Error Team::run(void (*body)(void*), void* data, int size) {
   pending_.store(static_cast<uint32_t>(size - 1), std::memory_order_relaxed);
 
   bool any_asleep = false;
-  num_workers_ = ThreadPool::get().offer(*this, 1, size - 1, workers_.get(), &first_worker_,
-                                         &any_asleep);
+  num_workers_ =
+      ThreadPool::get().offer(*this, 1, size - 1, workers_.get(), &first_worker_, &any_asleep);
   if (num_workers_ + 1 < size) {
     next_member_.store(num_workers_ + 1, std::memory_order_relaxed);
   }

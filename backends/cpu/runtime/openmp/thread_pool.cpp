@@ -31,8 +31,8 @@ void keep_this_library() {
 
 uint64_t Worker::make_job(Team& team, int member) {
   static_assert(alignof(Team) >= 64);
-  return static_cast<uint64_t>(reinterpret_cast<uintptr_t>(&team)) |
-         static_cast<uint64_t>(member) << kMemberShift;
+  return static_cast<uint64_t>(reinterpret_cast<uintptr_t>(&team)) | static_cast<uint64_t>(member)
+                                                                         << kMemberShift;
 }
 
 bool Worker::offer(uint64_t job, bool* was_asleep) {

@@ -29,9 +29,9 @@ namespace pteron::cpu::openmp {
 class Team;
 class Worker;
 
-// What a worker does with a job. It calls worker.set_idle() before its last write to the team, after
-// which the team serves other regions. Returns whether the team has more members than there are
-// processors.
+// What a worker does with a job. It calls worker.set_idle() before its last write to the team,
+// after which the team serves other regions. Returns whether the team has more members than there
+// are processors.
 bool run_member_on(Worker& worker, Team& team, int member) noexcept;
 
 class alignas(64) Worker final {

@@ -4,7 +4,7 @@
 //
 // Hot: regions without a pause between them, so that libgomp's threads wait actively. Cold: one
 // region after a pause. Empty: members do nothing. Meeting: they meet at a barrier, so that all of
-// the threads are needed. Before each turn is a pause long enough for the other's threads to stop
+// the threads are needed. Working: each works for some tens of microseconds. Before each turn is a pause long enough for the other's threads to stop
 // spinning. Prints quantiles over the rounds, in nanoseconds a region.
 #include <dlfcn.h>
 #include <unistd.h>
@@ -45,6 +45,10 @@ const Contender kContenders[] = {
 };
 
 void nothing(void*) {}
+void work(void*) {
+  volatile double x = 1;
+  for (int i = 0; i < 20000; ++i) x = x * 1.0000001;
+}
 
 // Of one region, after a pause and `warm_up` others.
 template <typename Region>
@@ -80,22 +84,32 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "no libgomp.so.1 to compare with: %s\n", dlerror());
     return 1;
   }
-  // In the order in which they are printed.
-  std::vector<double> times[8];
+  struct Case {
+    const char* name;
+    int warm_up, regions;
+    void (*body)(void*);  // null: the contender's meet
+  };
+  const Case cases[] = {
+      {"hot, empty", 50, 200, nothing}, {"hot, meeting", 50, 200, nullptr},
+      {"hot, working", 50, 50, work},   {"cold, empty", 0, 1, nothing},
+      {"cold, meeting", 0, 1, nullptr}, {"cold, working", 0, 1, work},
+  };
+  std::vector<double> times[6][2];
   for (int round = 0; round < rounds; ++round) {
-    for (int i = 0; i < 8; ++i) {
-      const Contender& contender = kContenders[i % 2];
-      const auto body = i / 2 % 2 == 0 ? nothing : contender.meet;
-      const bool hot = i < 4;
-      times[i].push_back(nanoseconds(hot ? 50 : 0, hot ? 200 : 1,
-                                     [&] { contender.region(body, threads); }));
+    for (int i = 0; i < 6; ++i) {
+      for (int k = 0; k < 2; ++k) {
+        const Contender& contender = kContenders[k];
+        const auto body = cases[i].body ? cases[i].body : contender.meet;
+        times[i][k].push_back(nanoseconds(cases[i].warm_up, cases[i].regions,
+                                          [&] { contender.region(body, threads); }));
+      }
     }
   }
   std::printf("%-24s %9s %9s %9s %9s\n", "ns a region", "5%", "25%", "50%", "95%");
-  for (int i = 0; i < 8; ++i) {
-    print(std::string(i < 4 ? "hot, " : "cold, ") + (i / 2 % 2 == 0 ? "empty, " : "meeting, ") +
-              kContenders[i % 2].name,
-          times[i]);
+  for (int i = 0; i < 6; ++i) {
+    for (int k = 0; k < 2; ++k) {
+      print(std::string(cases[i].name) + ", " + kContenders[k].name, times[i][k]);
+    }
   }
   return 0;
 }

@@ -1,5 +1,3 @@
-#include "backends/cpu/runtime/openmp/region.h"
-
 #include <unistd.h>
 
 #include <atomic>
@@ -9,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "backends/cpu/runtime/openmp/region.h"
 #include "backends/cpu/runtime/openmp/thread_count.h"
 #include "backends/cpu/runtime/openmp/thread_pool.h"
 #include "gtest/gtest.h"

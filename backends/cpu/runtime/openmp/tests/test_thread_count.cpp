@@ -1,6 +1,5 @@
-#include "backends/cpu/runtime/openmp/thread_count.h"
-
 #include "backends/cpu/runtime/openmp/region.h"
+#include "backends/cpu/runtime/openmp/thread_count.h"
 #include "gtest/gtest.h"
 
 namespace pteron::cpu::openmp {

@@ -1,5 +1,3 @@
-#include "backends/cpu/runtime/openmp/thread_pool.h"
-
 #include <dlfcn.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "backends/cpu/runtime/openmp/region.h"
+#include "backends/cpu/runtime/openmp/thread_pool.h"
 #include "gtest/gtest.h"
 
 namespace pteron::cpu::openmp {
