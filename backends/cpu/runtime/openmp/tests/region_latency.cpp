@@ -4,8 +4,9 @@
 //
 // Hot: regions without a pause between them, so that libgomp's threads wait actively. Cold: one
 // region after a pause. Empty: members do nothing. Meeting: they meet at a barrier, so that all of
-// the threads are needed. Working: each works for some tens of microseconds. Before each turn is a pause long enough for the other's threads to stop
-// spinning. Prints quantiles over the rounds, in nanoseconds a region.
+// the threads are needed. Working: each works for some tens of microseconds. Before each turn is a
+// pause long enough for the other's threads to stop spinning. Prints quantiles over the rounds, in
+// nanoseconds a region.
 #include <dlfcn.h>
 #include <unistd.h>
 
