@@ -218,6 +218,19 @@ def test_tagging_helpers() -> None:
     assert tagged() == {"p_proj_weight", "p_proj_bias", "b_keys"}
 
 
+def test_tagged_state_stays_with_the_program() -> None:
+    class TagsState(OpsPartitioner):
+        def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+            result = super().partition(exported_program)
+            tag_mutated_buffer(exported_program)
+            return result
+
+    calls = [(torch.randn(1, 4), torch.tensor([index])) for index in range(3)]
+    program = check(Cache(), *calls, partitioner=[TagsState()])
+    assert program.exported_program().graph_signature.buffers == ("keys",)
+    assert owned(program.exported_program()) == [{"proj.weight", "proj.bias"}]
+
+
 @pytest.mark.parametrize("order", ["linear_first", "linear_last"])
 def test_two_backends_stacked(only_kernels: Callable[..., None], order: str) -> None:
     only_kernels("aten::relu.out", "aten::copy_")

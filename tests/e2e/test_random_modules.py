@@ -16,6 +16,7 @@ import pathlib
 import pytest
 import torch
 
+from backends.cpu import CpuOptions
 from runtime import Runtime
 from tests.e2e.lowering import delegate_sizes, flat_inputs, flat_outputs, lower_program
 from tests.models.random_modules import random_sample
@@ -23,6 +24,7 @@ from tests.models.sample import max_relative_error
 
 _CALLS = 2  # the second sees the state that the first left
 _LEAST_OPS = 3  # of the largest delegate, so that what ran is compiled code
+_OPTIONS = CpuOptions(num_threads=1)  # these tensors are too small for more
 
 # Seeds of the first 200 that are refused, each with its reason.
 REFUSED: dict[int, str] = {}
@@ -41,9 +43,9 @@ def test_random_module(seed: int, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "random.pte"
     if seed in REFUSED:
         with pytest.raises(Exception, match="."):
-            lower_program(sample, module)
+            lower_program(sample, module, _OPTIONS)
         return
-    program = lower_program(sample, module)
+    program = lower_program(sample, module, _OPTIONS)
     program.save(str(path))
     assert max(delegate_sizes(program)) >= _LEAST_OPS, f"steps {module.drawn}"
     method = Runtime.get().load_program(path).load_method("forward")

@@ -1,74 +1,100 @@
 """Applies every mutation in turn and checks that its test fails.
 
+  tools/bazel run //tests/mutations:run
   tools/bazel run //tests/mutations:run -- --only=slice
 
-Works on a copy of the tree, so that nothing of yours changes. A test that passes in spite of its
-mutation guards nothing: the command lists all of those and fails.
+Nothing of yours changes. Python is mutated in a child of this process, as it is imported; other
+files in a copy of the tree, which builds from the same disk cache. Each test is run first as it is:
+one that fails anyway would prove nothing. A test that passes in spite of its mutation guards
+nothing, and a mutation that does not build says nothing: the table shows both, and the command
+fails.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
-import shutil
-import subprocess
 import sys
-import tempfile
+from collections.abc import Callable, Sequence
 
 from absl import app, flags
 
+from tests.mutations import forked_test
+from tests.mutations.mutated_tree import MutatedTree
 from tests.mutations.mutation import Mutation
-from tests.mutations.mutations import MUTATIONS
+from tests.mutations.mutations import MUTATIONS, TOPICS
+from tests.mutations.outcome import CAUGHT, Outcome, table
 
 _ONLY = flags.DEFINE_string("only", "", "Only mutations whose name contains this.")
-_TESTS_FAILED = 3  # Bazel's exit code for "built, but a test failed"
+_TOPIC = flags.DEFINE_enum("topic", None, TOPICS, "Only mutations of this topic.")
+_JOBS = flags.DEFINE_integer("jobs", 0, "Bazel's --jobs; 0 leaves it to Bazel.", lower_bound=0)
+_TIMEOUT = flags.DEFINE_integer("timeout", 600, "Of one test, in seconds.", lower_bound=1)
 
 
 def main(argv: list[str]) -> None:
     del argv
     source = pathlib.Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", "."))
-    chosen = [m for m in MUTATIONS if _ONLY.value in m.name]
+    chosen = [
+        mutation
+        for mutation in MUTATIONS
+        if _ONLY.value in mutation.name and _TOPIC.value in (None, mutation.topic)
+    ]
+    if not chosen:
+        sys.exit(f"no mutation is named like {_ONLY.value!r}")
     if problems := [problem for m in chosen for problem in m.problems(source)]:
         sys.exit("\n".join(problems))
-    survivors = []
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    (cache / "pteron").mkdir(parents=True, exist_ok=True)
-    # Not in /tmp, which the sandbox hides.
-    with tempfile.TemporaryDirectory(dir=cache / "pteron", prefix="mutations-") as folder:
-        tree = pathlib.Path(folder) / "tree"
-        files = subprocess.run(
-            ["git", "ls-files", "-z"], cwd=source, check=True, capture_output=True, text=True
-        ).stdout.split("\0")
-        for name in filter(None, files):
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source / name, tree / name)
-        for number, mutation in enumerate(chosen, 1):
-            outcome = try_mutation(mutation, tree, source)
-            print(
-                f"[{number}/{len(chosen)}] {outcome:8} {mutation.name} ({mutation.test})",
-                flush=True,
-            )
-            if outcome != "caught":
-                survivors.append(mutation.name)
-        subprocess.run([tree / "tools/bazel", "shutdown"], cwd=tree, check=False)
-    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutations caught")
-    if survivors:
-        sys.exit("not caught: " + ", ".join(survivors))
+    outcomes: dict[Mutation, Outcome] = {}
+
+    def note(mutation: Mutation, outcome: Outcome) -> None:
+        outcomes[mutation] = outcome
+        count = f"[{len(outcomes)}/{len(chosen)}]"
+        print(f"{count} {outcome.status:9} {mutation.name}", flush=True)
+
+    forked_test.warm_up()
+    try_forked([m for m in chosen if m.is_python], note)
+    try_built([m for m in chosen if not m.is_python], source, note)
+    rows = [(mutation, outcomes[mutation]) for mutation in chosen]
+    print(f"\n{table(rows)}\n")
+    failed = [mutation.name for mutation, outcome in rows if outcome.status != CAUGHT]
+    print(f"{len(rows) - len(failed)} of {len(rows)} mutations caught")
+    if failed:
+        sys.exit("not caught: " + "; ".join(failed))
 
 
-def try_mutation(mutation: Mutation, tree: pathlib.Path, source: pathlib.Path) -> str:
-    """ "caught", "survived", or "broken" where the mutated tree does not build."""
-    mutation.apply(tree)
-    result = subprocess.run(
-        [tree / "tools/bazel", "test", "--noshow_progress", "--test_output=summary", mutation.test],
-        cwd=tree,
-        check=False,
-        capture_output=True,
-    )
-    shutil.copy2(source / mutation.file, tree / mutation.file)
-    if result.returncode == _TESTS_FAILED:
-        return "caught"
-    return "survived" if result.returncode == 0 else "broken"
+def try_forked(mutations: Sequence[Mutation], note: Callable[[Mutation, Outcome], None]) -> None:
+    """Mutations of Python."""
+
+    @functools.cache
+    def unchanged(test: str, case: str) -> Outcome:
+        return forked_test.run(test, case, None, _TIMEOUT.value)
+
+    for mutation in mutations:
+        before = unchanged(mutation.test, mutation.case)
+        if before.status == "passed":
+            found = forked_test.run(mutation.test, mutation.case, mutation, _TIMEOUT.value)
+            note(mutation, found.of_mutation())
+        else:
+            note(mutation, before.without_mutation())
+
+
+def try_built(
+    mutations: Sequence[Mutation], source: pathlib.Path, note: Callable[[Mutation, Outcome], None]
+) -> None:
+    """Mutations of what is built before a test can see it."""
+    if not mutations:
+        return
+    options = [f"--test_timeout={_TIMEOUT.value}"]
+    options += [f"--jobs={_JOBS.value}"] if _JOBS.value else []
+    with MutatedTree(source, options) as tree:
+        for mutation in mutations:
+            outcome = tree.run(mutation.test, mutation.case)
+            if outcome.status != "passed":
+                note(mutation, outcome.without_mutation())
+                continue
+            with tree.mutated(mutation):
+                outcome = tree.run(mutation.test, mutation.case)
+            note(mutation, outcome.of_mutation())
 
 
 if __name__ == "__main__":

@@ -110,6 +110,23 @@ def test_the_refusals_of_several_partitions_come_together(no_compiler) -> None:
     assert "aoti_torch_cpu_median" in str(caught.value) and "mode" in str(caught.value)
 
 
+def test_weights_beside_the_program_go_to_the_file_of_the_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Outside(Device):
+        @classmethod
+        def save_data_externally(cls, compile_specs) -> bool:
+            return True
+
+    monkeypatch.setattr(aoti_backend, "_warm_up", lambda machine, device: None)
+    monkeypatch.setattr(aoti_backend.toolchain, "build", lambda code, machine, **_: b"image")
+    monkeypatch.setattr(aoti_backend.elf, "undefined_symbols", lambda image: ())
+    program = exported(torch.nn.Linear(64, 64), torch.rand(2, 64))
+    for backend, tags in ((Device, []), (Outside, ["aoti_cpu_blob"])):
+        result = backend.preprocess(program, [])
+        assert list(result.data_store_output.external_data) == tags
+
+
 class _Sequential:
     """Stands for `BackendDetails`, which would register the class."""
 

@@ -50,10 +50,11 @@ class EarlierTestBackend(BackendDetails):
 
 
 class EarlierPartitioner(Partitioner):
-    """Takes the calls of some operators, each on its own, with their constants."""
+    """Takes the calls of some operators, each on its own, with or without their constants."""
 
-    def __init__(self, *targets) -> None:
+    def __init__(self, *targets, constants: bool = True) -> None:
         self.targets = targets
+        self.constants = constants
 
     def partition(self, exported_program):
         tags = {}
@@ -62,7 +63,8 @@ class EarlierPartitioner(Partitioner):
                 tag = f"earlier_{len(tags)}"
                 node.meta["delegation_tag"] = tag
                 tags[tag] = DelegationSpec("EarlierTestBackend", [])
-        tag_constant_data(exported_program)
+        if self.constants:
+            tag_constant_data(exported_program)
         return PartitionResult(exported_program, tags)
 
 
@@ -234,6 +236,18 @@ def test_after_another_delegate_only_the_rest_is_taken() -> None:
     assert {"p_both", "p_ours", "p_idle"} <= names
     assert "p_theirs" not in names
     to_backend(program, AotiPartitioner("PartitionerTestBackend", []))
+
+
+def test_constants_of_an_earlier_delegate_are_not_taken() -> None:
+    """One that gets its weights as arguments keeps them."""
+    earlier = EarlierPartitioner(aten.mm.default, constants=False)
+    program = to_backend(exported(Stacked(), torch.randn(4, 4)), earlier)
+    tagged, _ = partition(program)
+    assert "p_theirs" in program.graph_signature.inputs_to_parameters
+    assert "p_theirs" not in tagged
+    assert {"p_both", "p_ours", "p_idle"} <= tagged.keys()
+    lowered = to_backend(program, AotiPartitioner("PartitionerTestBackend", []))
+    assert list(lowered.graph_signature.inputs_to_parameters.values()) == ["both", "theirs"]
 
 
 def test_nothing_left_makes_no_partition() -> None:

@@ -202,16 +202,37 @@ def test_every_hook_is_still_where_it_was() -> None:
     assert lowering.fallbacks and "aten.mm.out" in inductor_fallback_ops
 
 
-def test_patterns_come_back_when_the_scope_ends() -> None:
+def settings() -> list[object]:
     from torch._inductor.pattern_matcher import PatternMatcherPass
 
-    apply = PatternMatcherPass.apply
+    return [
+        torch.is_grad_enabled(),
+        torch.backends.cuda.flash_sdp_enabled(),
+        torch.backends.cuda.mem_efficient_sdp_enabled(),
+        torch._C._get_mkldnn_enabled(),
+        PatternMatcherPass.apply,
+    ]
+
+
+def test_the_scope_holds_and_ends_after_an_exception_too() -> None:
+    before = settings()
+    assert before[:4] == [True] * 4
     with pytest.raises(KeyError), scope.compile_scope(Target("cpu", 256, 1)):
-        assert PatternMatcherPass.apply is not apply
-        assert not torch._C._get_mkldnn_enabled()
+        inside = settings()
+        assert inside[:4] == [False] * 4 and inside[4] is not before[4]
         raise KeyError
-    assert PatternMatcherPass.apply is apply
-    assert torch._C._get_mkldnn_enabled()
+    assert settings() == before
+
+
+def test_equal_models_give_equal_code_whatever_came_before() -> None:
+    torch.manual_seed(0)
+    program = torch.export.export(torch.nn.Linear(16, 16).eval(), (torch.randn(8, 16),))
+    program = program.run_decompositions()
+    first = inductor.generate(program, Target("cpu", 256, 1))
+    other = inductor.generate(program, Target("cpu", 512, 2, freeze=False))
+    again = inductor.generate(program, Target("cpu", 256, 1))
+    assert "micro_gemm" in first.kernels and other.model != first.model
+    assert (again.model, again.kernels) == (first.model, first.kernels)
 
 
 def test_an_unknown_vector_width_is_refused() -> None:
