@@ -22,13 +22,13 @@ from exir._program import (
     flat_outputs,
     input_specs_by_name,
     mutation_targets,
-    source_line,
 )
 from exir._serialize.blob import Blob
 from exir.backend.backend_details import describe_delegate
-from exir.backend.partitioner import DELEGATION_TAG, LEFT_OUT_REASON
-from exir.backend.utils import get_non_lowered_nodes, is_delegate_call
-from exir.delegate import lowered_module_of, lowered_modules
+from exir.backend.partitioner import DELEGATION_TAG
+from exir.backend.utils import get_non_lowered_nodes
+from exir.borders import borders_of_call
+from exir.delegate import lowered_modules
 from exir.lowered_backend_module import LoweredBackendModule
 
 __all__ = [
@@ -219,37 +219,11 @@ def _partition(call: Node, module: LoweredBackendModule) -> PartitionReport:
         op_counts=dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
         inputs=[_describe(arg.meta.get("val"), arg.name) for arg in arguments],
         outputs=[_describe(value) for value in call.meta["val"]],
-        borders=list(dict.fromkeys(_borders(call))),
+        borders=borders_of_call(call),
         processed_nbytes=len(module.processed_bytes),
         named_nbytes=sum(blob.nbytes for blob in store.buffers) if store else 0,
         details=describe_delegate(module.backend_id, module.processed_bytes, store),
     )
-
-
-def _borders(call: Node) -> Iterable[str]:
-    """One line for each neighbour in the program that is neither an input nor an output of it."""
-    for arg in call.all_input_nodes:
-        yield from _neighbour("after", arg)
-    for result in call.users:
-        for user in result.users:
-            yield from _neighbour("before", user)
-
-
-def _neighbour(where: str, node: Node) -> Iterable[str]:
-    if node.op != "call_function":
-        return
-    source = node.args[0]
-    if is_delegate_call(source):
-        node = source  # type: ignore[assignment]
-    if is_delegate_call(node):
-        module = lowered_module_of(node)
-        attribute = node.args[0]
-        assert isinstance(attribute, Node)
-        yield f"{where} {attribute.target} of {module.backend_id}"
-        return
-    line = source_line(node)
-    reason = node.meta.get(LEFT_OUT_REASON, "no partitioner took it")
-    yield f"{where} %{node.name} ({node.target}{', ' + line if line else ''}): {reason}"
 
 
 def _constants(programs: Mapping[str, ExportedProgram]) -> list[ConstantReport]:

@@ -35,6 +35,7 @@ from exir._program import (
     with_graph,
 )
 from exir.backend.partitioner import DELEGATION_TAG
+from exir.borders import BORDERS
 from exir.delegate import executorch_call_delegate
 from exir.lowered_backend_module import LoweredBackendModule
 from exir.partitions import Partition, Step
@@ -54,6 +55,7 @@ class Extracted:
       results: nodes of the outer program that its outputs stand for, one per output. The first
         ``len(mutated_inputs)`` are new values of inputs.
       mutated_inputs: (output, input) positions.
+      borders: where it ends and why, for people; see ``exir.borders``.
     """
 
     partition: Partition
@@ -61,6 +63,7 @@ class Extracted:
     arguments: list[Node]
     results: list[Node]
     mutated_inputs: tuple[tuple[int, int], ...]
+    borders: Sequence[str] = ()
 
 
 def _external_inputs(partition: Partition, state: Sequence[Node]) -> list[Node]:
@@ -177,7 +180,7 @@ def backend_program(extracted: Extracted) -> ExportedProgram:
     ]
     in_spec = program.call_spec.in_spec
     assert in_spec is not None
-    return make_program(
+    result = make_program(
         program.graph_module,
         program.graph,
         signature.input_specs,
@@ -186,6 +189,8 @@ def backend_program(extracted: Extracted) -> ExportedProgram:
         in_spec=in_spec,
         out_spec=pytree.tree_structure(tuple(range(len(output_specs) - len(target_of)))),
     )
+    result.graph_module.meta[BORDERS] = list(extracted.borders)
+    return result
 
 
 def insert_delegates(

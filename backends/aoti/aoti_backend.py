@@ -34,6 +34,7 @@ from backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPas
 from exir._serialize.named_data_store import NamedDataStoreOutput
 from exir.backend.backend_details import PreprocessResult
 from exir.backend.compile_spec_schema import CompileSpec
+from exir.borders import BORDERS
 
 _LOG = logging.getLogger(__name__)
 
@@ -142,6 +143,7 @@ class AotiBackend:
             contract,
             code.constants if target.own_blobs else code.all_constants,
             op_counts=payload.count_operators(program),
+            borders=edge_program.graph_module.meta.get(BORDERS, ()),
             own_blobs=target.own_blobs,
             weights_tag=f"aoti_{device}_blob" if cls.save_data_externally(compile_specs) else None,
         )

@@ -11,6 +11,7 @@
 #include "backends/aoti/container/container.h"
 #include "backends/aoti/contract.h"
 #include "backends/aoti/metadata.h"
+#include "backends/aoti/payload_keys.h"
 #include "backends/aoti/shims/shim_library.h"
 
 namespace pteron::aoti {
@@ -48,29 +49,6 @@ class AotiDelegate final : public Delegate {
   std::unique_ptr<Container> container_;
   ArgumentBinding binding_;
 };
-
-struct Keys {
-  std::string code, weights;
-};
-
-// "<code key>\n<weights key>", perhaps with a last newline.
-Result<Keys> parse_processed(Span<const uint8_t> processed) {
-  std::string text(reinterpret_cast<const char*>(processed.data()), processed.size());
-  const size_t line = text.find('\n');
-  const bool two_lines = line != std::string::npos && line > 0;
-  Keys keys;
-  if (two_lines) {
-    keys.code = text.substr(0, line);
-    keys.weights = text.substr(line + 1);
-    if (!keys.weights.empty() && keys.weights.back() == '\n') keys.weights.pop_back();
-  }
-  PTERON_CHECK_OR_RETURN(two_lines && keys.weights.find('\n') == std::string::npos,
-                         Error::InvalidProgram,
-                         "the delegate's %zu processed bytes are not two lines, the keys of its "
-                         "code and of its weights",
-                         processed.size());
-  return keys;
-}
 
 Error set_options(Span<const BackendOption> options, AotiDevice& device) {
   const std::vector<std::string_view> known = device.option_keys();
@@ -162,7 +140,8 @@ Error check_counts(const Metadata& metadata, const Container& container) {
 }
 
 // A file of another writer: the code and one blob of weights, and nothing that describes them.
-Result<std::unique_ptr<Delegate>> load_without_metadata(const NamedDataMap& data, const Keys& keys,
+Result<std::unique_ptr<Delegate>> load_without_metadata(const NamedDataMap& data,
+                                                        const PayloadKeys& keys,
                                                         std::unique_ptr<AotiDevice> device) {
   PTERON_CHECK_OR_RETURN(device->runs_without_metadata(), Error::NotSupported,
                          "there is no metadata for the delegate's code (%s): the file was not "
@@ -197,10 +176,9 @@ Result<std::unique_ptr<Delegate>> load_delegate(BackendInitContext& context,
                                                 std::unique_ptr<AotiDevice> device) {
   const NamedDataMap& data = *context.named_data;
   PTERON_RETURN_IF_ERROR(set_options(context.options, *device));
-  PTERON_ASSIGN_OR_RETURN(const Keys keys, parse_processed(processed));
+  PTERON_ASSIGN_OR_RETURN(const PayloadKeys keys, PayloadKeys::parse(processed));
 
-  Result<Span<const uint8_t>> blob =
-      data.get_verified(keys.code + "/" + keys.weights + "/metadata");
+  Result<Span<const uint8_t>> blob = data.get_verified(keys.metadata());
   if (!blob.ok() && blob.error() == Error::NotFound) {
     return load_without_metadata(data, keys, std::move(device));
   }

@@ -77,6 +77,7 @@ def build(
     constants: Sequence[Constant],
     *,
     op_counts: Mapping[str, int],
+    borders: Sequence[str] = (),
     own_blobs: bool = True,
     weights_tag: str | None = None,
 ) -> Payload:
@@ -88,6 +89,7 @@ def build(
         contract: inputs and outputs of the partition.
         constants: what it reads.
         op_counts: what the partition was made of; see `count_operators`.
+        borders: where it ends and why; see `exir.borders`.
         own_blobs: big constants become blobs of their own. Without it the weights blob is what
             the container itself would load: whole storages in the given order.
         weights_tag: name of the external file for weights; None keeps them in the program.
@@ -108,7 +110,7 @@ def build(
                 item.blob_key, item.data, ALIGNMENT, weights_tag, digest=item.digest
             )
 
-    metadata = _metadata(so_digest, info, contract, placed, op_counts)
+    metadata = _metadata(so_digest, info, contract, placed, op_counts, borders)
     store.add_named_data(f"{so_key}/{weights_key}/metadata", metadata, ALIGNMENT)
     return Payload(f"{so_key}\n{weights_key}".encode(), store.get_named_data_store_output())
 
@@ -215,6 +217,7 @@ def _metadata(
     contract: Contract,
     placed: Sequence[_Placed],
     op_counts: Mapping[str, int],
+    borders: Sequence[str],
 ) -> bytes:
     import flatbuffers
 
@@ -236,6 +239,7 @@ def _metadata(
     table.constants = [_constant_table(schema, item) for item in placed]
     table.weightsLayout = info.weights_layout
     table.opCounts = [_op_table(schema, op, count) for op, count in op_counts.items()]
+    table.borders = list(borders)
     builder = flatbuffers.Builder(4096)
     builder.Finish(table.Pack(builder), file_identifier=_FILE_IDENTIFIER)
     return bytes(builder.Output())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import Any
 
@@ -25,6 +25,7 @@ from exir.backend.partitioner import (
     Partitioner,
 )
 from exir.backend.utils import find_difference
+from exir.borders import borders_of_nodes
 from exir.lowered_backend_module import CallTree, LoweredBackendModule
 from exir.lowering import Extracted, backend_program, extract, insert_delegates
 from exir.partitions import Partition, Step, plan_partitions
@@ -186,6 +187,8 @@ def _plan(method: str, program: ExportedProgram, partitioner: Partitioner) -> _P
         if isinstance(step, Partition):
             find_backend(specs[step.tag].backend_id)
             part = extract(tagged, step)
+            borders = borders_of_nodes(step.nodes, lambda tag: specs[tag].backend_id)
+            part = replace(part, borders=borders)
             # What yields nothing (assertions about shapes) has nobody to run it for.
             if part.results:
                 extracted[step.tag] = part

@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import torch
 
-from exir import to_edge_transform_and_lower
+from exir import to_edge, to_edge_transform_and_lower
 from exir._serialize.named_data_store import NamedDataStore
 from exir.backend.backend_details import BackendDetails, PreprocessResult
 from exir.backend.compile_spec_schema import CompileSpec
+from exir.borders import borders_of_nodes
 from exir.tests.backends import OpsPartitioner
-from exir.tests.modules import Islands
+from exir.tests.modules import Function, Islands
 
 aten = torch.ops.aten
 
@@ -33,6 +34,7 @@ def test_report(only_kernels: Callable[..., None]) -> None:
     assert part.borders == [
         f"before %relu (aten.relu.default, modules.py:{_line()}): no partitioner took it"
     ]
+    assert any(line.startswith("after %relu (") for line in first.partitions[1].borders)
     weight = report.constants[0]
     assert (weight.name, weight.nbytes, weight.copies) == ("linear.weight", 64, 1)
     assert len(weight.partitions) == 4 and report.duplicated_nbytes == 0
@@ -48,6 +50,44 @@ def _line() -> int:
 
     lines, start = inspect.getsourcelines(Islands.forward)
     return start + next(i for i, line in enumerate(lines) if "y = torch.relu" in line)
+
+
+def test_backends_learn_where_a_partition_ends(only_kernels: Callable[..., None]) -> None:
+    only_kernels("aten::relu.out")
+    seen: list[list[str]] = []
+
+    class Borders(BackendDetails):
+        @classmethod
+        def preprocess(cls, edge_program, compile_specs):  # type: ignore[no-untyped-def]
+            seen.append(edge_program.graph_module.meta["borders"])
+            return PreprocessResult(b"")
+
+    exported = torch.export.export(Function(lambda x: torch.relu(x.sin()).cos().tan()), ((x(),),))
+    one_each = [
+        OpsPartitioner([aten.tan.default]),
+        OpsPartitioner(but=[aten.relu.default], backend="Borders"),
+    ]
+    to_edge_transform_and_lower(exported, partitioner=one_each)
+    relu = "%relu (aten.relu.default, modules.py:"
+    assert [len(lines) for lines in seen] == [1, 2]
+    assert seen[0][0].startswith(f"before {relu}") and seen[1][0].startswith(f"after {relu}")
+    assert seen[1][1] == "before lowered_module_0 of GraphBackend"
+
+
+def test_neighbours_of_one_partitioner_are_named_by_their_tags() -> None:
+    program = to_edge(
+        torch.export.export(Function(lambda x: x.sin().cos()), ((x(),),))
+    ).exported_program()
+    first, second = [n for n in program.graph.nodes if n.op == "call_function"]
+    first.meta["delegation_tag"], second.meta["delegation_tag"] = "a", "b"
+    backend = {"a": "One", "b": "Two"}.__getitem__
+    assert borders_of_nodes([first], backend) == ["before b of Two"]
+    assert borders_of_nodes([second], backend) == ["after a of One"]
+    assert borders_of_nodes([first, second], backend) == []
+
+
+def x() -> torch.Tensor:
+    return torch.randn(3)
 
 
 def test_duplicates_and_details() -> None:

@@ -277,8 +277,9 @@ def test_integers_do_not_pass_between_partitions(only_kernels: Callable[..., Non
     only_kernels("aten::relu.out")
 
     def reshape(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        flat = torch.relu(torch.cat([x, y]).reshape(-1))
-        return flat.view(x.shape[0] + y.shape[0], -1) * 2
+        rows = x.shape[0] + y.shape[0]
+        flat = torch.relu(torch.cat([x, y]).reshape(rows * 3))
+        return flat.view(rows, -1) * 2
 
     program = check(
         Function(reshape),

@@ -11,6 +11,7 @@ from torch.export import ExportedProgram
 from exir import UnsupportedOperatorsError, kernels, to_edge, to_edge_transform_and_lower
 from exir.backend.partitioner import LEFT_OUT_REASON, PartitionResult
 from exir.tests.backends import OpsPartitioner
+from exir.tests.checks import load
 from exir.tests.modules import Cache, Function
 
 aten = torch.ops.aten
@@ -43,7 +44,12 @@ def test_kernels_make_it_executable(only_kernels: Callable[..., None]) -> None:
     only_kernels("aten::sin.out", "aten::cumsum.out")
     function = Function(lambda x: x.cumsum(0).sin())
     exported = torch.export.export(function, ((torch.randn(8),),))
-    to_edge_transform_and_lower(exported, partitioner=[OpsPartitioner([])]).to_executorch()
+    edge = to_edge_transform_and_lower(exported, partitioner=[OpsPartitioner([])])
+    program = edge.to_executorch()
+    (method,) = program.executorch_program.methods
+    assert [op.name for op in method.operators] == ["aten::cumsum", "aten::sin"]
+    x = torch.randn(8)
+    torch.testing.assert_close(load(program)["forward"](x), [x.cumsum(0).sin()])
 
 
 def test_without_partitioner_it_is_checked_at_the_end(only_kernels: Callable[..., None]) -> None:

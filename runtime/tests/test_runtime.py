@@ -201,7 +201,9 @@ def test_an_error_in_the_middle_of_a_run() -> None:
 @pytest.mark.parametrize("verification", list(Verification))
 def test_verification_levels(verification: Verification) -> None:
     program = Runtime.get().load_program(unary_program(), verification=verification)
-    program.load_method("forward").execute([torch.ones(2, 3)])
+    x = torch.tensor([[-1.0, 2.0, -3.0], [4.0, -5.0, 6.0]])
+    (found,) = program.load_method("forward").execute([x])
+    assert torch.equal(found, x.relu())
 
 
 def test_sessions_share_state_by_name_and_only_within() -> None:

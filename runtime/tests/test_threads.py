@@ -71,6 +71,8 @@ def test_programs_are_loaded_at_once() -> None:
     def work(i: int) -> None:
         for _ in range(20):
             method = Runtime.get().load_program(data).load_method("forward")
-            method.execute([torch.ones(2, 3)])
+            x = torch.full((2, 3), i - 2.5)
+            (found,) = method.execute([x])
+            assert torch.equal(found, x.relu())
 
     run_in_threads(work)

@@ -118,8 +118,8 @@ EXIR_MUTATIONS: tuple[Mutation, ...] = (
         file=_UTILS,
         before="        and not is_delegate_call(node)\n        and not (",
         after="        and not (",
-        test="//backends/aoti/tests:test_aoti_partitioner",
-        case="test_after_another_delegate",
+        test=_TEST_PARTITIONS,
+        case="test_two_backends_stacked",
     ),
     Mutation(
         topic="composability",
@@ -128,8 +128,8 @@ EXIR_MUTATIONS: tuple[Mutation, ...] = (
         before="        and not (node.target is operator.getitem and "
         "is_delegate_call(node.args[0]))\n",
         after="",
-        test="//backends/aoti/tests:test_aoti_partitioner",
-        case="test_after_another_delegate",
+        test=_TEST_PARTITIONS,
+        case="test_each_partitioner_sees",
     ),
     Mutation(
         topic="composability",
@@ -257,9 +257,9 @@ EXIR_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         topic="explain",
         name="neighbours before a partition are not named",
-        file="exir/explain.py",
-        before='        yield from _neighbour("after", arg)\n',
-        after="        yield from ()\n",
+        file="exir/borders.py",
+        before='    lines = [line for arg in call.all_input_nodes for line in _line("after", arg)]\n',
+        after="    lines = []\n",
         test=_TEST_EXPLAIN,
     ),
     Mutation(

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backends/aoti/aoti_device.h"
@@ -52,6 +53,9 @@ struct MetadataChoices {
   uint64_t bias_nbytes = 12;
   std::string bias_name = "bias";
   bool another_digest = false;
+  std::vector<std::string> shims;
+  std::vector<std::pair<std::string, uint32_t>> op_counts;
+  std::vector<std::string> borders;
 };
 
 inline std::vector<uint8_t> make_metadata(const Sha256Digest& digest, const std::string& weights,
@@ -69,13 +73,23 @@ inline std::vector<uint8_t> make_metadata(const Sha256Digest& digest, const std:
   const std::vector<flatbuffers::Offset<schema::Constant>> constants = {
       schema::CreateConstantDirect(builder, choices.bias_name.c_str(), "layer.bias", 6, &sizes,
                                    &strides, 0, weights.c_str(), 0, choices.bias_nbytes)};
+  std::vector<flatbuffers::Offset<schema::OpCount>> counts;
+  for (const auto& [op, count] : choices.op_counts) {
+    counts.push_back(schema::CreateOpCountDirect(builder, op.c_str(), count));
+  }
+  const auto texts = [&](const std::vector<std::string>& values) {
+    std::vector<flatbuffers::Offset<flatbuffers::String>> offsets;
+    for (const std::string& value : values) offsets.push_back(builder.CreateString(value));
+    return offsets;
+  };
+  const auto shims = texts(choices.shims), borders = texts(choices.borders);
   std::vector<uint8_t> bytes(digest.begin(), digest.end());
   if (choices.another_digest) bytes[0] ^= 1;
-  builder.Finish(
-      schema::CreateModelMetadataDirect(builder, choices.device.c_str(), "2.13.0",
-                                        choices.shim_list_version, nullptr, "x86-64-v2", nullptr, 1,
-                                        nullptr, &bytes, &inputs, &outputs, &constants, "packed"),
-      schema::ModelMetadataIdentifier());
+  builder.Finish(schema::CreateModelMetadataDirect(builder, choices.device.c_str(), "2.13.0",
+                                                   choices.shim_list_version, &shims, "x86-64-v2",
+                                                   nullptr, 1, nullptr, &bytes, &inputs, &outputs,
+                                                   &constants, "packed", &counts, &borders),
+                 schema::ModelMetadataIdentifier());
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
 

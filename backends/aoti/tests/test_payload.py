@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 
 import torch
@@ -28,7 +29,13 @@ CONTRACT = (
 def build(*tensors: torch.Tensor, **options):
     constants = [Constant(i, f"c{i}", f"layer.c{i}", t) for i, t in enumerate(tensors)]
     result = payload.build(
-        b"\x7fELF image", INFO, CONTRACT, constants, op_counts={"aten.mm.default": 2}, **options
+        b"\x7fELF image",
+        INFO,
+        CONTRACT,
+        constants,
+        op_counts={"aten.mm.default": 2},
+        borders=["after %relu"],
+        **options,
     )
     blobs = {
         key: (bytes(result.data.buffers[entry.buffer_index].data), tag)
@@ -130,6 +137,7 @@ def test_metadata_says_what_the_image_is() -> None:
     assert output.scalarType == 4 and not output.dims
     assert table.constants[0].scalarType == 15
     assert [(c.op, c.count) for c in table.opCounts] == [(b"aten.mm.default", 2)]
+    assert table.borders == [b"after %relu"]
 
 
 def test_a_payload_describes_itself() -> None:
@@ -141,5 +149,13 @@ def test_a_payload_describes_itself() -> None:
     lines = payload.describe(result.processed_bytes, result.data)
     assert lines["isa"] == "x86-64-v3" and lines["threads"] == "2"
     assert lines["code"] == "10 bytes"
+    assert lines["torch"] == torch.__version__ and "shims" not in lines
     assert lines["weights"] == "packed, 2 constants, 16384 bytes"
     assert payload.describe(b"a\nb", result.data) == {}
+
+
+def test_a_payload_names_its_operators_functions() -> None:
+    shims = ("aoti_torch_cpu_mm_out", "aoti_torch_zero_")
+    info = dataclasses.replace(INFO, shims=shims)
+    result = payload.build(b"\x7fELF image", info, CONTRACT, [], op_counts={})
+    assert payload.describe(result.processed_bytes, result.data)["shims"] == shims[0]

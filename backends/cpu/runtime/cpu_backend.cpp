@@ -1,7 +1,9 @@
 // Backend "CpuBackend": partitions compiled by AOTInductor for the CPU.
 #include <memory>
+#include <string>
 
 #include "backends/aoti/delegate.h"
+#include "backends/aoti/describe.h"
 #include "backends/aoti/shims/shim_library.h"
 #include "backends/cpu/runtime/cpu_device.h"
 #include "runtime/backend/interface.h"
@@ -12,6 +14,11 @@ namespace {
 
 class CpuBackend final : public BackendInterface {
  public:
+  std::string describe(const NamedDataMap& named_data, Span<const uint8_t> processed,
+                       Span<const CompileSpec>) const override {
+    return aoti::describe_delegate(named_data, processed);
+  }
+
   Result<std::unique_ptr<Delegate>> init(BackendInitContext& context, Span<const uint8_t> processed,
                                          Span<const CompileSpec>) override {
     return aoti::load_delegate(context, processed, std::make_unique<CpuDevice>());

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "backends/aoti/delegate.h"
+#include "backends/aoti/describe.h"
 #include "backends/aoti/shims/shim_library.h"
 #include "backends/cuda/runtime/cuda_device.h"
 #include "backends/cuda/runtime/cuda_error.h"
@@ -18,6 +19,11 @@ class CudaBackend final : public BackendInterface {
     if (device_count() > 0) return true;
     if (reason) *reason = "there is no CUDA device that can be used";
     return false;
+  }
+
+  std::string describe(const NamedDataMap& named_data, Span<const uint8_t> processed,
+                       Span<const CompileSpec>) const override {
+    return aoti::describe_delegate(named_data, processed);
   }
 
   Result<std::unique_ptr<Delegate>> init(BackendInitContext& context, Span<const uint8_t> processed,

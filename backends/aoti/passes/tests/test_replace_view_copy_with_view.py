@@ -153,6 +153,13 @@ def _written_by_out(build: Builder) -> GraphModule:
     return build.finish(build.call(aten.mul.Tensor, copy, 2.0))
 
 
+def _written_and_not_returned(build: Builder) -> GraphModule:
+    base = build.call(aten.relu.default, build.input(4, 3))
+    copy = build.call(aten.view_copy.default, base, [12])
+    build.call(aten._foreach_add_.Scalar, [base], 1.0)
+    return build.finish(build.call(aten.mul.Tensor, copy, 2.0))
+
+
 def _written_through_a_copy_of_a_copy(build: Builder) -> GraphModule:
     base = build.call(aten.relu.default, build.input(4, 3))
     first = build.call(aten.slice_copy.Tensor, base, 0, 0, 2)
@@ -188,6 +195,7 @@ MUST_STAY: list[Callable[[Builder], GraphModule]] = [
     _written_through_views,
     _written_through_a_part,
     _written_by_out,
+    _written_and_not_returned,
     _input_written,
     _output_of_input,
     _output_of_input_through_a_view,

@@ -1,0 +1,20 @@
+// What a compiled partition holds, for people: the machine it is for, sizes, operators, borders.
+//
+//   std::string describe(const NamedDataMap& named_data, ...) const override {
+//     return aoti::describe_delegate(named_data, processed);
+//   }
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/backend/named_data_map.h"
+#include "runtime/core/span.h"
+
+namespace pteron::aoti {
+
+// Lines of "name  value", each ended by a newline. Reads the metadata blob alone; empty where there
+// is none or it is damaged (loading says why). Arguments are those of load_delegate. Thread-safe.
+std::string describe_delegate(const NamedDataMap& named_data, Span<const uint8_t> processed);
+
+}  // namespace pteron::aoti

@@ -1,0 +1,68 @@
+"""Where a partition ends, and why: a line for each neighbour that is not its own.
+
+after lowered_module_0 of BlasBackend
+before %relu (aten.relu.default, model.py:12): no partitioner took it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from torch.fx import Node
+
+from exir._program import source_line
+from exir.backend.partitioner import DELEGATION_TAG, LEFT_OUT_REASON
+from exir.backend.utils import is_delegate_call
+from exir.delegate import lowered_module_of
+from exir.partitions import is_shape_arithmetic
+
+__all__ = ["BORDERS", "borders_of_call", "borders_of_nodes"]
+
+BORDERS = "borders"
+"""The key of the meta of a partition's graph module under which its backend finds the lines."""
+
+
+def borders_of_call(call: Node) -> list[str]:
+    """The borders of a lowered partition."""
+    lines = [line for arg in call.all_input_nodes for line in _line("after", arg)]
+    for result in call.users:
+        for user in result.users:
+            lines += _line("before", user)
+    return list(dict.fromkeys(lines))
+
+
+def borders_of_nodes(nodes: Sequence[Node], backend_of_tag: Callable[[str], str]) -> list[str]:
+    """The borders of a partition that is tagged and not lowered yet."""
+    inside = set(nodes)
+
+    def line(where: str, node: Node) -> Iterable[str]:
+        tag = node.meta.get(DELEGATION_TAG)
+        if tag is not None and node.op == "call_function":
+            return [f"{where} {tag} of {backend_of_tag(tag)}"]
+        return [] if is_shape_arithmetic(node) else _line(where, node)
+
+    lines: list[str] = []
+    for node in nodes:
+        for other in node.all_input_nodes:
+            lines += [] if other in inside else line("after", other)
+    for node in nodes:
+        for other in node.users:
+            lines += [] if other in inside else line("before", other)
+    return list(dict.fromkeys(lines))
+
+
+def _line(where: str, node: Node) -> Iterable[str]:
+    if node.op != "call_function":
+        return
+    source = node.args[0] if node.args else None
+    if is_delegate_call(source):
+        node = source  # type: ignore[assignment]
+    if is_delegate_call(node):
+        module = lowered_module_of(node)
+        attribute = node.args[0]
+        assert isinstance(attribute, Node)
+        yield f"{where} {attribute.target} of {module.backend_id}"
+        return
+    line = source_line(node)
+    reason = node.meta.get(LEFT_OUT_REASON, "no partitioner took it")
+    yield f"{where} %{node.name} ({node.target}{', ' + line if line else ''}): {reason}"

@@ -1,0 +1,90 @@
+"""What explain() says of a program and what the runner says of its file: the same facts."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from backends.cpu import CpuOptions, CpuPartitioner
+from exir import ExecutorchProgramManager, to_edge_transform_and_lower
+
+
+class Scores(nn.Module):
+    """A part for the backend, an operator that is left to a kernel, and state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 64)
+        self.register_buffer("total", torch.zeros(64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.add_(self.linear(x).sum(0))
+        return torch.relu(self.linear(x)) + self.total
+
+
+@pytest.fixture(scope="module")
+def program() -> ExecutorchProgramManager:
+    torch.manual_seed(0)
+    exported = torch.export.export(Scores().eval(), (torch.randn(2, 64),))
+    partitioner = CpuPartitioner(CpuOptions(num_threads=2), leave_out=["aten.relu.default"])
+    with pytest.warns(UserWarning, match="relu .* is left out by request"):
+        edge = to_edge_transform_and_lower(exported, partitioner=[partitioner])
+    return edge.to_executorch()
+
+
+def facts(text: str) -> dict[str, list[str]]:
+    """Everything of each name, in order, whichever delegate or method says it."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for line in text.splitlines():
+        match = re.match(r" +(\w+) +(\S.*)", line)
+        if match:
+            name = match[1]
+            found.setdefault(name, []).append(match[2])
+        elif name and line.startswith("    "):
+            found[name].append(line.strip())
+    return found
+
+
+def check(text: str, line: int) -> None:
+    said = facts(text)
+    assert said["isa"] == ["x86-64-v3"] * 2 and said["threads"] == ["2"] * 2
+    assert said["torch"] == [torch.__version__] * 2
+    assert all(re.match(r"packed, \d+ constants, \d+ bytes", w) for w in said["weights"])
+    assert any("aten.addmm" in calls for calls in said["calls"])
+    relu = rf"%relu \(aten\.relu\.default, test_describe\.py:{line}\): aten\.relu\.default is left"
+    borders = "\n".join(said["borders"])
+    assert re.search(f"before {relu}", borders) and re.search(f"after {relu}", borders)
+    assert re.search(r"total.*float32\[64\]|float32\[64\].*total", text)
+    assert "aten::relu.out" in text
+
+
+def relu_line() -> int:
+    text = pathlib.Path(__file__).read_text().splitlines()
+    return 1 + next(i for i, line in enumerate(text) if "torch.relu(self.linear" in line)
+
+
+def test_explain(program: ExecutorchProgramManager) -> None:
+    text = str(program.explain())
+    check(text, relu_line())
+    assert "linear.weight" in text and "16.0 KiB" in text
+    assert "x float32[2, 64]" in text
+
+
+def test_the_runner_describes_the_file(
+    program: ExecutorchProgramManager, tmp_path: pathlib.Path
+) -> None:
+    program.save(tmp_path / "scores.pte")
+    runner = pathlib.Path(os.environ["RUNNER"]).resolve()
+    command: list[Any] = [runner, f"--program={tmp_path / 'scores.pte'}", "--describe"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    check(done.stdout, relu_line())
+    assert re.search(r"input +0  float32\[2, 64\]", done.stdout)
+    assert 'spec      method_name = "forward"' in done.stdout
