@@ -258,8 +258,8 @@ EXIR_MUTATIONS: tuple[Mutation, ...] = (
         topic="explain",
         name="neighbours before a partition are not named",
         file="exir/borders.py",
-        before='    lines = [line for arg in call.all_input_nodes for line in _line("after", arg)]\n',
-        after="    lines = []\n",
+        before='lines = [line for arg in call.all_input_nodes for line in _line("after", arg)]',
+        after="lines = []",
         test=_TEST_EXPLAIN,
     ),
     Mutation(
