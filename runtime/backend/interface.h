@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/backend/device_map.h"
 #include "runtime/backend/event_tracer.h"
 #include "runtime/backend/named_data_map.h"
 #include "runtime/core/error.h"
@@ -42,6 +43,8 @@ struct BackendInitContext {
   std::string_view method_name;
   const NamedDataMap* named_data = nullptr;  // never null
   Span<const BackendOption> options;         // those given for this backend
+  // Where to run what was made for a device; null if everywhere as the program says.
+  const DeviceMap* devices = nullptr;
   // What the delegates of this backend in this one method share (a stream): empty for the first of
   // them, then what that one left. The method keeps it until all its delegates are destroyed.
   std::shared_ptr<void>* shared_state = nullptr;  // never null

@@ -38,6 +38,13 @@ MethodLoader::MethodLoader(std::shared_ptr<const Program> program, const schema:
   state_->program = program_;
   state_->max_instructions = options.max_instructions;
   state_->meta = read_method_meta(data_, method);
+  const auto move = [this](auto& described) {
+    for (auto& one : described) one.device = options_.devices[one.device];
+  };
+  move(state_->meta.inputs);
+  move(state_->meta.outputs);
+  move(state_->meta.pools);
+  move(state_->meta.mutable_buffers);
 }
 
 Result<std::unique_ptr<Method>> MethodLoader::load() {
@@ -149,7 +156,7 @@ Error MethodLoader::make_tensors() {
   for (uoffset_t i = 0; i < values.size(); ++i) {
     const schema::Tensor* const source = values[i]->value_as_Tensor();
     if (!source) continue;
-    PTERON_ASSIGN_OR_RETURN(Tensor tensor, make_tensor(*source));
+    PTERON_ASSIGN_OR_RETURN(Tensor tensor, make_tensor(*source, options_.devices));
     const TensorStorage storage = TensorStorage::of(*source);
     if (storage.is_mutable_buffer()) problems.add(add_mutable_buffer(storage, tensor));
     state_->values[i] = EValue(std::move(tensor));

@@ -32,6 +32,7 @@ Result<std::unique_ptr<Delegate>> MethodLoader::init_delegate(const DelegateMeta
   BackendInitContext context;
   context.method_name = state_->meta.name;
   context.named_data = &data_.named_data();
+  context.devices = &options_.devices;
   context.tracer = options_.tracer;
   context.shared_state = &state_->shared_states[id];
   const auto options = options_.backend_options.find(id);

@@ -31,6 +31,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/backend/device_map.h"
 #include "runtime/backend/interface.h"
 #include "runtime/core/result.h"
 #include "runtime/core/span.h"
@@ -49,6 +50,10 @@ struct LoadMethodOptions {
   std::shared_ptr<Session> session;
   // Choices for backends, by backend id. An id that no delegate of the method has is an error.
   std::map<std::string, std::vector<BackendOption>> backend_options;
+  // Devices to use instead of those that the program names. Planned memory, mutable buffers,
+  // inputs, outputs and delegates follow, as meta() of the method tells. A device that the method
+  // does not name is ignored. Methods of one session must agree.
+  DeviceMap devices;
   // Hears about the load and every run; must outlive the method. May be null.
   EventTracer* tracer = nullptr;
   // execute() gives up after so many instructions, since a loop in a file may have no end.

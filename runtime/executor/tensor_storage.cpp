@@ -66,14 +66,15 @@ Error check_fields(const schema::Tensor& tensor) {
 
 }  // namespace
 
-Result<Tensor> make_tensor(const schema::Tensor& tensor) {
+Result<Tensor> make_tensor(const schema::Tensor& tensor, const DeviceMap& devices) {
   PTERON_RETURN_IF_ERROR(check_fields(tensor));
   std::array<int64_t, kMaxTensorDims> sizes;
   std::copy(tensor.sizes()->begin(), tensor.sizes()->end(), sizes.begin());
-  Result<Tensor> made = Tensor::make(
-      static_cast<ScalarType>(tensor.scalar_type()), {sizes.data(), tensor.sizes()->size()},
-      {tensor.dim_order()->data(), tensor.dim_order()->size()}, nullptr,
-      TensorStorage::of(tensor).device, static_cast<ShapeDynamism>(tensor.shape_dynamism()));
+  Result<Tensor> made = Tensor::make(static_cast<ScalarType>(tensor.scalar_type()),
+                                     {sizes.data(), tensor.sizes()->size()},
+                                     {tensor.dim_order()->data(), tensor.dim_order()->size()},
+                                     nullptr, devices[TensorStorage::of(tensor).device],
+                                     static_cast<ShapeDynamism>(tensor.shape_dynamism()));
   if (!made.ok()) return Error(Error::InvalidProgram, made.error().message());
   return made;
 }

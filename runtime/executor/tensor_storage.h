@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "runtime/backend/device_map.h"
 #include "runtime/core/device.h"
 #include "runtime/core/result.h"
 #include "runtime/core/tensor.h"
@@ -37,8 +38,8 @@ struct TensorStorage {
   bool is_mutable_buffer() const { return planned && !name.empty(); }
 };
 
-// The tensor as it is described, without data. InvalidProgram (NotSupported for an unbounded shape)
-// says which field is wrong.
-Result<Tensor> make_tensor(const schema::Tensor& tensor);
+// The tensor as it is described, without data, on the device that stands for the described one.
+// InvalidProgram (NotSupported for an unbounded shape) says which field is wrong.
+Result<Tensor> make_tensor(const schema::Tensor& tensor, const DeviceMap& devices = {});
 
 }  // namespace pteron

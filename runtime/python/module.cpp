@@ -73,8 +73,12 @@ BackendOption backend_option(const std::string& backend, const std::string& key,
 
 std::unique_ptr<PyMethod> load_method(const ProgramPtr& program, const std::string& name,
                                       std::shared_ptr<PySession> session,
-                                      const PyOptions& backend_options) {
+                                      const PyOptions& backend_options,
+                                      const std::map<std::string, std::string>& devices) {
   LoadMethodOptions options;
+  for (const auto& [named, used] : devices) {
+    if (Error error = options.devices.add(named + "=" + used); !error.ok()) throw_error(error);
+  }
   for (const auto& [backend, choices] : backend_options) {
     std::vector<BackendOption>& list = options.backend_options[backend];
     for (const auto& [key, value] : choices) list.push_back(backend_option(backend, key, value));

@@ -43,6 +43,7 @@ class Program:
         *,
         session: Session | None = None,
         backend_options: Mapping[str, Mapping[str, bool | int | str]] | None = None,
+        devices: Mapping[str, str] | None = None,
     ) -> Method:
         """Loads a method: allocates its memory and prepares its delegates.
 
@@ -51,11 +52,15 @@ class Program:
           session: where its mutable buffers live; by default in a session of its own.
           backend_options: choices for backends by id, as
             ``{"CpuBackend": {"num_threads": 2}}``; an unknown one raises.
+          devices: devices to use instead of those that the program names, as
+            ``{"cuda:0": "cuda:1"}``; inputs, outputs, state and memory follow.
         """
         backend_registry.require(self._native.method_meta(name).backends)
         options = {key: dict(value) for key, value in (backend_options or {}).items()}
         native_session = None if session is None else session._native
-        return Method(_native.load_method(self._native, name, native_session, options))
+        return Method(
+            _native.load_method(self._native, name, native_session, options, dict(devices or {}))
+        )
 
     def __repr__(self) -> str:
         return f"Program({sorted(self._names)})"

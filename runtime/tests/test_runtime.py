@@ -265,6 +265,14 @@ def test_options_for_backends_that_are_not_there(options: dict, message: str) ->
         program.load_method("forward", backend_options=options)
 
 
+def test_devices_that_stand_for_others() -> None:
+    program = Runtime.get().load_program(unary_program())
+    assert program.load_method("forward", devices={"cuda:0": "cuda:1"}) is not None
+    for wrong in ({"cuda:0": "tpu:1"}, {"cuda:0": "cpu"}, {"gpu": "cuda"}):
+        with pytest.raises(InvalidArgumentError, match="expected cpu, cuda|cannot stand for"):
+            program.load_method("forward", devices=wrong)
+
+
 def test_registries() -> None:
     registry = Runtime.get().backend_registry
     assert isinstance(registry.registered_backend_names, list)

@@ -26,6 +26,8 @@ const char kUsage[] =
                           --repeat is there too
   --verification LEVEL    minimal, internal_consistency (default), or full
   --backend_option B:K=V  an option for backend B, such as CpuBackend:num_threads=2; may be repeated
+  --device A=B            use device B where the program names A, such as cuda:0=cuda:1; may be
+                          repeated
   --help                  print this
 )";
 
@@ -102,6 +104,9 @@ std::string set_flag(const std::string& name, const std::string& value, Argument
     return set_verification(value, arguments);
   } else if (name == "backend_option") {
     return set_backend_option(value, arguments);
+  } else if (name == "device") {
+    const Error error = arguments.devices.add(value);
+    if (!error.ok()) return "--device: " + error.message();
   } else {
     return "unknown flag --" + name + "; --help lists the flags";
   }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/backend/device_map.h"
 #include "runtime/core/result.h"
 #include "runtime/executor/program.h"
 
@@ -20,6 +21,7 @@ struct Arguments {
   std::vector<std::string> inputs;   // none, or a file for each method
   std::vector<std::string> outputs;  // as inputs
   std::map<std::string, std::vector<BackendOption>> backend_options;
+  DeviceMap devices;
   int64_t repeat = 0;
   bool describe = false;
   bool help = false;

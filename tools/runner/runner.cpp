@@ -53,6 +53,7 @@ Result<Task> prepare(const Arguments& arguments, const Program& program, size_t 
   }
   LoadMethodOptions options;
   options.session = session;
+  options.devices = arguments.devices;
   for (const DelegateMeta& delegate : meta.delegates) {
     // An option may be for a backend that only another of the methods uses.
     const auto found = arguments.backend_options.find(std::string(delegate.backend_id));

@@ -28,7 +28,8 @@ class CudaBackend final : public BackendInterface {
 
   Result<std::unique_ptr<Delegate>> init(BackendInitContext& context, Span<const uint8_t> processed,
                                          Span<const CompileSpec> compile_specs) override {
-    PTERON_ASSIGN_OR_RETURN(const CudaSpecs specs, CudaSpecs::parse(compile_specs));
+    PTERON_ASSIGN_OR_RETURN(const CudaSpecs specs,
+                            CudaSpecs::parse(compile_specs, context.devices));
     return aoti::load_delegate(context, processed,
                                std::make_unique<CudaDevice>(specs, context.shared_state));
   }

@@ -46,29 +46,18 @@ Error check_architecture(const aoti::Metadata& metadata, int device) {
 
 }  // namespace
 
-Result<int> parse_device(std::string_view text) {
-  int index = 0;
-  if (text == "cuda") return 0;
-  if (text.substr(0, 5) == "cuda:") {
-    const char* end = text.data() + text.size();
-    const auto [last, status] = std::from_chars(text.data() + 5, end, index);
-    if (status == std::errc() && last == end && index >= 0 && index < 64) return index;
-  }
-  return make_error(Error::InvalidArgument, "found device \"%.*s\", expected cuda or cuda:<n>",
-                    static_cast<int>(text.size()), text.data());
-}
-
-Result<CudaSpecs> CudaSpecs::parse(Span<const CompileSpec> specs) {
+Result<CudaSpecs> CudaSpecs::parse(Span<const CompileSpec> specs, const DeviceMap* devices) {
   CudaSpecs parsed;
+  Device device{DeviceType::CUDA, 0};
   for (const CompileSpec& spec : specs) {
     const std::string_view text = text_of(spec);
     if (spec.key == "target_device") {
-      Result<int> device = parse_device(text);
-      if (!device.ok()) {
-        return make_error(Error::InvalidProgram, "compile spec target_device: %s",
-                          device.error().message().c_str());
-      }
-      parsed.device = *device;
+      const Result<Device> named = parse_device(text);
+      PTERON_CHECK_OR_RETURN(named.ok() && named->type == DeviceType::CUDA, Error::InvalidProgram,
+                             "compile spec target_device: found \"%.*s\", expected cuda or "
+                             "cuda:<n>",
+                             static_cast<int>(text.size()), text.data());
+      device = *named;
     } else if (spec.key == "allow_tf32") {
       PTERON_CHECK_OR_RETURN(text == "true" || text == "false", Error::InvalidProgram,
                              "compile spec allow_tf32: found \"%.*s\", expected true or false",
@@ -76,6 +65,7 @@ Result<CudaSpecs> CudaSpecs::parse(Span<const CompileSpec> specs) {
       parsed.allow_tf32 = text == "true";
     }
   }
+  parsed.device = (devices ? (*devices)[device] : device).index;
   return parsed;
 }
 
@@ -127,21 +117,6 @@ CudaDevice::~CudaDevice() {
 }
 
 Error CudaDevice::set_option(const BackendOption& option) {
-  if (option.key == "device") {
-    if (const int64_t* index = std::get_if<int64_t>(&option.value)) {
-      PTERON_CHECK_OR_RETURN(*index >= 0 && *index < 64, Error::InvalidArgument,
-                             "option device: found %lld, expected 0 to 63",
-                             static_cast<long long>(*index));
-      index_ = static_cast<int>(*index);
-      return Error::Ok;
-    }
-    if (const std::string* text = std::get_if<std::string>(&option.value)) {
-      PTERON_ASSIGN_OR_RETURN(index_, parse_device(*text));
-      return Error::Ok;
-    }
-    return make_error(Error::InvalidArgument,
-                      "option device: expected \"cuda\", \"cuda:<n>\" or an integer");
-  }
   const bool* allow = std::get_if<bool>(&option.value);
   PTERON_CHECK_OR_RETURN(allow, Error::InvalidArgument, "option allow_tf32: expected a bool");
   resources_.allow_tf32 = *allow;
@@ -155,8 +130,8 @@ Error CudaDevice::check_machine(const aoti::Metadata& metadata) {
                          "used; check the driver with nvidia-smi");
   PTERON_CHECK_OR_RETURN(index_ < count, Error::InvalidArgument,
                          "the program is to run on cuda:%d, this machine has %d CUDA device%s; "
-                         "choose another with the option device",
-                         index_, count, count == 1 ? "" : "s");
+                         "give it another when loading the method, as in cuda:%d=cuda:0",
+                         index_, count, count == 1 ? "" : "s", index_);
   PTERON_RETURN_IF_ERROR(check_architecture(metadata, index_));
   if (!*shared_) *shared_ = std::make_shared<MethodStreams>();
   std::weak_ptr<MethodStream>& known = (*static_cast<MethodStreams*>(shared_->get()))[index_];

@@ -1,7 +1,8 @@
 // What CUDA adds to the delegate that all AOTInductor backends share: one object per delegate.
 //
+// It runs where the program says, or on the device that LoadMethodOptions::devices gives for that.
+//
 // Options at load:
-//   device      "cuda", "cuda:1" or an integer: where to run; otherwise where the program says
 //   allow_tf32  bool: float32 products may round their operands to TF32
 #pragma once
 
@@ -16,6 +17,7 @@
 #include "backends/cuda/runtime/execution_scope.h"
 #include "backends/cuda/runtime/loaded_modules.h"
 #include "backends/cuda/runtime/weight_store.h"
+#include "runtime/backend/device_map.h"
 #include "runtime/backend/interface.h"
 
 namespace pteron::cuda {
@@ -24,12 +26,9 @@ namespace pteron::cuda {
 struct CudaSpecs {
   int device = 0;
   bool allow_tf32 = false;
-  // InvalidProgram: a value that is none.
-  static Result<CudaSpecs> parse(Span<const CompileSpec> specs);
+  // `devices` (may be null) stand for those in the specs. InvalidProgram: a value that is none.
+  static Result<CudaSpecs> parse(Span<const CompileSpec> specs, const DeviceMap* devices);
 };
-
-// "cuda" is 0, "cuda:3" is 3. InvalidArgument for anything else.
-Result<int> parse_device(std::string_view text);
 
 class CudaDevice final : public aoti::AotiDevice {
  public:
@@ -38,7 +37,7 @@ class CudaDevice final : public aoti::AotiDevice {
   ~CudaDevice() override;
 
   std::string_view name() const override { return "cuda"; }
-  std::vector<std::string_view> option_keys() const override { return {"device", "allow_tf32"}; }
+  std::vector<std::string_view> option_keys() const override { return {"allow_tf32"}; }
   Error set_option(const BackendOption& option) override;
   // Also makes the stream.
   Error check_machine(const aoti::Metadata& metadata) override;
@@ -55,7 +54,7 @@ class CudaDevice final : public aoti::AotiDevice {
  private:
   class Scope;
 
-  int index_;
+  const int index_;
   std::shared_ptr<void>* const shared_;
   std::shared_ptr<MethodStream> stream_;
   LoadedModules modules_;

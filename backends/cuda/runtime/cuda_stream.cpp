@@ -4,6 +4,15 @@
 #include "backends/cuda/runtime/cuda_error.h"
 
 namespace pteron::cuda {
+namespace {
+
+bool is_capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
+         status != cudaStreamCaptureStatusNone;
+}
+
+}  // namespace
 
 MethodStream::MethodStream(int device, cudaStream_t own, cudaEvent_t event)
     : device_(device), own_(own), event_(event), last_(own), pool_(CachingPool::create(device)) {}
@@ -37,22 +46,33 @@ Result<cudaStream_t> MethodStream::begin() {
   const cudaStream_t current = slim::current_cuda_stream(device_);
   const cudaStream_t stream = current ? current : own_;
   if (__builtin_expect(stream == last_, 1)) return stream;
+  PTERON_RETURN_IF_ERROR(change_to(stream));
+  last_ = stream;
+  return stream;
+}
+
+Error MethodStream::change_to(cudaStream_t stream) {
+  if (captured_ || is_capturing(stream)) return Error::Ok;
   if (last_ == own_) {
     PTERON_CUDA_RETURN_IF_ERROR(cudaEventRecord(event_, own_), "changing the stream of a method");
   }
   PTERON_CUDA_RETURN_IF_ERROR(cudaStreamWaitEvent(stream, event_, 0),
                               "changing the stream of a method");
-  last_ = stream;
-  return stream;
+  return Error::Ok;
 }
 
 void MethodStream::end(cudaStream_t stream) noexcept {
-  if (stream != own_) (void)cudaEventRecord(event_, stream);
+  if (stream == own_) {
+    captured_ = false;
+    return;
+  }
+  captured_ = is_capturing(stream);
+  if (!captured_) (void)cudaEventRecord(event_, stream);
 }
 
 Error MethodStream::synchronize() {
   PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device_));
-  if (last_ != own_) {
+  if (last_ != own_ && !captured_) {
     PTERON_CUDA_RETURN_IF_ERROR(cudaEventSynchronize(event_), "waiting for a method");
   }
   PTERON_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(own_), "waiting for a method");

@@ -37,7 +37,7 @@ class MethodStream final {
   cudaStream_t own() const { return own_; }
 
   // The stream to work on now. Where the last work went to another one, it is made to wait for
-  // that.
+  // that; not so into or out of a capture, whose graph runs when its owner says.
   Result<cudaStream_t> begin();
   // After the work: remembers where a foreign stream stood, since it may be gone next time.
   void end(cudaStream_t stream) noexcept;
@@ -46,11 +46,14 @@ class MethodStream final {
 
  private:
   MethodStream(int device, cudaStream_t own, cudaEvent_t event);
+  // Makes `stream` wait for the last work.
+  Error change_to(cudaStream_t stream);
 
   const int device_;
   const cudaStream_t own_;
   const cudaEvent_t event_;  // where the last work on a foreign stream ended
   cudaStream_t last_;
+  bool captured_ = false;  // the last work went into a graph
   CachingPool* const pool_;
   BlasWorkspace workspace_;
 };

@@ -378,6 +378,11 @@ TEST(MethodTest, DeviceMemoryNeedsAnAllocator) {
   const auto method = (*loaded)->load_method("forward");
   ASSERT_FALSE(method.ok());
   expect_message(method.error(), Error::NotFound, "no allocator for cuda:0 memory");
+  LoadMethodOptions options;
+  ASSERT_TRUE(options.devices.add("cuda:0=cuda:3").ok());
+  const auto elsewhere = (*loaded)->load_method("forward", options);
+  ASSERT_FALSE(elsewhere.ok());
+  expect_message(elsewhere.error(), Error::NotFound, "no allocator for cuda:3 memory");
 }
 
 }  // namespace

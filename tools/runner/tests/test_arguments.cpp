@@ -11,11 +11,11 @@ Result<Arguments> parse(std::vector<const char*> arguments) {
 }
 
 TEST(Arguments, Example) {
-  const Result<Arguments> parsed =
-      parse({"--program", "m.pte", "--data=a.ptd", "--data", "b.ptd", "--method=prefill,decode",
-             "--inputs=x,y", "--repeat", "3", "--describe", "--verification=full",
-             "--backend_option", "CpuBackend:num_threads=2",
-             "--backend_option=CpuBackend:fast=true", "--backend_option=CpuBackend:mode=a=b"});
+  const Result<Arguments> parsed = parse(
+      {"--program", "m.pte", "--data=a.ptd", "--data", "b.ptd", "--method=prefill,decode",
+       "--inputs=x,y", "--repeat", "3", "--describe", "--verification=full", "--backend_option",
+       "CpuBackend:num_threads=2", "--backend_option=CpuBackend:fast=true",
+       "--backend_option=CpuBackend:mode=a=b", "--device=cuda:0=cuda:1"});
   ASSERT_TRUE(parsed.ok()) << parsed.error().message();
   EXPECT_EQ(parsed->program, "m.pte");
   EXPECT_EQ(parsed->load.data_paths, (std::vector<std::string>{"a.ptd", "b.ptd"}));
@@ -30,6 +30,7 @@ TEST(Arguments, Example) {
   EXPECT_EQ(std::get<int64_t>(options[0].value), 2);
   EXPECT_EQ(std::get<bool>(options[1].value), true);
   EXPECT_EQ(std::get<std::string>(options[2].value), "a=b");
+  EXPECT_EQ(parsed->devices[*parse_device("cuda:0")], *parse_device("cuda:1"));
 }
 
 TEST(Arguments, Defaults) {
@@ -49,14 +50,15 @@ TEST(Arguments, HelpNeedsNothingElse) {
 TEST(Arguments, AllProblemsAtOnce) {
   const Result<Arguments> parsed =
       parse({"file", "--repeat=x", "--verification=some", "--backend_option=CpuBackend",
-             "--speed=1", "--inputs=a,b", "--describe=maybe", "--outputs"});
+             "--speed=1", "--inputs=a,b", "--device=cuda:1", "--describe=maybe", "--outputs"});
   ASSERT_FALSE(parsed.ok());
   const std::string message = parsed.error().message();
   for (const char* expected :
        {"found \"file\", expected a flag", "--repeat: found \"x\"",
         "--verification: found \"some\"", "expected Backend:key=value",
         "unknown flag --speed; --help lists the flags", "--inputs: found 2 files for 1 methods",
-        "--describe: found \"maybe\"", "--outputs: missing value", "--program: missing"}) {
+        "--device: found \"cuda:1\"", "--describe: found \"maybe\"", "--outputs: missing value",
+        "--program: missing"}) {
     EXPECT_NE(message.find(expected), std::string::npos) << expected << "\n" << message;
   }
 }
