@@ -65,6 +65,9 @@ SHAPES = (
     Shape("dilated 3x3 d4, 32", (128, 128), (32, 32), padding=4, dilation=4),
     Shape("groups of 4, 56", (128, 128), (56, 56), groups=32),
     Shape("groups of 8, 28", (256, 256), (28, 28), groups=32),
+    Shape("depthwise 3x3, 48", (64, 64), (48, 48), groups=64),
+    Shape("depthwise 5x5 s2, 28", (240, 240), (28, 28), (5, 5), stride=2, padding=2, groups=240),
+    Shape("pointwise, 28", (96, 192), (28, 28), (1, 1), padding=0),
     Shape("patches 16x16, 224", (3, 384), (224, 224), (16, 16), stride=16, padding=0),
     Shape("1d k5, 4000", (64, 64), (1, 4000), (1, 5), padding=2),
 )

@@ -21,12 +21,15 @@ class Convolution {
       : s_(s),
         t_(t),
         kernels_(kernels),
+        lanewise_(s.in_channels == s.groups && s.out_channels == s.groups),
+        groups_(lanewise_ ? 1 : s.groups),
         in_group_(s.in_channels / s.groups),
-        out_group_(s.out_channels / s.groups),
+        out_group_(s.out_channels / groups_),
         depth_(in_group_ * s.kernel_area()),
         vectors_(divided_up(out_group_, kernels.lanes)),
         blocks_(divided_up(vectors_, kMostTileVectors)),
-        padded_(s.padding[1] > 0 || s.padding[2] > 0),
+        padded_(s.padding[1] > 0 || s.padding[2] > 0 ||
+                (lanewise_ && out_group_ % kernels.lanes != 0)),
         width_(s.out[1] == 1 ? std::min(s.out[2], kMostWidthOfOneRow) : s.out[2]),
         row_offsets_(depth_),
         weight_offsets_(depth_) {
@@ -47,7 +50,7 @@ class Convolution {
   }
 
   void run() {
-    const int64_t lanes = kernels_.lanes, all = s_.groups * vectors_;
+    const int64_t lanes = kernels_.lanes, all = groups_ * vectors_;
     Scratch<float> weights(all * lanes * depth_), bias(all * lanes);
     parallel_for(all, 32768 / (lanes * depth_) + 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) arrange(i, weights.data(), bias.data());
@@ -64,7 +67,7 @@ class Convolution {
     parallel_for(
         s_.batch * per_image, grain_of(width_ * depth_ * s_.out_channels),
         [&](int64_t begin, int64_t end) {
-          Scratch<float> strip(padded_ ? strip_rows(most_rows) * line_ : 0);
+          Scratch<float> strip(padded_ ? strip_rows(most_rows) * line_ + kMostTileLanes : 0);
           for (int64_t i = begin; i < end;) {
             const int64_t n = i / per_image, y = i % s_.out[1];
             const int64_t x = i % per_image / s_.out[1] * width_;
@@ -78,7 +81,7 @@ class Convolution {
               in += y * s_.stride[1] * line_ + x * s_.stride[2] * pixel_;
             }
             float* out = t_.out + n * t_.out_strides.outer + (y * s_.out[2] + x) * t_.out_strides.x;
-            for (int64_t block = 0; block < s_.groups * blocks_; ++block) {
+            for (int64_t block = 0; block < groups_ * blocks_; ++block) {
               compute(in, block / blocks_, block % blocks_, rows, std::min(width_, s_.out[2] - x),
                       weights.data(), bias.data(), column_offsets.data(), out);
             }
@@ -149,6 +152,8 @@ class Convolution {
       }
       std::fill(to, strip + line_, 0.0f);
     }
+    // What the last vector of the last pixel reaches into.
+    std::fill(strip, strip + kMostTileLanes, 0.0f);
   }
 
   void compute(const float* in, int64_t g, int64_t block, int64_t rows, int64_t width,
@@ -175,13 +180,15 @@ class Convolution {
     tile.vectors = vectors;
     tile.out_row_stride = t_.out_strides.x;
     tile.out_lane_stride = 1;
+    const int64_t first_channel = lanewise_ ? begin * lanes : g * in_group_;
     const int64_t tiles = divided_up(width, kernels_.most_rows[count]);
     for (int64_t y = 0; y < rows; ++y) {
       for (int64_t i = 0; i < tiles; ++i) {
         const int64_t x = part_begin(width, tiles, i);
-        tile.rows = in + g * in_group_ + y * s_.stride[1] * line_ + x * tile.row_stride;
+        tile.rows = in + first_channel + y * s_.stride[1] * line_ + x * tile.row_stride;
         tile.out = out + (y * s_.out[2] + x) * t_.out_strides.x;
-        kernels_.get(part_begin(width, tiles, i + 1) - x, count)(tile);
+        const int64_t pixels = part_begin(width, tiles, i + 1) - x;
+        (lanewise_ ? kernels_.get_lanewise(pixels, count) : kernels_.get(pixels, count))(tile);
       }
     }
   }
@@ -189,6 +196,8 @@ class Convolution {
   const ConvolutionShape& s_;
   const ConvolutionTensors& t_;
   const TileKernels& kernels_;
+  const bool lanewise_;  // each channel for itself: treated as one group of all
+  const int64_t groups_;
   const int64_t in_group_, out_group_;
   const int64_t depth_;    // terms of an output
   const int64_t vectors_;  // of output channels of a group

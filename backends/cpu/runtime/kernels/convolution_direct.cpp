@@ -5,6 +5,10 @@
 namespace pteron::cpu {
 namespace {
 
+bool is_depthwise(const ConvolutionShape& s) {
+  return s.in_channels == s.groups && s.out_channels == s.groups;
+}
+
 // Whether rearranging the weights costs less than what it saves: transposing the image on its way
 // in and out.
 bool suits_channels(const ConvolutionShape& s, const ConvolutionTensors& t, int lanes) {
@@ -15,7 +19,8 @@ bool suits_channels(const ConvolutionShape& s, const ConvolutionTensors& t, int 
   // Offsets in the image are kept as 32-bit numbers.
   const int64_t reach =
       s.kernel[1] * s.dilation[1] * t.in_strides.y + s.kernel[2] * s.dilation[2] * t.in_strides.x;
-  return 2 * out_group >= lanes && weights < 2 * images && reach + s.in_channels < INT32_MAX;
+  if (reach + s.in_channels >= INT32_MAX) return false;
+  return is_depthwise(s) || (2 * out_group >= lanes && weights < 2 * images);
 }
 
 }  // namespace
@@ -27,15 +32,18 @@ bool is_convolved_directly(const ConvolutionShape& s, bool channels_last) {
   constexpr int64_t kMost = INT32_MAX / 4;
   const int64_t padded = (s.in[1] + 2 * s.padding[1] + s.stride[1]) *
                          (s.in[2] + 2 * s.padding[2] + s.stride[2] + kMostTileLanes);
-  return tile_kernels() != nullptr && flat && (channels_last || !is_pointwise(s)) && in_group > 1 &&
-         s.batch > 0 && in_group * s.kernel_area() < kMost && padded < kMost / s.in_channels;
+  const bool wanted =
+      in_group == 1 ? channels_last && is_depthwise(s) : channels_last || !is_pointwise(s);
+  return tile_kernels() != nullptr && flat && wanted && in_group > 0 && s.batch > 0 &&
+         in_group * s.kernel_area() < kMost && padded < kMost / s.in_channels;
 }
 
 void convolve_direct(const ConvolutionShape& shape, const ConvolutionTensors& tensors) {
   const TileKernels& kernels = *tile_kernels();
   // Groups with few channels fill the shorter registers, which every such machine has.
   const TileKernels& shorter = tile_kernels_avx2();
-  const bool few = shape.out_channels / shape.groups <= shorter.lanes;
+  const int64_t together = is_depthwise(shape) ? shape.groups : shape.out_channels / shape.groups;
+  const bool few = together <= shorter.lanes;
   const TileKernels& for_channels = few ? shorter : kernels;
   if (suits_channels(shape, tensors, for_channels.lanes)) {
     convolve_by_channels(shape, tensors, for_channels);

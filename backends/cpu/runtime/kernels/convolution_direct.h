@@ -34,8 +34,8 @@ struct ConvolutionTensors {
 };
 
 // Whether convolve_direct() is the way to compute a shape on this machine: it has vector registers,
-// nothing happens along the first dimension, several channels are summed, and the image is not by
-// itself a matrix that the library multiplies, as planes for 1x1 kernels are.
+// and nothing happens along the first dimension. Planes have better ones where each channel is for
+// itself (depthwise.h) and where the image is a matrix already, as for 1x1 kernels (gemm.h).
 bool is_convolved_directly(const ConvolutionShape& shape, bool channels_last);
 
 // out = the convolution, as convolve() defines it, on the threads that the caller may use. The
@@ -48,7 +48,8 @@ void convolve_direct(const ConvolutionShape& shape, const ConvolutionTensors& te
 void convolve_by_positions(const ConvolutionShape& shape, const ConvolutionTensors& tensors,
                            const TileKernels& kernels);
 // Registers hold neighbouring channels of one output; weights are rearranged first, which images
-// that are large for their number of channels repay. Channels of in and out have stride 1.
+// that are large for their number of channels repay, and depthwise ones always. Channels of in and
+// out have stride 1.
 void convolve_by_channels(const ConvolutionShape& shape, const ConvolutionTensors& tensors,
                           const TileKernels& kernels);
 

@@ -26,8 +26,9 @@ struct TileVector {
 //   bias + sum over k < depth of
 //     rows[r * row_stride + row_offsets[k]] * columns[vectors[v].from + l + column_offsets[k]],
 //
-// goes to out[r * out_row_stride + vectors[v].to + i * out_lane_stride] where l is lanes[i].
-// Columns are read for all lanes. All numbers count floats.
+// (or, of a lanewise kernel, with rows[r * row_stride + row_offsets[k] + vectors[v].from + l] for
+// the first factor) goes to out[r * out_row_stride + vectors[v].to + i * out_lane_stride] where l
+// is lanes[i]. Columns are read for all lanes. All numbers count floats.
 struct ConvolutionTile {
   const float* rows;
   int64_t row_stride;
@@ -49,9 +50,13 @@ using TileKernel = void (*)(const ConvolutionTile& tile);
 struct TileKernels {
   int lanes;                            // floats of a register
   int most_rows[kMostTileVectors + 1];  // by the number of vectors: what the registers hold
-  const TileKernel (*kernels)[kMostTileVectors];  // [rows - 1][vectors - 1]
+  const TileKernel (*kernels)[kMostTileVectors];   // [rows - 1][vectors - 1]
+  const TileKernel (*lanewise)[kMostTileVectors];  // the same
 
   TileKernel get(int64_t rows, int64_t vectors) const { return kernels[rows - 1][vectors - 1]; }
+  TileKernel get_lanewise(int64_t rows, int64_t vectors) const {
+    return lanewise[rows - 1][vectors - 1];
+  }
 };
 
 // Those for the widest registers that this machine has; null if it has neither.

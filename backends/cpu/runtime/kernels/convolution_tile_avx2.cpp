@@ -36,7 +36,7 @@ struct Register {
 namespace pteron::cpu {
 
 const TileKernels& tile_kernels_avx2() {
-  static constexpr TileKernels kernels = {Register::kLanes, {8, 8, 6, 4}, kTiles};
+  static constexpr TileKernels kernels = {Register::kLanes, {8, 8, 6, 4}, kTiles, kLanewiseTiles};
   return kernels;
 }
 

@@ -36,7 +36,7 @@ struct Register {
 namespace pteron::cpu {
 
 const TileKernels& tile_kernels_avx512() {
-  static constexpr TileKernels kernels = {Register::kLanes, {8, 8, 8, 8}, kTiles};
+  static constexpr TileKernels kernels = {Register::kLanes, {8, 8, 8, 8}, kTiles, kLanewiseTiles};
   return kernels;
 }
 

@@ -52,6 +52,9 @@ const std::vector<ConvolutionShape>& shapes() {
       shape_of(1, 1, {2, 3}, {3, 2301}, {2, 3}, {1, 2}, {1, 3}, {2, 3}),   // and strided
       shape_of(1, 1, {9, 25}, {9, 9}, {9, 9}, {1, 1}, {0, 0}, {1, 1}),     // one output
       shape_of(1, 1, {150, 8}, {30, 31}, {3, 3}, {1, 1}, {1, 1}, {1, 1}),  // several strips
+      shape_of(2, 21, {21, 21}, {9, 14}, {3, 5}, {1, 2}, {1, 2}, {2, 1}),  // depthwise
+      shape_of(1, 64, {64, 64}, {7, 8}, {3, 3}, {1, 1}, {0, 0}, {1, 1}),   // without padding
+      shape_of(1, 6, {6, 12}, {7, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}),     // multiplied channels
       shape_of(5, 2, {64, 160}, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}),   // channels shared out
   };
   return all;
