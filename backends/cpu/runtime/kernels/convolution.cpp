@@ -4,7 +4,6 @@
 #include <type_traits>
 
 #include "backends/aoti/slim/core/numeric.h"
-#include "backends/cpu/runtime/kernels/depthwise.h"
 #include "backends/cpu/runtime/kernels/gemm.h"
 #include "backends/cpu/runtime/kernels/parallel.h"
 #include "backends/cpu/runtime/kernels/scratch.h"
@@ -166,23 +165,11 @@ void convolve(const ConvolutionShape& s, const T* in, const T* weight, const T* 
     const int64_t cost = out_area * s.kernel_area();
     parallel_for(s.batch * s.out_channels, 65536 / std::max<int64_t>(cost, 1) + 1,
                  [&](int64_t begin, int64_t end) {
-                   const bool planes = std::is_same_v<T, float> && is_depthwise_plane(s);
-                   const int64_t workspace_size = planes ? depthwise_workspace(s) : 0;
-                   Scratch<float> workspace(workspace_size);
-                   std::fill(workspace.data(), workspace.data() + workspace_size, 0.0f);
                    for (int64_t i = begin; i < end; ++i) {
                      const int64_t n = i / s.out_channels, o = i % s.out_channels;
-                     const T* plane = in + (n * s.in_channels + o / out_group) * in_area;
-                     const T* taps = weight + o * s.kernel_area();
-                     const T offset = bias ? bias[o] : T(0);
-                     if constexpr (std::is_same_v<T, float>) {
-                       if (planes) {
-                         depthwise_plane()(s, plane, taps, offset, workspace.data(),
-                                           out + i * out_area);
-                         continue;
-                       }
-                     }
-                     convolve_channel(s, plane, taps, offset, out + i * out_area);
+                     convolve_channel(s, in + (n * s.in_channels + o / out_group) * in_area,
+                                      weight + o * s.kernel_area(), bias ? bias[o] : T(0),
+                                      out + i * out_area);
                    }
                  });
     return;

@@ -9,9 +9,9 @@
 namespace pteron::cpu {
 namespace {
 
-// Bytes of padded rows that one thread works on, and fewest rows of outputs that they serve.
-constexpr int64_t kStripBytes = 256 * 1024;
-constexpr int64_t kLeastRows = 4;
+// Bytes of padded rows that one thread works on. At least half of them are not read for the next
+// piece again.
+constexpr int64_t kStripBytes = 384 * 1024;
 // A single row of outputs is cut, to be shared.
 constexpr int64_t kMostWidthOfOneRow = 96;
 
@@ -62,6 +62,7 @@ class Convolution {
       column_offsets[depth_ + k] = static_cast<int32_t>(k * (most - 1) * lanes);
     }
 
+    const Arranged arranged{weights.data(), bias.data(), column_offsets.data()};
     const int64_t per_image = divided_up(s_.out[2], width_) * s_.out[1];
     const int64_t most_rows = rows_of_strip();
     parallel_for(
@@ -81,9 +82,9 @@ class Convolution {
               in += y * s_.stride[1] * line_ + x * s_.stride[2] * pixel_;
             }
             float* out = t_.out + n * t_.out_strides.outer + (y * s_.out[2] + x) * t_.out_strides.x;
+            const Piece piece{in, out, y, rows, std::min(width_, s_.out[2] - x)};
             for (int64_t block = 0; block < groups_ * blocks_; ++block) {
-              compute(in, block / blocks_, block % blocks_, rows, std::min(width_, s_.out[2] - x),
-                      weights.data(), bias.data(), column_offsets.data(), out);
+              compute(piece, block / blocks_, block % blocks_, arranged);
             }
             i += rows;
           }
@@ -91,6 +92,19 @@ class Convolution {
   }
 
  private:
+  struct Arranged {
+    const float* weights;
+    const float* bias;
+    const int32_t* column_offsets;  // [2, depth]
+  };
+
+  // Some rows of the output, at their begin, and the pixels that the first of them depends on.
+  struct Piece {
+    const float* in;
+    float* out;
+    int64_t y, rows, width;
+  };
+
   int64_t strip_rows(int64_t rows) const {
     return (rows - 1) * s_.stride[1] + (s_.kernel[1] - 1) * s_.dilation[1] + 1;
   }
@@ -99,7 +113,8 @@ class Convolution {
     if (!padded_) return s_.out[1];
     const int64_t lines = kStripBytes / int64_t{sizeof(float)} / line_;
     const int64_t fitting = (lines - strip_rows(1)) / s_.stride[1] + 1;
-    return std::clamp(fitting, std::min(kLeastRows, s_.out[1]), s_.out[1]);
+    const int64_t least = divided_up(strip_rows(1), s_.stride[1]);
+    return std::clamp(fitting, std::min(least, s_.out[1]), s_.out[1]);
   }
 
   // Weights of one vector of channels: [depth, lanes] inside of its block's [depth, lanes of the
@@ -156,9 +171,7 @@ class Convolution {
     std::fill(strip, strip + kMostTileLanes, 0.0f);
   }
 
-  void compute(const float* in, int64_t g, int64_t block, int64_t rows, int64_t width,
-               const float* weights, const float* bias, const int32_t* column_offsets,
-               float* out) const {
+  void compute(const Piece& piece, int64_t g, int64_t block, const Arranged& arranged) const {
     const int64_t lanes = kernels_.lanes;
     const int64_t begin = part_begin(vectors_, blocks_, block);
     const int64_t count = part_begin(vectors_, blocks_, block + 1) - begin;
@@ -171,24 +184,35 @@ class Convolution {
     }
     ConvolutionTile tile;
     tile.row_stride = s_.stride[2] * pixel_;
-    tile.row_offsets = row_offsets_.data();
-    tile.columns = weights + (g * vectors_ + begin) * lanes * depth_;
-    tile.column_offsets = column_offsets + (count == divided_up(vectors_, blocks_) ? 0 : depth_);
-    tile.depth = depth_;
+    tile.columns = arranged.weights + (g * vectors_ + begin) * lanes * depth_;
+    const int32_t* column_offsets =
+        arranged.column_offsets + (count == divided_up(vectors_, blocks_) ? 0 : depth_);
     tile.row_bias = nullptr;
-    tile.column_bias = bias + (g * vectors_ + begin) * lanes;
+    tile.column_bias = arranged.bias + (g * vectors_ + begin) * lanes;
     tile.vectors = vectors;
     tile.out_row_stride = t_.out_strides.x;
     tile.out_lane_stride = 1;
     const int64_t first_channel = lanewise_ ? begin * lanes : g * in_group_;
-    const int64_t tiles = divided_up(width, kernels_.most_rows[count]);
-    for (int64_t y = 0; y < rows; ++y) {
-      for (int64_t i = 0; i < tiles; ++i) {
-        const int64_t x = part_begin(width, tiles, i);
-        tile.rows = in + first_channel + y * s_.stride[1] * line_ + x * tile.row_stride;
-        tile.out = out + (y * s_.out[2] + x) * t_.out_strides.x;
-        const int64_t pixels = part_begin(width, tiles, i + 1) - x;
-        (lanewise_ ? kernels_.get_lanewise(pixels, count) : kernels_.get(pixels, count))(tile);
+    const int64_t tiles = divided_up(piece.width, kernels_.most_rows[count]);
+    // Down the image, so that the rows of the kernel meet pixels that are in the cache already.
+    for (int64_t i = 0; i < tiles; ++i) {
+      const int64_t x = part_begin(piece.width, tiles, i);
+      const int64_t pixels = part_begin(piece.width, tiles, i + 1) - x;
+      const TileKernel kernel =
+          lanewise_ ? kernels_.get_lanewise(pixels, count) : kernels_.get(pixels, count);
+      for (int64_t y = 0; y < piece.rows; ++y) {
+        // Rows of the kernel that lie outside the image add nothing.
+        const int64_t top = s_.padding[1] - (piece.y + y) * s_.stride[1], bottom = s_.in[1] + top;
+        const int64_t ky = std::clamp<int64_t>(divided_up(top, s_.dilation[1]), 0, s_.kernel[1]);
+        const int64_t ky_end =
+            std::clamp<int64_t>(divided_up(bottom, s_.dilation[1]), ky, s_.kernel[1]);
+        const int64_t terms = depth_ / s_.kernel[1];  // of one row of the kernel
+        tile.row_offsets = row_offsets_.data() + ky * terms;
+        tile.column_offsets = column_offsets + ky * terms;
+        tile.depth = (ky_end - ky) * terms;
+        tile.rows = piece.in + first_channel + y * s_.stride[1] * line_ + x * tile.row_stride;
+        tile.out = piece.out + (y * s_.out[2] + x) * t_.out_strides.x;
+        kernel(tile);
       }
     }
   }

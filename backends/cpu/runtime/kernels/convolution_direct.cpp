@@ -32,10 +32,8 @@ bool is_convolved_directly(const ConvolutionShape& s, bool channels_last) {
   constexpr int64_t kMost = INT32_MAX / 4;
   const int64_t padded = (s.in[1] + 2 * s.padding[1] + s.stride[1]) *
                          (s.in[2] + 2 * s.padding[2] + s.stride[2] + kMostTileLanes);
-  const bool wanted =
-      in_group == 1 ? channels_last && is_depthwise(s) : channels_last || !is_pointwise(s);
-  return tile_kernels() != nullptr && flat && wanted && in_group > 0 && s.batch > 0 &&
-         in_group * s.kernel_area() < kMost && padded < kMost / s.in_channels;
+  return tile_kernels() != nullptr && flat && (channels_last || !is_pointwise(s)) && in_group > 0 &&
+         s.batch > 0 && in_group * s.kernel_area() < kMost && padded < kMost / s.in_channels;
 }
 
 void convolve_direct(const ConvolutionShape& shape, const ConvolutionTensors& tensors) {

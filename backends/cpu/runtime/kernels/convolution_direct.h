@@ -34,8 +34,8 @@ struct ConvolutionTensors {
 };
 
 // Whether convolve_direct() is the way to compute a shape on this machine: it has vector registers,
-// and nothing happens along the first dimension. Planes have better ones where each channel is for
-// itself (depthwise.h) and where the image is a matrix already, as for 1x1 kernels (gemm.h).
+// nothing happens along the first dimension, and the image is not a matrix already, as planes for
+// 1x1 kernels are (gemm.h).
 bool is_convolved_directly(const ConvolutionShape& shape, bool channels_last);
 
 // out = the convolution, as convolve() defines it, on the threads that the caller may use. The

@@ -62,57 +62,51 @@ int64_t PlaneStrip::offset(int64_t ky, int64_t kx) const {
   return plane * plane_size_ + y_.step(ky) * pitch_ + x_.step(kx);
 }
 
-void PlaneStrip::fill_row(const float* row, int64_t stride, int64_t phase, int64_t x,
-                          float* to) const {
-  const int64_t begin = std::min(x_.begin(phase, x), pitch_);
-  const int64_t end = std::clamp(x_.end(phase, x), begin, pitch_);
-  const int64_t step = x_.stride * stride;
-  const float* from = row + (x * x_.stride + x_.remainder(phase) - x_.padding) * stride;
-  std::fill(to, to + begin, 0.0f);
-  if (step == 1) {
-    std::copy(from + begin, from + end, to + begin);
-  } else if (step == 2) {
-    for (int64_t i = begin; i < end; ++i) to[i] = from[2 * i];
-  } else {
-    for (int64_t i = begin; i < end; ++i) to[i] = from[step * i];
-  }
-  std::fill(to + end, to + pitch_, 0.0f);
-}
-
 void PlaneStrip::fill(const float* image, const ImageStrides& strides, int64_t channels, int64_t y,
                       int64_t rows, int64_t x, bool end, float* planes) const {
   const int64_t together = strides.x == 1 ? 1 : kChannelsTogether;
   for (int64_t first = 0; first < channels; first += together) {
-    const int64_t last = std::min(channels, first + together);
+    const int64_t count = std::min(channels - first, together);
     for (int64_t py = 0; py < y_.phases; ++py) {
-      const int64_t begin_y = y_.begin(py, y), end_y = y_.end(py, y);
-      for (int64_t j = 0; j < rows + reach_; ++j) {
-        const int64_t source = (y + j) * y_.stride + y_.remainder(py) - y_.padding;
-        for (int64_t c = first; c < last; ++c) {
-          float* to = planes + c * channel_size_ + py * x_.phases * plane_size_ + j * pitch_;
-          for (int64_t px = 0; px < x_.phases; ++px, to += plane_size_) {
-            if (j < begin_y || j >= end_y) {
-              std::fill(to, to + pitch_, 0.0f);
-            } else {
-              fill_row(image + c * strides.channel + source * strides.y, strides.x, px, x, to);
-            }
-          }
-        }
-      }
-    }
-    // Behind the last row: padding, and what vectors reach into.
-    const int64_t used = (rows + reach_) * pitch_;
-    const int64_t filled = std::min(plane_size_, used + tail_ + kMostTileLanes);
-    for (int64_t c = first; c < last; ++c) {
-      for (int64_t p = 0; p < y_.phases * x_.phases; ++p) {
-        float* plane = planes + c * channel_size_ + p * plane_size_;
-        std::fill(plane + used, plane + filled, 0.0f);
+      for (int64_t px = 0; px < x_.phases; ++px) {
+        fill_phase(image + first * strides.channel, strides, count, py, px, y, rows, x,
+                   planes + first * channel_size_ + (py * x_.phases + px) * plane_size_);
       }
     }
   }
   if (end) {
     float* behind = planes + channels * channel_size_;
     std::fill(behind, behind + kMostTileLanes, 0.0f);
+  }
+}
+
+void PlaneStrip::fill_phase(const float* image, const ImageStrides& strides, int64_t channels,
+                            int64_t py, int64_t px, int64_t y, int64_t rows, int64_t x,
+                            float* planes) const {
+  const int64_t begin = std::min(x_.begin(px, x), pitch_);
+  const int64_t end = std::clamp(x_.end(px, x), begin, pitch_);
+  const int64_t step = x_.stride * strides.x;
+  const int64_t column = (x + begin) * x_.stride + x_.remainder(px) - x_.padding;
+  // All padding at once, and behind the last row what vectors reach into: rows are often short.
+  const int64_t used = (rows + reach_) * pitch_;
+  const int64_t filled = std::min(plane_size_, used + tail_ + kMostTileLanes);
+  for (int64_t c = 0; c < channels; ++c) {
+    std::fill_n(planes + c * channel_size_, filled, 0.0f);
+  }
+  int64_t source = y * y_.stride + y_.remainder(py) - y_.padding;
+  for (int64_t j = 0; j < rows + reach_; ++j, source += y_.stride) {
+    if (source < 0 || source >= y_.in) continue;
+    const float* from = image + source * strides.y + column * strides.x;
+    float* to = planes + j * pitch_ + begin;
+    for (int64_t c = 0; c < channels; ++c, from += strides.channel, to += channel_size_) {
+      if (step == 1) {
+        std::copy_n(from, end - begin, to);
+      } else if (step == 2) {
+        for (int64_t i = 0; i < end - begin; ++i) to[i] = from[2 * i];
+      } else {
+        for (int64_t i = 0; i < end - begin; ++i) to[i] = from[step * i];
+      }
+    }
   }
 }
 

@@ -51,7 +51,9 @@ class PlaneStrip final {
     int64_t in, kernel, stride, padding, dilation, period, phases;
   };
 
-  void fill_row(const float* row, int64_t stride, int64_t phase, int64_t x, float* to) const;
+  // The planes of one phase for each of some channels, channel_size() apart.
+  void fill_phase(const float* image, const ImageStrides& strides, int64_t channels, int64_t py,
+                  int64_t px, int64_t y, int64_t rows, int64_t x, float* planes) const;
 
   Axis y_, x_;
   int64_t width_;

@@ -206,7 +206,7 @@ TEST(IsConvolvedDirectly, LeavesWhatOthersDoBetter) {
         shape_of(1, groups, channels, {9, 9}, kernel, {1, 1}, {0, 0}, {1, 1}), last);
   };
   EXPECT_EQ(direct(1, {8, 8}, {3, 3}, false), tile_kernels() != nullptr);
-  EXPECT_FALSE(direct(8, {8, 8}, {3, 3}, false));  // depthwise
+  EXPECT_EQ(direct(1, {8, 8}, {1, 1}, true), tile_kernels() != nullptr);
   EXPECT_FALSE(direct(1, {8, 8}, {1, 1}, false));  // a matrix product
   ConvolutionShape deep = shape_of(1, 1, {8, 8}, {9, 9}, {3, 3}, {1, 1}, {0, 0}, {1, 1});
   deep.in[0] = deep.out[0] = 2;
