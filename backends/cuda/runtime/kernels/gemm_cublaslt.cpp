@@ -26,10 +26,8 @@ struct KeyHash {
 
 // The largest power of two up to 256 that divides an address, which decides the width of loads.
 uint32_t alignment_of(const void* data) {
-  const auto address = reinterpret_cast<uintptr_t>(data);
-  uint32_t alignment = 256;
-  while (address % alignment != 0) alignment /= 2;
-  return alignment;
+  const auto low = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(data) | 256);
+  return low & (~low + 1);
 }
 
 struct Plan {
