@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backends/cuda/runtime/kernels/gemm_types.h"
+#include "backends/cuda/runtime/kernels/gemv.h"
 
 namespace pteron::cuda {
 namespace {
@@ -73,6 +74,7 @@ std::string describe(const GemmProblem& p) {
 Error gemm(const GemmProblem& problem, int device, cudaStream_t stream) {
   PTERON_RETURN_IF_ERROR(check(problem));
   if (problem.m == 0 || problem.n == 0 || problem.batch == 0) return Error::Ok;
+  if (problem.library == GemmLibrary::kAuto && is_gemv(problem)) return gemv(problem, stream);
   PTERON_ASSIGN_OR_RETURN(BlasContext * blas, BlasContext::get(device, stream));
   if (!use_cublaslt(problem)) return gemm_cublas(problem, *blas, stream);
   Error error = gemm_cublaslt(problem, *blas, stream);

@@ -30,7 +30,7 @@ namespace pteron::cuda {
 
 // Which of NVIDIA's two interfaces runs a product.
 enum class GemmLibrary {
-  kAuto,      // the one that measured faster for the kind of problem
+  kAuto,      // the one that measured faster for the kind of problem; gemv.h for one row
   kCublas,    // cublasGemmEx
   kCublasLt,  // cublasLtMatmul, its choice of algorithm remembered by shape
 };
