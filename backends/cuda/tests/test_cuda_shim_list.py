@@ -1,0 +1,37 @@
+"""The list of CUDA shims against the library and the tests: every name is exported and tested."""
+
+from __future__ import annotations
+
+import ctypes
+import pathlib
+import re
+
+from backends.aoti.shim_list import parse
+
+_CUDA = pathlib.Path(__file__).parent.parent
+_PREFIXES = {"aoti_torch_": "ptrn_torch_", "cuda": "ptrn", "cu": "pt"}
+
+
+def _names() -> list[str]:
+    path = _CUDA / "runtime/shims/shims.inc"
+    return sorted(parse(path.read_text(), path.name))
+
+
+def _private(name: str) -> str:
+    prefix = next(prefix for prefix in _PREFIXES if name.startswith(prefix))
+    return _PREFIXES[prefix] + name.removeprefix(prefix)
+
+
+def test_every_name_is_exported() -> None:
+    library = ctypes.CDLL(str(_CUDA / "runtime/libcuda_backend.so"))
+    assert [name for name in _names() if not hasattr(library, _private(name))] == []
+    assert hasattr(library, "ptrn_torch_index_put_out")  # a common one, for tensors of any device
+    assert not hasattr(library, "ptrn_torch_cuda_no_such_shim")
+
+
+def test_every_shim_has_a_test() -> None:
+    tests = sorted((_CUDA / "runtime/shims/tests").glob("test_*.cpp"))
+    called = set(re.findall(r"ptrn_torch_\w+", "\n".join(path.read_text() for path in tests)))
+    ours = [name for name in _names() if name.startswith("aoti_torch_")]
+    assert len(ours) >= 30
+    assert [name for name in ours if _private(name) not in called] == []
