@@ -268,7 +268,8 @@ def source_line(node: Node) -> str:
     if not trace:
         return ""
     frames = [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
-    own = [frame for frame in frames if "/torch/" not in frame] or frames
+    # Neither torch's own lines nor those of graphs that torch made up.
+    own = [frame for frame in frames if "/torch/" not in frame and '"<' not in frame] or frames
     if not own:
         return ""
     path, line = own[-1].split(", ")[:2]

@@ -27,7 +27,14 @@ def decomposition_table() -> Table:
     table.update(
         get_decompositions([torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default])
     )
+    table[torch.ops.aten.complex.default] = _complex
     return table
+
+
+def _complex(real: torch.Tensor, imag: torch.Tensor) -> torch.Tensor:
+    """Pairs in memory: making a complex number is then no operator that somebody must have."""
+    parts = torch.broadcast_tensors(real, imag)
+    return torch.view_as_complex(torch.stack(parts, -1))
 
 
 def _operators(program: ExportedProgram) -> set[OpOverload]:

@@ -4,8 +4,8 @@ r"""Modules drawn at random: lowered, run, equal to eager.
   tools/bazel test //tests/e2e:test_random_modules \
       --test_env=RANDOM_SEEDS=0:200 --test_timeout=7200
 
-A seed that cannot be lowered must stand in REFUSED with its reason; one that stands there and can
-be lowered is an error too.
+A seed that cannot be lowered must stand in REFUSED with a part of its message; one that stands
+there and can be lowered is an error too. The first 200 run with none refused.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _CALLS = 2  # the second sees the state that the first left
 _LEAST_OPS = 3  # of the largest delegate, so that what ran is compiled code
 _OPTIONS = CpuOptions(num_threads=1)  # these tensors are too small for more
 
-# Seeds of the first 200 that are refused, each with its reason.
+# Seeds of the first 200 that are refused, and by which message. Five in a hundred is too many.
 REFUSED: dict[int, str] = {}
+assert len(REFUSED) <= 10
 
 
 def seeds() -> range:
@@ -42,7 +43,7 @@ def test_random_module(seed: int, tmp_path: pathlib.Path) -> None:
     module = sample.module()
     path = tmp_path / "random.pte"
     if seed in REFUSED:
-        with pytest.raises(Exception, match="."):
+        with pytest.raises(Exception, match=REFUSED[seed]):
             lower_program(sample, module, _OPTIONS)
         return
     program = lower_program(sample, module, _OPTIONS)

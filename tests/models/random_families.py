@@ -145,7 +145,8 @@ def spectrum(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int)
     source = rng.randrange(len(shapes))
     ops: list[Callable[[torch.Tensor], torch.Tensor]] = [
         lambda x: torch.fft.rfft(x, norm="ortho").abs(),
-        lambda x: torch.view_as_real(torch.fft.fft(x, norm="ortho")).flatten(-2),
+        # Away from the zeros of the imaginary part, whose signs are rounding.
+        lambda x: torch.view_as_real(torch.fft.fft(x, norm="ortho")).flatten(-2) + 0.125,
         lambda x: torch.view_as_real(torch.complex(x, x + 1) * torch.complex(x, -x)).flatten(-2),
     ]
     op = rng.choice(ops)

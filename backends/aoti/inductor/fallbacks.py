@@ -36,8 +36,13 @@ def compiles_higher_order(op: Any) -> bool:
     """Whether Inductor generates code for a higher-order operator, such as cond."""
     import torch._inductor.compile_fx  # noqa: F401
     from torch._inductor import lowering
+    from torch._inductor.fx_passes import post_grad
 
-    return op in lowering.lowerings and op not in lowering.fallbacks
+    if op in lowering.lowerings:
+        return op not in lowering.fallbacks
+    # map and scan become loops before they are lowered.
+    name = op.name().removesuffix("_impl")
+    return hasattr(post_grad, f"decompose_{name}_to_while_loop")
 
 
 @functools.cache

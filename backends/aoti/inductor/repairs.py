@@ -1,0 +1,93 @@
+"""Mistakes of Inductor that change results or stop a lowering, put right while we generate code.
+
+Each has a test in `tests/test_repairs.py` that fails without it; one that a release has cured costs
+nothing and can go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from backends.aoti.inductor.replaced import replaced
+
+
+@contextlib.contextmanager
+def repairs() -> Iterator[None]:
+    """All of them."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(no_write_under_a_reader())
+        stack.enter_context(loops_from_constants())
+        yield
+
+
+@contextlib.contextmanager
+def no_write_under_a_reader() -> Iterator[None]:
+    """An operator does not write an argument in place whose memory another argument of it reads.
+
+        index_put(x, indices, expand(slice(x)), accumulate=True)
+
+    Inductor makes such a call work in place if nobody needs `x` afterwards, and forgets the call
+    itself: it would read what it has just written.
+    """
+    from torch._inductor.fx_passes import reinplace
+
+    core = reinplace.reinplace_inplaceable_ops_core
+
+    @functools.wraps(core)
+    def guarded(graph: torch.fx.Graph) -> None:
+        hidden = {}
+        for node in graph.nodes:
+            op = reinplace.inplaceable_ops.get(node.target) if node.op == "call_function" else None
+            if op is not None and _reads_what_it_writes(node, _written(op)):
+                hidden[node], node.target = node.target, _hidden
+        try:
+            core(graph)
+        finally:
+            for node, target in hidden.items():
+                node.target = target
+
+    with replaced(reinplace, "reinplace_inplaceable_ops_core", guarded):
+        yield
+
+
+def _hidden(*args: Any, **kwargs: Any) -> None:
+    """Stands for an operator that the pass is not to see."""
+    raise AssertionError("only a name")
+
+
+def _written(op: Any) -> tuple[int, ...]:
+    """Positions of the arguments that the in-place form writes."""
+    many = getattr(op, "mutated_args", None)
+    return tuple(many) if many is not None else (op.mutated_arg,)
+
+
+def _reads_what_it_writes(node: torch.fx.Node, written: Sequence[int]) -> bool:
+    from torch._inductor.fx_utils import get_node_storage
+
+    others = [value for index, value in enumerate(node.args) if index not in written]
+    read: list[torch.fx.Node] = []
+    torch.fx.map_arg((others, node.kwargs), read.append)
+    storages = {get_node_storage(value) for value in read} - {None}
+    return any(get_node_storage(node.args[index]) in storages for index in written)
+
+
+@contextlib.contextmanager
+def loops_from_constants() -> Iterator[None]:
+    """`while_loop` may begin with numbers, such as a counter's 0, after constants were folded."""
+    from torch._inductor import ir
+
+    create = ir.WhileLoop.__dict__["create"].__func__
+
+    def begin(
+        cls: Any, cond_fn: Any, body_fn: Any, carried: Sequence[Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        buffers = [cls.realize_input(v) if isinstance(v, ir.Constant) else v for v in carried]
+        return create(cls, cond_fn, body_fn, buffers, *args, **kwargs)
+
+    with replaced(ir.WhileLoop, "create", classmethod(begin)):
+        yield

@@ -1,0 +1,96 @@
+"""What Inductor gets wrong comes out right: generated code, and the graphs that lead to it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.export import ExportedProgram
+
+from backends.aoti import inductor
+from backends.aoti.inductor import Target, repairs
+from backends.aoti.op_support import OpSupport
+
+
+def exported(module: torch.nn.Module, *inputs: torch.Tensor) -> ExportedProgram:
+    return torch.export.export(module.eval(), inputs).run_decompositions()
+
+
+class AddsToItself(torch.nn.Module):
+    """Adds columns of a tensor to others of the same one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("index", torch.tensor([0, 1, 1, 0]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.sin()
+        return y.index_add(-1, self.index, y[..., :1].expand(-1, 4))
+
+
+def written_in_place(program: ExportedProgram) -> bool:
+    """Whether Inductor's pass lets the call of `index_put` write its argument."""
+    from torch._inductor.fx_passes import reinplace
+
+    graph = program.graph_module.graph
+    with torch.no_grad():
+        reinplace.reinplace_inplaceable_ops_core(graph)
+    (call,) = [n for n in graph.nodes if "index_put" in str(n.target)]
+    assert call.target is not repairs._hidden
+    return "index_put_" in str(call.target)
+
+
+def test_a_call_does_not_write_what_it_reads() -> None:
+    model, x = AddsToItself(), torch.randn(16, 2)
+    assert written_in_place(exported(model, x)), "Inductor has learnt it: the repair can go"
+    with repairs.no_write_under_a_reader():
+        assert not written_in_place(exported(model, x))
+
+
+def test_other_calls_still_write_in_place() -> None:
+    class Adds(torch.nn.Module):
+        def forward(self, x: torch.Tensor, index: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x.sin().index_add(0, index, y)
+
+    inputs = torch.randn(4, 2), torch.tensor([0, 0]), torch.randn(2, 2)
+    with repairs.no_write_under_a_reader():
+        assert written_in_place(exported(Adds(), *inputs))
+
+
+class Counts(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        count, y = torch.while_loop(
+            lambda count, y: count < 3,
+            lambda count, y: (count + 1, y * 2),
+            (torch.tensor(0), x),
+        )
+        return y + count
+
+
+class Maps(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        from torch._higher_order_ops.map import map as map_rows
+
+        return map_rows(lambda row, bias: row.sin() + bias, x, x[0] * 0.5)
+
+
+class Scans(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        from torch._higher_order_ops.scan import scan
+
+        def step(carry: torch.Tensor, row: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return carry + row, carry * row
+
+        last, rows = scan(step, torch.zeros_like(x[0]), x)
+        return rows + last
+
+
+@pytest.mark.parametrize("model", [Counts, Maps, Scans])
+@pytest.mark.parametrize("freeze", [True, False])
+def test_loops_are_generated(model: type[torch.nn.Module], freeze: bool) -> None:
+    program = exported(model(), torch.randn(4, 3))
+    target = Target("cpu", 256, 1, freeze=freeze)
+    support = OpSupport(target, frozenset())
+    calls = [node for node in program.graph.nodes if node.op == "call_function"]
+    assert [reason for node in calls if (reason := support.reason(node))] == []
+    code = inductor.generate(program, target)
+    assert "while (" in code.model and not code.proxied
