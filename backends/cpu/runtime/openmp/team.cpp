@@ -1,5 +1,7 @@
 #include "backends/cpu/runtime/openmp/team.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <climits>
 #include <utility>
@@ -61,6 +63,7 @@ Error Team::run(void (*body)(void*), void* data, int size) {
   body_ = body;
   data_ = data;
   size_ = size;
+  processor_ = sched_getcpu();
   // Lines that members share are written only where they change.
   if (next_member_.load(std::memory_order_relaxed) != size) {
     next_member_.store(size, std::memory_order_relaxed);
@@ -113,11 +116,11 @@ int Team::run_unassigned() {
 bool run_member_on(Worker& worker, Team& team, int member) noexcept {
   team.run_member(member);
   const int done = 1 + team.run_unassigned();
-  const bool is_crowded = team.is_crowded();
+  const bool is_in_the_way = team.is_crowded() || team.processor_ == sched_getcpu();
   // First, so that the owner's next region finds it idle.
   worker.set_idle();
   team.count_done(static_cast<uint32_t>(done));
-  return is_crowded;
+  return is_in_the_way;
 }
 
 void Team::count_done(uint32_t members) {

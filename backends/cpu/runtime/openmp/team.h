@@ -72,6 +72,7 @@ class alignas(64) Team final {
   void (*body_)(void*) = nullptr;
   void* data_ = nullptr;
   int size_ = 0;
+  int processor_ = -1;               // that the owner began the region on
   std::atomic<int> next_member_{0};  // from here to size_: nobody's yet
   std::atomic<bool> failed_{false};
 

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -25,6 +26,19 @@ void keep_this_library() {
   }
 }
 
+// Moves the calling thread to another processor if it is on this one. The system likes to wake a
+// thread where the waking one runs; there they would take turns.
+void leave_processor(int processor) {
+  if (processor < 0 || sched_getcpu() != processor) return;
+  cpu_set_t before;
+  if (sched_getaffinity(0, sizeof(before), &before) != 0 || CPU_COUNT(&before) < 2) return;
+  cpu_set_t others = before;
+  CPU_CLR(processor, &others);
+  if (sched_setaffinity(0, sizeof(others), &others) == 0) {
+    (void)sched_setaffinity(0, sizeof(before), &before);
+  }
+}
+
 }  // namespace
 
 // --- Worker ---
@@ -44,6 +58,7 @@ bool Worker::offer(uint64_t job, bool* was_asleep) {
     }
     if (state == kAsleep) {
       *was_asleep = true;
+      waker_processor_.store(sched_getcpu(), std::memory_order_relaxed);
       futex_wake(&job_, 1);
     }
     return true;
@@ -58,7 +73,7 @@ bool Worker::take_back(Team& team, int member) {
                                       std::memory_order_relaxed);
 }
 
-uint64_t Worker::wait_for_job(Patience& patience, bool crowded) {
+uint64_t Worker::wait_for_job(bool is_in_the_way) {
   uint64_t state = kIdle;
   const auto has_job = [&] {
     state = job_.load(std::memory_order_relaxed);
@@ -69,21 +84,23 @@ uint64_t Worker::wait_for_job(Patience& patience, bool crowded) {
     job_.compare_exchange_strong(idle, kAsleep, std::memory_order_relaxed,
                                  std::memory_order_relaxed);
     futex_wait(&job_, kAsleep);  // not if it has a job by now
+    leave_processor(waker_processor_.exchange(-1, std::memory_order_relaxed));
   };
   do {
-    patience.wait(has_job, sleep, crowded);
+    if (!spin_until(has_job, is_in_the_way ? kShortSpin : kLongSpin)) {
+      while (!has_job()) sleep();
+    }
   } while (!job_.compare_exchange_strong(state, kBusy, std::memory_order_acquire,
                                          std::memory_order_relaxed));  // else it was taken back
   return state;
 }
 
 void Worker::run_forever() {
-  Patience patience;
-  bool crowded = num_processors() == 1;
+  bool is_in_the_way = num_processors() == 1;
   for (;;) {
-    const uint64_t job = wait_for_job(patience, crowded);
+    const uint64_t job = wait_for_job(is_in_the_way);
     Team& team = *reinterpret_cast<Team*>(static_cast<uintptr_t>(job & kTeamMask));
-    crowded = run_member_on(*this, team, static_cast<int>(job >> kMemberShift));
+    is_in_the_way = run_member_on(*this, team, static_cast<int>(job >> kMemberShift));
   }
 }
 

@@ -30,8 +30,9 @@ class Team;
 class Worker;
 
 // What a worker does with a job. It calls worker.set_idle() before its last write to the team,
-// after which the team serves other regions. Returns whether the team has more members than there
-// are processors.
+// after which the team serves other regions. Returns whether the worker would keep
+// a core from the team if it waited awake now: the team has more members than there are processors,
+// or its owner began the region on the worker's processor.
 bool run_member_on(Worker& worker, Team& team, int member) noexcept;
 
 class alignas(64) Worker final {
@@ -52,11 +53,12 @@ class alignas(64) Worker final {
 
   // True: it will run the job. `*was_asleep` is set, and never cleared.
   bool offer(uint64_t job, bool* was_asleep);
-  uint64_t wait_for_job(Patience& patience, bool crowded);
+  uint64_t wait_for_job(bool is_in_the_way);
   void run_forever();
 
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
   std::atomic<uint64_t> job_{kBusy};
+  std::atomic<int> waker_processor_{-1};  // of whoever woke it last
 };
 
 class ThreadPool final {
