@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -44,7 +45,8 @@ def template_choices() -> Iterator[None]:
 
 
 #: A parallel region costs more than it saves below this many multiplications.
-_SERIAL_PRODUCT = 1 << 16
+#: Half of it, as much as one step of a small recurrent layer, takes 4 us; a region may cost that.
+_SERIAL_PRODUCT = 1 << 17
 
 
 @contextlib.contextmanager
@@ -54,8 +56,12 @@ def serial_small_products() -> Iterator[None]:
 
     add_choices = CppGemmTemplate.__dict__["add_choices"].__func__
 
+    signature = inspect.signature(add_choices)
+
     def add(cls: Any, choices: Any, layout: Any, input_nodes: Any, *args: Any, **more: Any) -> Any:
-        sizes = [*layout.size, input_nodes[0].get_size()[-1]]
+        bound = signature.bind(cls, choices, layout, input_nodes, *args, **more).arguments
+        left = input_nodes[1 if bound.get("has_bias") else 0]  # [bias,] left, right
+        sizes = [*layout.size, left.get_size()[-1]]
         products = 1
         for size in sizes:
             products *= int(size) if getattr(size, "is_number", True) else _SERIAL_PRODUCT
@@ -68,7 +74,6 @@ def serial_small_products() -> Iterator[None]:
         yield
 
 
-#: Caches that products are blocked for, in bytes per core: a small L1 and L2 of present machines.
 #: Caches that products are blocked for, in bytes per core: a small L1 and L2 of present machines.
 #: Fixed, so that the exporter's machine plays no part in the code.
 _CACHE_SIZES = {"l1d_cache_size": 32 << 10, "l2_cache_size": 1 << 20}

@@ -122,11 +122,17 @@ def test_a_scalar_target_has_no_vector_code() -> None:
     assert "Vectorized" not in code.kernels
 
 
-def test_small_products_have_no_parallel_region() -> None:
-    model = torch.nn.Linear(16, 16)
-    program = torch.export.export(model, (torch.randn(8, 16),)).run_decompositions()
+@pytest.mark.parametrize(
+    "rows,terms,columns,parallel",
+    [(8, 16, 16, False), (1, 128, 512, False), (1, 512, 128, False), (1, 512, 512, True)],
+)
+def test_small_products_have_no_parallel_region(
+    rows: int, terms: int, columns: int, parallel: bool
+) -> None:
+    model = torch.nn.Linear(terms, columns)
+    program = torch.export.export(model, (torch.randn(rows, terms),)).run_decompositions()
     code = inductor.generate(program, Target("cpu", 256, 4))
-    assert "micro_gemm" in code.kernels and "omp parallel" not in code.kernels
+    assert "micro_gemm" in code.kernels and ("omp parallel" in code.kernels) == parallel
 
 
 def test_a_graph_without_inputs_is_lowered() -> None:
