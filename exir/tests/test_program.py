@@ -233,6 +233,22 @@ def test_decompositions() -> None:
     assert "aten.linear.default" in kept and "aten.layer_norm.default" not in kept
 
 
+def test_flags_of_scripts_that_move_over_are_taken() -> None:
+    config = EdgeCompileConfig(
+        _check_ir_validity=False,
+        _skip_dim_order=True,
+        _skip_type_promotion=True,
+        _use_edge_ops=True,
+        _core_aten_ops_exception_list=[aten.linear.default],
+    )
+    moved = operators(to_edge(exported(Layers()), compile_config=config).exported_program())
+    assert moved == operators(to_edge(exported(Layers())).exported_program())
+    with pytest.raises(TypeError, match="_no_such_flag"):
+        EdgeCompileConfig(_no_such_flag=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="preserve_ops lists .*expected operators with their over"):
+        EdgeCompileConfig(preserve_ops=[aten.linear])
+
+
 def test_partitioners_keep_operators_whole() -> None:
     edge = lower(Layers(), (torch.randn(2, 8),), partitioner=[OpsPartitioner(whole=True)])
     ops = {str(n.target) for _, m in _modules(edge) for n in m.nodes()}
