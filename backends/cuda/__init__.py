@@ -11,12 +11,13 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "AutotuneRecord": "backends.cuda.autotune_record",
     "CudaBackend": "backends.cuda.cuda_backend",
     "CudaOptions": "backends.cuda.cuda_options",
     "CudaPartitioner": "backends.cuda.cuda_partitioner",
 }
 
-__all__ = ["CudaBackend", "CudaOptions", "CudaPartitioner"]
+__all__ = ["AutotuneRecord", "CudaBackend", "CudaOptions", "CudaPartitioner"]
 
 
 def __getattr__(name: str) -> Any:

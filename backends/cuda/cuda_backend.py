@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 from typing import Any, final
 
 import torch
 from torch.export import ExportedProgram
 
+from backends.aoti import inductor
 from backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from backends.aoti.inductor import Target
 from backends.aoti.payload import ImageInfo
 from backends.aoti.toolchain import Machine
 from backends.cuda import toolkit
+from backends.cuda.autotune_record import AutotuneRecord, software_and_gpu
 from backends.cuda.cuda_options import CudaOptions
+from exir._serialize.named_data_store import NamedDataStore
 from exir.backend.backend_details import BackendDetails, PreprocessResult
 from exir.backend.compile_spec_schema import CompileSpec
+
+_LOG = logging.getLogger(__name__)
 
 
 class NoCudaDevice(RuntimeError):
@@ -33,7 +40,7 @@ class CudaBackend(AotiBackend, BackendDetails):
     def get_build_target(cls, compile_specs: list[CompileSpec]) -> BuildTarget:
         options = CudaOptions.from_compile_specs(compile_specs)
         return BuildTarget(
-            code=Target("cuda", freeze=False),
+            code=Target("cuda", freeze=False, architectures=_further_architectures(options)),
             machine=Machine(march=(), defines=("USE_CUDA",), include_folders=_include_folders()),
             info=ImageInfo(
                 device="cuda",
@@ -56,6 +63,37 @@ class CudaBackend(AotiBackend, BackendDetails):
             )
         toolkit.include_folders()  # says what is missing before anything is compiled
         return super().preprocess(edge_program, compile_specs)
+
+    @classmethod
+    def preprocess_multimethod(
+        cls,
+        edge_programs: dict[str, list[ExportedProgram]],
+        compile_specs: dict[str, list[list[CompileSpec]]],
+    ) -> dict[str, list[PreprocessResult]]:
+        """As all AOTI backends; what tuning measures is recorded with the first partition."""
+        options = [
+            CudaOptions.from_compile_specs(specs)
+            for partitions in compile_specs.values()
+            for specs in partitions
+        ]
+        if not any(each.tunes for each in options) or not torch.cuda.is_available():
+            return super().preprocess_multimethod(edge_programs, compile_specs)
+        texts = dict.fromkeys(each.autotune_record for each in options if each.autotune_record)
+        replayed = AutotuneRecord.merged(map(AutotuneRecord.from_json, texts))
+        if texts:
+            replayed.check_made_here()
+        with inductor.tuning(replayed.files) as measured:
+            results = super().preprocess_multimethod(edge_programs, compile_specs)
+        if texts and (missing := replayed.missing(measured)):
+            _LOG.warning(
+                "the record of tuning does not cover this program: %d of %d measurements were "
+                "made anew, and other kernels may have been chosen",
+                len(missing),
+                len(measured),
+            )
+        record = AutotuneRecord(software_and_gpu(), measured)
+        _attach(next(result for made in results.values() for result in made), record)
+        return results
 
     @classmethod
     def save_data_externally(cls, compile_specs: list[CompileSpec]) -> bool:
@@ -90,14 +128,31 @@ def _include_folders() -> tuple[str, ...]:
 
 
 def _architectures(options: CudaOptions) -> tuple[str, ...]:
+    """All that the image will run on."""
+    here = _here()
+    return tuple(dict.fromkeys([*here, *sorted(options.architectures)]))
+
+
+def _further_architectures(options: CudaOptions) -> tuple[str, ...]:
+    """What is compiled for besides the GPU at hand."""
+    return tuple(sorted(set(options.architectures) - set(_here())))
+
+
+def _here() -> tuple[str, ...]:
+    """The architecture of this machine's GPU, if it has one."""
     if not torch.cuda.is_available():
-        return options.architectures
+        return ()
     major, minor = torch.cuda.get_device_capability()
-    here = f"sm_{major}{minor}"
-    others = sorted(set(options.architectures) - {here})
-    if others:
-        raise ValueError(
-            f"architectures has {', '.join(others)}; kernels are compiled on the GPU of the "
-            f"machine that lowers, which is {here}. Lower once on each kind of GPU."
-        )
-    return (here,)
+    return (f"sm_{major}{minor}",)
+
+
+def _attach(result: PreprocessResult, record: AutotuneRecord) -> None:
+    """Puts the record among the blobs of a partition."""
+    store = NamedDataStore()
+    store.add_named_data(record.key(), record.to_json().encode())
+    added = store.get_named_data_store_output()
+    data = result.data_store_output
+    assert data is not None
+    (entry,) = added.pte_data.values()
+    data.pte_data[record.key()] = dataclasses.replace(entry, buffer_index=len(data.buffers))
+    data.buffers.extend(added.buffers)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from backends.aoti.aoti_backend import COMPILE_SPEC_KEYS
+from backends.cuda.autotune_record import AutotuneRecord
 from exir.backend.compile_spec_schema import CompileSpec
 
 GEMM = ("cublas", "triton", "best")
@@ -27,15 +28,18 @@ class CudaOptions:
     Attributes:
         target_device: where the program runs unless whoever loads it says otherwise: "cuda" or
             "cuda:1".
-        architectures: what the kernels are compiled for, as "sm_90"; empty means the GPU of the
-            machine that lowers, which is the only one that can be compiled for. Recorded in the
-            file and checked before code is loaded.
+        architectures: what the kernels are compiled for, as "sm_90", besides the GPU of the machine
+            that lowers, which tunes them and is always among them. Lowering fails where a kernel
+            cannot be compiled for one of them. Recorded in the file and checked before code is
+            loaded.
         gemm: who multiplies matrices. "cublas": the runtime's library calls. "triton": kernels in
             the program, tuned during lowering. "best": both are measured for each product, and
             the faster one is taken.
         autotune: "off": one configuration for each pointwise kernel. "kernels": a few are measured.
             "exhaustive": also a wider search for matrix products and a descent along each
             coordinate; slow.
+        autotune_record: `AutotuneRecord.to_json()` of an earlier lowering, whose choices are made
+            again instead of measured; empty: everything is measured.
         save_data_externally: weights go to a .ptd file of the tag `aoti_cuda_blob`.
         allow_tf32: products of float32 matrices may round their operands to TF32.
         emulate_precision_casts: fused kernels round intermediate results as the operators one by
@@ -46,6 +50,7 @@ class CudaOptions:
     architectures: tuple[str, ...] = ()
     gemm: str = "cublas"
     autotune: str = "off"
+    autotune_record: str = ""
     save_data_externally: bool = True
     allow_tf32: bool = False
     emulate_precision_casts: bool = False
@@ -59,6 +64,16 @@ class CudaOptions:
         ]
         if not isinstance(self.target_device, str) or not _DEVICE.fullmatch(self.target_device):
             problems.append(f"target_device is {self.target_device!r}; expected cuda or cuda:<n>")
+        if self.autotune_record:
+            try:
+                AutotuneRecord.from_json(self.autotune_record)
+            except ValueError as error:
+                problems.append(f"autotune_record: {error}")
+            if not self.tunes:
+                problems.append(
+                    'autotune_record is given, but with gemm="cublas" and autotune="off" there is '
+                    "nothing to choose"
+                )
         wrong = [name for name in self.architectures if not _ARCHITECTURE.fullmatch(str(name))]
         if wrong:
             problems.append(f"architectures has {wrong}; expected names such as sm_90")
@@ -67,6 +82,11 @@ class CudaOptions:
                 problems.append(f"{name} is {getattr(self, name)!r}; expected True or False")
         if problems:
             raise ValueError("; ".join(problems))
+
+    @property
+    def tunes(self) -> bool:
+        """Whether lowering measures anything."""
+        return self.gemm != "cublas" or self.autotune != "off"
 
     def to_compile_specs(self) -> list[CompileSpec]:
         """One spec for each option: `target_device` as text, the others as JSON."""

@@ -16,6 +16,7 @@ entry and is a unit test of its own, so that an upgrade fails there first.
 One call at a time: a lock serialises callers, because Inductor's state belongs to the process.
 """
 
+from backends.aoti.inductor.architectures import UnsupportedArchitecture, fatbinary
 from backends.aoti.inductor.capture import operator_functions
 from backends.aoti.inductor.fallbacks import (
     CalledFunctions,
@@ -27,6 +28,7 @@ from backends.aoti.inductor.fallbacks import (
 from backends.aoti.inductor.generate import LOCK, MutatedBuffers, generate
 from backends.aoti.inductor.generated_code import Constant, GeneratedCode, Target
 from backends.aoti.inductor.release import SUPPORTED_RELEASES, UnsupportedTorch, release
+from backends.aoti.inductor.tuning import tuning
 
 __all__ = [
     "LOCK",
@@ -36,12 +38,15 @@ __all__ = [
     "GeneratedCode",
     "MutatedBuffers",
     "Target",
+    "UnsupportedArchitecture",
     "UnsupportedTorch",
     "c_function",
     "compiles_higher_order",
+    "fatbinary",
     "functions_called_by",
     "generate",
     "may_call_out",
     "operator_functions",
     "release",
+    "tuning",
 ]

@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from backends.aoti.inductor.architectures import machine_code
+
 
 @contextlib.contextmanager
 def kernel_folder() -> Iterator[str]:
@@ -29,11 +31,19 @@ _EMBEDDED_KERNEL = re.compile(r"extern const unsigned char __(\w+)_start\[\];")
 
 
 def device_kernels(wrapper: str) -> dict[str, bytes]:
-    """The machine code of each kernel that `wrapper` declares."""
+    """The machine code of each kernel that `wrapper` declares: a cubin, or several in one."""
     from torch._inductor.codecache import CudaKernelParamCache, get_cpp_wrapper_cubin_path_name
 
-    return {
-        name: Path(CudaKernelParamCache.cache[name][get_cpp_wrapper_cubin_path_name()]).read_bytes()
-        for name in sorted(set(_EMBEDDED_KERNEL.findall(wrapper)))
-        if name in CudaKernelParamCache.cache
-    }
+    kernels = {}
+    for name in sorted(set(_EMBEDDED_KERNEL.findall(wrapper))):
+        if entry := CudaKernelParamCache.cache.get(name):
+            cubin = Path(entry[get_cpp_wrapper_cubin_path_name()]).read_bytes()
+            kernels[name] = machine_code(entry, cubin, _architecture_here())
+    return kernels
+
+
+def _architecture_here() -> str:
+    import torch
+
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}"

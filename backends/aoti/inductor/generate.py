@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from backends.aoti.inductor.architectures import also_compiled_for
 from backends.aoti.inductor.capture import captured_sources
 from backends.aoti.inductor.cuda import kernel_folder
 from backends.aoti.inductor.generated_code import GeneratedCode, Target
@@ -59,6 +60,7 @@ def generate_module(
     with LOCK, compile_scope(target), captured_sources(captured), ExitStack() as stack:
         if target.device == "cuda":
             patches["aot_inductor.output_path"] = stack.enter_context(kernel_folder())
+            stack.enter_context(also_compiled_for(target.architectures))
         if not arguments:
             stack.enter_context(fake_mode_of(module))
         torch._inductor.aot_compile(module, arguments, options=patches)

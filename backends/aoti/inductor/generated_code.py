@@ -20,6 +20,7 @@ class Target:
             the code reads the model's own tensors, which other code can then share.
         templates: generate matrix products into the code where a template takes the shape, rather
             than call the runtime's (CPU). Takes effect only with `freeze`.
+        architectures: what kernels are compiled for besides the GPU at hand, as "sm_80" (CUDA).
     """
 
     device: str
@@ -27,6 +28,7 @@ class Target:
     num_threads: int = 1
     freeze: bool = True
     templates: bool = True
+    architectures: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

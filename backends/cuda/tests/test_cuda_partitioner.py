@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.export import export
 
-from backends.cuda import CudaBackend, CudaOptions, CudaPartitioner
+from backends.cuda import AutotuneRecord, CudaBackend, CudaOptions, CudaPartitioner
 from exir.backend.compile_spec_schema import CompileSpec
 
 
@@ -50,6 +50,7 @@ def test_leaves_out_what_it_is_told_to() -> None:
         CudaOptions(),
         CudaOptions(target_device="cuda:1", gemm="best", autotune="kernels"),
         CudaOptions(architectures=("sm_90",), save_data_externally=False, allow_tf32=True),
+        CudaOptions(gemm="best", autotune_record=AutotuneRecord({"torch": "2"}, {}).to_json()),
         CudaOptions(gemm="triton", autotune="exhaustive", emulate_precision_casts=True),
     ],
 )
@@ -72,6 +73,8 @@ def test_the_target_device_is_text_that_the_runtime_reads() -> None:
         ({"autotune": "yes"}, "autotune is 'yes'"),
         ({"target_device": "gpu"}, "target_device is 'gpu'; expected cuda or cuda:<n>"),
         ({"architectures": ("hopper",)}, r"architectures has \['hopper'\]"),
+        ({"autotune_record": "{}", "gemm": "best"}, "autotune_record: this is no record of tuning"),
+        ({"autotune_record": '{"made_with":{},"files":{}}'}, "there is nothing to choose"),
         ({"allow_tf32": 1}, "allow_tf32 is 1; expected True or False"),
     ],
 )

@@ -3,7 +3,8 @@
 //   Result<const Cudnn*> dnn = Cudnn::get();
 //   if (!dnn.ok()) convolve_without_it();
 //
-// Opened at the first call; a machine without cuDNN gets NotFound, at no cost the second time.
+// Opened at the first call; a machine without cuDNN gets NotFound, at no cost the second time. So
+// does a process with PTERON_CUDNN=off in its environment.
 // Thread-safe.
 #pragma once
 

@@ -7,14 +7,15 @@ clock around the same batches, for sizes that do not fill the launch queue), med
 from __future__ import annotations
 
 import ctypes
-import json
 import statistics
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
+
+from tests.benchmarks.cuda.timing import Launch, interleaved, timed
+
+LIBRARY = Path(__file__).with_name("libmm_launcher.so")
 
 SIZES = ((1, 2048, 2048), (16, 2048, 8192), (512, 2048, 2048), (4096, 4096, 4096), (8192,) * 3)
 PATHS = {"shim": 0, "cublas": 1, "cublasLt": 2, "bare": 3}
@@ -71,19 +72,9 @@ class Launcher:
         return ns / 1e3
 
 
-def _torch_launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Callable[[int], float]:
-    def launch(count: int) -> float:
-        start = time.perf_counter()
-        for _ in range(count):
-            torch.mm(a, b, out=out)
-        return (time.perf_counter() - start) / count * 1e6
-
-    return launch
-
-
 def measure(
     library: Launcher, m: int, k: int, n: int, dtype: torch.dtype, transposed: bool, rounds: int
-) -> dict:
+) -> dict[str, Any]:
     """One size: medians in microseconds for each way."""
     a = torch.randn(m, k, device="cuda", dtype=dtype)
     b = (
@@ -93,7 +84,7 @@ def measure(
     )
     out = torch.empty(m, n, device="cuda", dtype=dtype)
     product = library.make(a, b, out)
-    ways: dict[str, Callable[[int], float]] = {"torch": _torch_launch(a, b, out)}
+    ways: dict[str, Launch] = {"torch": timed(lambda: torch.mm(a, b, out=out))}
     for path in PATHS:
         if path == "bare" and dtype not in (torch.float32, torch.bfloat16):
             continue
@@ -107,33 +98,20 @@ def measure(
         if expected is not None:
             errors[name] = float((out.double() - expected).norm() / expected.norm())
     flops = 2.0 * m * k * n
-    count = 100 if flops < 1e11 else 10
-    gpu: dict[str, list[float]] = {name: [] for name in ways}
-    host: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, launch in ways.items():
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            # Work ahead of the batch keeps the GPU busy while the host queues it, so that the
-            # events see the GPU's time and not the host's.
-            torch.cuda._sleep(2_000_000)
-            begin.record()
-            host[name].append(launch(count))
-            end.record()
-            torch.cuda.synchronize()
-            gpu[name].append(begin.elapsed_time(end) / count * 1e3)
-    result = {
+    times = interleaved(ways, rounds, batch=100 if flops < 1e11 else 10)
+    result: dict[str, Any] = {
         "size": [m, k, n],
         "dtype": str(dtype).removeprefix("torch."),
         "transposed": transposed,
-        "gpu_us": {name: round(statistics.median(times), 3) for name, times in gpu.items()},
-        "host_us": {name: round(statistics.median(times), 3) for name, times in host.items()},
+        "gpu_us": {name: taken.gpu_us for name, taken in times.items()},
+        "host_us": {name: taken.host_us for name, taken in times.items()},
         "relative_error": errors,
     }
     result["tflops"] = {name: round(flops / us / 1e6, 1) for name, us in result["gpu_us"].items()}
     return result
 
 
-def measure_threads(library: Launcher, threads: int = 8, calls: int = 10_000) -> dict:
+def measure_threads(library: Launcher, threads: int = 8, calls: int = 10_000) -> dict[str, Any]:
     """Host cost of a small product, with as many threads at once: the shim and a bare loop."""
     a = torch.randn(16, 64, device="cuda", dtype=torch.bfloat16)
     b = torch.randn(64, 64, device="cuda", dtype=torch.bfloat16)
@@ -148,21 +126,37 @@ def measure_threads(library: Launcher, threads: int = 8, calls: int = 10_000) ->
     }
 
 
-def main(library: str, out: str, rounds: str = "30") -> None:
+def measure_all(rounds: int) -> dict[str, Any]:
+    """Every size in bfloat16, and in float32 those that do not take long; then the threads."""
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = False
-    launcher = Launcher(Path(library))
-    results = []
-    for dtype in (torch.bfloat16, torch.float32):
-        for size in SIZES:
-            if dtype == torch.float32 and size[0] > 4096:
-                continue
-            results.append(measure(launcher, *size, dtype, True, int(rounds)))
-            print(json.dumps(results[-1]), flush=True)
-    report = {"mm": results, "threads": measure_threads(launcher)}
-    print(json.dumps(report["threads"]))
-    Path(out).write_text(json.dumps(report, indent=1))
+    launcher = Launcher(LIBRARY)
+    results = [
+        measure(launcher, *size, dtype, True, rounds)
+        for dtype in (torch.bfloat16, torch.float32)
+        for size in SIZES
+        if dtype == torch.bfloat16 or size[0] <= 4096
+    ]
+    return {"mm": results, "threads": measure_threads(launcher)}
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def table(report: dict[str, Any]) -> str:
+    """One line a size: the shim's times, and torch.mm's."""
+    lines = [
+        f"{'dtype':<9} {'m, k, n':<18} {'GPU us':>9} {'torch':>9} {'ratio':>6} "
+        f"{'host us':>8} {'torch':>7} {'ratio':>6} {'TFLOP/s':>8}"
+    ]
+    for row in report["mm"]:
+        gpu, host = row["gpu_us"], row["host_us"]
+        lines.append(
+            f"{row['dtype']:<9} {', '.join(map(str, row['size'])):<18} {gpu['shim']:>9.2f} "
+            f"{gpu['torch']:>9.2f} {gpu['shim'] / gpu['torch']:>6.3f} {host['shim']:>8.2f} "
+            f"{host['torch']:>7.2f} {host['shim'] / host['torch']:>6.2f} "
+            f"{row['tflops']['shim']:>8.1f}"
+        )
+    threads = report["threads"]
+    lines.append(
+        f"{threads['threads']} threads x {threads['calls']} calls: {threads['shim']} us a call on "
+        f"the host, a bare cuBLAS loop {threads['bare']} ({threads['shim'] / threads['bare']:.2f})"
+    )
+    return "\n".join(lines)

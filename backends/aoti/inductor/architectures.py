@@ -1,0 +1,128 @@
+"""Kernels for more GPU architectures than the one that tunes them.
+
+Triton compiles the configuration that won here for the other architectures as well, and
+`fatbinary`, of the CUDA toolkit, joins the machine codes to one image, of which the driver takes
+the part that fits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from backends.aoti.inductor.replaced import replaced
+
+#: Where further machine code of a kernel is kept in Inductor's table of kernels.
+_KEY = "pteron_cubins"
+
+
+class UnsupportedArchitecture(RuntimeError):
+    """A kernel cannot be compiled for an architecture that was asked for."""
+
+
+def capability(architecture: str) -> int:
+    """sm_90 as Triton counts it: 90."""
+    return int(re.fullmatch(r"sm_(\d+)", architecture)[1])  # type: ignore[index]
+
+
+def fatbinary() -> str:
+    """The toolkit's program; FileNotFoundError says where it was looked for."""
+    folders = [f"{os.environ[v]}/bin" for v in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(v)]
+    packages = Path(sysconfig.get_paths()["purelib"], "nvidia")
+    folders += [str(folder) for folder in sorted(packages.glob("cu*/bin"))]
+    folders += [*os.environ.get("PATH", "").split(os.pathsep), "/usr/local/cuda/bin"]
+    if found := shutil.which("fatbinary", path=os.pathsep.join(folders)):
+        return found
+    raise FileNotFoundError(
+        "compiling for several GPU architectures needs the program fatbinary of the CUDA toolkit. "
+        f"Install the toolkit or set CUDA_HOME. Looked in: {', '.join(filter(None, folders))}"
+    )
+
+
+@contextlib.contextmanager
+def also_compiled_for(architectures: Sequence[str]) -> Iterator[None]:
+    """Inside, every kernel that Inductor keeps is compiled for `architectures`, too."""
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    keep = CachingAutotuner.save_gpu_kernel
+
+    def keep_all(self: Any, stream: Any, launcher: Any) -> None:
+        keep(self, stream, launcher)
+        _compile_more(self, launcher, architectures)
+
+    if not architectures:
+        yield
+        return
+    fatbinary()
+    with replaced(CachingAutotuner, "save_gpu_kernel", keep_all):
+        yield
+
+
+def _compile_more(kernel: Any, launcher: Any, architectures: Sequence[str]) -> None:
+    """Adds the machine code for `architectures` to the kernel's entry in Inductor's table."""
+    import triton
+    from torch._inductor.codecache import CudaKernelParamCache
+    from torch._inductor.runtime.triton_compat import ASTSource, GPUTarget
+
+    name = kernel.inductor_meta["kernel_name"]
+    entry = CudaKernelParamCache.cache[name]
+    if kernel.fn.fn is None:  # it was compiled by a worker process
+        kernel.fn = kernel._reload_kernel().fn
+    meta = kernel._create_compile_meta(launcher.config)
+    source = ASTSource(kernel.fn, meta["signature"], meta["constants"], meta["configs"][0])
+    options = kernel._create_compile_options(launcher.config, meta)
+    cubins: dict[str, bytes] = {}
+    for architecture in architectures:
+        target = GPUTarget("cuda", capability(architecture), 32)
+        try:
+            binary = triton.compile(source, target=target, options=options)
+        except Exception as error:
+            raise UnsupportedArchitecture(
+                f"the configuration that was chosen for kernel {name} ({launcher.config}) cannot be"
+                f" compiled for {architecture}: {str(error).strip().splitlines()[0]}. Leave "
+                f"{architecture} out of the architectures, or lower on such a GPU."
+            ) from error
+        metadata = binary.metadata
+        # The launch is compiled into the host code once, for all architectures.
+        if metadata.num_warps != entry["num_warps"] or (
+            getattr(metadata, "global_scratch_size", 0) or 0
+        ) != (entry["global_scratch"] or 0):
+            raise UnsupportedArchitecture(
+                f"kernel {name} is launched differently on {architecture}: {metadata.num_warps} "
+                f"warps instead of {entry['num_warps']}, or other scratch memory. Leave "
+                f"{architecture} out of the architectures, or lower on such a GPU."
+            )
+        entry["shared_mem"] = max(entry["shared_mem"], metadata.shared)
+        cubins[architecture] = binary.asm["cubin"]
+    entry[_KEY] = cubins
+
+
+def machine_code(entry: Mapping[str, Any], cubin: bytes, here: str) -> bytes:
+    """What the image embeds for a kernel: `cubin`, for the architecture `here`, or that joined
+    with the code for the further architectures that `entry` of Inductor's table holds."""
+    others = entry.get(_KEY)
+    return join({here: cubin, **others}) if others else cubin
+
+
+def join(cubins: Mapping[str, bytes]) -> bytes:
+    """One fat binary of the machine codes by architecture."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [fatbinary(), "-64", f"--create={folder}/joined.fatbin"]
+        for architecture, code in cubins.items():
+            number = capability(architecture)
+            # From 9.0 on Triton compiles for the one architecture: sm_90a.
+            label = f"{number}a" if number >= 90 else str(number)
+            Path(folder, f"{architecture}.cubin").write_bytes(code)
+            command.append(f"--image3=kind=elf,sm={label},file={folder}/{architecture}.cubin")
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"fatbinary failed: {done.stderr.strip() or done.stdout.strip()}")
+        return Path(folder, "joined.fatbin").read_bytes()

@@ -1,0 +1,82 @@
+"""Choices of tuning are recorded with the program and made again from the record. Needs a GPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import pathlib
+
+import pytest
+import torch
+
+from backends.cuda import AutotuneRecord, CudaOptions
+from backends.cuda.tests.programs import check, eager, inputs_of, load, lower, sample_named, save
+from exir._serialize.program_file import deserialize_program
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+
+_SAMPLE = sample_named("mlp_block")
+
+
+def _lowered(folder: pathlib.Path, **options: str) -> pathlib.Path:
+    folder.mkdir()
+    return save(lower(_SAMPLE.export(), CudaOptions(gemm="best", **options)), folder)
+
+
+def _image(path: pathlib.Path) -> str:
+    """The digest of the compiled code, device code included."""
+    named = deserialize_program(path.read_bytes()).named_data
+    (key,) = (key for key in named if key.endswith("_so_blob"))
+    return key
+
+
+def _calls_cublas(path: pathlib.Path) -> bool:
+    named = deserialize_program(path.read_bytes()).named_data
+    return b"torch_cuda_addmm_out" in bytes(named[_image(path)])
+
+
+def _with_cublas_time(record: AutotuneRecord, milliseconds: float) -> AutotuneRecord:
+    """The record as if every product by cuBLAS had taken so long."""
+    files = dict(record.files)
+    for name in files:
+        if name.startswith("cache/"):
+            table = json.loads(files[name])
+            for by_input in table["cache"].values():
+                for by_precision in by_input.values():
+                    for times in by_precision.values():
+                        for choice in times:
+                            if not choice.startswith("triton"):
+                                times[choice] = milliseconds
+            files[name] = json.dumps(table)
+    return dataclasses.replace(record, files=files)
+
+
+def test_a_record_gives_the_same_kernels(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = _lowered(tmp_path / "first", autotune="kernels")
+    record = AutotuneRecord.of_program(first)
+    assert any(name.startswith("cache/") for name in record.files)
+    print(f"{len(record.files)} measurements, {len(record.to_json())} bytes")
+    with caplog.at_level(logging.WARNING):
+        again = _lowered(tmp_path / "again", autotune="kernels", autotune_record=record.to_json())
+    assert "does not cover" not in caplog.text
+    assert _image(again) == _image(first)
+    assert AutotuneRecord.of_program(again) == record
+    found = load(again).load_method("forward").execute(inputs_of(_SAMPLE, 0))
+    check(found, eager(_SAMPLE, 1)[0], _SAMPLE.rtol)
+
+
+def test_the_record_decides_and_not_the_clock(tmp_path: pathlib.Path) -> None:
+    record = AutotuneRecord.of_program(_lowered(tmp_path / "first"))
+    for milliseconds, cublas in ((0.0, True), (1e9, False)):
+        altered = _with_cublas_time(record, milliseconds).to_json()
+        path = _lowered(tmp_path / f"cublas_{cublas}", autotune_record=altered)
+        assert _calls_cublas(path) == cublas
+
+
+def test_a_record_of_another_machine_is_refused(tmp_path: pathlib.Path) -> None:
+    record = AutotuneRecord({"torch": "1.0", "triton": "1.0", "gpu": "another"}, {})
+    with pytest.raises(ValueError, match="made with gpu another, torch 1.0.*; here are gpu"):
+        _lowered(tmp_path / "refused", autotune_record=record.to_json())

@@ -1,0 +1,58 @@
+"""What loading takes on the GPU, unloading gives back. Needs a GPU that nobody else uses."""
+
+from __future__ import annotations
+
+import gc
+import pathlib
+
+import pytest
+import torch
+
+from backends.cuda.tests.programs import check, eager, inputs_of, load, lower, sample_named, save
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+
+_CYCLES = 1000
+
+
+def _free_bytes() -> int:
+    gc.collect()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    return torch.cuda.mem_get_info()[0]
+
+
+def _mapped_images() -> int:
+    return pathlib.Path("/proc/self/maps").read_text().count("memfd:")
+
+
+def test_a_thousand_cycles_leave_nothing(tmp_path: pathlib.Path) -> None:
+    sample = sample_named("mlp_block")
+    path = save(lower(sample.export()), tmp_path)
+    inputs, expected = inputs_of(sample, 0), eager(sample, 1)[0]
+
+    def cycle() -> list[torch.Tensor]:
+        return load(path).load_method("forward").execute(inputs)
+
+    for _ in range(3):
+        check(cycle(), expected, sample.rtol)
+    start, images = _free_bytes(), _mapped_images()
+    for _ in range(_CYCLES):
+        found = cycle()
+    check(found, expected, sample.rtol)
+    assert _free_bytes() == start
+    assert _mapped_images() == images
+
+
+def test_weights_are_shared_by_methods(tmp_path: pathlib.Path) -> None:
+    sample = sample_named("mlp_block")
+    program = load(save(lower(sample.export()), tmp_path))
+    first = program.load_method("forward")
+    first.execute(inputs_of(sample, 0))
+    before = _free_bytes()
+    second = program.load_method("forward")
+    # Before its first run a method has no memory for intermediates and no cuBLAS workspace.
+    taken = before - _free_bytes()
+    check(second.execute(inputs_of(sample, 0)), eager(sample, 1)[0], sample.rtol)
+    weights = sum(p.numel() * p.element_size() for p in sample.module().parameters())
+    assert taken < weights

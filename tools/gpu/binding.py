@@ -1,0 +1,52 @@
+"""Compiles the Python binding of a bundle for the Python that runs this.
+
+Needs a C++ compiler (CXX, g++ if that is not set), Python.h and pybind11.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+_OPTIONS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
+
+
+def compile_binding(tree: Path) -> Path:
+    """Builds tree/runtime/python/_native.so against tree/runtime/libpteron_runtime.so.
+
+    Raises:
+        ModuleNotFoundError: this Python has no pybind11.
+        subprocess.CalledProcessError: the compiler failed; it has said why.
+    """
+    import pybind11
+
+    sources = sorted((tree / "runtime/python").glob("*.cpp"))
+    if not sources:
+        raise FileNotFoundError(f"{tree}/runtime/python has no sources of the binding")
+    compiler = os.environ.get("CXX", "g++")
+    includes = [tree, pybind11.get_include(), sysconfig.get_paths()["include"]]
+    flags = [*_OPTIONS, *(f"-I{folder}" for folder in includes)]
+    library = tree / "runtime/python/_native.so"
+    with tempfile.TemporaryDirectory() as scratch:
+        objects = [f"{scratch}/{source.stem}.o" for source in sources]
+
+        def compile_one(source: Path, target: str) -> None:
+            subprocess.run([compiler, *flags, "-c", str(source), "-o", target], check=True)
+
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(compile_one, sources, objects))
+        partial = f"{scratch}/_native.so"
+        link = ["-shared", *objects, f"-L{tree}/runtime", "-lpteron_runtime"]
+        subprocess.run([compiler, *link, "-Wl,-rpath,$ORIGIN/..", "-o", partial], check=True)
+        library.write_bytes(Path(partial).read_bytes())
+    return library
+
+
+if __name__ == "__main__":
+    print(compile_binding(Path(__file__).resolve().parents[2]))
+    sys.exit(0)

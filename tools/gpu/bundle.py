@@ -1,0 +1,133 @@
+"""Packs tests, runner and sources for a machine that has a GPU and no Bazel.
+
+  tools/bazel run //tools/gpu:bundle -- --output=FOLDER
+
+FOLDER then holds two files: `run.py`, and the archive that it unpacks and works in. Take it to the
+machine and run `python3 FOLDER/run.py --output=RESULTS` there; see README.md.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import lzma
+import os
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from absl import app, flags
+
+from tools.gpu.run import ARCHIVE
+
+#: The most that a bundle may weigh, in bytes.
+LIMIT = 60 << 20
+
+_OUTPUT = flags.DEFINE_string("output", None, "Folder to make or to renew.")
+_BINARIES = flags.DEFINE_spaceseplist("binaries", [], "Programs, as paths of this repository.")
+
+# Compiled for the Python here; the machine compiles its own.
+_LEFT_OUT = frozenset({"runtime/python/_native.so"})
+_PURE_PYTHON = ("absl", "flatbuffers")
+# Binaries of one build have most of their bytes in common: the window has to span several.
+_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 128 << 20}]
+
+
+class TooLarge(RuntimeError):
+    """A bundle exceeds its limit."""
+
+
+def collect(root: Path, binaries: Sequence[str]) -> dict[str, Path | str]:
+    """The files of a bundle by their path in it: a file to copy, or the target of a link.
+
+    Args:
+        root: folder of this repository's runfiles, which hold what the bundle depends on.
+        binaries: programs among them, which go to bin/.
+    """
+    programs = {f"bin/{Path(name).name}": root / name for name in binaries}
+    found: dict[str, Path | str] = {}
+    links = []
+    for folder, folders, names in os.walk(root):
+        place = Path(folder).relative_to(root)
+        folders[:] = sorted(name for name in folders if name not in ("external", "__pycache__"))
+        for name in names:
+            path = place / name
+            if path.parts[0].startswith("_solib"):
+                links.append(path)
+            elif str(path) not in _LEFT_OUT and root / path not in programs.values():
+                if path.suffix in (".py", ".so", ".h", ".cpp", ".inc"):
+                    found[str(path)] = root / path
+    where = {Path(path).name: path for path in found}
+    for path in links:  # where the libraries look for each other
+        if path.name in where:
+            found[str(path)] = os.path.relpath(where[path.name], path.parent)
+    return found | programs | _packages()
+
+
+def _packages() -> dict[str, Path | str]:
+    """Packages in Python alone that the tree imports."""
+    found: dict[str, Path | str] = {}
+    for package in _PURE_PYTHON:
+        spec = importlib.util.find_spec(package)
+        assert spec is not None and spec.submodule_search_locations
+        folder = Path(spec.submodule_search_locations[0])
+        for path in folder.rglob("*.py"):
+            found[f"{package}/{path.relative_to(folder)}"] = path
+    return found
+
+
+def pack(files: Mapping[str, Path | str]) -> bytes:
+    """The archive; equal files give equal bytes."""
+    packed = io.BytesIO()
+    with (
+        lzma.open(packed, "wb", format=lzma.FORMAT_XZ, filters=_FILTERS) as stream,
+        tarfile.open(fileobj=stream, mode="w|") as archive,
+    ):
+        for name, source in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            if isinstance(source, str):
+                entry.type, entry.linkname = tarfile.SYMTYPE, source
+                archive.addfile(entry)
+                continue
+            data = source.read_bytes()
+            entry.size = len(data)
+            entry.mode = 0o755 if os.access(source, os.X_OK) else 0o644
+            archive.addfile(entry, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def write(folder: Path, files: Mapping[str, Path | str]) -> int:
+    """Writes the bundle to `folder` and returns its size in bytes; TooLarge before any is written."""
+    parts = {ARCHIVE: pack(files), "run.py": Path(__file__).with_name("run.py").read_bytes()}
+    size = sum(map(len, parts.values()))
+    if size > LIMIT:
+        largest = sorted(
+            (path.stat().st_size, name) for name, path in files.items() if isinstance(path, Path)
+        )
+        raise TooLarge(
+            f"the bundle takes {size} bytes, more than {LIMIT}; the largest of its "
+            f"{len(files)} files, unpacked: {largest[-5:]}. Build for fewer architectures: "
+            "--//third_party/cuda:architectures=sm_90"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in parts.items():
+        partial = folder / f".{name}.partial"
+        partial.write_bytes(data)
+        os.replace(partial, folder / name)
+    return size
+
+
+def main(argv: Sequence[str]) -> None:
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
+    if not _OUTPUT.value:
+        raise app.UsageError("--output=FOLDER is needed: where the bundle goes")
+    folder = Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."), _OUTPUT.value)
+    root = Path(os.path.abspath(__file__)).parents[2]
+    files = collect(root, _BINARIES.value)
+    size = write(folder, files)
+    print(f"{folder}: {len(files)} files, {size / 2**20:.1f} MiB")
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,144 @@
+"""The stages of a bundle: what each runs, over the unpacked tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tools.gpu import machine
+from tools.gpu.case import Case, gtest_counts, junit_counts
+from tools.gpu.stage import Stage
+
+_PYTEST = ("-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-p", "no:warnings", "--tb=short")
+# Lowers models, several at a time if pytest-xdist is installed; a model stays in one process.
+_SPREAD = ("-n", "6", "--dist=loadgroup")
+
+
+def setup(tree: Path, output: Path) -> Stage:
+    """What the machine has, and the Python binding compiled for its Python."""
+    del output
+    facts = "import sys, torch; print(sys.version, torch.__version__, torch.cuda.get_device_name())"
+    environment = machine.environment(tree)
+    return Stage(
+        "setup",
+        [
+            Case("gpu", ("nvidia-smi",)),
+            Case("python", machine.python("-c", facts)),
+            Case("binding", machine.python(str(tree / "tools/gpu/binding.py")), seconds=400),
+            Case(
+                "import",
+                machine.python("-c", "from runtime import Runtime; print(Runtime.get())"),
+                environment=environment,
+            ),
+        ],
+    )
+
+
+def gtests(tree: Path, output: Path) -> Stage:
+    """Every C++ test, alone on the GPU: some look at its free memory."""
+    del output
+    environment = machine.environment(tree)
+    return Stage(
+        "gtests",
+        [
+            Case(
+                test.name,
+                (str(test),),
+                gtest_counts,
+                "--gtest_output=json:",
+                environment,
+                seconds=120,
+            )
+            for test in _gtests(tree)
+        ],
+    )
+
+
+def memcheck(tree: Path, output: Path) -> Stage:
+    """The tests of shims and kernels under compute-sanitizer."""
+    del output
+    sanitizer = machine.program("compute-sanitizer")
+    environment = machine.environment(tree)
+    command = (sanitizer, "--tool=memcheck", "--error-exitcode=86", "--print-limit=20")
+    return Stage(
+        "memcheck",
+        [
+            Case(
+                test.name,
+                (*command, str(test)),
+                gtest_counts,
+                "--gtest_output=json:",
+                environment,
+                seconds=300,
+                skip="" if sanitizer else "there is no compute-sanitizer on this machine",
+            )
+            for test in _gtests(tree)
+            if not test.name.endswith("_memory")  # compares the free memory of the GPU
+        ],
+        parallel=6,
+    )
+
+
+def export(tree: Path, output: Path) -> Stage:
+    """Models lowered on this machine and run: Python, runner."""
+    del output
+    tests = sorted((tree / "backends/cuda/tests").glob("test_*.py"))
+    return _pytest("export", tree, [test for test in tests if test.stem not in _ALONE], _spread())
+
+
+def lifecycle(tree: Path, output: Path) -> Stage:
+    """Loading, running and unloading over and over; threads. Alone on the GPU."""
+    del output
+    tests = [tree / f"backends/cuda/tests/{name}.py" for name in _ALONE]
+    return _pytest("lifecycle", tree, tests, ())
+
+
+def benchmark(tree: Path, output: Path) -> Stage:
+    """Speed beside torch's; tables go to the output folder as benchmark_<part>.json."""
+    program = str(tree / "tests/benchmarks/gpu.py")
+    return Stage(
+        "benchmark",
+        [
+            Case(
+                part,
+                machine.python(program, f"--parts={part}", f"--json={output}/benchmark_{part}.json"),
+                environment=machine.environment(tree),
+                seconds=480,
+            )
+            for part in ("mm", "models", "choices")
+        ],
+    )
+
+
+STAGES: dict[str, Callable[[Path, Path], Stage]] = {
+    stage.__name__: stage for stage in (setup, gtests, memcheck, export, lifecycle, benchmark)
+}
+
+# Tests that measure the GPU's free memory or time of their own.
+_ALONE = ("test_cuda_unload", "test_cuda_threads")
+
+
+def _gtests(tree: Path) -> list[Path]:
+    return sorted(path for path in (tree / "bin").iterdir() if path.name.startswith("test_"))
+
+
+def _spread() -> tuple[str, ...]:
+    return _SPREAD if machine.has_module("xdist") else ()
+
+
+def _pytest(name: str, tree: Path, tests: list[Path], options: tuple[str, ...]) -> Stage:
+    return Stage(
+        name,
+        [
+            Case(
+                test.stem,
+                machine.python(*_PYTEST, *options, f"--rootdir={tree}", str(test)),
+                junit_counts,
+                "--junitxml=",
+                machine.environment(tree),
+                seconds=420,
+                skip="" if machine.has_module("pytest") else "there is no pytest on this machine",
+            )
+            for test in tests
+        ],
+    )
