@@ -205,7 +205,11 @@ class AotiBackend:
                 ReshapeInsteadOfViewPass()(program.graph_module)
             try:
                 code = inductor.generate(program, code_target, options)
-            except (inductor.UnsupportedTorch, inductor.MutatedBuffers):
+            except (
+                inductor.UnsupportedTorch,
+                inductor.UnsupportedArchitecture,
+                inductor.MutatedBuffers,
+            ):
                 raise
             except Exception as error:
                 failures.append(error)

@@ -86,10 +86,11 @@ class CudaBackend(AotiBackend, BackendDetails):
             results = super().preprocess_multimethod(edge_programs, compile_specs)
         if texts and (missing := replayed.missing(measured)):
             _LOG.warning(
-                "the record of tuning does not cover this program: %d of %d measurements were "
-                "made anew, and other kernels may have been chosen",
+                "the record of tuning does not cover this program: %d of %d files of measurements "
+                "are new, and other kernels may have been chosen: %s",
                 len(missing),
                 len(measured),
+                ", ".join(missing),
             )
         record = AutotuneRecord(software_and_gpu(), measured)
         _attach(next(result for made in results.values() for result in made), record)

@@ -16,6 +16,14 @@ from pathlib import Path
 _OPTIONS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
 
 
+def compiler_flags(tree: Path) -> list[str]:
+    """Options to compile the binding's sources in `tree`."""
+    import pybind11
+
+    folders = [tree, pybind11.get_include(), sysconfig.get_paths()["include"]]
+    return [*_OPTIONS, *(f"-I{folder}" for folder in folders)]
+
+
 def compile_binding(tree: Path) -> Path:
     """Builds tree/runtime/python/_native.so against tree/runtime/libpteron_runtime.so.
 
@@ -23,14 +31,11 @@ def compile_binding(tree: Path) -> Path:
         ModuleNotFoundError: this Python has no pybind11.
         subprocess.CalledProcessError: the compiler failed; it has said why.
     """
-    import pybind11
-
     sources = sorted((tree / "runtime/python").glob("*.cpp"))
     if not sources:
         raise FileNotFoundError(f"{tree}/runtime/python has no sources of the binding")
     compiler = os.environ.get("CXX", "g++")
-    includes = [tree, pybind11.get_include(), sysconfig.get_paths()["include"]]
-    flags = [*_OPTIONS, *(f"-I{folder}" for folder in includes)]
+    flags = compiler_flags(tree)
     library = tree / "runtime/python/_native.so"
     with tempfile.TemporaryDirectory() as scratch:
         objects = [f"{scratch}/{source.stem}.o" for source in sources]

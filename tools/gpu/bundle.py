@@ -58,9 +58,11 @@ def collect(root: Path, binaries: Sequence[str]) -> dict[str, Path | str]:
                 if path.suffix in (".py", ".so", ".h", ".cpp", ".inc"):
                     found[str(path)] = root / path
     where = {Path(path).name: path for path in found}
-    for path in links:  # where the libraries look for each other
+    for path in links:  # where programs and libraries look for libraries
         if path.name in where:
             found[str(path)] = os.path.relpath(where[path.name], path.parent)
+        else:
+            found[str(path)] = root / path
     return found | programs | _packages()
 
 

@@ -23,11 +23,12 @@ TAIL = 4000
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """Tests of one command."""
+    """Tests of one command; `facts` are what they said of themselves, by test and name."""
 
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    facts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 Reader = Callable[[Path], Counts]
@@ -59,7 +60,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of a case; `tail` is the end of its output."""
+    """What came of a case; `tail` is the end of its output, `facts` as in `Counts`."""
 
     name: str
     passed: int
@@ -67,6 +68,7 @@ class Outcome:
     skipped: int
     seconds: float
     tail: str
+    facts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def gtest_counts(report: Path) -> Counts:
@@ -84,13 +86,22 @@ def gtest_counts(report: Path) -> Counts:
 def junit_counts(report: Path) -> Counts:
     """From a report of pytest --junitxml."""
     total = Counts()
-    for suite in ElementTree.parse(report).getroot().iter("testsuite"):
+    root = ElementTree.parse(report).getroot()
+    facts = {
+        f"{test.get('name')}: {fact.get('name')}": fact.get("value", "")
+        for test in root.iter("testcase")
+        for fact in test.iter("property")
+    }
+    for suite in root.iter("testsuite"):
         tests, failed, errors, skipped = (
             int(suite.get(key, 0)) for key in ("tests", "failures", "errors", "skipped")
         )
         failed += errors
         total = Counts(
-            total.passed + tests - failed - skipped, total.failed + failed, total.skipped + skipped
+            total.passed + tests - failed - skipped,
+            total.failed + failed,
+            total.skipped + skipped,
+            facts,
         )
     return total
 
@@ -128,7 +139,8 @@ def run_case(case: Case, folder: Path, seconds: float) -> Outcome:
     if status is None:
         tail += f"\nstopped after {taken:.0f} s"
     counts = _counts(case, report, status)
-    return Outcome(case.name, counts.passed, counts.failed, counts.skipped, round(taken, 2), tail)
+    numbers = (counts.passed, counts.failed, counts.skipped)
+    return Outcome(case.name, *numbers, round(taken, 2), tail, dict(counts.facts))
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
@@ -148,7 +160,7 @@ def _counts(case: Case, report: Path, status: int | None) -> Counts:
             counts = case.read(report)
         except (ValueError, KeyError, ElementTree.ParseError):
             counts = Counts()  # cut off in the middle
-    nothing_ran = case.read and counts == Counts()
+    nothing_ran = case.read and counts.passed + counts.failed + counts.skipped == 0
     if counts.failed == 0 and (status != 0 or nothing_ran):
         counts = dataclasses.replace(counts, failed=1)
     return counts

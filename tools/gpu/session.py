@@ -51,8 +51,10 @@ def main(argv: Sequence[str]) -> None:
 
 
 def report(result: StageResult) -> None:
-    """What failed, with the end of its output."""
+    """What tests said of themselves, and what failed, with the end of its output."""
     for outcome in result.outcomes.values():
+        for fact, value in outcome.facts.items():
+            print(f"   {fact} = {value}", flush=True)
         if outcome.failed:
             print(f"-- {outcome.name}: {outcome.failed} failed\n{outcome.tail[-1500:]}", flush=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,9 +10,12 @@ from tools.gpu import machine
 from tools.gpu.case import Case, gtest_counts, junit_counts
 from tools.gpu.stage import Stage
 
-_PYTEST = ("-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-p", "no:warnings", "--tb=short")
+_PYTEST = (
+    *("-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-p", "no:warnings"),
+    *("--tb=short", "--show-capture=no", "--import-mode=importlib"),
+)
 # Lowers models, several at a time if pytest-xdist is installed; a model stays in one process.
-_SPREAD = ("-n", "6", "--dist=loadgroup")
+_SPREAD = ("-n", "5", "--dist=loadgroup")
 
 
 def setup(tree: Path, output: Path) -> Stage:
@@ -59,7 +63,11 @@ def memcheck(tree: Path, output: Path) -> Stage:
     del output
     sanitizer = machine.program("compute-sanitizer")
     environment = machine.environment(tree)
-    command = (sanitizer, "--tool=memcheck", "--error-exitcode=86", "--print-limit=20")
+    command = (
+        *(sanitizer, "--tool=memcheck", "--error-exitcode=86", "--print-limit=20"),
+        # Tests make calls that fail, on purpose, and some make none at all.
+        *("--report-api-errors=no", "--require-cuda-init=no"),
+    )
     return Stage(
         "memcheck",
         [
@@ -83,7 +91,8 @@ def export(tree: Path, output: Path) -> Stage:
     """Models lowered on this machine and run: Python, runner."""
     del output
     tests = sorted((tree / "backends/cuda/tests").glob("test_*.py"))
-    return _pytest("export", tree, [test for test in tests if test.stem not in _ALONE], _spread())
+    others = [test for test in tests if test.stem not in _ALONE]
+    return dataclasses.replace(_pytest("export", tree, others, _spread()), parallel=3)
 
 
 def lifecycle(tree: Path, output: Path) -> Stage:
@@ -100,12 +109,16 @@ def benchmark(tree: Path, output: Path) -> Stage:
         "benchmark",
         [
             Case(
-                part,
-                machine.python(program, f"--parts={part}", f"--json={output}/benchmark_{part}.json"),
+                name,
+                machine.python(program, *options, f"--json={output}/benchmark_{name}.json"),
                 environment=machine.environment(tree),
                 seconds=480,
             )
-            for part in ("mm", "models", "choices")
+            for name, options in (
+                ("mm", ("--parts=mm",)),
+                ("choices", ("--parts=choices",)),
+                *((case, ("--parts=models", f"--cases={case}")) for case in _MODELS),
+            )
         ],
     )
 
@@ -113,6 +126,9 @@ def benchmark(tree: Path, output: Path) -> Stage:
 STAGES: dict[str, Callable[[Path, Path], Stage]] = {
     stage.__name__: stage for stage in (setup, gtests, memcheck, export, lifecycle, benchmark)
 }
+
+# Cases of tests/benchmarks/cuda/networks.py.
+_MODELS = ("mlp_b8", "transformer_t1", "transformer_t16", "convnet_b8")
 
 # Tests that measure the GPU's free memory or time of their own.
 _ALONE = ("test_cuda_unload", "test_cuda_threads")

@@ -53,10 +53,11 @@ def also_compiled_for(architectures: Sequence[str]) -> Iterator[None]:
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
     keep = CachingAutotuner.save_gpu_kernel
+    problems: list[str] = []
 
     def keep_all(self: Any, stream: Any, launcher: Any) -> None:
         keep(self, stream, launcher)
-        _compile_more(self, launcher, architectures)
+        problems.extend(_compile_more(self, launcher, architectures))
 
     if not architectures:
         yield
@@ -64,10 +65,17 @@ def also_compiled_for(architectures: Sequence[str]) -> Iterator[None]:
     fatbinary()
     with replaced(CachingAutotuner, "save_gpu_kernel", keep_all):
         yield
+    if problems:
+        raise UnsupportedArchitecture(
+            "kernels as they were chosen on this GPU do not work on all architectures:\n  "
+            + "\n  ".join(dict.fromkeys(problems))
+            + "\nLeave these architectures out, or lower on such a GPU."
+        )
 
 
-def _compile_more(kernel: Any, launcher: Any, architectures: Sequence[str]) -> None:
-    """Adds the machine code for `architectures` to the kernel's entry in Inductor's table."""
+def _compile_more(kernel: Any, launcher: Any, architectures: Sequence[str]) -> list[str]:
+    """Adds the machine code for `architectures` to the kernel's entry in Inductor's table; returns
+    what is wrong."""
     import triton
     from torch._inductor.codecache import CudaKernelParamCache
     from torch._inductor.runtime.triton_compat import ASTSource, GPUTarget
@@ -80,29 +88,29 @@ def _compile_more(kernel: Any, launcher: Any, architectures: Sequence[str]) -> N
     source = ASTSource(kernel.fn, meta["signature"], meta["constants"], meta["configs"][0])
     options = kernel._create_compile_options(launcher.config, meta)
     cubins: dict[str, bytes] = {}
+    problems = []
     for architecture in architectures:
         target = GPUTarget("cuda", capability(architecture), 32)
         try:
             binary = triton.compile(source, target=target, options=options)
         except Exception as error:
-            raise UnsupportedArchitecture(
-                f"the configuration that was chosen for kernel {name} ({launcher.config}) cannot be"
-                f" compiled for {architecture}: {str(error).strip().splitlines()[0]}. Leave "
-                f"{architecture} out of the architectures, or lower on such a GPU."
-            ) from error
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            problems.append(f"{architecture}: {name} ({launcher.config}) fails: {reason}")
+            continue
         metadata = binary.metadata
         # The launch is compiled into the host code once, for all architectures.
         if metadata.num_warps != entry["num_warps"] or (
             getattr(metadata, "global_scratch_size", 0) or 0
         ) != (entry["global_scratch"] or 0):
-            raise UnsupportedArchitecture(
-                f"kernel {name} is launched differently on {architecture}: {metadata.num_warps} "
-                f"warps instead of {entry['num_warps']}, or other scratch memory. Leave "
-                f"{architecture} out of the architectures, or lower on such a GPU."
+            problems.append(
+                f"{architecture}: {name} is launched differently, with {metadata.num_warps} warps "
+                f"instead of {entry['num_warps']} or other scratch memory"
             )
+            continue
         entry["shared_mem"] = max(entry["shared_mem"], metadata.shared)
         cubins[architecture] = binary.asm["cubin"]
     entry[_KEY] = cubins
+    return problems
 
 
 def machine_code(entry: Mapping[str, Any], cubin: bytes, here: str) -> bytes:

@@ -9,15 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backends.aoti.inductor.architectures import machine_code
+from backends.aoti.inductor.replaced import environment
 
 
 @contextlib.contextmanager
 def kernel_folder() -> Iterator[str]:
     """A folder of this compilation alone, where Inductor leaves the machine code of kernels. Those
-    of earlier compilations, which may have the same names, are forgotten."""
+    of earlier compilations, which may have the same names, are forgotten. Kernels do not say which
+    file they came from: equal kernels are equal bytes."""
     from torch._inductor.codecache import CudaKernelParamCache
 
-    with tempfile.TemporaryDirectory(prefix="pteron-kernels-") as folder:
+    with (
+        environment({"TRITON_DISABLE_LINE_INFO": "1"}),
+        tempfile.TemporaryDirectory(prefix="pteron-kernels-") as folder,
+    ):
         before = dict(CudaKernelParamCache.cache)
         CudaKernelParamCache.cache.clear()
         try:

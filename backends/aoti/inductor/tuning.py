@@ -10,16 +10,23 @@ candidates for a product (`cache/`), of kernels with and without what could be f
 (`.kernel_perf`), and the configuration that won for a kernel (`.best_config`). The files' names are
 digests of what was measured, and of torch's release. So a fresh cache folder collects exactly what
 one lowering measured, and a folder with these files makes the same decisions again.
+
+Candidates that do not compile (too much shared memory, say) have no time. Inductor would compile
+them all again to find that out; where times are replayed, candidates without one are passed over.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from typing import Any
+
+from backends.aoti.inductor.replaced import environment, replaced
 
 _LOCK = threading.Lock()
 _SUFFIXES = (".best_config", ".kernel_perf")
@@ -31,10 +38,13 @@ def tuning(replayed: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
     Yields a dict that holds, after the block, all such files: those replayed and those measured.
     One at a time in a process; the caches that were in use before are used again afterwards.
+    Inductor's compile workers are stopped before and after, since they keep to the folders and
+    results that they know: nothing else should be compiled meanwhile.
 
     Raises:
         ValueError: a path in `replayed` is not that of a tuning file.
     """
+    from torch._inductor.async_compile import shutdown_compile_workers
     from torch._inductor.utils import clear_caches
 
     for name in replayed:
@@ -46,20 +56,59 @@ def tuning(replayed: Mapping[str, str]) -> Iterator[dict[str, str]]:
             path = Path(folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        places = {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": f"{folder}/triton"}
-        with _environment(places):
+        places = {
+            "TORCHINDUCTOR_CACHE_DIR": folder,
+            "TRITON_CACHE_DIR": f"{folder}/triton",
+            # For the compile workers; kernels of equal text are equal bytes, wherever the text was.
+            "TRITON_DISABLE_LINE_INFO": "1",
+        }
+        with environment(places), _only_candidates_with_times(replayed):
+            shutdown_compile_workers()
             clear_caches()
             try:
                 yield found
                 found.update(_tuning_files(Path(folder)))
             finally:
+                shutdown_compile_workers()
                 clear_caches()
+
+
+@contextlib.contextmanager
+def _only_candidates_with_times(replayed: Mapping[str, str]) -> Iterator[None]:
+    """Inside, products that `replayed` has times for are chosen among the candidates that have."""
+    from torch._inductor import select_algorithm
+
+    times = [json.loads(text)["cache"] for name, text in replayed.items() if _is_times(name)]
+    if not times:
+        yield
+        return
+    select = select_algorithm.AlgorithmSelectorCache.__call__
+
+    def select_among_known(
+        self: Any, name: str, choices: list[Any], input_nodes: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        key = select_algorithm.create_inputs_key(input_nodes)
+        known = {
+            choice
+            for table in times
+            for by_choice in table.get(name, {}).get(key, {}).values()
+            for choice in by_choice
+        }
+        kept = [choice for choice in choices if choice.hash_key() in known]
+        return select(self, name, kept or choices, input_nodes, *args, **kwargs)
+
+    with replaced(select_algorithm.AlgorithmSelectorCache, "__call__", select_among_known):
+        yield
+
+
+def _is_times(name: str) -> bool:
+    return name.startswith("cache/")
 
 
 def _is_tuning_file(path: PurePosixPath) -> bool:
     if path.is_absolute() or len(path.parts) != 2 or ".." in path.parts:
         return False
-    return path.parts[0] == "cache" or path.suffix in _SUFFIXES
+    return _is_times(path.as_posix()) or path.suffix in _SUFFIXES
 
 
 def _tuning_files(folder: Path) -> dict[str, str]:
@@ -68,17 +117,3 @@ def _tuning_files(folder: Path) -> dict[str, str]:
         for path in sorted(folder.glob("*/*"))
         if path.is_file() and _is_tuning_file(PurePosixPath(path.relative_to(folder).as_posix()))
     }
-
-
-@contextlib.contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

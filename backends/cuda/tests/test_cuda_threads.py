@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -16,7 +17,9 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is 
 _THREADS, _CALLS = 8, 10_000
 
 
-def test_eight_threads_get_equal_results(tmp_path: pathlib.Path) -> None:
+def test_eight_threads_get_equal_results(
+    tmp_path: pathlib.Path, record_property: Callable[[str, object], None]
+) -> None:
     sample = sample_named("mlp_block")
     program = load(
         save(
@@ -50,7 +53,7 @@ def test_eight_threads_get_equal_results(tmp_path: pathlib.Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    print(f"{_THREADS} threads x {_CALLS} calls: {time.perf_counter() - start:.1f} s")
+    record_property("seconds", round(time.perf_counter() - start, 1))
     assert not failures, failures[0]
     assert not unequal
     for found in results:

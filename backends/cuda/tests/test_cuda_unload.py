@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import pathlib
+import time
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -26,7 +28,9 @@ def _mapped_images() -> int:
     return pathlib.Path("/proc/self/maps").read_text().count("memfd:")
 
 
-def test_a_thousand_cycles_leave_nothing(tmp_path: pathlib.Path) -> None:
+def test_a_thousand_cycles_leave_nothing(
+    tmp_path: pathlib.Path, record_property: Callable[[str, object], None]
+) -> None:
     sample = sample_named("mlp_block")
     path = save(lower(sample.export()), tmp_path)
     inputs, expected = inputs_of(sample, 0), eager(sample, 1)[0]
@@ -37,8 +41,10 @@ def test_a_thousand_cycles_leave_nothing(tmp_path: pathlib.Path) -> None:
     for _ in range(3):
         check(cycle(), expected, sample.rtol)
     start, images = _free_bytes(), _mapped_images()
+    begin = time.perf_counter()
     for _ in range(_CYCLES):
         found = cycle()
+    record_property("ms_a_cycle", round((time.perf_counter() - begin) / _CYCLES * 1e3, 2))
     check(found, expected, sample.rtol)
     assert _free_bytes() == start
     assert _mapped_images() == images

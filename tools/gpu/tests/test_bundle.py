@@ -1,0 +1,98 @@
+"""What a bundle holds, what it weighs, and that its parts work when unpacked. Needs no GPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.gpu import bundle, run
+from tools.gpu.binding import compiler_flags
+
+_ROOT = Path(os.path.abspath(bundle.__file__)).parents[2]
+_TESTS = sorted(
+    str(path.relative_to(_ROOT))
+    for path in (_ROOT / "backends/cuda/runtime").rglob("tests/test_*")
+    if os.access(path, os.X_OK) and not path.suffix
+)
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, Path | str]:
+    return bundle.collect(_ROOT, ["tools/runner/runner", *_TESTS])
+
+
+@pytest.fixture(scope="module")
+def unpacked(files: dict[str, Path | str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bundle")
+    assert bundle.write(folder, files) <= bundle.LIMIT
+    assert sorted(path.name for path in folder.iterdir()) == ["run.py", "tree.tar.xz"]
+    return run.unpack(folder)
+
+
+def test_holds_what_the_stages_need(files: dict[str, Path | str]) -> None:
+    assert "bin/test_aoti_torch_cuda_mm_out" in files and len(_TESTS) > 10
+    assert {f"bin/{Path(test).name}" for test in _TESTS} <= files.keys()
+    for path in (
+        "bin/runner",
+        "backends/cuda/runtime/libcuda_backend.so",
+        "backends/cuda/tests/test_cuda_export.py",
+        "runtime/libpteron_runtime.so",
+        "runtime/python/module.cpp",
+        "runtime/core/tensor.h",
+        "runtime/schema/program_generated.py",
+        "tests/benchmarks/gpu.py",
+        "tests/benchmarks/cuda/libmodel_launcher.so",
+        "absl/app.py",
+        "tools/gpu/session.py",
+    ):
+        assert path in files, path
+
+
+def test_leaves_out_what_the_machine_brings(files: dict[str, Path | str]) -> None:
+    assert "runtime/python/_native.so" not in files
+    assert not [path for path in files if "torch" in path.split("/") or "cublas" in Path(path).name]
+
+
+def test_equal_files_give_equal_bytes(files: dict[str, Path | str]) -> None:
+    some = {path: files[path] for path in list(files)[:20]}
+    assert bundle.pack(some) == bundle.pack(dict(reversed(some.items())))
+
+
+def test_refuses_to_grow_beyond_the_limit(
+    files: dict[str, Path | str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle, "LIMIT", 1000)
+    with pytest.raises(bundle.TooLarge, match="more than 1000; the largest"):
+        bundle.write(tmp_path / "new", {"absl/app.py": files["absl/app.py"]})
+    assert not (tmp_path / "new").exists()
+
+
+def test_unpacks_once(unpacked: Path) -> None:
+    (unpacked / "mark").touch()
+    assert run.unpack(unpacked.parent) == unpacked and (unpacked / "mark").exists()
+
+
+def test_programs_find_their_libraries(unpacked: Path) -> None:
+    for name in ("bin/runner", "tests/benchmarks/cuda/libmodel_launcher.so"):
+        found = subprocess.run(["ldd", str(unpacked / name)], capture_output=True, text=True)
+        assert found.returncode == 0 and "not found" not in found.stdout, found.stdout
+
+
+def test_the_binding_compiles_against_the_headers(unpacked: Path) -> None:
+    command = ["g++", *compiler_flags(unpacked), "-fsyntax-only"]
+    subprocess.run([*command, str(unpacked / "runtime/python/py_method.cpp")], check=True)
+
+
+def test_stages_run_from_the_folder(unpacked: Path, tmp_path: Path) -> None:
+    """The whole way: run.py, flags, a stage with skips where there is no GPU, the summary."""
+    command = [sys.executable, str(unpacked.parent / "run.py"), f"--output={tmp_path}"]
+    done = subprocess.run([*command, "--stages=gtests"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("gtests")
+    assert (tmp_path / "gtests.json").exists()
+    wrong = subprocess.run([*command, "--stages=tests"], capture_output=True, text=True)
+    assert wrong.returncode != 0 and "no tests; there are setup, gtests" in wrong.stderr
