@@ -33,9 +33,7 @@ from tests.models.sample import Sample
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
 _CALLS = 3  # with inputs of seeds 0, 1, 2
-
-# Without `selection`, whose embedding bag has no function for CUDA yet.
-SAMPLES = tuple(sample for sample in NETWORKS + FEATURES if sample.name != "selection")
+SAMPLES = NETWORKS + FEATURES
 
 
 @pytest.fixture(
