@@ -57,7 +57,9 @@ def main(argv: list[str]) -> None:
     if unknown := [part for part in _PARTS.value if part not in _MEASURE]:
         raise app.UsageError(f"--parts: no {', '.join(unknown)}; there are {', '.join(_MEASURE)}")
     if not torch.cuda.is_available():
-        sys.exit("there is no GPU here to measure on; tools/gpu/README.md says how to take this to one")
+        sys.exit(
+            "there is no GPU here to measure on; tools/gpu/README.md says how to take this to one"
+        )
     report: dict[str, Any] = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
     for part in _PARTS.value:
         report[part], text = _MEASURE[part]()

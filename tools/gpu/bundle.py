@@ -28,6 +28,7 @@ _BINARIES = flags.DEFINE_spaceseplist("binaries", [], "Programs, as paths of thi
 
 # Compiled for the Python here; the machine compiles its own.
 _LEFT_OUT = frozenset({"runtime/python/_native.so"})
+_SUFFIXES = frozenset({".py", ".so", ".h", ".cpp", ".inc"})
 _PURE_PYTHON = ("absl", "flatbuffers")
 # Binaries of one build have most of their bytes in common: the window has to span several.
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 128 << 20}]
@@ -42,9 +43,11 @@ def collect(root: Path, binaries: Sequence[str]) -> dict[str, Path | str]:
 
     Args:
         root: folder of this repository's runfiles, which hold what the bundle depends on.
-        binaries: programs among them, which go to bin/.
+        binaries: programs among them. They keep their places, since they find libraries from
+            there, and bin/ has links to them.
     """
-    programs = {f"bin/{Path(name).name}": root / name for name in binaries}
+    programs: dict[str, Path | str] = {name: root / name for name in binaries}
+    programs |= {f"bin/{Path(name).name}": f"../{name}" for name in binaries}
     found: dict[str, Path | str] = {}
     links = []
     for folder, folders, names in os.walk(root):
@@ -54,9 +57,8 @@ def collect(root: Path, binaries: Sequence[str]) -> dict[str, Path | str]:
             path = place / name
             if path.parts[0].startswith("_solib"):
                 links.append(path)
-            elif str(path) not in _LEFT_OUT and root / path not in programs.values():
-                if path.suffix in (".py", ".so", ".h", ".cpp", ".inc"):
-                    found[str(path)] = root / path
+            elif str(path) not in _LEFT_OUT and path.suffix in _SUFFIXES:
+                found[str(path)] = root / path
     where = {Path(path).name: path for path in found}
     for path in links:  # where programs and libraries look for libraries
         if path.name in where:

@@ -1,8 +1,8 @@
 """One command of a stage, and what came of it.
 
-    case = Case("test_scale", ("bin/test_scale",), read=gtest_counts, report_flag="--gtest_output=json:")
-    outcome = run_case(case, folder, seconds=60)
-    outcome.failed  # 0
+case = Case("test_scale", ("bin/test_scale",), read=gtest_counts, report_flag="--gtest_output=json:")
+outcome = run_case(case, folder, seconds=60)
+outcome.failed  # 0
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def gtests(tree: Path, output: Path) -> Stage:
 
 
 def memcheck(tree: Path, output: Path) -> Stage:
-    """The tests of shims and kernels under compute-sanitizer."""
+    """The same under compute-sanitizer."""
     del output
     sanitizer = machine.program("compute-sanitizer")
     environment = machine.environment(tree)
@@ -81,9 +81,7 @@ def memcheck(tree: Path, output: Path) -> Stage:
                 skip="" if sanitizer else "there is no compute-sanitizer on this machine",
             )
             for test in _gtests(tree)
-            if not test.name.endswith("_memory")  # compares the free memory of the GPU
         ],
-        parallel=6,
     )
 
 

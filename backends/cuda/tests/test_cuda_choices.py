@@ -37,7 +37,11 @@ def _image(path: pathlib.Path) -> str:
 def _difference(a: pathlib.Path, b: pathlib.Path) -> list[bytes]:
     """Texts that are in one image only."""
     texts = [
-        set(re.findall(rb"[ -~]{8,}", bytes(deserialize_program(p.read_bytes()).named_data[_image(p)])))
+        set(
+            re.findall(
+                rb"[ -~]{8,}", bytes(deserialize_program(p.read_bytes()).named_data[_image(p)])
+            )
+        )
         for p in (a, b)
     ]
     return sorted(texts[0] ^ texts[1])[:20]

@@ -124,9 +124,7 @@ def ways_of(
             torch._dynamo.reset()
             compiled = torch.compile(eager, mode=mode)
             name = "compile" if mode == "default" else "reduce_overhead"
-            add(
-                name, timed(lambda compiled=compiled: compiled(x)), lambda c=compiled: c(x).clone()
-            )
+            add(name, timed(lambda compiled=compiled: compiled(x)), lambda c=compiled: c(x).clone())
     for gemm in gemms:
         place = folder / gemm
         place.mkdir()
