@@ -36,7 +36,7 @@ def environment(tree: Path) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
         "PTERON_CUDA_LIBRARY_PATH": ":".join(libraries),
-        "RUNNER": str(tree / "bin" / "runner"),
+        "RUNNER": str(tree / "bin" / "runner_cuda"),
     }
 
 

@@ -22,7 +22,7 @@ _TESTS = sorted(
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, Path | str]:
-    return bundle.collect(_ROOT, ["tools/runner/runner", *_TESTS])
+    return bundle.collect(_ROOT, ["tools/runner/runner_cuda", *_TESTS])
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_holds_what_the_stages_need(files: dict[str, Path | str]) -> None:
     assert "bin/test_aoti_torch_cuda_mm_out" in files and len(_TESTS) > 10
     assert {f"bin/{Path(test).name}" for test in _TESTS} <= files.keys()
     for path in (
-        "bin/runner",
+        "bin/runner_cuda",
         "backends/cuda/runtime/libcuda_backend.so",
         "backends/cuda/tests/test_cuda_export.py",
         "runtime/libpteron_runtime.so",
@@ -77,7 +77,7 @@ def test_unpacks_once(unpacked: Path) -> None:
 
 
 def test_programs_find_their_libraries(unpacked: Path) -> None:
-    for name in ("bin/runner", "tests/benchmarks/cuda/libmodel_launcher.so"):
+    for name in ("bin/runner_cuda", "tests/benchmarks/cuda/libmodel_launcher.so"):
         found = subprocess.run(["ldd", str(unpacked / name)], capture_output=True, text=True)
         assert found.returncode == 0 and "not found" not in found.stdout, found.stdout
 
