@@ -101,7 +101,7 @@ def pack(files: Mapping[str, Path | str]) -> bytes:
 
 
 def write(folder: Path, files: Mapping[str, Path | str]) -> int:
-    """Writes the bundle to `folder` and returns its size in bytes; TooLarge before any is written."""
+    """Writes the bundle to `folder`; returns its bytes. TooLarge before anything is written."""
     parts = {ARCHIVE: pack(files), "run.py": Path(__file__).with_name("run.py").read_bytes()}
     size = sum(map(len, parts.values()))
     if size > LIMIT:

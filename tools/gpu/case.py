@@ -1,6 +1,6 @@
 """One command of a stage, and what came of it.
 
-case = Case("test_scale", ("bin/test_scale",), read=gtest_counts, report_flag="--gtest_output=json:")
+case = Case("test_scale", ("bin/test_scale",), gtest_counts, "--gtest_output=json:")
 outcome = run_case(case, folder, seconds=60)
 outcome.failed  # 0
 """
