@@ -78,7 +78,9 @@ def test_unpacks_once(unpacked: Path) -> None:
 
 def test_programs_find_their_libraries(unpacked: Path) -> None:
     for name in ("bin/runner_cuda", "tests/benchmarks/cuda/libmodel_launcher.so"):
-        found = subprocess.run(["ldd", str(unpacked / name)], capture_output=True, text=True)
+        found = subprocess.run(
+            ["ldd", str((unpacked / name).resolve())], capture_output=True, text=True
+        )
         assert found.returncode == 0 and "not found" not in found.stdout, found.stdout
 
 
