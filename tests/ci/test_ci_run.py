@@ -52,7 +52,8 @@ def test_green(tmp_path: Path) -> None:
 
 def test_a_broken_build_counts_nothing_and_fails(tmp_path: Path) -> None:
     lines, status = run(tmp_path, "ERROR: //a:b: no such target\n", 1)
-    assert (lines[-1], status) == ("0 passed, 0 failed", 1)
+    failed = "0 passed, 0 failed, and the build failed: see the errors above"
+    assert (lines[-1], status) == (failed, 1)
 
 
 def test_the_readme_has_the_same_command() -> None:
