@@ -9,9 +9,9 @@ affect us::
     code.model      # C++: the model class and its kernels call
     code.constants  # (Constant(name, fqn, tensor), ...): what the code reads
 
-What is relied on, and since when it is known to hold, is the table `_HOOKS`; a torch release that
-is not in it is refused with a sentence, not with a crash inside Inductor. `check_hooks` tests each
-entry and is a unit test of its own, so that an upgrade fails there first.
+What is relied on was read and tested in the releases of torch that `release.py` names; another is
+refused with a sentence, not with a crash inside Inductor. Its mistakes that we put right are in
+`repairs.py`.
 
 One call at a time: a lock serialises callers, because Inductor's state belongs to the process.
 """

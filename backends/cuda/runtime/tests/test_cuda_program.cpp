@@ -79,7 +79,9 @@ class CudaProgram : public ::testing::Test {
 
   std::unique_ptr<Method> load(const char* devices = nullptr) {
     LoadMethodOptions options;
-    if (devices) EXPECT_TRUE(options.devices.add(devices).ok());
+    if (devices) {
+      EXPECT_TRUE(options.devices.add(devices).ok());
+    }
     auto method = program_->load_method("forward", options);
     EXPECT_TRUE(method.ok()) << method.error().message();
     return method.ok() ? std::move(*method) : nullptr;
