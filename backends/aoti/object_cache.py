@@ -14,6 +14,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -31,17 +32,26 @@ def digest(parts: Iterable[str | bytes]) -> str:
 
 
 class ObjectCache:
-    """Maps a key to a file that `make` writes once."""
+    """Maps a key to a file that `make` writes once. Threads may share it."""
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self.folder = folder
         self._limit_bytes = limit_bytes
+        self._lock = threading.Lock()
+        self._being_made: dict[Path, threading.Lock] = {}
 
     def get(self, key: str, suffix: str, make: Callable[[Path], None]) -> Path:
-        """The file of `key`; on a miss `make(path)` writes it to a temporary path first."""
+        """The file of `key`; on a miss `make(path)` writes it to a temporary path first. Threads
+        that ask for one key at once wait for the first of them."""
         path = self.folder / key[:2] / f"{key}{suffix}"
-        if self._touch(path):
-            return path
+        with self._lock:
+            being_made = self._being_made.setdefault(path, threading.Lock())
+        with being_made:
+            if not self._touch(path):
+                self._make(path, suffix, make)
+        return path
+
+    def _make(self, path: Path, suffix: str, make: Callable[[Path], None]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-", suffix=suffix)
         os.close(handle)
@@ -52,7 +62,6 @@ class ObjectCache:
         finally:
             temporary.unlink(missing_ok=True)
         self._shrink(keep=path)
-        return path
 
     @staticmethod
     def _touch(path: Path) -> bool:

@@ -30,7 +30,7 @@ from pathlib import Path
 
 import torch
 
-from backends.aoti.inductor import GeneratedCode
+from backends.aoti.inductor import GeneratedCode, interface
 from backends.aoti.inductor.kernel_text import KERNEL_START
 from backends.aoti.object_cache import ObjectCache, default_cache, digest
 
@@ -150,9 +150,9 @@ def build(
     """
     step = BuildStep(find_compiler(), machine, device, cache or _shared_cache())
     sources = [
-        step.interface(code.interface),
-        step.model(code.model),
         *(step.kernels(text) for text in split_kernels(code.kernels)),
+        step.model(code.model),
+        step.interface(),
     ]
     with concurrent.futures.ThreadPoolExecutor(_parallelism()) as pool:
         objects = list(pool.map(step.compile, sources))
@@ -162,10 +162,14 @@ def build(
 
 
 def prepare(machine: Machine, *, device: str = "cpu", cache: ObjectCache | None = None) -> None:
-    """Builds the precompiled headers of `machine` if they are not there."""
+    """Builds what all images of `machine` share, unless it is there: precompiled headers and the
+    entry points."""
     step = BuildStep(find_compiler(), machine, device, cache or _shared_cache())
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        list(pool.map(step.precompile, (step.model(""), step.kernels(""))))
+    # One core is left to the caller, who generates code meanwhile.
+    with concurrent.futures.ThreadPoolExecutor(max(1, _parallelism() - 1)) as pool:
+        headers = pool.map(step.precompile, (step.kernels(""), step.model("")))
+        pool.submit(step.compile, step.interface()).result()
+        list(headers)
 
 
 @functools.cache
@@ -208,9 +212,9 @@ class BuildStep:
     device: str
     cache: ObjectCache
 
-    def interface(self, text: str) -> Source:
+    def interface(self) -> Source:
         header = _MODEL_HEADER.format(device=self.device)
-        return Source("", header + text + _EXTERN_TEMPLATE.format(extern=""), ("-O1",))
+        return Source("", header + interface() + _EXTERN_TEMPLATE.format(extern=""), ("-O1",))
 
     def model(self, text: str) -> Source:
         header = _MODEL_HEADER.format(device=self.device)

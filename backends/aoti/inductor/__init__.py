@@ -17,7 +17,7 @@ One call at a time: a lock serialises callers, because Inductor's state belongs 
 """
 
 from backends.aoti.inductor.architectures import UnsupportedArchitecture, fatbinary
-from backends.aoti.inductor.capture import operator_functions
+from backends.aoti.inductor.capture import interface, operator_functions
 from backends.aoti.inductor.fallbacks import (
     CalledFunctions,
     c_function,
@@ -45,6 +45,7 @@ __all__ = [
     "fatbinary",
     "functions_called_by",
     "generate",
+    "interface",
     "may_call_out",
     "operator_functions",
     "release",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from backends.aoti.inductor.cuda import device_kernels
@@ -37,7 +39,7 @@ def captured_sources(captured: list[GeneratedCode]) -> Iterator[None]:
 
 
 def _generated_code(graph: Any, wrapper: str, kernels: str, proxied: str | None) -> GeneratedCode:
-    interface, model = split_wrapper(wrapper)
+    model = model_part(wrapper)
     read = identifiers_read(model)
     constants, unread = [], []
     for index, name in enumerate(graph.constants):
@@ -47,7 +49,6 @@ def _generated_code(graph: Any, wrapper: str, kernels: str, proxied: str | None)
         tensor = graph.get_original_value_of_constant(name).detach()
         (constants if name in read else unread).append(Constant(index, name, fqn, tensor))
     return GeneratedCode(
-        interface=interface,
         model=model,
         kernels=finish_kernels(kernels),
         constants=tuple(constants),
@@ -65,24 +66,28 @@ def _proxied_operators(serialized: str | None) -> tuple[str, ...]:
     return tuple(sorted({node["node"]["target"] for node in nodes}))
 
 
-_INTERFACE_END = '} // extern "C"\n'
+@functools.cache
+def interface() -> str:
+    """The C entry points of a model container, the same for every model of one torch release."""
+    from torch._inductor import codegen
+
+    path = Path(codegen.__path__[0]) / "aoti_runtime" / "interface.cpp"
+    try:
+        return path.read_text().rstrip()
+    except OSError as error:
+        raise UnsupportedTorch(f"torch has no entry points of a container: {error}") from error
 
 
-def split_wrapper(wrapper: str) -> tuple[str, str]:
-    """Cuts Inductor's wrapper into the C entry points and the model.
-
-    The entry points use the model class only through its header, so each half compiles alone, and
-    the first half is the same for every model.
-    """
-    head, end, rest = wrapper.partition(_INTERFACE_END)
-    if not end or "AOTInductorModelContainerCreateWithDevice" not in head:
+def model_part(wrapper: str) -> str:
+    """Inductor's wrapper without the C entry points in it, which use the model's class only through
+    its header: each half compiles alone, and the first before there is a model."""
+    head, found, rest = wrapper.partition(interface())
+    if not found:
         raise UnsupportedTorch(
-            "Inductor's wrapper no longer starts with the entry points of a model container"
+            "Inductor's wrapper no longer has the entry points of a model container in it"
         )
-    includes = "".join(
-        line for line in head.splitlines(keepends=True) if line.startswith("#include")
-    )
-    return head + end, includes + rest
+    includes = (line for line in head.splitlines(keepends=True) if line.startswith("#include"))
+    return "".join(includes) + rest.lstrip("\n")
 
 
 _DECLARATION = re.compile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -32,16 +33,41 @@ def without_mkldnn() -> Iterator[None]:
 
 @contextlib.contextmanager
 def template_choices() -> Iterator[None]:
-    """GEMMs become C++ templates where one fits, without benchmarking; else the library call."""
+    """GEMMs become C++ templates where one fits, without benchmarking; else the library call.
+
+    A template is rendered for the chosen kernel alone, not also for the benchmark that none runs.
+    """
+    from torch._inductor.codegen.cpp_template import CppTemplate
+    from torch._inductor.codegen.cpp_template_kernel import CppTemplateKernel
     from torch._inductor.select_algorithm import get_algorithm_selector_cache
 
     def prefer_templates(choices: Sequence[Any]) -> list[Any]:
         templates = [choice for choice in choices if "cpp" in choice.name.lower()]
         return (templates or list(choices))[:1]
 
+    generate = CppTemplate.generate
+
+    @functools.wraps(generate)
+    def generate_choice(self: Any, **kwargs: Any) -> Any:
+        with replaced(CppTemplateKernel, "render", _declare_arguments):
+            return generate(self, **kwargs)
+
     selector = get_algorithm_selector_cache()
-    with replaced(selector, "preprocessing_fns", [prefer_templates]):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(replaced(selector, "preprocessing_fns", [prefer_templates]))
+        stack.enter_context(replaced(CppTemplate, "generate", generate_choice))
         yield
+
+
+def _declare_arguments(kernel: Any, template: Any, **kwargs: Any) -> str:
+    """What a choice needs of rendering: the kernel's arguments, in the template's order."""
+    outputs = template.output_node
+    outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+    kernel.def_kernel(
+        {f"input_{index}": node for index, node in enumerate(template.input_nodes)},
+        {f"output_{index}": node for index, node in enumerate(outputs)},
+    )
+    return f"// {template.name} {template.index}"
 
 
 #: A parallel region costs more than it saves below this many multiplications.

@@ -47,8 +47,7 @@ class GeneratedCode:
     """Sources of one model and what they need.
 
     Attributes:
-        interface: the C entry points; equal text for every model of one torch release and device.
-        model: the model class; needs `interface`'s headers, not its text.
+        model: the model class; needs the headers of `interface()`, not its text.
         kernels: C++ kernels that `model` calls; may be empty.
         constants: in the container's order, without those that no line of code reads.
         unread_constants: declared in the container but read by no line of code.
@@ -57,7 +56,6 @@ class GeneratedCode:
         embedded: device code of kernels that the model loads, by the symbol it is found under.
     """
 
-    interface: str
     model: str
     kernels: str
     constants: tuple[Constant, ...]

@@ -11,6 +11,7 @@ import torch
 from backends.aoti.inductor import cpu
 from backends.aoti.inductor.generated_code import Target
 from backends.aoti.inductor.patterns import without_patterns_of
+from backends.aoti.inductor.remembered import remembered
 from backends.aoti.inductor.repairs import repairs
 from backends.aoti.inductor.replaced import replaced
 
@@ -25,6 +26,7 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH))
         stack.enter_context(_fresh_counters())
         stack.enter_context(repairs())
+        stack.enter_context(remembered())
         stack.enter_context(without_patterns_of(_refused_pattern_modules(target)))
         if target.device == "cpu":
             stack.enter_context(cpu.without_mkldnn())

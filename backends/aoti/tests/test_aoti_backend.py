@@ -159,7 +159,7 @@ class Reshaped(torch.nn.Module):
     ],
 )
 def test_where_inductor_fails_less_is_asked_of_it(works, said, monkeypatch, caplog) -> None:
-    plain_code = GeneratedCode("", "", "", (), (), (), 1)
+    plain_code = GeneratedCode("", "", (), (), (), 1)
 
     def generate(program, target, options):
         if works(target, {node.target for node in program.graph.nodes}):

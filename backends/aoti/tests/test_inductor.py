@@ -13,7 +13,7 @@ import torch
 
 from backends.aoti import inductor
 from backends.aoti.inductor import Target, cpu, scope
-from backends.aoti.inductor.capture import identifiers_read, split_wrapper
+from backends.aoti.inductor.capture import identifiers_read, model_part
 from backends.aoti.inductor.kernel_text import KERNEL_START, finish_kernels
 from backends.aoti.tests.models import AttentionAndConvolution
 
@@ -105,7 +105,7 @@ def test_a_constant_that_is_only_declared_is_not_read() -> None:
 
 
 def test_no_path_of_this_machine_is_in_the_sources(code) -> None:
-    text = code.interface + code.model + code.kernels
+    text = inductor.interface() + code.model + code.kernels
     for place in (os.path.dirname(torch.__file__), os.getcwd(), os.path.expanduser("~"), "/tmp"):
         assert place not in text
 
@@ -173,9 +173,37 @@ def test_threads_that_do_a_part_by_number_keep_their_number() -> None:
     assert finish_kernels(part) == part
 
 
+def test_what_depends_on_a_text_alone_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch._inductor.compile_fx  # first: its parts import one another in a circle
+    from torch._inductor.codegen.common import KernelTemplate
+    from torch._inductor.codegen.cpp_template_kernel import CppTemplateKernel
+
+    parsed: list[str] = []
+    rendered: list[str] = []
+    parse, render = KernelTemplate._template_from_string, CppTemplateKernel.render
+
+    def count_parse(source: str):
+        parsed.append(source)
+        return parse(source)
+
+    def count_render(kernel, template, **kwargs):
+        rendered.append(template.name)
+        return render(kernel, template, **kwargs)
+
+    monkeypatch.setattr(KernelTemplate, "_template_from_string", staticmethod(count_parse))
+    monkeypatch.setattr(CppTemplateKernel, "render", count_render)
+    layers = [torch.nn.Linear(size, size + 64) for size in (256, 320)]
+    model = torch.nn.Sequential(layers[0], torch.nn.ReLU(), layers[1])
+    program = torch.export.export(model, (torch.randn(64, 256),)).run_decompositions()
+    inductor.generate(program, Target("cpu", 256, 2))
+    assert parsed and len(parsed) == len(set(parsed))
+    # Once for each product: for the kernel, not for a benchmark that nobody runs.
+    assert rendered.count("packed_gemm") == len(layers)
+
+
 def test_an_unknown_wrapper_is_refused() -> None:
     with pytest.raises(inductor.UnsupportedTorch, match="entry points"):
-        split_wrapper("int main() {}")
+        model_part("int main() {}")
 
 
 def test_an_untested_torch_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,24 @@ def test_a_result_is_made_once(tmp_path: Path) -> None:
     for _ in range(2):
         assert cache.get("ab12", ".o", writer("text", calls)).read_text() == "text"
     assert calls == ["text"]
+
+
+def test_threads_that_ask_at_once_wait_for_the_first(tmp_path: Path) -> None:
+    calls: list[str] = []
+    asked = threading.Barrier(2)
+
+    def ask(cache: ObjectCache) -> str:
+        asked.wait()
+        return cache.get("ab12", ".o", make).read_text()
+
+    def make(path: Path) -> None:
+        calls.append("made")
+        time.sleep(0.2)  # time enough for the other thread to ask
+        path.write_text("text")
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(ask, [ObjectCache(tmp_path, 1 << 20)] * 2)) == ["text"] * 2
+    assert calls == ["made"]
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -110,12 +110,25 @@ def test_embedded_code_is_there_and_no_path_is(image: bytes) -> None:
         assert place.encode() not in image
 
 
-def test_equal_sources_give_equal_images(code, image: bytes, tmp_path: Path) -> None:
+def test_from_what_was_prepared_the_same_image_is_made(
+    code, image: bytes, tmp_path: Path, monkeypatch
+) -> None:
     cold = ObjectCache(tmp_path, 1 << 30)
+    toolchain.prepare(V3, cache=cold)
+    compiled: list[str | None] = []
+    run = toolchain.BuildStep._run
+
+    def record(step, arguments, text=None, folder=None):
+        compiled.append(text)
+        run(step, arguments, text, folder)
+
+    monkeypatch.setattr(toolchain.BuildStep, "_run", record)
     again = toolchain.build(
         code, V3, weights_bytes=4096, embedded={"kernel": b"device code"}, cache=cold
     )
     assert again == image
+    # Headers and entry points were there; the last command links.
+    assert compiled == [*toolchain.split_kernels(code.kernels), code.model, None]
 
 
 def test_a_cached_object_is_not_compiled_again(code, image: bytes, monkeypatch) -> None:
