@@ -198,7 +198,7 @@ def test_what_depends_on_a_text_alone_is_made_once(monkeypatch: pytest.MonkeyPat
     inductor.generate(program, Target("cpu", 256, 2))
     assert parsed and len(parsed) == len(set(parsed))
     # Once for each product: for the kernel, not for a benchmark that nobody runs.
-    assert rendered.count("packed_gemm") == len(layers)
+    assert len(rendered) == len(layers)
 
 
 def test_an_unknown_wrapper_is_refused() -> None:
