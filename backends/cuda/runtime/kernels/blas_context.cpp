@@ -144,6 +144,21 @@ Error BlasContext::use(cudaStream_t stream) {
   return Error::Ok;
 }
 
+cudaStream_t BlasContext::recording_stream(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(stream, &status) != cudaSuccess ||
+      status != cudaStreamCaptureStatusNone) {
+    (void)cudaGetLastError();
+    return nullptr;
+  }
+  if (recording_stream_ == nullptr &&
+      cudaStreamCreateWithFlags(&recording_stream_, cudaStreamNonBlocking) != cudaSuccess) {
+    (void)cudaGetLastError();
+    recording_stream_ = nullptr;
+  }
+  return recording_stream_;
+}
+
 Result<BlasContext*> BlasContext::get(int device, cudaStream_t stream) {
   thread_local BlasContexts contexts;
   BlasContext* context = contexts.find(device);

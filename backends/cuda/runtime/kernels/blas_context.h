@@ -38,6 +38,9 @@ class BlasContext final {
   void* workspace() const { return workspace_; }
   size_t workspace_nbytes() const { return workspace_nbytes_; }
   int device() const { return device_; }
+  // A stream to capture on, on which nothing is ever run. Null while `stream`, on which the caller
+  // works, is being captured itself, or if none can be made.
+  cudaStream_t recording_stream(cudaStream_t stream);
 
  private:
   friend class BlasContexts;
@@ -60,6 +63,7 @@ class BlasContext final {
   void* workspace_ = nullptr;
   size_t workspace_nbytes_ = 0;
   std::vector<Workspace> workspaces_;  // by stream
+  cudaStream_t recording_stream_ = nullptr;
 };
 
 // What cuBLAS said, as an Error with `what` before it.

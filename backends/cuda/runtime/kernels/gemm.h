@@ -14,7 +14,9 @@
 //   float32             float32; with allow_tf32 the operands are rounded to TF32 first
 //   float64             float64
 //
-// Asynchronous on `stream`. Sizes and strides in elements. Nothing is written on failure.
+// Asynchronous on `stream`. Sizes and strides in elements. Nothing is written on failure. A call
+// that a thread makes for the third time, all addresses and numbers equal, is launched as it was
+// recorded (recorded_launch.h).
 // Thread-safe: each thread has its own handle, and no lock is held.
 #pragma once
 
@@ -61,6 +63,13 @@ struct GemmProblem {
 // `device` must be current. Sizes of zero are allowed: an empty out is left alone, k = 0 gives
 // beta * c.
 Error gemm(const GemmProblem& problem, int device, cudaStream_t stream);
+
+// How the products of the calling thread that went to cublasLt were launched.
+struct GemmCounts {
+  uint64_t asked = 0;     // by the library
+  uint64_t recorded = 0;  // as the library had launched the same call before
+};
+GemmCounts& gemm_counts();
 
 // Whether gemm() takes operands of this type.
 bool is_gemm_type(ScalarType dtype);

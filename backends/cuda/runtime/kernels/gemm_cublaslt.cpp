@@ -1,11 +1,14 @@
 // Products through cublasLtMatmul. The library's choice of algorithm is asked for once per kind of
-// problem and remembered by the thread, so that a repeated call is one lookup and one launch.
+// problem and remembered by the thread. What it launches for a call that comes again, with the same
+// addresses, is recorded and then launched without asking it, which is most of what a call costs
+// the host (decisions/2026-11-21-recorded-products.md).
 #include <array>
 #include <cstring>
 #include <memory>
 #include <unordered_map>
 
 #include "backends/cuda/runtime/kernels/gemm_types.h"
+#include "backends/cuda/runtime/kernels/recorded_launch.h"
 
 namespace pteron::cuda {
 namespace {
@@ -13,15 +16,25 @@ namespace {
 // Everything that the choice of an algorithm depends on.
 using Key = std::array<int64_t, 16>;
 
+// What one call has besides: addresses of both operands, c, out, bias and workspace; alpha, beta.
+using Arguments = std::array<uint64_t, 8>;
+
 struct KeyHash {
-  size_t operator()(const Key& key) const {
+  template <typename Words>
+  size_t operator()(const Words& words) const {
     uint64_t hash = 0x9e3779b97f4a7c15ull;
-    for (const int64_t word : key) {
+    for (const auto word : words) {
       hash = (hash ^ static_cast<uint64_t>(word)) * 0xff51afd7ed558ccdull;
       hash ^= hash >> 32;
     }
     return hash;
   }
+};
+
+// A call that was seen.
+struct Call {
+  int times = 0;
+  std::unique_ptr<RecordedLaunch> recorded;
 };
 
 // The largest power of two up to 256 that divides an address, which decides the width of loads.
@@ -45,10 +58,14 @@ struct Plan {
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr, d = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
+  std::unordered_map<Arguments, Call, KeyHash> calls;
+  bool can_be_recorded = true;  // as far as is known
 };
 
 using Plans = std::unordered_map<Key, std::unique_ptr<Plan>, KeyHash>;
 constexpr size_t kMaxPlans = 4096;
+// Calls of one plan that are remembered; a network has as many as it has layers.
+constexpr size_t kMaxCalls = 512;
 
 Key make_key(const GemmProblem& p, const ColumnMajorGemm& g, int device) {
   const uint64_t alignments = uint64_t{alignment_of(g.first.data)} |
@@ -166,7 +183,89 @@ class PlanMaker final {
   const GemmTypes types_;
 };
 
+// One call of a plan.
+class Launcher final {
+ public:
+  Launcher(const GemmProblem& problem, const ColumnMajorGemm& gemm, BlasContext& blas, Plan& plan)
+      : problem_(problem),
+        gemm_(gemm),
+        blas_(blas),
+        plan_(plan),
+        scale_type_(gemm_types(problem.dtype, problem.allow_tf32).scale) {}
+
+  Error run(cudaStream_t stream) {
+    const Arguments arguments = {address(gemm_.first.data),
+                                 address(gemm_.second.data),
+                                 address(problem_.beta != 0.0 ? problem_.c.data : nullptr),
+                                 address(problem_.out.data),
+                                 address(problem_.bias),
+                                 address(blas_.workspace()),
+                                 bits(problem_.alpha),
+                                 bits(problem_.beta)};
+    auto known = plan_.calls.find(arguments);
+    if (__builtin_expect(known != plan_.calls.end() && known->second.recorded, 1)) {
+      ++gemm_counts().recorded;
+      return known->second.recorded->launch(stream);
+    }
+    if (problem_.bias != nullptr) {
+      PTERON_RETURN_IF_ERROR(check(blas_.api().lt_desc_set(
+          plan_.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &problem_.bias, sizeof problem_.bias)));
+    }
+    ++gemm_counts().asked;
+    PTERON_RETURN_IF_ERROR(check(call(stream)));
+    if (plan_.can_be_recorded) remember(arguments, stream);
+    return Error::Ok;
+  }
+
+ private:
+  static uint64_t address(const void* data) { return reinterpret_cast<uintptr_t>(data); }
+  static uint64_t bits(double value) {
+    uint64_t result = 0;
+    std::memcpy(&result, &value, sizeof result);
+    return result;
+  }
+
+  Error check(cublasStatus_t status) const {
+    if (__builtin_expect(status == CUBLAS_STATUS_SUCCESS, 1)) return Error::Ok;
+    return blas_error(blas_.api(), status, ("cublasLtMatmul of " + describe(problem_)).c_str());
+  }
+
+  cublasStatus_t call(cudaStream_t stream) const {
+    const Scale alpha(problem_.alpha, scale_type_);
+    const Scale beta(problem_.beta, scale_type_);
+    void* out = const_cast<void*>(problem_.out.data);
+    const void* c = problem_.beta != 0.0 ? problem_.c.data : out;
+    return blas_.api().lt_matmul(blas_.lt_handle(), plan_.desc, alpha.get(), gemm_.first.data,
+                                 plan_.a, gemm_.second.data, plan_.b, beta.get(), c, plan_.c, out,
+                                 plan_.d, &plan_.algorithm, blas_.workspace(),
+                                 blas_.workspace_nbytes(), stream);
+  }
+
+  // A call is recorded when it comes for the second time: its kernels are loaded then.
+  void remember(const Arguments& arguments, cudaStream_t stream) {
+    if (plan_.calls.size() >= kMaxCalls) plan_.calls.clear();
+    Call& seen = plan_.calls[arguments];
+    if (++seen.times < 2) return;
+    const cudaStream_t side = blas_.recording_stream(stream);
+    if (side == nullptr) return;
+    seen.recorded = RecordedLaunch::record(
+        side, [this](cudaStream_t s) { return call(s) == CUBLAS_STATUS_SUCCESS; });
+    plan_.can_be_recorded = seen.recorded != nullptr;
+  }
+
+  const GemmProblem& problem_;
+  const ColumnMajorGemm& gemm_;
+  BlasContext& blas_;
+  Plan& plan_;
+  const cudaDataType_t scale_type_;
+};
+
 }  // namespace
+
+GemmCounts& gemm_counts() {
+  thread_local GemmCounts counts;
+  return counts;
+}
 
 Error gemm_cublaslt(const GemmProblem& problem, BlasContext& blas, cudaStream_t stream) {
   // An empty sum: cublasLt refuses k = 0, and a bias or another c needs cublasLt. Adding
@@ -183,26 +282,7 @@ Error gemm_cublaslt(const GemmProblem& problem, BlasContext& blas, cudaStream_t 
     if (plans.size() >= kMaxPlans) plans.clear();
     found = plans.emplace(key, std::move(plan)).first;
   }
-  Plan& plan = *found->second;
-  const Cublas& api = blas.api();
-  if (problem.bias != nullptr) {
-    const cublasStatus_t set = api.lt_desc_set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                               &problem.bias, sizeof problem.bias);
-    if (set != CUBLAS_STATUS_SUCCESS) return blas_error(api, set, "setting the bias of a product");
-  }
-  const GemmTypes types = gemm_types(problem.dtype, problem.allow_tf32);
-  const Scale alpha(problem.alpha, types.scale);
-  const Scale beta(problem.beta, types.scale);
-  void* out = const_cast<void*>(problem.out.data);
-  const void* c = problem.beta != 0.0 ? problem.c.data : out;
-  const cublasStatus_t status =
-      api.lt_matmul(blas.lt_handle(), plan.desc, alpha.get(), g.first.data, plan.a, g.second.data,
-                    plan.b, beta.get(), c, plan.c, out, plan.d, &plan.algorithm, blas.workspace(),
-                    blas.workspace_nbytes(), stream);
-  if (__builtin_expect(status != CUBLAS_STATUS_SUCCESS, 0)) {
-    return blas_error(api, status, ("cublasLtMatmul of " + describe(problem)).c_str());
-  }
-  return Error::Ok;
+  return Launcher(problem, g, blas, *found->second).run(stream);
 }
 
 }  // namespace pteron::cuda

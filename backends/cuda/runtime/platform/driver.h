@@ -12,13 +12,17 @@
 #include "runtime/core/result.h"
 
 // (name, exported symbol): the symbol carries the version that the header's macro selects.
-#define PTERON_CUDA_DRIVER_FUNCTIONS(FUNCTION)         \
-  FUNCTION(cuFuncSetAttribute, "cuFuncSetAttribute")   \
-  FUNCTION(cuGetErrorString, "cuGetErrorString")       \
-  FUNCTION(cuLaunchKernel, "cuLaunchKernel")           \
-  FUNCTION(cuModuleGetFunction, "cuModuleGetFunction") \
-  FUNCTION(cuModuleLoadData, "cuModuleLoadData")       \
-  FUNCTION(cuModuleUnload, "cuModuleUnload")           \
+#define PTERON_CUDA_DRIVER_FUNCTIONS(FUNCTION)                             \
+  FUNCTION(cuFuncGetParamInfo, "cuFuncGetParamInfo")                       \
+  FUNCTION(cuFuncSetAttribute, "cuFuncSetAttribute")                       \
+  FUNCTION(cuGetErrorString, "cuGetErrorString")                           \
+  FUNCTION(cuGraphKernelNodeGetAttribute, "cuGraphKernelNodeGetAttribute") \
+  FUNCTION(cuGraphKernelNodeGetParams, "cuGraphKernelNodeGetParams_v2")    \
+  FUNCTION(cuLaunchKernel, "cuLaunchKernel")                               \
+  FUNCTION(cuLaunchKernelEx, "cuLaunchKernelEx")                           \
+  FUNCTION(cuModuleGetFunction, "cuModuleGetFunction")                     \
+  FUNCTION(cuModuleLoadData, "cuModuleLoadData")                           \
+  FUNCTION(cuModuleUnload, "cuModuleUnload")                               \
   FUNCTION(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled")
 
 namespace pteron::cuda {
