@@ -14,11 +14,13 @@
 
 #include "backends/aoti/container/container.h"
 #include "backends/aoti/metadata.h"
+#include "backends/aoti/output_place.h"
 #include "backends/aoti/slim/core/slim_tensor.h"
 #include "runtime/backend/interface.h"
 #include "runtime/core/device.h"
 #include "runtime/core/error.h"
 #include "runtime/core/result.h"
+#include "runtime/core/span.h"
 
 namespace pteron::aoti {
 
@@ -57,6 +59,15 @@ class AotiDevice {
   // begin_run() that succeeded, whatever happened in between.
   virtual Error begin_run() { return Error::Ok; }
   virtual void end_run() noexcept {}
+
+  // Whether the next two are of use.
+  virtual bool places_outputs() const { return false; }
+  // Where outputs belong, in memory that nobody reads or writes while the code runs: where the code
+  // asks for as many bytes, it may get these, and an output that comes to lie in its place need not
+  // be copied. Until withdraw_places(), which follows the code, whether it failed or not, and gets
+  // the outputs (null where there is none).
+  virtual void offer_places(Span<const OutputPlace>) {}
+  virtual void withdraw_places(Span<slim::SlimTensor* const>) noexcept {}
 
   // What run() passes to the code; null is the device's default. Asked for inside a run.
   virtual void* stream() { return nullptr; }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backends/aoti/contract.h"
+#include "backends/aoti/output_place.h"
 #include "backends/aoti/slim/core/slim_tensor.h"
 #include "runtime/core/device.h"
 #include "runtime/core/error.h"
@@ -35,6 +36,10 @@ class ArgumentBinding final {
 
   Span<slim::SlimTensor*> inputs() { return inputs_; }
   Span<slim::SlimTensor*> outputs() { return outputs_; }
+
+  // Where outputs belong, as far as the code may compute them there: memory on the device, of their
+  // present size, that no argument shares. For bound inputs; valid until the next call.
+  Span<const OutputPlace> output_places(Span<EValue* const> arguments);
 
   // Copies changed inputs and all outputs to where they belong, resizes the outputs, and deletes
   // the handles, also on failure.
@@ -68,6 +73,8 @@ class ArgumentBinding final {
   std::vector<Input> slots_;
   std::vector<slim::SlimTensor*> inputs_;
   std::vector<slim::SlimTensor*> outputs_;
+  std::vector<OutputPlace> places_;
+  std::vector<OutputPlace> memory_;  // of all arguments, when places_ were found
 };
 
 }  // namespace pteron::aoti

@@ -32,15 +32,18 @@ class AotiDelegate final : public Delegate {
       : device_(std::move(device)),
         container_(std::move(container)),
         binding_(std::move(contract), container_->num_inputs(), container_->num_outputs(),
-                 device_->device()) {}
+                 device_->device()),
+        places_outputs_(device_->places_outputs()) {}
 
   Error execute(BackendExecutionContext& context, Span<EValue* const> arguments) override {
     TraceScope trace(context.tracer, "delegate", context.method_name);
     PTERON_RETURN_IF_ERROR(device_->begin_run());
     const EndRun end_run{*device_};
     PTERON_RETURN_IF_ERROR(binding_.bind_inputs(arguments));
-    PTERON_RETURN_IF_ERROR(
-        container_->run(binding_.inputs(), binding_.outputs(), device_->stream()));
+    if (places_outputs_) device_->offer_places(binding_.output_places(arguments));
+    Error error = container_->run(binding_.inputs(), binding_.outputs(), device_->stream());
+    if (places_outputs_) device_->withdraw_places(binding_.outputs());
+    PTERON_RETURN_IF_ERROR(std::move(error));
     return binding_.store_outputs(arguments);
   }
 
@@ -48,6 +51,7 @@ class AotiDelegate final : public Delegate {
   std::unique_ptr<AotiDevice> device_;  // outlives the container, which may use its stream
   std::unique_ptr<Container> container_;
   ArgumentBinding binding_;
+  const bool places_outputs_;
 };
 
 Error set_options(Span<const BackendOption> options, AotiDevice& device) {

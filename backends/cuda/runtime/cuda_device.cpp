@@ -141,6 +141,7 @@ Error CudaDevice::check_machine(const aoti::Metadata& metadata) {
     known = stream_;
   }
   resources_.pool = &stream_->pool();
+  resources_.places = &places_;
   scope_ = std::make_shared<Scope>(&resources_, *stream_);
   return Error::Ok;
 }

@@ -16,6 +16,7 @@
 #include "backends/cuda/runtime/cuda_stream.h"
 #include "backends/cuda/runtime/execution_scope.h"
 #include "backends/cuda/runtime/loaded_modules.h"
+#include "backends/cuda/runtime/output_places.h"
 #include "backends/cuda/runtime/weight_store.h"
 #include "runtime/backend/device_map.h"
 #include "runtime/backend/interface.h"
@@ -49,6 +50,13 @@ class CudaDevice final : public aoti::AotiDevice {
   Error finish_constants() override;
   Error begin_run() override;
   void end_run() noexcept override;
+  bool places_outputs() const override { return true; }
+  void offer_places(Span<const aoti::OutputPlace> places) override {
+    places_.offer(places, device());
+  }
+  void withdraw_places(Span<slim::SlimTensor* const> outputs) noexcept override {
+    places_.withdraw(outputs);
+  }
   void* stream() override { return slim::current_cuda_stream(index_); }
 
  private:
@@ -58,6 +66,7 @@ class CudaDevice final : public aoti::AotiDevice {
   std::shared_ptr<void>* const shared_;
   std::shared_ptr<MethodStream> stream_;
   LoadedModules modules_;
+  OutputPlaces places_;
   ExecutionResources resources_;
   std::shared_ptr<Scope> scope_;
   std::unique_ptr<WeightUpload> upload_;

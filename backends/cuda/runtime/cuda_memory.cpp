@@ -9,6 +9,7 @@
 #include "backends/cuda/runtime/caching_pool.h"
 #include "backends/cuda/runtime/cuda_error.h"
 #include "backends/cuda/runtime/execution_scope.h"
+#include "backends/cuda/runtime/output_places.h"
 #include "backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {
@@ -99,17 +100,23 @@ StridedCopy elementwise_copy(const SlimTensor& target, const SlimTensor* source)
   return copy;
 }
 
-Result<StorageRef> CudaMemory::allocate(size_t nbytes, Device device) {
+// Scratch memory may be kept beyond a run, so it is never the place of an output.
+Result<StorageRef> allocate_scratch(size_t nbytes, int device) {
   const ExecutionResources* scope = ExecutionScope::current();
-  if (scope && scope->pool && scope->pool->device() == device.index) {
-    return scope->pool->allocate(nbytes);
-  }
-  const cudaStream_t stream = slim::current_cuda_stream(device.index);
-  return CachingPool::of_stream(device.index, stream).allocate(nbytes);
+  if (scope && scope->pool && scope->pool->device() == device) return scope->pool->allocate(nbytes);
+  const cudaStream_t stream = slim::current_cuda_stream(device);
+  return CachingPool::of_stream(device, stream).allocate(nbytes);
 }
 
-Result<StorageRef> allocate_scratch(size_t nbytes, int device) {
-  return cuda_memory().allocate(nbytes, Device{DeviceType::CUDA, static_cast<int8_t>(device)});
+Result<StorageRef> CudaMemory::allocate(size_t nbytes, Device device) {
+  const ExecutionResources* scope = ExecutionScope::current();
+  if (scope && scope->places && scope->pool->device() == device.index) {
+    if (StorageRef place = scope->places->take(nbytes)) return place;
+    PTERON_ASSIGN_OR_RETURN(StorageRef storage, scope->pool->allocate(nbytes));
+    scope->places->note(storage->data);
+    return storage;
+  }
+  return allocate_scratch(nbytes, device.index);
 }
 
 Result<StorageRef> CudaMemory::allocate_pinned(size_t nbytes) {

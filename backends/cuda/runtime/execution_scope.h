@@ -11,8 +11,11 @@
 
 namespace pteron::cuda {
 
+class OutputPlaces;
+
 struct ExecutionResources {
   CachingPool* pool = nullptr;       // for tensors on pool->device()
+  OutputPlaces* places = nullptr;    // for tensors there, before the pool; may be null
   LoadedModules* modules = nullptr;  // where modules that the model loads are kept
   bool allow_tf32 = false;           // float32 products may round their operands to TF32
 };

@@ -1,0 +1,14 @@
+// Memory on a device in which an output of a model belongs.
+#pragma once
+
+#include <cstddef>
+
+namespace pteron::aoti {
+
+struct OutputPlace {
+  void* data = nullptr;
+  size_t nbytes = 0;
+  size_t output = 0;  // which
+};
+
+}  // namespace pteron::aoti
