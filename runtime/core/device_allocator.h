@@ -18,8 +18,22 @@
 
 namespace pteron {
 
+// A point in the order of a device's work. One thread at a time.
+class DeviceEvent {
+ public:
+  virtual ~DeviceEvent() = default;
+  // Here: after what is on the calling thread's current stream now.
+  virtual Error record() = 0;
+  // What is put on `stream` (null: the default one) from now on waits for the last record(). Nobody
+  // else waits, the host least of all.
+  virtual Error make_wait(void* stream) = 0;
+};
+
 // Thread-safe. Addresses are the device's; only the functions below may follow them. Copies and
-// fills are complete when they return.
+// fills are complete when they return, unless they say otherwise.
+//
+// A stream is a queue of work, by the handle that the device's API knows it by; null is the default
+// stream. A thread has one current stream for each device, at first the default one.
 class DeviceAllocator {
  public:
   virtual ~DeviceAllocator() = default;
@@ -37,6 +51,20 @@ class DeviceAllocator {
   // Within one device.
   virtual Error copy(void* destination, const void* source, size_t nbytes, Device device) = 0;
   virtual Error fill_zero(void* destination, size_t nbytes, Device device) = 0;
+
+  // The rest is for devices whose work is queued; these bodies suit others.
+
+  // Puts what the calling thread executes, allocates and copies from now on on `stream`. Returns
+  // the stream before. Borrowed: whoever sets one keeps it alive as long as it is current.
+  virtual Result<void*> set_stream(void* stream, Device) { return (void)stream, nullptr; }
+  // As copy(), but on the calling thread's current stream and perhaps not complete on return.
+  virtual Error copy_in_order(void* destination, const void* source, size_t nbytes, Device device) {
+    return copy(destination, source, nbytes, device);
+  }
+  // Null for a device without streams.
+  virtual Result<std::unique_ptr<DeviceEvent>> make_event(Device) {
+    return std::unique_ptr<DeviceEvent>();
+  }
 };
 
 // The allocator of all devices of a type. AlreadyLoaded if there is one (the first stays);

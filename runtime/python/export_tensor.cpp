@@ -94,6 +94,12 @@ Error OwnedTensor::copy_from(const Tensor& tensor) {
   return Error::Ok;
 }
 
+Error OwnedTensor::copy_in_order_from(const Tensor& tensor) {
+  if (nbytes_ == 0) return Error::Ok;
+  return find_device_allocator(device_.type)
+      ->copy_in_order(data(), tensor.data(), nbytes_, device_);
+}
+
 namespace {
 
 // A tensor without a library: for processes that have neither torch nor a numpy dtype for it.
@@ -101,7 +107,12 @@ namespace {
 class DlpackArray final {
  public:
   explicit DlpackArray(OwnedTensorPtr tensor)
-      : tensor_(tensor.release(), [](OwnedTensor* owned) { OwnedTensor::release(owned); }) {}
+      : tensor_(tensor.release(), [](OwnedTensor* owned) { OwnedTensor::release(owned); }) {
+    if (tensor_->device().type == DeviceType::CPU) return;
+    written_ = value_or_throw(
+        find_device_allocator(tensor_->device().type)->make_event(tensor_->device()));
+    if (written_) throw_if_error(written_->record());
+  }
 
   py::tuple shape() const {
     const dlpack::Tensor& tensor = tensor_->tensor();
@@ -127,6 +138,7 @@ class DlpackArray final {
 
   // The capsule shares the bytes with this array.
   py::capsule dlpack(const py::kwargs& arguments) const {
+    if (written_) make_consumer_wait(arguments);
     bool versioned = false;
     if (arguments.contains("max_version") && !arguments["max_version"].is_none()) {
       const auto version = py::cast<py::tuple>(arguments["max_version"]);
@@ -137,6 +149,17 @@ class DlpackArray final {
   }
 
  private:
+  // DLPack's numbers: none and 1 are the default stream, 2 is that of each thread, which goes by
+  // the same handle, -1 asks for nothing, others are handles.
+  void make_consumer_wait(const py::kwargs& arguments) const {
+    int64_t stream = 1;
+    if (arguments.contains("stream") && !arguments["stream"].is_none()) {
+      stream = py::cast<int64_t>(arguments["stream"]);
+    }
+    if (stream == -1) return;
+    throw_if_error(written_->make_wait(stream == 1 ? nullptr : reinterpret_cast<void*>(stream)));
+  }
+
   template <typename Managed>
   struct Shared {
     Managed managed{};
@@ -172,6 +195,7 @@ class DlpackArray final {
   }
 
   std::shared_ptr<OwnedTensor> tensor_;
+  std::unique_ptr<DeviceEvent> written_;  // behind what wrote it; null for one on the CPU
 };
 
 py::object loaded_module(const char* name) {

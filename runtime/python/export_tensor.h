@@ -30,8 +30,10 @@ class OwnedTensor final {
   static Result<std::unique_ptr<OwnedTensor, Delete>> allocate(const Tensor& tensor);
   static void release(OwnedTensor* tensor);
 
-  // Bytes of a tensor of the same shape and device.
+  // Bytes of a tensor of the same shape and device; complete on return.
   Error copy_from(const Tensor& tensor);
+  // The same on a device, on the calling thread's current stream: the host does not wait.
+  Error copy_in_order_from(const Tensor& tensor);
 
   void* data() const { return managed_.tensor.data; }
   ScalarType dtype() const { return dtype_; }
@@ -61,7 +63,8 @@ struct TensorStyle {
 };
 
 // A tensor of that library; else a numpy array; where numpy is missing or has no such dtype, a
-// DlpackArray. Needs the GIL; throws.
+// DlpackArray. What is on a device is valid on the calling thread's current stream; a DlpackArray
+// makes the stream of whoever takes it wait. Needs the GIL; throws.
 pybind11::object to_python(OwnedTensorPtr tensor, const TensorStyle& style);
 
 // The style of torch if it is loaded in this process, otherwise the default. Never loads it.

@@ -41,6 +41,12 @@ class Method:
         the inputs (numpy arrays for one that is only a buffer); without any, torch's if torch is
         loaded, else numpy's.
 
+        Where inputs or outputs live on a GPU, a call is queued like an operator of torch: on
+        torch's current stream of the calling thread, where its outputs are valid, and the host does
+        not wait. (Without torch it is the default stream, and `__dlpack__` of an output orders the
+        consumer's stream.) An output that is used on another stream must be kept until that use is
+        done.
+
         Raises:
           InvalidArgumentError: all that is wrong with the inputs; nothing has run.
         """

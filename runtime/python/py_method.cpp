@@ -67,11 +67,13 @@ PySession::Guard::~Guard() {
 
 void PySession::reset() {
   const Guard guard(*this);
+  throw_if_error(order_.finish());
   throw_if_error(session_->reset());
 }
 
 py::object PySession::buffer(const std::string& name) {
   const Guard guard(*this);
+  throw_if_error(order_.finish());
   const Tensor tensor = value_or_throw(session_->buffer(name));
   OwnedTensorPtr copy = value_or_throw(OwnedTensor::allocate(tensor));
   throw_if_error(copy->copy_from(tensor));
@@ -85,6 +87,7 @@ PyMethod::PyMethod(std::unique_ptr<Method> method, std::shared_ptr<PySession> se
       values_(method_->inputs_size()),
       outputs_(method_->outputs_size()) {
   prepare_outputs();
+  collect_devices();
 }
 
 PyMethod::~PyMethod() {
@@ -98,8 +101,7 @@ PyMethod::~PyMethod() {
 void PyMethod::prepare_outputs() {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const ValueMeta& meta = method_->meta().outputs[i];
-    if (meta.kind != ValueKind::Tensor || meta.planned || meta.constant || meta.nbytes == 0 ||
-        meta.device.type != DeviceType::CPU) {
+    if (meta.kind != ValueKind::Tensor || meta.planned || meta.constant || meta.nbytes == 0) {
       continue;
     }
     const auto same = [&](size_t j) { return &method_->get_output(j) == &method_->get_output(i); };
@@ -111,16 +113,56 @@ void PyMethod::prepare_outputs() {
       first = first && j > i;
     }
     if (!first) continue;
-    std::unique_ptr<std::byte[]> memory(new std::byte[meta.nbytes]);
-    const Error error = method_->set_output_data(i, memory.get(), meta.nbytes);
+    const Error error = give_memory(i);
     if (error == Error::InvalidState) continue;  // the handle of another value
     throw_if_error(error);
     if (meta.dynamism == ShapeDynamism::Static && !repeated) {
       outputs_[i].mode = OutputMode::Direct;
-    } else {
-      outputs_[i].memory = std::move(memory);
+      outputs_[i].memory.reset();
+      outputs_[i].on_device.reset();
     }
   }
+}
+
+// Memory of the upper bound for an output that the method has none for.
+Error PyMethod::give_memory(size_t index) {
+  const ValueMeta& meta = method_->meta().outputs[index];
+  Output& output = outputs_[index];
+  if (meta.device.type == DeviceType::CPU) {
+    output.memory.reset(new std::byte[meta.nbytes]);
+    return method_->set_output_data(index, output.memory.get(), meta.nbytes);
+  }
+  PTERON_ASSIGN_OR_RETURN(output.on_device,
+                          OwnedTensor::allocate(method_->get_output(index).tensor()));
+  return method_->set_output_data(index, output.on_device->data(), output.on_device->nbytes());
+}
+
+void PyMethod::collect_devices() {
+  for (const auto* values : {&method_->meta().inputs, &method_->meta().outputs}) {
+    for (const ValueMeta& meta : *values) {
+      const Device device = meta.device;
+      if (meta.kind != ValueKind::Tensor || device.type == DeviceType::CPU) continue;
+      if (std::find(devices_.begin(), devices_.end(), device) == devices_.end()) {
+        devices_.push_back(device);
+      }
+    }
+  }
+}
+
+// Who knows on which stream the caller works; null if nobody does.
+const dlpack::ExchangeApi* PyMethod::api_of_caller() const {
+  for (const Input& input : inputs_) {
+    if (input.tensor.imported() && input.tensor.type.api) return input.tensor.type.api;
+  }
+  return style_of_process().api;
+}
+
+// Whether an input came through `__dlpack__`, which orders it with the default stream.
+bool PyMethod::has_foreign_input() const {
+  return std::any_of(inputs_.begin(), inputs_.end(), [](const Input& input) {
+    return input.tensor.imported() && !input.tensor.type.api &&
+           input.tensor.device.type != DeviceType::CPU;
+  });
 }
 
 py::list PyMethod::execute(py::handle inputs) {
@@ -130,6 +172,12 @@ py::list PyMethod::execute(py::handle inputs) {
     ~Release() { method->release_inputs(); }
   } release{this};
   import_inputs(inputs);
+  CallerStreams streams(devices_, devices_.empty() ? nullptr : api_of_caller(), session_->order());
+  if (devices_.empty()) {
+    throw_if_error(session_->order().finish());
+  } else {
+    throw_if_error(streams.begin(has_foreign_input()));
+  }
   throw_if_error(method_->set_inputs({values_.data(), values_.size()}));
   for (size_t i = 0; i < outputs_.size(); ++i) {
     Output& output = outputs_[i];
@@ -151,6 +199,7 @@ py::list PyMethod::execute(py::handle inputs) {
 
 void PyMethod::reset_state() {
   const PySession::Guard guard(*session_);
+  throw_if_error(session_->order().finish());
   throw_if_error(method_->reset_state());
 }
 
@@ -333,7 +382,9 @@ py::object PyMethod::export_value(const EValue& value, const TensorStyle& style)
   }
   const Tensor& tensor = value.tensor();
   OwnedTensorPtr copy = value_or_throw(OwnedTensor::allocate(tensor));
-  if (tensor.nbytes() < kLargeCopyNbytes && tensor.device().type == DeviceType::CPU) {
+  if (tensor.device().type != DeviceType::CPU) {
+    throw_if_error(copy->copy_in_order_from(tensor));
+  } else if (tensor.nbytes() < kLargeCopyNbytes) {
     throw_if_error(copy->copy_from(tensor));
   } else {
     Error error;

@@ -15,6 +15,7 @@
 #include "runtime/executor/session.h"
 #include "runtime/python/export_tensor.h"
 #include "runtime/python/import_tensor.h"
+#include "runtime/python/stream_order.h"
 
 namespace pteron::python {
 
@@ -30,6 +31,8 @@ class PySession final {
   std::vector<std::string> buffer_names() const { return session_->buffer_names(); }
   // A copy.
   pybind11::object buffer(const std::string& name);
+  // Only while a Guard is held.
+  StreamOrder& order() { return order_; }
 
   // Holds the session for one thread. Lets go of the GIL while it waits. Throws InvalidState where
   // the thread has it already.
@@ -46,6 +49,7 @@ class PySession final {
 
  private:
   std::shared_ptr<Session> session_;
+  StreamOrder order_;
   std::mutex mutex_;
   std::atomic<std::thread::id> owner_{};
 };
@@ -78,9 +82,14 @@ class PyMethod final {
     OutputMode mode = OutputMode::Copy;
     std::unique_ptr<std::byte[]> memory;  // for an unplanned output that must be copied
     OwnedTensorPtr direct;
+    OwnedTensorPtr on_device;  // as `memory`, for one on a device
   };
 
   void prepare_outputs();
+  Error give_memory(size_t index);
+  void collect_devices();
+  const dlpack::ExchangeApi* api_of_caller() const;
+  bool has_foreign_input() const;
   void check_count(size_t found) const;
   EValue import_value(size_t index, pybind11::handle object);
   EValue import_scalar(size_t index, pybind11::handle object);
@@ -97,6 +106,7 @@ class PyMethod final {
   std::vector<Input> inputs_;
   std::vector<EValue> values_;
   std::vector<Output> outputs_;
+  std::vector<Device> devices_;  // besides the CPU, of inputs and outputs
 };
 
 }  // namespace pteron::python

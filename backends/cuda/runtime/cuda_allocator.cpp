@@ -2,8 +2,7 @@
 // DeviceType::CUDA.
 //
 // Memory comes from the pool of the calling thread's current stream and goes back to it: an output
-// that is let go of is soon the memory of another. Copies go over the current stream and are
-// complete on return.
+// that is let go of is soon the memory of another. Copies go over the current stream.
 #include <cuda_runtime_api.h>
 
 #include <memory>
@@ -19,6 +18,30 @@
 
 namespace pteron::cuda {
 namespace {
+
+class CudaEvent final : public DeviceEvent {
+ public:
+  CudaEvent(cudaEvent_t event, int device) : event_(event), device_(device) {}
+  ~CudaEvent() override { (void)cudaEventDestroy(event_); }
+
+  Error record() override {
+    PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device_));
+    PTERON_CUDA_RETURN_IF_ERROR(cudaEventRecord(event_, slim::current_cuda_stream(device_)),
+                                "recording an event");
+    return Error::Ok;
+  }
+
+  Error make_wait(void* stream) override {
+    PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device_));
+    PTERON_CUDA_RETURN_IF_ERROR(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), event_, 0),
+                                "making a stream wait");
+    return Error::Ok;
+  }
+
+ private:
+  const cudaEvent_t event_;
+  const int device_;
+};
 
 class CudaAllocator final : public DeviceAllocator {
  public:
@@ -52,6 +75,31 @@ class CudaAllocator final : public DeviceAllocator {
 
   Error copy(void* destination, const void* source, size_t nbytes, Device device) override {
     return copy(destination, source, nbytes, device, cudaMemcpyDeviceToDevice);
+  }
+
+  Error copy_in_order(void* destination, const void* source, size_t nbytes,
+                      Device device) override {
+    PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device.index));
+    PTERON_CUDA_RETURN_IF_ERROR(
+        cudaMemcpyAsync(destination, source, nbytes, cudaMemcpyDeviceToDevice,
+                        slim::current_cuda_stream(device.index)),
+        "copying device memory");
+    return Error::Ok;
+  }
+
+  Result<void*> set_stream(void* stream, Device device) override {
+    void* const before = slim::current_cuda_stream(device.index);
+    PTERON_RETURN_IF_ERROR(
+        slim::set_current_cuda_stream(device.index, static_cast<cudaStream_t>(stream)));
+    return before;
+  }
+
+  Result<std::unique_ptr<DeviceEvent>> make_event(Device device) override {
+    PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device.index));
+    cudaEvent_t event = nullptr;
+    PTERON_CUDA_RETURN_IF_ERROR(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+                                "creating an event");
+    return std::unique_ptr<DeviceEvent>(new CudaEvent(event, device.index));
   }
 
   Error fill_zero(void* destination, size_t nbytes, Device device) override {

@@ -13,7 +13,7 @@ class NoMemory final : public DeviceAllocator {
   void free(void*, Device) override {}
   Error copy_from_host(void*, const void*, size_t, Device) override { return Error::Ok; }
   Error copy_to_host(void*, const void*, size_t, Device) override { return Error::Ok; }
-  Error copy(void*, const void*, size_t, Device) override { return Error::Ok; }
+  Error copy(void*, const void*, size_t, Device) override { return Error::NotSupported; }
   Error fill_zero(void*, size_t, Device) override { return Error::Ok; }
 };
 
@@ -34,6 +34,19 @@ TEST(DeviceAllocatorTest, RefusesTheCpuAndNothing) {
             Error::InvalidArgument);
   EXPECT_EQ(register_device_allocator(DeviceType::CUDA, nullptr), Error::InvalidArgument);
   EXPECT_EQ(find_device_allocator(DeviceType::CPU), nullptr);
+}
+
+TEST(DeviceAllocatorTest, ADeviceWithoutStreamsDoesThingsAtOnce) {
+  NoMemory allocator;
+  const Device device{DeviceType::CUDA, 0};
+  int stream = 0;
+  Result<void*> before = allocator.set_stream(&stream, device);
+  ASSERT_TRUE(before.ok());
+  EXPECT_EQ(*before, nullptr);
+  EXPECT_EQ(allocator.copy_in_order(nullptr, nullptr, 1, device), Error::NotSupported);  // copy()'s
+  Result<std::unique_ptr<DeviceEvent>> event = allocator.make_event(device);
+  ASSERT_TRUE(event.ok());
+  EXPECT_EQ(*event, nullptr);
 }
 
 TEST(DeviceTest, Describes) {
