@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Callable
 from typing import Any, final
 
 import torch
@@ -17,6 +18,7 @@ from backends.aoti.toolchain import Machine
 from backends.cuda import toolkit
 from backends.cuda.autotune_record import AutotuneRecord, software_and_gpu
 from backends.cuda.cuda_options import CudaOptions
+from backends.cuda.cuda_passes import cuda_passes
 from exir._serialize.named_data_store import NamedDataStore
 from exir.backend.backend_details import BackendDetails, PreprocessResult
 from exir.backend.compile_spec_schema import CompileSpec
@@ -99,6 +101,12 @@ class CudaBackend(AotiBackend, BackendDetails):
     @classmethod
     def save_data_externally(cls, compile_specs: list[CompileSpec]) -> bool:
         return CudaOptions.from_compile_specs(compile_specs).save_data_externally
+
+    @classmethod
+    def get_custom_passes(
+        cls, compile_specs: list[CompileSpec]
+    ) -> list[Callable[[torch.fx.GraphModule], Any]]:
+        return [*cuda_passes(), *super().get_custom_passes(compile_specs)]
 
     @classmethod
     def get_aoti_compile_options(cls, compile_specs: list[CompileSpec]) -> dict[str, Any]:
