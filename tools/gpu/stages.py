@@ -15,7 +15,7 @@ _PYTEST = (
     *("--tb=short", "--show-capture=no", "--import-mode=importlib"),
 )
 # Lowers models, several at a time if pytest-xdist is installed; a model stays in one process.
-_SPREAD = ("-n", "5", "--dist=loadgroup")
+_SPREAD = ("-n", "6", "--dist=loadgroup")
 
 
 def setup(tree: Path, output: Path) -> Stage:
@@ -90,7 +90,8 @@ def export(tree: Path, output: Path) -> Stage:
     del output
     tests = sorted((tree / "backends/cuda/tests").glob("test_*.py"))
     others = [test for test in tests if test.stem not in _ALONE]
-    return dataclasses.replace(_pytest("export", tree, others, _spread()), parallel=3)
+    others.sort(key=lambda test: test.stem not in _LONG)
+    return dataclasses.replace(_pytest("export", tree, others, _spread()), parallel=4)
 
 
 def lifecycle(tree: Path, output: Path) -> Stage:
@@ -98,6 +99,13 @@ def lifecycle(tree: Path, output: Path) -> Stage:
     del output
     tests = [tree / f"backends/cuda/tests/{name}.py" for name in _ALONE]
     return _pytest("lifecycle", tree, tests, ())
+
+
+def cpu(tree: Path, output: Path) -> Stage:
+    """Lowering for the CPU, and running that, with this machine's torch and compiler."""
+    del output
+    tests = [test for folder in _CPU_FOLDERS for test in (tree / folder).glob("test_*.py")]
+    return dataclasses.replace(_pytest("cpu", tree, sorted(tests), _spread()), parallel=4)
 
 
 def benchmark(tree: Path, output: Path) -> Stage:
@@ -114,6 +122,7 @@ def benchmark(tree: Path, output: Path) -> Stage:
             )
             for name, options in (
                 ("mm", ("--parts=mm",)),
+                ("threads", ("--parts=threads",)),
                 ("choices", ("--parts=choices",)),
                 *((case, ("--parts=models", f"--cases={case}")) for case in _MODELS),
             )
@@ -122,11 +131,23 @@ def benchmark(tree: Path, output: Path) -> Stage:
 
 
 STAGES: dict[str, Callable[[Path, Path], Stage]] = {
-    stage.__name__: stage for stage in (setup, gtests, memcheck, export, lifecycle, benchmark)
+    stage.__name__: stage for stage in (setup, gtests, memcheck, export, lifecycle, cpu, benchmark)
 }
 
 # Cases of tests/benchmarks/cuda/networks.py.
 _MODELS = ("mlp_b8", "transformer_t1", "transformer_t16", "convnet_b8")
+
+# Of these the bundle has what BUILD.bazel lists.
+_CPU_FOLDERS = (
+    "backends/aoti/passes/tests",
+    "backends/aoti/tests",
+    "backends/cpu/tests",
+    "exir/tests",
+    "tests/e2e",
+)
+
+# Begun first.
+_LONG = ("test_cuda_export", "test_cuda_choices")
 
 # Tests that measure the GPU's free memory or time of their own.
 _ALONE = ("test_cuda_unload", "test_cuda_threads")

@@ -15,7 +15,7 @@ import torch
 from backends.aoti.inductor.capture import operator_functions
 from backends.aoti.inductor.generate import generate_module
 from backends.aoti.inductor.generated_code import Target
-from backends.aoti.inductor.release import UnsupportedTorch
+from backends.aoti.inductor.release import UnsupportedTorch, release
 
 
 def may_call_out(op: torch._ops.OpOverload) -> bool:
@@ -40,9 +40,10 @@ def compiles_higher_order(op: Any) -> bool:
 
     if op in lowering.lowerings:
         return op not in lowering.fallbacks
-    # map and scan become loops before they are lowered.
+    # map and scan become loops before they are lowered, loops that the C++ wrapper of torch 2.11
+    # cannot write down (AssertionError in codegen_subgraph_prefix).
     name = op.name().removesuffix("_impl")
-    return hasattr(post_grad, f"decompose_{name}_to_while_loop")
+    return hasattr(post_grad, f"decompose_{name}_to_while_loop") and release() != "2.11"
 
 
 @functools.cache

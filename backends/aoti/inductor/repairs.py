@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from backends.aoti.inductor.release import release
 from backends.aoti.inductor.replaced import replaced
 
 
@@ -22,6 +23,7 @@ def repairs() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(no_write_under_a_reader())
         stack.enter_context(loops_from_constants())
+        stack.enter_context(arrays_by_their_writer())
         yield
 
 
@@ -90,4 +92,36 @@ def loops_from_constants() -> Iterator[None]:
         return create(cls, cond_fn, body_fn, buffers, *args, **kwargs)
 
     with replaced(ir.WhileLoop, "create", classmethod(begin)):
+        yield
+
+
+@contextlib.contextmanager
+def arrays_by_their_writer() -> Iterator[None]:
+    """An array of sizes is declared once for each place in the code that is written to.
+
+    torch 2.11 knows the place by the identity of a bound method, which the next one made may have
+    again: whether a declaration is found was left to chance, and code differed from run to run.
+    """
+    from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+
+    declare = getattr(CppWrapperCpu, "_codegen_int_array_var_impl", None)
+    if release() != "2.11" or declare is None:
+        yield
+        return
+
+    def find(
+        wrapper: Any,
+        int_array: str,
+        writeline: Any,
+        known_statically: bool = False,
+        graph: Any = None,
+    ) -> str:
+        writer = getattr(writeline, "__self__", writeline)
+        known = wrapper.__dict__.setdefault("_pteron_int_arrays", {})
+        key = (int_array, id(writer), known_statically, id(graph))
+        if key not in known:  # with what the numbers belong to, which thereby lives
+            known[key] = writer, graph, declare(wrapper, int_array, writeline, known_statically)
+        return known[key][2]
+
+    with replaced(CppWrapperCpu, "codegen_int_array_var", find):
         yield

@@ -91,6 +91,10 @@ def test_loops_are_generated(model: type[torch.nn.Module], freeze: bool) -> None
     target = Target("cpu", 256, 1, freeze=freeze)
     support = OpSupport(target, frozenset())
     calls = [node for node in program.graph.nodes if node.op == "call_function"]
-    assert [reason for node in calls if (reason := support.reason(node))] == []
+    reasons = [reason for node in calls if (reason := support.reason(node))]
+    if model is not Counts and inductor.release() == "2.11":
+        assert reasons  # its own wrapper fails on them; the partitioner leaves them out
+        return
+    assert reasons == []
     code = inductor.generate(program, target)
     assert "while (" in code.model and not code.proxied

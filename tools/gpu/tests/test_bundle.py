@@ -39,7 +39,10 @@ def test_holds_what_the_stages_need(files: dict[str, Path | str]) -> None:
     for path in (
         "bin/runner_cuda",
         "backends/cuda/runtime/libcuda_backend.so",
+        "backends/cpu/runtime/libcpu_backend.so",
+        "backends/cpu/tests/test_cpu_backend.py",
         "backends/cuda/tests/test_cuda_export.py",
+        "exir/tests/test_program.py",
         "runtime/libpteron_runtime.so",
         "runtime/python/module.cpp",
         "runtime/core/tensor.h",
