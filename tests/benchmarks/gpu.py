@@ -3,7 +3,8 @@
   tools/bazel run //tests/benchmarks:gpu -- --json=$HOME/gpu.json
 
 Parts: `mm` (the matrix product of the runtime beside torch.mm), `models` (whole models beside
-eager, torch.compile and reduce-overhead), `choices` (cuBLAS beside Triton's template).
+eager, torch.compile and reduce-overhead), `choices` (cuBLAS beside Triton's template), `threads`
+(whole programs on eight threads beside a bare cuBLAS loop).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import torch
 from absl import app, flags
 
-_PARTS = flags.DEFINE_list("parts", ["mm", "models", "choices"], "What to measure.")
+_PARTS = flags.DEFINE_list("parts", ["mm", "models", "choices", "threads"], "What to measure.")
 _ROUNDS = flags.DEFINE_integer("rounds", 30, "Rounds through all ways; medians count.", 1)
 _GEMM = flags.DEFINE_list("gemm", ["cublas", "triton", "best"], "Ours: who multiplies matrices.")
 _CASES = flags.DEFINE_list("cases", [], "Names of models; all if empty.")
@@ -45,10 +46,18 @@ def _choices() -> tuple[Any, str]:
     return report, choices.table(report)
 
 
+def _threads() -> tuple[Any, str]:
+    from tests.benchmarks.cuda import threads
+
+    report = threads.measure(min(_ROUNDS.value, 7))
+    return report, threads.table(report)
+
+
 _MEASURE: dict[str, Callable[[], tuple[Any, str]]] = {
     "mm": _mm,
     "models": _models,
     "choices": _choices,
+    "threads": _threads,
 }
 
 

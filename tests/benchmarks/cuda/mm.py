@@ -36,6 +36,13 @@ class Launcher:
         ]
         self._c.mm_launch.restype = ctypes.c_int64
         self._c.mm_launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
+        self._c.mm_launch_bare.restype = ctypes.c_int64
+        self._c.mm_launch_bare.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_int,
+            ctypes.c_void_p,
+            ctypes.c_int,
+        ]
         self._c.mm_launch_threads.restype = ctypes.c_double
         self._c.mm_launch_threads.argtypes = [ctypes.c_void_p, *[ctypes.c_int] * 3]
 
@@ -62,6 +69,14 @@ class Launcher:
         ns = self._c.mm_launch(product, stream, count, PATHS[path])
         if ns < 0:
             raise RuntimeError(f"{path} failed")
+        return ns / count / 1e3
+
+    def launch_bare(self, products: list[int], stream: int, count: int) -> float:
+        """Launches all products in turn by cublasGemmEx alone; host microseconds a round."""
+        array = (ctypes.c_void_p * len(products))(*products)
+        ns = self._c.mm_launch_bare(array, len(products), stream, count)
+        if ns < 0:
+            raise RuntimeError("the bare loop failed")
         return ns / count / 1e3
 
     def launch_threads(self, product: int, threads: int, calls: int, path: str) -> float:

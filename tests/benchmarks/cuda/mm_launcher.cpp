@@ -54,22 +54,29 @@ int64_t now() {
       .count();
 }
 
-int64_t launch_bare(const Product& product, cudaStream_t stream, int count) {
-  Result<BlasContext*> blas = BlasContext::get(0, stream);
-  if (!blas.ok()) return fail(blas.error().message());
-  const GemmProblem& p = product.problem;
+cublasStatus_t call_bare(const BlasContext& blas, const GemmProblem& p) {
   const bool is_float = p.dtype == pteron::ScalarType::Float;
   const cudaDataType type = is_float ? CUDA_R_32F : CUDA_R_16BF;
   const float one = 1, zero = 0;
+  return blas.api().gemm_ex(blas.handle(), p.b.layout.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+                            CUBLAS_OP_N, static_cast<int>(p.n), static_cast<int>(p.m),
+                            static_cast<int>(p.k), &one, p.b.data, type,
+                            static_cast<int>(p.b.layout.leading_dimension), p.a.data, type,
+                            static_cast<int>(p.k), &zero, const_cast<void*>(p.out.data), type,
+                            static_cast<int>(p.n), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+}
+
+// Each of the products in turn, `count` times.
+int64_t launch_bare(Product* const* products, int num_products, cudaStream_t stream, int count) {
+  Result<BlasContext*> blas = BlasContext::get(0, stream);
+  if (!blas.ok()) return fail(blas.error().message());
   const int64_t start = now();
   for (int i = 0; i < count; ++i) {
-    const cublasStatus_t status = (*blas)->api().gemm_ex(
-        (*blas)->handle(), p.b.layout.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N,
-        static_cast<int>(p.n), static_cast<int>(p.m), static_cast<int>(p.k), &one, p.b.data, type,
-        static_cast<int>(p.b.layout.leading_dimension), p.a.data, type, static_cast<int>(p.k),
-        &zero, const_cast<void*>(p.out.data), type, static_cast<int>(p.n), CUBLAS_COMPUTE_32F,
-        CUBLAS_GEMM_DEFAULT);
-    if (status != CUBLAS_STATUS_SUCCESS) return fail("cublasGemmEx failed");
+    for (int p = 0; p < num_products; ++p) {
+      if (call_bare(**blas, products[p]->problem) != CUBLAS_STATUS_SUCCESS) {
+        return fail("cublasGemmEx failed");
+      }
+    }
   }
   return now() - start;
 }
@@ -77,7 +84,10 @@ int64_t launch_bare(const Product& product, cudaStream_t stream, int count) {
 int64_t launch(Product& product, cudaStream_t stream, int count, int path) {
   Result<CudaStreamGuard> guard = CudaStreamGuard::make(stream, 0);
   if (!guard.ok()) return fail(guard.error().message());
-  if (path == kBare) return launch_bare(product, stream, count);
+  if (path == kBare) {
+    Product* const products[] = {&product};
+    return launch_bare(products, 1, stream, count);
+  }
   if (path == kShim) {
     const int64_t start = now();
     for (int i = 0; i < count; ++i) {
@@ -131,6 +141,14 @@ void mm_delete(void* product) { delete static_cast<Product*>(product); }
 // Host nanoseconds of `count` launches.
 int64_t mm_launch(void* product, void* stream, int count, int path) {
   return launch(*static_cast<Product*>(product), static_cast<cudaStream_t>(stream), count, path);
+}
+
+// Host nanoseconds of `count` rounds of cublasGemmEx, and nothing else, over all products.
+int64_t mm_launch_bare(void* const* products, int num_products, void* stream, int count) {
+  const auto target = static_cast<cudaStream_t>(stream);
+  Result<CudaStreamGuard> guard = CudaStreamGuard::make(target, 0);
+  if (!guard.ok()) return fail(guard.error().message());
+  return launch_bare(reinterpret_cast<Product* const*>(products), num_products, target, count);
 }
 
 // Host nanoseconds a call, the mean over `threads` threads that each launch `calls` products on a

@@ -60,6 +60,16 @@ void* model_open(const char* program, const char* data, const char* method) {
   return model.release();
 }
 
+// Another method of the same program: weights and code are shared, memory is not.
+void* model_open_again(const void* model, const char* method) {
+  auto again = std::make_unique<Model>();
+  again->program = static_cast<const Model*>(model)->program;
+  auto made = again->program->load_method(method);
+  if (!made.ok()) return fail(made.error()), nullptr;
+  again->method = std::move(*made);
+  return again.release();
+}
+
 void model_close(void* model) { delete static_cast<Model*>(model); }
 
 int model_set_input(void* model, int index, void* data, int dtype, int dims, const int64_t* sizes) {

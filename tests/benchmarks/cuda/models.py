@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import dataclasses
+import functools
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable
@@ -30,6 +31,8 @@ class Launcher:
         self._c = ctypes.CDLL(str(library))
         self._c.model_open.restype = ctypes.c_void_p
         self._c.model_open.argtypes = [ctypes.c_char_p] * 3
+        self._c.model_open_again.restype = ctypes.c_void_p
+        self._c.model_open_again.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
         self._c.model_run.restype = ctypes.c_int64
         self._c.model_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
         self._c.model_set_input.argtypes = [
@@ -53,7 +56,28 @@ class Launcher:
     ) -> tuple[Launch, Callable[[], torch.Tensor]]:
         """Loads `program` with bfloat16 `x` as its input and `out` as its output's memory; returns
         how to run it and how to see what the last run computed."""
-        model = self._c.model_open(str(program).encode(), str(data or "").encode(), b"forward")
+        model = self._bind(
+            self._c.model_open(str(program).encode(), str(data or "").encode(), b"forward"), x, out
+        )
+        return lambda count: self._run(model, 0, count), lambda: self._result(model, out)
+
+    def open_for_threads(
+        self, program: Path, data: Path | None, x: torch.Tensor, outs: list[torch.Tensor]
+    ) -> list[tuple[Callable[[int, int], float], Callable[[], torch.Tensor]]]:
+        """One method of the same program for each of `outs`; a run takes the stream's handle, too.
+        Methods may run at the same time."""
+        first = self._c.model_open(str(program).encode(), str(data or "").encode(), b"forward")
+        models = [first]
+        models += [self._c.model_open_again(first, b"forward") for _ in outs[1:]]
+        ways = []
+        for model, out in zip(models, outs, strict=True):
+            self._bind(model, x, out)
+            ways.append(
+                (functools.partial(self._run, model), functools.partial(self._result, model, out))
+            )
+        return ways
+
+    def _bind(self, model: int | None, x: torch.Tensor, out: torch.Tensor) -> int:
         if not model:
             raise RuntimeError("model_open failed")
         sizes = (ctypes.c_int64 * x.dim())(*x.shape)
@@ -61,20 +85,19 @@ class Launcher:
             raise RuntimeError("model_set_input failed")
         if self._c.model_set_output(model, 0, out.data_ptr(), out.nbytes) < 0:
             raise RuntimeError("model_set_output failed")
+        return model
 
-        def launch(count: int) -> float:
-            ns = self._c.model_run(model, None, count)
-            if ns < 0:
-                raise RuntimeError("model_run failed")
-            return ns / count / 1e3
+    def _run(self, model: int, stream: int, count: int) -> float:
+        ns = self._c.model_run(model, stream, count)
+        if ns < 0:
+            raise RuntimeError("model_run failed")
+        return ns / count / 1e3
 
-        def result() -> torch.Tensor:
-            seen = torch.empty_like(out)
-            if self._c.model_copy_output(model, 0, seen.data_ptr()) < 0:
-                raise RuntimeError("model_copy_output failed")
-            return seen
-
-        return launch, result
+    def _result(self, model: int, like: torch.Tensor) -> torch.Tensor:
+        seen = torch.empty_like(like)
+        if self._c.model_copy_output(model, 0, seen.data_ptr()) < 0:
+            raise RuntimeError("model_copy_output failed")
+        return seen
 
 
 def lower(module: nn.Module, x: torch.Tensor, folder: Path, **options: Any) -> tuple[Path, Any]:
