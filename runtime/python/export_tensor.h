@@ -1,8 +1,8 @@
 // Tensors that Python owns: memory of our own in the dress of the caller's library.
 //
-//   OwnedTensorPtr tensor = OwnedTensor::allocate(output);   // same dtype, sizes, layout and
-//   device method.set_output_data(i, tensor->data(), nbytes);       // or:
-//   tensor->copy_from(output) py::object result = to_python(std::move(tensor), style);
+//   OwnedTensorPtr tensor = OwnedTensor::allocate(output);  // same dtype, sizes, layout, device
+//   tensor->copy_from(output);  // or have it computed there: method.set_output_data(...)
+//   py::object result = to_python(std::move(tensor), style);
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -9,7 +9,14 @@
 namespace pteron::python {
 
 // Throws the exception of the error's family (see errors.py). Needs the GIL.
-[[noreturn]] void throw_error(const Error& error);
+[[noreturn]] inline void throw_error(const Error& error) {
+  namespace py = pybind11;
+  const py::object make = py::module_::import("runtime.python.errors").attr("error_of_code");
+  const py::object exception =
+      make(static_cast<uint32_t>(error.code()), Error::name(error.code()), error.message());
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+  throw py::error_already_set();
+}
 
 // Nothing on success. Needs the GIL.
 inline void throw_if_error(const Error& error) {

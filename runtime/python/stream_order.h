@@ -1,12 +1,13 @@
 // The streams of devices as Python callers see them: a method's work goes to the caller's stream,
 // like an operator of the library whose tensors it gets, and the host waits for nothing.
 //
-//   StreamOrder order;                              // of a session
+//   StreamOrder order;  // of a session
 //   {
-//     CallerStreams streams(devices, api, order);   // this thread's current streams are the
-//     caller's throw_if_error(streams.begin(false)); method->execute();
-//   }                                               // as they were before
-//   throw_if_error(order.finish());                 // before the host touches the session's state
+//     CallerStreams streams(devices, api, order);
+//     throw_if_error(streams.begin(false));  // this thread's streams are now the caller's
+//     method->execute();
+//   }  // and now what they were before
+//   throw_if_error(order.finish());  // before the host touches the session's state
 //
 // Methods of a session may be called on one stream after the other: what the last one put on its
 // stream is waited for by the next one, on the device.
