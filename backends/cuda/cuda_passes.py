@@ -111,14 +111,9 @@ def _select(owner: GraphModule, cond: Node) -> bool:
             scalar = graph.call_function(_aten.reshape.default, (predicate, []))
             scalar.meta["val"] = predicate.meta["val"].reshape([])
         results = [_inline(owner, branch, operands) for branch in branches]
-        chosen = []
-        for if_true, if_false in zip(*results, strict=True):
-            node = graph.call_function(_aten.where.self, (scalar, if_true, if_false))
-            node.meta["val"] = if_true.meta["val"]
-            chosen.append(node)
-    for user in list(cond.users):
-        user.replace_all_uses_with(chosen[user.args[1]])
-        graph.erase_node(user)
+    selected = list(zip(*results, strict=True))
+    for user in cond.users.copy():  # they keep their names, by which signatures know outputs
+        user.target, user.args = _aten.where.self, (scalar, *selected[user.args[1]])
     graph.erase_node(cond)
     return True
 

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram, export
 
+from backends.aoti.contract import contract_of
 from backends.cuda import CudaBackend
 from backends.cuda.cuda_passes import MAX_BYTES, SelectInsteadOfCondPass, cuda_passes
 from backends.cuda.tests.programs import check, load, lower, save
@@ -93,6 +94,17 @@ def test_every_result_is_selected() -> None:
     assert _conds(program) == 0
     for value in (torch.ones(1, 1), -torch.ones(1, 1)):
         torch.testing.assert_close(program.module()(value), model(value))
+
+
+def test_outputs_are_known_by_their_names() -> None:
+    """A condition whose result is an output: signature and contract say what they said before."""
+    program = _program(Several(), torch.randn(1, 1))
+    before = contract_of(program)
+    assert SelectInsteadOfCondPass()(program.graph_module).modified
+    assert contract_of(program) == before
+    assert {tensor.dtype for tensor in before[1]} == {torch.float32}
+    nodes = {node.name for node in program.graph.nodes}
+    assert {spec.arg.name for spec in program.graph_signature.output_specs} <= nodes
 
 
 @pytest.mark.parametrize(
