@@ -66,6 +66,8 @@ using Plans = std::unordered_map<Key, std::unique_ptr<Plan>, KeyHash>;
 constexpr size_t kMaxPlans = 4096;
 // Calls of one plan that are remembered; a network has as many as it has layers.
 constexpr size_t kMaxCalls = 512;
+// Calls of one thread that are recorded before all are forgotten; some 2 KB each.
+constexpr size_t kMaxRecordings = 8192;
 
 Key make_key(const GemmProblem& p, const ColumnMajorGemm& g, int device) {
   const uint64_t alignments = uint64_t{alignment_of(g.first.data)} |
@@ -183,14 +185,16 @@ class PlanMaker final {
   const GemmTypes types_;
 };
 
-// One call of a plan.
+// One call of a plan; counts up `recordings` where it records it.
 class Launcher final {
  public:
-  Launcher(const GemmProblem& problem, const ColumnMajorGemm& gemm, BlasContext& blas, Plan& plan)
+  Launcher(const GemmProblem& problem, const ColumnMajorGemm& gemm, BlasContext& blas, Plan& plan,
+           size_t& recordings)
       : problem_(problem),
         gemm_(gemm),
         blas_(blas),
         plan_(plan),
+        recordings_(recordings),
         scale_type_(gemm_types(problem.dtype, problem.allow_tf32).scale) {}
 
   Error run(cudaStream_t stream) {
@@ -251,12 +255,14 @@ class Launcher final {
     seen.recorded = RecordedLaunch::record(
         side, [this](cudaStream_t s) { return call(s) == CUBLAS_STATUS_SUCCESS; });
     plan_.can_be_recorded = seen.recorded != nullptr;
+    ++recordings_;
   }
 
   const GemmProblem& problem_;
   const ColumnMajorGemm& gemm_;
   BlasContext& blas_;
   Plan& plan_;
+  size_t& recordings_;
   const cudaDataType_t scale_type_;
 };
 
@@ -274,6 +280,11 @@ Error gemm_cublaslt(const GemmProblem& problem, BlasContext& blas, cudaStream_t 
                          "cublasLtMatmul: %s has no products to sum; copy c and use cublasGemmEx",
                          describe(problem).c_str());
   thread_local Plans plans;
+  thread_local size_t recordings = 0;
+  if (__builtin_expect(recordings >= kMaxRecordings, 0)) {
+    for (auto& [known, plan] : plans) plan->calls.clear();
+    recordings = 0;
+  }
   const ColumnMajorGemm g(problem);
   const Key key = make_key(problem, g, blas.device());
   auto found = plans.find(key);
@@ -282,7 +293,7 @@ Error gemm_cublaslt(const GemmProblem& problem, BlasContext& blas, cudaStream_t 
     if (plans.size() >= kMaxPlans) plans.clear();
     found = plans.emplace(key, std::move(plan)).first;
   }
-  return Launcher(problem, g, blas, *found->second).run(stream);
+  return Launcher(problem, g, blas, *found->second, recordings).run(stream);
 }
 
 }  // namespace pteron::cuda
