@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -51,7 +52,7 @@ def _operators(program: ExportedProgram) -> set[OpOverload]:
 def functionalize(program: ExportedProgram) -> ExportedProgram:
     """The program without changes in place, its operators whole."""
     if any(op._schema.is_mutable for op in _operators(program)):
-        return program.run_decompositions({})
+        return _run_decompositions(program, {})
     return program
 
 
@@ -66,7 +67,14 @@ def decompose(program: ExportedProgram, keep: Iterable[OpOverload]) -> ExportedP
         table.pop(op, None)
     if program.dialect == "ATEN" and not _operators(program).intersection(table):
         return program
-    return program.run_decompositions(table)
+    return _run_decompositions(program, table)
+
+
+def _run_decompositions(program: ExportedProgram, table: Table) -> ExportedProgram:
+    with warnings.catch_warnings():
+        # Torch copies its own tree specs, which it warns of: nothing that a caller could change.
+        warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
+        return program.run_decompositions(table)
 
 
 def decompose_nodes(

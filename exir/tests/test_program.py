@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +45,13 @@ def test_import_is_lazy() -> None:
     assert set(exir.__all__) <= set(dir(exir))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         exir.nothing  # noqa: B018
+
+
+def test_lowering_warns_of_nothing_that_only_torch_could_change() -> None:
+    program = exported()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        to_edge_transform_and_lower(program, partitioner=[OpsPartitioner()])
 
 
 def test_methods_and_constants(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 #include "runtime/python/stream_order.h"
 
-#include <pybind11/pybind11.h>
+#include <Python.h>
 
 namespace pteron::python {
 namespace {
