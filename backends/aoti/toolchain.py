@@ -6,7 +6,8 @@ precompiled headers and with a cache of objects; what that is worth stands in
 
 * the entry points (equal for all models of one torch release and flag set, so nearly always
   cached) and the model class, at -O1: they run once a call and are long;
-* the kernels, at -O3 for the target's instruction set, a few files of bounded size;
+* the kernels, at -O3 for the target's instruction set, a few files of bounded size; what several
+  of them share has a file of its own, which other models then find in the cache;
 * a support file: the size of the weights, embedded device code, and a `__cxa_thread_atexit` that
   registers nothing, without which the thread that first failed would pin the image in memory.
 
@@ -31,7 +32,7 @@ from pathlib import Path
 import torch
 
 from backends.aoti.inductor import GeneratedCode, interface
-from backends.aoti.inductor.kernel_text import KERNEL_START
+from backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START
 from backends.aoti.object_cache import ObjectCache, default_cache, digest
 
 
@@ -183,15 +184,17 @@ def _parallelism() -> int:
 
 def split_kernels(text: str) -> list[str]:
     """Cuts generated kernels, each of which starts with its own include, into files of a bounded
-    size. The cut depends on the text alone, so that equal text gives an equal image anywhere."""
+    size. What kernels share has a file of its own, so that models share its object too. The cut
+    depends on the text alone, so that equal text gives an equal image anywhere."""
     first, *rest = re.split(f"(?={re.escape(KERNEL_START)})", text)
+    shared = [part for part in rest if part.startswith(SHARED_START)]
     files = [first] if first.strip() else []
-    for kernel in rest:
+    for kernel in (part for part in rest if not part.startswith(SHARED_START)):
         if files and len(files[-1]) + len(kernel) <= _KERNEL_FILE_BYTES:
             files[-1] += kernel
         else:
             files.append(kernel)
-    return files
+    return shared + files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,8 +216,7 @@ class BuildStep:
     cache: ObjectCache
 
     def interface(self) -> Source:
-        header = _MODEL_HEADER.format(device=self.device)
-        return Source("", header + interface() + _EXTERN_TEMPLATE.format(extern=""), ("-O1",))
+        return self.model(interface() + _EXTERN_TEMPLATE.format(extern=""))
 
     def model(self, text: str) -> Source:
         header = _MODEL_HEADER.format(device=self.device)

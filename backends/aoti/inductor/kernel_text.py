@@ -5,14 +5,19 @@
   of its own number, so there the number stays.
 * Kernels that divide no integers lose the note-keeping for division by zero, which goes through a
   pointer that all kernels of the image, on all threads, would write.
+* Micro-GEMMs become sources of their own (`micro_gemms`).
 """
 
 from __future__ import annotations
 
 import re
 
+from backends.aoti.inductor import micro_gemms
+
 #: Each kernel's text starts with it.
 KERNEL_START = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
+#: The text of one that several kernels use.
+SHARED_START = KERNEL_START + "// shared\n"
 
 _THREADS = re.compile(
     r"(?<=omp parallel )((?:for )?)num_threads\((\d+)\)"
@@ -24,8 +29,10 @@ _DIVISION_NOTES = re.compile(r"^.*inductor_cpu_(?:throw_if_)?integer_div_error.*
 
 def finish_kernels(text: str) -> str:
     """The text as it is compiled."""
+    text, shared = micro_gemms.separate(text)
     kernels = re.split(f"(?={re.escape(KERNEL_START)})", text)
-    return "".join(_finish(kernel) for kernel in kernels)
+    finished = [_finish(kernel) for kernel in kernels]
+    return "".join((*(SHARED_START + shared[name] for name in sorted(shared)), *finished))
 
 
 def _finish(kernel: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import torch
 
-from backends.aoti.inductor import cpu
+from backends.aoti.inductor import cpu, micro_gemms
 from backends.aoti.inductor.generated_code import Target
 from backends.aoti.inductor.patterns import without_patterns_of
 from backends.aoti.inductor.remembered import remembered
@@ -32,6 +32,7 @@ def compile_scope(target: Target) -> Iterator[None]:
             stack.enter_context(cpu.without_mkldnn())
             stack.enter_context(cpu.vector_isa(target.vector_bits))
             stack.enter_context(cpu.cache_sizes())
+            stack.enter_context(micro_gemms.named_by_text())
             if target.freeze and target.templates:
                 stack.enter_context(cpu.template_choices())
                 stack.enter_context(cpu.serial_small_products())

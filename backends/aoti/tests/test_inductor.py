@@ -15,7 +15,8 @@ import torch
 from backends.aoti import inductor
 from backends.aoti.inductor import Target, cpu, scope
 from backends.aoti.inductor.capture import identifiers_read, model_part
-from backends.aoti.inductor.kernel_text import KERNEL_START, finish_kernels
+from backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START, finish_kernels
+from backends.aoti.inductor.micro_gemms import separate
 from backends.aoti.tests.models import AttentionAndConvolution
 
 _PROCESS = Path(__file__).with_name("lowering_process.py")
@@ -136,6 +137,32 @@ def test_small_products_have_no_parallel_region(
     program = torch.export.export(model, (torch.randn(rows, terms),)).run_decompositions()
     code = inductor.generate(program, Target("cpu", 256, 4))
     assert "micro_gemm" in code.kernels and ("omp parallel" in code.kernels) == parallel
+
+
+def test_products_of_one_kind_share_a_micro_gemm() -> None:
+    layers = (torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 256))
+    program = torch.export.export(torch.nn.Sequential(*layers), (torch.randn(8, 64),))
+    text = inductor.generate(program.run_decompositions(), Target("cpu", 256, 2)).kernels
+    shared, *kernels = re.split(f"(?={re.escape(KERNEL_START)})", text)[1:]
+    assert shared.startswith(SHARED_START)
+    (name,) = set(re.findall(r"\bmicro_gemm_[0-9a-f]{16}\b", text))
+    assert shared.count(f"template void {name}<") == 2
+    callers = [kernel for kernel in kernels if f"{name}<static_cast<bool>(false)" in kernel]
+    assert len(callers) == 2
+    # What is innermost stands in the shared text alone.
+    assert "at::vec::fmadd" in shared and "at::vec::fmadd" not in "".join(kernels)
+
+
+def test_a_micro_gemm_that_cannot_be_declared_stays_where_it_is() -> None:
+    begin, end = "// micro-GEMM micro_gemm_1\n", "// end of micro-GEMM\n"
+    use = "micro_gemm_1<static_cast<bool>(true), static_cast<bool>(false)>(A);\n"
+    unknown = "static void micro_gemm_1(float* A) {}\n"
+    assert separate(begin + unknown + end + use) == (unknown + use, {})
+    known = "template <bool accum, bool prefetch=false>\ninline void micro_gemm_1(float* A) {}\n"
+    assert separate(begin + known + end) == (known, {})
+    declared, sources = separate((begin + known + end) * 2 + use)
+    assert declared.count("template <bool accum, bool prefetch>\nvoid micro_gemm_1(float* A);") == 2
+    assert "template void micro_gemm_1<true, false>(float* A);" in sources["micro_gemm_1"]
 
 
 def test_a_graph_without_inputs_is_lowered() -> None:

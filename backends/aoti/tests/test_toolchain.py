@@ -12,7 +12,7 @@ import torch
 
 from backends.aoti import elf, inductor, toolchain
 from backends.aoti.inductor import Target
-from backends.aoti.inductor.kernel_text import KERNEL_START
+from backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START
 from backends.aoti.object_cache import ObjectCache
 from backends.aoti.toolchain import Machine, ToolchainError
 
@@ -151,6 +151,22 @@ def test_kernels_are_cut_where_one_begins() -> None:
     assert "".join(files) == "// head\n" + kernel * 5
     assert [text.count(KERNEL_START) for text in files] == [2, 2, 1]
     assert toolchain.split_kernels("") == []
+
+
+def test_what_kernels_share_has_a_file_of_its_own() -> None:
+    kernels, shared = KERNEL_START + "kernel\n", [SHARED_START + name for name in ("a\n", "b\n")]
+    assert toolchain.split_kernels("".join(shared) + kernels) == [*shared, kernels]
+
+
+def test_two_models_have_the_file_of_their_micro_gemm_in_common() -> None:
+    files = []
+    for width in (128, 256):
+        model, example = torch.nn.Linear(width, width), torch.randn(8, width)
+        program = torch.export.export(model, (example,)).run_decompositions()
+        text = inductor.generate(program, Target("cpu", 256, 2)).kernels
+        files.append(set(toolchain.split_kernels(text)))
+    (common,) = files[0] & files[1]
+    assert common.startswith(SHARED_START)
 
 
 def test_without_a_compiler_the_error_says_what_to_install(monkeypatch) -> None:

@@ -1,0 +1,81 @@
+"""Micro-GEMMs, the inner loops of matrix products: one for all products that use the same.
+
+Inductor writes them into each product's kernel under that kernel's name. They are most of what
+there is to compile, and few differ: here their text decides their name, kernels declare what they
+call, and each definition becomes a source of its own, compiled once for all models of a machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from backends.aoti.inductor.replaced import replaced
+
+_BEGIN, _END = "// micro-GEMM {name}\n", "// end of micro-GEMM\n"
+_MARKED = re.compile(
+    re.escape(_BEGIN).replace(r"\{name\}", r"(\w+)") + "(.*?)" + re.escape(_END), re.DOTALL
+)
+_HEADERS = "#include <c10/util/Unroll.h>\n"
+
+
+@contextlib.contextmanager
+def named_by_text() -> Iterator[None]:
+    """Equal micro-GEMMs get equal names, and marks around their definitions (for `separate`)."""
+    from torch._inductor.codegen import cpp_micro_gemm
+
+    with contextlib.ExitStack() as stack:
+        for value in vars(cpp_micro_gemm).values():
+            if isinstance(value, type) and "codegen_define" in vars(value):
+                define = _named(value.codegen_define)
+                stack.enter_context(replaced(value, "codegen_define", define))
+        yield
+
+
+def _named(codegen_define: Callable[[Any, Any], str]) -> Callable[[Any, Any], str]:
+    @functools.wraps(codegen_define)
+    def define(self: Any, kernel: Any) -> str:
+        text = codegen_define(self, kernel)
+        if self.name != f"{kernel.kernel_name}_micro_gemm":
+            return text  # its callers spell the name out
+        given = self.name
+        digest = hashlib.sha256(text.replace(given, "micro_gemm").encode()).hexdigest()
+        self.name = f"micro_gemm_{digest[:16]}"
+        return f"{_BEGIN.format(name=self.name)}{text.replace(given, self.name)}\n{_END}"
+
+    return define
+
+
+_BOOL = r"static_cast<bool>\((true|false)\)"
+
+
+def separate(kernels: str) -> tuple[str, dict[str, str]]:
+    """Takes the marked definitions out of the text.
+
+    Returns:
+        The text, which declares them instead, and sources that define them, by name.
+    """
+    sources: dict[str, str] = {}
+
+    def declare(match: re.Match[str]) -> str:
+        name, definition = match.groups()
+        declaration = re.search(
+            rf"(template <[^<>]*>)\s*inline (void {name}\([^()]*\))\s*\{{", definition
+        )
+        prefetches = {use[1] for use in re.findall(rf"\b{name}<{_BOOL}, {_BOOL}>\(", kernels)}
+        if declaration is None or not prefetches:
+            return definition
+        template, function = declaration.groups()
+        sources[name] = _HEADERS + definition.replace(f"inline {function}", function)
+        for prefetch in sorted(prefetches):
+            for accumulate in ("false", "true"):
+                instance = function.replace(name, f"{name}<{accumulate}, {prefetch}>")
+                sources[name] += f"template {instance};\n"
+        # Each call gives all arguments; a default could stand only once in a file.
+        return f"{template.replace('=false', '')}\n{function};\n"
+
+    return _MARKED.sub(declare, kernels), sources
