@@ -27,12 +27,13 @@ Result<Extent> extent_of(Span<const int64_t> sizes, Span<const int64_t> strides)
   PTERON_CHECK_OR_RETURN(sizes.size() == strides.size(), Error::InvalidArgument,
                          "%zu sizes but %zu strides", sizes.size(), strides.size());
   Extent extent{1, 1};
-  bool overflow = false;
+  bool overflow = false, empty = false;
   for (size_t i = 0; i < sizes.size(); ++i) {
     PTERON_CHECK_OR_RETURN(sizes[i] >= 0, Error::InvalidArgument, "size %lld in dimension %zu",
                            static_cast<long long>(sizes[i]), i);
     PTERON_CHECK_OR_RETURN(strides[i] >= 0, Error::InvalidArgument, "stride %lld in dimension %zu",
                            static_cast<long long>(strides[i]), i);
+    empty |= sizes[i] == 0;
     overflow |= __builtin_mul_overflow(extent.numel, sizes[i], &extent.numel);
     if (sizes[i] > 1) {
       int64_t reach = 0;
@@ -40,11 +41,17 @@ Result<Extent> extent_of(Span<const int64_t> sizes, Span<const int64_t> strides)
       overflow |= __builtin_add_overflow(extent.span, reach, &extent.span);
     }
   }
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] == 0) return Extent{0, 0};
-  }
+  if (empty) return Extent{0, 0};
   PTERON_CHECK_OR_RETURN(!overflow, Error::InvalidArgument, "more elements than can be counted");
   return extent;
+}
+
+Result<size_t> bytes_of(const Extent& extent, DType dtype) {
+  size_t nbytes = 0;
+  PTERON_CHECK_OR_RETURN(
+      !__builtin_mul_overflow(static_cast<size_t>(extent.span), element_size(dtype), &nbytes),
+      Error::InvalidArgument, "more bytes than can be counted");
+  return nbytes;
 }
 
 }  // namespace
@@ -103,16 +110,21 @@ Error SlimTensor::set(StorageRef storage, Span<const int64_t> sizes, Span<const 
                       "%s at offset %lld reaches beyond its storage of %zu bytes", shape.c_str(),
                       static_cast<long long>(storage_offset), storage->nbytes);
   }
+  assign(std::move(storage), sizes, strides, storage_offset, extent.numel, dtype);
+  return Error::Ok;
+}
+
+void SlimTensor::assign(StorageRef storage, Span<const int64_t> sizes, Span<const int64_t> strides,
+                        int64_t storage_offset, int64_t numel, DType dtype) {
   storage_ = std::move(storage);
   storage_offset_ = storage_offset;
-  numel_ = extent.numel;
+  numel_ = numel;
   dtype_ = dtype;
   dim_ = static_cast<uint32_t>(sizes.size());
   for (size_t i = 0; i < sizes.size(); ++i) {
     sizes_[i] = sizes[i];
     strides_[i] = strides[i];
   }
-  return Error::Ok;
 }
 
 std::string SlimTensor::describe() const {
@@ -128,19 +140,16 @@ std::string SlimTensor::describe() const {
 
 Result<size_t> storage_nbytes(Span<const int64_t> sizes, Span<const int64_t> strides, DType dtype) {
   PTERON_ASSIGN_OR_RETURN(const Extent extent, extent_of(sizes, strides));
-  size_t nbytes = 0;
-  PTERON_CHECK_OR_RETURN(
-      !__builtin_mul_overflow(static_cast<size_t>(extent.span), element_size(dtype), &nbytes),
-      Error::InvalidArgument, "more bytes than can be counted");
-  return nbytes;
+  return bytes_of(extent, dtype);
 }
 
 Result<TensorPtr> make_tensor(Span<const int64_t> sizes, Span<const int64_t> strides, DType dtype,
                               Device device) {
-  PTERON_ASSIGN_OR_RETURN(const size_t nbytes, storage_nbytes(sizes, strides, dtype));
+  PTERON_ASSIGN_OR_RETURN(const Extent extent, extent_of(sizes, strides));
+  PTERON_ASSIGN_OR_RETURN(const size_t nbytes, bytes_of(extent, dtype));
   PTERON_ASSIGN_OR_RETURN(StorageRef storage, allocate_storage(nbytes, device));
   TensorPtr tensor(new SlimTensor);
-  PTERON_RETURN_IF_ERROR(tensor->set(std::move(storage), sizes, strides, 0, dtype));
+  tensor->assign(std::move(storage), sizes, strides, 0, extent.numel, dtype);
   return tensor;
 }
 

@@ -31,7 +31,12 @@ inline constexpr size_t kMaxDims = kMaxTensorDims;
 
 class SlimTensor final {
  public:
-  SlimTensor() = default;  // undefined: no storage, one dimension of size 0
+  // Undefined: no storage, one dimension of size 0. Of sizes and strides only those that there are
+  // are ever written: a model makes tensors at every call.
+  SlimTensor() {
+    sizes_[0] = 0;
+    strides_[0] = 1;
+  }
   SlimTensor(const SlimTensor& other) { *this = other; }
   SlimTensor& operator=(const SlimTensor& other);
 
@@ -77,13 +82,20 @@ class SlimTensor final {
   std::string describe() const;
 
  private:
+  friend Result<std::unique_ptr<SlimTensor>> make_tensor(Span<const int64_t> sizes,
+                                                         Span<const int64_t> strides, DType dtype,
+                                                         Device device);
+  // What `set` does once it has checked.
+  void assign(StorageRef storage, Span<const int64_t> sizes, Span<const int64_t> strides,
+              int64_t storage_offset, int64_t numel, DType dtype);
+
   StorageRef storage_;
   int64_t storage_offset_ = 0;
   int64_t numel_ = 0;
   DType dtype_ = DType::Float;
   uint32_t dim_ = 1;
-  int64_t sizes_[kMaxDims] = {0};
-  int64_t strides_[kMaxDims] = {1};
+  int64_t sizes_[kMaxDims];
+  int64_t strides_[kMaxDims];
 };
 
 // Owns one tensor; release() makes it a handle.
