@@ -138,6 +138,10 @@ def run_case(case: Case, folder: Path, seconds: float) -> Outcome:
     tail = log.read_bytes()[-TAIL:].decode(errors="replace")
     if status is None:
         tail += f"\nstopped after {taken:.0f} s"
+    elif status < 0:
+        tail += f"\nended by signal {-status}"
+    elif status > 0:
+        tail += f"\nexit status {status}"
     counts = _counts(case, report, status)
     numbers = (counts.passed, counts.failed, counts.skipped)
     return Outcome(case.name, *numbers, round(taken, 2), tail, dict(counts.facts))

@@ -66,6 +66,17 @@ def test_a_crash_after_good_tests_is_a_failure(tmp_path: Path) -> None:
     assert (outcome.passed, outcome.failed) == (1, 1)
 
 
+def test_how_a_command_ended_is_said(tmp_path: Path) -> None:
+    killed = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+    outcomes = {
+        name: run_case(Case(name, _python(text)), tmp_path, 30)
+        for name, text in {"killed": killed, "failed": "raise SystemExit(7)", "good": ""}.items()
+    }
+    assert outcomes["killed"].tail.endswith("ended by signal 11")
+    assert outcomes["failed"].tail.endswith("exit status 7")
+    assert outcomes["good"].tail == ""
+
+
 def test_a_test_program_that_reports_nothing_is_a_failure(tmp_path: Path) -> None:
     for text in ("", "import sys; open(sys.argv[1].partition('=')[2], 'w').write('{\"testsui')"):
         outcome = run_case(Case("none", _python(text), gtest_counts, "--out="), tmp_path, 30)
