@@ -117,9 +117,10 @@ CudaDevice::~CudaDevice() {
 }
 
 Error CudaDevice::set_option(const BackendOption& option) {
-  const bool* allow = std::get_if<bool>(&option.value);
-  PTERON_CHECK_OR_RETURN(allow, Error::InvalidArgument, "option allow_tf32: expected a bool");
-  resources_.allow_tf32 = *allow;
+  const bool* value = std::get_if<bool>(&option.value);
+  PTERON_CHECK_OR_RETURN(value, Error::InvalidArgument, "option %s: expected a bool",
+                         option.key.c_str());
+  (option.key == "allow_tf32" ? resources_.allow_tf32 : resources_.record_products) = *value;
   return Error::Ok;
 }
 

@@ -3,7 +3,13 @@
 // It runs where the program says, or on the device that LoadMethodOptions::devices gives for that.
 //
 // Options at load:
-//   allow_tf32  bool: float32 products may round their operands to TF32
+//   allow_tf32       bool: float32 products may round their operands to TF32
+//   record_products  bool: a product that a thread makes for the third time, at the same addresses,
+//                    is launched as it was recorded, for half of what cuBLAS takes of the host's
+//                    time. For programs in which no thread waits for the whole device
+//                    (cudaDeviceSynchronize, torch.cuda.synchronize) while another runs the method:
+//                    that fails then, or worse (kernels/recorded_launch.h). Streams and events may
+//                    be waited for.
 #pragma once
 
 #include <memory>
@@ -38,7 +44,9 @@ class CudaDevice final : public aoti::AotiDevice {
   ~CudaDevice() override;
 
   std::string_view name() const override { return "cuda"; }
-  std::vector<std::string_view> option_keys() const override { return {"allow_tf32"}; }
+  std::vector<std::string_view> option_keys() const override {
+    return {"allow_tf32", "record_products"};
+  }
   Error set_option(const BackendOption& option) override;
   // Also makes the stream.
   Error check_machine(const aoti::Metadata& metadata) override;

@@ -18,6 +18,7 @@ struct ExecutionResources {
   OutputPlaces* places = nullptr;    // for tensors there, before the pool; may be null
   LoadedModules* modules = nullptr;  // where modules that the model loads are kept
   bool allow_tf32 = false;           // float32 products may round their operands to TF32
+  bool record_products = false;      // GemmProblem::record
 };
 
 class ExecutionScope final {

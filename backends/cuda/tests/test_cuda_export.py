@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from backends.cuda import CudaOptions
 from backends.cuda.tests.programs import (
+    ON_DEVICE,
     check,
     data_of,
     eager,
@@ -90,14 +91,26 @@ def test_tensors_on_the_device(tmp_path: pathlib.Path) -> None:
     path = save(
         lower(sample.export()),
         tmp_path,
-        skip_h2d_for_method_inputs=True,
-        skip_d2h_for_method_outputs=True,
+        **ON_DEVICE,
     )
     method = load(path).load_method("forward")
     for seed, reference in enumerate(eager(sample, _CALLS)):
         found = method.execute([value.cuda() for value in inputs_of(sample, seed)])
         assert all(value.is_cuda for value in found)
         check(found, reference, sample.rtol)
+
+
+def test_products_may_be_recorded(tmp_path: pathlib.Path) -> None:
+    """What is recorded at the second call reads what the inputs hold at later ones."""
+    sample = sample_named("mlp_block")
+    path = save(lower(sample.export()), tmp_path, **ON_DEVICE)
+    options = {"CudaBackend": {"record_products": True}}
+    method = load(path).load_method("forward", backend_options=options)
+    inputs = [value.cuda() for value in inputs_of(sample, 0)]
+    for seed, reference in enumerate(eager(sample, 6)):
+        for value, new in zip(inputs, inputs_of(sample, seed), strict=True):
+            value.copy_(new)
+        check(method.execute(inputs), reference, sample.rtol)
 
 
 _RUN = """

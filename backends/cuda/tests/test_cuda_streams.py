@@ -14,7 +14,16 @@ from typing import Any
 import pytest
 import torch
 
-from backends.cuda.tests.programs import check, eager, inputs_of, load, lower, sample_named, save
+from backends.cuda.tests.programs import (
+    ON_DEVICE,
+    check,
+    eager,
+    inputs_of,
+    load,
+    lower,
+    sample_named,
+    save,
+)
 from exir import MemoryPlanningPass
 
 pytestmark = [
@@ -33,8 +42,7 @@ def mlp(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, pathlib.Path]:
         planned: save(
             manager,
             tmp_path_factory.mktemp("mlp"),
-            skip_h2d_for_method_inputs=True,
-            skip_d2h_for_method_outputs=True,
+            **ON_DEVICE,
             memory_planning_pass=MemoryPlanningPass(alloc_graph_output=planned),
         )
         for planned in (True, False)
@@ -103,8 +111,7 @@ def test_another_stream_waits_for_the_session(tmp_path: pathlib.Path) -> None:
     path = save(
         lower(sample.export()),
         tmp_path,
-        skip_h2d_for_method_inputs=True,
-        skip_d2h_for_method_outputs=True,
+        **ON_DEVICE,
     )
     method = load(path).load_method("forward")
     calls = [[value.cuda() for value in inputs_of(sample, seed)] for seed in range(6)]

@@ -10,7 +10,16 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from backends.cuda.tests.programs import check, eager, inputs_of, load, lower, sample_named, save
+from backends.cuda.tests.programs import (
+    ON_DEVICE,
+    check,
+    eager,
+    inputs_of,
+    load,
+    lower,
+    sample_named,
+    save,
+)
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
@@ -25,8 +34,7 @@ def test_eight_threads_get_equal_results(
         save(
             lower(sample.export()),
             tmp_path,
-            skip_h2d_for_method_inputs=True,
-            skip_d2h_for_method_outputs=True,
+            **ON_DEVICE,
         )
     )
     x = inputs_of(sample, 0)[0].cuda()

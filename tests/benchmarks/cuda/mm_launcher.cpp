@@ -15,6 +15,7 @@
 #include "backends/aoti/shims/c_boundary.h"
 #include "backends/aoti/slim/core/slim_tensor.h"
 #include "backends/aoti/slim/cuda/guard.h"
+#include "backends/cuda/runtime/execution_scope.h"
 #include "backends/cuda/runtime/kernels/blas_context.h"
 #include "backends/cuda/runtime/kernels/gemm.h"
 #include "backends/cuda/runtime/testing/shims_abi.h"
@@ -26,6 +27,8 @@ using pteron::DeviceType;
 using pteron::Error;
 using pteron::Result;
 using pteron::cuda::BlasContext;
+using pteron::cuda::ExecutionResources;
+using pteron::cuda::ExecutionScope;
 using pteron::cuda::gemm;
 using pteron::cuda::GemmLibrary;
 using pteron::cuda::GemmProblem;
@@ -35,8 +38,9 @@ using pteron::slim::make_tensor_from_blob;
 using pteron::slim::TensorPtr;
 
 // How a product is launched: by the shim that models call, straight through one of the libraries,
-// or by nothing but cuBLAS' own function in a loop.
-enum Path { kShim = 0, kCublas = 1, kCublasLt = 2, kBare = 3 };
+// by nothing but cuBLAS' own function in a loop, or by the shim in a model that was loaded with
+// record_products.
+enum Path { kShim = 0, kCublas = 1, kCublasLt = 2, kBare = 3, kRecorded = 4 };
 
 struct Product {
   TensorPtr a, b, out;
@@ -88,7 +92,10 @@ int64_t launch(Product& product, cudaStream_t stream, int count, int path) {
     Product* const products[] = {&product};
     return launch_bare(products, 1, stream, count);
   }
-  if (path == kShim) {
+  if (path == kShim || path == kRecorded) {
+    ExecutionResources resources;
+    resources.record_products = path == kRecorded;
+    const ExecutionScope scope(&resources);
     const int64_t start = now();
     for (int i = 0; i < count; ++i) {
       if (ptrn_torch_cuda_mm_out(product.out.get(), product.a.get(), product.b.get()) != 0) {

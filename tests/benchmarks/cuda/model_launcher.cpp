@@ -1,6 +1,6 @@
 // Runs a method of a program from C++, for a benchmark that times it from Python beside torch.
 //
-//   void* model = model_open("model.pte", "aoti_cuda_blob.ptd", "forward");
+//   void* model = model_open("model.pte", "aoti_cuda_blob.ptd", "forward", /*recorded=*/0);
 //   model_set_input(model, 0, data, /*bfloat16*/ 15, 2, sizes);     // on CUDA device 0, borrowed
 //   model_set_output(model, 0, out, nbytes);
 //   int64_t ns = model_run(model, stream, 100);                     // host time of 100 executions
@@ -25,6 +25,7 @@ using pteron::Device;
 using pteron::DeviceType;
 using pteron::Error;
 using pteron::EValue;
+using pteron::LoadMethodOptions;
 using pteron::LoadOptions;
 using pteron::Method;
 using pteron::Program;
@@ -35,6 +36,7 @@ using pteron::Tensor;
 
 struct Model {
   std::shared_ptr<const Program> program;
+  LoadMethodOptions options;
   std::unique_ptr<Method> method;
 };
 
@@ -47,14 +49,16 @@ int fail(const Error& error) {
 
 extern "C" {
 
-void* model_open(const char* program, const char* data, const char* method) {
+// `recorded`: with the option record_products.
+void* model_open(const char* program, const char* data, const char* method, int recorded) {
   auto model = std::make_unique<Model>();
   LoadOptions options;
   if (data && *data) options.data_paths.emplace_back(data);
   auto loaded = Program::load(std::string(program), options);
   if (!loaded.ok()) return fail(loaded.error()), nullptr;
   model->program = std::move(*loaded);
-  auto made = model->program->load_method(method);
+  model->options.backend_options["CudaBackend"] = {{"record_products", recorded != 0}};
+  auto made = model->program->load_method(method, model->options);
   if (!made.ok()) return fail(made.error()), nullptr;
   model->method = std::move(*made);
   return model.release();
@@ -64,7 +68,8 @@ void* model_open(const char* program, const char* data, const char* method) {
 void* model_open_again(const void* model, const char* method) {
   auto again = std::make_unique<Model>();
   again->program = static_cast<const Model*>(model)->program;
-  auto made = again->program->load_method(method);
+  again->options = static_cast<const Model*>(model)->options;
+  auto made = again->program->load_method(method, again->options);
   if (!made.ok()) return fail(made.error()), nullptr;
   again->method = std::move(*made);
   return again.release();

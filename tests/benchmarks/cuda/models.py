@@ -30,7 +30,7 @@ class Launcher:
     def __init__(self, library: Path) -> None:
         self._c = ctypes.CDLL(str(library))
         self._c.model_open.restype = ctypes.c_void_p
-        self._c.model_open.argtypes = [ctypes.c_char_p] * 3
+        self._c.model_open.argtypes = [*[ctypes.c_char_p] * 3, ctypes.c_int]
         self._c.model_open_again.restype = ctypes.c_void_p
         self._c.model_open_again.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
         self._c.model_run.restype = ctypes.c_int64
@@ -52,21 +52,34 @@ class Launcher:
         self._c.model_copy_output.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
 
     def open(
-        self, program: Path, data: Path | None, x: torch.Tensor, out: torch.Tensor
+        self,
+        program: Path,
+        data: Path | None,
+        x: torch.Tensor,
+        out: torch.Tensor,
+        recorded: bool = False,
     ) -> tuple[Launch, Callable[[], torch.Tensor]]:
-        """Loads `program` with bfloat16 `x` as its input and `out` as its output's memory; returns
-        how to run it and how to see what the last run computed."""
-        model = self._bind(
-            self._c.model_open(str(program).encode(), str(data or "").encode(), b"forward"), x, out
-        )
+        """Loads `program` with bfloat16 `x` as its input and `out` as its output's memory, and with
+        the option record_products if `recorded`; returns how to run it and how to see what the last
+        run computed."""
+        model = self._bind(self._open(program, data, recorded), x, out)
         return lambda count: self._run(model, 0, count), lambda: self._result(model, out)
 
+    def _open(self, program: Path, data: Path | None, recorded: bool) -> int | None:
+        names = (str(program).encode(), str(data or "").encode(), b"forward")
+        return self._c.model_open(*names, recorded)
+
     def open_for_threads(
-        self, program: Path, data: Path | None, x: torch.Tensor, outs: list[torch.Tensor]
+        self,
+        program: Path,
+        data: Path | None,
+        x: torch.Tensor,
+        outs: list[torch.Tensor],
+        recorded: bool = False,
     ) -> list[tuple[Callable[[int, int], float], Callable[[], torch.Tensor]]]:
         """One method of the same program for each of `outs`; a run takes the stream's handle, too.
         Methods may run at the same time."""
-        first = self._c.model_open(str(program).encode(), str(data or "").encode(), b"forward")
+        first = self._open(program, data, recorded)
         models = [first]
         models += [self._c.model_open_again(first, b"forward") for _ in outs[1:]]
         ways = []
@@ -154,6 +167,8 @@ def ways_of(
         path, data = lower(module, x, place, gemm=gemm)
         out = torch.empty_like(exact, dtype=x.dtype)
         add(f"ours_cpp_{gemm}", *launcher.open(path, data, x, out))
+        if gemm != "triton":
+            add(f"ours_recorded_{gemm}", *launcher.open(path, data, x, out, recorded=True))
         method = Runtime.get().load_program(path, data_path=data and [data]).load_method("forward")
         add(
             f"ours_python_{gemm}",

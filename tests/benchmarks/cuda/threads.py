@@ -68,8 +68,12 @@ def measure(rounds: int, calls: int = 10_000) -> list[dict[str, Any]]:
         expected = module(x)
         path, data = models.lower(module, x, Path(folder), gemm="cublas")
         for threads in (1, 8):
-            outs = [torch.empty_like(x) for _ in range(threads)]
-            opened = models.Launcher(models.LIBRARY).open_for_threads(path, data, x, outs)
+            opened = {
+                recorded: models.Launcher(models.LIBRARY).open_for_threads(
+                    path, data, x, [torch.empty_like(x) for _ in range(threads)], recorded
+                )
+                for recorded in (False, True)
+            }
             memory = [(torch.empty_like(hidden), torch.empty_like(x)) for _ in range(threads)]
             products = [
                 [
@@ -83,13 +87,14 @@ def measure(rounds: int, calls: int = 10_000) -> list[dict[str, Any]]:
                     lambda stream, count, made=made: library.launch_bare(made, stream, count)
                     for made in products
                 ],
-                "program": [run for run, _ in opened],
+                "program": [run for run, _ in opened[False]],
+                "recorded": [run for run, _ in opened[True]],
             }
             times: dict[str, list[float]] = {name: [] for name in ways}
             for _ in range(rounds):
                 for name, runs in ways.items():
                     times[name].append(_on_threads(runs, calls))
-            found = [result() for _, result in opened]
+            found = [result() for each in opened.values() for _, result in each]
             torch.cuda.synchronize()
             rows.append(
                 {
@@ -109,10 +114,11 @@ def table(rows: list[dict[str, Any]]) -> str:
     """One line for each number of threads."""
     lines = ["an MLP of two products on threads: host us a call"]
     for row in rows:
-        bare, ours = row["host_us"]["bare"], row["host_us"]["program"]
+        bare, ours, recorded = (row["host_us"][way] for way in ("bare", "program", "recorded"))
         lines.append(
             f"{row['threads']} threads x {row['calls']} calls: program {ours:.2f}, bare cuBLAS "
-            f"loop {bare:.2f} ({ours / bare:.2f}), equal results: {row['equal_results']}, "
+            f"loop {bare:.2f} ({ours / bare:.2f}), recorded {recorded:.2f} "
+            f"({recorded / bare:.2f}), equal results: {row['equal_results']}, "
             f"error {row['relative_error']:.1e}"
         )
     return "\n".join(lines)

@@ -14,14 +14,15 @@
 //   float32             float32; with allow_tf32 the operands are rounded to TF32 first
 //   float64             float64
 //
-// Asynchronous on `stream`. Sizes and strides in elements. Nothing is written on failure. A call
-// that a thread makes for the third time, all addresses and numbers equal, is launched as it was
-// recorded (recorded_launch.h).
-// Thread-safe: each thread has its own handle, and no lock is held.
+// Asynchronous on `stream`. Sizes and strides in elements. Nothing is written on failure.
+// Thread-safe: each thread has its own handle, and no lock is held. With `record`, a call that a
+// thread makes for the third time, all addresses and numbers equal, is launched as the second was
+// recorded (recorded_launch.h, which says what other threads must not do then).
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "backends/cuda/runtime/kernels/matrix_layout.h"
@@ -55,6 +56,7 @@ struct GemmProblem {
   double alpha = 1.0;
   double beta = 0.0;
   bool allow_tf32 = false;
+  bool record = false;  // may be recorded, and launched as it was
   GemmLibrary library = GemmLibrary::kAuto;
 };
 
@@ -63,6 +65,9 @@ struct GemmProblem {
 // `device` must be current. Sizes of zero are allowed: an empty out is left alone, k = 0 gives
 // beta * c.
 Error gemm(const GemmProblem& problem, int device, cudaStream_t stream);
+
+// Products of one thread that are recorded before it forgets them all; some 2 KB each.
+inline constexpr size_t kMaxRecordedProducts = 8192;
 
 // How the products of the calling thread that went to cublasLt were launched.
 struct GemmCounts {

@@ -1,7 +1,7 @@
 // Products through cublasLtMatmul. The library's choice of algorithm is asked for once per kind of
-// problem and remembered by the thread. What it launches for a call that comes again, with the same
-// addresses, is recorded and then launched without asking it, which is most of what a call costs
-// the host (decisions/2026-11-21-recorded-products.md).
+// problem and remembered by the thread. Where that is allowed, what it launches for a call that
+// comes again, with the same addresses, is recorded and then launched without asking it, which is
+// most of what a call costs the host (decisions/2026-11-21-recorded-products.md).
 #include <array>
 #include <cstring>
 #include <memory>
@@ -66,8 +66,6 @@ using Plans = std::unordered_map<Key, std::unique_ptr<Plan>, KeyHash>;
 constexpr size_t kMaxPlans = 4096;
 // Calls of one plan that are remembered; a network has as many as it has layers.
 constexpr size_t kMaxCalls = 512;
-// Calls of one thread that are recorded before all are forgotten; some 2 KB each.
-constexpr size_t kMaxRecordings = 8192;
 
 Key make_key(const GemmProblem& p, const ColumnMajorGemm& g, int device) {
   const uint64_t alignments = uint64_t{alignment_of(g.first.data)} |
@@ -198,6 +196,7 @@ class Launcher final {
         scale_type_(gemm_types(problem.dtype, problem.allow_tf32).scale) {}
 
   Error run(cudaStream_t stream) {
+    if (!problem_.record) return ask(stream);
     const Arguments arguments = {address(gemm_.first.data),
                                  address(gemm_.second.data),
                                  address(problem_.beta != 0.0 ? problem_.c.data : nullptr),
@@ -211,17 +210,21 @@ class Launcher final {
       ++gemm_counts().recorded;
       return known->second.recorded->launch(stream);
     }
-    if (problem_.bias != nullptr) {
-      PTERON_RETURN_IF_ERROR(check(blas_.api().lt_desc_set(
-          plan_.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &problem_.bias, sizeof problem_.bias)));
-    }
-    ++gemm_counts().asked;
-    PTERON_RETURN_IF_ERROR(check(call(stream)));
+    PTERON_RETURN_IF_ERROR(ask(stream));
     if (plan_.can_be_recorded) remember(arguments, stream);
     return Error::Ok;
   }
 
  private:
+  Error ask(cudaStream_t stream) {
+    if (problem_.bias != nullptr) {
+      PTERON_RETURN_IF_ERROR(check(blas_.api().lt_desc_set(
+          plan_.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &problem_.bias, sizeof problem_.bias)));
+    }
+    ++gemm_counts().asked;
+    return check(call(stream));
+  }
+
   static uint64_t address(const void* data) { return reinterpret_cast<uintptr_t>(data); }
   static uint64_t bits(double value) {
     uint64_t result = 0;
@@ -281,7 +284,7 @@ Error gemm_cublaslt(const GemmProblem& problem, BlasContext& blas, cudaStream_t 
                          describe(problem).c_str());
   thread_local Plans plans;
   thread_local size_t recordings = 0;
-  if (__builtin_expect(recordings >= kMaxRecordings, 0)) {
+  if (__builtin_expect(recordings >= kMaxRecordedProducts, 0)) {
     for (auto& [known, plan] : plans) plan->calls.clear();
     recordings = 0;
   }

@@ -7,6 +7,11 @@
 // The call is captured into a CUDA graph that never runs; its kernels are taken from there, and
 // what it sets to zero. To launch them is what replaying that graph would be, and is right wherever
 // a replay is: the addresses and the numbers of the call are part of it.
+//
+// While something is recorded, nobody may wait for the whole device: in another thread
+// cudaDeviceSynchronize (and what is made of it, as torch.cuda.synchronize) fails with
+// cudaErrorStreamCaptureUnsupported, as CUDA documents of any capture, and the driver has been seen
+// to crash (580.159). So recording is for callers who were told that they may.
 #pragma once
 
 #include <cuda.h>

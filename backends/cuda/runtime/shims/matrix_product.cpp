@@ -54,6 +54,7 @@ class Runner final {
     problem_.alpha = product.alpha;
     if (const ExecutionResources* scope = ExecutionScope::current()) {
       problem_.allow_tf32 = scope->allow_tf32;
+      problem_.record = scope->record_products;
     }
   }
 

@@ -12,6 +12,7 @@
 
 #include "backends/aoti/shims/c_boundary.h"
 #include "backends/aoti/slim/cuda/guard.h"
+#include "backends/cuda/runtime/kernels/gemm.h"
 #include "backends/cuda/runtime/testing/shims_abi.h"
 #include "backends/cuda/runtime/tests/toy_program.h"
 #include "runtime/executor/method.h"
@@ -77,8 +78,9 @@ class CudaProgram : public ::testing::Test {
     program_ = std::move(*loaded);
   }
 
-  std::unique_ptr<Method> load(const char* devices = nullptr) {
+  std::unique_ptr<Method> load(const char* devices = nullptr, bool record_products = false) {
     LoadMethodOptions options;
+    options.backend_options["CudaBackend"] = {{"record_products", record_products}};
     if (devices) {
       EXPECT_TRUE(options.devices.add(devices).ok());
     }
@@ -101,6 +103,18 @@ TEST(CudaProgramContract, SaysThatThereIsNoDevice) {
       << method.error().message();
 }
 
+TEST_F(CudaProgram, SaysWhatAnOptionMustBe) {
+  for (const std::string key : {"allow_tf32", "record_products"}) {
+    LoadMethodOptions options;
+    options.backend_options["CudaBackend"] = {{key, int64_t{1}}};
+    const auto method = program_->load_method("forward", options);
+    ASSERT_FALSE(method.ok());
+    EXPECT_NE(method.error().message().find("option " + key + ": expected a bool"),
+              std::string::npos)
+        << method.error().message();
+  }
+}
+
 TEST_F(CudaProgram, RunsOnItsOwnStreamAndOnTheCallers) {
   const std::unique_ptr<Method> method = load();
   ASSERT_TRUE(method);
@@ -117,6 +131,26 @@ TEST_F(CudaProgram, RunsOnItsOwnStreamAndOnTheCallers) {
       ASSERT_TRUE(method->execute().ok());
     }
     EXPECT_TRUE(matches(*method, toy_.reference(x)));
+  }
+}
+
+TEST_F(CudaProgram, RecordsProductsWhereTheCallerAllowsIt) {
+  for (const bool allowed : {false, true}) {
+    const std::unique_ptr<Method> method = load(nullptr, allowed);
+    ASSERT_TRUE(method);
+    const TensorPtr input = poisoned({kToySize, kToySize}, DType::Float);
+    ASSERT_TRUE(method->set_input(0, value_of(*input)).ok());
+    const GemmCounts before = gemm_counts();
+    for (uint64_t seed = 70; seed < 76; ++seed) {
+      const HostTensor x = random_input(seed);
+      ASSERT_EQ(cudaMemcpy(input->data(), to_device(x, DType::Float)->data(), kNbytes,
+                           cudaMemcpyDeviceToDevice),
+                cudaSuccess);
+      ASSERT_TRUE(method->execute().ok());
+      EXPECT_TRUE(matches(*method, toy_.reference(x)));
+    }
+    EXPECT_EQ(gemm_counts().recorded > before.recorded, allowed);
+    EXPECT_GT(gemm_counts().asked, before.asked);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backends/cuda/runtime/kernels/gemv.h"
+#include "backends/cuda/runtime/kernels/tests/gemm_problem.h"
 #include "backends/cuda/runtime/testing/cuda_test.h"
 
 namespace pteron::cuda {
@@ -82,14 +83,7 @@ TEST_P(GemvNumeric, MatchesFloat64) {
         const HostTensor w = round_to(HostTensor::random({k, n}, 2), dtype);
         const TensorPtr a = to_device(x, dtype), b = to_device(w, dtype, {1, k + padding}),
                         out = poisoned({1, n}, dtype);
-        GemmProblem p;
-        p.dtype = static_cast<ScalarType>(dtype);
-        p.m = 1;
-        p.k = k;
-        p.n = n;
-        p.a = {a->data(), {k, false}};
-        p.b = {b->data(), {k + padding, true}};
-        p.out = {out->data(), {n, false}};
+        const GemmProblem p = testing::problem_of(*a, *b, *out);
         ASSERT_TRUE(is_gemv(p));
         const Error error = gemv(p, nullptr);
         ASSERT_TRUE(error.ok()) << error.message();

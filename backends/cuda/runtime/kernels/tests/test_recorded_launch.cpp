@@ -1,12 +1,10 @@
-// What was recorded of a library's kernels does what they did, and the products use it.
+// What was recorded of a library's kernels does what they did.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "backends/cuda/runtime/kernels/gemm.h"
 #include "backends/cuda/runtime/kernels/recorded_launch.h"
 #include "backends/cuda/runtime/kernels/strided_copy.h"
 #include "backends/cuda/runtime/testing/cuda_test.h"
@@ -15,11 +13,8 @@ namespace pteron::cuda {
 namespace {
 
 using slim::DType;
-using testing::close_to;
 using testing::equal_to;
-using testing::gemm_tolerance;
 using testing::HostTensor;
-using testing::matmul;
 using testing::poisoned;
 using testing::round_to;
 using testing::TensorPtr;
@@ -138,98 +133,6 @@ TEST_F(RecordedLaunchTest, CanBeCaptured) {
   EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
   EXPECT_EQ(nodes, 1u);
   EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-}
-
-// Products at the same addresses, with other numbers at every call.
-struct Product {
-  int64_t m, k, n;
-  bool bias;
-};
-
-class RecordedProduct : public ::testing::TestWithParam<Product> {};
-
-TEST_P(RecordedProduct, MatchesFloat64AtEveryCall) {
-  PTERON_REQUIRE_CUDA();
-  const auto [m, k, n, has_bias] = GetParam();
-  const DType dtype = DType::BFloat16;
-  TensorPtr a = poisoned({m, k}, dtype), b = poisoned({k, n}, dtype), out = poisoned({m, n}, dtype);
-  TensorPtr bias = poisoned({n}, dtype);
-  GemmProblem p;
-  p.dtype = ScalarType::BFloat16;
-  p.m = m;
-  p.k = k;
-  p.n = n;
-  p.a = {a->data(), {k, false}};
-  p.b = {b->data(), {n, false}};
-  p.out = {out->data(), {n, false}};
-  if (has_bias) p.bias = bias->data();
-  const auto fill = [](const TensorPtr& tensor, const TensorPtr& with) {
-    ASSERT_EQ(cudaMemcpy(tensor->data(), with->data(), tensor->nbytes(), cudaMemcpyDeviceToDevice),
-              cudaSuccess);
-  };
-  const GemmCounts before = gemm_counts();
-  for (uint64_t call = 0; call < 5; ++call) {
-    const HostTensor x = round_to(HostTensor::random({m, k}, 10 + call), dtype);
-    const HostTensor w = round_to(HostTensor::random({k, n}, 20 + call), dtype);
-    const HostTensor c = round_to(HostTensor::random({n}, 30 + call), dtype);
-    fill(a, to_device(x, dtype));
-    fill(b, to_device(w, dtype));
-    fill(bias, to_device(c, dtype));
-    fill(out, poisoned({m, n}, dtype));
-    const Error error = gemm(p, 0, nullptr);
-    ASSERT_TRUE(error.ok()) << error.message();
-    HostTensor expected = matmul(x, w);
-    for (int64_t i = 0; has_bias && i < m * n; ++i) {
-      expected.values[static_cast<size_t>(i)] += c.values[static_cast<size_t>(i % n)];
-    }
-    EXPECT_TRUE(close_to(to_host(*out), expected, gemm_tolerance(dtype, k))) << "call " << call;
-  }
-  EXPECT_EQ(gemm_counts().asked - before.asked, 2u);
-  EXPECT_EQ(gemm_counts().recorded - before.recorded, 3u);
-  // Another output is another call.
-  TensorPtr elsewhere = poisoned({m, n}, dtype);
-  p.out.data = elsewhere->data();
-  ASSERT_TRUE(gemm(p, 0, nullptr).ok());
-  EXPECT_EQ(gemm_counts().asked - before.asked, 3u);
-  EXPECT_TRUE(equal_to(to_host(*elsewhere), to_host(*out)));
-}
-
-INSTANTIATE_TEST_SUITE_P(Sizes, RecordedProduct,
-                         ::testing::Values(Product{16, 64, 64, false}, Product{16, 64, 64, true},
-                                           Product{96, 256, 512, false},
-                                           Product{8, 4096, 1024, false},
-                                           Product{8, 4096, 1024, true}));
-
-TEST(RecordedProducts, AlphaAndBetaArePartOfACall) {
-  PTERON_REQUIRE_CUDA();
-  const DType dtype = DType::Float;
-  const HostTensor x = round_to(HostTensor::random({32, 64}, 1), dtype);
-  const HostTensor w = round_to(HostTensor::random({64, 48}, 2), dtype);
-  const HostTensor c = round_to(HostTensor::random({32, 48}, 3), dtype);
-  TensorPtr a = to_device(x, dtype), b = to_device(w, dtype), addend = to_device(c, dtype);
-  TensorPtr out = poisoned({32, 48}, dtype);
-  GemmProblem p;
-  p.m = 32;
-  p.k = 64;
-  p.n = 48;
-  p.a = {a->data(), {64, false}};
-  p.b = {b->data(), {48, false}};
-  p.c = {addend->data(), {48, false}};
-  p.out = {out->data(), {48, false}};
-  const HostTensor product = matmul(x, w);
-  for (int round = 0; round < 4; ++round) {
-    for (const double scale : {1.0, 0.5, -2.0}) {
-      p.alpha = scale;
-      p.beta = 3.0 - scale;
-      const Error error = gemm(p, 0, nullptr);
-      ASSERT_TRUE(error.ok()) << error.message();
-      HostTensor expected = product;
-      for (size_t i = 0; i < expected.values.size(); ++i) {
-        expected.values[i] = p.alpha * product.values[i] + p.beta * c.values[i];
-      }
-      EXPECT_TRUE(close_to(to_host(*out), expected, gemm_tolerance(dtype, 64)));
-    }
-  }
 }
 
 }  // namespace
