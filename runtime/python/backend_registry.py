@@ -39,7 +39,7 @@ class BackendRegistry:
     def open_library(self, path: str | os.PathLike[str]) -> list[str]:
         """Opens a shared library that registers backends; returns the names that it added."""
         before = set(_native.registered_backends())
-        _native.open_library(os.fspath(path))
+        _native.open_library(os.fsencode(path))
         return sorted(set(_native.registered_backends()) - before)
 
 
@@ -51,7 +51,7 @@ def require(backend_names: Iterable[str]) -> None:
     # Two threads may do this at once: a library is opened once, whoever asks.
     declared = dict(_declared_libraries())
     for name in sorted(missing & declared.keys()):
-        _native.open_library(declared[name])
+        _native.open_library(os.fsencode(declared[name]))
     missing -= set(_native.registered_backends())
     if missing:
         known = sorted({*_native.registered_backends(), *declared})

@@ -1,7 +1,5 @@
 #include "runtime/python/export_tensor.h"
 
-#include <pybind11/numpy.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -11,7 +9,7 @@
 #include "runtime/python/import_tensor.h"
 #include "runtime/python/python_error.h"
 
-namespace py = pybind11;
+namespace nb = nanobind;
 
 namespace pteron::python {
 namespace {
@@ -114,35 +112,38 @@ class DlpackArray final {
     if (written_) throw_if_error(written_->record());
   }
 
-  py::tuple shape() const {
+  nb::tuple shape() const {
     const dlpack::Tensor& tensor = tensor_->tensor();
-    py::tuple shape(static_cast<size_t>(tensor.ndim));
-    for (int32_t d = 0; d < tensor.ndim; ++d) shape[static_cast<size_t>(d)] = tensor.shape[d];
+    auto shape = nb::steal<nb::tuple>(PyTuple_New(tensor.ndim));
+    for (int32_t d = 0; d < tensor.ndim; ++d) {
+      PyTuple_SET_ITEM(shape.ptr(), d, PyLong_FromLongLong(tensor.shape[d]));
+    }
     return shape;
   }
 
   const char* dtype() const { return name_of(tensor_->dtype()); }
 
-  py::tuple device() const {
+  nb::tuple device() const {
     const dlpack::Device device = tensor_->tensor().device;
-    return py::make_tuple(device.type, device.index);
+    return nb::make_tuple(device.type, device.index);
   }
 
   // In memory order.
-  py::bytes tobytes() const {
+  nb::bytes tobytes() const {
     if (tensor_->device().type != DeviceType::CPU) {
       throw_error(Error(Error::NotSupported, "tobytes() of an array that is not on the CPU"));
     }
-    return py::bytes(static_cast<const char*>(tensor_->data()), tensor_->nbytes());
+    return nb::bytes(tensor_->data(), tensor_->nbytes());
   }
 
   // The capsule shares the bytes with this array.
-  py::capsule dlpack(const py::kwargs& arguments) const {
+  nb::capsule dlpack(const nb::kwargs& arguments) const {
     if (written_) make_consumer_wait(arguments);
     bool versioned = false;
-    if (arguments.contains("max_version") && !arguments["max_version"].is_none()) {
-      const auto version = py::cast<py::tuple>(arguments["max_version"]);
-      versioned = version.size() > 0 && py::cast<uint32_t>(version[0]) >= dlpack::kMajorVersion;
+    const nb::object asked = arguments.get("max_version", nb::none());
+    if (!asked.is_none()) {
+      const auto version = nb::cast<nb::tuple>(asked);
+      versioned = version.size() > 0 && nb::cast<uint32_t>(version[0]) >= dlpack::kMajorVersion;
     }
     return versioned ? share<dlpack::ManagedTensorVersioned>(dlpack::kVersionedCapsule)
                      : share<dlpack::ManagedTensor>(dlpack::kCapsule);
@@ -151,11 +152,9 @@ class DlpackArray final {
  private:
   // DLPack's numbers: none and 1 are the default stream, 2 is that of each thread, which goes by
   // the same handle, -1 asks for nothing, others are handles.
-  void make_consumer_wait(const py::kwargs& arguments) const {
-    int64_t stream = 1;
-    if (arguments.contains("stream") && !arguments["stream"].is_none()) {
-      stream = py::cast<int64_t>(arguments["stream"]);
-    }
+  void make_consumer_wait(const nb::kwargs& arguments) const {
+    const nb::object asked = arguments.get("stream", nb::none());
+    const int64_t stream = asked.is_none() ? 1 : nb::cast<int64_t>(asked);
     if (stream == -1) return;
     throw_if_error(written_->make_wait(stream == 1 ? nullptr : reinterpret_cast<void*>(stream)));
   }
@@ -167,7 +166,7 @@ class DlpackArray final {
   };
 
   template <typename Managed>
-  py::capsule share(const char* name) const {
+  nb::capsule share(const char* name) const {
     auto* shared = new Shared<Managed>;
     shared->owner = tensor_;
     shared->managed.tensor = tensor_->tensor();
@@ -189,101 +188,143 @@ class DlpackArray final {
     });
     if (!capsule) {
       delete shared;
-      throw py::error_already_set();
+      throw nb::python_error();
     }
-    return py::reinterpret_steal<py::capsule>(capsule);
+    return nb::steal<nb::capsule>(capsule);
   }
 
   std::shared_ptr<OwnedTensor> tensor_;
   std::unique_ptr<DeviceEvent> written_;  // behind what wrote it; null for one on the CPU
 };
 
-py::object loaded_module(const char* name) {
+nb::object loaded_module(const char* name) {
   PyObject* modules = PyImport_GetModuleDict();  // borrowed
   PyObject* module = PyDict_GetItemString(modules, name);
-  return module ? py::reinterpret_borrow<py::object>(module) : py::none();
+  return nb::borrow(module ? module : Py_None);
 }
 
-py::object import_or_none(const char* name) {
-  try {
-    return py::module_::import(name);
-  } catch (py::error_already_set& error) {
-    if (!error.matches(PyExc_ImportError)) throw;
-    return py::none();
-  }
+nb::object import_or_none(const char* name) {
+  if (PyObject* module = PyImport_ImportModule(name)) return nb::steal(module);
+  if (!PyErr_ExceptionMatches(PyExc_ImportError)) throw nb::python_error();
+  PyErr_Clear();
+  return nb::none();
 }
 
 // numpy's dtype of that name, from numpy or ml_dtypes; None if there is no such thing here.
-py::object find_numpy_dtype(ScalarType dtype) {
-  const py::object numpy = import_or_none("numpy");
+nb::object find_numpy_dtype(ScalarType dtype) {
+  const nb::object numpy = import_or_none("numpy");
   if (numpy.is_none()) return numpy;
   const char* name = name_of(dtype);
-  const py::object make = numpy.attr("dtype");
+  const nb::object make = numpy.attr("dtype");
   if (dtype == ScalarType::BFloat16 || dtype == ScalarType::Float8_e5m2 ||
       dtype == ScalarType::Float8_e4m3fn) {
-    const py::object ml_dtypes = import_or_none("ml_dtypes");
+    const nb::object ml_dtypes = import_or_none("ml_dtypes");
     return ml_dtypes.is_none() ? ml_dtypes : make(ml_dtypes.attr(name));
   }
   return make(name);
 }
 
 // As above, looked up once. Borrowed.
-py::handle numpy_dtype(ScalarType dtype) {
+nb::handle numpy_dtype(ScalarType dtype) {
   static std::array<PyObject*, 32> dtypes{};  // by number on the wire, which is below 32
   PyObject*& cached = dtypes[static_cast<size_t>(dtype)];
   if (!cached) cached = find_numpy_dtype(dtype).release().ptr();
   return cached;
 }
 
-py::object to_numpy(OwnedTensorPtr tensor, py::handle dtype) {
+// What is used of numpy's C API: a table of functions, whose places are numpy's ABI in both of its
+// major versions.
+class NumpyApi final {
+ public:
+  // Needs numpy and the GIL. Throws.
+  static const NumpyApi& get() {
+    static const NumpyApi* api = nullptr;  // the GIL guards it: looking numpy up may let go of it
+    if (!api) api = new NumpyApi;
+    return *api;
+  }
+
+  // An array over `data`, which `owner` keeps.
+  nb::object make_array(nb::handle dtype, int dim, const Py_ssize_t* sizes,
+                        const Py_ssize_t* strides, void* data, nb::object owner) const {
+    auto array = nb::steal(new_from_descr_(array_type_, dtype.inc_ref().ptr(), dim, sizes, strides,
+                                           data, kWriteable, nullptr));
+    if (!array || set_base_object_(array.ptr(), owner.release().ptr()) != 0) {
+      throw nb::python_error();
+    }
+    return array;
+  }
+
+ private:
+  static constexpr int kWriteable = 0x400;
+  using NewFromDescr = PyObject*(PyTypeObject* type, PyObject* stolen_dtype, int dim,
+                                 const Py_ssize_t* sizes, const Py_ssize_t* strides, void* data,
+                                 int flags, PyObject* prototype);
+  using SetBaseObject = int(PyObject* array, PyObject* stolen_owner);
+
+  NumpyApi() {
+    nb::object module = import_or_none("numpy._core._multiarray_umath");
+    if (module.is_none()) module = nb::module_::import_("numpy.core._multiarray_umath");  // numpy 1
+    const nb::object capsule = module.attr("_ARRAY_API");
+    auto** const table = static_cast<void**>(PyCapsule_GetPointer(capsule.ptr(), nullptr));
+    if (!table) throw nb::python_error();
+    array_type_ = static_cast<PyTypeObject*>(table[2]);
+    new_from_descr_ = reinterpret_cast<NewFromDescr*>(table[94]);
+    set_base_object_ = reinterpret_cast<SetBaseObject*>(table[282]);
+  }
+
+  PyTypeObject* array_type_;
+  NewFromDescr* new_from_descr_;
+  SetBaseObject* set_base_object_;
+};
+
+nb::object to_numpy(OwnedTensorPtr tensor, nb::handle dtype) {
   const dlpack::Tensor& source = tensor->tensor();
-  std::array<int64_t, kMaxTensorDims> strides;
-  const auto element_nbytes = static_cast<int64_t>(element_size(tensor->dtype()));
+  std::array<Py_ssize_t, kMaxTensorDims> strides;
+  const auto element_nbytes = static_cast<Py_ssize_t>(element_size(tensor->dtype()));
   const auto dim = static_cast<size_t>(source.ndim);
   for (size_t d = 0; d < dim; ++d) strides[d] = source.strides[d] * element_nbytes;
-  const py::capsule owner(
-      tensor.get(), [](void* owned) { OwnedTensor::release(static_cast<OwnedTensor*>(owned)); });
+  nb::capsule owner(tensor.get(), [](void* owned) noexcept {
+    OwnedTensor::release(static_cast<OwnedTensor*>(owned));
+  });
   tensor.release();
-  return py::array(py::reinterpret_borrow<py::dtype>(dtype),
-                   py::array::ShapeContainer(source.shape, source.shape + dim),
-                   py::array::StridesContainer(strides.begin(), strides.begin() + dim), source.data,
-                   owner);
+  return NumpyApi::get().make_array(dtype, source.ndim, source.shape, strides.data(), source.data,
+                                    std::move(owner));
 }
 
 }  // namespace
 
-py::object to_python(OwnedTensorPtr tensor, const TensorStyle& style) {
+nb::object to_python(OwnedTensorPtr tensor, const TensorStyle& style) {
   if (style.api) {
     void* object = nullptr;
     if (style.api->managed_to_object(tensor.release()->managed(), &object) != 0) {
-      throw py::error_already_set();
+      throw nb::python_error();
     }
-    return py::reinterpret_steal<py::object>(static_cast<PyObject*>(object));
+    return nb::steal(static_cast<PyObject*>(object));
   }
   if (style.torch) {
-    return loaded_module("torch").attr("from_dlpack")(py::cast(DlpackArray(std::move(tensor))));
+    return loaded_module("torch").attr("from_dlpack")(nb::cast(DlpackArray(std::move(tensor))));
   }
   if (tensor->device().type == DeviceType::CPU) {
-    const py::handle dtype = numpy_dtype(tensor->dtype());
+    const nb::handle dtype = numpy_dtype(tensor->dtype());
     if (!dtype.is_none()) return to_numpy(std::move(tensor), dtype);
   }
-  return py::cast(DlpackArray(std::move(tensor)));
+  return nb::cast(DlpackArray(std::move(tensor)));
 }
 
 TensorStyle style_of_process() {
-  const py::object torch = loaded_module("torch");
-  if (torch.is_none() || !py::hasattr(torch, "Tensor")) return {};
+  const nb::object torch = loaded_module("torch");
+  if (torch.is_none() || !nb::hasattr(torch, "Tensor")) return {};
   const TensorType& type =
-      tensor_type_of(reinterpret_cast<PyTypeObject*>(torch.attr("Tensor").ptr()));
+      tensor_type_of(reinterpret_cast<PyTypeObject*>(nb::object(torch.attr("Tensor")).ptr()));
   return {type.api, true};
 }
 
-void define_dlpack_array(py::module_& module) {
-  py::class_<DlpackArray>(module, "DlpackArray",
+void define_dlpack_array(nb::module_& module) {
+  nb::class_<DlpackArray>(module, "DlpackArray",
                           "An output that neither torch nor numpy can hold in this process.\n\n"
                           "Hand it to any library that takes DLPack.")
-      .def_property_readonly("shape", &DlpackArray::shape)
-      .def_property_readonly("dtype", &DlpackArray::dtype, "The name, such as ``bfloat16``.")
+      .def_prop_ro("shape", &DlpackArray::shape)
+      .def_prop_ro("dtype", &DlpackArray::dtype, "The name, such as ``bfloat16``.")
       .def("tobytes", &DlpackArray::tobytes, "A copy of the bytes, in memory order.")
       .def("__dlpack__", &DlpackArray::dlpack)
       .def("__dlpack_device__", &DlpackArray::device);

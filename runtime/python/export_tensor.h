@@ -2,10 +2,10 @@
 //
 //   OwnedTensorPtr tensor = OwnedTensor::allocate(output);  // same dtype, sizes, layout, device
 //   tensor->copy_from(output);  // or have it computed there: method.set_output_data(...)
-//   py::object result = to_python(std::move(tensor), style);
+//   nb::object result = to_python(std::move(tensor), style);
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <nanobind/nanobind.h>
 
 #include <array>
 #include <cstdint>
@@ -65,12 +65,12 @@ struct TensorStyle {
 // A tensor of that library; else a numpy array; where numpy is missing or has no such dtype, a
 // DlpackArray. What is on a device is valid on the calling thread's current stream; a DlpackArray
 // makes the stream of whoever takes it wait. Needs the GIL; throws.
-pybind11::object to_python(OwnedTensorPtr tensor, const TensorStyle& style);
+nanobind::object to_python(OwnedTensorPtr tensor, const TensorStyle& style);
 
 // The style of torch if it is loaded in this process, otherwise the default. Never loads it.
 TensorStyle style_of_process();
 
 // Adds the class DlpackArray to the module.
-void define_dlpack_array(pybind11::module_& module);
+void define_dlpack_array(nanobind::module_& module);
 
 }  // namespace pteron::python

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "runtime/python/python_error.h"
 
-namespace py = pybind11;
+namespace nb = nanobind;
 
 namespace pteron::python {
 namespace {
@@ -65,12 +65,20 @@ Device device_of(dlpack::Device device) {
       "a tensor is on DLPack device type %d, expected CPU or CUDA; move it first", device.type));
 }
 
+// Lives as long as `text`. Throws if it cannot be encoded.
+std::string_view to_view(const nb::str& text) {
+  const char* data = text.c_str();
+  if (!data) throw nb::python_error();
+  return data;
+}
+
 TensorType inspect(PyTypeObject* type) {
   TensorType result;
-  const py::handle handle(reinterpret_cast<PyObject*>(type));
-  const std::string module = py::str(py::getattr(handle, "__module__", py::str("")));
+  const nb::handle handle(reinterpret_cast<PyObject*>(type));
+  const nb::str module_name(nb::getattr(handle, "__module__", nb::none()));
+  const std::string_view module = to_view(module_name);
   result.is_torch = module == "torch" || module.rfind("torch.", 0) == 0;
-  const py::object capsule = py::getattr(handle, dlpack::kExchangeApiAttribute, py::none());
+  const nb::object capsule = nb::getattr(handle, dlpack::kExchangeApiAttribute, nb::none());
   if (PyCapsule_IsValid(capsule.ptr(), dlpack::kExchangeApiCapsule)) {
     const auto* api = static_cast<const dlpack::ExchangeApi*>(
         PyCapsule_GetPointer(capsule.ptr(), dlpack::kExchangeApiCapsule));
@@ -97,13 +105,13 @@ const TensorType& tensor_type_of(PyTypeObject* type) {
   return *last;
 }
 
-bool ImportedTensor::import(py::handle object) {
+bool ImportedTensor::import(nb::handle object) {
   clear();
   type = tensor_type_of(Py_TYPE(object.ptr()));
   if (type.api && type.api->borrowed_from_object) {
     dlpack::Tensor tensor;
-    if (type.api->borrowed_from_object(object.ptr(), &tensor) != 0) throw py::error_already_set();
-    owner_ = py::reinterpret_borrow<py::object>(object);
+    if (type.api->borrowed_from_object(object.ptr(), &tensor) != 0) throw nb::python_error();
+    owner_ = nb::borrow(object);
     set(tensor);
     return true;
   }
@@ -111,7 +119,7 @@ bool ImportedTensor::import(py::handle object) {
   return import_custom_dtype(object) || import_dlpack(object);
 }
 
-bool ImportedTensor::import_buffer(py::handle object) {
+bool ImportedTensor::import_buffer(nb::handle object) {
   if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_FULL_RO) != 0) {
     PyErr_Clear();
     buffer_.obj = nullptr;
@@ -137,11 +145,12 @@ bool ImportedTensor::import_buffer(py::handle object) {
 
 // numpy arrays of a dtype that the buffer protocol cannot name (ml_dtypes.bfloat16): seen through
 // integers of the same size.
-bool ImportedTensor::import_custom_dtype(py::handle object) {
-  if (!py::hasattr(object, "dtype") || !py::hasattr(object, "view")) return false;
-  const py::object array_dtype = object.attr("dtype");
-  if (!py::hasattr(array_dtype, "name") || !py::hasattr(array_dtype, "itemsize")) return false;
-  const std::string found = py::str(array_dtype.attr("name"));
+bool ImportedTensor::import_custom_dtype(nb::handle object) {
+  if (!nb::hasattr(object, "dtype") || !nb::hasattr(object, "view")) return false;
+  const nb::object array_dtype = object.attr("dtype");
+  if (!nb::hasattr(array_dtype, "name") || !nb::hasattr(array_dtype, "itemsize")) return false;
+  const nb::str name(array_dtype.attr("name"));
+  const std::string_view found = to_view(name);
   const auto import_as = [&](ScalarType dtype_found, const char* integer) {
     if (!import_buffer(object.attr("view")(integer))) return false;
     dtype = dtype_found;
@@ -156,14 +165,14 @@ bool ImportedTensor::import_custom_dtype(py::handle object) {
   return false;
 }
 
-bool ImportedTensor::import_dlpack(py::handle object) {
-  if (!py::hasattr(object, "__dlpack__")) return false;
-  const py::object dlpack_method = object.attr("__dlpack__");
-  py::object capsule;
+bool ImportedTensor::import_dlpack(nb::handle object) {
+  if (!nb::hasattr(object, "__dlpack__")) return false;
+  const nb::object dlpack_method = object.attr("__dlpack__");
+  nb::object capsule;
   try {
-    capsule = dlpack_method(py::arg("max_version") =
-                                py::make_tuple(dlpack::kMajorVersion, dlpack::kMinorVersion));
-  } catch (py::error_already_set& error) {
+    capsule = dlpack_method(nb::arg("max_version") =
+                                nb::make_tuple(dlpack::kMajorVersion, dlpack::kMinorVersion));
+  } catch (nb::python_error& error) {
     if (!error.matches(PyExc_TypeError)) throw;
     capsule = dlpack_method();  // from before DLPack 1.0
   }
@@ -215,7 +224,7 @@ void ImportedTensor::set_dim(int64_t found) {
 
 void ImportedTensor::clear() {
   if (buffer_.obj) PyBuffer_Release(&buffer_);
-  owner_ = py::object();
+  owner_ = nb::object();
   imported_ = false;
 }
 

@@ -7,7 +7,7 @@
 // protocol (numpy, array, memoryview), `__dlpack__`.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <nanobind/nanobind.h>
 
 #include <array>
 #include <cstdint>
@@ -37,7 +37,7 @@ class ImportedTensor final {
 
   // False if `object` is no tensor; throws a Python exception if it is one that cannot be used here
   // (its dtype, device or rank). Keeps the bytes alive until clear(). Needs the GIL.
-  bool import(pybind11::handle object);
+  bool import(nanobind::handle object);
   void clear();
   bool imported() const { return imported_; }
 
@@ -50,13 +50,13 @@ class ImportedTensor final {
   TensorType type;
 
  private:
-  bool import_buffer(pybind11::handle object);
-  bool import_custom_dtype(pybind11::handle object);
-  bool import_dlpack(pybind11::handle object);
+  bool import_buffer(nanobind::handle object);
+  bool import_custom_dtype(nanobind::handle object);
+  bool import_dlpack(nanobind::handle object);
   void set(const dlpack::Tensor& tensor);
   void set_dim(int64_t dim);
 
-  pybind11::object owner_;
+  nanobind::object owner_;
   bool imported_ = false;
   Py_buffer buffer_{};  // released if buffer_.obj is set
 };

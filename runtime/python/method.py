@@ -59,8 +59,8 @@ class Method:
         if self._trees is None:
             meta = self._native.meta()
             self._trees = (
-                container.parse(meta.input_container, "inputs"),
-                container.parse(meta.output_container, "outputs"),
+                container.parse(meta["input_container"], "inputs"),
+                container.parse(meta["output_container"], "outputs"),
             )
         inputs, outputs = self._trees
         flat = container.flatten(inputs, (args, kwargs))

@@ -71,25 +71,25 @@ class MethodMeta:
 
     __slots__ = ("_native",)
 
-    def __init__(self, native: Any) -> None:
+    def __init__(self, native: dict[str, Any]) -> None:
         self._native = native
 
     def name(self) -> str:
-        return self._native.name
+        return self._native["name"]
 
     def num_inputs(self) -> int:
-        return len(self._native.inputs)
+        return len(self._native["inputs"])
 
     def num_outputs(self) -> int:
-        return len(self._native.outputs)
+        return len(self._native["outputs"])
 
     def input_meta(self, index: int) -> TensorInfo | ScalarMeta:
         """Of whatever kind input `index` is."""
-        return _value_meta(_at(self._native.inputs, index, "input", self.name()))
+        return _value_meta(_at(self._native["inputs"], index, "input", self.name()))
 
     def output_meta(self, index: int) -> TensorInfo | ScalarMeta:
         """Of whatever kind output `index` is."""
-        return _value_meta(_at(self._native.outputs, index, "output", self.name()))
+        return _value_meta(_at(self._native["outputs"], index, "output", self.name()))
 
     def input_tensor_meta(self, index: int) -> TensorInfo:
         """Raises InvalidArgumentError if input `index` is no tensor."""
@@ -101,32 +101,32 @@ class MethodMeta:
 
     def num_attributes(self) -> int:
         """How many mutable buffers it keeps between calls."""
-        return len(self._native.mutable_buffers)
+        return len(self._native["mutable_buffers"])
 
     def attribute_tensor_meta(self, index: int) -> TensorInfo:
         """Of a mutable buffer; they are sorted by name."""
-        native = _at(self._native.mutable_buffers, index, "mutable buffer", self.name())
-        sizes = tuple(native.sizes)
+        native = _at(self._native["mutable_buffers"], index, "mutable buffer", self.name())
+        sizes = tuple(native["sizes"])
         order = tuple(range(len(sizes)))
         return TensorInfo(
-            sizes, ScalarType(native.dtype), native.nbytes, True, order, True, native.name
+            sizes, ScalarType(native["dtype"]), native["nbytes"], True, order, True, native["name"]
         )
 
     def backends(self) -> list[str]:
         """The backend id of each delegate, in the order in which they are loaded."""
-        return list(self._native.backends)
+        return list(self._native["backends"])
 
     def operators(self) -> list[str]:
         """The kernels it calls outside its delegates."""
-        return list(self._native.operators)
+        return list(self._native["operators"])
 
     def planned_nbytes(self) -> int:
         """Memory for activations and state that loading it allocates."""
-        return self._native.planned_nbytes
+        return self._native["planned_nbytes"]
 
     def __repr__(self) -> str:
-        inputs = ", ".join(value.describe() for value in self._native.inputs)
-        outputs = ", ".join(value.describe() for value in self._native.outputs)
+        inputs = ", ".join(value["description"] for value in self._native["inputs"])
+        outputs = ", ".join(value["description"] for value in self._native["outputs"])
         return f"MethodMeta({self.name()}({inputs}) -> ({outputs}))"
 
 
@@ -138,16 +138,16 @@ def _at(values: list[Any], index: int, what: str, method: str) -> Any:
     return values[index]
 
 
-def _value_meta(native: Any) -> TensorInfo | ScalarMeta:
-    if native.kind != "Tensor":
-        return ScalarMeta(native.kind, native.value, native.symbolic)
+def _value_meta(native: dict[str, Any]) -> TensorInfo | ScalarMeta:
+    if native["kind"] != "Tensor":
+        return ScalarMeta(native["kind"], native["value"], native["symbolic"])
     return TensorInfo(
-        tuple(native.sizes),
-        ScalarType(native.dtype),
-        native.nbytes,
-        native.planned or native.constant,
-        tuple(native.dim_order),
-        native.is_static,
+        tuple(native["sizes"]),
+        ScalarType(native["dtype"]),
+        native["nbytes"],
+        native["planned"] or native["constant"],
+        tuple(native["dim_order"]),
+        native["is_static"],
     )
 
 

@@ -1,11 +1,17 @@
 // The extension module runtime.python._native: what the Python classes of this folder are made of.
+//
+// It is written to compile fast: nanobind makes code for each type that crosses, so few types do.
+// Paths come as bytes, descriptions go as dicts (method_meta.py reads them).
+#define NB_DOMAIN pteron  // settings and types of other packages' modules are not ours
 #include <dlfcn.h>
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
 
-#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "runtime/backend/interface.h"
@@ -14,89 +20,126 @@
 #include "runtime/executor/session.h"
 #include "runtime/kernel/registry.h"
 #include "runtime/python/export_tensor.h"
+#include "runtime/python/gil.h"
 #include "runtime/python/py_method.h"
 #include "runtime/python/python_error.h"
 
-namespace py = pybind11;
+namespace nb = nanobind;
 
 namespace pteron::python {
 namespace {
 
 using ProgramPtr = std::shared_ptr<const Program>;
-using PyOptions = std::map<std::string, std::map<std::string, py::object>>;
 
-LoadOptions load_options(int verification, std::vector<std::string> data_paths) {
+nb::str to_str(std::string_view text) { return nb::str(text.data(), text.size()); }
+
+nb::object to_object(int64_t value) { return nb::int_(value); }
+nb::object to_object(std::string_view value) { return to_str(value); }
+nb::object to_object(const ValueMeta& meta);
+nb::object to_object(const MutableBufferMeta& meta);
+
+template <typename T>
+nb::object to_list(const std::vector<T>& values) {
+  nb::list list;
+  for (const T& value : values) list.append(to_object(value));
+  return std::move(list);
+}
+
+// Borrowed from `text`; throws TypeError for what is no str.
+std::string_view to_view(nb::handle text) {
+  Py_ssize_t length = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &length);
+  if (!data) throw nb::python_error();
+  return {data, static_cast<size_t>(length)};
+}
+
+// What os.fsencode made of a path.
+std::string to_path(const nb::bytes& path) { return std::string(path.c_str(), path.size()); }
+
+LoadOptions load_options(int verification, const nb::list& data_paths) {
   LoadOptions options;
   options.verification = static_cast<Verification>(verification);
-  options.data_paths = std::move(data_paths);
+  for (const nb::handle path : data_paths) {
+    options.data_paths.push_back(to_path(nb::cast<nb::bytes>(path)));
+  }
   return options;
 }
 
-ProgramPtr load_path(const std::string& path, int verification,
-                     std::vector<std::string> data_paths) {
-  const LoadOptions options = load_options(verification, std::move(data_paths));
+ProgramPtr load_path(const nb::bytes& path, int verification, const nb::list& data_paths) {
+  const LoadOptions options = load_options(verification, data_paths);
   Result<ProgramPtr> program = [&] {
-    const py::gil_scoped_release release;
-    return Program::load(path, options);
+    const std::string file = to_path(path);
+    const WithoutGil without_gil;
+    return Program::load(file, options);
   }();
   return value_or_throw(std::move(program));
 }
 
 // The bytes object is kept as long as the program.
-ProgramPtr load_bytes(const py::bytes& bytes, int verification,
-                      std::vector<std::string> data_paths) {
-  const LoadOptions options = load_options(verification, std::move(data_paths));
-  const Span<const uint8_t> span(reinterpret_cast<const uint8_t*>(PyBytes_AS_STRING(bytes.ptr())),
-                                 static_cast<size_t>(PyBytes_GET_SIZE(bytes.ptr())));
-  const std::shared_ptr<const void> owner(
-      py::object(bytes).release().ptr(), [](const void* object) {
-        if (!Py_IsInitialized()) return;
-        const py::gil_scoped_acquire acquire;
-        Py_DECREF(static_cast<PyObject*>(const_cast<void*>(object)));
-      });
+ProgramPtr load_bytes(const nb::bytes& bytes, int verification, const nb::list& data_paths) {
+  const LoadOptions options = load_options(verification, data_paths);
+  const Span<const uint8_t> span(static_cast<const uint8_t*>(bytes.data()), bytes.size());
+  const std::shared_ptr<const void> owner(bytes.inc_ref().ptr(), [](const void* object) {
+    if (!Py_IsInitialized()) return;
+    const nb::gil_scoped_acquire acquire;
+    Py_DECREF(static_cast<PyObject*>(const_cast<void*>(object)));
+  });
   Result<ProgramPtr> program = [&] {
-    const py::gil_scoped_release release;
+    const WithoutGil without_gil;
     return Program::load(span, owner, options);
   }();
   return value_or_throw(std::move(program));
 }
 
-BackendOption backend_option(const std::string& backend, const std::string& key,
-                             const py::object& value) {
-  if (py::isinstance<py::bool_>(value)) return {key, py::cast<bool>(value)};
-  if (py::isinstance<py::int_>(value)) return {key, py::cast<int64_t>(value)};
-  if (py::isinstance<py::str>(value)) return {key, py::cast<std::string>(value)};
-  throw_error(make_error(Error::InvalidArgument,
-                         "option \"%s\" of backend \"%s\" is a %s, expected bool, int or str",
-                         key.c_str(), backend.c_str(), Py_TYPE(value.ptr())->tp_name));
+BackendOption backend_option(std::string_view backend, std::string_view key, nb::handle value) {
+  std::string name(key);
+  if (PyBool_Check(value.ptr())) return {std::move(name), value.ptr() == Py_True};
+  if (PyUnicode_Check(value.ptr())) return {std::move(name), std::string(to_view(value))};
+  const std::string where =
+      "option \"" + name + "\" of backend \"" + std::string(backend) + "\" is ";
+  if (!PyLong_Check(value.ptr())) {
+    throw_error(Error(Error::InvalidArgument, where + "a " + Py_TYPE(value.ptr())->tp_name +
+                                                  ", expected bool, int or str"));
+  }
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+  if (overflow != 0) {
+    throw_error(Error(Error::InvalidArgument, where + "an int of more than 64 bits"));
+  }
+  return {std::move(name), static_cast<int64_t>(number)};
 }
 
-std::unique_ptr<PyMethod> load_method(const ProgramPtr& program, const std::string& name,
-                                      std::shared_ptr<PySession> session,
-                                      const PyOptions& backend_options,
-                                      const std::map<std::string, std::string>& devices) {
+// `backend_options`: a dict of dicts. `devices`: a dict of strings.
+PyMethod* load_method(const Program& program, const nb::str& name,
+                      std::shared_ptr<PySession> session, const nb::dict& backend_options,
+                      const nb::dict& devices) {
   LoadMethodOptions options;
   for (const auto& [named, used] : devices) {
-    if (Error error = options.devices.add(named + "=" + used); !error.ok()) throw_error(error);
+    const std::string mapping = std::string(to_view(named)) + "=" + std::string(to_view(used));
+    if (Error error = options.devices.add(mapping); !error.ok()) throw_error(error);
   }
   for (const auto& [backend, choices] : backend_options) {
-    std::vector<BackendOption>& list = options.backend_options[backend];
-    for (const auto& [key, value] : choices) list.push_back(backend_option(backend, key, value));
+    const std::string_view id = to_view(backend);
+    std::vector<BackendOption>& list = options.backend_options[std::string(id)];
+    for (const auto& [key, value] : nb::cast<nb::dict>(choices)) {
+      list.push_back(backend_option(id, to_view(key), value));
+    }
   }
-  if (!session) session = std::make_shared<PySession>(program->new_session());
   options.session = session->session();
+  const std::string_view method_name = to_view(name);
   Result<std::unique_ptr<Method>> method = [&] {
-    const py::gil_scoped_release release;
-    return program->load_method(name, options);
+    const WithoutGil without_gil;
+    return program.load_method(method_name, options);
   }();
-  return std::make_unique<PyMethod>(value_or_throw(std::move(method)), std::move(session));
+  return new PyMethod(value_or_throw(std::move(method)), std::move(session));
 }
 
-void open_library(const std::string& path) {
+void open_library(const nb::bytes& path) {
+  const std::string file = to_path(path);
   const char* problem = nullptr;
   {
-    const py::gil_scoped_release release;
-    if (!dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) problem = dlerror();
+    const WithoutGil without_gil;
+    if (!dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) problem = dlerror();
   }
   if (problem) {
     throw_error(
@@ -104,97 +147,102 @@ void open_library(const std::string& path) {
   }
 }
 
-py::tuple is_backend_available(const std::string& id) {
-  const BackendInterface* backend = find_backend(id);
+nb::object is_backend_available(const nb::str& id) {
+  const BackendInterface* backend = find_backend(to_view(id));
   std::string reason = backend ? "" : "not registered in this process";
   const bool available = backend && backend->is_available(&reason);
-  return py::make_tuple(available, reason);
+  return nb::make_tuple(available, to_str(reason));
 }
 
-void define_meta(py::module_& module) {
-  py::class_<ValueMeta>(module, "ValueMeta")
-      .def_property_readonly("kind", [](const ValueMeta& meta) { return name_of(meta.kind); })
-      .def_property_readonly("dtype",
-                             [](const ValueMeta& meta) { return static_cast<int>(meta.dtype); })
-      .def_readonly("sizes", &ValueMeta::sizes)
-      .def_readonly("dim_order", &ValueMeta::dim_order)
-      .def_property_readonly(
-          "is_static", [](const ValueMeta& meta) { return meta.dynamism == ShapeDynamism::Static; })
-      .def_readonly("nbytes", &ValueMeta::nbytes)
-      .def_readonly("planned", &ValueMeta::planned)
-      .def_readonly("constant", &ValueMeta::constant)
-      .def_readonly("value", &ValueMeta::value)
-      .def_readonly("symbolic", &ValueMeta::symbolic)
-      .def("describe", &ValueMeta::describe);
-  py::class_<MutableBufferMeta>(module, "MutableBufferMeta")
-      .def_readonly("name", &MutableBufferMeta::name)
-      .def_property_readonly(
-          "dtype", [](const MutableBufferMeta& meta) { return static_cast<int>(meta.dtype); })
-      .def_readonly("sizes", &MutableBufferMeta::sizes)
-      .def_readonly("nbytes", &MutableBufferMeta::nbytes);
-  py::class_<MethodMeta>(module, "MethodMeta")
-      .def_readonly("name", &MethodMeta::name)
-      .def_readonly("inputs", &MethodMeta::inputs)
-      .def_readonly("outputs", &MethodMeta::outputs)
-      .def_readonly("mutable_buffers", &MethodMeta::mutable_buffers)
-      .def_property_readonly("backends",
-                             [](const MethodMeta& meta) {
-                               std::vector<std::string> ids;
-                               for (const DelegateMeta& delegate : meta.delegates) {
-                                 ids.emplace_back(delegate.backend_id);
-                               }
-                               return ids;
-                             })
-      .def_readonly("operators", &MethodMeta::operators)
-      .def_readonly("num_instructions", &MethodMeta::num_instructions)
-      .def_readonly("constant_nbytes", &MethodMeta::constant_nbytes)
-      .def_property_readonly("planned_nbytes", &MethodMeta::planned_nbytes)
-      .def_readonly("input_container", &MethodMeta::input_container)
-      .def_readonly("output_container", &MethodMeta::output_container);
+nb::object to_object(const ValueMeta& meta) {
+  nb::dict result;
+  result["kind"] = to_str(name_of(meta.kind));
+  result["dtype"] = nb::int_(static_cast<size_t>(meta.dtype));
+  result["sizes"] = to_list(meta.sizes);
+  result["dim_order"] = to_list(meta.dim_order);
+  result["is_static"] = nb::bool_(meta.dynamism == ShapeDynamism::Static);
+  result["nbytes"] = nb::int_(meta.nbytes);
+  result["planned"] = nb::bool_(meta.planned);
+  result["constant"] = nb::bool_(meta.constant);
+  nb::object value = nb::none();
+  if (const auto* number = std::get_if<int64_t>(&meta.value)) value = nb::int_(*number);
+  if (const auto* number = std::get_if<double>(&meta.value)) value = nb::float_(*number);
+  if (const auto* truth = std::get_if<bool>(&meta.value)) value = nb::bool_(*truth);
+  if (const auto* text = std::get_if<std::string>(&meta.value)) value = to_str(*text);
+  result["value"] = value;
+  result["symbolic"] = nb::bool_(meta.symbolic);
+  result["description"] = to_str(meta.describe());
+  return std::move(result);
 }
 
-void define_program(py::module_& module) {
-  py::class_<Program, std::shared_ptr<Program>>(module, "Program")
-      .def("method_names", &Program::method_names)
+nb::object to_object(const MutableBufferMeta& meta) {
+  nb::dict result;
+  result["name"] = to_str(meta.name);
+  result["dtype"] = nb::int_(static_cast<size_t>(meta.dtype));
+  result["sizes"] = to_list(meta.sizes);
+  result["nbytes"] = nb::int_(meta.nbytes);
+  return std::move(result);
+}
+
+nb::object to_object(const MethodMeta& meta) {
+  nb::dict result;
+  result["name"] = to_str(meta.name);
+  result["inputs"] = to_list(meta.inputs);
+  result["outputs"] = to_list(meta.outputs);
+  result["mutable_buffers"] = to_list(meta.mutable_buffers);
+  nb::list backends;
+  for (const DelegateMeta& delegate : meta.delegates) backends.append(to_str(delegate.backend_id));
+  result["backends"] = backends;
+  result["operators"] = to_list(meta.operators);
+  result["planned_nbytes"] = nb::int_(meta.planned_nbytes());
+  result["input_container"] = to_str(meta.input_container);
+  result["output_container"] = to_str(meta.output_container);
+  return std::move(result);
+}
+
+void define_program(nb::module_& module) {
+  nb::class_<Program>(module, "Program")
+      .def("method_names", [](const Program& program) { return to_list(program.method_names()); })
       .def("method_meta",
-           [](const Program& program, const std::string& name) {
-             return value_or_throw(program.method_meta(name));
+           [](const Program& program, const nb::str& name) {
+             return to_object(value_or_throw(program.method_meta(to_view(name))));
            })
-      .def(
-          "new_session",
-          [](const Program& program) { return std::make_shared<PySession>(program.new_session()); })
-      .def("file_nbytes", &Program::file_nbytes)
-      .def("has_integrity_table", &Program::has_integrity_table);
-  py::class_<PySession, std::shared_ptr<PySession>>(module, "Session")
+      .def("new_session", [](const Program& program) {
+        return std::make_shared<PySession>(program.new_session());
+      });
+  nb::class_<PySession>(module, "Session")
       .def("reset", &PySession::reset)
-      .def("buffer_names", &PySession::buffer_names)
-      .def("buffer", &PySession::buffer);
-  py::class_<PyMethod>(module, "Method")
+      .def("buffer_names", [](const PySession& session) { return to_list(session.buffer_names()); })
+      .def("buffer", [](PySession& session, const nb::str& name) {
+        return session.buffer(std::string(to_view(name)));
+      });
+  nb::class_<PyMethod>(module, "Method")
       .def("execute", &PyMethod::execute)
       .def("reset_state", &PyMethod::reset_state)
       .def("session", &PyMethod::session)
-      .def("meta", &PyMethod::meta, py::return_value_policy::copy);
+      .def("meta", [](const PyMethod& method) { return to_object(method.meta()); });
 }
 
 }  // namespace
 
-PYBIND11_MODULE(_native, module) {
+NB_MODULE(_native, module) {
+  // What a daemon thread, or another library, still has when the interpreter is gone is no mistake.
+  nb::set_leak_warnings(false);
   define_dlpack_array(module);
-  define_meta(module);
   define_program(module);
-  py::dict scalar_types;
+  nb::dict scalar_types;
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
-  scalar_types[#name] = number;
+  scalar_types[#name] = nb::int_(static_cast<size_t>(number));
 #include "runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
   module.attr("SCALAR_TYPES") = scalar_types;
   module.def("load_path", &load_path);
   module.def("load_bytes", &load_bytes);
-  module.def("load_method", &load_method);
+  module.def("load_method", &load_method, nb::rv_policy::take_ownership);
   module.def("open_library", &open_library);
-  module.def("registered_backends", &registered_backends);
+  module.def("registered_backends", [] { return to_list(registered_backends()); });
   module.def("is_backend_available", &is_backend_available);
-  module.def("registered_kernels", &registered_kernels);
+  module.def("registered_kernels", [] { return to_list(registered_kernels()); });
 }
 
 }  // namespace pteron::python

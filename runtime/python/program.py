@@ -55,9 +55,9 @@ class Program:
           devices: devices to use instead of those that the program names, as
             ``{"cuda:0": "cuda:1"}``; inputs, outputs, state and memory follow.
         """
-        backend_registry.require(self._native.method_meta(name).backends)
+        backend_registry.require(self._native.method_meta(name)["backends"])
         options = {key: dict(value) for key, value in (backend_options or {}).items()}
-        native_session = None if session is None else session._native
+        native_session = self._native.new_session() if session is None else session._native
         return Method(
             _native.load_method(self._native, name, native_session, options, dict(devices or {}))
         )

@@ -7,9 +7,10 @@
 
 #include "runtime/kernel/convert.h"
 #include "runtime/kernel/view.h"
+#include "runtime/python/gil.h"
 #include "runtime/python/python_error.h"
 
-namespace py = pybind11;
+namespace nb = nanobind;
 
 namespace pteron::python {
 namespace {
@@ -54,7 +55,7 @@ PySession::Guard::Guard(PySession& session) : session_(session) {
                       "the conversion of an input called the method (or its session) again"));
   }
   if (!session.mutex_.try_lock()) {
-    const py::gil_scoped_release release;
+    const WithoutGil without_gil;
     session.mutex_.lock();
   }
   session.owner_.store(self, std::memory_order_relaxed);
@@ -71,7 +72,7 @@ void PySession::reset() {
   throw_if_error(session_->reset());
 }
 
-py::object PySession::buffer(const std::string& name) {
+nb::object PySession::buffer(const std::string& name) {
   const Guard guard(*this);
   throw_if_error(order_.finish());
   const Tensor tensor = value_or_throw(session_->buffer(name));
@@ -92,7 +93,7 @@ PyMethod::PyMethod(std::unique_ptr<Method> method, std::shared_ptr<PySession> se
 
 PyMethod::~PyMethod() {
   // Closing delegates may take a while and needs no Python.
-  const py::gil_scoped_release release;
+  const WithoutGil without_gil;
   method_.reset();
 }
 
@@ -165,7 +166,7 @@ bool PyMethod::has_foreign_input() const {
   });
 }
 
-py::list PyMethod::execute(py::handle inputs) {
+nb::list PyMethod::execute(nb::handle inputs) try {
   const PySession::Guard guard(*session_);
   struct Release {
     PyMethod* method;
@@ -185,16 +186,18 @@ py::list PyMethod::execute(py::handle inputs) {
     output.direct = value_or_throw(OwnedTensor::allocate(method_->get_output(i).tensor()));
     throw_if_error(method_->set_output_data(i, output.direct->data(), output.direct->nbytes()));
   }
-  PyThreadState* const thread = PyEval_SaveThread();
-  const Error error = method_->execute();
-  PyEval_RestoreThread(thread);
-  throw_if_error(error);
+  throw_if_error([this] {
+    const WithoutGil without_gil;
+    return method_->execute();
+  }());
   const TensorStyle style = output_style();
-  py::list results(outputs_.size());
+  auto results = nb::steal<nb::list>(PyList_New(static_cast<Py_ssize_t>(outputs_.size())));
   for (size_t i = 0; i < outputs_.size(); ++i) {
     PyList_SET_ITEM(results.ptr(), static_cast<Py_ssize_t>(i), output(i, style).release().ptr());
   }
   return results;
+} catch (ThreadEnd&) {  // of Python code that an input or output has
+  sleep_until_exit();
 }
 
 void PyMethod::reset_state() {
@@ -213,22 +216,22 @@ void PyMethod::check_count(size_t found) const {
                          method_->name().c_str(), inputs_.size(), expected.c_str(), found));
 }
 
-void PyMethod::import_inputs(py::handle inputs) {
-  const auto sequence = py::reinterpret_steal<py::object>(
-      PySequence_Fast(inputs.ptr(), "inputs must be a sequence of tensors and scalars"));
-  if (!sequence) throw py::error_already_set();
+void PyMethod::import_inputs(nb::handle inputs) {
+  const auto sequence =
+      nb::steal(PySequence_Fast(inputs.ptr(), "inputs must be a sequence of tensors and scalars"));
+  if (!sequence) throw nb::python_error();
   const auto count = static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.ptr()));
   check_count(count);
   for (size_t i = 0; i < count; ++i) {
     // Converting may run Python code, which may shorten the list.
     if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.ptr())) != count) check_count(0);
-    const auto item = py::reinterpret_borrow<py::object>(
-        PySequence_Fast_GET_ITEM(sequence.ptr(), static_cast<Py_ssize_t>(i)));
+    const auto item =
+        nb::borrow(PySequence_Fast_GET_ITEM(sequence.ptr(), static_cast<Py_ssize_t>(i)));
     values_[i] = import_value(i, item);
   }
 }
 
-EValue PyMethod::import_value(size_t index, py::handle object) {
+EValue PyMethod::import_value(size_t index, nb::handle object) {
   PyObject* const value = object.ptr();
   if (value == Py_None || PyBool_Check(value) || PyLong_Check(value) || PyFloat_Check(value) ||
       PyUnicode_Check(value)) {
@@ -247,7 +250,7 @@ EValue PyMethod::import_value(size_t index, py::handle object) {
   return tensor_value(index);
 }
 
-EValue PyMethod::import_scalar(size_t index, py::handle object) {
+EValue PyMethod::import_scalar(size_t index, nb::handle object) {
   PyObject* const value = object.ptr();
   const ValueKind expected = method_->meta().inputs[index].kind;
   if (value == Py_None) return EValue();
@@ -255,7 +258,14 @@ EValue PyMethod::import_scalar(size_t index, py::handle object) {
   if (PyFloat_Check(value)) return EValue(PyFloat_AS_DOUBLE(value));
   if (PyLong_Check(value)) {
     // As in Python, an int does where a float is expected.
-    if (expected == ValueKind::Double) return EValue(py::cast<double>(object));
+    if (expected == ValueKind::Double) {
+      const double number = PyLong_AsDouble(value);
+      if (number != -1.0 || !PyErr_Occurred()) return EValue(number);
+      PyErr_Clear();
+      throw_error(make_error(Error::InvalidArgument,
+                             "input %zu of method \"%s\": an int too large for a float", index,
+                             method_->name().c_str()));
+    }
     int overflow = 0;
     const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
     if (overflow != 0) {
@@ -265,10 +275,10 @@ EValue PyMethod::import_scalar(size_t index, py::handle object) {
     }
     return EValue(static_cast<int64_t>(number));
   }
-  inputs_[index].scalar = py::reinterpret_borrow<py::object>(object);
+  inputs_[index].scalar = nb::borrow(object);
   Py_ssize_t length = 0;
   const char* text = PyUnicode_AsUTF8AndSize(value, &length);
-  if (!text) throw py::error_already_set();
+  if (!text) throw nb::python_error();
   return EValue(std::string_view(text, static_cast<size_t>(length)));
 }
 
@@ -323,7 +333,7 @@ EValue PyMethod::tensor_value(size_t index) {
 void PyMethod::release_inputs() {
   for (Input& input : inputs_) {
     input.tensor.clear();
-    if (input.scalar) input.scalar = py::object();
+    if (input.scalar) input.scalar = nb::object();
   }
 }
 
@@ -335,32 +345,32 @@ TensorStyle PyMethod::output_style() const {
   return style_of_process();
 }
 
-py::object PyMethod::output(size_t index, const TensorStyle& style) {
+nb::object PyMethod::output(size_t index, const TensorStyle& style) {
   Output& output = outputs_[index];
   const EValue& value = method_->get_output(index);
   if (output.direct) return to_python(std::move(output.direct), style);
   return export_value(value, style);
 }
 
-py::object PyMethod::export_value(const EValue& value, const TensorStyle& style) {
+nb::object PyMethod::export_value(const EValue& value, const TensorStyle& style) {
   const auto list_of = [&](Span<EValue* const> items) {
-    py::list list;
+    nb::list list;
     for (const EValue* item : items) {
-      list.append(item ? export_value(*item, style) : py::object(py::none()));
+      list.append(item ? export_value(*item, style) : nb::object(nb::none()));
     }
-    return py::object(list);
+    return nb::object(list);
   };
   switch (value.value_kind()) {
     case ValueKind::None:
-      return py::none();
+      return nb::none();
     case ValueKind::Int:
-      return py::int_(value.to_int());
+      return nb::int_(value.to_int());
     case ValueKind::Double:
-      return py::float_(value.to_double());
+      return nb::float_(value.to_double());
     case ValueKind::Bool:
-      return py::bool_(value.to_bool());
+      return nb::bool_(value.to_bool());
     case ValueKind::String:
-      return py::str(value.to_string().data(), value.to_string().size());
+      return nb::str(value.to_string().data(), value.to_string().size());
     case ValueKind::IntList:
       return list_of(value.to_int_list().items);
     case ValueKind::TensorList:
@@ -368,12 +378,12 @@ py::object PyMethod::export_value(const EValue& value, const TensorStyle& style)
     case ValueKind::OptionalTensorList:
       return list_of(value.to_optional_tensor_list().items);
     case ValueKind::DoubleList: {
-      py::list list;
+      nb::list list;
       for (const double item : value.to_double_list().items) list.append(item);
       return std::move(list);
     }
     case ValueKind::BoolList: {
-      py::list list;
+      nb::list list;
       for (const bool item : value.to_bool_list().items) list.append(item);
       return std::move(list);
     }
@@ -389,7 +399,7 @@ py::object PyMethod::export_value(const EValue& value, const TensorStyle& style)
   } else {
     Error error;
     {
-      const py::gil_scoped_release release;
+      const WithoutGil without_gil;
       error = copy->copy_from(tensor);
     }
     throw_if_error(error);

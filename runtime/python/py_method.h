@@ -1,7 +1,7 @@
 // A loaded method as Python sees it: the hot path of the binding.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <nanobind/nanobind.h>
 
 #include <atomic>
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace pteron::python {
 
 // A session, and the lock that lets one thread at a time run what belongs to it. C++ callers keep
 // that order themselves; Python code must not be able to break it.
-class PySession final {
+class PySession final : public std::enable_shared_from_this<PySession> {
  public:
   explicit PySession(std::shared_ptr<Session> session) : session_(std::move(session)) {}
 
@@ -30,7 +30,7 @@ class PySession final {
   void reset();
   std::vector<std::string> buffer_names() const { return session_->buffer_names(); }
   // A copy.
-  pybind11::object buffer(const std::string& name);
+  nanobind::object buffer(const std::string& name);
   // Only while a Guard is held.
   StreamOrder& order() { return order_; }
 
@@ -63,7 +63,7 @@ class PyMethod final {
   const std::shared_ptr<PySession>& session() const { return session_; }
 
   // Flat inputs to flat outputs. May be called from any thread; calls into one session take turns.
-  pybind11::list execute(pybind11::handle inputs);
+  nanobind::list execute(nanobind::handle inputs);
   void reset_state();
 
  private:
@@ -74,7 +74,7 @@ class PyMethod final {
   };
   struct Input {
     ImportedTensor tensor;
-    pybind11::object scalar;               // keeps a string alive
+    nanobind::object scalar;               // keeps a string alive
     std::unique_ptr<std::byte[]> staging;  // a rearranged copy, kept for later calls
     size_t staging_nbytes = 0;
   };
@@ -91,15 +91,15 @@ class PyMethod final {
   const dlpack::ExchangeApi* api_of_caller() const;
   bool has_foreign_input() const;
   void check_count(size_t found) const;
-  EValue import_value(size_t index, pybind11::handle object);
-  EValue import_scalar(size_t index, pybind11::handle object);
+  EValue import_value(size_t index, nanobind::handle object);
+  EValue import_scalar(size_t index, nanobind::handle object);
   EValue tensor_value(size_t index);
   EValue scalar_of_tensor(const ImportedTensor& tensor, const ValueMeta& expected) const;
-  void import_inputs(pybind11::handle inputs);
+  void import_inputs(nanobind::handle inputs);
   void release_inputs();
   TensorStyle output_style() const;
-  pybind11::object output(size_t index, const TensorStyle& style);
-  pybind11::object export_value(const EValue& value, const TensorStyle& style);
+  nanobind::object output(size_t index, const TensorStyle& style);
+  nanobind::object export_value(const EValue& value, const TensorStyle& style);
 
   std::unique_ptr<Method> method_;
   std::shared_ptr<PySession> session_;

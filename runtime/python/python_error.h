@@ -1,21 +1,31 @@
 // Errors of the runtime as Python exceptions, with the same text.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <nanobind/nanobind.h>
+
+#include <string>
 
 #include "runtime/core/error.h"
 #include "runtime/core/result.h"
+#include "runtime/python/gil.h"
 
 namespace pteron::python {
 
 // Throws the exception of the error's family (see errors.py). Needs the GIL.
 [[noreturn]] inline void throw_error(const Error& error) {
-  namespace py = pybind11;
-  const py::object make = py::module_::import("runtime.python.errors").attr("error_of_code");
-  const py::object exception =
-      make(static_cast<uint32_t>(error.code()), Error::name(error.code()), error.message());
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
-  throw py::error_already_set();
+  namespace nb = nanobind;
+  const std::string message = error.message();  // may name a file in whatever encoding
+  try {
+    const nb::object make = nb::module_::import_("runtime.python.errors").attr("error_of_code");
+    const auto text = nb::steal(
+        PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
+    const nb::object exception =
+        make(static_cast<uint32_t>(error.code()), Error::name(error.code()), text);
+    PyErr_SetObject(exception.type().ptr(), exception.ptr());
+  } catch (ThreadEnd&) {
+    sleep_until_exit();
+  }
+  throw nb::python_error();
 }
 
 // Nothing on success. Needs the GIL.

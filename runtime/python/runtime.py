@@ -58,9 +58,9 @@ class Runtime:
             data_path = []
         elif isinstance(data_path, (str, os.PathLike)):
             data_path = [data_path]
-        data_paths = [os.fspath(path) for path in data_path]
+        data_paths = [os.fsencode(path) for path in data_path]
         if isinstance(data, (str, os.PathLike)):
-            return Program(_native.load_path(os.fspath(data), verification.value, data_paths))
+            return Program(_native.load_path(os.fsencode(data), verification.value, data_paths))
         if hasattr(data, "read"):
             data = data.read()
         if not isinstance(data, (bytes, bytearray, memoryview)):

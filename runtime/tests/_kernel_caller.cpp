@@ -6,8 +6,10 @@
 // tensors and None. An `Out` is a tensor whose sizes are an upper bound; `call` returns the sizes
 // it has afterwards. A `Result` is a slot with a number, to which the kernel writes another; that
 // is returned.
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <deque>
@@ -20,28 +22,28 @@
 #include "runtime/python/import_tensor.h"
 #include "runtime/python/python_error.h"
 
-namespace py = pybind11;
+namespace nb = nanobind;
 
 namespace pteron::python {
 namespace {
 
 struct Out {
-  py::object tensor;
+  nb::object tensor;
 };
 struct Result {
-  py::object initial;  // of the kind that the slot keeps
+  nb::object initial;  // of the kind that the slot keeps
 };
 
 class Call final {
  public:
-  void add(const py::object& argument) { arguments_.push_back(value_of(argument)); }
+  void add(const nb::object& argument) { arguments_.push_back(value_of(argument)); }
 
-  py::list run(const std::string& name) {
+  nb::list run(const std::string& name) {
     const KernelFunction kernel = find_kernel(name);
-    if (!kernel) throw py::key_error(name);
+    if (!kernel) throw nb::key_error(name.c_str());
     static auto* const context = new KernelContext;
     throw_if_error(kernel(*context, {arguments_.data(), arguments_.size()}));
-    py::list results;
+    nb::list results;
     for (const EValue* value : outs_) results.append(result_of(*value));
     return results;
   }
@@ -52,10 +54,10 @@ class Call final {
     return &values_.back();
   }
 
-  EValue* tensor_value(const py::object& object, ShapeDynamism dynamism) {
+  EValue* tensor_value(const nb::object& object, ShapeDynamism dynamism) {
     imported_.emplace_back();
     ImportedTensor& tensor = imported_.back();
-    if (!tensor.import(object)) throw py::type_error("no tensor");
+    if (!tensor.import(object)) throw nb::type_error("no tensor");
     std::vector<uint8_t> order(tensor.dim);
     std::iota(order.begin(), order.end(), uint8_t{0});
     std::stable_sort(order.begin(), order.end(), [&](uint8_t a, uint8_t b) {
@@ -67,19 +69,19 @@ class Call final {
                      tensor.data, tensor.device, dynamism));
     for (size_t d = 0; d < tensor.dim; ++d) {
       if (tensor.sizes[d] > 1 && tensor.strides[d] != result.strides()[d]) {
-        throw py::value_error("a tensor with gaps between its elements");
+        throw nb::value_error("a tensor with gaps between its elements");
       }
     }
     return make(EValue(result));
   }
 
-  EValue* list_value(const py::sequence& items) {
+  EValue* list_value(const nb::handle items) {
     bool ints = true;  // an empty list is one of ints
-    for (const py::handle item : items) ints &= py::isinstance<py::int_>(item);
+    for (const nb::handle item : items) ints &= nb::isinstance<nb::int_>(item);
     auto& pointers = lists_.emplace_back();
-    for (const py::handle item : items) {
+    for (const nb::handle item : items) {
       const bool none = item.is_none();
-      pointers.push_back(none ? nullptr : value_of(py::reinterpret_borrow<py::object>(item)));
+      pointers.push_back(none ? nullptr : value_of(nb::borrow(item)));
     }
     const Span<EValue* const> span(pointers.data(), pointers.size());
     if (ints) return make(EValue(IntList{span}));
@@ -87,39 +89,39 @@ class Call final {
     return make(complete ? EValue(TensorList{span}) : EValue(OptionalTensorList{span}));
   }
 
-  EValue* value_of(const py::object& argument) {
-    if (py::isinstance<Out>(argument)) {
-      outs_.push_back(tensor_value(py::cast<Out>(argument).tensor, ShapeDynamism::DynamicBound));
+  EValue* value_of(const nb::object& argument) {
+    if (nb::isinstance<Out>(argument)) {
+      outs_.push_back(tensor_value(nb::cast<Out>(argument).tensor, ShapeDynamism::DynamicBound));
       return outs_.back();
     }
-    if (py::isinstance<Result>(argument)) {
-      outs_.push_back(value_of(py::cast<Result>(argument).initial));
+    if (nb::isinstance<Result>(argument)) {
+      outs_.push_back(value_of(nb::cast<Result>(argument).initial));
       return outs_.back();
     }
     if (argument.is_none()) return make(EValue());
-    if (py::isinstance<py::bool_>(argument)) return make(EValue(py::cast<bool>(argument)));
-    if (py::isinstance<py::int_>(argument)) return make(EValue(py::cast<int64_t>(argument)));
-    if (py::isinstance<py::float_>(argument)) return make(EValue(py::cast<double>(argument)));
-    if (py::isinstance<py::str>(argument)) {
-      texts_.push_back(py::cast<std::string>(argument));
+    if (nb::isinstance<nb::bool_>(argument)) return make(EValue(nb::cast<bool>(argument)));
+    if (nb::isinstance<nb::int_>(argument)) return make(EValue(nb::cast<int64_t>(argument)));
+    if (nb::isinstance<nb::float_>(argument)) return make(EValue(nb::cast<double>(argument)));
+    if (nb::isinstance<nb::str>(argument)) {
+      texts_.push_back(nb::cast<std::string>(argument));
       return make(EValue(std::string_view(texts_.back())));
     }
-    if (py::isinstance<py::list>(argument) || py::isinstance<py::tuple>(argument)) {
+    if (nb::isinstance<nb::list>(argument) || nb::isinstance<nb::tuple>(argument)) {
       return list_value(argument);
     }
     return tensor_value(argument, ShapeDynamism::Static);
   }
 
-  static py::object result_of(const EValue& value) {
+  static nb::object result_of(const EValue& value) {
     if (value.is_tensor()) {
-      py::tuple sizes(value.tensor().dim());
-      for (size_t d = 0; d < value.tensor().dim(); ++d) sizes[d] = value.tensor().size(d);
-      return py::make_tuple(sizes, reinterpret_cast<uintptr_t>(value.tensor().data()));
+      nb::list sizes;
+      for (size_t d = 0; d < value.tensor().dim(); ++d) sizes.append(value.tensor().size(d));
+      return nb::make_tuple(nb::tuple(sizes), reinterpret_cast<uintptr_t>(value.tensor().data()));
     }
-    if (value.is_int()) return py::int_(value.to_int());
-    if (value.is_double()) return py::float_(value.to_double());
-    if (value.is_bool()) return py::bool_(value.to_bool());
-    return py::none();
+    if (value.is_int()) return nb::int_(value.to_int());
+    if (value.is_double()) return nb::float_(value.to_double());
+    if (value.is_bool()) return nb::bool_(value.to_bool());
+    return nb::none();
   }
 
   std::deque<EValue> values_;
@@ -132,13 +134,13 @@ class Call final {
 
 }  // namespace
 
-PYBIND11_MODULE(_kernel_caller, module) {
-  py::class_<Out>(module, "Out").def(py::init<py::object>());
-  py::class_<Result>(module, "Result").def(py::init<py::object>());
-  module.def("call", [](const std::string& name, const py::list& arguments) {
+NB_MODULE(_kernel_caller, module) {
+  nb::class_<Out>(module, "Out").def(nb::init<nb::object>());
+  nb::class_<Result>(module, "Result").def(nb::init<nb::object>());
+  module.def("call", [](const std::string& name, const nb::list& arguments) {
     Call call;
-    for (const py::handle argument : arguments) {
-      call.add(py::reinterpret_borrow<py::object>(argument));
+    for (const nb::handle argument : arguments) {
+      call.add(nb::borrow(argument));
     }
     return call.run(name);
   });

@@ -97,11 +97,16 @@ def test_options_reach_the_backend(folder: pathlib.Path) -> None:
 method = program.load_method("forward", backend_options={"NegateBackend": {"scale": 3}})
 assert method.execute([np.array([1, -2], np.float32)])[0].tolist() == [-3, 6]
 from runtime import InvalidArgumentError
-try:
-    program.load_method("forward", backend_options={"NegateBackend": {"speed": 3}})
-    raise AssertionError("taken")
-except InvalidArgumentError as error:
-    assert "speed" in str(error)
+for option, problem in [
+    ({"speed": 3}, "speed"),
+    ({"scale": 1.5}, 'option "scale" of backend "NegateBackend" is a float, expected bool, int or'),
+    ({"scale": 2**64}, 'option "scale" of backend "NegateBackend" is an int of more than 64 bits'),
+]:
+    try:
+        program.load_method("forward", backend_options={"NegateBackend": option})
+        raise AssertionError("taken")
+    except InvalidArgumentError as error:
+        assert problem in str(error), error
 """,
     )
 

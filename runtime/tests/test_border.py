@@ -201,6 +201,17 @@ def test_outputs_own_their_memory(library: Any, planned_output: bool) -> None:
     gc.collect()
     np.testing.assert_array_equal(np.asarray(first), RELU_X)
     np.testing.assert_array_equal(np.asarray(second), np.maximum(-X, 0))
+    np.asarray(first)[:] = 7
+    np.testing.assert_array_equal(np.asarray(second), np.maximum(-X, 0))
+
+
+@pytest.mark.parametrize("sizes", [[], [0, 3], [1], [1, 2, 1, 3, 1, 1, 2]])
+def test_outputs_of_any_rank_as_arrays(sizes: list[int]) -> None:
+    x = np.arange(-1, np.prod(sizes, dtype=int) - 1, dtype=np.float32).reshape(sizes)
+    (y,) = load(unary_program(sizes=sizes)).execute([x])
+    assert type(y) is np.ndarray and y.shape == x.shape and y.dtype == x.dtype
+    assert y.flags.writeable and y.flags.c_contiguous and y.flags.aligned
+    np.testing.assert_array_equal(y, np.maximum(x, 0))
 
 
 def test_one_value_as_two_outputs() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import pathlib
 
 import numpy as np
@@ -67,6 +68,14 @@ def test_programs_come_from_paths_bytes_and_files(tmp_path: pathlib.Path) -> Non
         Runtime.get().load_program(3)
 
 
+def test_a_path_in_no_encoding(tmp_path: pathlib.Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/model-\xff.pte")
+    with pytest.raises(NotFoundError, match="model-\N{REPLACEMENT CHARACTER}.pte"):
+        Runtime.get().load_program(path)
+    pathlib.Path(path).write_bytes(unary_program())
+    assert Runtime.get().load_program(path).method_names == {"forward"}
+
+
 def test_bytes_live_as_long_as_the_method() -> None:
     method = Runtime.get().load_program(bytes(unary_program())).load_method("forward")
     x = np.ones((2, 3), np.float32)
@@ -109,6 +118,8 @@ def test_an_int_does_for_a_float() -> None:
     method.output(method.scalar_input(2.0))
     loaded = Runtime.get().load_program(build_program(method)).load_method("forward")
     assert loaded.execute([2]) == [2.0]
+    with pytest.raises(InvalidArgumentError, match='input 0 of method "forward": an int too large'):
+        loaded.execute([10**400])
 
 
 @pytest.mark.parametrize(

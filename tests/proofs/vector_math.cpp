@@ -1,14 +1,16 @@
 // A small extension module: takes a buffer, throws across to Python.
 
-#include <pybind11/numpy.h>
-#include <pybind11/pybind11.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 
 #include <cmath>
 #include <stdexcept>
 
 namespace {
 
-using Doubles = pybind11::array_t<double, pybind11::array::c_style | pybind11::array::forcecast>;
+namespace nb = nanobind;
+
+using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // Euclidean norm of values [n]; throws std::invalid_argument when n is zero.
 double norm(const Doubles& values) {
@@ -16,7 +18,7 @@ double norm(const Doubles& values) {
     throw std::invalid_argument("norm: found no values, expected one or more");
   }
   double sum = 0;
-  for (pybind11::ssize_t i = 0; i < values.size(); ++i) {
+  for (size_t i = 0; i < values.size(); ++i) {
     sum += values.data()[i] * values.data()[i];
   }
   return std::sqrt(sum);
@@ -24,4 +26,4 @@ double norm(const Doubles& values) {
 
 }  // namespace
 
-PYBIND11_MODULE(_vector_math, m) { m.def("norm", &norm, pybind11::arg("values")); }
+NB_MODULE(_vector_math, m) { m.def("norm", &norm, nb::arg("values")); }

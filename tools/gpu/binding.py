@@ -1,6 +1,6 @@
 """Compiles the Python binding of a bundle for the Python that runs this.
 
-Needs a C++ compiler (CXX, g++ if that is not set), Python.h and pybind11.
+Needs a C++ compiler (CXX, g++ if that is not set) and Python.h; nanobind comes with the bundle.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-_OPTIONS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
+_OPTIONS = ("-std=c++17", "-O2", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing")
 
 
 def compiler_flags(tree: Path) -> list[str]:
-    """Options to compile the binding's sources in `tree`."""
-    import pybind11
-
-    folders = [tree, pybind11.get_include(), sysconfig.get_paths()["include"]]
+    """Options to compile the binding's sources, and nanobind's, in `tree`."""
+    folders = [
+        tree,
+        tree / "nanobind/include",
+        tree / "nanobind/ext/robin_map/include",
+        sysconfig.get_paths()["include"],
+    ]
     return [*_OPTIONS, *(f"-I{folder}" for folder in folders)]
 
 
@@ -28,12 +31,12 @@ def compile_binding(tree: Path) -> Path:
     """Builds tree/runtime/python/_native.so against tree/runtime/libpteron_runtime.so.
 
     Raises:
-        ModuleNotFoundError: this Python has no pybind11.
         subprocess.CalledProcessError: the compiler failed; it has said why.
     """
     sources = sorted((tree / "runtime/python").glob("*.cpp"))
     if not sources:
         raise FileNotFoundError(f"{tree}/runtime/python has no sources of the binding")
+    sources.append(tree / "nanobind/src/nb_combined.cpp")
     compiler = os.environ.get("CXX", "g++")
     flags = compiler_flags(tree)
     library = tree / "runtime/python/_native.so"

@@ -29,7 +29,8 @@ _BINARIES = flags.DEFINE_spaceseplist("binaries", [], "Programs, as paths of thi
 # Compiled for the Python here; the machine compiles its own.
 _LEFT_OUT = frozenset({"runtime/python/_native.so"})
 _SUFFIXES = frozenset({".py", ".so", ".h", ".cpp", ".inc"})
-_PURE_PYTHON = ("absl", "flatbuffers")
+# What the tree imports or compiles and the machine may lack: Python and C++ sources.
+_PACKAGES = ("absl", "flatbuffers", "nanobind")
 # Binaries of one build have most of their bytes in common: the window has to span several.
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 128 << 20}]
 
@@ -69,14 +70,15 @@ def collect(root: Path, binaries: Sequence[str]) -> dict[str, Path | str]:
 
 
 def _packages() -> dict[str, Path | str]:
-    """Packages in Python alone that the tree imports."""
+    """The sources of packages that the tree needs."""
     found: dict[str, Path | str] = {}
-    for package in _PURE_PYTHON:
+    for package in _PACKAGES:
         spec = importlib.util.find_spec(package)
         assert spec is not None and spec.submodule_search_locations
         folder = Path(spec.submodule_search_locations[0])
-        for path in folder.rglob("*.py"):
-            found[f"{package}/{path.relative_to(folder)}"] = path
+        for path in folder.rglob("*"):
+            if path.suffix in _SUFFIXES:
+                found[f"{package}/{path.relative_to(folder)}"] = path
     return found
 
 

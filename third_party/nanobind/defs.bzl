@@ -1,10 +1,10 @@
-"""Python extension modules in C++, written with pybind11.
+"""Python extension modules in C++, written with nanobind.
 
-    load("@pteron//third_party/pybind11:defs.bzl", "pybind_extension")
+    load("@pteron//third_party/nanobind:defs.bzl", "nanobind_extension")
 
-    pybind_extension(
+    nanobind_extension(
         name = "_session",
-        srcs = ["session_bindings.cpp"],  # PYBIND11_MODULE(_session, m) { ... }
+        srcs = ["session_bindings.cpp"],  # NB_MODULE(_session, m) { ... }
         deps = ["//runtime/executor:session"],
     )
 
@@ -16,15 +16,15 @@ load("@rules_python//python:defs.bzl", "py_library")
 
 _COMMON = ["compatible_with", "restricted_to", "tags", "target_compatible_with", "testonly"]
 
-def pybind_extension(name, srcs, deps = [], copts = [], data = [], visibility = None, **kwargs):
+def nanobind_extension(name, srcs, deps = [], copts = [], data = [], visibility = None, **kwargs):
     """A C++ extension module, as a py_library that other Python targets depend on.
 
     The module imports as `<package, dotted>.<name>`. Also makes the target `<name>.so`.
 
     Args:
-        name: name of the module, the one in its PYBIND11_MODULE.
+        name: name of the module, the one in its NB_MODULE.
         srcs: C++ sources.
-        deps: C++ libraries; pybind11 and Python.h are added.
+        deps: C++ libraries; nanobind and Python.h are added.
         copts: further compiler options.
         data: files that the module opens when it runs.
         visibility: of both targets.
@@ -38,7 +38,7 @@ def pybind_extension(name, srcs, deps = [], copts = [], data = [], visibility = 
         linkshared = True,
         linkstatic = True,
         visibility = visibility,
-        deps = deps + [Label("//third_party/pybind11")],
+        deps = deps + [Label("//third_party/nanobind")],
         **kwargs
     )
     py_library(

@@ -6,7 +6,7 @@ from absl.testing import absltest, parameterized
 from tests.proofs import _vector_math
 
 
-class PybindTest(parameterized.TestCase):
+class NanobindTest(parameterized.TestCase):
     @parameterized.parameters(([3.0, 4.0], 5.0), ([-2.0], 2.0))
     def test_norm(self, values: list[float], expected: float) -> None:
         self.assertEqual(_vector_math.norm(numpy.array(values)), expected)

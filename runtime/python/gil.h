@@ -1,0 +1,45 @@
+// Letting go of the GIL, and threads that do not get it back.
+//
+//   {
+//     const WithoutGil without_gil;
+//     error = method->execute();
+//   }
+//
+// A daemon thread that asks for the GIL while the interpreter goes down is ended there, up to
+// Python 3.13: its stack is unwound, as if by an exception that must not be caught. nanobind would
+// tell it to Python as one, and crash. Here such a thread sleeps until the process is gone, as
+// every thread does from Python 3.14 on.
+#pragma once
+
+#include <Python.h>
+#include <cxxabi.h>
+#include <unistd.h>
+
+namespace pteron::python {
+
+// What is thrown through a thread that is ended.
+using ThreadEnd = abi::__forced_unwind;
+
+[[noreturn]] inline void sleep_until_exit() noexcept {
+  for (;;) pause();
+}
+
+// Without the GIL for a scope.
+class WithoutGil final {
+ public:
+  WithoutGil() : thread_(PyEval_SaveThread()) {}
+  ~WithoutGil() {
+    try {
+      PyEval_RestoreThread(thread_);
+    } catch (ThreadEnd&) {
+      sleep_until_exit();
+    }
+  }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* const thread_;
+};
+
+}  // namespace pteron::python
