@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "runtime/python/gil.h"
 #include "runtime/python/python_error.h"
 
 namespace nb = nanobind;
@@ -168,14 +169,16 @@ bool ImportedTensor::import_custom_dtype(nb::handle object) {
 bool ImportedTensor::import_dlpack(nb::handle object) {
   if (!nb::hasattr(object, "__dlpack__")) return false;
   const nb::object dlpack_method = object.attr("__dlpack__");
-  nb::object capsule;
-  try {
-    capsule = dlpack_method(nb::arg("max_version") =
-                                nb::make_tuple(dlpack::kMajorVersion, dlpack::kMinorVersion));
-  } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_TypeError)) throw;
-    capsule = dlpack_method();  // from before DLPack 1.0
+  const nb::tuple none;
+  const auto version = nb::steal(
+      Py_BuildValue("{s:(II)}", "max_version", dlpack::kMajorVersion, dlpack::kMinorVersion));
+  if (!version) throw nb::python_error();
+  auto capsule = nb::steal(call_python(dlpack_method.ptr(), none.ptr(), version.ptr()));
+  if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {  // from before DLPack 1.0
+    PyErr_Clear();
+    capsule = nb::steal(call_python(dlpack_method.ptr(), none.ptr()));
   }
+  if (!capsule) throw nb::python_error();
   // The capsule is not renamed: it stays the owner and frees the tensor when it goes.
   owner_ = capsule;
   if (PyCapsule_IsValid(capsule.ptr(), dlpack::kVersionedCapsule)) {

@@ -166,7 +166,7 @@ bool PyMethod::has_foreign_input() const {
   });
 }
 
-nb::list PyMethod::execute(nb::handle inputs) try {
+nb::list PyMethod::execute(nb::handle inputs) {
   const PySession::Guard guard(*session_);
   struct Release {
     PyMethod* method;
@@ -196,8 +196,6 @@ nb::list PyMethod::execute(nb::handle inputs) try {
     PyList_SET_ITEM(results.ptr(), static_cast<Py_ssize_t>(i), output(i, style).release().ptr());
   }
   return results;
-} catch (ThreadEnd&) {  // of Python code that an input or output has
-  sleep_until_exit();
 }
 
 void PyMethod::reset_state() {

@@ -15,16 +15,16 @@ namespace pteron::python {
 [[noreturn]] inline void throw_error(const Error& error) {
   namespace nb = nanobind;
   const std::string message = error.message();  // may name a file in whatever encoding
-  try {
-    const nb::object make = nb::module_::import_("runtime.python.errors").attr("error_of_code");
-    const auto text = nb::steal(
-        PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
-    const nb::object exception =
-        make(static_cast<uint32_t>(error.code()), Error::name(error.code()), text);
-    PyErr_SetObject(exception.type().ptr(), exception.ptr());
-  } catch (ThreadEnd&) {
-    sleep_until_exit();
-  }
+  const nb::object make = nb::module_::import_("runtime.python.errors").attr("error_of_code");
+  PyObject* const text =
+      PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace");
+  // "N" takes `text` over; null passes on what was raised.
+  const auto arguments = nb::steal(
+      Py_BuildValue("(IsN)", static_cast<unsigned>(error.code()), Error::name(error.code()), text));
+  if (!arguments) throw nb::python_error();
+  const auto exception = nb::steal(call_python(make.ptr(), arguments.ptr()));
+  if (!exception) throw nb::python_error();
+  PyErr_SetObject(exception.type().ptr(), exception.ptr());
   throw nb::python_error();
 }
 

@@ -15,14 +15,19 @@ _START = """
 import builtins, sys, threading, time
 import numpy as np
 from runtime import Runtime
+from runtime.python import errors
 
 class OnlyDlpack:
     def __dlpack__(self, **arguments):
-        sum(1 for _ in range(50))  # takes a while, in Python
+        time.sleep(0.001)
         return x.__dlpack__(**arguments)
 
     def __dlpack_device__(self):
         return x.__dlpack_device__()
+
+def slow_error(*arguments):
+    time.sleep(0.001)
+    return RuntimeError()
 
 def at_work(call):
     def run():
@@ -51,8 +56,8 @@ method = program.load_method("forward")
         "at_work(lambda: method.execute([OnlyDlpack()]))",
         "at_work(lambda: program.load_method('forward'))",
         "at_work(lambda: Runtime.get().load_program(path))",
-        "at_work(lambda: method.execute([]))",
-        "at_work(lambda: Runtime.get().load_program('missing'))",
+        "errors.error_of_code = slow_error; at_work(lambda: method.execute([]))",
+        "errors.error_of_code = slow_error; at_work(lambda: Runtime.get().load_program('missing'))",
     ],
 )
 def test_exit_is_silent(script: str, tmp_path: pathlib.Path) -> None:
