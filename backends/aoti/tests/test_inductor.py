@@ -153,6 +153,16 @@ def test_products_of_one_kind_share_a_micro_gemm() -> None:
     assert "at::vec::fmadd" in shared and "at::vec::fmadd" not in "".join(kernels)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_products_ask_for_weights_ahead(dtype: torch.dtype) -> None:
+    program = torch.export.export(
+        torch.nn.Linear(64, 128).to(dtype), (torch.randn(8, 64).to(dtype),)
+    )
+    text = inductor.generate(program.run_decompositions(), Target("cpu", 256, 2)).kernels
+    kernel, rest = "_kernel(", "// store to C"
+    assert "__builtin_prefetch(B + (k + 24) * ldb" in text.partition(kernel)[2].partition(rest)[0]
+
+
 def test_a_micro_gemm_that_cannot_be_declared_stays_where_it_is() -> None:
     begin, end = "// micro-GEMM micro_gemm_1\n", "// end of micro-GEMM\n"
     use = "micro_gemm_1<static_cast<bool>(true), static_cast<bool>(false)>(A);\n"
