@@ -49,12 +49,14 @@ class Machine:
         defines: macros, "NAME" or "NAME=VALUE".
         include_folders: beside torch's own.
         libraries: linked by name where used ("cuda").
+        wide_vectors: the code works on 512-bit registers.
     """
 
     march: tuple[str, ...]
     defines: tuple[str, ...] = ()
     include_folders: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    wide_vectors: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,8 +230,9 @@ class BuildStep:
         flags = ("-O3", *self.target.march, "-fopenmp")
         if not self.compiler.is_clang:
             flags += ("-fno-tree-loop-vectorize", "-fexcess-precision=fast")
-            # GCC otherwise keeps a GEMM's accumulators in memory: up to 2.8 times slower.
-            flags += ("-fno-early-inlining",)
+            if self.target.wide_vectors:
+                # GCC otherwise keeps a GEMM's accumulators in memory: 2.8 times slower.
+                flags += ("-fno-early-inlining",)
         return flags
 
     @functools.cached_property

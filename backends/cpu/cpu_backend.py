@@ -40,6 +40,7 @@ class CpuBackend(AotiBackend, BackendDetails):
             machine=Machine(
                 march=(f"-march={isa.name}",),
                 defines=(isa.define,),
+                wide_vectors=isa.vector_bits == 512,
             ),
             info=ImageInfo(
                 device="cpu",

@@ -32,7 +32,8 @@ def compile_scope(target: Target) -> Iterator[None]:
             stack.enter_context(cpu.without_mkldnn())
             stack.enter_context(cpu.vector_isa(target.vector_bits))
             stack.enter_context(cpu.cache_sizes())
-            stack.enter_context(micro_gemms.named_by_text())
+            if target.vector_bits == 512:
+                stack.enter_context(micro_gemms.named_by_text())
             if target.freeze and target.templates:
                 stack.enter_context(cpu.template_choices())
                 stack.enter_context(cpu.serial_small_products())

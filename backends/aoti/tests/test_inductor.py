@@ -142,7 +142,7 @@ def test_small_products_have_no_parallel_region(
 def test_products_of_one_kind_share_a_micro_gemm() -> None:
     layers = (torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 256))
     program = torch.export.export(torch.nn.Sequential(*layers), (torch.randn(8, 64),))
-    text = inductor.generate(program.run_decompositions(), Target("cpu", 256, 2)).kernels
+    text = inductor.generate(program.run_decompositions(), Target("cpu", 512, 2)).kernels
     shared, *kernels = re.split(f"(?={re.escape(KERNEL_START)})", text)[1:]
     assert shared.startswith(SHARED_START)
     (name,) = set(re.findall(r"\bmicro_gemm_[0-9a-f]{16}\b", text))
@@ -158,7 +158,7 @@ def test_products_ask_for_weights_ahead(dtype: torch.dtype) -> None:
     program = torch.export.export(
         torch.nn.Linear(64, 128).to(dtype), (torch.randn(8, 64).to(dtype),)
     )
-    text = inductor.generate(program.run_decompositions(), Target("cpu", 256, 2)).kernels
+    text = inductor.generate(program.run_decompositions(), Target("cpu", 512, 2)).kernels
     kernel, rest = "_kernel(", "// store to C"
     assert "__builtin_prefetch(B + (k + 24) * ldb" in text.partition(kernel)[2].partition(rest)[0]
 

@@ -17,7 +17,7 @@ from backends.aoti.object_cache import ObjectCache
 from backends.aoti.toolchain import Machine, ToolchainError
 
 V3 = Machine(("-march=x86-64-v3",), ("CPU_CAPABILITY_AVX2",))
-V4 = Machine(("-march=x86-64-v4",), ("CPU_CAPABILITY_AVX512",))
+V4 = Machine(("-march=x86-64-v4",), ("CPU_CAPABILITY_AVX512",), wide_vectors=True)
 
 
 class Block(torch.nn.Module):
@@ -72,12 +72,13 @@ def test_the_image_holds_the_vector_instructions(image: bytes, code) -> None:
 
 @pytest.mark.parametrize("bits,machine,register", [(256, V3, "ymm"), (512, V4, "zmm")])
 def test_products_keep_their_sums_in_registers(bits: int, machine: Machine, register: str) -> None:
-    """Without -fno-early-inlining GCC 12 moves an accumulator for each multiplication."""
+    """Without -fno-early-inlining GCC 12 moves a wide accumulator for each multiplication, and a
+    narrow one if its micro-GEMM is a function of its own."""
     text = assembly(generate(bits).kernels, machine)
     products = len(re.findall(rf"vfmadd\d+ps.*%{register}", text))
     stack, vector = r"\(%r[sb]p\)", f"%{register}"
     moves = re.findall(rf"vmov[au]p[sd]\s(?:.*{stack}.*{vector}|{vector}.*{stack})", text)
-    assert products > 40
+    assert products >= 16
     assert len(moves) < products / 3, (
         f"{len(moves)} moves to and from the stack, {products} products"
     )
@@ -165,7 +166,7 @@ def test_two_models_have_the_file_of_their_micro_gemm_in_common() -> None:
     for width in (128, 256):
         model, example = torch.nn.Linear(width, width), torch.randn(8, width)
         program = torch.export.export(model, (example,)).run_decompositions()
-        text = inductor.generate(program, Target("cpu", 256, 2)).kernels
+        text = inductor.generate(program, Target("cpu", 512, 2)).kernels
         files.append(set(toolchain.split_kernels(text)))
     (common,) = files[0] & files[1]
     assert common.startswith(SHARED_START)

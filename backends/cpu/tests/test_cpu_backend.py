@@ -41,7 +41,7 @@ def test_options_become_targets() -> None:
     assert default.machine.march == ("-march=x86-64-v3",)
     assert (default.info.isa, default.info.num_threads) == ("x86-64-v3", 3)
     wide = target(isa="x86-64-v4")
-    assert wide.code.vector_bits == 512
+    assert wide.machine.wide_vectors and wide.code.vector_bits == 512
     assert wide.info.num_threads == isa.physical_cores()
 
 
