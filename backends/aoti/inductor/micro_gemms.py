@@ -5,7 +5,7 @@ there is to compile, and few differ: here their text decides their name, kernels
 call, and each definition becomes a source of its own, compiled once for all models of a machine.
 
 For 512-bit registers only: in AVX2 functions on their own GCC 12 keeps the accumulators in memory,
-2.3 times slower (with torch 2.11's headers always, with 2.13's unless -fno-early-inlining is given).
+2.3 times slower (torch 2.11's headers: always; 2.13's: without -fno-early-inlining).
 """
 
 from __future__ import annotations
