@@ -29,7 +29,7 @@ from exir import to_edge_transform_and_lower
 _BATCH = flags.DEFINE_integer("batch", 2, "Images to run; the program takes 1 to 8.")
 _ISA = flags.DEFINE_string("isa", "native", "x86-64-v3, x86-64-v4, or the best of this machine.")
 _SAVE = flags.DEFINE_string("save", "", "Where to keep the .pte file; by default it is deleted.")
-_REPEAT = flags.DEFINE_integer("repeat", 15, "Timed runs of each, by turns.")
+_REPEAT = flags.DEFINE_integer("repeat", 11, "Timed runs of each, by turns.")
 
 
 def main(argv: list[str]) -> None:

@@ -11,8 +11,8 @@
     py_library(name = "session", srcs = ["session.py"], deps = [":_session"])
 """
 
-load("@rules_cc//cc:defs.bzl", "cc_binary")
 load("@rules_python//python:defs.bzl", "py_library")
+load("//tools/build:cc.bzl", "cc_binary")
 
 _COMMON = ["compatible_with", "restricted_to", "tags", "target_compatible_with", "testonly"]
 

@@ -1,4 +1,5 @@
 // Random integers. The distributions are torch's, the draws are not.
+#include <algorithm>
 #include <numeric>
 #include <utility>
 #include <vector>

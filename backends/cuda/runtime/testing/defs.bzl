@@ -9,8 +9,8 @@
     )
 """
 
-load("@rules_cc//cc:defs.bzl", "cc_test")
 load("//third_party/cuda:defs.bzl", "requires_cuda")
+load("//tools/build:cc.bzl", "cc_test")
 
 def cuda_test(name, deps = [], tags = [], **kwargs):
     """A googletest of `name`.cpp with the helpers of cuda_test.h; device cases skip without a GPU.
