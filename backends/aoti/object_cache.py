@@ -43,13 +43,20 @@ class ObjectCache:
     def get(self, key: str, suffix: str, make: Callable[[Path], None]) -> Path:
         """The file of `key`; on a miss `make(path)` writes it to a temporary path first. Threads
         that ask for one key at once wait for the first of them."""
-        path = self.folder / key[:2] / f"{key}{suffix}"
+        path = self._path(key, suffix)
         with self._lock:
             being_made = self._being_made.setdefault(path, threading.Lock())
         with being_made:
             if not self._touch(path):
                 self._make(path, suffix, make)
         return path
+
+    def has(self, key: str, suffix: str) -> bool:
+        """Whether `get` would find the file."""
+        return self._path(key, suffix).exists()
+
+    def _path(self, key: str, suffix: str) -> Path:
+        return self.folder / key[:2] / f"{key}{suffix}"
 
     def _make(self, path: Path, suffix: str, make: Callable[[Path], None]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

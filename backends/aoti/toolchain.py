@@ -164,13 +164,23 @@ def build(
 
 def prepare(machine: Machine, *, device: str = "cpu", cache: ObjectCache | None = None) -> None:
     """Builds what all images of `machine` share, unless it is there: precompiled headers and the
-    entry points."""
+    entry points.
+
+    The header of entry points, which one source of each model reads, pays for being precompiled
+    from the fourth on: the first model makes do with its text.
+    """
     step = BuildStep(find_compiler(), machine, device, cache or _shared_cache())
+    model_comes_first = not step.is_compiled(step.interface())
+    jobs = [
+        (step.precompile, step.kernels("")),
+        (step.compile, step.interface())
+        if model_comes_first
+        else (step.precompile, step.model("")),
+    ]
     # One core is left to the caller, who generates code meanwhile.
     with concurrent.futures.ThreadPoolExecutor(max(1, _parallelism() - 1)) as pool:
-        headers = pool.map(step.precompile, (step.kernels(""), step.model("")))
-        pool.submit(step.compile, step.interface()).result()
-        list(headers)
+        for done in [pool.submit(do, source) for do, source in jobs]:
+            done.result()
 
 
 @functools.cache
@@ -199,11 +209,16 @@ def split_kernels(text: str) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """One translation unit: the header precompiled for it, its text and its own flags."""
+    """One translation unit: the header that it starts with, its text and its own flags.
+
+    Attributes:
+        precompile: whether the header is precompiled first, if it is not there in that form.
+    """
 
     header: str
     text: str
     flags: tuple[str, ...]
+    precompile: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,7 +236,7 @@ class BuildStep:
     def model(self, text: str) -> Source:
         header = _MODEL_HEADER.format(device=self.device)
         header += _EXTERN_TEMPLATE.format(extern="extern ")
-        return Source(header, text, ("-O1",))
+        return Source(header, text, ("-O1",), precompile=False)
 
     def kernels(self, text: str) -> Source:
         return Source(_KERNEL_HEADER, text, self._kernel_flags())
@@ -260,23 +275,32 @@ class BuildStep:
             )
         )
 
-    def precompile(self, source: Source) -> Path:
-        """The header of `source`, with its precompiled form beside it; returns the header."""
-        empty = Source(source.header, "", source.flags)
-        key = self._key("header", empty)
+    def _header_key(self, source: Source) -> str:
+        return self._key("header", Source(source.header, "", source.flags))
+
+    def header(self, source: Source) -> Path:
+        """The header of `source`; beside it may be its precompiled form, which compilers prefer."""
 
         def write_header(path: Path) -> None:
             path.write_text(source.header)
 
-        header = self.cache.get(key, ".h", write_header)
+        return self.cache.get(self._header_key(source), ".h", write_header)
+
+    def precompile(self, source: Source) -> Path:
+        """The same, with the precompiled form."""
+        header = self.header(source)
         suffix = ".h.pch" if self.compiler.is_clang else ".h.gch"
 
         def precompile(path: Path) -> None:
             arguments = (*self.common_flags, *source.flags, "-x", "c++-header")
             self._run((*arguments, str(header), "-o", str(path)))
 
-        self.cache.get(key, suffix, precompile)
+        self.cache.get(self._header_key(source), suffix, precompile)
         return header
+
+    def is_compiled(self, source: Source) -> bool:
+        """Whether the cache has the object of `source`."""
+        return self.cache.has(self._key("object", source), ".o")
 
     def compile(self, source: Source) -> bytes:
         """The object of `source`."""
@@ -284,7 +308,8 @@ class BuildStep:
         def compile_object(path: Path) -> None:
             arguments = [*self.common_flags, *source.flags]
             if source.header:
-                arguments += ["-include", str(self.precompile(source))]
+                header = self.precompile(source) if source.precompile else self.header(source)
+                arguments += ["-include", str(header)]
             # The text comes from a pipe: no file name of ours can get into the object.
             arguments += ["-x", "c++", "-c", "-", "-o", str(path)]
             self._run(arguments, source.text)

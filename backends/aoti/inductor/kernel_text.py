@@ -29,8 +29,7 @@ _DIVISION_NOTES = re.compile(r"^.*inductor_cpu_(?:throw_if_)?integer_div_error.*
 
 def finish_kernels(text: str) -> str:
     """The text as it is compiled."""
-    text, shared = micro_gemms.separate(text)
-    kernels = re.split(f"(?={re.escape(KERNEL_START)})", text)
+    kernels, shared = micro_gemms.separate(re.split(f"(?={re.escape(KERNEL_START)})", text))
     finished = [_finish(kernel) for kernel in kernels]
     return "".join((*(SHARED_START + shared[name] for name in sorted(shared)), *finished))
 

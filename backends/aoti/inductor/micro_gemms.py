@@ -14,7 +14,7 @@ import contextlib
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from backends.aoti.inductor.replaced import replaced
@@ -70,21 +70,25 @@ def _prefetching(definition: str) -> str:
 _BOOL = r"static_cast<bool>\((true|false)\)"
 
 
-def separate(kernels: str) -> tuple[str, dict[str, str]]:
-    """Takes the marked definitions out of the text.
+def separate(kernels: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Takes the marked definitions out of kernels.
 
     Returns:
-        The text, which declares them instead, and sources that define them, by name.
+        The kernels, which declare them instead, and sources that define them, by name. What can't
+        be declared stays, under a name of its kernel's own.
     """
+    calls = "".join(kernels)
     sources: dict[str, str] = {}
+    staying: list[str] = []
 
     def declare(match: re.Match[str]) -> str:
         name, definition = match.groups()
         declaration = re.search(
             rf"(template <[^<>]*>)\s*inline (void {name}\([^()]*\))\s*\{{", definition
         )
-        prefetches = {use[1] for use in re.findall(rf"\b{name}<{_BOOL}, {_BOOL}>\(", kernels)}
+        prefetches = {use[1] for use in re.findall(rf"\b{name}<{_BOOL}, {_BOOL}>\(", calls)}
         if declaration is None or not prefetches:
+            staying.append(name)
             return definition
         template, function = declaration.groups()
         sources[name] = _HEADERS + definition.replace(f"inline {function}", function)
@@ -95,4 +99,11 @@ def separate(kernels: str) -> tuple[str, dict[str, str]]:
         # Each call gives all arguments; a default could stand only once in a file.
         return f"{template.replace('=false', '')}\n{function};\n"
 
-    return _MARKED.sub(declare, kernels), sources
+    finished = []
+    for index, kernel in enumerate(kernels):
+        staying.clear()
+        kernel = _MARKED.sub(declare, kernel)
+        for name in staying:
+            kernel = kernel.replace(name, f"{name}_{index}")
+        finished.append(kernel)
+    return finished, sources

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -133,6 +134,18 @@ def test_from_what_was_prepared_the_same_image_is_made(
     # Headers and entry points were there; the last command links, the others ran side by side.
     assert compiled.pop() is None
     assert sorted(compiled) == sorted([*toolchain.split_kernels(code.kernels), code.model])
+    # Only now that a second model comes is the header of entry points precompiled, which makes
+    # no difference to what is compiled with it.
+    compiled.clear()
+    toolchain.prepare(V3, cache=cold)
+    assert compiled == [None]
+    other = dataclasses.replace(code, model=code.model + "\n")
+    assert (
+        toolchain.build(
+            other, V3, weights_bytes=4096, embedded={"kernel": b"device code"}, cache=cold
+        )
+        == image
+    )
 
 
 def test_a_cached_object_is_not_compiled_again(code, image: bytes, monkeypatch) -> None:
