@@ -150,10 +150,11 @@ def build(
         ToolchainError: no compiler, or it failed; its messages and the command are in the text.
     """
     step = BuildStep(find_compiler(), machine, device, cache or _shared_cache())
+    # The model takes longest: last, it would be waited for on one core.
     sources = [
-        *(step.kernels(text) for text in split_kernels(code.kernels)),
         step.model(code.model),
         step.interface(),
+        *(step.kernels(text) for text in split_kernels(code.kernels)),
     ]
     with concurrent.futures.ThreadPoolExecutor(_parallelism()) as pool:
         objects = list(pool.map(step.compile, sources))
