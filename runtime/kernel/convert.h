@@ -39,6 +39,12 @@ void store_one(ScalarType dtype, std::byte* data, Number number) {
   store_block(dtype, data, 0, 1, &number);
 }
 
+// Also of numbers that can't be one.
+template <typename Number>
+constexpr bool is_nan(Number number) {
+  return number != number;
+}
+
 constexpr bool is_floating(ScalarType dtype) {
   switch (dtype) {
     case ScalarType::Half:

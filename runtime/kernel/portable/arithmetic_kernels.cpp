@@ -3,6 +3,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "runtime/kernel/convert.h"
 #include "runtime/kernel/portable/elementwise.h"
 #include "runtime/kernel/portable/kernels.h"
 
@@ -91,11 +92,6 @@ T power(T a, T b) {
   } else {
     return std::pow(a, b);
   }
-}
-
-template <typename T>
-bool is_nan(T value) {
-  return value != value;
 }
 
 struct Add : ForAll {

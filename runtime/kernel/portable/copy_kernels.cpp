@@ -9,11 +9,6 @@
 namespace pteron::kernels {
 namespace {
 
-Error copy_into(const View& from, Tensor& out) {
-  PTERON_RETURN_IF_ERROR(resize_out(out, from.shape()));
-  return copy_elements(from, view_of(out));
-}
-
 // `sizes` with a -1 resolved; InvalidArgument unless there are `numel` elements.
 Result<Shape> resolved_shape(const Ints& sizes, int64_t numel) {
   Shape shape;

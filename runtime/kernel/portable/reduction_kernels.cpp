@@ -14,11 +14,6 @@ namespace {
 template <typename Number>
 using Sum = std::conditional_t<std::is_floating_point_v<Number>, double, Number>;
 
-template <typename T>
-bool is_nan(T value) {
-  return value != value;
-}
-
 // result = f over the elements of each slice, by `fold(accumulated, element)` from `initial`.
 template <typename Fold>
 void fold_slices(Slices& slices, ScalarType dtype, int initial, Fold fold) {

@@ -60,6 +60,11 @@ Error resize_out(Tensor& out, Span<const int64_t> sizes) {
                                        out.describe());
 }
 
+Error copy_into(const View& from, Tensor& out) {
+  PTERON_RETURN_IF_ERROR(resize_out(out, from.shape()));
+  return copy_elements(from, view_of(out));
+}
+
 Result<size_t> normalized_dim(int64_t dim, size_t rank) {
   const auto count = static_cast<int64_t>(std::max(rank, size_t{1}));
   PTERON_CHECK_OR_RETURN(dim >= -count && dim < count, Error::InvalidArgument,

@@ -38,6 +38,9 @@ Result<Shape> broadcast(std::initializer_list<Span<const int64_t>> shapes);
 // Gives `out` the sizes that were computed. InvalidArgument if it cannot have them.
 Error resize_out(Tensor& out, Span<const int64_t> sizes);
 
+// Gives `out` the sizes of `from`, and its elements. InvalidArgument as above.
+Error copy_into(const View& from, Tensor& out);
+
 // `dim` counted from 0, of `rank` dimensions (a 0-d tensor counts as having one); InvalidArgument.
 Result<size_t> normalized_dim(int64_t dim, size_t rank);
 

@@ -10,11 +10,6 @@
 namespace pteron::kernels {
 namespace {
 
-Error copy_into(const View& from, Tensor& out) {
-  PTERON_RETURN_IF_ERROR(resize_out(out, from.shape()));
-  return copy_elements(from, view_of(out));
-}
-
 Error check_rank(const Tensor& self) {
   PTERON_CHECK_OR_RETURN(self.dim() > 0, Error::InvalidArgument,
                          "found a 0-d tensor, expected dimensions");

@@ -9,6 +9,7 @@
 // element.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -34,6 +35,8 @@ class Lines final {
   int64_t count() const { return count_; }
   int64_t length() const { return length_; }
   int64_t stride() const { return stride_; }
+  // Lines that are worth a thread (parallel.h) where each element takes a few steps.
+  int64_t grain() const { return std::max<int64_t>(1, 16384 / std::max<int64_t>(length_, 1)); }
 
   // Of the first element of line `line`.
   int64_t offset(int64_t line) const {

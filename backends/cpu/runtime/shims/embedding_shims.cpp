@@ -8,6 +8,7 @@
 #include "backends/cpu/runtime/kernels/parallel.h"
 #include "backends/cpu/runtime/kernels/scratch.h"
 #include "backends/cpu/runtime/shims/cpu_arguments.h"
+#include "backends/cpu/runtime/shims/indexing.h"
 
 namespace pteron::cpu {
 namespace {
@@ -29,12 +30,6 @@ struct Bags {
     return bag + 1 < offsets->numel() ? offsets->data_as<int64_t>()[bag + 1] : indices->numel();
   }
 };
-
-Result<TensorPtr> as_int64(const SlimTensor& tensor) {
-  PTERON_ASSIGN_OR_RETURN(TensorPtr numbers, slim::make_tensor(tensor.sizes(), DType::Long));
-  PTERON_RETURN_IF_ERROR(slim::copy_tensor(*numbers, tensor));
-  return numbers;
-}
 
 Result<Bags> read_bags(AtenTensorHandle weight, AtenTensorHandle indices, AtenTensorHandle offsets,
                        int64_t mode, AtenTensorHandle per_sample_weights, bool include_last_offset,

@@ -19,12 +19,6 @@ struct Index {
   TensorPtr numbers;  // int64, row-major
 };
 
-Result<TensorPtr> as_int64(const SlimTensor& tensor) {
-  PTERON_ASSIGN_OR_RETURN(TensorPtr numbers, slim::make_tensor(tensor.sizes(), DType::Long));
-  PTERON_RETURN_IF_ERROR(slim::copy_tensor(*numbers, tensor));
-  return numbers;
-}
-
 // A mask over several dimensions becomes an index for each of them.
 Error add_mask(const SlimTensor& self, const SlimTensor& mask, size_t dim,
                std::vector<Index>* indices) {
@@ -93,6 +87,12 @@ Result<std::vector<int64_t>> common_shape(const std::vector<Index>& indices) {
 }
 
 }  // namespace
+
+Result<TensorPtr> as_int64(const SlimTensor& tensor) {
+  PTERON_ASSIGN_OR_RETURN(TensorPtr numbers, slim::make_tensor(tensor.sizes(), DType::Long));
+  PTERON_RETURN_IF_ERROR(slim::copy_tensor(*numbers, tensor));
+  return numbers;
+}
 
 Result<std::vector<int64_t>> nonzero_coordinates(const SlimTensor& tensor) {
   PTERON_ASSIGN_OR_RETURN(TensorPtr dense, slim::contiguous_tensor(tensor));

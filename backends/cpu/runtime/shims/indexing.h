@@ -18,6 +18,9 @@
 
 namespace pteron::cpu {
 
+// A row-major copy of `tensor` in int64.
+Result<slim::TensorPtr> as_int64(const slim::SlimTensor& tensor);
+
 class Indexing final {
  public:
   // InvalidArgument: shapes that do not fit; an index out of bounds, which is checked here for all.

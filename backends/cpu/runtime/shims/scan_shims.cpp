@@ -12,10 +12,6 @@
 namespace pteron::cpu {
 namespace {
 
-int64_t grain_of(int64_t length) {
-  return std::max<int64_t>(1, 16384 / std::max<int64_t>(length, 1));
-}
-
 // Wider than the elements: float sums are kept in double, narrower ones in float.
 template <typename T>
 using running_t = std::conditional_t<std::is_same_v<T, float>, double, slim::accumulate_t<T>>;
@@ -24,7 +20,7 @@ using running_t = std::conditional_t<std::is_same_v<T, float>, double, slim::acc
 template <typename T, typename Step>
 void scan(const SlimTensor& tensor, size_t dim, running_t<T> start, const Step& step) {
   const Lines lines(tensor, dim);
-  parallel_for(lines.count(), grain_of(lines.length()), [&](int64_t begin, int64_t end) {
+  parallel_for(lines.count(), lines.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t l = begin; l < end; ++l) {
       T* line = tensor.data_as<T>() + lines.offset(l);
       running_t<T> running = start;
@@ -73,7 +69,7 @@ T wrapping_multiply(T a, T b) {
 template <typename T>
 void scan_extremes(const SlimTensor& values, const SlimTensor& indices, size_t dim, bool greatest) {
   const Lines lines(values, dim);  // both row-major
-  parallel_for(lines.count(), grain_of(lines.length()), [&](int64_t begin, int64_t end) {
+  parallel_for(lines.count(), lines.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t l = begin; l < end; ++l) {
       T* line = values.data_as<T>() + lines.offset(l);
       int64_t* index = indices.data_as<int64_t>() + lines.offset(l);

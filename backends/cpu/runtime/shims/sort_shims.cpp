@@ -23,11 +23,6 @@ void give(Selection selection, AtenTensorHandle* values, AtenTensorHandle* indic
   *indices = selection.indices.release();
 }
 
-// Lines of work for one thread.
-int64_t grain_of(int64_t length) {
-  return std::max<int64_t>(1, 16384 / std::max<int64_t>(length, 1));
-}
-
 // The first `count` of each sorted line.
 template <typename T>
 void sort_lines(const SlimTensor& self, size_t dim, int64_t count, bool descending,
@@ -35,7 +30,7 @@ void sort_lines(const SlimTensor& self, size_t dim, int64_t count, bool descendi
   const Lines in(self, dim), out_values(values, dim), out_indices(indices, dim);
   const T* const source = self.data_as<const T>();
   const RankedBefore<T> before{descending};
-  parallel_for(in.count(), grain_of(in.length()), [&](int64_t begin, int64_t end) {
+  parallel_for(in.count(), in.grain(), [&](int64_t begin, int64_t end) {
     Scratch<Ranked<T>> scratch(in.length());
     Ranked<T>* const ranked = scratch.data();
     for (int64_t l = begin; l < end; ++l) {
@@ -100,7 +95,7 @@ void kth_of_lines(const SlimTensor& self, size_t dim, int64_t k, const SlimTenso
                   const SlimTensor& indices) {
   const Lines in(self, dim);
   const RankedBefore<T> before{false};
-  parallel_for(in.count(), grain_of(in.length()), [&](int64_t begin, int64_t end) {
+  parallel_for(in.count(), in.grain(), [&](int64_t begin, int64_t end) {
     Scratch<Ranked<T>> ranked(in.length());
     for (int64_t l = begin; l < end; ++l) {
       const T* line = self.data_as<const T>() + in.offset(l);
