@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import final
+from collections.abc import Callable, Iterable
+from typing import Any, final
 
 import torch
 from torch.export import ExportedProgram
@@ -15,6 +15,7 @@ from backends.aoti.payload import ImageInfo
 from backends.aoti.toolchain import Machine
 from backends.cpu import isa as instruction_sets
 from backends.cpu.cpu_options import CpuOptions
+from backends.cpu.passes.patches_as_products import PatchesAsProductsPass
 from exir.backend.backend_details import BackendDetails, PreprocessResult
 from exir.backend.compile_spec_schema import CompileSpec
 
@@ -51,6 +52,15 @@ class CpuBackend(AotiBackend, BackendDetails):
                 weights_layout="packed" if packed else "shared",
             ),
         )
+
+    @classmethod
+    def get_custom_passes(
+        cls, compile_specs: list[CompileSpec]
+    ) -> list[Callable[[torch.fx.GraphModule], Any]]:
+        passes = super().get_custom_passes(compile_specs)
+        code = cls.get_build_target(compile_specs).code
+        # Only a product that is generated with packed weights is worth it.
+        return [PatchesAsProductsPass(), *passes] if code.freeze and code.templates else passes
 
     @classmethod
     def save_data_externally(cls, compile_specs: list[CompileSpec]) -> bool:

@@ -1,0 +1,1 @@
+"""Passes over what a CPU is compiled for."""
