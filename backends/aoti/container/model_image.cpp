@@ -71,6 +71,14 @@ std::string join(const std::vector<std::string>& names) {
   return text;
 }
 
+// An image that was linked with an OpenMP runtime brings it. Its threads wait in its code when they
+// have nothing to do, also once the image is gone, so it stays.
+void keep_openmp_runtimes() {
+  for (const char* name : {"libgomp.so.1", "libomp.so.5", "libiomp5.so"}) {
+    if (void* runtime = dlopen(name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE)) dlclose(runtime);
+  }
+}
+
 }  // namespace
 
 Result<std::shared_ptr<ModelImage>> ModelImage::load(Span<const uint8_t> bytes,
@@ -106,6 +114,7 @@ Result<std::shared_ptr<ModelImage>> ModelImage::load(Span<const uint8_t> bytes,
     return make_error(Error::DelegateInvalidCompatibility, "the model's code cannot be opened: %s",
                       reason ? reason : "unknown reason");
   }
+  keep_openmp_runtimes();
   images.by_digest[digest] = image;
   return image;
 }

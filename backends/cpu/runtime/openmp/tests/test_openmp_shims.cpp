@@ -60,6 +60,14 @@ TEST(LinkedWithLibgomp, AnImageKeepsIt) {
   auto* sum = reinterpret_cast<SumOfSquares*>((*image)->symbol("sum_of_squares"));
   ASSERT_NE(sum, nullptr);
   EXPECT_EQ(sum(1000, 3), 332833500);
+
+  // Its threads are about to sleep in its code.
+  image->reset();
+  std::ifstream maps("/proc/self/maps");
+  const std::string mapped((std::istreambuf_iterator<char>(maps)),
+                           std::istreambuf_iterator<char>());
+  EXPECT_NE(mapped.find("libgomp.so"), std::string::npos);
+  EXPECT_EQ(mapped.find("pteron_model_"), std::string::npos);
 }
 
 TEST_F(OpenMpShims, LoopsShareTheirWork) {
