@@ -24,6 +24,7 @@ def repairs() -> Iterator[None]:
         stack.enter_context(no_write_under_a_reader())
         stack.enter_context(loops_from_constants())
         stack.enter_context(arrays_by_their_writer())
+        stack.enter_context(weights_from_their_offset())
         yield
 
 
@@ -125,3 +126,53 @@ def arrays_by_their_writer() -> Iterator[None]:
 
     with replaced(CppWrapperCpu, "codegen_int_array_var", find):
         yield
+
+
+@contextlib.contextmanager
+def weights_from_their_offset() -> Iterator[None]:
+    """A product packs a constant that is a view from where the view begins.
+
+        linear(x, p[32:])
+
+    After freezing, `p[32:]` is a constant with a storage offset. Templates of products view it with
+    `as_strided` and an offset within the constant, which `as_strided` takes as one within the
+    storage: they pack the elements that the storage begins with. While they pack, such a constant
+    has a storage of its own.
+    """
+    from torch._inductor.codegen import cpp_gemm_template
+
+    create = cpp_gemm_template.DataProcessorTemplateWrapper
+
+    def with_offset(
+        template: Any, preprocessor: Any, postprocessor: Any, *, input_nodes: Any, **more: Any
+    ) -> Any:
+        def postprocess(output: Any) -> Any:
+            with _own_storages(input_nodes):
+                return postprocessor(output)
+
+        return create(template, preprocessor, postprocess, input_nodes=input_nodes, **more)
+
+    with replaced(cpp_gemm_template, "DataProcessorTemplateWrapper", with_offset):
+        yield
+
+
+@contextlib.contextmanager
+def _own_storages(nodes: Sequence[Any]) -> Iterator[None]:
+    """Constants of the graph at hand that `nodes` read begin with their storage inside."""
+    from torch._inductor.virtualized import V
+
+    constants = V.graph.constants
+    read = {name: constants[name] for node in nodes if (name := node.get_name()) in constants}
+    views = {
+        name: tensor
+        for name, tensor in read.items()
+        if tensor.layout is torch.strided and tensor.numel() and tensor.storage_offset()
+    }
+    for name, view in views.items():
+        extent = 1 + sum((n - 1) * s for n, s in zip(view.shape, view.stride(), strict=True))
+        copied = view.as_strided((extent,), (1,)).clone()
+        constants[name] = copied.as_strided(view.shape, view.stride())
+    try:
+        yield
+    finally:
+        constants.update({name: view for name, view in views.items() if name in constants})

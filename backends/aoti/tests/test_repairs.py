@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.export import ExportedProgram
 
 from backends.aoti import inductor
@@ -98,3 +103,44 @@ def test_loops_are_generated(model: type[torch.nn.Module], freeze: bool) -> None
     assert reasons == []
     code = inductor.generate(program, target)
     assert "while (" in code.model and not code.proxied
+
+
+def _module(shape: tuple[int, ...], op: Callable[[Any, Any], torch.Tensor]) -> torch.nn.Module:
+    class Applies(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            values = torch.arange(1.0, 1 + torch.Size(shape).numel())
+            self.p = torch.nn.Parameter(values.reshape(shape))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return op(x, self.p)
+
+    return Applies()
+
+
+_MATRIX, _BATCH = torch.randn(24, 32), torch.randn(2, 24, 32)
+VIEWS_OF_PARAMETERS = {
+    "rows": (_MATRIX, (96, 32), lambda x, p: F.linear(x, p[32:]), lambda p: p[32:]),
+    "chunk": (_MATRIX, (96, 32), lambda x, p: F.linear(x, p.chunk(3)[2]), lambda p: p[64:]),
+    "transposed": (_MATRIX, (32, 48), lambda x, p: F.linear(x, p.t()[8:]), lambda p: p[:, 8:]),
+    "columns": (_MATRIX, (64, 48), lambda x, p: F.linear(x, p[:, 8:40]), lambda p: p[:, 8:40]),
+    "stacked": (_MATRIX, (3, 40, 32), lambda x, p: F.linear(x, p[1]), lambda p: p[1]),
+    "right": (_MATRIX, (64, 48), lambda x, p: x @ p[16:48], lambda p: p[16:48]),
+    "batches": (_BATCH, (3, 32, 32), lambda x, p: torch.bmm(x, p[1:]), lambda p: p[1:]),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS_OF_PARAMETERS)
+@pytest.mark.parametrize("repaired", [True, False])
+def test_views_of_parameters_are_packed_from_their_offset(
+    name: str, repaired: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, shape, op, view = VIEWS_OF_PARAMETERS[name]
+    if not repaired:
+        monkeypatch.setattr(repairs, "weights_from_their_offset", contextlib.nullcontext)
+    model = _module(shape, op)
+    code = inductor.generate(exported(model, x), Target("cpu", 256, 1))
+    (packed,) = (constant.tensor.flatten() for constant in code.constants)
+    found = packed[packed != 0].sort().values  # no element of the parameter is zero, padding is
+    right = torch.equal(found, view(model.p.detach()).flatten().sort().values)
+    assert right == repaired, "" if repaired else "Inductor has learnt it: the repair can go"
