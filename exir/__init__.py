@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         to_edge_transform_and_lower,
     )
     from exir.undelegated import UnsupportedOperatorsError
+    from exir.verification.verify import VerificationError
 
 _HOME = {
     "EdgeCompileConfig": "exir.config",
@@ -32,6 +33,7 @@ _HOME = {
     "LoweredBackendModule": "exir.lowered_backend_module",
     "MemoryPlanningPass": "exir.memory_planning",
     "UnsupportedOperatorsError": "exir.undelegated",
+    "VerificationError": "exir.verification.verify",
     "to_edge": "exir.program",
     "to_edge_transform_and_lower": "exir.program",
 }
@@ -44,6 +46,7 @@ __all__ = [
     "LoweredBackendModule",
     "MemoryPlanningPass",
     "UnsupportedOperatorsError",
+    "VerificationError",
     "to_edge",
     "to_edge_transform_and_lower",
 ]

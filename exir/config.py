@@ -62,6 +62,7 @@ class ExecutorchBackendConfig:
       skip_h2d_for_method_inputs: inputs that only delegates of one device read are handed over in
         that device's memory, without a copy; by method name where methods differ.
       skip_d2h_for_method_outputs: outputs stay in the memory of the device that computed them.
+      verify: run the program beside the exported one, on its example inputs, and compare.
       external_constants: put constants into .ptd files: True for all, or a function that gives the
         file's name (without suffix) for a constant's placeholder, or None to keep it.
     """
@@ -77,6 +78,7 @@ class ExecutorchBackendConfig:
     external_constants: bool | Callable[[Node], str | None] = False
     skip_h2d_for_method_inputs: bool | Mapping[str, bool] = False
     skip_d2h_for_method_outputs: bool | Mapping[str, bool] = False
+    verify: bool = True
 
     @staticmethod
     def by_method(choice: bool | Mapping[str, bool], methods: Sequence[str]) -> Mapping[str, bool]:

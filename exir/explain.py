@@ -102,6 +102,7 @@ class MethodReport:
       partitions: its delegates, in order.
       kernels: calls that the runtime's own kernels do, by operator.
       outside: bytes of constants that are not owned by a delegate.
+      verification: how it compared with the exported program; empty before it is emitted.
     """
 
     name: str
@@ -111,6 +112,7 @@ class MethodReport:
     partitions: list[PartitionReport]
     kernels: dict[str, int]
     outside: int
+    verification: str = ""
 
 
 @dataclass(frozen=True)
@@ -299,6 +301,8 @@ def _method_lines(method: MethodReport) -> list[str]:
         lines += _block("kernels", [_counts(method.kernels)])
     if method.outside:
         lines += _block("outside", [f"{_size(method.outside)} of constants beside delegates"])
+    if method.verification:
+        lines += _block("verified", [method.verification])
     return lines
 
 

@@ -42,6 +42,9 @@ from exir.passes.resolve_mutations import ResolveMutations
 from exir.passes.run import run_passes
 from exir.shape_bounds import check_input_bounds
 from exir.undelegated import check_executable
+from exir.verification.execution import Written
+from exir.verification.reference import Reference
+from exir.verification.verify import MethodVerification, verify
 
 __all__ = [
     "EdgeProgramManager",
@@ -124,12 +127,14 @@ def _to_edge(
     partitioners: Mapping[str, Sequence[Partitioner]],
 ) -> EdgeProgramManager:
     methods = _methods(programs)
-    edge = {}
+    edge, references = {}, {}
     for name, program in methods.items():
         check_input_bounds(program, name)
         functional = functionalize(program)
+        references[name] = Reference(program, functional)
         edge[name] = _decompose(functional, config.preserve_ops, partitioners.get(name, ()))
-    return EdgeProgramManager(edge, _check_constant_methods(constant_methods, methods))
+    constants = _check_constant_methods(constant_methods, methods)
+    return EdgeProgramManager(edge, constants, references)
 
 
 def _decompose(
@@ -209,9 +214,14 @@ class EdgeProgramManager:
         self,
         edge_programs: Programs,
         constant_methods: Mapping[str, Any] | None = None,
+        references: Mapping[str, Reference] | None = None,
     ) -> None:
         self._programs = _methods(edge_programs)
         self._constant_methods = dict(constant_methods or {})
+        self._references = dict(references or {})
+
+    def _with(self, programs: Mapping[str, ExportedProgram]) -> EdgeProgramManager:
+        return EdgeProgramManager(programs, self._constant_methods, self._references)
 
     @property
     def methods(self) -> set[str]:
@@ -232,9 +242,8 @@ class EdgeProgramManager:
     ) -> EdgeProgramManager:
         """Runs passes over each method's graph; by method name where they differ."""
         chosen = _per_method(passes, self._programs, "passes")
-        return EdgeProgramManager(
-            {name: run_passes(program, chosen[name]) for name, program in self._programs.items()},
-            self._constant_methods,
+        return self._with(
+            {name: run_passes(program, chosen[name]) for name, program in self._programs.items()}
         )
 
     def to_backend(
@@ -249,7 +258,7 @@ class EdgeProgramManager:
             spec = MethodProgramsPartitionerSpec(
                 self._programs, {method: c[0] for method, c in chosen.items() if c}
             )
-        return EdgeProgramManager({**self._programs, **to_backend(spec)}, self._constant_methods)
+        return self._with({**self._programs, **to_backend(spec)})
 
     def explain(self) -> ProgramReport:
         """What became of each method; ``print`` it for a table."""
@@ -260,21 +269,29 @@ class EdgeProgramManager:
     ) -> ExecutorchProgramManager:
         """Plans memory and emits instructions.
 
+        Unless the configuration says otherwise, each method then runs on the inputs that it was
+        exported with, beside the exported program, and what they return is compared
+        (`exir.verification`); ``explain()`` of the result says how that went.
+
         Weights are borrowed from the model until the program is written: do not change them
         before.
 
         Raises:
           UnsupportedOperatorsError: operators are left that nothing in the runtime does.
           ValueError: a size has no upper bound, or methods disagree about state of one name.
+          VerificationError: the lowered program computes something else than the exported one.
         """
         config = config or ExecutorchBackendConfig()
-        programs = {}
+        edge = {}
         for name, program in self._programs.items():
             program = run_passes(program, [RemoveAsserts(), DecomposeLeftovers(), *config.passes])
-            programs[name] = program
-        check_executable(programs)
-        programs = {name: ResolveMutations()(program) for name, program in programs.items()}
-        return ExecutorchProgramManager(programs, self._constant_methods, config)
+            edge[name] = program
+        check_executable(edge)
+        programs = {name: ResolveMutations()(program) for name, program in edge.items()}
+        emitted = ExecutorchProgramManager(programs, self._constant_methods, config)
+        if config.verify:
+            emitted._verify(self._references, edge)
+        return emitted
 
 
 def _program_of(programs: Mapping[str, ExportedProgram], name: str) -> ExportedProgram:
@@ -312,6 +329,21 @@ class ExecutorchProgramManager:
             ),
         )
 
+        self._verifications: dict[str, MethodVerification] = {}
+
+    def _verify(
+        self, references: Mapping[str, Reference], edge_programs: Mapping[str, ExportedProgram]
+    ) -> None:
+        def write(program: ExportedProgram) -> Written:
+            config = ExecutorchBackendConfig(verify=False)
+            return EdgeProgramManager(program).to_executorch(config)._written
+
+        self._verifications = verify(self._written, references, edge_programs, write)
+
+    @property
+    def _written(self) -> Written:
+        return Written(self.executorch_program, self._chunks, self._tensor_data)
+
     @property
     def methods(self) -> set[str]:
         """Names of the methods that compute something."""
@@ -328,8 +360,15 @@ class ExecutorchProgramManager:
 
     def explain(self) -> ProgramReport:
         """What became of each method, and what the files hold; ``print`` it for a table."""
+        report = explain(self._programs)
         return replace(
-            explain(self._programs),
+            report,
+            methods=[
+                replace(
+                    method, verification=str(self._verifications.get(method.name, "turned off"))
+                )
+                for method in report.methods
+            ],
             file_nbytes=self._chunks.nbytes,
             external_nbytes={tag: chunks.nbytes for tag, chunks in self._tensor_data.items()},
         )

@@ -26,8 +26,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "runtime/kernel": _CORE | {"runtime/backend"},
     "runtime/executor": _SEAM | {"runtime/kernel"},
     "runtime": _RUNTIME,
-    # Lowering: graphs, and the file format that the runtime reads.
-    "exir": frozenset({"runtime/core", "runtime/schema"}),
+    # Lowering: graphs, the file format that the runtime reads, and a run of what was lowered.
+    "exir": frozenset({"runtime", "runtime/core", "runtime/schema"}),
     # What backends share, then the backends, which never see each other.
     "backends": frozenset(),
     "backends/aoti": _SEAM | {"exir"},

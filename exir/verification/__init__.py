@@ -1,0 +1,7 @@
+"""Runs what was lowered beside what was exported, on the inputs of the export, and compares.
+
+    reports = verify(program, references, edge_programs, write)   # {"forward": MethodVerification}
+
+`reference` runs the exported program, `execution` the lowered one, `comparison` judges, and
+`bisection` finds the first operator that differs. `to_executorch()` does all of it by default.
+"""

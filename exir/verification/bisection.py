@@ -1,0 +1,257 @@
+"""Finds the first operator of a lowered program that differs from the exported one.
+
+A prefix of a functional program is a program of its own: it returns the values that the rest would
+read. Whether a prefix is right can be found out by lowering and running it; the first that is not
+ends with the operator that is sought. This is done over the calls of the method, delegates being
+one call each, and then over the calls inside the delegate.
+"""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import (
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+from torch.fx import Interpreter, Node
+from torch.utils import _pytree as pytree
+
+from exir._program import (
+    argument_spec,
+    copy_graph,
+    input_spec_for,
+    make_program,
+    source_line,
+)
+from exir.backend.backend_api import to_backend
+from exir.backend.partitioner import DELEGATION_TAG, DelegationSpec, Partitioner, PartitionResult
+from exir.backend.utils import get_non_lowered_nodes, is_delegate_call, tag_constant_data
+from exir.delegate import lowered_module_of
+from exir.lowered_backend_module import LoweredBackendModule
+from exir.verification import execution
+from exir.verification.comparison import compare, rounding_of
+from exir.verification.execution import Written
+from exir.verification.reference import Reference, State, call
+
+__all__ = ["first_difference"]
+
+_SECONDS = 600
+"""Lowering prefixes of a large partition takes long; then the search ends with a range."""
+
+Write: TypeAlias = Callable[[ExportedProgram], Written]
+
+
+def first_difference(program: ExportedProgram, reference: Reference, write: Write) -> str:
+    """Says which operator is the first that differs, and where in the model it stands.
+
+    Args:
+      program: the functional program with delegate calls.
+      reference: what it was exported from.
+      write: lowers what is left of a program and writes it.
+    """
+    deadline = time.monotonic() + _SECONDS
+    state = reference.state()
+    for _ in range(reference.call_count):
+        before = {name: value.clone() for name, value in state.items()}
+        inputs = reference.inputs()
+        found = _search(program, inputs, before, write, deadline)
+        if found is not None:
+            return found
+        call(program, inputs, state)
+    return "no part of it differs on its own: what is between the parts, or memory that they share"
+
+
+def _search(
+    program: ExportedProgram, inputs: Sequence[Any], state: State, write: Write, deadline: float
+) -> str | None:
+    steps = _steps(program)
+    first = _first_wrong(
+        len(steps), lambda count: _is_right(program, steps, count, inputs, state, write), deadline
+    )
+    if first is None:
+        return None
+    if first[0] + 1 < first[1]:
+        return f"the first operator that differs is {_range(steps, *first)}"
+    node = steps[first[1] - 1][0]
+    if not is_delegate_call(node):
+        return f"the first operator that differs is {_describe(node)}"
+    module = lowered_module_of(node)
+    where = f"in {node.args[0]} of {module.backend_id}"
+    return f"{_search_delegate(node, module, program, inputs, state, write, deadline)}, {where}"
+
+
+def _search_delegate(
+    node: Node,
+    module: LoweredBackendModule,
+    program: ExportedProgram,
+    inputs: Sequence[Any],
+    state: State,
+    write: Write,
+    deadline: float,
+) -> str:
+    arguments = _arguments(program, node, inputs, state)
+    part = module.original_module
+    everything = _Everything(DelegationSpec(module.backend_id, module.compile_specs))
+    steps = _steps(part)
+    first = _first_wrong(
+        len(steps),
+        lambda count: _is_right(
+            part, steps, count, arguments, {}, lambda p: write(to_backend(p, everything))
+        ),
+        deadline,
+    )
+    if first is None:
+        return "the first call that differs is the delegate as a whole"
+    if first[0] + 1 < first[1]:
+        return f"the first operator that differs is {_range(steps, *first)}"
+    return f"the first operator that differs is {_describe(steps[first[1] - 1][0])}"
+
+
+def _first_wrong(
+    count: int, is_right: Callable[[int], bool], deadline: float
+) -> tuple[int, int] | None:
+    """(longest prefix known to be right, shortest known to be wrong); None if all is right."""
+    if is_right(count):
+        return None
+    right, wrong = 0, count
+    while right + 1 < wrong and time.monotonic() < deadline:
+        middle = (right + wrong) // 2
+        if is_right(middle):
+            right = middle
+        else:
+            wrong = middle
+    return right, wrong
+
+
+def _steps(program: ExportedProgram) -> list[list[Node]]:
+    """Calls in order, each with the `getitem` nodes that take its results apart."""
+    steps: list[list[Node]] = []
+    for node in program.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if node.target is operator.getitem and steps and node.args[0] is steps[-1][0]:
+            steps[-1].append(node)
+        else:
+            steps.append([node])
+    return steps
+
+
+def _is_right(
+    program: ExportedProgram,
+    steps: list[list[Node]],
+    count: int,
+    inputs: Sequence[Any],
+    state: State,
+    write: Write,
+) -> bool:
+    prefix = _prefix(program, steps[:count], state)
+    if prefix is None:
+        return True
+    written = write(prefix)
+    (method,) = written.tables.methods
+    with execution.loaded(written) as loaded:
+        found = execution.run(loaded, method, [inputs])
+
+    def run(interpreter: type[Interpreter]) -> list[list[Any]]:
+        return [call(prefix, inputs, {}, interpreter)]
+
+    return all(c.is_equal for c in compare(found, run(Interpreter), rounding_of(run)))
+
+
+def _prefix(
+    program: ExportedProgram, steps: Sequence[Sequence[Node]], state: State
+) -> ExportedProgram | None:
+    """The first steps as a program, whose buffers have the values in ``state``; None if what they
+    yield is nothing that a program can return."""
+    graph, mapping = copy_graph(program.graph)
+    inside = [node for step in steps for node in step]
+    members = set(inside)
+    live = [
+        node
+        for node in inside
+        if isinstance(node.meta.get("val"), torch.Tensor)
+        and any(user not in members for user in node.users)
+    ]
+    if not live:
+        return None
+    results = [mapping[node] for node in live]
+    graph.output_node().args = (tuple(results),)
+    root = program.graph_module
+    olds = [node for node in program.graph.nodes if node.op == "placeholder"]
+    specs = list(zip(olds, program.graph_signature.input_specs, strict=True))
+    graph.eliminate_dead_code()
+    now = {f"{name}_now": value for name, value in state.items()}
+    input_specs = [
+        InputSpec(
+            InputKind.CONSTANT_TENSOR, TensorArgument(mapping[old].name), f"{spec.target}_now"
+        )
+        if spec.target in state
+        else input_spec_for(spec, mapping[old])
+        for old, spec in specs
+    ]
+    users = sum(spec.kind is InputKind.USER_INPUT for spec in input_specs)
+    return make_program(
+        root,
+        graph,
+        input_specs,
+        [OutputSpec(OutputKind.USER_OUTPUT, argument_spec(node), None) for node in results],
+        program,
+        in_spec=pytree.tree_structure((tuple(range(users)), {})),
+        out_spec=pytree.tree_structure(tuple(range(len(results)))),
+        constants=now,
+    )
+
+
+def _arguments(
+    program: ExportedProgram, node: Node, inputs: Sequence[Any], state: State
+) -> list[Any]:
+    """What a node is called with, without what it calls."""
+    found: list[Any] = []
+
+    class Stops(Interpreter):
+        def run_node(self, n: Node) -> Any:
+            if n.name == node.name and not found:
+                found.extend(self.fetch_args_kwargs_from_env(n)[0][1:])
+            return super().run_node(n)
+
+    call(program, [_copied(value) for value in inputs], dict(state), Stops)
+    return found
+
+
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+class _Everything(Partitioner):
+    """Gives all calls to one backend."""
+
+    def __init__(self, spec: DelegationSpec) -> None:
+        self._spec = spec
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        for node in get_non_lowered_nodes(exported_program.graph):
+            node.meta[DELEGATION_TAG] = "everything"
+        tag_constant_data(exported_program)
+        return PartitionResult(exported_program, {"everything": self._spec})
+
+
+def _describe(node: Node) -> str:
+    target = getattr(node.target, "__name__", None)
+    name = str(node.target) if isinstance(node.target, torch._ops.OpOverload) else target
+    return ", ".join(part for part in (f"{name} (%{node.name})", source_line(node)) if part)
+
+
+def _range(steps: Sequence[Sequence[Node]], right: int, wrong: int) -> str:
+    return (
+        f"one of {wrong - right} from {_describe(steps[right][0])} to"
+        f" {_describe(steps[wrong - 1][0])} (the search was ended after {_SECONDS} s)"
+    )

@@ -1,0 +1,115 @@
+"""Runs a program file that is still in memory, through the runtime, in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from exir._serialize import schema
+from exir._serialize.container import Chunks
+from exir.verification.interpreters import on_host
+
+if TYPE_CHECKING:
+    from runtime import Program
+
+__all__ = ["CannotRunHere", "Written", "loaded", "run"]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A program as it will be written.
+
+    Attributes:
+      tables: what was emitted.
+      program: bytes of the program file.
+      tensor_data: bytes of each .ptd file, by tag.
+    """
+
+    tables: schema.Program
+    program: Chunks
+    tensor_data: Mapping[str, Chunks]
+
+
+class CannotRunHere(Exception):
+    """The machine, or what is installed on it, does not run the program; it may be right."""
+
+
+@contextlib.contextmanager
+def loaded(written: Written) -> Iterator[Program]:
+    """The program, opened by the runtime. Its bytes are copied once, into memory files."""
+    try:
+        from runtime import Runtime
+    except ModuleNotFoundError as error:
+        raise CannotRunHere(f"the runtime is missing ({error}): add //runtime") from error
+
+    with contextlib.ExitStack() as stack:
+        files = (written.program, *written.tensor_data.values())
+        paths = [stack.enter_context(_memory_file(chunks)) for chunks in files]
+        yield Runtime.get().load_program(paths[0], data_path=paths[1:])
+
+
+@contextlib.contextmanager
+def _memory_file(chunks: Chunks) -> Iterator[str]:
+    with os.fdopen(os.memfd_create("program", os.MFD_CLOEXEC), "wb") as file:
+        chunks.write_to(file)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
+
+
+def run(
+    program: Program,
+    tables: schema.Method,
+    calls: Sequence[Sequence[Any]],
+    changed_inputs: Sequence[int] = (),
+) -> list[list[Any]]:
+    """Outputs of each call of a method, in the host's memory.
+
+    Args:
+      program: from ``loaded``.
+      tables: the method, as it was emitted.
+      calls: flat inputs of each call.
+      changed_inputs: positions of inputs whose values after the call follow the outputs.
+
+    Raises:
+      CannotRunHere: a backend or a device is not there.
+      PteronError: anything else that the runtime finds.
+    """
+    from runtime import BackendError, NotFoundError, Runtime
+
+    registry = Runtime.get().backend_registry
+    backends = sorted(set(program.metadata(tables.name).backends()))
+    missing = [name for name in backends if not registry.is_available(name)]
+    if missing:
+        raise CannotRunHere(f"{', '.join(missing)} is not available here")
+    try:
+        method = program.load_method(tables.name)
+    except NotFoundError as error:
+        raise CannotRunHere(str(error)) from error
+    except BackendError as error:
+        if error.code != "DelegateInvalidCompatibility":
+            raise
+        raise CannotRunHere(str(error)) from error
+    results = []
+    for inputs in calls:
+        placed = _placed(tables, inputs)
+        outputs = method.execute(placed)
+        results.append([on_host(v) for v in (*outputs, *(placed[i] for i in changed_inputs))])
+    return results
+
+
+def _placed(tables: schema.Method, inputs: Sequence[Any]) -> list[Any]:
+    """Inputs where the method takes them: the host, or the device that it was lowered for."""
+    placed = []
+    for index, value in zip(tables.inputs, inputs, strict=True):
+        tensor = tables.values[index].value
+        if isinstance(value, torch.Tensor) and isinstance(tensor, schema.Tensor):
+            on_device = tensor.extra and tensor.extra.device_type is not schema.DeviceType.CPU
+            device = tensor.extra.device_type.name.lower() if on_device else "cpu"
+            value = value.to(f"{device}:{tensor.extra.device_index}" if on_device else device)
+        placed.append(value)
+    return placed

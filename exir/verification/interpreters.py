@@ -1,0 +1,95 @@
+"""Runs graphs in higher precision, or with more rounding than there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter, Node
+from torch.utils import _pytree as pytree
+
+from exir.delegate import executorch_call_delegate
+from exir.lowered_backend_module import LoweredBackendModule
+
+__all__ = ["PreciseInterpreter", "RoundingInterpreter", "on_host"]
+
+_PRECISE = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+}
+
+
+class _NestedInterpreter(Interpreter):
+    """Branches and delegates are run by the same kind of interpreter."""
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        value = super().get_attr(target, args, kwargs)
+        return self._callable(value) if isinstance(value, GraphModule) else value
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if target is executorch_call_delegate and isinstance(args[0], LoweredBackendModule):
+            from exir.verification.reference import call  # it runs graphs with these interpreters
+
+            module, *inputs = args
+            return tuple(call(module.original_module, inputs, {}, type(self)))
+        return super().call_function(target, args, kwargs)
+
+    def _callable(self, module: GraphModule) -> Callable[..., Any]:
+        return lambda *args: type(self)(module).run(*args)
+
+
+class PreciseInterpreter(_NestedInterpreter):
+    """Computes with double-precision numbers what the graph does with narrower ones.
+
+    Tensors are widened where they are read, one by one: weights are not all copied at once.
+    """
+
+    def run_node(self, n: Node) -> Any:
+        if n.target is torch.ops.aten._assert_tensor_metadata.default:
+            return None  # it would find the wrong dtype
+        return super().run_node(n)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        args, kwargs = pytree.tree_map(_widened, (args, kwargs))
+        return pytree.tree_map(_widened, super().call_function(target, args, kwargs))
+
+
+def _widened(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to(_PRECISE.get(value.dtype, value.dtype))
+    return _PRECISE.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+class RoundingInterpreter(_NestedInterpreter):
+    """Changes each result by up to one unit in the last place, at random, always in the same way.
+
+    What this does to the outputs is what rounding may do: also where a comparison, a sort or a
+    choice among experts turns a tiny difference into a large one.
+    """
+
+    def __init__(self, module: GraphModule, **options: Any) -> None:
+        super().__init__(module, **options)
+        self._generators: dict[torch.device, torch.Generator] = {}
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return pytree.tree_map(self._rounded, super().call_function(target, args, kwargs))
+
+    def _rounded(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        device = value.device
+        if device not in self._generators:
+            self._generators[device] = torch.Generator(device).manual_seed(0)
+        noise = torch.rand(
+            value.shape, generator=self._generators[device], device=device, dtype=torch.float32
+        )
+        scale = 1 + torch.finfo(value.dtype).eps * (2 * noise.double() - 1)
+        return (value.double() * scale).to(value.dtype)
+
+
+def on_host(value: Any) -> Any:
+    """A copy of a tensor in the host's memory; anything else as it is."""
+    return value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else value

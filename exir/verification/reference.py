@@ -1,0 +1,194 @@
+"""What an exported program computes on the inputs that it was exported with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import GraphModule, Interpreter
+from torch.utils import _pytree as pytree
+
+from exir._program import CONSTANT_KINDS, constant_tensor, input_specs_by_name
+from exir.verification.interpreters import on_host
+
+__all__ = ["Reference", "State", "call"]
+
+State: TypeAlias = dict[str, torch.Tensor]
+"""Buffers that a program changes, by the model's name for them."""
+
+_CALLS_WITH_STATE = 3
+
+
+def call(
+    program: ExportedProgram,
+    inputs: Sequence[Any],
+    state: State,
+    interpreter: Callable[[GraphModule], Interpreter] = Interpreter,
+) -> list[Any]:
+    """Runs a program once, functional or not; the program itself is not changed.
+
+    Args:
+      program: parameters and buffers are read from it, but for those in ``state``.
+      inputs: flat user inputs. Those that the program changes are changed.
+      state: replaced by the new values.
+      interpreter: runs the graph.
+
+    Returns:
+      The user outputs, on the CPU, in memory of their own.
+    """
+    left = iter(inputs)
+    values = []
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            values.append(next(left))
+        elif spec.kind is InputKind.BUFFER and spec.target in state:
+            values.append(state[spec.target])
+        elif spec.kind in CONSTANT_KINDS:
+            values.append(constant_tensor(program, spec).detach())
+        else:
+            values.append(program.constants[str(spec.target)])
+    with torch.no_grad():
+        results = interpreter(program.graph_module).run(*values)
+    outputs, changed = [], {}
+    for spec, value in zip(program.graph_signature.output_specs, results, strict=True):
+        if spec.kind is OutputKind.BUFFER_MUTATION:
+            state[str(spec.target)] = value
+        elif spec.kind is OutputKind.USER_INPUT_MUTATION:
+            changed[str(spec.target)] = value
+        else:
+            outputs.append(value)
+    names = [n for n, s in input_specs_by_name(program).items() if s.kind is InputKind.USER_INPUT]
+    for name, value in zip(names, inputs, strict=True):
+        if isinstance(value, torch.Tensor) and name in changed:
+            value.copy_(changed[name])
+    return [on_host(value) for value in outputs]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An exported program, and the inputs that it was exported with.
+
+    Attributes:
+      program: as it was exported.
+      functional: the same without changes in place.
+    """
+
+    program: ExportedProgram
+    functional: ExportedProgram
+
+    @cached_property
+    def obstacle(self) -> str:
+        """Why it can't be run; empty if it can."""
+        if self.program.example_inputs is None:
+            return "the exported program carries no example inputs"
+        tensors = [
+            *pytree.tree_leaves(self.program.example_inputs),
+            *self.program.state_dict.values(),
+            *self.program.constants.values(),
+        ]
+        if any(isinstance(value, FakeTensor) or _is_meta(value) for value in tensors):
+            return "the exported program has tensors without data"
+        if any(s.kind is InputKind.TOKEN for s in self.program.graph_signature.input_specs):
+            return "the exported program has effects that are ordered by tokens"
+        return ""
+
+    @cached_property
+    def changed_inputs(self) -> list[int]:
+        """Positions of the user inputs that the program changes in place."""
+        changed = self.functional.graph_signature.user_inputs_to_mutate.values()
+        specs = input_specs_by_name(self.functional).items()
+        names = [name for name, spec in specs if spec.kind is InputKind.USER_INPUT]
+        return [index for index, name in enumerate(names) if name in changed]
+
+    @property
+    def call_count(self) -> int:
+        """How often it is to be called: state shows in later calls."""
+        return _CALLS_WITH_STATE if self.state() else 1
+
+    def inputs(self) -> list[Any]:
+        """The example inputs, flat, copied."""
+        assert self.program.example_inputs is not None
+        args, kwargs = self.program.example_inputs
+        in_spec = self.program.call_spec.in_spec
+        if kwargs and in_spec is not None:
+            # As the call nests them, not as the caller of export happened to name them.
+            names = in_spec.children()[1].context
+            kwargs = {name: kwargs[name] for name in names}
+        return [
+            value.detach().clone() if isinstance(value, torch.Tensor) else value
+            for value in pytree.tree_leaves((args, kwargs))
+        ]
+
+    def state(self) -> State:
+        """Initial values of the buffers that the program changes, copied."""
+        signature = self.functional.graph_signature
+        changed = set(signature.buffers_to_mutate.values())
+        return {
+            str(spec.target): constant_tensor(self.program, spec).detach().clone()
+            for spec in self.program.graph_signature.input_specs
+            if spec.kind is InputKind.BUFFER and spec.target in changed
+        }
+
+    def run(self) -> list[list[Any]]:
+        """Results of each call, of the program as it was exported: outputs, then changed inputs."""
+        return self._run(self.program, Interpreter)
+
+    def run_functional(
+        self, interpreter: Callable[[GraphModule], Interpreter] = Interpreter
+    ) -> list[list[Any]]:
+        """Results of each call, of the functional program."""
+        return self._run(self.functional, interpreter)
+
+    def _run(self, program: ExportedProgram, interpreter: Any) -> list[list[Any]]:
+        state, results = self.state(), []
+        for _ in range(self.call_count):
+            inputs = self.inputs()
+            outputs = call(program, inputs, state, interpreter)
+            results.append(outputs + [on_host(inputs[index]) for index in self.changed_inputs])
+        return results
+
+    def random_outputs(self) -> frozenset[int]:
+        """Positions of outputs that depend on the generator of random numbers."""
+        if not any(_may_be_random(node) for node in _nodes(self.functional)):
+            return frozenset()
+        runs = []
+        for seed in range(2):
+            with torch.random.fork_rng():
+                torch.manual_seed(seed)
+                runs.append(self.run_functional())
+        return frozenset(
+            index
+            for first, second in zip(*runs, strict=True)
+            for index, (a, b) in enumerate(zip(first, second, strict=True))
+            if not _same(a, b)
+        )
+
+
+def _is_meta(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_meta
+
+
+def _nodes(program: ExportedProgram) -> list[torch.fx.Node]:
+    modules = [m for m in program.graph_module.modules() if isinstance(m, GraphModule)]
+    return [node for module in modules for node in module.graph.nodes]
+
+
+def _may_be_random(node: torch.fx.Node) -> bool:
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    names = (argument.name for argument in node.target._schema.arguments)  # type: ignore[union-attr]
+    arguments = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    off = {"dropout_p": 0, "dropout": 0, "p": 0, "train": False, "training": False}
+    return not any(arguments.get(name) == value for name, value in off.items())
+
+
+def _same(a: Any, b: Any) -> bool:
+    if not isinstance(a, torch.Tensor):
+        return bool(a == b)
+    return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())

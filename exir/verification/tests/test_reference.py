@@ -1,0 +1,123 @@
+"""Exported programs run as they are, again and again, in double precision, and changed by rounding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from exir.decompositions import functionalize
+from exir.verification.comparison import difference, rounding_of
+from exir.verification.interpreters import PreciseInterpreter
+from exir.verification.reference import Reference
+
+
+def reference(model: nn.Module, *args: Any, **kwargs: Any) -> Reference:
+    program = torch.export.export(model.eval(), args, kwargs)
+    return Reference(program, functionalize(program))
+
+
+class Counts(nn.Module):
+    """State that it reads and writes, and an input that it changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(2))
+        self.register_buffer("table", torch.ones(2))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        self.count.add_(x)
+        y.mul_(2)
+        return self.count * self.table + y
+
+
+def test_state_goes_on_from_call_to_call_and_nothing_is_changed() -> None:
+    model, x, y = Counts(), torch.ones(2), torch.full((2,), 3.0)
+    tried = reference(model, x, y)
+    assert list(tried.state()) == ["count"] and tried.changed_inputs == [1]
+    for calls in (tried.run(), tried.run_functional()):
+        assert [[v.tolist() for v in call] for call in calls] == [
+            [[7, 7], [6, 6]],
+            [[8, 8], [6, 6]],
+            [[9, 9], [6, 6]],
+        ]
+    assert model.count.tolist() == [0, 0] and y.tolist() == [3, 3]
+    assert tried.program.state_dict["count"].tolist() == [0, 0]
+    assert tried.inputs()[1].tolist() == [3, 3]
+
+
+def test_keyword_arguments_in_any_order() -> None:
+    class Subtracts(nn.Module):
+        def forward(self, *, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return a - b
+
+    tried = reference(Subtracts(), b=torch.ones(1), a=torch.full((1,), 5.0))
+    ((result,),) = tried.run()
+    assert result.item() == 4
+
+
+class Branches(nn.Module):
+    """Types said outright, and a branch."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        ramp = torch.arange(4, dtype=torch.float32) / 3
+        y = torch.cond(x.sum() > 0, lambda v: v.float() / 3, lambda v: v.float() / 7, (x,))
+        return y + ramp, (x.to(torch.float16) / 3).argmax()
+
+
+def test_double_precision_reaches_branches_and_types_that_are_said() -> None:
+    tried = reference(Branches(), torch.rand(4))
+    ((y, index),) = tried.run_functional(PreciseInterpreter)
+    assert y.dtype == torch.float64 and index.dtype == torch.int64
+    x = tried.inputs()[0].double()
+    exact = x / 3 + torch.arange(4, dtype=torch.float64) / 3
+    assert difference(y, exact) < 1e-15
+
+
+def test_rounding_is_told_from_what_a_model_makes_of_it() -> None:
+    class Amplifies(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return x.sin(), (x.exp() * 1e4).sin(), (x * 0 + 1).cumsum(0), (x / 3).argsort()
+
+    even = torch.linspace(1, 2, 64)
+    tried = reference(Amplifies(), torch.cat([even, even]))
+    precise, rounded = (ask() for ask in rounding_of(tried.run_functional))
+    assert precise is not None and rounded is not None
+    for estimate in (precise, rounded):
+        assert estimate[0] < 1e-6 < 1e-4 < estimate[1] and estimate[2] < 1e-6
+    assert rounded[3] > 0.1  # equal numbers, in any order
+
+
+def test_random_outputs_are_found() -> None:
+    class Random(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("noise", torch.zeros(4))
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            before = self.noise.clone()
+            self.noise.copy_(torch.rand(4))
+            return x + 1, nn.functional.dropout(x), before
+
+    state = torch.random.get_rng_state()
+    assert reference(Random(), torch.ones(4)).random_outputs() == {1, 2}
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_attention_without_dropout_is_not_random(monkeypatch: pytest.MonkeyPatch) -> None:
+    attention = reference(nn.MultiheadAttention(8, 2), *[torch.randn(2, 1, 8)] * 3)
+    monkeypatch.setattr(Reference, "run_functional", None)  # no run is needed to tell
+    assert attention.random_outputs() == frozenset()
+
+
+def test_obstacles_are_named() -> None:
+    with FakeTensorMode():
+        fake = reference(nn.Linear(2, 2), torch.ones(1, 2))
+    assert "without data" in fake.obstacle
+    tried = reference(nn.Linear(2, 2), torch.ones(1, 2))
+    assert tried.obstacle == ""
+    tried.program._example_inputs = None
+    assert "no example inputs" in Reference(tried.program, tried.functional).obstacle

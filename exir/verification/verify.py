@@ -1,0 +1,149 @@
+"""Compares a lowered program with what was exported."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch.export import ExportedProgram
+
+from exir._serialize import schema
+from exir.verification import bisection, execution
+from exir.verification.comparison import Comparison, compare, rounding_of
+from exir.verification.execution import Written
+from exir.verification.reference import Reference
+
+__all__ = ["MethodVerification", "VerificationError", "verify"]
+
+
+class VerificationError(RuntimeError):
+    """A lowered program does not compute what the exported one does."""
+
+
+@dataclass(frozen=True)
+class MethodVerification:
+    """What a comparison found.
+
+    Attributes:
+      comparisons: of the outputs, and of inputs that the method changes, that were compared.
+      random: positions of outputs that were left out, since they depend on random numbers.
+      calls: how many there were, state carried on.
+      seconds: what it took.
+      obstacle: why nothing was compared; empty if something was.
+    """
+
+    comparisons: Sequence[Comparison] = ()
+    random: frozenset[int] = frozenset()
+    calls: int = 0
+    seconds: float = 0.0
+    obstacle: str = ""
+
+    def __str__(self) -> str:
+        if self.obstacle:
+            return f"not run: {self.obstacle}"
+        parts = []
+        compared = [c for c in self.comparisons if c.is_comparable]
+        if compared:
+            worst = max(compared, key=lambda c: c.error / (c.limit or 1.0))
+            parts.append(
+                f"{_count(len(compared), 'output')} in {_count(self.calls, 'call')}: largest"
+                f" difference {worst.error:.1e} (limit {worst.limit:.1e})"
+            )
+        if ill := [c.index for c in self.comparisons if not c.is_comparable]:
+            parts.append(f"outputs {ill} not compared: rounding alone changes them beyond all use")
+        if self.random:
+            parts.append(f"outputs {sorted(self.random)} not compared: they are random")
+        return "; ".join(parts or ["no outputs"]) + f"; took {self.seconds:.1f} s"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def verify(
+    written: Written,
+    references: Mapping[str, Reference],
+    edge_programs: Mapping[str, ExportedProgram],
+    write: Callable[[ExportedProgram], Written],
+) -> dict[str, MethodVerification]:
+    """Runs each method and what it was exported from, and compares.
+
+    Args:
+      written: the lowered program.
+      references: by method; methods without one are not compared.
+      edge_programs: the methods as they were before they were emitted.
+      write: writes a program with one method, ``forward``.
+
+    Raises:
+      VerificationError: outputs differ by more than rounding explains, or the program fails. All
+        methods are in the message, each with the first operator that differs.
+    """
+    tables = {method.name: method for method in written.tables.methods}
+    reports, problems = {}, []
+    for name in edge_programs:
+        if name not in references:
+            reports[name] = MethodVerification(obstacle="what it was exported from is not known")
+            continue
+        reference, begin = references[name], time.monotonic()
+        try:
+            reports[name] = _verify_method(written, tables[name], reference)
+        except Exception as error:
+            if not _is_of_the_runtime(error):
+                raise
+            problems.append(f"method {name!r} fails on its example inputs: {error}")
+            continue
+        wrong = [c for c in reports[name].comparisons if not c.is_equal and c.is_comparable]
+        if wrong:
+            origin = bisection.first_difference(edge_programs[name], reference, write)
+            problems.append(_problem(name, tables[name], wrong, origin))
+        seconds = time.monotonic() - begin
+        reports[name] = MethodVerification(**{**vars(reports[name]), "seconds": seconds})
+    if problems:
+        raise VerificationError(
+            "the lowered program does not compute what the exported program does:\n"
+            + "\n".join(problems)
+            + "\ntry:  leaving that operator out (the partitioner's leave_out), or other options of"
+            " the backend;\n      ExecutorchBackendConfig(verify=False) writes the program all the"
+            " same. Passes that are\n      meant to change results need it, too."
+        )
+    return reports
+
+
+def _is_of_the_runtime(error: Exception) -> bool:
+    try:
+        from runtime import PteronError
+    except ModuleNotFoundError:
+        return False
+    return isinstance(error, PteronError)
+
+
+def _verify_method(
+    written: Written, tables: schema.Method, reference: Reference
+) -> MethodVerification:
+    if reference.obstacle:
+        return MethodVerification(obstacle=reference.obstacle)
+    calls = [reference.inputs() for _ in range(reference.call_count)]
+    try:
+        with execution.loaded(written) as program:
+            found = execution.run(program, tables, calls, reference.changed_inputs)
+    except execution.CannotRunHere as obstacle:
+        return MethodVerification(obstacle=str(obstacle))
+    try:
+        random, expected = reference.random_outputs(), reference.run()
+    except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
+        return MethodVerification(obstacle=f"the exported program itself fails: {error}")
+    comparisons = compare(found, expected, rounding_of(reference.run_functional))
+    return MethodVerification([c for c in comparisons if c.index not in random], random, len(calls))
+
+
+def _problem(name: str, tables: schema.Method, wrong: Sequence[Comparison], origin: str) -> str:
+    lines = [f"method {name!r}, on its example inputs:"]
+    for comparison in wrong:
+        place = comparison.index - len(tables.outputs)
+        what = f"output {comparison.index}" if place < 0 else f"changed input {place}"
+        lines.append(
+            f"  {what}: differs by {comparison.error:.1e} of its largest value; rounding explains"
+            f" {comparison.limit:.1e}"
+        )
+    return "\n".join([*lines, f"  {origin}"])
