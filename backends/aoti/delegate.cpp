@@ -10,9 +10,11 @@
 #include "backends/aoti/argument_binding.h"
 #include "backends/aoti/container/container.h"
 #include "backends/aoti/contract.h"
+#include "backends/aoti/lowering_faults.h"
 #include "backends/aoti/metadata.h"
 #include "backends/aoti/payload_keys.h"
 #include "backends/aoti/shims/shim_library.h"
+#include "runtime/platform/log.h"
 
 namespace pteron::aoti {
 namespace {
@@ -189,6 +191,12 @@ Result<std::unique_ptr<Delegate>> load_delegate(BackendInitContext& context,
   if (!blob.ok()) return blob.take_error();
   PTERON_ASSIGN_OR_RETURN(const Metadata metadata, Metadata::parse(*blob));
   PTERON_RETURN_IF_ERROR(check_target(metadata, *device));
+  for (const LoweringFault& fault : lowering_faults(metadata)) {
+    PTERON_LOG(Warning,
+               "this program was lowered by an early version, in whose code %.*s: lower the model "
+               "again (CHANGELOG.md)",
+               static_cast<int>(fault.what.size()), fault.what.data());
+  }
   PTERON_ASSIGN_OR_RETURN(Contract contract, Contract::make(metadata));
 
   PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> code, data.get_data(keys.code));

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/aoti/lowering_faults.h"
 #include "backends/aoti/metadata.h"
 #include "backends/aoti/payload_keys.h"
 #include "backends/aoti/schema/metadata_generated.h"
@@ -124,9 +125,10 @@ std::string describe_delegate(const NamedDataMap& named_data, Span<const uint8_t
   add(text, "torch", metadata.torch_version);
   const Result<Span<const uint8_t>> code = named_data.get_data(keys->code);
   if (code.ok()) add(text, "code", bytes(code->size()));
-  add_constants(text, metadata, table.weights_layout() ? table.weights_layout()->str() : "packed");
+  add_constants(text, metadata, std::string(metadata.weights_layout));
   add(text, "calls", calls(table));
   add(text, "shims", joined(operator_shims(table)));
+  for (const LoweringFault& fault : lowering_faults(metadata)) add(text, "fault", fault.what);
   const std::vector<std::string> borders = strings(table.borders());
   for (size_t i = 0; i < borders.size(); ++i) add(text, i == 0 ? "borders" : "", borders[i]);
   if (borders.empty()) add(text, "borders", "inputs and outputs of the method");

@@ -132,6 +132,8 @@ Result<Metadata> Metadata::parse(Span<const uint8_t> blob) {
   metadata.isa = text(table.isa());
   metadata.cpu_features = texts(table.cpu_features());
   metadata.num_threads = table.num_threads();
+  metadata.lowering_version = table.lowering_version();
+  metadata.weights_layout = table.weights_layout() ? text(table.weights_layout()) : "packed";
   metadata.cuda_archs = texts(table.cuda_archs());
   if (!table.so_digest() || table.so_digest()->size() != metadata.so_digest.size()) {
     return invalid("so_digest", "not a SHA-256 digest");

@@ -57,6 +57,8 @@ struct Metadata {
   std::string_view isa;
   std::vector<std::string_view> cpu_features;
   uint32_t num_threads = 0;
+  uint32_t lowering_version = 0;  // see lowering_faults.h
+  std::string_view weights_layout;
   std::vector<std::string_view> cuda_archs;
   Sha256Digest so_digest{};
   std::vector<TensorContract> inputs;

@@ -29,6 +29,9 @@ from backends.aoti.inductor import Constant
 from exir._serialize.named_data_store import NamedDataStore, NamedDataStoreOutput
 from exir.scalar_types import scalar_type
 
+#: Counts up when a fault of generated code is put right that changed results; `lowering_faults.cpp`
+#: says what is wrong with code of earlier versions, and the runtime warns of it.
+LOWERING_VERSION = 1
 #: Constants of at least this size are blobs of their own.
 OWN_BLOB_BYTES = 4096
 #: Alignment of every blob and of every constant inside the packed one.
@@ -240,6 +243,7 @@ def _metadata(
     table.weightsLayout = info.weights_layout
     table.opCounts = [_op_table(schema, op, count) for op, count in op_counts.items()]
     table.borders = list(borders)
+    table.loweringVersion = LOWERING_VERSION
     builder = flatbuffers.Builder(4096)
     builder.Finish(table.Pack(builder), file_identifier=_FILE_IDENTIFIER)
     return bytes(builder.Output())

@@ -182,8 +182,9 @@ def _nodes(program: ExportedProgram) -> list[torch.fx.Node]:
 def _may_be_random(node: torch.fx.Node) -> bool:
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
-    names = (argument.name for argument in node.target._schema.arguments)  # type: ignore[union-attr]
-    arguments = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    declared = node.target._schema.arguments  # type: ignore[union-attr]
+    arguments = {argument.name: argument.default_value for argument in declared}
+    arguments.update(zip(arguments, node.args, strict=False), **node.kwargs)
     off = {"dropout_p": 0, "dropout": 0, "p": 0, "train": False, "training": False}
     return not any(arguments.get(name) == value for name, value in off.items())
 

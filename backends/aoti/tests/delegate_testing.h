@@ -56,6 +56,7 @@ struct MetadataChoices {
   std::vector<std::string> shims;
   std::vector<std::pair<std::string, uint32_t>> op_counts;
   std::vector<std::string> borders;
+  uint32_t lowering_version = 1;
 };
 
 inline std::vector<uint8_t> make_metadata(const Sha256Digest& digest, const std::string& weights,
@@ -85,10 +86,10 @@ inline std::vector<uint8_t> make_metadata(const Sha256Digest& digest, const std:
   const auto shims = texts(choices.shims), borders = texts(choices.borders);
   std::vector<uint8_t> bytes(digest.begin(), digest.end());
   if (choices.another_digest) bytes[0] ^= 1;
-  builder.Finish(schema::CreateModelMetadataDirect(builder, choices.device.c_str(), "2.13.0",
-                                                   choices.shim_list_version, &shims, "x86-64-v2",
-                                                   nullptr, 1, nullptr, &bytes, &inputs, &outputs,
-                                                   &constants, "packed", &counts, &borders),
+  builder.Finish(schema::CreateModelMetadataDirect(
+                     builder, choices.device.c_str(), "2.13.0", choices.shim_list_version, &shims,
+                     "x86-64-v2", nullptr, 1, nullptr, &bytes, &inputs, &outputs, &constants,
+                     "packed", &counts, &borders, choices.lowering_version),
                  schema::ModelMetadataIdentifier());
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }

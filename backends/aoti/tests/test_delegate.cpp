@@ -2,6 +2,7 @@
 #include "backends/aoti/slim/core/caching_allocator.h"
 #include "backends/aoti/tests/delegate_testing.h"
 #include "gtest/gtest.h"
+#include "runtime/platform/log.h"
 
 namespace pteron::aoti {
 namespace {
@@ -62,6 +63,20 @@ TEST(Delegate, LoadsRunsAndUnloads) {
     EXPECT_GT(mapped_images(), 0);
   }
   EXPECT_EQ(mapped_images(), 0);
+}
+
+TEST(Delegate, WarnsOfFaultsOfTheLowering) {
+  std::string warnings;
+  set_log_sink([](LogLevel, const char* message,
+                  void* text) { static_cast<std::string*>(text)->append(message); },
+               &warnings);
+  EXPECT_TRUE(load(Payload()).ok());
+  EXPECT_EQ(warnings, "");
+  MetadataChoices early;
+  early.lowering_version = 0;
+  EXPECT_TRUE(load(Payload(early)).ok());
+  set_log_sink(nullptr, nullptr);
+  EXPECT_TRUE(contains(warnings, "use the wrong weights: lower the model again")) << warnings;
 }
 
 TEST(Delegate, TwoShareOneImage) {

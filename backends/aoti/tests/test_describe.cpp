@@ -40,6 +40,17 @@ TEST(DescribeDelegateTest, WithoutNeighboursItIsTheWholeMethod) {
   EXPECT_EQ(text.find("calls"), std::string::npos) << text;
 }
 
+TEST(DescribeDelegateTest, NamesFaultsOfEarlyVersionsOfTheLowering) {
+  MetadataChoices choices;
+  choices.lowering_version = 0;
+  const Payload early(choices), present;
+  const std::string fault = "fault     matrix products and 1x1 convolutions with a part";
+  const std::string said = describe_delegate(early.data, early.processed_bytes());
+  EXPECT_NE(said.find(fault), std::string::npos) << said;
+  const std::string now = describe_delegate(present.data, present.processed_bytes());
+  EXPECT_EQ(now.find("fault"), std::string::npos) << now;
+}
+
 TEST(DescribeDelegateTest, SaysNothingOfWhatItCannotRead) {
   Payload payload;
   const std::string other = "not two lines";

@@ -138,6 +138,7 @@ def test_metadata_says_what_the_image_is() -> None:
     assert table.constants[0].scalarType == 15
     assert [(c.op, c.count) for c in table.opCounts] == [(b"aten.mm.default", 2)]
     assert table.borders == [b"after %relu"]
+    assert table.loweringVersion == payload.LOWERING_VERSION
 
 
 def test_a_payload_describes_itself() -> None:
