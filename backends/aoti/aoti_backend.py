@@ -118,6 +118,25 @@ class AotiBackend:
     # --- what all do ---
 
     @classmethod
+    def generate_method_name_compile_spec(cls, method_name: str) -> CompileSpec:
+        """The spec that says which method a partition belongs to. Lowering adds it by itself."""
+        return CompileSpec(COMPILE_SPEC_KEYS.METHOD_NAME.value, method_name.encode())
+
+    @classmethod
+    def method_name_from_compile_specs(cls, compile_specs: list[CompileSpec]) -> str:
+        """The method's name in `compile_specs`; RuntimeError if it is not there."""
+        for spec in compile_specs:
+            if spec.key == COMPILE_SPEC_KEYS.METHOD_NAME.value:
+                return spec.value.decode()
+        found = [spec.key for spec in compile_specs]
+        raise RuntimeError(
+            f"no compile spec says the method's name: expected the key "
+            f"{COMPILE_SPEC_KEYS.METHOD_NAME.value!r}, found {found}. to_edge_transform_and_lower "
+            f"adds it by itself; where preprocess is called directly, add "
+            f"{cls.__name__}.generate_method_name_compile_spec(name)."
+        )
+
+    @classmethod
     def preprocess(
         cls, edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
@@ -261,22 +280,3 @@ def _warm_up(machine: toolchain.Machine, device: str) -> None:
             toolchain.prepare(machine, device=device)
 
     threading.Thread(target=prepare, daemon=True).start()
-
-
-def generate_method_name_compile_spec(method_name: str) -> CompileSpec:
-    """The spec that says which method a partition belongs to. Lowering adds it by itself."""
-    return CompileSpec(COMPILE_SPEC_KEYS.METHOD_NAME.value, method_name.encode())
-
-
-def method_name_from_compile_specs(compile_specs: list[CompileSpec]) -> str:
-    """The method's name in `compile_specs`; RuntimeError if it is not there."""
-    for spec in compile_specs:
-        if spec.key == COMPILE_SPEC_KEYS.METHOD_NAME.value:
-            return spec.value.decode()
-    found = [spec.key for spec in compile_specs]
-    raise RuntimeError(
-        f"no compile spec says the method's name: expected the key "
-        f"{COMPILE_SPEC_KEYS.METHOD_NAME.value!r}, found {found}. to_edge_transform_and_lower adds "
-        "it by itself; where preprocess is called directly, add "
-        "generate_method_name_compile_spec(name)."
-    )

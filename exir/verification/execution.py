@@ -79,7 +79,7 @@ def run(
       CannotRunHere: a backend or a device is not there.
       PteronError: anything else that the runtime finds.
     """
-    from runtime import BackendError, NotFoundError, Runtime
+    from runtime import BackendError, Runtime
 
     registry = Runtime.get().backend_registry
     backends = sorted(set(program.metadata(tables.name).backends()))
@@ -88,8 +88,6 @@ def run(
         raise CannotRunHere(f"{', '.join(missing)} is not available here")
     try:
         method = program.load_method(tables.name)
-    except NotFoundError as error:
-        raise CannotRunHere(str(error)) from error
     except BackendError as error:
         if error.code != "DelegateInvalidCompatibility":
             raise

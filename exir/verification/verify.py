@@ -95,7 +95,10 @@ def verify(
             continue
         wrong = [c for c in reports[name].comparisons if not c.is_equal and c.is_comparable]
         if wrong:
-            origin = bisection.first_difference(edge_programs[name], reference, write)
+            try:
+                origin = bisection.first_difference(edge_programs[name], reference, write)
+            except Exception as error:
+                origin = f"which operator is the first to differ could not be found out: {error}"
             problems.append(_problem(name, tables[name], wrong, origin))
         seconds = time.monotonic() - begin
         reports[name] = MethodVerification(**{**vars(reports[name]), "seconds": seconds})
@@ -131,7 +134,7 @@ def _verify_method(
         return MethodVerification(obstacle=str(obstacle))
     try:
         random, expected = reference.random_outputs(), reference.run()
-    except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
+    except Exception as error:
         return MethodVerification(obstacle=f"the exported program itself fails: {error}")
     comparisons = compare(found, expected, rounding_of(reference.run_functional))
     return MethodVerification([c for c in comparisons if c.index not in random], random, len(calls))

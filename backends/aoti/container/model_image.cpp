@@ -111,7 +111,7 @@ Result<std::shared_ptr<ModelImage>> ModelImage::load(Span<const uint8_t> bytes,
   image->handle_ = dlopen(path_of(image->file_).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!image->handle_) {
     const char* reason = dlerror();
-    return make_error(Error::DelegateInvalidCompatibility, "the model's code cannot be opened: %s",
+    return make_error(Error::NotSupported, "the model's code cannot be opened: %s",
                       reason ? reason : "unknown reason");
   }
   keep_openmp_runtimes();

@@ -26,7 +26,7 @@ class ModelImage final {
  public:
   // `bytes` is borrowed for the call. InvalidProgram: the bytes differ from `digest`, or are no
   // shared object; OperatorMissing: it needs shims that no library here provides, all of them
-  // named; DelegateInvalidCompatibility: the system cannot open it.
+  // named; NotSupported: the system cannot open it.
   static Result<std::shared_ptr<ModelImage>> load(Span<const uint8_t> bytes,
                                                   const Sha256Digest& digest);
 

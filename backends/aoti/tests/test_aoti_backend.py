@@ -13,8 +13,6 @@ from backends.aoti.aoti_backend import (
     AotiBackend,
     BuildTarget,
     UnsupportedOperators,
-    generate_method_name_compile_spec,
-    method_name_from_compile_specs,
 )
 from backends.aoti.inductor import GeneratedCode, Target
 from backends.aoti.payload import ImageInfo
@@ -193,14 +191,14 @@ def test_what_always_fails_raises_the_first_error(monkeypatch) -> None:
 
 def test_the_method_name_goes_there_and_back() -> None:
     assert COMPILE_SPEC_KEYS.METHOD_NAME.value == "method_name"
-    spec = generate_method_name_compile_spec("prefill")
+    spec = Device.generate_method_name_compile_spec("prefill")
     assert spec == CompileSpec("method_name", b"prefill")
-    assert method_name_from_compile_specs([CompileSpec("other", b"x"), spec]) == "prefill"
+    assert Device.method_name_from_compile_specs([CompileSpec("other", b"x"), spec]) == "prefill"
 
 
 def test_a_missing_method_name_says_what_to_do() -> None:
     with pytest.raises(RuntimeError) as caught:
-        method_name_from_compile_specs([CompileSpec("isa", b"x")])
+        Device.method_name_from_compile_specs([CompileSpec("isa", b"x")])
     text = str(caught.value)
     assert "'method_name'" in text and "['isa']" in text
-    assert "generate_method_name_compile_spec" in text
+    assert "Device.generate_method_name_compile_spec" in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from backends.aoti.aoti_backend import AotiBackend, generate_method_name_compile_spec
+from backends.aoti.aoti_backend import AotiBackend
 from backends.aoti.schema import metadata_generated as schema
 from backends.cpu import CpuBackend, CpuOptions, CpuPartitioner, isa
 from backends.cpu.cpu_backend import share_weights
@@ -89,7 +89,9 @@ def results():
         for name, rows in (("prefill", 16), ("decode", 1))
     }
     options = CpuOptions(num_threads=2, save_data_externally=True).to_compile_specs()
-    specs = {name: [[*options, generate_method_name_compile_spec(name)]] for name in programs}
+    specs = {
+        name: [[*options, CpuBackend.generate_method_name_compile_spec(name)]] for name in programs
+    }
     return layer, CpuBackend.preprocess_multimethod(programs, specs)
 
 
