@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import unittest
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from safetensors.torch import save_file
 from backends.cpu import CpuOptions, CpuPartitioner
 from exir import ExecutorchProgramManager, to_edge_transform_and_lower
 from exir.backend.utils import get_delegates
+from runtime import Runtime
+from tests.models.cases import Together
 from tests.models.sample import Sample
 
 
@@ -18,9 +21,25 @@ def lower_program(
     sample: Sample, module: torch.nn.Module, options: CpuOptions | None = None
 ) -> ExecutorchProgramManager:
     """The emitted program of `sample`, for the CPU backend."""
-    partitioner = CpuPartitioner(options) if options else CpuPartitioner()
-    manager = to_edge_transform_and_lower(sample.export(module), partitioner=[partitioner])
+    partitioner = [CpuPartitioner(options)]
+    manager = to_edge_transform_and_lower(sample.export(module), partitioner=partitioner)
     return manager.to_executorch()
+
+
+def run_together(
+    together: Together,
+    path: pathlib.Path,
+    options: CpuOptions | None = None,
+    dynamic_shapes: Any = None,
+) -> dict[str, Any]:
+    """What each case gives in a program of all of them, compiled as `options` ask for."""
+    exported = torch.export.export(together, together.inputs(), dynamic_shapes=dynamic_shapes)
+    with unittest.TestCase().assertNoLogs("backends.aoti", "WARNING"):  # no easier options
+        manager = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner(options)])
+        manager.to_executorch().save(path)
+    method = Runtime.get().load_program(path).load_method("forward")
+    outputs = method.execute(list(together.inputs()))
+    return torch.utils._pytree.tree_unflatten(outputs, exported.call_spec.out_spec)
 
 
 def delegate_sizes(program: ExecutorchProgramManager, method: str = "forward") -> list[int]:
