@@ -5,16 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 
 from backends.cpu import CpuOptions
-from tests.e2e.lowering import flat_outputs, run_together
-from tests.models.cases import Case, Together
+from tests.e2e.lowering import Results, lower_together
+from tests.models.cases import Case
 from tests.models.parameter_views import ATTENTION, OTHERS, PRODUCTS
-from tests.models.sample import max_relative_error
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,16 +42,11 @@ PROGRAMS = (
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Program], tuple[Any, ...]]:
-    """Of a program: its outputs by case, eager's, and those in double."""
-
+def results(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Program], Results]:
     @functools.cache
-    def run(program: Program) -> tuple[Any, ...]:
-        together = Together(program.cases, program.dtype)
-        path = tmp_path_factory.mktemp(program.name) / "together.pte"
-        found = run_together(together, path, program.options)
-        with torch.no_grad():
-            return found, together(*together.inputs()), together.exact()
+    def run(program: Program) -> Results:
+        path = tmp_path_factory.mktemp(program.name) / "cases.pte"
+        return lower_together(program.cases, path, program.options, program.dtype).run()
 
     return run
 
@@ -67,11 +60,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Program], tup
     ],
 )
 def test_results_are_those_in_double(
-    results: Callable[[Program], tuple[Any, ...]], program: Program, name: str
+    results: Callable[[Program], Results], program: Program, name: str
 ) -> None:
-    by_case = results(program)
-    for found, eager, exact in zip(*(flat_outputs(each[name]) for each in by_case), strict=True):
-        assert found.dtype == eager.dtype
-        error = max_relative_error(found.double(), exact)
-        of_eager = max_relative_error(eager.double(), exact)
-        assert error <= program.tolerance, f"relative error {error:.2e}; eager's is {of_eager:.2e}"
+    results(program).check(name, program.tolerance)

@@ -32,15 +32,15 @@ class Case:
 
 
 class Applies(nn.Module):
-    """`function(x, ..., p)`, of inputs and a parameter of normal values."""
+    """`function(x, ..., p)`, of inputs and, if a shape is given, a parameter of normal values."""
 
     def __init__(self, function: Callable[..., Any], *shape: int) -> None:
         super().__init__()
         self.function = function
-        self.p = nn.Parameter(torch.randn(shape))
+        self.p = nn.ParameterList([torch.randn(shape)] if shape else [])
 
     def forward(self, *inputs: torch.Tensor) -> Any:
-        return self.function(*inputs, self.p)
+        return self.function(*inputs, *self.p)
 
 
 class Together(nn.Module):
@@ -59,9 +59,8 @@ class Together(nn.Module):
         generator = torch.Generator().manual_seed(0)
         values = []
         for given in (given for case in self.cases for given in case.inputs):
-            value = given
-            if not isinstance(given, torch.Tensor):
-                value = torch.randn(given, generator=generator)
+            is_tensor = isinstance(given, torch.Tensor)
+            value = given.clone() if is_tensor else torch.randn(given, generator=generator)
             values.append(value.to(self.dtype) if value.is_floating_point() else value)
         return tuple(values)
 
