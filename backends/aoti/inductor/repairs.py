@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -22,9 +23,17 @@ def repairs() -> Iterator[None]:
     """All of them."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(no_write_under_a_reader())
+        stack.enter_context(no_write_that_is_overwritten())
+        stack.enter_context(cumsum_of_the_dtype_asked_for())
+        stack.enter_context(offsets_from_the_base())
+        stack.enter_context(sums_of_products_apart())
         stack.enter_context(loops_from_constants())
         stack.enter_context(arrays_by_their_writer())
         stack.enter_context(weights_from_their_offset())
+        stack.enter_context(bytes_ordered_as_ints())
+        stack.enter_context(tails_of_reductions())
+        stack.enter_context(steps_of_64_bits())
+        stack.enter_context(floor_division_of_floats())
         yield
 
 
@@ -35,8 +44,52 @@ def no_write_under_a_reader() -> Iterator[None]:
         index_put(x, indices, expand(slice(x)), accumulate=True)
 
     Inductor makes such a call work in place if nobody needs `x` afterwards, and forgets the call
-    itself: it would read what it has just written.
+    itself: it would read what it has just written (issue 197829 and others).
     """
+    with _not_in_place(lambda graph, node, written: _reads_what_it_writes(node, written)):
+        yield
+
+
+@contextlib.contextmanager
+def no_write_that_is_overwritten() -> Iterator[None]:
+    """An operator does not write an input in place that is overwritten before its result is used.
+
+        y = slice_scatter(x, source); x.zero_(); return y
+
+    Inductor takes any assignment to the input as leave to write it (issue 198094).
+    """
+
+    def is_overwritten(graph: torch.fx.Graph, node: torch.fx.Node, written: Any) -> bool:
+        views = _views(node)
+        used = False
+        for user in reversed(graph.nodes):
+            if user.target is torch.ops.aten.copy_.default:
+                target, source = user.args[:2]
+                if used and source not in views and target in (node.args[i] for i in written):
+                    return True
+            used = used or not views.isdisjoint(user.all_input_nodes)
+        return False
+
+    with _not_in_place(is_overwritten):
+        yield
+
+
+def _views(node: torch.fx.Node) -> set[torch.fx.Node]:
+    """`node` and what are views of it."""
+    from torch.fx.passes.reinplace import _is_view_op
+
+    found = {node}
+    for user in node.users:
+        if user.op == "call_function" and _is_view_op(user.target) and user.args[0] is node:
+            found |= _views(user)
+    return found
+
+
+@contextlib.contextmanager
+def _not_in_place(
+    is_wrong: Callable[[torch.fx.Graph, torch.fx.Node, tuple[int, ...]], bool],
+) -> Iterator[None]:
+    """Inductor's pass does not see the calls for which `is_wrong` holds, given what they write."""
     from torch._inductor.fx_passes import reinplace
 
     core = reinplace.reinplace_inplaceable_ops_core
@@ -46,8 +99,10 @@ def no_write_under_a_reader() -> Iterator[None]:
         hidden = {}
         for node in graph.nodes:
             op = reinplace.inplaceable_ops.get(node.target) if node.op == "call_function" else None
-            if op is not None and _reads_what_it_writes(node, _written(op)):
-                hidden[node], node.target = node.target, _hidden
+            if op is not None and is_wrong(graph, node, _written(op)):
+                hidden[node] = node.target
+        for node in hidden:
+            node.target = _hidden
         try:
             core(graph)
         finally:
@@ -176,3 +231,213 @@ def _own_storages(nodes: Sequence[Any]) -> Iterator[None]:
         yield
     finally:
         constants.update({name: view for name, view in views.items() if name in constants})
+
+
+@contextlib.contextmanager
+def bytes_ordered_as_ints() -> Iterator[None]:
+    """Extremes of int8 and uint8 tensors, and their places, are found among int32.
+
+    Vectors of bytes are loaded in part, and the zeros in the rest take part (issue 191499).
+    """
+    from torch._inductor import ir, lowering
+    from torch._inductor.virtualized import ops
+
+    create = ir.Reduction.__dict__["create"].__func__
+
+    def widen(inner_fn: Callable[..., Any], *indices: Any) -> Any:
+        value = inner_fn(*indices)
+        if isinstance(value, tuple):  # with its place
+            return ops.to_dtype(value[0], torch.int32), *value[1:]
+        return ops.to_dtype(value, torch.int32)
+
+    def create_widened(
+        cls: Any,
+        device: torch.device,
+        dst_dtype: torch.dtype,
+        src_dtype: torch.dtype,
+        inner_fn: Callable[..., Any],
+        ranges: Any,
+        reduction_ranges: Any,
+        reduction_type: str,
+        *args: Any,
+        **more: Any,
+    ) -> Any:
+        rest = ranges, reduction_ranges, reduction_type, *args
+        if (
+            device.type != "cpu"
+            or src_dtype not in (torch.int8, torch.uint8)
+            or reduction_type not in ("min", "max", "argmin", "argmax")
+        ):
+            return create(cls, device, dst_dtype, src_dtype, inner_fn, *rest, **more)
+        wide = torch.int32 if dst_dtype == src_dtype else dst_dtype
+        inner = functools.partial(widen, inner_fn)
+        result = create(cls, device, wide, torch.int32, inner, *rest, **more)
+        result.realize()
+        return lowering.to_dtype(result, dst_dtype)
+
+    with replaced(ir.Reduction, "create", classmethod(create_widened)):
+        yield
+
+
+@contextlib.contextmanager
+def tails_of_reductions() -> Iterator[None]:
+    """What is left of a vectorized dimension is stored with its own width after a reduction.
+
+    Whether a reduction is inside the vectorized loop, Inductor looks for in the next loop only; if
+    there is another between, whole vectors are stored over the end of rows and of the buffer
+    (issues 181690, 196681).
+    """
+    from torch._inductor.codegen.cpp import CppKernelProxy
+
+    aggregate = CppKernelProxy.aggregate_reduction_buffers
+
+    @functools.wraps(aggregate)
+    def with_tails(proxy: Any, reduces_inside: bool, outer_loop: Any) -> None:
+        if outer_loop is not None and not outer_loop.is_reduction:
+            loops = proxy.loop_nest.loops
+            inside = itertools.dropwhile(lambda loop: loop is not outer_loop, loops)
+            reduces_inside = any(loop.is_reduction for loop in inside)
+        aggregate(proxy, reduces_inside, outer_loop)
+
+    with replaced(CppKernelProxy, "aggregate_reduction_buffers", with_tails):
+        yield
+
+
+@contextlib.contextmanager
+def steps_of_64_bits() -> Iterator[None]:
+    """Multiples of an index are computed in 64 bits (issue 175966).
+
+    A vector of them begins with 64 bits but takes steps of the literal's type, an int.
+    """
+    from torch._inductor.codegen.cpp import CppVecKernel
+
+    arange = CppVecKernel.arange
+
+    @functools.wraps(arange)
+    def with_long_step(kernel: Any, index: Any, stride: Any) -> Any:
+        return arange(kernel, index, f"static_cast<int64_t>({stride})")
+
+    with replaced(CppVecKernel, "arange", with_long_step):
+        yield
+
+
+@contextlib.contextmanager
+def floor_division_of_floats() -> Iterator[None]:
+    """`a // b` of floats is the quotient below: 9 for 1.0 // 0.1, as eager says (issue 197895).
+
+    Inductor rounds the quotient first, to 10. This is what eager computes, on the CPU.
+    """
+    from torch._inductor import lowering
+    from torch._inductor.virtualized import ops
+
+    overloads = torch.ops.aten.div.Tensor_mode, torch.ops.aten.div.Scalar_mode
+    before = {op: lowering.lowerings[op] for op in overloads}
+    div_mode = lowering.div_mode
+
+    def div(a: Any, b: Any, rounding_mode: str | None = None) -> Any:
+        a, b = lowering.promote_constants((a, b))
+        dtype = a.get_dtype()
+        is_ours = rounding_mode == "floor" and dtype.is_floating_point
+        if not is_ours or b.get_dtype() != dtype or a.get_device().type != "cpu":
+            return div_mode(a, b, rounding_mode)
+        precise = torch.promote_types(dtype, torch.float32)
+        zero, half, one = (functools.partial(ops.constant, n, precise) for n in (0.0, 0.5, 1.0))
+
+        def divide(a: Any, b: Any) -> Any:
+            a, b = ops.to_dtype(a, precise), ops.to_dtype(b, precise)
+            rest = ops.fmod(a, b)
+            quotient = ops.truediv(ops.sub(a, rest), b)
+            differ = ops.ne(ops.lt(b, zero()), ops.lt(rest, zero()))
+            is_above = ops.logical_and(ops.ne(rest, zero()), differ)
+            quotient = ops.where(is_above, ops.sub(quotient, one()), quotient)
+            floor = ops.floor(quotient)
+            is_below = ops.gt(ops.sub(quotient, floor), half())
+            floor = ops.where(is_below, ops.add(floor, one()), floor)
+            floor = ops.where(ops.eq(b, zero()), ops.truediv(a, b), floor)
+            return ops.to_dtype(floor, dtype)
+
+        return lowering.make_pointwise(divide)(a, b)
+
+    lowering.register_lowering(list(overloads), broadcast=True)(div)
+    try:
+        yield
+    finally:
+        lowering.lowerings.update(before)
+
+
+@contextlib.contextmanager
+def cumsum_of_the_dtype_asked_for() -> Iterator[None]:
+    """The running sum of a constant has the dtype that the call names (issue 189518).
+
+    Inductor writes it as a multiple of an index, in the dtype of the constant.
+    """
+    from torch._inductor.fx_passes import post_grad
+
+    with _checked(post_grad.pass_patterns, "pointless_cumsum_replacement", _sums_in_its_dtype):
+        yield
+
+
+def _sums_in_its_dtype(match: Any) -> bool:
+    exact = isinstance(match.kwargs["fill_value"], int) or match.kwargs["dtype"].is_floating_point
+    return exact and match.output_node().kwargs.get("dtype") is None
+
+
+@contextlib.contextmanager
+def offsets_from_the_base() -> Iterator[None]:
+    """`as_strided` of a view counts from where the memory begins that is viewed (issue 175325).
+
+        as_strided((x * 2)[2:], [2, 16], [16, 1], 16)
+
+    Inductor gives the view memory of its own, and counts from there.
+    """
+    from torch._inductor import compile_fx
+
+    passes = compile_fx.post_grad_passes
+
+    @functools.wraps(passes)
+    def of_bases(module: torch.fx.GraphModule, *args: Any, **more: Any) -> Any:
+        for call in module.graph.find_nodes(
+            op="call_function", target=torch.ops.aten.as_strided.default
+        ):
+            view, size, stride, *offset = call.args
+            base = _base(view)
+            if base is not view and base.op == "call_function":
+                offset = offset or [view.meta["val"].storage_offset()]
+                call.args = base, size, stride, *offset
+        return passes(module, *args, **more)
+
+    with replaced(compile_fx, "post_grad_passes", of_bases):
+        yield
+
+
+def _base(view: torch.fx.Node) -> torch.fx.Node:
+    """What `view` is a view of, at the end."""
+    from torch.fx.passes.reinplace import _is_view_op
+
+    while view.op == "call_function" and _is_view_op(view.target):
+        view = view.args[0]
+    return view
+
+
+@contextlib.contextmanager
+def sums_of_products_apart() -> Iterator[None]:
+    """`a @ b + c @ d` are two products and a sum on the CPU; for one call there is no function."""
+    from torch._inductor.fx_passes import post_grad
+
+    def is_elsewhere(match: Any) -> bool:
+        return match.output_node().meta["val"].device.type != "cpu" and allowed(match)
+
+    allowed = post_grad.is_valid_mm_plus_mm
+    with _checked(post_grad.pass_patterns, "mm_plus_mm", is_elsewhere):
+        yield
+
+
+@contextlib.contextmanager
+def _checked(passes: Sequence[Any], handler: str, check: Callable[[Any], bool]) -> Iterator[None]:
+    """The pattern that `handler` rewrites is rewritten where `check` holds."""
+    with contextlib.ExitStack() as stack:
+        entries = (entry for each in passes for many in each.patterns.values() for entry in many)
+        for entry in entries:
+            if getattr(getattr(entry, "handler", None), "__name__", "") == handler:
+                stack.enter_context(replaced(entry, "extra_check", check))
+        yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.export import ExportedProgram
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from backends.aoti import inductor
 from backends.aoti.inductor import Target, repairs
@@ -144,3 +146,97 @@ def test_views_of_parameters_are_packed_from_their_offset(
     found = packed[packed != 0].sort().values  # no element of the parameter is zero, padding is
     right = torch.equal(found, view(model.p.detach()).flatten().sort().values)
     assert right == repaired, "" if repaired else "Inductor has learnt it: the repair can go"
+
+
+def _padded_product(x: torch.Tensor) -> torch.Tensor:
+    v = F.gelu(x.permute(0, 3, 1, 2))
+    left = F.pad(v, (0, 0, 0, 0, 0, 14), value=0.5)
+    return left @ F.pad(v.permute(3, 2, 1, 0), (0, 0, 0, 14), value=0.5)
+
+
+_SQUARE = torch.randn(16, 16)
+#: By repair: a computation, its inputs, and what the code is like that Inductor makes of it.
+MISTAKES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], Callable[[str], bool]]] = {
+    "bytes_ordered_as_ints": (
+        lambda x: x.amin(),
+        (torch.ones(64, dtype=torch.uint8),),
+        lambda code: "vec_reduce_all<uint8_t" in code,
+    ),
+    "tails_of_reductions": (
+        _padded_product,
+        (torch.randn(1, 22, 22, 8),),
+        lambda code: not re.search(r"acc\w+\.store\(.*, static_cast<int64_t>\(6L?\)\)", code),
+    ),
+    "steps_of_64_bits": (
+        lambda x: torch.arange(11) * 10**9 + x,
+        (torch.ones(1, dtype=torch.int64),),
+        lambda code: re.search(r"arange\(\w+, \d+\)", code) is not None,
+    ),
+    "floor_division_of_floats": (
+        lambda x, y: x // y,
+        (_SQUARE, _SQUARE),
+        lambda code: "fmod" not in code,
+    ),
+    "cumsum_of_the_dtype_asked_for": (
+        lambda x: (torch.ones(4, dtype=torch.bool).cumsum(0, dtype=torch.float64), x + 1),
+        (_SQUARE,),
+        lambda code: "torch_dtype_float64" not in code,
+    ),
+    "offsets_from_the_base": (
+        lambda x: (x * 2)[2:].as_strided((2, 16), (16, 1), 16),
+        (_SQUARE,),
+        lambda code: "static_cast<int64_t>(224L)" in code,  # the elements of 14 rows
+    ),
+    "sums_of_products_apart": (
+        lambda x, y: x @ y + y @ x,
+        (_SQUARE, _SQUARE),
+        lambda code: "mm_plus_mm" in code,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("repaired", [True, False])
+def test_the_mistake_is_not_in_the_code(
+    name: str, repaired: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    op, inputs, has_mistake = MISTAKES[name]
+    if not repaired:
+        monkeypatch.setattr(repairs, name, contextlib.nullcontext)
+
+    class Applies(torch.nn.Module):
+        def forward(self, *inputs: torch.Tensor) -> Any:
+            return op(*inputs)
+
+    code = inductor.generate(exported(Applies(), *inputs), Target("cpu", 256, 1))
+    found = has_mistake(code.model + code.kernels)
+    assert found != repaired, "" if repaired else "Inductor has learnt it: the repair can go"
+
+
+def _overwritten(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    y = torch.ops.aten.index_put(x, [index], source)
+    x.copy_(source.expand_as(x))
+    return y + 1
+
+
+def _put_back(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    y = torch.ops.aten.index_put(x, [index], source)
+    x.copy_(torch.ops.aten.index_put(y, [index], source))
+    return source + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "repaired", "expected"),
+    [(_overwritten, True, 0), (_overwritten, False, 1), (_put_back, True, 2)],
+)
+def test_inputs_are_written_where_nobody_sees_it(
+    function: Callable[..., Any], repaired: bool, expected: int
+) -> None:
+    from torch._inductor.fx_passes import reinplace
+
+    inputs = torch.randn(4, 6), torch.tensor([1]), torch.randn(6)
+    graph = make_fx(function, tracing_mode="fake")(*inputs).graph
+    with repairs.no_write_that_is_overwritten() if repaired else contextlib.nullcontext():
+        reinplace.reinplace_inplaceable_ops_core(graph)
+    found = sum("index_put_" in str(node.target) for node in graph.nodes)
+    assert found == expected, "" if repaired else "Inductor has learnt it: the repair can go"

@@ -26,8 +26,7 @@ class PatchesAsProductsPass(PassBase):
         modified = False
         for node in list(graph_module.graph.nodes):
             if node.target is _aten.convolution.default and _reads_patches(node):
-                node.replace_all_uses_with(_product(node))
-                graph_module.graph.erase_node(node)
+                _write_as_product(node)
                 modified = True
         if modified:
             graph_module.recompile()
@@ -50,19 +49,19 @@ def _reads_patches(node: Node) -> bool:
     )
 
 
-def _product(node: Node) -> Node:
-    """The nodes that compute `node`, before it; the last of them."""
+def _write_as_product(node: Node) -> None:
+    """The nodes that compute `node`, which becomes the last: signatures know outputs by name."""
     x, weight, bias = node.args[:3]
     kernel = weight.meta["val"].shape[2:]
     channels, *sizes = x.meta["val"].shape[1:]
     counts = [size // k for size, k in zip(sizes, kernel, strict=True)]
     rank, depth = len(kernel), channels * kernel.numel()
 
-    def call(target: Any, *args: Any, **kwargs: Any) -> Node:
+    def call(target: Any, *args: Any) -> Node:
         with node.graph.inserting_before(node):
-            made = node.graph.call_function(target, args, kwargs)
+            made = node.graph.call_function(target, args)
         values = torch.fx.map_arg(args, lambda argument: argument.meta["val"])
-        made.meta = {**node.meta, "val": target(*values, **kwargs)}
+        made.meta = {**node.meta, "val": target(*values)}
         return made
 
     # [n, channels, count, k, count, k] to [n, count, count, channels, k, k]
@@ -79,4 +78,5 @@ def _product(node: Node) -> Node:
         product = call(_aten.addmm.default, bias, patches, columns)
     channels_last = call(_aten.reshape.default, product, [-1, *counts, weight.meta["val"].shape[0]])
     planes = call(_aten.permute.default, channels_last, [0, rank + 1, *range(1, rank + 1)])
-    return call(_aten.clone.default, planes, memory_format=torch.contiguous_format)
+    node.target, node.args = _aten.clone.default, (planes,)
+    node.kwargs = {"memory_format": torch.contiguous_format}

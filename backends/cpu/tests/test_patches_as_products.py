@@ -36,6 +36,7 @@ def test_the_graph_computes_the_same(convolution: nn.Module, sizes: tuple[int, .
     targets = [node.target for node in program.graph.nodes]
     assert torch.ops.aten.convolution.default not in targets
     (returned,) = program.graph.output_node().args[0]
+    assert program.graph_signature.user_outputs == (returned.name,)
     assert returned.meta["val"].shape[1:] == expected_value.shape[1:]
     assert returned.meta["val"].is_contiguous()
     for batch in (1, 5):
