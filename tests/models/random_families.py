@@ -192,10 +192,10 @@ def control(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int) 
     op, other = rng.choice(UNARY[:8]), rng.choice(UNARY[:8])
 
     def branch(x: torch.Tensor) -> torch.Tensor:
-        return _cond(x.sum() > 0, lambda x: op(x) + 1, lambda x: other(x) * 2, x)
+        return cond(x.sum() > 0, lambda x: op(x) + 1, lambda x: other(x) * 2, x)
 
     def nested(x: torch.Tensor) -> torch.Tensor:
-        return _cond(x.amax() > 1, branch, lambda x: x * 0.5 + 1, x)
+        return cond(x.amax() > 1, branch, lambda x: x * 0.5 + 1, x)
 
     def loop(x: torch.Tensor) -> torch.Tensor:
         count, x = _while_loop(
@@ -215,7 +215,7 @@ def control(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int) 
 # torch's operators while a module is exported; outside, which is what they are compared with, Python.
 
 
-def _cond(
+def cond(
     predicate: torch.Tensor,
     then: Callable[[torch.Tensor], torch.Tensor],
     otherwise: Callable[[torch.Tensor], torch.Tensor],

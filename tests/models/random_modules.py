@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tests.models import random_families, random_parameters, random_steps
+from tests.models import random_families, random_operators, random_parameters, random_steps
 from tests.models.random_steps import Family, Shape, Step
 from tests.models.sample import max_relative_error, randn
 
@@ -54,6 +54,12 @@ FAMILIES: dict[Family, int] = {
     random_parameters.tied: 2,
     random_parameters.affine: 2,
     random_parameters.half_precision: 1,
+    random_operators.scans: 2,
+    random_operators.indexed: 2,
+    random_operators.volumes: 1,
+    random_operators.complexes: 2,
+    random_operators.types: 2,
+    random_operators.mathematics: 2,
 }
 """Families, and how often each is drawn."""
 

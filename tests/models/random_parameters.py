@@ -194,7 +194,8 @@ def _as_strided(rng: random.Random, shape: Shape, base: _Base) -> Getter:
         step *= size + 1
     first = rng.choice([0, 3])
     get = base((first + 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)),))
-    return lambda m: get(m).contiguous().as_strided(shape, strides, first)
+    # Of a result: `as_strided` counts from where a storage begins, which may be before a parameter.
+    return lambda m: (get(m) * 1.5).as_strided(shape, strides, first)
 
 
 _ORIGINS = (
@@ -416,6 +417,8 @@ def tied(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int) -> 
         lambda w, x: torch.cat([F.linear(x[..., half:], w[:, half:]), F.linear(x, w)], -1),
         lambda w, x: F.linear(F.layer_norm(x, (width,), w[1] + 1, w[2]), w),
     ]
+    if width == 1:
+        ops.pop(3)  # half of it is nothing
     op = rng.choice(ops)
     return lambda m, pool: op(table(m), pool[source])
 
@@ -435,9 +438,8 @@ def affine(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int) -
         lambda m, x: F.prelu(x.flatten(0, -2), weight(m)),
         lambda m, x: x + torch.index_select(table(m), 0, (x[..., 0].flatten() * 0 + 3).long())[0],
         lambda m, x: torch.outer(weight(m), bias(m)) * x.flatten()[:1],
-        lambda m, x: F.bilinear(x, x, table(m).reshape(9, width, 1).expand(9, width, width)),
     ]
-    op = rng.choice(ops[:-1] if width > 32 else ops)
+    op = rng.choice(ops)
     return lambda m, pool: op(m, pool[source])
 
 

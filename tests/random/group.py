@@ -8,10 +8,12 @@ Most of the time that a small module takes is the same for ten of them in one pr
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import logging
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,8 @@ class Outcome:
         families: for each seed, those of its module's steps.
         templates: how often each was taken for a product.
         shims: names that the program imports.
-        seconds: how long each part took.
+        warnings: what lowering said of the program, such as that Inductor failed at first.
+      seconds: how long each part took.
     """
 
     configuration: str
@@ -44,6 +47,7 @@ class Outcome:
     families: dict[int, list[str]] = dataclasses.field(default_factory=dict)
     templates: dict[str, int] = dataclasses.field(default_factory=dict)
     shims: list[str] = dataclasses.field(default_factory=list)
+    warnings: list[str] = dataclasses.field(default_factory=list)
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
@@ -77,7 +81,7 @@ def run_group(configuration: Configuration, seeds: Sequence[int]) -> Outcome:
     watch.lap("draw")
     with tempfile.TemporaryDirectory(prefix="pteron-random-") as folder:
         path = Path(folder, "random.pte")
-        with templates_taken() as templates:
+        with templates_taken() as templates, _warnings(outcome.warnings):
             program = _lower(group, configuration)
         outcome.templates = dict(templates)
         program.save(path)
@@ -130,6 +134,19 @@ def _difference(member: RandomModule, found: Sequence[Sequence[torch.Tensor]]) -
             if not error <= member.tolerances[index]:
                 return f"call {call}, output {index} of {tuple(b.shape)}: relative error {error:.2e}"
     return ""
+
+
+@contextlib.contextmanager
+def _warnings(found: list[str]) -> Iterator[None]:
+    """Adds what backends warn of, inside, to `found`."""
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("backends")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 class _Watch:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
+from backends.aoti import shim_list
 from backends.aoti.schema import metadata_generated as schema
 from exir._serialize.program_file import deserialize_program
 
@@ -56,3 +58,28 @@ def shims_of(program: bytes) -> list[str]:
         if key.endswith("/metadata")
     )
     return sorted({name.decode() for table in tables for name in table.shims or ()})
+
+
+def templates(device: str) -> tuple[str, ...]:
+    """The templates that a run on `device` has to take."""
+    return _TEMPLATES[device]
+
+
+def shims(device: str) -> frozenset[str]:
+    """The functions that a run on `device` has to import."""
+    return shim_list.load(device).names - unreachable(device)
+
+
+def unreachable(device: str) -> frozenset[str]:
+    """The functions that generated code for `device` does not call."""
+    names = shim_list.load(device).names
+    patterns = [pattern for devices, pattern, _ in _UNREACHABLE if device in devices]
+    return frozenset(name for name in names if any(re.fullmatch(p, name) for p in patterns))
+
+
+_TEMPLATES = {
+    "cpu": ("CppBmmTemplate", "CppGemmTemplate"),
+    "cuda": ("triton_bmm", "triton_mm"),
+}
+
+_UNREACHABLE: tuple[tuple[tuple[str, ...], str, str], ...] = ()
