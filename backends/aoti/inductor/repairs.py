@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ def repairs() -> Iterator[None]:
         stack.enter_context(loops_from_constants())
         stack.enter_context(arrays_by_their_writer())
         stack.enter_context(weights_from_their_offset())
+        stack.enter_context(factors_of_their_own())
         yield
 
 
@@ -176,3 +178,34 @@ def _own_storages(nodes: Sequence[Any]) -> Iterator[None]:
         yield
     finally:
         constants.update({name: view for name, view in views.items() if name in constants})
+
+
+@contextlib.contextmanager
+def factors_of_their_own() -> Iterator[None]:
+    """Each convolution is multiplied by its own number.
+
+        convolution(x, v) * 0.5, convolution(y, w) * 0.25
+
+    When weights are frozen, such a number goes into them. On its way it is the buffer `other_tensor`
+    of the graph, and since all numbers have that name, all weights were multiplied by one of them.
+    """
+    from torch._inductor import freezing
+
+    passes, create = freezing.freezing_passes, torch.fx.Graph.create_node
+    names = itertools.count()
+
+    @functools.wraps(create)
+    def create_node(graph: Any, op: str, target: Any, *args: Any, **kwargs: Any) -> Any:
+        if op == "get_attr" and target == "other_tensor":
+            number = graph.owning_module.get_buffer(target)
+            target = f"other_tensor_{next(names)}"
+            graph.owning_module.register_buffer(target, number)
+        return create(graph, op, target, *args, **kwargs)
+
+    @functools.wraps(passes)
+    def with_names(*args: Any, **kwargs: Any) -> Any:
+        with replaced(torch.fx.Graph, "create_node", create_node):
+            return passes(*args, **kwargs)
+
+    with replaced(freezing, "freezing_passes", with_names):
+        yield
