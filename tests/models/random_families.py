@@ -212,7 +212,7 @@ def control(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int) 
     return lambda m, pool: chosen(pool[source])
 
 
-# torch's operators while a module is exported; outside, which is what they are compared with, Python.
+# torch's operators while a module is exported, otherwise Python: what they are compared with.
 
 
 def cond(

@@ -88,7 +88,7 @@ _TOLERANCE_OF_HALF = 5e-2
 
 
 class RandomModule(nn.Module):
-    """Six to twelve random steps over two inputs.
+    """Four to eight random steps over two inputs.
 
     Attributes:
       drawn: the family of each step.
@@ -139,7 +139,7 @@ class RandomModule(nn.Module):
         families = _OF_ANY_BATCH if self.dynamic else FAMILIES
         errors = [0.0, 0.0]
         taken: set[int] = set()
-        wanted = rng.randint(6, 12)
+        wanted = rng.randint(4, 8)
         while len(self.steps) < wanted:
             (family,) = rng.choices(list(families), list(families.values()))
             members = (self._modules, self._parameters, self._buffers)
@@ -170,7 +170,7 @@ class RandomModule(nn.Module):
         errors: Sequence[float],
         half: bool,
     ) -> float | None:
-        """Takes the step in all pools, if it fits: how much rounding changes its result, or None."""
+        """Takes the step in all pools if it fits; how much rounding changes its result, or None."""
         first = pools[_Rounding.FLOAT][0]
         first.taken.clear()
         results: dict[_Rounding, list[torch.Tensor]] = {}
@@ -189,7 +189,9 @@ class RandomModule(nn.Module):
         results[_Rounding.CHANGED] = [_changed(x, noise) for x in results[_Rounding.CHANGED]]
         exact = results[_Rounding.NONE]
         found = results[_Rounding.FLOAT] + results[_Rounding.CHANGED]
-        error = max(max_relative_error(a.double(), b) for a, b in zip(found, exact * 2, strict=True))
+        error = max(
+            max_relative_error(a.double(), b) for a, b in zip(found, exact * 2, strict=True)
+        )
         half = half or any(errors[i] > _SENSITIVITY for i in first.taken)
         if not error <= (_SENSITIVITY_OF_HALF if half else _SENSITIVITY):
             return None

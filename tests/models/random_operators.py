@@ -133,7 +133,9 @@ def complexes(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int
             lambda x: real(torch.fft.fft2(x, norm="ortho")),
             lambda x: torch.fft.rfft2(x, norm="ortho").abs(),
             bits,
-            lambda x: x.to(torch.float32).contiguous().view(torch.int16)[..., 1::2].to(x.dtype) / 4e4,
+            lambda x: (
+                x.to(torch.float32).contiguous().view(torch.int16)[..., 1::2].to(x.dtype) / 4e4
+            ),
             lambda x: x.to(torch.float32).contiguous().view(torch.uint8)[..., 3::4].to(x.dtype),
         ],
     )

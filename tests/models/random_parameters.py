@@ -1,8 +1,8 @@
 """Families of steps that do with parameters what models do: products with weights of every origin.
 
 A weight is seldom a parameter as it is. Models slice one for query, key and value, stack those of
-experts, tie one table to two layers, keep all in one flat tensor. `draw_weight` draws such an origin
-for a shape; it may build on another that it draws, so that origins are nested::
+experts, tie one table to two layers, keep all in one flat tensor. `draw_weight` draws such an
+origin for a shape; it may build on another that it draws, so that origins are nested::
 
     get = draw_weight(rng, module, "weight3", (8, 16))
     get(module)      # float32 [8, 16], maybe a transposed slice of a parameter [40, 3, 8]
@@ -410,9 +410,11 @@ def tied(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int) -> 
     half = (width + 1) // 2
     ops: list[Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = [
         lambda w, x: F.linear(F.embedding((x[..., 0].abs() * 7).long() % rows, w) + x, w),
-        lambda w, x: F.linear(F.linear(x, w), w.t()) + F.linear(x[..., :half], w[:width, :half])
-        if width <= rows
-        else F.linear(x, w) @ w,
+        lambda w, x: (
+            F.linear(F.linear(x, w), w.t()) + F.linear(x[..., :half], w[:width, :half])
+            if width <= rows
+            else F.linear(x, w) @ w
+        ),
         lambda w, x: torch.cat([F.linear(x, w[5:]), F.linear(x, w[:5])], -1),
         lambda w, x: torch.cat([F.linear(x[..., half:], w[:, half:]), F.linear(x, w)], -1),
         lambda w, x: F.linear(F.layer_norm(x, (width,), w[1] + 1, w[2]), w),

@@ -1,7 +1,7 @@
 """Options that random modules are lowered with.
 
-On the CPU they cover each value of `weights`, of `gemm` and both widths of vectors, and code for one
-thread and for two; on a GPU each way to multiply.
+On the CPU they cover each value of `weights`, of `gemm` and both widths of vectors, and code for
+one thread and for two; on a GPU each way to multiply.
 """
 
 from __future__ import annotations

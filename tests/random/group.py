@@ -132,7 +132,9 @@ def _difference(member: RandomModule, found: Sequence[Sequence[torch.Tensor]]) -
                 return f"call {call}, output {index}: {a.dtype}"
             error = max_relative_error(a.cpu().double(), b)
             if not error <= member.tolerances[index]:
-                return f"call {call}, output {index} of {tuple(b.shape)}: relative error {error:.2e}"
+                return (
+                    f"call {call}, output {index} of {tuple(b.shape)}: relative error {error:.2e}"
+                )
     return ""
 
 

@@ -1,6 +1,6 @@
 """Which templates were taken for products and which functions of the runtime are called.
 
-Both lists say what a run of many modules has to meet; what it cannot meet stands here with the reason.
+The lists here say what a run of many modules has to meet, and what none can meet, with the reason.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@ r"""Lowers and runs random modules by the thousand, and counts what they met.
   tools/bazel run //tests/random -- --output=$HOME/random --seeds=0:2000 --jobs=16
   tools/bazel run //tests/random -- --output=$HOME/random --seeds=0:500 --device=cuda
 
-Results are lines of JSON in the output folder. What is there is not run again: the same command goes
-on where the last one stopped. Machines may share the seeds (--shard=0/4) and their files be put into
-one folder. At the end stands what passed and failed, and how often each template was taken and each
-function of the runtime imported. The exit status is 0 if nothing failed and all of them were met, 75
-if there are seeds left.
+Results are lines of JSON in the output folder. What is there is not run again: the same command
+goes on where the last one stopped. Machines may share the seeds (--shard=0/4) and their files be
+put into one folder. At the end stands what passed and failed, and how often each template was taken
+and each function of the runtime imported. The exit status is 0 if nothing failed and all of them
+were met, 75 if there are seeds left.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ def left_to_do(names: Iterable[str], outcomes: Iterable[Outcome]) -> list[Task]:
 def report(outcomes: Iterable[Outcome], names: Sequence[str]) -> bool:
     """Prints the tables; whether something failed or was never met."""
     outcomes = [outcome for outcome in outcomes if outcome.configuration in names]
-    print(f"\n{'configuration':<22} {'passed':>7} {'failed':>7} {'refused':>8} {'seconds each':>13}")
+    print(
+        f"\n{'configuration':<22} {'passed':>7} {'failed':>7} {'refused':>8} {'seconds each':>13}"
+    )
     failed: list[tuple[str, int, str, list[str]]] = []
     for name in names:
         of_name = [outcome for outcome in outcomes if outcome.configuration == name]
@@ -124,7 +126,9 @@ def report(outcomes: Iterable[Outcome], names: Sequence[str]) -> bool:
     for name, seed, error, families in failed:
         print(f"\n{name} {seed} ({', '.join(families)}): {error}")
     for message, count in collections.Counter(
-        f"{outcome.configuration}: {message}" for outcome in outcomes for message in outcome.warnings
+        f"{outcome.configuration}: {message}"
+        for outcome in outcomes
+        for message in outcome.warnings
     ).items():
         print(f"\n{count} programs: {message}")
     templates: collections.Counter[str] = collections.Counter()

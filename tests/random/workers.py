@@ -21,8 +21,8 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from tests.random.group import Outcome, run_group
 from tests.random.configurations import configurations
+from tests.random.group import Outcome, run_group
 
 Task = tuple[str, str, tuple[int, ...]]
 """A device, the name of a configuration, and the seeds of a group."""

@@ -111,7 +111,8 @@ def junit_counts(report: Path) -> Counts:
 def run_case(case: Case, folder: Path, seconds: float) -> Outcome | None:
     """Runs `case` for at most `seconds`; its whole output goes to `folder`/<name>.log.
 
-    None if it is not finished. A command that fails without a failed test in its report (a crash, an overrun) is one failure.
+    None if it is not finished. A command that fails without a failed test in its report (a crash,
+    an overrun) is one failure.
     """
     if case.skip:
         return Outcome(case.name, 0, 0, 1, 0.0, case.skip)

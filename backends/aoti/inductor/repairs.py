@@ -186,8 +186,8 @@ def factors_of_their_own() -> Iterator[None]:
 
         convolution(x, v) * 0.5, convolution(y, w) * 0.25
 
-    When weights are frozen, such a number goes into them. On its way it is the buffer `other_tensor`
-    of the graph, and since all numbers have that name, all weights were multiplied by one of them.
+    When weights are frozen, such a number goes into them. On its way it is the graph's buffer
+    `other_tensor`, and since all have that name, all weights were multiplied by one of them.
     """
     from torch._inductor import freezing
 
