@@ -108,7 +108,7 @@ def selection(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int
         lambda m, x: torch.scatter_reduce(x, -1, x.argsort(dim=-1, stable=True), x, "amax"),
         lambda m, x: x.masked_fill(x > 0.5, 0.25),
         lambda m, x: F.one_hot((x > 0).long(), 2).float()[..., 1],
-        lambda m, x: torch.bucketize(x, torch.tensor([-0.5, 0.0, 0.5])).float(),
+        lambda m, x: torch.bucketize(x, x.new_tensor([-0.5, 0.0, 0.5])).float(),
         lambda m, x: torch.masked_select(x, x > 0).sum().reshape(1, 1),
         lambda m, x: (x > 0).nonzero().sum(0, keepdim=True).float() / 100,
     ]
@@ -192,23 +192,57 @@ def control(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int) 
     op, other = rng.choice(UNARY[:8]), rng.choice(UNARY[:8])
 
     def branch(x: torch.Tensor) -> torch.Tensor:
-        return torch.cond(x.sum() > 0, lambda x: op(x) + 1, lambda x: other(x) * 2, (x,))
+        return cond(x.sum() > 0, lambda x: op(x) + 1, lambda x: other(x) * 2, x)
 
     def nested(x: torch.Tensor) -> torch.Tensor:
-        return torch.cond(x.amax() > 1, branch, lambda x: x * 0.5 + 1, (x,))
+        return cond(x.amax() > 1, branch, lambda x: x * 0.5 + 1, x)
 
     def loop(x: torch.Tensor) -> torch.Tensor:
-        count, x = torch.while_loop(
+        count, x = _while_loop(
             lambda count, x: count < 3,
             lambda count, x: (count + 1, op(x) * 0.5 + x),
-            (torch.tensor(0), x),
+            (torch.zeros((), dtype=torch.int64, device=x.device), x),
         )
         return x + count
 
     def over_rows(x: torch.Tensor) -> torch.Tensor:
-        from torch._higher_order_ops.map import map as map_rows
-
-        return map_rows(lambda row, bias: op(row) + bias, x, x[0] * 0.5)
+        return _map_rows(lambda row, bias: op(row) + bias, x, x[0] * 0.5)
 
     chosen = rng.choice([branch, branch, nested, loop, over_rows])
     return lambda m, pool: chosen(pool[source])
+
+
+# torch's operators while a module is exported, otherwise Python: what they are compared with.
+
+
+def cond(
+    predicate: torch.Tensor,
+    then: Callable[[torch.Tensor], torch.Tensor],
+    otherwise: Callable[[torch.Tensor], torch.Tensor],
+    x: torch.Tensor,
+) -> torch.Tensor:
+    if torch.compiler.is_exporting():
+        return torch.cond(predicate, then, otherwise, (x,))
+    return then(x) if predicate else otherwise(x)
+
+
+def _while_loop(
+    goes_on: Callable[..., torch.Tensor],
+    body: Callable[..., tuple[torch.Tensor, ...]],
+    carried: tuple[torch.Tensor, ...],
+) -> tuple[torch.Tensor, ...]:
+    if torch.compiler.is_exporting():
+        return torch.while_loop(goes_on, body, carried)
+    while goes_on(*carried):
+        carried = body(*carried)
+    return carried
+
+
+def _map_rows(
+    op: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], x: torch.Tensor, bias: torch.Tensor
+) -> torch.Tensor:
+    if torch.compiler.is_exporting():
+        from torch._higher_order_ops.map import map as map_rows
+
+        return map_rows(op, x, bias)
+    return torch.stack([op(row, bias) for row in x])

@@ -47,6 +47,7 @@ class Case:
         environment: added to the session's.
         seconds: the longest it may take.
         skip: why it cannot run here; it is then counted as skipped, with this text.
+      unfinished: the exit status, if it has one, that says that the same command will go on.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Case:
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     seconds: float = 300
     skip: str = ""
+    unfinished: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,10 +108,11 @@ def junit_counts(report: Path) -> Counts:
     return total
 
 
-def run_case(case: Case, folder: Path, seconds: float) -> Outcome:
+def run_case(case: Case, folder: Path, seconds: float) -> Outcome | None:
     """Runs `case` for at most `seconds`; its whole output goes to `folder`/<name>.log.
 
-    A command that fails without a failed test in its report (a crash, an overrun) is one failure.
+    None if it is not finished. A command that fails without a failed test in its report (a crash,
+    an overrun) is one failure.
     """
     if case.skip:
         return Outcome(case.name, 0, 0, 1, 0.0, case.skip)
@@ -134,6 +137,8 @@ def run_case(case: Case, folder: Path, seconds: float) -> Outcome:
             status: int | None = 127
         else:
             status = _wait(process, seconds)
+    if status is not None and status == case.unfinished:
+        return None
     taken = time.monotonic() - start
     tail = log.read_bytes()[-TAIL:].decode(errors="replace")
     if status is None:

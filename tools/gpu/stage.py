@@ -75,8 +75,9 @@ def read_result(stage: Stage, folder: Path) -> StageResult:
 def run_stage(stage: Stage, folder: Path, seconds: float) -> StageResult:
     """Runs the cases that have no outcome yet, for at most `seconds` in all.
 
-    A case is not begun when less than a second is left, and one that is cut short by the end of
-    the stage, not by its own limit, stays without an outcome unless it began the stage.
+    A case is not begun when less than a second is left. One that is not finished stays without an
+    outcome, and so does one that is cut short by the end of the stage, not by its own limit, unless
+    it began the stage.
     """
     result = read_result(stage, folder)
     logs = folder / stage.name

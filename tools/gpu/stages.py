@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -108,6 +109,16 @@ def cpu(tree: Path, output: Path) -> Stage:
     return dataclasses.replace(_pytest("cpu", tree, sorted(tests), _spread()), parallel=4)
 
 
+def random_cpu(tree: Path, output: Path) -> Stage:
+    """Random modules with every option of the CPU; the same command goes on until all have run."""
+    return _random("random_cpu", tree, output, "--device=cpu", "--seeds=0:2000", jobs=16)
+
+
+def random_cuda(tree: Path, output: Path) -> Stage:
+    """Random modules that lie on the GPU."""
+    return _random("random_cuda", tree, output, "--device=cuda", "--seeds=0:500", jobs=8)
+
+
 def benchmark(tree: Path, output: Path) -> Stage:
     """Speed beside torch's; tables go to the output folder as benchmark_<part>.json."""
     program = str(tree / "tests/benchmarks/gpu.py")
@@ -131,7 +142,11 @@ def benchmark(tree: Path, output: Path) -> Stage:
 
 
 STAGES: dict[str, Callable[[Path, Path], Stage]] = {
-    stage.__name__: stage for stage in (setup, gtests, memcheck, export, lifecycle, cpu, benchmark)
+    stage.__name__: stage
+    for stage in (
+        *(setup, gtests, memcheck, export, lifecycle, cpu, benchmark),
+        *(random_cpu, random_cuda),
+    )
 }
 
 # Cases of tests/benchmarks/cuda/networks.py.
@@ -146,11 +161,32 @@ _CPU_FOLDERS = (
     "tests/e2e",
 )
 
+# Of one call; what is left then is for the next.
+_RANDOM_SECONDS = 420
+
 # Begun first.
 _LONG = ("test_cuda_export", "test_cuda_choices")
 
 # Tests that measure the GPU's free memory or time of their own.
 _ALONE = ("test_cuda_unload", "test_cuda_threads")
+
+
+def _random(name: str, tree: Path, output: Path, *options: str, jobs: int) -> Stage:
+    """One case, which keeps what it has done in the output folder."""
+    program = str(tree / "tests/random/run.py")
+    limits = (f"--jobs={min(jobs, os.cpu_count() or 1)}", f"--seconds={_RANDOM_SECONDS}")
+    return Stage(
+        name,
+        [
+            Case(
+                "modules",
+                machine.python(program, *options, *limits, f"--output={output}/{name}"),
+                environment=machine.environment(tree),
+                seconds=_RANDOM_SECONDS + 60,
+                unfinished=75,
+            )
+        ],
+    )
 
 
 def _gtests(tree: Path) -> list[Path]:

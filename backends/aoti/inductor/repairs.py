@@ -34,6 +34,7 @@ def repairs() -> Iterator[None]:
         stack.enter_context(tails_of_reductions())
         stack.enter_context(steps_of_64_bits())
         stack.enter_context(floor_division_of_floats())
+        stack.enter_context(factors_of_their_own())
         yield
 
 
@@ -440,4 +441,31 @@ def _checked(passes: Sequence[Any], handler: str, check: Callable[[Any], bool]) 
         for entry in entries:
             if getattr(getattr(entry, "handler", None), "__name__", "") == handler:
                 stack.enter_context(replaced(entry, "extra_check", check))
+def factors_of_their_own() -> Iterator[None]:
+    """Each convolution is multiplied by its own number.
+
+        convolution(x, v) * 0.5, convolution(y, w) * 0.25
+
+    When weights are frozen, such a number goes into them. On its way it is the graph's buffer
+    `other_tensor`, and since all have that name, all weights were multiplied by one of them.
+    """
+    from torch._inductor import freezing
+
+    passes, create = freezing.freezing_passes, torch.fx.Graph.create_node
+    names = itertools.count()
+
+    @functools.wraps(create)
+    def create_node(graph: Any, op: str, target: Any, *args: Any, **kwargs: Any) -> Any:
+        if op == "get_attr" and target == "other_tensor":
+            number = graph.owning_module.get_buffer(target)
+            target = f"other_tensor_{next(names)}"
+            graph.owning_module.register_buffer(target, number)
+        return create(graph, op, target, *args, **kwargs)
+
+    @functools.wraps(passes)
+    def with_names(*args: Any, **kwargs: Any) -> Any:
+        with replaced(torch.fx.Graph, "create_node", create_node):
+            return passes(*args, **kwargs)
+
+    with replaced(freezing, "freezing_passes", with_names):
         yield

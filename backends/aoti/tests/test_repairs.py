@@ -240,3 +240,26 @@ def test_inputs_are_written_where_nobody_sees_it(
         reinplace.reinplace_inplaceable_ops_core(graph)
     found = sum("index_put_" in str(node.target) for node in graph.nodes)
     assert found == expected, "" if repaired else "Inductor has learnt it: the repair can go"
+class ScalesConvolutions(torch.nn.Module):
+    """Multiplies the results of two convolutions by different numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.v = torch.nn.Parameter(torch.ones(4, 4, 3))
+        self.w = torch.nn.Parameter(torch.ones(4, 4, 3))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return F.conv1d(x, self.v) * 0.5, F.conv1d(x + 1, self.w) * 0.25
+
+
+@pytest.mark.parametrize("repaired", [True, False])
+def test_convolutions_are_multiplied_by_their_own_numbers(
+    repaired: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not repaired:
+        monkeypatch.setattr(repairs, "factors_of_their_own", contextlib.nullcontext)
+    program = exported(ScalesConvolutions(), torch.randn(2, 4, 9))
+    code = inductor.generate(program, Target("cpu", 256, 1))
+    found = sorted(constant.tensor.unique().item() for constant in code.constants)
+    right = found == [0.25, 0.5]
+    assert right == repaired, "" if repaired else "Inductor has learnt it: the repair can go"

@@ -115,6 +115,15 @@ def test_a_stage_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert written["complete"] and written["passed"] == 2 and len(written["cases"]) == 2
 
 
+def test_a_case_that_is_not_finished_goes_on_with_the_next_call(tmp_path: Path) -> None:
+    text = "import pathlib, sys; p = pathlib.Path(sys.argv[1]); done = p.exists(); p.touch(); "
+    text += "sys.exit(0 if done else 75)"
+    case = Case("long", (*_python(text), str(tmp_path / "done")), unfinished=75)
+    assert not run_stage(Stage("stage", [case]), tmp_path, 30).complete
+    result = run_stage(Stage("stage", [case]), tmp_path, 30)
+    assert result.complete and result.total("passed") == 1
+
+
 def test_a_stage_that_runs_out_of_time_is_not_complete(tmp_path: Path) -> None:
     cases = [Case(f"case_{i}", _python("import time; time.sleep(1.2)")) for i in range(3)]
     result = run_stage(Stage("stage", cases), tmp_path, 2)

@@ -1,0 +1,160 @@
+"""Random modules lowered together, run, and compared one by one with double precision.
+
+    outcome = run_group(configurations("cpu")["packed-template-v3"], [0, 1, 2])
+    outcome.errors      # {1: "call 0, output 2: ..."}: seed 1 is wrong, 0 and 2 are right
+
+Most of the time that a small module takes is the same for ten of them in one program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from exir import to_edge_transform_and_lower
+from runtime import Runtime
+from tests.models.random_modules import CALLS, RandomModule
+from tests.models.sample import max_relative_error
+from tests.random.configurations import Configuration
+from tests.random.met import shims_of, templates_taken
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What came of a group.
+
+    Attributes:
+        errors: for each seed that failed, how.
+        families: for each seed, those of its module's steps.
+        templates: how often each was taken for a product.
+        shims: names that the program imports.
+        warnings: what lowering said of the program, such as that Inductor failed at first.
+      seconds: how long each part took.
+    """
+
+    configuration: str
+    seeds: list[int]
+    errors: dict[int, str] = dataclasses.field(default_factory=dict)
+    families: dict[int, list[str]] = dataclasses.field(default_factory=dict)
+    templates: dict[str, int] = dataclasses.field(default_factory=dict)
+    shims: list[str] = dataclasses.field(default_factory=list)
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+class Group(nn.Module):
+    """Takes the inputs of all its members and returns all their outputs."""
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(RandomModule(seed) for seed in seeds)
+
+    def inputs(self, call: int) -> list[torch.Tensor]:
+        return [x for member in self.members for x in member.inputs(call)]
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        outputs: list[torch.Tensor] = []
+        for index, member in enumerate(self.members):
+            outputs += member(*inputs[2 * index : 2 * index + 2])
+        return tuple(outputs)
+
+
+def run_group(configuration: Configuration, seeds: Sequence[int]) -> Outcome:
+    """Lowers and runs the modules of `seeds` as one program.
+
+    Raises:
+        Whatever lowering or running raises, which says nothing of whose fault it is.
+    """
+    outcome = Outcome(configuration.name, list(seeds))
+    watch = _Watch(outcome.seconds)
+    group = Group(seeds).eval()
+    outcome.families = {member.seed: member.drawn for member in group.members}
+    watch.lap("draw")
+    with tempfile.TemporaryDirectory(prefix="pteron-random-") as folder:
+        path = Path(folder, "random.pte")
+        with templates_taken() as templates, _warnings(outcome.warnings):
+            program = _lower(group, configuration)
+        outcome.templates = dict(templates)
+        program.save(path)
+        outcome.shims = shims_of(path.read_bytes())
+        watch.lap("lower")
+        method = Runtime.get().load_program(path).load_method("forward")
+        found = [method.execute(group.inputs(call)) for call in range(CALLS)]
+        watch.lap("run")
+    for member, results in zip(group.members, _by_member(group, found), strict=True):
+        if error := _difference(member, results):
+            outcome.errors[member.seed] = error
+    watch.lap("compare")
+    return outcome
+
+
+def _lower(group: Group, configuration: Configuration) -> Any:
+    # A copy: what is exported is on the device, and lowering may keep it.
+    module = Group([member.seed for member in group.members]).eval().to(configuration.device)
+    inputs = tuple(x.to(configuration.device) for x in group.inputs(0))
+    shapes = tuple(shape for member in group.members for shape in member.dynamic_shapes())
+    with torch.no_grad():
+        exported = torch.export.export(module, inputs, dynamic_shapes=(shapes,))
+    lowered = to_edge_transform_and_lower(exported, partitioner=[configuration.partitioner()])
+    return lowered.to_executorch()
+
+
+def _by_member(
+    group: Group, found: Sequence[Sequence[torch.Tensor]]
+) -> list[list[Sequence[torch.Tensor]]]:
+    """For each member, its outputs call by call."""
+    results = []
+    first = 0
+    for member in group.members:
+        last = first + len(member.tolerances)
+        results.append([outputs[first:last] for outputs in found])
+        first = last
+    return results
+
+
+def _difference(member: RandomModule, found: Sequence[Sequence[torch.Tensor]]) -> str:
+    """The largest difference from the module in double precision, if it is too large."""
+    exact = member.double()
+    for call, outputs in enumerate(found):
+        with torch.no_grad():
+            expected = exact(*(x.double() for x in member.inputs(call)))
+        for index, (a, b) in enumerate(zip(outputs, expected, strict=True)):
+            if a.dtype != torch.float32:
+                return f"call {call}, output {index}: {a.dtype}"
+            error = max_relative_error(a.cpu().double(), b)
+            if not error <= member.tolerances[index]:
+                return (
+                    f"call {call}, output {index} of {tuple(b.shape)}: relative error {error:.2e}"
+                )
+    return ""
+
+
+@contextlib.contextmanager
+def _warnings(found: list[str]) -> Iterator[None]:
+    """Adds what backends warn of, inside, to `found`."""
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("backends")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+class _Watch:
+    def __init__(self, seconds: dict[str, float]) -> None:
+        self._seconds, self._last = seconds, time.monotonic()
+
+    def lap(self, name: str) -> None:
+        now = time.monotonic()
+        self._seconds[name], self._last = round(now - self._last, 2), now

@@ -1,0 +1,85 @@
+"""Which templates were taken for products and which functions of the runtime are called.
+
+The lists here say what a run of many modules has to meet, and what none can meet, with the reason.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+from backends.aoti import shim_list
+from backends.aoti.schema import metadata_generated as schema
+from exir._serialize.program_file import deserialize_program
+
+
+@contextlib.contextmanager
+def templates_taken() -> Iterator[collections.Counter[str]]:
+    """Counts, inside, the templates that Inductor takes, by name."""
+    from torch._inductor import ir, select_algorithm
+    from torch._inductor.codegen.cpp_template_kernel import CppTemplateCaller
+
+    found: collections.Counter[str] = collections.Counter()
+
+    def counted(owner: Any, method: str, name_of: Callable[..., str]) -> Any:
+        original = getattr(owner, method)
+
+        def count(*args: Any) -> Any:
+            found[name_of(*args)] += 1
+            return original(*args)
+
+        return mock.patch.object(owner, method, count)
+
+    def of_triton(caller: Any) -> str:
+        return caller.name.rsplit("_", 1)[0]  # less its number
+
+    with (
+        counted(CppTemplateCaller, "output_node", lambda caller: type(caller.template).__name__),
+        counted(select_algorithm.TritonTemplateCaller, "output_node", of_triton),
+        counted(
+            ir.MultiTemplateBuffer,
+            "finalize_as_triton_caller",
+            lambda buffer, caller: of_triton(caller),
+        ),
+    ):
+        yield found
+
+
+def shims_of(program: bytes) -> list[str]:
+    """The names that the delegates of a program file import, sorted."""
+    named = deserialize_program(program).named_data
+    tables = (
+        schema.ModelMetadataT.InitFromObj(schema.ModelMetadata.GetRootAs(bytes(blob), 0))
+        for key, blob in named.items()
+        if key.endswith("/metadata")
+    )
+    return sorted({name.decode() for table in tables for name in table.shims or ()})
+
+
+def templates(device: str) -> tuple[str, ...]:
+    """The templates that a run on `device` has to take."""
+    return _TEMPLATES[device]
+
+
+def shims(device: str) -> frozenset[str]:
+    """The functions that a run on `device` has to import."""
+    return shim_list.load(device).names - unreachable(device)
+
+
+def unreachable(device: str) -> frozenset[str]:
+    """The functions that generated code for `device` does not call."""
+    names = shim_list.load(device).names
+    patterns = [pattern for devices, pattern, _ in _UNREACHABLE if device in devices]
+    return frozenset(name for name in names if any(re.fullmatch(p, name) for p in patterns))
+
+
+_TEMPLATES = {
+    "cpu": ("CppBmmTemplate", "CppGemmTemplate"),
+    "cuda": ("triton_bmm", "triton_mm"),
+}
+
+_UNREACHABLE: tuple[tuple[tuple[str, ...], str, str], ...] = ()

@@ -1,0 +1,56 @@
+"""Forty random modules: lowered with the default options and with others, run, equal to eager.
+
+`run.py` does the same for thousands. A group that fails names its seeds; see them one by one with
+`tools/bazel run //tests/random -- --output=FOLDER --seeds=7:8 --together=1`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from backends.aoti.inductor import repairs
+from backends.cpu import isa
+from tests.random.configurations import configurations
+from tests.random.group import Outcome
+from tests.random.refused import REFUSED, is_refused
+from tests.random.workers import run_task
+
+_GROUPS = [range(first, first + 10) for first in range(0, 40, 10)]
+_DEFAULT, *_OTHERS = configurations("cpu")  # the first is what the default options amount to
+
+
+def run(name: str, *seeds: int) -> Outcome:
+    options = configurations("cpu")[name].options
+    if not isa.level(options.isa).features <= isa.machine_features():
+        pytest.skip(f"this machine does not run {options.isa}")
+    return run_task(("cpu", name, seeds))
+
+
+@pytest.mark.parametrize(
+    ("name", "seeds"),
+    [
+        *((_DEFAULT, seeds) for seeds in _GROUPS),
+        *((_OTHERS[i % len(_OTHERS)], seeds) for i, seeds in enumerate(_GROUPS)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{value[0]}-{value[-1]}",
+)
+def test_random_modules(name: str, seeds: range) -> None:
+    outcome = run(name, *(seed for seed in seeds if seed not in REFUSED))
+    assert not outcome.errors, {
+        seed: (error, outcome.families.get(seed)) for seed, error in outcome.errors.items()
+    }
+    assert outcome.shims
+
+
+@pytest.mark.parametrize("seed", [seed for seed in REFUSED if seed < 40])
+def test_what_is_refused(seed: int) -> None:
+    (error,) = run(_DEFAULT, seed).errors.values()
+    assert is_refused(seed, error)
+
+
+def test_a_wrong_product_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a mistake of Inductor that `repairs` puts right otherwise."""
+    monkeypatch.setattr(repairs, "weights_from_their_offset", contextlib.nullcontext)
+    assert "relative error" in run(_DEFAULT, 2).errors[2]
