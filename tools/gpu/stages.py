@@ -158,6 +158,7 @@ _CPU_FOLDERS = (
     "backends/aoti/tests",
     "backends/cpu/tests",
     "exir/tests",
+    "exir/verification/tests",
     "tests/e2e",
 )
 
