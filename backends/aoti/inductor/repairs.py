@@ -441,6 +441,10 @@ def _checked(passes: Sequence[Any], handler: str, check: Callable[[Any], bool]) 
         for entry in entries:
             if getattr(getattr(entry, "handler", None), "__name__", "") == handler:
                 stack.enter_context(replaced(entry, "extra_check", check))
+        yield
+
+
+@contextlib.contextmanager
 def factors_of_their_own() -> Iterator[None]:
     """Each convolution is multiplied by its own number.
 

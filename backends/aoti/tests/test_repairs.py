@@ -240,6 +240,8 @@ def test_inputs_are_written_where_nobody_sees_it(
         reinplace.reinplace_inplaceable_ops_core(graph)
     found = sum("index_put_" in str(node.target) for node in graph.nodes)
     assert found == expected, "" if repaired else "Inductor has learnt it: the repair can go"
+
+
 class ScalesConvolutions(torch.nn.Module):
     """Multiplies the results of two convolutions by different numbers."""
 
