@@ -84,6 +84,7 @@ def _nan(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return x.argmax(1), x.argmin(0), x.amax(0), x.max(), *x.min(1)
 
 
+_PERMUTED = torch.randn(5, 7, generator=torch.Generator().manual_seed(1)).t()
 _BYTES = torch.tensor([5, 1, 100, 3, 7, 8, 9, 13, 100, 120, 127, 2, 6, 4, 11, 12, 90, 80] * 5)
 
 REDUCTIONS = (
@@ -94,6 +95,9 @@ REDUCTIONS = (
     _module("181690_recurrent", _Recurrent, (3, 5, 10)),
     _module("181618_norm_sum_convolution", _NormSum, (2, 20, 18, 11)),
     _case("163929_argmin_transposed", lambda x: (x.tan().t().argmin(), x.t().argmax()), (5, 7)),
+    _case(
+        "174073_argmax_permuted", lambda x, y: ((x.mT + y).argmax(), y.argmin()), (5, 7), _PERMUTED
+    ),
     _case("118266_argmax_of_nan", _nan, (9, 37)),
     _case(
         "185702_stacked", lambda x, y: torch.stack([x[..., 16].erf(), y], -1), (4, 8, 17), (4, 8)
@@ -146,22 +150,20 @@ WRITES = (
 )
 
 
-def _sums_of_constants(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    ones = torch.ones((2, 4, 4), dtype=torch.bool)
-    inside = x + torch.full((2, 4, 4), 2.7).cumsum(1, dtype=torch.int64)
-    return ones.cumsum(1, dtype=torch.bfloat16), inside
+def _sum_of_constants(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.full((2, 4, 4), 2.7).cumsum(1, dtype=torch.int64)
 
 
 def _divide(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return a // b, a // 0.1, a % b
 
 
-_INTS = tuple(torch.randint(-(2**31), 2**31 - 1, (2, 2), dtype=torch.int32) for _ in range(6))
+_INTS = torch.arange(24).mul(1_000_003_333).to(torch.int32).reshape(6, 2, 2).unbind()
 
 NUMBERS = (
     _case("175966_multiples_of_an_index", lambda x: torch.arange(11) * 10**9 + x.long(), (1,)),
     _case("197895_floor", _divide, torch.tensor([1, 0.5, 6, -1] * 5), torch.tensor([0.1] * 20)),
-    _case("189518_cumsum_of_a_constant", _sums_of_constants, (2, 4, 4)),
+    _case("189518_cumsum_of_a_constant", _sum_of_constants, (2, 4, 4)),
     _case(
         "108520_int32", lambda x: (x + x).long(), torch.full((40,), 2**31 - 1, dtype=torch.int32)
     ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -31,6 +32,7 @@ def repairs() -> Iterator[None]:
         stack.enter_context(arrays_by_their_writer())
         stack.enter_context(weights_from_their_offset())
         stack.enter_context(bytes_ordered_as_ints())
+        stack.enter_context(places_in_the_order_of_the_tensor())
         stack.enter_context(tails_of_reductions())
         stack.enter_context(steps_of_64_bits())
         stack.enter_context(floor_division_of_floats())
@@ -243,7 +245,7 @@ def bytes_ordered_as_ints() -> Iterator[None]:
     from torch._inductor import ir, lowering
     from torch._inductor.virtualized import ops
 
-    create = ir.Reduction.__dict__["create"].__func__
+    create = ir.Reduction.create
 
     def widen(inner_fn: Callable[..., Any], *indices: Any) -> Any:
         value = inner_fn(*indices)
@@ -251,32 +253,73 @@ def bytes_ordered_as_ints() -> Iterator[None]:
             return ops.to_dtype(value[0], torch.int32), *value[1:]
         return ops.to_dtype(value, torch.int32)
 
-    def create_widened(
-        cls: Any,
-        device: torch.device,
-        dst_dtype: torch.dtype,
-        src_dtype: torch.dtype,
-        inner_fn: Callable[..., Any],
-        ranges: Any,
-        reduction_ranges: Any,
-        reduction_type: str,
-        *args: Any,
-        **more: Any,
-    ) -> Any:
-        rest = ranges, reduction_ranges, reduction_type, *args
+    def create_widened(**reduction: Any) -> Any:
+        dtype = reduction["src_dtype"]
+        extremes = "min", "max", "argmin", "argmax"
         if (
-            device.type != "cpu"
-            or src_dtype not in (torch.int8, torch.uint8)
-            or reduction_type not in ("min", "max", "argmin", "argmax")
+            reduction["device"].type != "cpu"
+            or dtype not in (torch.int8, torch.uint8)
+            or reduction["reduction_type"] not in extremes
         ):
-            return create(cls, device, dst_dtype, src_dtype, inner_fn, *rest, **more)
-        wide = torch.int32 if dst_dtype == src_dtype else dst_dtype
-        inner = functools.partial(widen, inner_fn)
-        result = create(cls, device, wide, torch.int32, inner, *rest, **more)
+            return create(**reduction)
+        returned = reduction["dst_dtype"]
+        reduction["src_dtype"] = torch.int32
+        reduction["dst_dtype"] = torch.int32 if returned == dtype else returned
+        reduction["inner_fn"] = functools.partial(widen, reduction["inner_fn"])
+        result = create(**reduction)
         result.realize()
-        return lowering.to_dtype(result, dst_dtype)
+        return lowering.to_dtype(result, returned)
 
-    with replaced(ir.Reduction, "create", classmethod(create_widened)):
+    with _reductions_by(create_widened):
+        yield
+
+
+@contextlib.contextmanager
+def places_in_the_order_of_the_tensor() -> Iterator[None]:
+    """The place of an extreme counts elements as the tensor orders them, not as memory does.
+
+        (x.t() + y).argmax()
+
+    Inductor takes the loops in the order of the memory, and counts them (issues 163929, 174073).
+    """
+    from torch._inductor import ir
+
+    create = ir.Reduction.create
+
+    def create_flat(**reduction: Any) -> Any:
+        sizes = reduction["reduction_ranges"]
+        if (
+            reduction["device"].type == "cpu"
+            and reduction["reduction_type"] in ("argmin", "argmax")
+            and len(sizes) > 1
+        ):
+            length = ir.sympy_product(sizes)
+            inner_fn = reduction["inner_fn"]
+            unflatten = ir.View.dynamic_reshape_indexer(sizes, [length])
+
+            def flat(index: Any, place: Any) -> Any:
+                value = inner_fn(index, unflatten(place))
+                return value[0] if isinstance(value, tuple) else value
+
+            reduction.update(inner_fn=flat, reduction_ranges=[length])
+        return create(**reduction)
+
+    with _reductions_by(create_flat):
+        yield
+
+
+@contextlib.contextmanager
+def _reductions_by(create: Callable[..., Any]) -> Iterator[None]:
+    """`Reduction.create` is `create`, which gets all arguments by their names."""
+    from torch._inductor import ir
+
+    signature = inspect.signature(ir.Reduction.create)
+
+    @functools.wraps(ir.Reduction.__dict__["create"].__func__)  # with its signature
+    def create_by_name(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        return create(**signature.bind(*args, **kwargs).arguments)
+
+    with replaced(ir.Reduction, "create", classmethod(create_by_name)):
         yield
 
 

@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from backends.cuda import CudaOptions
-from backends.cuda.tests.programs import flat, load, lower, save
+from backends.cuda.tests.programs import ON_DEVICE, flat, load, lower, save
 from tests.models.cases import Together
 from tests.models.parameter_views import PRODUCTS
 from tests.models.sample import max_relative_error
@@ -18,8 +18,9 @@ from tests.models.sample import max_relative_error
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
 _CASES = PRODUCTS[:7]
-#: Largest error against the same values in double, relative to the largest value.
-_TOLERANCES = {torch.float32: 1e-6, torch.bfloat16: 2**-7}
+#: Largest error against the same values in double, relative to the largest value. TF32 (off here)
+#: would give 1e-4 and more.
+_TOLERANCES = {torch.float32: 5e-6, torch.bfloat16: 2**-6}
 
 
 @pytest.fixture(
@@ -41,7 +42,8 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     inputs = [value.cuda() for value in together.inputs()]
     module = copy.deepcopy(together).cuda()
     exported = torch.export.export(module, tuple(inputs))
-    path = save(lower(exported, CudaOptions(gemm=gemm)), tmp_path_factory.mktemp(gemm))
+    manager = lower(exported, CudaOptions(gemm=gemm))
+    path = save(manager, tmp_path_factory.mktemp(gemm), **ON_DEVICE)
     outputs = load(path).load_method("forward").execute(inputs)
     found = pytree.tree_unflatten(outputs, exported.call_spec.out_spec)
     return found, together.exact(), _TOLERANCES[dtype]
