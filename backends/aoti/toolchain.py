@@ -237,7 +237,8 @@ class BuildStep:
     def model(self, text: str) -> Source:
         header = _MODEL_HEADER.format(device=self.device)
         header += _EXTERN_TEMPLATE.format(extern="extern ")
-        return Source(header, text, ("-O1",), precompile=False)
+        # Conversions of half-precision numbers, in torch's headers, take instructions of `march`.
+        return Source(header, text, ("-O1", *self.target.march), precompile=False)
 
     def kernels(self, text: str) -> Source:
         return Source(_KERNEL_HEADER, text, self._kernel_flags())

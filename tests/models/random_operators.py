@@ -69,7 +69,7 @@ def indexed(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int) 
             lambda x: x[x > 0].sum()[None, None],
             lambda x: x.masked_scatter(x > 0.25, x.flatten().flip(0)),
             put,
-            lambda x: x.index_put((x[..., 0] > 0,), x.new_full((), 0.5)),
+            lambda x: x.index_put((x[..., 0] > 0,), x.flatten(0, -2)[0]),
             lambda x: scatter(x, torch.float32).to(x.dtype),
             lambda x: scatter(x, torch.int64),
             lambda x: scatter(x, torch.bool),
@@ -103,7 +103,7 @@ def volumes(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int) 
         lambda m, x: F.avg_pool2d(x[0], 6, 1, 3)[None],
         lambda m, x: F.max_pool2d(x[0], 6, 1, 3)[None],
         lambda m, x: F.max_pool2d(x[0], 2, dilation=2, padding=1)[None],
-        lambda m, x: F.adaptive_avg_pool2d(x[0], (3, 2))[None],
+        lambda m, x: F.adaptive_avg_pool2d(F.pad(x[0], (7, 7, 7, 7)), (3, 2))[None],
         lambda m, x: F.conv3d(x, getattr(m, f"cube{i}"), padding=1),
     ]
     op = rng.choice(ops)
@@ -152,6 +152,7 @@ _TYPES = (
     torch.uint64,
     torch.float16,
     torch.bfloat16,
+    torch.float32,
     torch.float64,
     torch.bool,
     torch.float8_e4m3fn,
@@ -176,8 +177,8 @@ def types(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int) ->
         whole = (x.flatten(0, -2) * 8).clamp(-100, 100).to(torch.int8)
         return torch._int_mm(F.pad(whole, (0, 0, 0, 17)), whole.t()).to(x.dtype) / 100
 
-    ops = [stored, number if dtype.itemsize > 1 else stored, integers if i == 0 else stored]
-    op = rng.choice(ops)
+    may_be_number = dtype is not torch.bool and "float8" not in str(dtype)
+    op = rng.choice([stored, number if may_be_number else stored, integers])
     return lambda m, pool: op(pool[source])
 
 

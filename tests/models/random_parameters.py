@@ -437,6 +437,7 @@ def affine(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int) -
         lambda m, x: F.rms_norm(x, (width,), weight(m) + 1, eps=1e-2),
         lambda m, x: F.batch_norm(x.flatten(0, -2), bias(m), weight(m).square() + 1, weight(m)),
         lambda m, x: F.embedding((x.abs() * 7).long() % 9, table(m)).mean(-2),
+        lambda m, x: F.embedding_bag((x.flatten(0, -2).abs() * 7).long() % 9, table(m)),
         lambda m, x: F.prelu(x.flatten(0, -2), weight(m)),
         lambda m, x: x + torch.index_select(table(m), 0, (x[..., 0].flatten() * 0 + 3).long())[0],
         lambda m, x: torch.outer(weight(m), bias(m)) * x.flatten()[:1],

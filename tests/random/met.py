@@ -82,4 +82,57 @@ _TEMPLATES = {
     "cuda": ("triton_bmm", "triton_mm"),
 }
 
-_UNREACHABLE: tuple[tuple[tuple[str, ...], str, str], ...] = ()
+_BOTH, _CPU, _CUDA = ("cpu", "cuda"), ("cpu",), ("cuda",)
+
+# Devices, a pattern of names, and why no generated code calls them there.
+_UNREACHABLE: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    (
+        _BOTH,
+        r"aoti_torch_(device_type_(meta|xpu|mps|privateuse1)|layout_(?!strided).*|memory_format_.*)",
+        "devices and layouts that no tensor of ours has; formats are arguments of the operators "
+        "that are compiled",
+    ),
+    (
+        _BOTH,
+        r"aoti_torch_dtype_(complex32|complex128|float4_e2m1fn_x2|float8_(e5m2fnuz|e4m3fnuz|e8m0fnu))",
+        "element types without arithmetic there, and complex numbers of double precision",
+    ),
+    (
+        _BOTH,
+        r"aoti_torch_(empty_strided_pinned|get_storage_numel|get_device_index|get_layout|get_stride"
+        r"|is_contiguous|is_defined|tensor_copy_|assign_tensors|dtype_element_size|zero_"
+        r"|_alloc_from_pool|as_strided)",
+        "part of the interface that only other modes of Inductor use",
+    ),
+    (
+        _BOTH,
+        r"aoti_torch_(scalar_to_tensor_(?!int64).*|item_complex64)",
+        "numbers of the host are integers where they become tensors, and never complex",
+    ),
+    (
+        _BOTH,
+        r"aoti_torch_new_uninitialized_tensor",
+        "results of operators that have no C function, which are refused",
+    ),
+    (
+        _BOTH,
+        r"aoti_torch_(cpu|cuda)_(baddbmm_out|sort|_adaptive_avg_pool2d|max_pool[23]d_with_indices"
+        r"|scatter_(src|value)_out|index_put|fill__Scalar)",
+        "operators that are decomposed on the way, or compiled",
+    ),
+    (
+        _CPU,
+        r"aoti_torch_(clone_preserve_strides|warn)",
+        "inputs are realigned on GPUs only",
+    ),
+    (
+        _CPU,
+        r"GOMP_(atomic|critical).*|omp_(get_num_procs|in_parallel|set_num_threads)",
+        "constructs that Inductor does not write",
+    ),
+    (
+        _CPU,
+        r"Sleef_(sincos.*|(sin|cos|erf)f\d+_u10|(asinh|atanh|expm1)[fd]\d+_u10|expf_u10)",
+        "vectors of these are computed another way, by a formula or at lower precision (u35)",
+    ),
+)

@@ -95,14 +95,14 @@ class _Worker:
         except (EOFError, OSError):
             self._process.join(5)
             error = f"the process ended with status {self._process.exitcode}"
+        self._process.kill()
         self.stop()
         return _failed(task, error)
 
     def stop(self) -> None:
         if self._process is not None:
-            self._process.kill()
-            self._process.join()
             self._connection.close()
+            self._process.join()
             self._process = None
 
 

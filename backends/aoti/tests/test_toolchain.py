@@ -96,6 +96,16 @@ def test_threads_come_from_the_runtime(image: bytes) -> None:
     assert "GOMP_parallel" in elf.undefined_symbols(image)
 
 
+def test_numbers_of_the_host_may_have_half_precision() -> None:
+    class Scales(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * x.sum().half().item()
+
+    program = torch.export.export(Scales(), (torch.randn(3),)).run_decompositions()
+    image = toolchain.build(inductor.generate(program, Target("cpu", 256, 1)), V3)
+    assert "aoti_torch_item_float16" in elf.undefined_symbols(image)
+
+
 def test_only_shims_are_left_undefined(image: bytes) -> None:
     names = elf.undefined_symbols(image)
     assert "aoti_torch_empty_strided" in names and "Sleef_expf8_u10" in names
