@@ -5,7 +5,13 @@ from __future__ import annotations
 REFUSED: dict[int, str] = {}
 """Seeds, and a part of the message. One in a hundred is too many."""
 
+_MISSING = (
+    "(Inductor has no code for the higher-order operator map_impl)",  # torch 2.11
+    "needs aoti_torch_cuda_",  # operators, fused attention among them, that CUDA has no shim for
+)
+"""Parts of messages about what a release of torch or a device lacks, whatever the seed."""
+
 
 def is_refused(seed: int, error: str) -> bool:
-    """Whether the error of a seed is the refusal that is known."""
-    return seed in REFUSED and REFUSED[seed] in error
+    """Whether the error of a seed is a refusal that is known."""
+    return any(known in error for known in (REFUSED.get(seed), *_MISSING) if known)

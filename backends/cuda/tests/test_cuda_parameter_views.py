@@ -17,7 +17,8 @@ from tests.models.sample import max_relative_error
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
-_CASES = PRODUCTS[:7]
+# Fused attention, which a module on the GPU has, is refused: it has no shim yet.
+_CASES = [case for case in PRODUCTS[:8] if case.name != "attention_two"]
 #: Largest error against the same values in double, relative to the largest value. TF32 (off here)
 #: would give 1e-4 and more.
 _TOLERANCES = {torch.float32: 5e-6, torch.bfloat16: 2**-6}
