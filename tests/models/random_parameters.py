@@ -317,7 +317,10 @@ def of_inputs(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int
 
 
 def convolved(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int) -> Step | None:
-    """Convolutions with weights of every origin: 1x1, grouped, depthwise, transposed."""
+    """Convolutions with weights of every origin: 1x1, grouped, depthwise, transposed.
+
+    What follows may be numbers for each channel, such as those of a norm.
+    """
     fitting = [j for j, shape in enumerate(shapes) if len(shape) == 3 and min(shape[1:]) >= 3]
     if not fitting:
         return None
@@ -325,13 +328,20 @@ def convolved(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int
     images = rng.random() < 0.5  # [channels, rows, columns], else [batch, channels, length]
     channels = shapes[source][0 if images else 1]
     groups = rng.choice([1, 1, channels, 2 if channels % 2 == 0 else 1])
-    out = groups * rng.choice([1, 2, 3, 8]) if groups > 1 else rng.choice([1, 7, 16, 33])
+    out = groups * rng.choice([1, 2, 3, 8]) if groups > 1 else rng.choice([1, 7, 16, 33, channels])
     size = rng.choice([1, 1, 2, 3])
     sizes = (size, size) if images else (size,)
     weight = draw_weight(rng, module, f"kernel{i}", (out, channels // groups, *sizes))
     turned = draw_weight(rng, module, f"turned{i}", (channels, out // groups, *sizes))
     bias = draw_weight(rng, module, f"bias{i}", (out,))
+    factors = draw_weight(rng, module, f"factors{i}", (out, *[1] * len(sizes)))
     scale = (channels // groups * size ** len(sizes)) ** -0.5
+    followers: list[Callable[[nn.Module, torch.Tensor], torch.Tensor]] = [
+        lambda m, y: y,
+        lambda m, y: y * 0.25,
+        lambda m, y: y * factors(m) - bias(m).view(-1, *[1] * len(sizes)),
+        lambda m, y: F.batch_norm(y, bias(m), bias(m).square() + 1, bias(m), bias(m)),
+    ]
     stride = rng.choice([1, 1, 2])
     conv = F.conv2d if images else F.conv1d
     back = F.conv_transpose2d if images else F.conv_transpose1d
@@ -341,10 +351,10 @@ def convolved(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int
         lambda m, x: conv(x, weight(m), bias(m), stride, size // 2, groups=groups).relu(),
         lambda m, x: back(x, turned(m), bias(m), stride, groups=groups),
     ]
-    op = rng.choice(ops)
+    op, then = rng.choice(ops), rng.choice(followers)
     if images:
-        return lambda m, pool: op(m, pool[source][None])[0] * scale
-    return lambda m, pool: op(m, pool[source]) * scale
+        return lambda m, pool: then(m, op(m, pool[source][None]))[0] * scale
+    return lambda m, pool: then(m, op(m, pool[source])) * scale
 
 
 def attention(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int) -> Step | None:

@@ -116,7 +116,7 @@ _UNREACHABLE: tuple[tuple[tuple[str, ...], str, str], ...] = (
     ),
     (
         _BOTH,
-        r"aoti_torch_(cpu|cuda)_(baddbmm_out|sort|_adaptive_avg_pool2d|max_pool[23]d_with_indices"
+        r"aoti_torch_(cpu|cuda)_(baddbmm_out|sort|max_pool[23]d_with_indices"
         r"|scatter_(src|value)_out|index_put|fill__Scalar)",
         "operators that are decomposed on the way, or compiled",
     ),

@@ -37,6 +37,7 @@ def repairs() -> Iterator[None]:
         stack.enter_context(steps_of_64_bits())
         stack.enter_context(floor_division_of_floats())
         stack.enter_context(factors_of_their_own())
+        stack.enter_context(transposed_convolutions_unfolded())
         yield
 
 
@@ -516,3 +517,38 @@ def factors_of_their_own() -> Iterator[None]:
 
     with replaced(freezing, "freezing_passes", with_names):
         yield
+
+
+@contextlib.contextmanager
+def transposed_convolutions_unfolded() -> Iterator[None]:
+    """What follows a transposed convolution stays out of its weights.
+
+        batch_norm(conv_transpose2d(x, w))
+
+    When weights are frozen, sums and products by channel go into the weights of the convolution
+    before them, along their first dimension. That holds the output channels, except in a transposed
+    convolution, where it holds the input channels: with as many of both, results were wrong.
+    """
+    from torch._inductor import freezing
+
+    passes = freezing.freezing_passes
+
+    @functools.wraps(passes)
+    def without_transposed(gm: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+        convolution = torch.ops.aten.convolution.default
+        for node in gm.graph.find_nodes(op="call_function", target=convolution):
+            if node.args[6]:
+                node.target = _transposed_convolution
+        try:
+            return passes(gm, *args, **kwargs)
+        finally:
+            for node in gm.graph.find_nodes(op="call_function", target=_transposed_convolution):
+                node.target = convolution
+
+    with replaced(freezing, "freezing_passes", without_transposed):
+        yield
+
+
+def _transposed_convolution(*args: Any) -> Any:
+    """Stands for the operator where patterns are not to see it."""
+    return torch.ops.aten.convolution.default(*args)

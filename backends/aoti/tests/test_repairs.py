@@ -270,3 +270,30 @@ def test_convolutions_are_multiplied_by_their_own_numbers(
     found = sorted(constant.tensor.unique().item() for constant in code.constants)
     right = found == [0.25, 0.5]
     assert right == repaired, "" if repaired else "Inductor has learnt it: the repair can go"
+
+
+class ScalesTransposed(torch.nn.Module):
+    """Multiplies what a transposed convolution returns by a number for each channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.ones(4, 4, 3))
+        self.p = torch.nn.Parameter(torch.arange(1.0, 5).view(4, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.conv_transpose1d(x, self.w) * self.p
+
+
+@pytest.mark.parametrize("repaired", [True, False])
+def test_transposed_convolutions_keep_their_weights(
+    repaired: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not repaired:
+        monkeypatch.setattr(repairs, "transposed_convolutions_unfolded", contextlib.nullcontext)
+    code = inductor.generate(
+        exported(ScalesTransposed(), torch.randn(2, 4, 9)), Target("cpu", 256, 1)
+    )
+    # Folded, they would be another number for each output channel, their second dimension.
+    weights = [c.tensor for c in code.constants if c.tensor.shape == (4, 4, 3)]
+    right = all(torch.equal(weight, weight[:1].expand(4, 4, 3)) for weight in weights)
+    assert right == repaired, "" if repaired else "Inductor has learnt it: the repair can go"
