@@ -17,7 +17,7 @@ namespace pteron::aoti {
 struct LoweringFault {
   uint32_t fixed_in;                // the first version of the lowering without it
   std::string_view device;          // whose code has it
-  std::string_view weights_layout;  // and with which layout of weights
+  std::string_view weights_layout;  // and with which layout of weights; empty: any
   std::string_view what;            // a clause: "products with parts of parameters may be wrong"
 };
 

@@ -238,6 +238,8 @@ class _Everything(Partitioner):
         self._spec = spec
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        for node in exported_program.graph.nodes:
+            node.meta.pop(DELEGATION_TAG, None)
         for node in get_non_lowered_nodes(exported_program.graph):
             node.meta[DELEGATION_TAG] = "everything"
         tag_constant_data(exported_program)

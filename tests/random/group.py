@@ -130,8 +130,10 @@ def _difference(member: RandomModule, found: Sequence[Sequence[torch.Tensor]]) -
         for index, (a, b) in enumerate(zip(outputs, expected, strict=True)):
             if a.dtype != torch.float32:
                 return f"call {call}, output {index}: {a.dtype}"
-            error = max_relative_error(a.cpu().double(), b)
-            if not error <= member.tolerances[index]:
+            a = a.cpu().double()
+            error = max_relative_error(a, b)
+            # What numbers of about one leave when they cancel is all rounding.
+            if not (error <= member.tolerances[index] or (a - b).abs().max() <= 1e-6):
                 return (
                     f"call {call}, output {index} of {tuple(b.shape)}: relative error {error:.2e}"
                 )

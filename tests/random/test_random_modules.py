@@ -32,7 +32,7 @@ def run(name: str, *seeds: int) -> Outcome:
     ("name", "seeds"),
     [
         *((_DEFAULT, seeds) for seeds in _GROUPS),
-        *((_OTHERS[i % len(_OTHERS)], seeds) for i, seeds in enumerate(_GROUPS)),
+        *((name, range(4 * i, 4 * i + 4)) for i, name in enumerate(_OTHERS)),
     ],
     ids=lambda value: value if isinstance(value, str) else f"{value[0]}-{value[-1]}",
 )
@@ -50,7 +50,16 @@ def test_what_is_refused(seed: int) -> None:
     assert is_refused(seed, error)
 
 
-def test_a_wrong_product_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a mistake of Inductor that `repairs` puts right otherwise."""
-    monkeypatch.setattr(repairs, "weights_from_their_offset", contextlib.nullcontext)
-    assert run(_DEFAULT, 2).errors[2].startswith("VerificationError")
+@pytest.mark.parametrize(
+    ("repair", "name", "seed"),
+    [
+        ("weights_from_their_offset", _DEFAULT, 2),
+        ("operands_of_branches_as_traced", "shared-library-v4", 300),
+    ],
+)
+def test_mistakes_are_found(
+    repair: str, name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mistakes of Inductor that `repairs` puts right otherwise."""
+    monkeypatch.setattr(repairs, repair, contextlib.nullcontext)
+    assert run(name, seed).errors[seed].startswith("VerificationError")

@@ -29,6 +29,7 @@ def repairs() -> Iterator[None]:
         stack.enter_context(offsets_from_the_base())
         stack.enter_context(sums_of_products_apart())
         stack.enter_context(loops_from_constants())
+        stack.enter_context(operands_of_branches_as_traced())
         stack.enter_context(arrays_by_their_writer())
         stack.enter_context(weights_from_their_offset())
         stack.enter_context(bytes_ordered_as_ints())
@@ -152,6 +153,36 @@ def loops_from_constants() -> Iterator[None]:
         return create(cls, cond_fn, body_fn, buffers, *args, **kwargs)
 
     with replaced(ir.WhileLoop, "create", classmethod(begin)):
+        yield
+
+
+@contextlib.contextmanager
+def operands_of_branches_as_traced() -> Iterator[None]:
+    """What `cond` hands to its branches has the strides that they were traced with.
+
+    Inductor may compute an operand in another layout, behind a convolution in channels last, say;
+    the branches read it as contiguous all the same. (It sees to that for `while_loop`.) Tested by
+    `tests/random:test_random_modules`.
+    """
+    from torch._inductor import ir
+    from torch._inductor.virtualized import V
+
+    create = ir.Conditional.__dict__["create"].__func__
+
+    def laid_out(operand: Any, traced: torch.fx.Node) -> Any:
+        value = traced.meta["val"]
+        if not isinstance(value, torch.Tensor):
+            return operand
+        return ir.ExternKernel.require_exact_strides(operand, value.stride(), allow_padding=False)
+
+    def branch(
+        cls: Any, predicate: Any, true_fn: Any, false_fn: Any, operands: Sequence[Any]
+    ) -> Any:
+        nodes = V.graph.current_node.args[-1]
+        operands = [laid_out(*pair) for pair in zip(operands, nodes, strict=True)]
+        return create(cls, predicate, true_fn, false_fn, operands)
+
+    with replaced(ir.Conditional, "create", classmethod(branch)):
         yield
 
 
