@@ -11,7 +11,7 @@ much of little differences is thereby told from a lowering that is wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -94,7 +94,10 @@ class Comparison:
 
 
 def compare(
-    found: Calls, expected: Calls, rounding: Iterable[Callable[[], Sequence[float] | None]]
+    found: Calls,
+    expected: Calls,
+    rounding: Iterable[Callable[[], Sequence[float] | None]],
+    left_out: Collection[int] = (),
 ) -> list[Comparison]:
     """Compares outputs over several calls.
 
@@ -103,9 +106,12 @@ def compare(
       expected: the same of the exported program.
       rounding: what rounding does to each output, as far as it can be told; each is asked only
         while some output is not explained.
+      left_out: positions of outputs that are not compared.
     """
     results = []
     for index, (ours, theirs) in enumerate(zip(*map(_by_output, (found, expected)), strict=True)):
+        if index in left_out:
+            continue
         error = max(difference(a, b) for a, b in zip(ours, theirs, strict=True))
         dtype = getattr(theirs[0], "dtype", None)
         results.append(Comparison(index, error, RESOLUTION.get(dtype, 0.0)))

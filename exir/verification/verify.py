@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from exir.verification import bisection, execution
 from exir.verification.comparison import Comparison, compare, rounding_of
 from exir.verification.execution import Written
 from exir.verification.reference import Reference
+
+_LOG = logging.getLogger(__name__)
 
 __all__ = ["MethodVerification", "VerificationError", "verify"]
 
@@ -39,6 +42,11 @@ class MethodVerification:
     seconds: float = 0.0
     obstacle: str = ""
 
+    @property
+    def ill_conditioned(self) -> list[int]:
+        """Positions of outputs that can't be compared: rounding alone changes them too much."""
+        return [c.index for c in self.comparisons if not c.is_comparable]
+
     def __str__(self) -> str:
         if self.obstacle:
             return f"not run: {self.obstacle}"
@@ -50,8 +58,11 @@ class MethodVerification:
                 f"{_count(len(compared), 'output')} in {_count(self.calls, 'call')}: largest"
                 f" difference {worst.error:.1e} (limit {worst.limit:.1e})"
             )
-        if ill := [c.index for c in self.comparisons if not c.is_comparable]:
-            parts.append(f"outputs {ill} not compared: rounding alone changes them beyond all use")
+        if self.ill_conditioned:
+            parts.append(
+                f"outputs {self.ill_conditioned} not compared: rounding alone changes them beyond"
+                f" all use"
+            )
         if self.random:
             parts.append(f"outputs {sorted(self.random)} not compared: they are random")
         return "; ".join(parts or ["no outputs"]) + f"; took {self.seconds:.1f} s"
@@ -93,6 +104,8 @@ def verify(
                 raise
             problems.append(f"method {name!r} fails on its example inputs: {error}")
             continue
+        if reports[name].ill_conditioned:
+            _LOG.warning("method %r: %s", name, reports[name])
         wrong = [c for c in reports[name].comparisons if not c.is_equal and c.is_comparable]
         if wrong:
             try:
@@ -136,8 +149,8 @@ def _verify_method(
         random, expected = reference.random_outputs(), reference.run()
     except Exception as error:
         return MethodVerification(obstacle=f"the exported program itself fails: {error}")
-    comparisons = compare(found, expected, rounding_of(reference.run_functional))
-    return MethodVerification([c for c in comparisons if c.index not in random], random, len(calls))
+    comparisons = compare(found, expected, rounding_of(reference.run_functional), random)
+    return MethodVerification(comparisons, random, len(calls))
 
 
 def _problem(name: str, tables: schema.Method, wrong: Sequence[Comparison], origin: str) -> str:

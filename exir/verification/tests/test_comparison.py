@@ -58,6 +58,8 @@ def test_rounding_is_asked_only_where_it_is_needed() -> None:
 
     x = torch.ones(3)
     assert all(r.is_equal for r in compare([[x, 1]], [[x, 1]], [unwanted]))
+    (result,) = compare([[-x, 1]], [[x, 1]], [unwanted], left_out={0})
+    assert result.index == 1 and result.is_equal
 
 
 def test_the_worst_call_counts_and_rounding_explains_ten_times_itself() -> None:
