@@ -1,7 +1,7 @@
 """Mistakes of Inductor that change results or stop a lowering, put right while we generate code.
 
-Each has a test in `tests/test_repairs.py` that fails without it; one that a release has cured costs
-nothing and can go.
+Each has a test that fails without it, in `tests/test_repairs.py` unless it says where; one that a
+release has cured costs nothing and can go.
 """
 
 from __future__ import annotations
