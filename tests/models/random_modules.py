@@ -58,7 +58,7 @@ FAMILIES: dict[Family, int] = {
     random_operators.indexed: 2,
     random_operators.volumes: 1,
     random_operators.complexes: 2,
-    random_operators.types: 2,
+    random_operators.types: 4,
     random_operators.mathematics: 2,
 }
 """Families, and how often each is drawn."""

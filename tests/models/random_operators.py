@@ -104,6 +104,7 @@ def volumes(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int) 
         lambda m, x: F.max_pool2d(x[0], 6, 1, 3)[None],
         lambda m, x: F.max_pool2d(x[0], 2, dilation=2, padding=1)[None],
         lambda m, x: F.adaptive_avg_pool2d(F.pad(x[0], (7, 7, 7, 7)), (3, 2))[None],
+        lambda m, x: F.adaptive_max_pool2d(F.pad(x[0], (7, 7, 7, 7)), (3, 2))[None],
         lambda m, x: F.conv3d(x, getattr(m, f"cube{i}"), padding=1),
     ]
     op = rng.choice(ops)

@@ -6,7 +6,6 @@ REFUSED: dict[int, str] = {}
 """Seeds, and a part of the message. One in a hundred is too many."""
 
 _MISSING = (
-    "(Inductor has no code for the higher-order operator map_impl)",  # torch 2.11
     "needs aoti_torch_cuda_",  # operators, fused attention among them, that CUDA has no shim for
 )
 """Parts of messages about what a release of torch or a device lacks, whatever the seed."""
