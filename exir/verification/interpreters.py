@@ -22,6 +22,17 @@ _PRECISE = {
 }
 
 
+# Vectors of the error function are computed by a formula (Abramowitz and Stegun, 7.1.26) with this
+# absolute error, so that nothing is certain of those near zero.
+_ERF = 1.5e-7
+_ABSOLUTE_ERRORS: dict[object, Callable[[torch.Tensor], torch.Tensor | float]] = {
+    torch.ops.aten.erf.default: lambda x: _ERF,
+    torch.ops.aten.erfc.default: lambda x: _ERF,
+    torch.ops.aten.gelu.default: lambda x: _ERF / 2 * x.abs(),
+}
+"""What an operator's result may be off by, given its input, beside its last place."""
+
+
 class _NestedInterpreter(Interpreter):
     """Branches and delegates are run by the same kind of interpreter."""
 
@@ -66,6 +77,8 @@ def _widened(value: Any) -> Any:
 class RoundingInterpreter(_NestedInterpreter):
     """Changes each result by up to one unit in the last place, at random, always in the same way.
 
+    Those of operators that are computed by a formula change by its error.
+
     What this does to the outputs is what rounding may do: also where a comparison, a sort or a
     choice among experts turns a tiny difference into a large one.
     """
@@ -75,9 +88,12 @@ class RoundingInterpreter(_NestedInterpreter):
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return pytree.tree_map(self._rounded, super().call_function(target, args, kwargs))
+        result = super().call_function(target, args, kwargs)
+        if target in _ABSOLUTE_ERRORS:
+            return self._rounded(result, _ABSOLUTE_ERRORS[target](args[0]))
+        return pytree.tree_map(self._rounded, result)
 
-    def _rounded(self, value: Any) -> Any:
+    def _rounded(self, value: Any, absolute: torch.Tensor | float = 0.0) -> Any:
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
             return value
         device = value.device
@@ -86,8 +102,9 @@ class RoundingInterpreter(_NestedInterpreter):
         noise = torch.rand(
             value.shape, generator=self._generators[device], device=device, dtype=torch.float32
         )
-        scale = 1 + torch.finfo(value.dtype).eps * (2 * noise.double() - 1)
-        return (value.double() * scale).to(value.dtype)
+        exact, noise = value.double(), 2 * noise.double() - 1
+        error = torch.finfo(value.dtype).eps * exact + absolute
+        return (exact + error * noise).to(value.dtype)
 
 
 def on_host(value: Any) -> Any:

@@ -139,6 +139,7 @@ class RandomModule(nn.Module):
         families = _OF_ANY_BATCH if self.dynamic else FAMILIES
         errors = [0.0, 0.0]
         taken: set[int] = set()
+        rounded: set[int] = set()  # what half precision has a part in
         wanted = rng.randint(4, 8)
         while len(self.steps) < wanted:
             (family,) = rng.choices(list(families), list(families.values()))
@@ -156,11 +157,14 @@ class RandomModule(nn.Module):
             self.steps.append(step)
             self.drawn.append(family.__name__)
             errors.append(error)
-            taken |= pools[_Rounding.FLOAT][0].taken
+            inputs_of_step = pools[_Rounding.FLOAT][0].taken
+            if half or not rounded.isdisjoint(inputs_of_step):
+                rounded.add(len(errors) - 1)
+            taken |= inputs_of_step
         untaken = [i for i in range(2, len(errors)) if i not in taken]
         self._results = sorted({*untaken, rng.randrange(2, len(errors))})
         self.tolerances = [
-            _TOLERANCE if errors[i] <= _SENSITIVITY else _TOLERANCE_OF_HALF for i in self._results
+            _TOLERANCE_OF_HALF if i in rounded else _TOLERANCE for i in self._results
         ]
 
     def _try(

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 
 import pytest
 
@@ -33,10 +34,13 @@ def run(name: str, *seeds: int) -> Outcome:
     [
         *((_DEFAULT, seeds) for seeds in _GROUPS),
         *((name, range(4 * i, 4 * i + 4)) for i, name in enumerate(_OTHERS)),
+        # Were wrong once: eight bits in a branch, sums of what is in half precision, and `atan2` of
+        # numbers near zero.
+        (_DEFAULT, (70, 299, 530)),
     ],
     ids=lambda value: value if isinstance(value, str) else f"{value[0]}-{value[-1]}",
 )
-def test_random_modules(name: str, seeds: range) -> None:
+def test_random_modules(name: str, seeds: Sequence[int]) -> None:
     outcome = run(name, *(seed for seed in seeds if seed not in REFUSED))
     assert not outcome.errors, {
         seed: (error, outcome.families.get(seed)) for seed, error in outcome.errors.items()
@@ -50,16 +54,7 @@ def test_what_is_refused(seed: int) -> None:
     assert is_refused(seed, error)
 
 
-@pytest.mark.parametrize(
-    ("repair", "name", "seed"),
-    [
-        ("weights_from_their_offset", _DEFAULT, 2),
-        ("operands_of_branches_as_traced", "shared-library-v4", 300),
-    ],
-)
-def test_mistakes_are_found(
-    repair: str, name: str, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Mistakes of Inductor that `repairs` puts right otherwise."""
-    monkeypatch.setattr(repairs, repair, contextlib.nullcontext)
-    assert run(name, seed).errors[seed].startswith("VerificationError")
+def test_mistakes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of Inductor that `repairs` puts right otherwise."""
+    monkeypatch.setattr(repairs, "weights_from_their_offset", contextlib.nullcontext)
+    assert run(_DEFAULT, 2).errors[2].startswith("VerificationError")

@@ -62,6 +62,22 @@ def test_weights_that_are_packed_wrongly(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "turned off" in str(written.explain())
 
 
+class SmallErrors(nn.Module):
+    """The quotient of numbers near zero, one of which compiled code computes by a formula."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.atan2(x, x.erf() * self.factor)
+
+
+def test_errors_of_formulas_are_known() -> None:
+    example = torch.linspace(-1e-3, 1, 24 * 32).reshape(24, 32)
+    assert "verified" in str(lowered(SmallErrors(1), example=example).to_executorch().explain())
+
+
 class Sine(nn.Module):
     def __init__(self) -> None:
         super().__init__()
