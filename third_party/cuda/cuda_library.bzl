@@ -18,16 +18,33 @@ _MODES = {
 def _join(*parts):
     return "/".join([part for part in parts if part]) or "."
 
+def _prefixed(ctx, headers):
+    """Links by which headers are found under the target's include_prefix."""
+    links = []
+    for header in headers:
+        name = header.short_path.removeprefix("../%s/" % header.owner.repo_name)
+        name = name.removeprefix(ctx.label.package + "/")
+        link = ctx.actions.declare_file(_join(_prefixed_folder(ctx), ctx.attr.include_prefix, name))
+        ctx.actions.symlink(output = link, target_file = header)
+        links.append(link)
+    return links
+
+def _prefixed_folder(ctx):
+    return "_virtual_includes/" + ctx.label.name
+
 def _compilation_context(ctx, headers):
     """What a source of this target sees of it: its headers, relative to the repository's root."""
     root = ctx.label.workspace_root
     generated = ctx.bin_dir.path
     package = _join(root, ctx.label.package)
     includes = [_join(package, directory) for directory in ctx.attr.includes]
+    includes += [_join(generated, directory) for directory in includes]
+    if ctx.attr.include_prefix:
+        includes.append(_join(generated, package, _prefixed_folder(ctx)))
     return cc_common.create_compilation_context(
         defines = depset(ctx.attr.defines),
         headers = depset(headers),
-        includes = depset(includes + [_join(generated, directory) for directory in includes]),
+        includes = depset(includes),
         quote_includes = depset([_join(root), _join(generated, root)]),
     )
 
@@ -114,11 +131,15 @@ def _is_source(file):
 
 def _cuda_library_impl(ctx):
     deps = [dep[CcInfo] for dep in ctx.attr.deps]
-    own = _compilation_context(ctx, ctx.files.hdrs)
+    headers = list(ctx.files.hdrs)
+    private_headers = [file for file in ctx.files.srcs if not _is_source(file)]
+    if ctx.attr.include_prefix:
+        headers += _prefixed(ctx, ctx.files.hdrs)
+        private_headers += _prefixed(ctx, private_headers)
+    own = _compilation_context(ctx, headers)
     context = cc_common.merge_compilation_contexts(
         compilation_contexts = [own] + [dep.compilation_context for dep in deps],
     )
-    private_headers = [file for file in ctx.files.srcs if not _is_source(file)]
     objects = [
         _compile(ctx, context, private_headers, source)
         for source in ctx.files.srcs
@@ -148,6 +169,7 @@ cuda_library_rule = rule(
         "defines": attr.string_list(),
         "deps": attr.label_list(providers = [CcInfo]),
         "hdrs": attr.label_list(allow_files = _HEADERS),
+        "include_prefix": attr.string(),
         "includes": attr.string_list(),
         "linkopts": attr.string_list(),
         "local_defines": attr.string_list(),

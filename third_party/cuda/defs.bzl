@@ -16,6 +16,7 @@
     )
 """
 
+load("//tools/build:names.bzl", "include_prefix")
 load(":cuda_library.bzl", "cuda_library_rule")
 
 def requires_cuda():
@@ -46,8 +47,9 @@ def cuda_library(name, deps = [], target_compatible_with = [], **kwargs):
         deps: C++ and CUDA libraries; the CUDA runtime is added.
         target_compatible_with: further constraints; requires_cuda() is added.
         **kwargs: srcs (.cu, and private headers), hdrs, copts (options of nvcc; those for
-            the host compiler as "-Xcompiler=..."), defines, local_defines, includes, linkopts,
-            alwayslink and data, with the meaning they have in cc_library; common attributes.
+            the host compiler as "-Xcompiler=..."), defines, local_defines, includes,
+            include_prefix, linkopts, alwayslink and data, with the meaning they have in cc_library
+            (private headers have the prefix, too); common attributes.
     """
     cudart = Label("//third_party/cuda:cudart")
     if type(deps) == "list":
@@ -56,6 +58,7 @@ def cuda_library(name, deps = [], target_compatible_with = [], **kwargs):
         name = name,
         # Among the deps, where cc_shared_library looks for what it links.
         deps = deps + [cudart],
+        include_prefix = kwargs.pop("include_prefix", include_prefix()),
         target_compatible_with = requires_cuda() + target_compatible_with,
         **kwargs
     )

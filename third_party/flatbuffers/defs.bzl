@@ -5,12 +5,13 @@
     flatbuffers_cc_library(name = "program_fbs", srcs = ["program.fbs"])
     flatbuffers_py_library(name = "program_py", srcs = ["program.fbs"])
 
-In the package `runtime/schema` the first gives `#include "runtime/schema/program_generated.h"`, the
-second `from runtime.schema import program_generated`. A schema stands alone: it includes no other.
+In the package `runtime/schema` the first gives `#include "pteron/runtime/schema/program_generated.h"`, the
+second `from pteron.runtime.schema import program_generated`. A schema stands alone: it includes no other.
 """
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
-load("@rules_python//python:defs.bzl", "py_library")
+load("//tools/build:names.bzl", "include_prefix")
+load("//tools/build:py.bzl", "py_library")
 
 # For each language: flatc's options and the extension of what it writes.
 _LANGUAGES = {
@@ -77,6 +78,7 @@ def flatbuffers_cc_library(name, srcs, deps = [], **kwargs):
     cc_library(
         name = name,
         hdrs = [code],
+        include_prefix = include_prefix(),
         deps = deps + [Label("//third_party/flatbuffers:runtime")],
         **kwargs
     )

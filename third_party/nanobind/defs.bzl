@@ -11,30 +11,41 @@
     py_library(name = "session", srcs = ["session.py"], deps = [":_session"])
 """
 
-load("@rules_python//python:defs.bzl", "py_library")
 load("//tools/build:cc.bzl", "cc_binary")
+load("//tools/build:names.bzl", "library_path")
+load("//tools/build:py.bzl", "py_library")
 
 _COMMON = ["compatible_with", "restricted_to", "tags", "target_compatible_with", "testonly"]
 
-def nanobind_extension(name, srcs, deps = [], copts = [], data = [], visibility = None, **kwargs):
+def nanobind_extension(
+        name,
+        srcs,
+        deps = [],
+        copts = [],
+        linkopts = [],
+        data = [],
+        visibility = None,
+        **kwargs):
     """A C++ extension module, as a py_library that other Python targets depend on.
 
-    The module imports as `<package, dotted>.<name>`. Also makes the target `<name>.so`.
+    The module imports as `<package, dotted>.<name>`, in this repository with `pteron.` before it. Also makes the target `<name>.so`.
 
     Args:
         name: name of the module, the one in its NB_MODULE.
         srcs: C++ sources.
         deps: C++ libraries; nanobind and Python.h are added.
         copts: further compiler options.
+        linkopts: further linker options.
         data: files that the module opens when it runs.
         visibility: of both targets.
-        **kwargs: further attributes of the cc_binary (dynamic_deps, linkopts, ...).
+        **kwargs: further attributes of the cc_binary (dynamic_deps, tags, ...).
     """
     cc_binary(
         name = name + ".so",
         srcs = srcs,
         # Consumers don't inherit our .bazelrc: say the standard here too.
         copts = ["-std=c++17", "-fvisibility=hidden"] + copts,
+        linkopts = linkopts + library_path("$$ORIGIN"),
         linkshared = True,
         linkstatic = True,
         visibility = visibility,

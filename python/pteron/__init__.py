@@ -1,0 +1,103 @@
+"""Compiles PyTorch programs to single files and runs them.
+
+    import pteron
+
+    exported = torch.export.export(model.eval(), (x,))
+    lowered = pteron.to_edge_transform_and_lower(exported, partitioner=[pteron.CpuPartitioner()])
+    lowered.to_executorch().save("model.pte")
+    outputs = pteron.Runtime.get().load_program("model.pte").load_method("forward").execute([x])
+
+Names are imported on first use: `import pteron` costs nothing, `pteron.Runtime` imports no torch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# Names by the package that has them. __init__.pyi says the same to type checkers.
+_HOMES = {
+    "exir": (
+        "EdgeCompileConfig",
+        "EdgeProgramManager",
+        "ExecutorchBackendConfig",
+        "ExecutorchProgramManager",
+        "LoweredBackendModule",
+        "MemoryPlanningPass",
+        "UnsupportedOperatorsError",
+        "to_edge",
+        "to_edge_transform_and_lower",
+    ),
+    "runtime": (
+        "AccessError",
+        "BackendError",
+        "BackendRegistry",
+        "InvalidArgumentError",
+        "InvalidProgramError",
+        "InvalidStateError",
+        "Method",
+        "MethodMeta",
+        "NotFoundError",
+        "NotSupportedError",
+        "Program",
+        "PteronError",
+        "ResourceError",
+        "Runtime",
+        "ScalarMeta",
+        "ScalarType",
+        "Session",
+        "TensorInfo",
+        "Verification",
+    ),
+    "backends.cpu": ("CpuOptions", "CpuPartitioner"),
+    "backends.cuda": ("CudaOptions", "CudaPartitioner"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    home = _HOME[name]
+    try:
+        value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    except (AttributeError, ModuleNotFoundError) as error:
+        # A folder with data alone is an empty module.
+        if error.name not in (None, name) and not error.name.startswith(f"{__name__}."):
+            raise
+        raise ImportError(
+            f"pteron.{name} is not among what this program depends on ({error}). "
+            f"Add @pteron//{home.replace('.', '/')} to the deps of its Bazel target",
+            name=f"{__name__}.{home}",
+        ) from error
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _ZipFinder:
+    """Finds `pteron.exir` and the like in a zip of Bazel, which has them as the checkout does."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> object:
+        package, _, folder = name.partition(".")
+        if package != __name__ or "." in folder:
+            return None
+        place = os.path.join(os.path.dirname(__file__), os.pardir, os.pardir, folder)
+        place = os.path.normpath(place)
+        file = os.path.join(place, "__init__.zipped.py")  # as //tools/build:py.bzl calls it
+        if not os.path.exists(file):
+            return None
+        from importlib.util import spec_from_file_location
+
+        return spec_from_file_location(name, file, submodule_search_locations=[place])
+
+
+sys.meta_path.append(_ZipFinder)  # type: ignore[arg-type]
