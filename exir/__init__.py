@@ -4,7 +4,7 @@
     lowered = to_edge_transform_and_lower(program, partitioner=[CpuPartitioner()])
     lowered.to_executorch().save("model.pte")
 
-Names are imported on first use, so that ``import exir`` costs nothing.
+Names are imported on first use, so that ``from pteron import exir`` costs nothing.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from exir.config import EdgeCompileConfig, ExecutorchBackendConfig
-    from exir.lowered_backend_module import LoweredBackendModule
-    from exir.memory_planning import MemoryPlanningPass
-    from exir.program import (
+    from pteron.exir.config import EdgeCompileConfig, ExecutorchBackendConfig
+    from pteron.exir.lowered_backend_module import LoweredBackendModule
+    from pteron.exir.memory_planning import MemoryPlanningPass
+    from pteron.exir.program import (
         EdgeProgramManager,
         ExecutorchProgramManager,
         to_edge,
         to_edge_transform_and_lower,
     )
-    from exir.undelegated import UnsupportedOperatorsError
-    from exir.verification.verify import VerificationError
+    from pteron.exir.undelegated import UnsupportedOperatorsError
+    from pteron.exir.verification.verify import VerificationError
 
 _HOME = {
-    "EdgeCompileConfig": "exir.config",
-    "EdgeProgramManager": "exir.program",
-    "ExecutorchBackendConfig": "exir.config",
-    "ExecutorchProgramManager": "exir.program",
-    "LoweredBackendModule": "exir.lowered_backend_module",
-    "MemoryPlanningPass": "exir.memory_planning",
-    "UnsupportedOperatorsError": "exir.undelegated",
-    "VerificationError": "exir.verification.verify",
-    "to_edge": "exir.program",
-    "to_edge_transform_and_lower": "exir.program",
+    "EdgeCompileConfig": "pteron.exir.config",
+    "EdgeProgramManager": "pteron.exir.program",
+    "ExecutorchBackendConfig": "pteron.exir.config",
+    "ExecutorchProgramManager": "pteron.exir.program",
+    "LoweredBackendModule": "pteron.exir.lowered_backend_module",
+    "MemoryPlanningPass": "pteron.exir.memory_planning",
+    "UnsupportedOperatorsError": "pteron.exir.undelegated",
+    "VerificationError": "pteron.exir.verification.verify",
+    "to_edge": "pteron.exir.program",
+    "to_edge_transform_and_lower": "pteron.exir.program",
 }
 
 __all__ = [

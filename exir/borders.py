@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from torch.fx import Node
 
-from exir._program import source_line
-from exir.backend.partitioner import DELEGATION_TAG, LEFT_OUT_REASON
-from exir.backend.utils import is_delegate_call
-from exir.delegate import lowered_module_of
-from exir.partitions import is_shape_arithmetic
+from pteron.exir._program import source_line
+from pteron.exir.backend.partitioner import DELEGATION_TAG, LEFT_OUT_REASON
+from pteron.exir.backend.utils import is_delegate_call
+from pteron.exir.delegate import lowered_module_of
+from pteron.exir.partitions import is_shape_arithmetic
 
 __all__ = ["BORDERS", "borders_of_call", "borders_of_nodes"]
 

@@ -9,9 +9,9 @@ from typing import Any
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from exir._serialize.container import SEGMENT_ALIGNMENT
-from exir._serialize.program_file import CONSTANT_ALIGNMENT
-from exir.memory_planning import MemoryPlanningPass
+from pteron.exir._serialize.container import SEGMENT_ALIGNMENT
+from pteron.exir._serialize.program_file import CONSTANT_ALIGNMENT
+from pteron.exir.memory_planning import MemoryPlanningPass
 
 __all__ = ["EdgeCompileConfig", "ExecutorchBackendConfig"]
 

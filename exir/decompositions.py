@@ -15,7 +15,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from exir._program import copy_program
+from pteron.exir._program import copy_program
 
 __all__ = ["decompose", "decompose_nodes", "decomposition_table", "functionalize"]
 

@@ -19,7 +19,7 @@ from torch._higher_order_ops.executorch_call_delegate import (
 from torch.fx import GraphModule, Node
 
 if TYPE_CHECKING:
-    from exir.lowered_backend_module import LoweredBackendModule
+    from pteron.exir.lowered_backend_module import LoweredBackendModule
 
 __all__ = [
     "executorch_call_delegate",

@@ -16,20 +16,20 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 
-from exir import kernels
-from exir._program import (
+from pteron.exir import kernels
+from pteron.exir._program import (
     constant_tensor,
     flat_outputs,
     input_specs_by_name,
     mutation_targets,
 )
-from exir._serialize.blob import Blob
-from exir.backend.backend_details import describe_delegate
-from exir.backend.partitioner import DELEGATION_TAG
-from exir.backend.utils import get_non_lowered_nodes
-from exir.borders import borders_of_call
-from exir.delegate import lowered_modules
-from exir.lowered_backend_module import LoweredBackendModule
+from pteron.exir._serialize.blob import Blob
+from pteron.exir.backend.backend_details import describe_delegate
+from pteron.exir.backend.partitioner import DELEGATION_TAG
+from pteron.exir.backend.utils import get_non_lowered_nodes
+from pteron.exir.borders import borders_of_call
+from pteron.exir.delegate import lowered_modules
+from pteron.exir.lowered_backend_module import LoweredBackendModule
 
 __all__ = [
     "ConstantReport",

@@ -9,9 +9,9 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from exir._serialize.named_data_store import NamedDataStoreOutput
-from exir.backend.compile_spec_schema import CompileSpec
-from exir.delegate import executorch_call_delegate
+from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
+from pteron.exir.backend.compile_spec_schema import CompileSpec
+from pteron.exir.delegate import executorch_call_delegate
 
 __all__ = ["CallTree", "LoweredBackendModule"]
 

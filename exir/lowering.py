@@ -1,13 +1,13 @@
 """Takes a partition out of a program, and puts the delegate call in its place.
 
-    partition       = a tag's nodes (exir.partitions)
+    partition       = a tag's nodes (pteron.exir.partitions)
     extract         -> Extracted: the partition as a program of its own, and what it is called with
     backend         -> PreprocessResult -> LoweredBackendModule
     insert_delegates-> the program with delegate calls instead
 
 Constants that a partition owns move into its program. State that it changes stays outside: the
 partition gets it as an input. Programs stay functional throughout, so the new value is an output of
-the call here; ``exir.passes.resolve_mutations`` turns that into a change in place at the very end.
+the call here; ``pteron.exir.passes.resolve_mutations`` turns that into a change in place at the very end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind, Outpu
 from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
 
-from exir._program import (
+from pteron.exir._program import (
     argument_spec,
     copy_graph_module,
     copy_program,
@@ -34,12 +34,12 @@ from exir._program import (
     mutation_targets,
     with_graph,
 )
-from exir.backend.partitioner import DELEGATION_TAG
-from exir.borders import BORDERS
-from exir.delegate import executorch_call_delegate
-from exir.lowered_backend_module import LoweredBackendModule
-from exir.partitions import Partition, Step
-from exir.tensor_layout import with_dense_strides
+from pteron.exir.backend.partitioner import DELEGATION_TAG
+from pteron.exir.borders import BORDERS
+from pteron.exir.delegate import executorch_call_delegate
+from pteron.exir.lowered_backend_module import LoweredBackendModule
+from pteron.exir.partitions import Partition, Step
+from pteron.exir.tensor_layout import with_dense_strides
 
 __all__ = ["Extracted", "backend_program", "extract", "insert_delegates"]
 
@@ -55,7 +55,7 @@ class Extracted:
       results: nodes of the outer program that its outputs stand for, one per output. The first
         ``len(mutated_inputs)`` are new values of inputs.
       mutated_inputs: (output, input) positions.
-      borders: where it ends and why, for people; see ``exir.borders``.
+      borders: where it ends and why, for people; see ``pteron.exir.borders``.
     """
 
     partition: Partition

@@ -20,13 +20,13 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Graph, Node
 
-from exir._program import (
+from pteron.exir._program import (
     CONSTANT_KINDS,
     input_specs_by_name,
     mutation_targets,
     source_line,
 )
-from exir.backend.partitioner import DELEGATION_TAG
+from pteron.exir.backend.partitioner import DELEGATION_TAG
 
 __all__ = ["Partition", "Step", "is_shape_arithmetic", "plan_partitions"]
 

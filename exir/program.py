@@ -20,31 +20,31 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from exir._serialize import schema
-from exir._serialize.container import Chunks
-from exir._serialize.program_file import serialize_program
-from exir._serialize.tensor_data_file import serialize_tensor_data
-from exir.backend.backend_api import MethodProgramsPartitionerSpec, to_backend
-from exir.backend.partitioner import Partitioner
-from exir.config import EdgeCompileConfig, ExecutorchBackendConfig
-from exir.decompositions import (
+from pteron.exir._serialize import schema
+from pteron.exir._serialize.container import Chunks
+from pteron.exir._serialize.program_file import serialize_program
+from pteron.exir._serialize.tensor_data_file import serialize_tensor_data
+from pteron.exir.backend.backend_api import MethodProgramsPartitionerSpec, to_backend
+from pteron.exir.backend.partitioner import Partitioner
+from pteron.exir.config import EdgeCompileConfig, ExecutorchBackendConfig
+from pteron.exir.decompositions import (
     decompose,
     decompose_nodes,
     decomposition_table,
     functionalize,
 )
-from exir.emit.emitter import EmitOptions, Emitted, emit_program
-from exir.explain import ProgramReport, explain
-from exir.passes.decompose_leftovers import DecomposeLeftovers
-from exir.passes.pass_base import PassResult
-from exir.passes.remove_asserts import RemoveAsserts
-from exir.passes.resolve_mutations import ResolveMutations
-from exir.passes.run import run_passes
-from exir.shape_bounds import check_input_bounds
-from exir.undelegated import check_executable
-from exir.verification.execution import Written
-from exir.verification.reference import Reference
-from exir.verification.verify import MethodVerification, verify
+from pteron.exir.emit.emitter import EmitOptions, Emitted, emit_program
+from pteron.exir.explain import ProgramReport, explain
+from pteron.exir.passes.decompose_leftovers import DecomposeLeftovers
+from pteron.exir.passes.pass_base import PassResult
+from pteron.exir.passes.remove_asserts import RemoveAsserts
+from pteron.exir.passes.resolve_mutations import ResolveMutations
+from pteron.exir.passes.run import run_passes
+from pteron.exir.shape_bounds import check_input_bounds
+from pteron.exir.undelegated import check_executable
+from pteron.exir.verification.execution import Written
+from pteron.exir.verification.reference import Reference
+from pteron.exir.verification.verify import MethodVerification, verify
 
 __all__ = [
     "EdgeProgramManager",
@@ -271,7 +271,7 @@ class EdgeProgramManager:
 
         Unless the configuration says otherwise, each method then runs on the inputs that it was
         exported with, beside the exported program, and what they return is compared
-        (`exir.verification`); ``explain()`` of the result says how that went.
+        (`pteron.exir.verification`); ``explain()`` of the result says how that went.
 
         Weights are borrowed from the model until the program is written: do not change them
         before.

@@ -10,7 +10,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from exir._program import input_specs_by_name
+from pteron.exir._program import input_specs_by_name
 
 __all__ = ["ShapeBounds", "check_input_bounds"]
 

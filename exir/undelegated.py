@@ -10,12 +10,12 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from exir import kernels
-from exir._program import mutation_targets, source_line
-from exir.backend.partitioner import LEFT_OUT_REASON
-from exir.backend.utils import get_non_lowered_nodes
-from exir.passes.remove_asserts import is_assertion
-from exir.passes.resolve_mutations import ResolveMutations
+from pteron.exir import kernels
+from pteron.exir._program import mutation_targets, source_line
+from pteron.exir.backend.partitioner import LEFT_OUT_REASON
+from pteron.exir.backend.utils import get_non_lowered_nodes
+from pteron.exir.passes.remove_asserts import is_assertion
+from pteron.exir.passes.resolve_mutations import ResolveMutations
 
 __all__ = ["UnsupportedOperatorsError", "check_executable"]
 

@@ -1,6 +1,6 @@
 """Loads and runs programs, without torch.
 
-    from runtime import Runtime
+    from pteron.runtime import Runtime
 
     method = Runtime.get().load_program("model.pte").load_method("forward")
     outputs = method.execute([x])
@@ -16,8 +16,8 @@ TYPE_CHECKING = False  # not from typing, which is slow to import
 if TYPE_CHECKING:
     from typing import Any
 
-    from runtime.python.backend_registry import BackendRegistry
-    from runtime.python.errors import (
+    from pteron.runtime.python.backend_registry import BackendRegistry
+    from pteron.runtime.python.errors import (
         AccessError,
         BackendError,
         InvalidArgumentError,
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
         PteronError,
         ResourceError,
     )
-    from runtime.python.method import Method
-    from runtime.python.method_meta import MethodMeta, ScalarMeta, TensorInfo
-    from runtime.python.program import Program
-    from runtime.python.runtime import Runtime
-    from runtime.python.scalar_type import ScalarType
-    from runtime.python.session import Session
-    from runtime.python.verification import Verification
+    from pteron.runtime.python.method import Method
+    from pteron.runtime.python.method_meta import MethodMeta, ScalarMeta, TensorInfo
+    from pteron.runtime.python.program import Program
+    from pteron.runtime.python.runtime import Runtime
+    from pteron.runtime.python.scalar_type import ScalarType
+    from pteron.runtime.python.session import Session
+    from pteron.runtime.python.verification import Verification
 
 __all__ = [
     "AccessError",
@@ -58,7 +58,7 @@ __all__ = [
     "Verification",
 ]
 
-# Modules of runtime.python other than the one called like the name in lower case.
+# Modules of pteron.runtime.python other than the one called like the name in lower case.
 _MODULES = {
     "BackendRegistry": "backend_registry",
     "MethodMeta": "method_meta",
@@ -74,7 +74,7 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     module = "errors" if name.endswith("Error") else _MODULES.get(name, name.lower())
-    value = getattr(importlib.import_module(f"runtime.python.{module}"), name)
+    value = getattr(importlib.import_module(f"pteron.runtime.python.{module}"), name)
     globals()[name] = value
     return value
 

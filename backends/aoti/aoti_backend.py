@@ -27,14 +27,14 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from backends.aoti import elf, inductor, payload, shim_list, toolchain
-from backends.aoti.contract import contract_of
-from backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
-from backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPass
-from exir._serialize.named_data_store import NamedDataStoreOutput
-from exir.backend.backend_details import PreprocessResult
-from exir.backend.compile_spec_schema import CompileSpec
-from exir.borders import BORDERS
+from pteron.backends.aoti import elf, inductor, payload, shim_list, toolchain
+from pteron.backends.aoti.contract import contract_of
+from pteron.backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
+from pteron.backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPass
+from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
+from pteron.exir.backend.backend_details import PreprocessResult
+from pteron.exir.backend.compile_spec_schema import CompileSpec
+from pteron.exir.borders import BORDERS
 
 _LOG = logging.getLogger(__name__)
 

@@ -12,15 +12,15 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/aoti/container/container.h"
-#include "backends/aoti/metadata.h"
-#include "backends/aoti/output_place.h"
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "runtime/backend/interface.h"
-#include "runtime/core/device.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
+#include "pteron/backends/aoti/container/container.h"
+#include "pteron/backends/aoti/metadata.h"
+#include "pteron/backends/aoti/output_place.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/runtime/backend/interface.h"
+#include "pteron/runtime/core/device.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron::aoti {
 

@@ -18,18 +18,18 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
-from backends.aoti.aoti_backend import AotiBackend
-from backends.aoti.op_support import LeaveOut, OpSupport
-from exir._program import CONSTANT_KINDS, input_specs_by_name, mutation_targets, source_line
-from exir.backend.backend_details import find_backend
-from exir.backend.compile_spec_schema import CompileSpec
-from exir.backend.partitioner import (
+from pteron.backends.aoti.aoti_backend import AotiBackend
+from pteron.backends.aoti.op_support import LeaveOut, OpSupport
+from pteron.exir._program import CONSTANT_KINDS, input_specs_by_name, mutation_targets, source_line
+from pteron.exir.backend.backend_details import find_backend
+from pteron.exir.backend.compile_spec_schema import CompileSpec
+from pteron.exir.backend.partitioner import (
     DELEGATION_TAG,
     DelegationSpec,
     Partitioner,
     PartitionResult,
 )
-from exir.backend.utils import get_non_lowered_nodes, tag_constant_data, tag_mutated_buffer
+from pteron.exir.backend.utils import get_non_lowered_nodes, tag_constant_data, tag_mutated_buffer
 
 #: Key of a node's meta: why it was left out.
 LEFT_OUT_REASON = "left_out_reason"

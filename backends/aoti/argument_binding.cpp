@@ -1,10 +1,10 @@
-#include "backends/aoti/argument_binding.h"
+#include "pteron/backends/aoti/argument_binding.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
-#include "backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/aoti/slim/core/strided_copy.h"
 
 namespace pteron::aoti {
 

@@ -14,13 +14,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "backends/aoti/contract.h"
-#include "backends/aoti/output_place.h"
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "runtime/core/device.h"
-#include "runtime/core/error.h"
-#include "runtime/core/evalue.h"
-#include "runtime/core/span.h"
+#include "pteron/backends/aoti/contract.h"
+#include "pteron/backends/aoti/output_place.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/runtime/core/device.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/evalue.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron::aoti {
 

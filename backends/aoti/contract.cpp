@@ -1,4 +1,4 @@
-#include "backends/aoti/contract.h"
+#include "pteron/backends/aoti/contract.h"
 
 #include <algorithm>
 #include <numeric>

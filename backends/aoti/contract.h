@@ -13,12 +13,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "backends/aoti/metadata.h"
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
-#include "runtime/core/tensor.h"
+#include "pteron/backends/aoti/metadata.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
+#include "pteron/runtime/core/tensor.h"
 
 namespace pteron::aoti {
 

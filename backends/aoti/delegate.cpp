@@ -1,4 +1,4 @@
-#include "backends/aoti/delegate.h"
+#include "pteron/backends/aoti/delegate.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "backends/aoti/argument_binding.h"
-#include "backends/aoti/container/container.h"
-#include "backends/aoti/contract.h"
-#include "backends/aoti/lowering_faults.h"
-#include "backends/aoti/metadata.h"
-#include "backends/aoti/payload_keys.h"
-#include "backends/aoti/shims/shim_library.h"
-#include "runtime/platform/log.h"
+#include "pteron/backends/aoti/argument_binding.h"
+#include "pteron/backends/aoti/container/container.h"
+#include "pteron/backends/aoti/contract.h"
+#include "pteron/backends/aoti/lowering_faults.h"
+#include "pteron/backends/aoti/metadata.h"
+#include "pteron/backends/aoti/payload_keys.h"
+#include "pteron/backends/aoti/shims/shim_library.h"
+#include "pteron/runtime/platform/log.h"
 
 namespace pteron::aoti {
 namespace {

@@ -17,10 +17,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "backends/aoti/aoti_device.h"
-#include "runtime/backend/interface.h"
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
+#include "pteron/backends/aoti/aoti_device.h"
+#include "pteron/runtime/backend/interface.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron::aoti {
 

@@ -1,4 +1,4 @@
-#include "backends/aoti/describe.h"
+#include "pteron/backends/aoti/describe.h"
 
 #include <algorithm>
 #include <string_view>
@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "backends/aoti/lowering_faults.h"
-#include "backends/aoti/metadata.h"
-#include "backends/aoti/payload_keys.h"
-#include "backends/aoti/schema/metadata_generated.h"
-#include "backends/aoti/slim/core/dtype.h"
+#include "pteron/backends/aoti/lowering_faults.h"
+#include "pteron/backends/aoti/metadata.h"
+#include "pteron/backends/aoti/payload_keys.h"
+#include "pteron/backends/aoti/schema/metadata_generated.h"
+#include "pteron/backends/aoti/slim/core/dtype.h"
 
 namespace pteron::aoti {
 namespace {

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/backend/named_data_map.h"
-#include "runtime/core/span.h"
+#include "pteron/runtime/backend/named_data_map.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron::aoti {
 

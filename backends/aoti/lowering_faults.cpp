@@ -1,4 +1,4 @@
-#include "backends/aoti/lowering_faults.h"
+#include "pteron/backends/aoti/lowering_faults.h"
 
 #include <algorithm>
 #include <iterator>

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/aoti/metadata.h"
+#include "pteron/backends/aoti/metadata.h"
 
 namespace pteron::aoti {
 

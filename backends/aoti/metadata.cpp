@@ -1,11 +1,11 @@
-#include "backends/aoti/metadata.h"
+#include "pteron/backends/aoti/metadata.h"
 
 #include <algorithm>
 #include <cstring>
 #include <string>
 
-#include "backends/aoti/schema/metadata_generated.h"
-#include "backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/backends/aoti/schema/metadata_generated.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
 
 namespace pteron::aoti {
 namespace {

@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/aoti/slim/core/dtype.h"
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
-#include "runtime/platform/sha256.h"
+#include "pteron/backends/aoti/slim/core/dtype.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
+#include "pteron/runtime/platform/sha256.h"
 
 namespace pteron::aoti {
 

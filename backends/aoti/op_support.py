@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 import torch
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from backends.aoti import inductor
-from exir.delegate import executorch_call_delegate
+from pteron.backends.aoti import inductor
+from pteron.exir.delegate import executorch_call_delegate
 
 LeaveOut: TypeAlias = Collection[torch._ops.OpOverload | str] | Callable[[torch.fx.Node], bool]
 """Operators, as objects or names ("aten.mm.default" or "aten.mm"), or a test on nodes."""

@@ -24,10 +24,10 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from backends.aoti.contract import Contract, Dim, TensorContract
-from backends.aoti.inductor import Constant
-from exir._serialize.named_data_store import NamedDataStore, NamedDataStoreOutput
-from exir.scalar_types import scalar_type
+from pteron.backends.aoti.contract import Contract, Dim, TensorContract
+from pteron.backends.aoti.inductor import Constant
+from pteron.exir._serialize.named_data_store import NamedDataStore, NamedDataStoreOutput
+from pteron.exir.scalar_types import scalar_type
 
 #: Counts up when a fault of generated code is put right that changed results; `lowering_faults.cpp`
 #: says what is wrong with code of earlier versions, and the runtime warns of it.
@@ -92,7 +92,7 @@ def build(
         contract: inputs and outputs of the partition.
         constants: what it reads.
         op_counts: what the partition was made of; see `count_operators`.
-        borders: where it ends and why; see `exir.borders`.
+        borders: where it ends and why; see `pteron.exir.borders`.
         own_blobs: big constants become blobs of their own. Without it the weights blob is what
             the container itself would load: whole storages in the given order.
         weights_tag: name of the external file for weights; None keeps them in the program.
@@ -224,7 +224,7 @@ def _metadata(
 ) -> bytes:
     import flatbuffers
 
-    from backends.aoti.schema import metadata_generated as schema
+    from pteron.backends.aoti.schema import metadata_generated as schema
 
     inputs, outputs = contract
     table = schema.ModelMetadataT()
@@ -293,7 +293,7 @@ def _constant_table(schema: Any, item: _Placed) -> Any:
 
 def describe(processed_bytes: bytes, data: NamedDataStoreOutput | None) -> dict[str, str]:
     """What there is to say of a payload in one line each."""
-    from backends.aoti.schema import metadata_generated as schema
+    from pteron.backends.aoti.schema import metadata_generated as schema
 
     so_key, _, weights_key = processed_bytes.decode().partition("\n")
     entry = data.pte_data.get(f"{so_key}/{weights_key}/metadata") if data is not None else None

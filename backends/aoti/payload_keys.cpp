@@ -1,4 +1,4 @@
-#include "backends/aoti/payload_keys.h"
+#include "pteron/backends/aoti/payload_keys.h"
 
 namespace pteron::aoti {
 

@@ -31,9 +31,9 @@ from pathlib import Path
 
 import torch
 
-from backends.aoti.inductor import GeneratedCode, interface
-from backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START
-from backends.aoti.object_cache import ObjectCache, default_cache, digest
+from pteron.backends.aoti.inductor import GeneratedCode, interface
+from pteron.backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START
+from pteron.backends.aoti.object_cache import ObjectCache, default_cache, digest
 
 
 class ToolchainError(RuntimeError):

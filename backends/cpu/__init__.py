@@ -1,6 +1,6 @@
 """The CPU backend: what to import to lower a model for a CPU.
 
-    from backends.cpu import CpuOptions, CpuPartitioner
+    from pteron.backends.cpu import CpuOptions, CpuPartitioner
 
 Names are loaded when they are used, so that finding the native library imports no torch.
 """
@@ -11,9 +11,9 @@ import importlib
 from typing import Any
 
 _HOME = {
-    "CpuBackend": "backends.cpu.cpu_backend",
-    "CpuOptions": "backends.cpu.cpu_options",
-    "CpuPartitioner": "backends.cpu.cpu_partitioner",
+    "CpuBackend": "pteron.backends.cpu.cpu_backend",
+    "CpuOptions": "pteron.backends.cpu.cpu_options",
+    "CpuPartitioner": "pteron.backends.cpu.cpu_partitioner",
 }
 
 __all__ = ["CpuBackend", "CpuOptions", "CpuPartitioner"]

@@ -9,15 +9,15 @@ from typing import Any, final
 import torch
 from torch.export import ExportedProgram
 
-from backends.aoti.aoti_backend import AotiBackend, BuildTarget
-from backends.aoti.inductor import Target
-from backends.aoti.payload import ImageInfo
-from backends.aoti.toolchain import Machine
-from backends.cpu import isa as instruction_sets
-from backends.cpu.cpu_options import CpuOptions
-from backends.cpu.passes.patches_as_products import PatchesAsProductsPass
-from exir.backend.backend_details import BackendDetails, PreprocessResult
-from exir.backend.compile_spec_schema import CompileSpec
+from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
+from pteron.backends.aoti.inductor import Target
+from pteron.backends.aoti.payload import ImageInfo
+from pteron.backends.aoti.toolchain import Machine
+from pteron.backends.cpu import isa as instruction_sets
+from pteron.backends.cpu.cpu_options import CpuOptions
+from pteron.backends.cpu.passes.patches_as_products import PatchesAsProductsPass
+from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
+from pteron.exir.backend.compile_spec_schema import CompileSpec
 
 
 @final

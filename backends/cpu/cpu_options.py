@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from backends.aoti.aoti_backend import COMPILE_SPEC_KEYS
-from exir.backend.compile_spec_schema import CompileSpec
+from pteron.backends.aoti.aoti_backend import COMPILE_SPEC_KEYS
+from pteron.exir.backend.compile_spec_schema import CompileSpec
 
 WEIGHTS = ("auto", "packed", "shared")
 GEMM = ("auto", "template", "library")

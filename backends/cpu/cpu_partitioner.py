@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import final
 
-from backends.aoti.aoti_partitioner import AotiPartitioner
-from backends.aoti.op_support import LeaveOut
-from backends.cpu.cpu_backend import CpuBackend
-from backends.cpu.cpu_options import CpuOptions
-from exir.backend.compile_spec_schema import CompileSpec
+from pteron.backends.aoti.aoti_partitioner import AotiPartitioner
+from pteron.backends.aoti.op_support import LeaveOut
+from pteron.backends.cpu.cpu_backend import CpuBackend
+from pteron.backends.cpu.cpu_options import CpuOptions
+from pteron.exir.backend.compile_spec_schema import CompileSpec
 
 
 @final

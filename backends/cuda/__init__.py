@@ -1,6 +1,6 @@
 """The CUDA backend: what to import to lower a model for an NVIDIA GPU.
 
-    from backends.cuda import CudaOptions, CudaPartitioner
+    from pteron.backends.cuda import CudaOptions, CudaPartitioner
 
 Names are loaded when they are used, so that finding the native library imports no torch.
 """
@@ -11,10 +11,10 @@ import importlib
 from typing import Any
 
 _HOME = {
-    "AutotuneRecord": "backends.cuda.autotune_record",
-    "CudaBackend": "backends.cuda.cuda_backend",
-    "CudaOptions": "backends.cuda.cuda_options",
-    "CudaPartitioner": "backends.cuda.cuda_partitioner",
+    "AutotuneRecord": "pteron.backends.cuda.autotune_record",
+    "CudaBackend": "pteron.backends.cuda.cuda_backend",
+    "CudaOptions": "pteron.backends.cuda.cuda_options",
+    "CudaPartitioner": "pteron.backends.cuda.cuda_partitioner",
 }
 
 __all__ = ["AutotuneRecord", "CudaBackend", "CudaOptions", "CudaPartitioner"]

@@ -40,7 +40,7 @@ class AutotuneRecord:
         Raises:
             ValueError: the file is no program, or is one that carries no record.
         """
-        from exir._serialize.program_file import deserialize_program
+        from pteron.exir._serialize.program_file import deserialize_program
 
         named = deserialize_program(Path(path).read_bytes()).named_data
         records = [

@@ -10,18 +10,18 @@ from typing import Any, final
 import torch
 from torch.export import ExportedProgram
 
-from backends.aoti import inductor
-from backends.aoti.aoti_backend import AotiBackend, BuildTarget
-from backends.aoti.inductor import Target
-from backends.aoti.payload import ImageInfo
-from backends.aoti.toolchain import Machine
-from backends.cuda import toolkit
-from backends.cuda.autotune_record import AutotuneRecord, software_and_gpu
-from backends.cuda.cuda_options import CudaOptions
-from backends.cuda.cuda_passes import cuda_passes
-from exir._serialize.named_data_store import NamedDataStore
-from exir.backend.backend_details import BackendDetails, PreprocessResult
-from exir.backend.compile_spec_schema import CompileSpec
+from pteron.backends.aoti import inductor
+from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
+from pteron.backends.aoti.inductor import Target
+from pteron.backends.aoti.payload import ImageInfo
+from pteron.backends.aoti.toolchain import Machine
+from pteron.backends.cuda import toolkit
+from pteron.backends.cuda.autotune_record import AutotuneRecord, software_and_gpu
+from pteron.backends.cuda.cuda_options import CudaOptions
+from pteron.backends.cuda.cuda_passes import cuda_passes
+from pteron.exir._serialize.named_data_store import NamedDataStore
+from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
+from pteron.exir.backend.compile_spec_schema import CompileSpec
 
 _LOG = logging.getLogger(__name__)
 

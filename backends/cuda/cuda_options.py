@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from backends.aoti.aoti_backend import COMPILE_SPEC_KEYS
-from backends.cuda.autotune_record import AutotuneRecord
-from exir.backend.compile_spec_schema import CompileSpec
+from pteron.backends.aoti.aoti_backend import COMPILE_SPEC_KEYS
+from pteron.backends.cuda.autotune_record import AutotuneRecord
+from pteron.exir.backend.compile_spec_schema import CompileSpec
 
 GEMM = ("cublas", "triton", "best")
 AUTOTUNE = ("off", "kernels", "exhaustive")

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import final
 
-from backends.aoti.aoti_partitioner import AotiPartitioner
-from backends.aoti.op_support import LeaveOut
-from backends.cuda.cuda_backend import CudaBackend
-from backends.cuda.cuda_options import CudaOptions
-from exir.backend.compile_spec_schema import CompileSpec
+from pteron.backends.aoti.aoti_partitioner import AotiPartitioner
+from pteron.backends.aoti.op_support import LeaveOut
+from pteron.backends.cuda.cuda_backend import CudaBackend
+from pteron.backends.cuda.cuda_options import CudaOptions
+from pteron.exir.backend.compile_spec_schema import CompileSpec
 
 
 @final

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "runtime/executor/method.h"
-#include "runtime/executor/program.h"
+#include "pteron/runtime/executor/method.h"
+#include "pteron/runtime/executor/program.h"
 
 using namespace pteron;
 

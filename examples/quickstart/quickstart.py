@@ -21,10 +21,10 @@ from absl import app, flags
 from rich.console import Console
 from rich.table import Table
 
-from backends.cpu import CpuOptions, CpuPartitioner
 from examples.quickstart.contender import Contender
 from examples.quickstart.vision_transformer import VisionTransformer
-from exir import to_edge_transform_and_lower
+from pteron.backends.cpu import CpuOptions, CpuPartitioner
+from pteron.exir import to_edge_transform_and_lower
 
 _BATCH = flags.DEFINE_integer("batch", 2, "Images to run; the program takes 1 to 8.")
 _ISA = flags.DEFINE_string("isa", "native", "x86-64-v3, x86-64-v4, or the best of this machine.")

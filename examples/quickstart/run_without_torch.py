@@ -14,7 +14,7 @@ import numpy as np  # noqa: E402
 from absl import app, flags  # noqa: E402
 
 from examples.quickstart.contender import serve  # noqa: E402
-from runtime import Runtime  # noqa: E402
+from pteron.runtime import Runtime  # noqa: E402
 
 _PROGRAM = flags.DEFINE_string("program", None, "The .pte file.", required=True)
 _INPUTS = flags.DEFINE_string("inputs", None, "An .npz file with the image.", required=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from exir._serialize.blob import Blob, JoinedBlob
+from pteron.exir._serialize.blob import Blob, JoinedBlob
 
 __all__ = ["SEGMENT_ALIGNMENT", "Chunks", "Container", "FileKind", "layout_segments"]
 

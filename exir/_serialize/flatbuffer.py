@@ -15,7 +15,7 @@ from typing import Any
 import flatbuffers
 import numpy as np
 
-from exir._serialize import schema
+from pteron.exir._serialize import schema
 
 __all__ = ["from_flatbuffer", "to_flatbuffer"]
 
@@ -71,11 +71,11 @@ def _fields(cls: type) -> tuple[_Field, ...]:
 def _generated(root: type) -> types.ModuleType:
     """The generated module that holds the tables of a root."""
     if root is schema.Program:
-        from runtime.schema import program_generated
+        from pteron.runtime.schema import program_generated
 
         return program_generated
     if root is schema.TensorData:
-        from runtime.schema import tensor_data_generated
+        from pteron.runtime.schema import tensor_data_generated
 
         return tensor_data_generated
     raise TypeError(f"{root.__name__} is the root of no schema")

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from exir._serialize.blob import Blob, BytesLike
-from exir._serialize.schema import TensorLayout
+from pteron.exir._serialize.blob import Blob, BytesLike
+from pteron.exir._serialize.schema import TensorLayout
 
 __all__ = ["DataEntry", "NamedDataStore", "NamedDataStoreOutput"]
 

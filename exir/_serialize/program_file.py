@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from exir._serialize import schema
-from exir._serialize.blob import Blob, JoinedBlob
-from exir._serialize.container import (
+from pteron.exir._serialize import schema
+from pteron.exir._serialize.blob import Blob, JoinedBlob
+from pteron.exir._serialize.container import (
     PROGRAM,
     SEGMENT_ALIGNMENT,
     Chunks,
@@ -20,8 +20,8 @@ from exir._serialize.container import (
     layout_segments,
     open_container,
 )
-from exir._serialize.flatbuffer import from_flatbuffer, to_flatbuffer
-from exir._serialize.named_data_store import NamedDataStoreOutput
+from pteron.exir._serialize.flatbuffer import from_flatbuffer, to_flatbuffer
+from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 
 __all__ = ["ProgramData", "deserialize_program", "serialize_program"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from exir._serialize import schema
-from exir._serialize.blob import Blob
-from exir._serialize.container import (
+from pteron.exir._serialize import schema
+from pteron.exir._serialize.blob import Blob
+from pteron.exir._serialize.container import (
     SEGMENT_ALIGNMENT,
     TENSOR_DATA,
     Chunks,
@@ -15,8 +15,8 @@ from exir._serialize.container import (
     layout_segments,
     open_container,
 )
-from exir._serialize.flatbuffer import from_flatbuffer, to_flatbuffer
-from exir._serialize.named_data_store import NamedDataStoreOutput
+from pteron.exir._serialize.flatbuffer import from_flatbuffer, to_flatbuffer
+from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 
 __all__ = ["TensorDataFile", "deserialize_tensor_data", "serialize_tensor_data"]
 

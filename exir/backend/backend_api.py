@@ -15,20 +15,20 @@ from typing import Any
 
 from torch.export import ExportedProgram
 
-from exir._program import copy_program, flat_program
-from exir.backend.backend_details import PreprocessResult, find_backend
-from exir.backend.compile_spec_schema import METHOD_NAME_KEY, CompileSpec
-from exir.backend.partitioner import (
+from pteron.exir._program import copy_program, flat_program
+from pteron.exir.backend.backend_details import PreprocessResult, find_backend
+from pteron.exir.backend.compile_spec_schema import METHOD_NAME_KEY, CompileSpec
+from pteron.exir.backend.partitioner import (
     DELEGATION_TAG,
     LEFT_OUT_REASON,
     DelegationSpec,
     Partitioner,
 )
-from exir.backend.utils import find_difference
-from exir.borders import borders_of_nodes
-from exir.lowered_backend_module import CallTree, LoweredBackendModule
-from exir.lowering import Extracted, backend_program, extract, insert_delegates
-from exir.partitions import Partition, Step, plan_partitions
+from pteron.exir.backend.utils import find_difference
+from pteron.exir.borders import borders_of_nodes
+from pteron.exir.lowered_backend_module import CallTree, LoweredBackendModule
+from pteron.exir.lowering import Extracted, backend_program, extract, insert_delegates
+from pteron.exir.partitions import Partition, Step, plan_partitions
 
 __all__ = ["MethodProgramsPartitionerSpec", "to_backend"]
 

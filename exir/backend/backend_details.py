@@ -22,8 +22,8 @@ from weakref import WeakValueDictionary
 
 from torch.export import ExportedProgram
 
-from exir._serialize.named_data_store import NamedDataStoreOutput
-from exir.backend.compile_spec_schema import CompileSpec
+from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
+from pteron.exir.backend.compile_spec_schema import CompileSpec
 
 __all__ = [
     "BackendDetails",

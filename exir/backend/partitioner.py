@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 from torch.export import ExportedProgram
 
-from exir.backend.compile_spec_schema import CompileSpec
+from pteron.exir.backend.compile_spec_schema import CompileSpec
 
 __all__ = [
     "DELEGATION_TAG",
@@ -77,7 +77,7 @@ class Partitioner(ABC):
         Args:
           exported_program: a copy to tag. Anything but its nodes' ``meta`` must stay as it is;
             that is checked. Constants are tagged as well if the backend is to own them (see
-            ``exir.backend.utils.tag_constant_data``); user inputs never.
+            ``pteron.exir.backend.utils.tag_constant_data``); user inputs never.
         """
 
     def ops_to_not_decompose(

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 
-from exir._program import CONSTANT_KINDS, input_specs_by_name, mutation_targets
-from exir.backend.partitioner import DELEGATION_TAG
-from exir.delegate import executorch_call_delegate
+from pteron.exir._program import CONSTANT_KINDS, input_specs_by_name, mutation_targets
+from pteron.exir.backend.partitioner import DELEGATION_TAG
+from pteron.exir.delegate import executorch_call_delegate
 
 __all__ = [
     "get_delegates",

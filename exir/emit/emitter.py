@@ -18,14 +18,14 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from exir._serialize import schema
-from exir._serialize.blob import Blob
-from exir._serialize.named_data_store import NamedDataStore
-from exir._serialize.program_file import ProgramData
-from exir.emit.method_emitter import MethodEmitter, container_types
-from exir.emit.tensor_slots import TensorSlots, allocate
-from exir.emit.value_table import ValueTable
-from exir.memory_planning import MemoryPlanningPass
+from pteron.exir._serialize import schema
+from pteron.exir._serialize.blob import Blob
+from pteron.exir._serialize.named_data_store import NamedDataStore
+from pteron.exir._serialize.program_file import ProgramData
+from pteron.exir.emit.method_emitter import MethodEmitter, container_types
+from pteron.exir.emit.tensor_slots import TensorSlots, allocate
+from pteron.exir.emit.value_table import ValueTable
+from pteron.exir.memory_planning import MemoryPlanningPass
 
 __all__ = ["EmitOptions", "Emitted", "emit_program"]
 

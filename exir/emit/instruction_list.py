@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch.fx import Node
 
-from exir._serialize import schema
-from exir.emit.source_frames import source_frames
+from pteron.exir._serialize import schema
+from pteron.exir.emit.source_frames import source_frames
 
 __all__ = ["InstructionList"]
 

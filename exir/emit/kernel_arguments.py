@@ -12,7 +12,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from exir.emit.value_table import ValueTable
+from pteron.exir.emit.value_table import ValueTable
 
 __all__ = ["kernel_arguments", "named_arguments"]
 

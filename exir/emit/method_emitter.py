@@ -13,19 +13,19 @@ from torch.export.graph_signature import OutputKind
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from exir import kernels
-from exir._program import flat_outputs, mutation_targets
-from exir._serialize import schema
-from exir._serialize.blob import Blob
-from exir.delegate import executorch_call_delegate, lowered_module_of
-from exir.emit.devices import CPU, device_of_delegate
-from exir.emit.instruction_list import InstructionList
-from exir.emit.kernel_arguments import kernel_arguments, write_back_arguments
-from exir.emit.method_values import MethodValues
-from exir.emit.tensor_slots import TensorSlots
+from pteron.exir import kernels
+from pteron.exir._program import flat_outputs, mutation_targets
+from pteron.exir._serialize import schema
+from pteron.exir._serialize.blob import Blob
+from pteron.exir.delegate import executorch_call_delegate, lowered_module_of
+from pteron.exir.emit.devices import CPU, device_of_delegate
+from pteron.exir.emit.instruction_list import InstructionList
+from pteron.exir.emit.kernel_arguments import kernel_arguments, write_back_arguments
+from pteron.exir.emit.method_values import MethodValues
+from pteron.exir.emit.tensor_slots import TensorSlots
 
 if TYPE_CHECKING:
-    from exir.emit.emitter import EmitOptions, SharedData
+    from pteron.exir.emit.emitter import EmitOptions, SharedData
 
 __all__ = ["MethodEmitter", "container_types"]
 

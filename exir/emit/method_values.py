@@ -13,25 +13,25 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.fx import Node
 
-from exir._program import (
+from pteron.exir._program import (
     CONSTANT_KINDS,
     constant_tensor,
     flat_outputs,
     input_specs_by_name,
     mutation_targets,
 )
-from exir._serialize import schema
-from exir._serialize.blob import Blob
-from exir.delegate import lowered_modules
-from exir.emit.devices import CPU, Device, copy_kernel, device_of_users
-from exir.emit.instruction_list import InstructionList
-from exir.emit.tensor_slots import StateTensor, TensorSlots, describe_tensor, nbytes_of
-from exir.emit.value_table import ValueTable, literal
-from exir.shape_bounds import ShapeBounds
-from exir.tensor_layout import dim_order_of
+from pteron.exir._serialize import schema
+from pteron.exir._serialize.blob import Blob
+from pteron.exir.delegate import lowered_modules
+from pteron.exir.emit.devices import CPU, Device, copy_kernel, device_of_users
+from pteron.exir.emit.instruction_list import InstructionList
+from pteron.exir.emit.tensor_slots import StateTensor, TensorSlots, describe_tensor, nbytes_of
+from pteron.exir.emit.value_table import ValueTable, literal
+from pteron.exir.shape_bounds import ShapeBounds
+from pteron.exir.tensor_layout import dim_order_of
 
 if TYPE_CHECKING:
-    from exir.emit.emitter import EmitOptions, SharedData
+    from pteron.exir.emit.emitter import EmitOptions, SharedData
 
 __all__ = ["MethodValues"]
 

@@ -6,7 +6,7 @@ import re
 
 from torch.fx import Node
 
-from exir._serialize import schema
+from pteron.exir._serialize import schema
 
 __all__ = ["source_frames"]
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import torch
 
-from exir._serialize import schema
-from exir._serialize.blob import Blob
-from exir.emit.devices import CPU, Device
-from exir.memory_planning import Lifetime, MemoryPlanningPass, plan_greedy
-from exir.scalar_types import scalar_type
-from exir.shape_bounds import ShapeBounds
-from exir.tensor_layout import dim_order_of
+from pteron.exir._serialize import schema
+from pteron.exir._serialize.blob import Blob
+from pteron.exir.emit.devices import CPU, Device
+from pteron.exir.memory_planning import Lifetime, MemoryPlanningPass, plan_greedy
+from pteron.exir.scalar_types import scalar_type
+from pteron.exir.shape_bounds import ShapeBounds
+from pteron.exir.tensor_layout import dim_order_of
 
 __all__ = ["StateTensor", "TensorSlots", "allocate", "describe_tensor", "nbytes_of"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from exir._serialize import schema
+from pteron.exir._serialize import schema
 
 __all__ = ["ValueTable", "literal"]
 
@@ -26,7 +26,7 @@ def literal(value: Any, what: str = "a constant") -> schema.Value:
         case str():
             return schema.String(value)
         case torch.dtype():
-            from exir.scalar_types import scalar_type
+            from pteron.exir.scalar_types import scalar_type
 
             return schema.Int(scalar_type(value).number)
         case torch.memory_format():

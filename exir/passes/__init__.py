@@ -6,13 +6,13 @@ from importlib import import_module
 from typing import Any
 
 _HOME = {
-    "DecomposeLeftovers": "exir.passes.decompose_leftovers",
-    "MemoryPlanningPass": "exir.memory_planning",
-    "PassBase": "exir.passes.pass_base",
-    "PassResult": "exir.passes.pass_base",
-    "ProgramPass": "exir.passes.pass_base",
-    "RemoveAsserts": "exir.passes.remove_asserts",
-    "ResolveMutations": "exir.passes.resolve_mutations",
+    "DecomposeLeftovers": "pteron.exir.passes.decompose_leftovers",
+    "MemoryPlanningPass": "pteron.exir.memory_planning",
+    "PassBase": "pteron.exir.passes.pass_base",
+    "PassResult": "pteron.exir.passes.pass_base",
+    "ProgramPass": "pteron.exir.passes.pass_base",
+    "RemoveAsserts": "pteron.exir.passes.remove_asserts",
+    "ResolveMutations": "pteron.exir.passes.resolve_mutations",
 }
 
 __all__ = sorted(_HOME)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 
-from exir import kernels
-from exir.backend.utils import get_non_lowered_nodes
-from exir.decompositions import decompose_nodes, decomposition_table
-from exir.passes.pass_base import ProgramPass
+from pteron.exir import kernels
+from pteron.exir.backend.utils import get_non_lowered_nodes
+from pteron.exir.decompositions import decompose_nodes, decomposition_table
+from pteron.exir.passes.pass_base import ProgramPass
 
 __all__ = ["DecomposeLeftovers"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.fx import GraphModule, Node
 
-from exir.passes.pass_base import PassBase, PassResult
+from pteron.exir.passes.pass_base import PassBase, PassResult
 
 __all__ = ["RemoveAsserts", "is_assertion"]
 

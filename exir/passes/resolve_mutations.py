@@ -9,15 +9,15 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputSpec
 from torch.fx import Node
 
-from exir._program import (
+from pteron.exir._program import (
     argument_spec,
     copy_program,
     flat_outputs,
     make_program,
     mutation_targets,
 )
-from exir.delegate import lowered_modules
-from exir.passes.pass_base import ProgramPass
+from pteron.exir.delegate import lowered_modules
+from pteron.exir.passes.pass_base import ProgramPass
 
 __all__ = ["ResolveMutations"]
 

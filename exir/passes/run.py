@@ -8,8 +8,8 @@ from typing import Any
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from exir._program import copy_program, flat_outputs, with_graph
-from exir.passes.pass_base import PassResult, ProgramPass
+from pteron.exir._program import copy_program, flat_outputs, with_graph
+from pteron.exir.passes.pass_base import PassResult, ProgramPass
 
 __all__ = ["run_passes"]
 

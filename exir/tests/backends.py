@@ -18,15 +18,15 @@ from torch.fx import Interpreter, Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from exir._program import constant_tensor
-from exir._serialize import schema
-from exir._serialize.blob import Blob
-from exir._serialize.named_data_store import NamedDataStore
-from exir.backend.backend_details import BackendDetails, PreprocessResult
-from exir.backend.compile_spec_schema import CompileSpec
-from exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
-from exir.backend.utils import get_non_lowered_nodes, tag_constant_data
-from exir.tests.interpreter import DelegateFunction, Slot
+from pteron.exir._program import constant_tensor
+from pteron.exir._serialize import schema
+from pteron.exir._serialize.blob import Blob
+from pteron.exir._serialize.named_data_store import NamedDataStore
+from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
+from pteron.exir.backend.compile_spec_schema import CompileSpec
+from pteron.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from pteron.exir.backend.utils import get_non_lowered_nodes, tag_constant_data
+from pteron.exir.tests.interpreter import DelegateFunction, Slot
 
 _programs: dict[bytes, ExportedProgram] = {}
 

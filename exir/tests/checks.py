@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from exir import to_edge_transform_and_lower
-from exir.config import ExecutorchBackendConfig
-from exir.program import EdgeProgramManager, ExecutorchProgramManager
-from exir.tests import interpreter
-from exir.tests.backends import OpsPartitioner, run_delegate
+from pteron.exir import to_edge_transform_and_lower
+from pteron.exir.config import ExecutorchBackendConfig
+from pteron.exir.program import EdgeProgramManager, ExecutorchProgramManager
+from pteron.exir.tests import interpreter
+from pteron.exir.tests.backends import OpsPartitioner, run_delegate
 
 
 def lower(

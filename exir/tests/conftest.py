@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from exir import kernels
+from pteron.exir import kernels
 
 
 @pytest.fixture(autouse=True)

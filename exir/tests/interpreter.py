@@ -2,7 +2,7 @@
 
 Memory is planned memory in earnest: every planned tensor is a view into its pool, and pools are
 filled with garbage before each run, so that a value that was placed wrongly, or read before it was
-written, gives a wrong result. Delegates of ``exir.tests.backends`` run the programs that they were
+written, gives a wrong result. Delegates of ``pteron.exir.tests.backends`` run the programs that they were
 given.
 """
 
@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from exir._serialize import schema
-from exir._serialize.program_file import ProgramFile, deserialize_program
-from exir._serialize.tensor_data_file import TensorDataFile
-from exir.scalar_types import scalar_type_by_number, torch_dtype
+from pteron.exir._serialize import schema
+from pteron.exir._serialize.program_file import ProgramFile, deserialize_program
+from pteron.exir._serialize.tensor_data_file import TensorDataFile
+from pteron.exir.scalar_types import scalar_type_by_number, torch_dtype
 
 GARBAGE = 0xD7
 STATE = "state"

@@ -8,20 +8,20 @@ import pytest
 import torch
 from torch.export import ExportedProgram
 
-from exir import to_edge_transform_and_lower
-from exir.backend.backend_api import MethodProgramsPartitionerSpec, to_backend
-from exir.backend.backend_details import (
+from pteron.exir import to_edge_transform_and_lower
+from pteron.exir.backend.backend_api import MethodProgramsPartitionerSpec, to_backend
+from pteron.exir.backend.backend_details import (
     BackendDetails,
     PreprocessResult,
     find_backend,
     known_backends,
 )
-from exir.backend.compile_spec_schema import CompileSpec
-from exir.delegate import lowered_modules
-from exir.tests.backends import GraphBackend, OpsPartitioner, run_delegate
-from exir.tests.checks import load
-from exir.tests.interpreter import load as load_file
-from exir.tests.modules import Cache, Function, Mlp
+from pteron.exir.backend.compile_spec_schema import CompileSpec
+from pteron.exir.delegate import lowered_modules
+from pteron.exir.tests.backends import GraphBackend, OpsPartitioner, run_delegate
+from pteron.exir.tests.checks import load
+from pteron.exir.tests.interpreter import load as load_file
+from pteron.exir.tests.modules import Cache, Function, Mlp
 
 
 class Shared:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from exir import ExecutorchBackendConfig, to_edge_transform_and_lower
-from exir._serialize import schema
-from exir.backend.compile_spec_schema import CompileSpec
-from exir.tests.backends import OpsPartitioner
-from exir.tests.checks import check
-from exir.tests.modules import Cache, Function, Islands
+from pteron.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from pteron.exir._serialize import schema
+from pteron.exir.backend.compile_spec_schema import CompileSpec
+from pteron.exir.tests.backends import OpsPartitioner
+from pteron.exir.tests.checks import check
+from pteron.exir.tests.modules import Cache, Function, Islands
 
 aten = torch.ops.aten
 CUDA = CompileSpec("target_device", b"cuda:0")

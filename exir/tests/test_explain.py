@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import torch
 
-from exir import to_edge, to_edge_transform_and_lower
-from exir._serialize.named_data_store import NamedDataStore
-from exir.backend.backend_details import BackendDetails, PreprocessResult
-from exir.backend.compile_spec_schema import CompileSpec
-from exir.borders import borders_of_nodes
-from exir.tests.backends import OpsPartitioner
-from exir.tests.modules import Function, Islands
+from pteron.exir import to_edge, to_edge_transform_and_lower
+from pteron.exir._serialize.named_data_store import NamedDataStore
+from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
+from pteron.exir.backend.compile_spec_schema import CompileSpec
+from pteron.exir.borders import borders_of_nodes
+from pteron.exir.tests.backends import OpsPartitioner
+from pteron.exir.tests.modules import Function, Islands
 
 aten = torch.ops.aten
 

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from exir.tests.backends import OpsPartitioner
-from exir.tests.checks import check, lower
-from exir.tests.modules import Function, Mlp
+from pteron.exir.tests.backends import OpsPartitioner
+from pteron.exir.tests.checks import check, lower
+from pteron.exir.tests.modules import Function, Mlp
 
 aten = torch.ops.aten
 

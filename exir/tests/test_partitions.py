@@ -10,20 +10,20 @@ import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram
 
-from exir import to_edge, to_edge_transform_and_lower
-from exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
-from exir.backend.utils import (
+from pteron.exir import to_edge, to_edge_transform_and_lower
+from pteron.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from pteron.exir.backend.utils import (
     get_delegates,
     get_non_lowered_nodes,
     is_identical_graph,
     tag_constant_data,
     tag_mutated_buffer,
 )
-from exir.delegate import lowered_modules
-from exir.partitions import Partition, plan_partitions
-from exir.tests.backends import OpsPartitioner
-from exir.tests.checks import check, lower
-from exir.tests.modules import Cache, Function, Islands, Mlp
+from pteron.exir.delegate import lowered_modules
+from pteron.exir.partitions import Partition, plan_partitions
+from pteron.exir.tests.backends import OpsPartitioner
+from pteron.exir.tests.checks import check, lower
+from pteron.exir.tests.modules import Cache, Function, Islands, Mlp
 
 aten = torch.ops.aten
 

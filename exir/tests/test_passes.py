@@ -7,12 +7,12 @@ from collections.abc import Callable
 import torch
 from torch.export import ExportedProgram
 
-from exir import kernels, to_edge
-from exir.backend.backend_api import to_backend
-from exir.passes import DecomposeLeftovers, RemoveAsserts, ResolveMutations
-from exir.passes.run import run_passes
-from exir.tests.backends import OpsPartitioner
-from exir.tests.modules import Cache, Function
+from pteron.exir import kernels, to_edge
+from pteron.exir.backend.backend_api import to_backend
+from pteron.exir.passes import DecomposeLeftovers, RemoveAsserts, ResolveMutations
+from pteron.exir.passes.run import run_passes
+from pteron.exir.tests.backends import OpsPartitioner
+from pteron.exir.tests.modules import Cache, Function
 
 aten = torch.ops.aten
 

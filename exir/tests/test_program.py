@@ -14,23 +14,23 @@ import torch
 from torch import nn
 from torch.fx import GraphModule, Node
 
-import exir
-from exir import (
+from pteron import exir
+from pteron.exir import (
     EdgeCompileConfig,
     ExecutorchBackendConfig,
     MemoryPlanningPass,
     to_edge,
     to_edge_transform_and_lower,
 )
-from exir._serialize import schema
-from exir._serialize.program_file import deserialize_program
-from exir._serialize.tensor_data_file import deserialize_tensor_data
-from exir.backend.compile_spec_schema import CompileSpec
-from exir.passes.pass_base import PassResult
-from exir.tests.backends import OpsPartitioner, run_delegate
-from exir.tests.checks import check, load, lower
-from exir.tests.interpreter import load as load_file
-from exir.tests.modules import Function, Islands, Mlp
+from pteron.exir._serialize import schema
+from pteron.exir._serialize.program_file import deserialize_program
+from pteron.exir._serialize.tensor_data_file import deserialize_tensor_data
+from pteron.exir.backend.compile_spec_schema import CompileSpec
+from pteron.exir.passes.pass_base import PassResult
+from pteron.exir.tests.backends import OpsPartitioner, run_delegate
+from pteron.exir.tests.checks import check, load, lower
+from pteron.exir.tests.interpreter import load as load_file
+from pteron.exir.tests.modules import Function, Islands, Mlp
 
 aten = torch.ops.aten
 
@@ -266,7 +266,7 @@ def test_partitioners_keep_operators_whole() -> None:
 
 
 def _modules(edge: exir.EdgeProgramManager) -> list:
-    from exir.delegate import lowered_modules
+    from pteron.exir.delegate import lowered_modules
 
     return lowered_modules(edge.exported_program().graph_module)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from exir.scalar_types import scalar_type, scalar_type_by_number, scalar_types, torch_dtype
+from pteron.exir.scalar_types import scalar_type, scalar_type_by_number, scalar_types, torch_dtype
 
 
 def test_table_agrees_with_torch() -> None:

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from exir._serialize import schema
-from exir._serialize.blob import Blob, JoinedBlob
-from exir._serialize.named_data_store import NamedDataStore
-from exir._serialize.program_file import ProgramData, deserialize_program, serialize_program
-from exir._serialize.tensor_data_file import deserialize_tensor_data, serialize_tensor_data
-from runtime.schema import program_generated
+from pteron.exir._serialize import schema
+from pteron.exir._serialize.blob import Blob, JoinedBlob
+from pteron.exir._serialize.named_data_store import NamedDataStore
+from pteron.exir._serialize.program_file import ProgramData, deserialize_program, serialize_program
+from pteron.exir._serialize.tensor_data_file import deserialize_tensor_data, serialize_tensor_data
+from pteron.runtime.schema import program_generated
 
 
 def everything() -> ProgramData:

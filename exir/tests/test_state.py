@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from exir import to_edge_transform_and_lower
-from exir._serialize import schema
-from exir.program import ExecutorchProgramManager
-from exir.tests.backends import OpsPartitioner
-from exir.tests.checks import check, load
-from exir.tests.modules import Cache, Function, Islands
+from pteron.exir import to_edge_transform_and_lower
+from pteron.exir._serialize import schema
+from pteron.exir.program import ExecutorchProgramManager
+from pteron.exir.tests.backends import OpsPartitioner
+from pteron.exir.tests.checks import check, load
+from pteron.exir.tests.modules import Cache, Function, Islands
 
 aten = torch.ops.aten
 

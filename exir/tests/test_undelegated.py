@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.export import ExportedProgram
 
-from exir import UnsupportedOperatorsError, kernels, to_edge, to_edge_transform_and_lower
-from exir.backend.partitioner import LEFT_OUT_REASON, PartitionResult
-from exir.tests.backends import OpsPartitioner
-from exir.tests.checks import load
-from exir.tests.modules import Cache, Function
+from pteron.exir import UnsupportedOperatorsError, kernels, to_edge, to_edge_transform_and_lower
+from pteron.exir.backend.partitioner import LEFT_OUT_REASON, PartitionResult
+from pteron.exir.tests.backends import OpsPartitioner
+from pteron.exir.tests.checks import load
+from pteron.exir.tests.modules import Cache, Function
 
 aten = torch.ops.aten
 

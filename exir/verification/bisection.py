@@ -25,22 +25,27 @@ from torch.export.graph_signature import (
 from torch.fx import Interpreter, Node
 from torch.utils import _pytree as pytree
 
-from exir._program import (
+from pteron.exir._program import (
     argument_spec,
     copy_graph,
     input_spec_for,
     make_program,
     source_line,
 )
-from exir.backend.backend_api import to_backend
-from exir.backend.partitioner import DELEGATION_TAG, DelegationSpec, Partitioner, PartitionResult
-from exir.backend.utils import get_non_lowered_nodes, is_delegate_call, tag_constant_data
-from exir.delegate import lowered_module_of
-from exir.lowered_backend_module import LoweredBackendModule
-from exir.verification import execution
-from exir.verification.comparison import compare, rounding_of
-from exir.verification.execution import Written
-from exir.verification.reference import Reference, State, call
+from pteron.exir.backend.backend_api import to_backend
+from pteron.exir.backend.partitioner import (
+    DELEGATION_TAG,
+    DelegationSpec,
+    Partitioner,
+    PartitionResult,
+)
+from pteron.exir.backend.utils import get_non_lowered_nodes, is_delegate_call, tag_constant_data
+from pteron.exir.delegate import lowered_module_of
+from pteron.exir.lowered_backend_module import LoweredBackendModule
+from pteron.exir.verification import execution
+from pteron.exir.verification.comparison import compare, rounding_of
+from pteron.exir.verification.execution import Written
+from pteron.exir.verification.reference import Reference, State, call
 
 __all__ = ["first_difference"]
 

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.fx import Interpreter
 
-from exir.verification.interpreters import PreciseInterpreter, RoundingInterpreter
+from pteron.exir.verification.interpreters import PreciseInterpreter, RoundingInterpreter
 
 __all__ = ["INCOMPARABLE", "RESOLUTION", "Comparison", "compare", "difference", "rounding_of"]
 

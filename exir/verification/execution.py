@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from exir._serialize import schema
-from exir._serialize.container import Chunks
-from exir.verification.interpreters import on_host
+from pteron.exir._serialize import schema
+from pteron.exir._serialize.container import Chunks
+from pteron.exir.verification.interpreters import on_host
 
 if TYPE_CHECKING:
-    from runtime import Program
+    from pteron.runtime import Program
 
 __all__ = ["CannotRunHere", "Written", "loaded", "run"]
 
@@ -43,7 +43,7 @@ class CannotRunHere(Exception):
 def loaded(written: Written) -> Iterator[Program]:
     """The program, opened by the runtime. Its bytes are copied once, into memory files."""
     try:
-        from runtime import Runtime
+        from pteron.runtime import Runtime
     except ModuleNotFoundError as error:
         raise CannotRunHere(f"the runtime is missing ({error}): add //runtime") from error
 
@@ -79,7 +79,7 @@ def run(
       CannotRunHere: a backend or a device is not there.
       PteronError: anything else that the runtime finds.
     """
-    from runtime import BackendError, Runtime
+    from pteron.runtime import BackendError, Runtime
 
     registry = Runtime.get().backend_registry
     backends = sorted(set(program.metadata(tables.name).backends()))

@@ -9,8 +9,8 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 from torch.utils import _pytree as pytree
 
-from exir.delegate import executorch_call_delegate
-from exir.lowered_backend_module import LoweredBackendModule
+from pteron.exir.delegate import executorch_call_delegate
+from pteron.exir.lowered_backend_module import LoweredBackendModule
 
 __all__ = ["PreciseInterpreter", "RoundingInterpreter", "on_host"]
 
@@ -42,7 +42,9 @@ class _NestedInterpreter(Interpreter):
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is executorch_call_delegate and isinstance(args[0], LoweredBackendModule):
-            from exir.verification.reference import call  # it runs graphs with these interpreters
+            from pteron.exir.verification.reference import (
+                call,  # it runs graphs with these interpreters
+            )
 
             module, *inputs = args
             return tuple(call(module.original_module, inputs, {}, type(self)))

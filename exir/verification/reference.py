@@ -14,8 +14,8 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import GraphModule, Interpreter
 from torch.utils import _pytree as pytree
 
-from exir._program import CONSTANT_KINDS, constant_tensor, input_specs_by_name
-from exir.verification.interpreters import on_host
+from pteron.exir._program import CONSTANT_KINDS, constant_tensor, input_specs_by_name
+from pteron.exir.verification.interpreters import on_host
 
 __all__ = ["Reference", "State", "call"]
 

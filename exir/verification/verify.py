@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from torch.export import ExportedProgram
 
-from exir._serialize import schema
-from exir.verification import bisection, execution
-from exir.verification.comparison import Comparison, compare, rounding_of
-from exir.verification.execution import Written
-from exir.verification.reference import Reference
+from pteron.exir._serialize import schema
+from pteron.exir.verification import bisection, execution
+from pteron.exir.verification.comparison import Comparison, compare, rounding_of
+from pteron.exir.verification.execution import Written
+from pteron.exir.verification.reference import Reference
 
 _LOG = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ def verify(
 
 def _is_of_the_runtime(error: Exception) -> bool:
     try:
-        from runtime import PteronError
+        from pteron.runtime import PteronError
     except ModuleNotFoundError:
         return False
     return isinstance(error, PteronError)

@@ -1,4 +1,4 @@
-#include "runtime/backend/device_map.h"
+#include "pteron/runtime/backend/device_map.h"
 
 #include <charconv>
 #include <limits>

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/core/device.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
+#include "pteron/runtime/core/device.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
 
 namespace pteron {
 

@@ -1,4 +1,4 @@
-#include "runtime/backend/interface.h"
+#include "pteron/runtime/backend/interface.h"
 
 #include <map>
 #include <mutex>

@@ -14,13 +14,13 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/backend/device_map.h"
-#include "runtime/backend/event_tracer.h"
-#include "runtime/backend/named_data_map.h"
-#include "runtime/core/error.h"
-#include "runtime/core/evalue.h"
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
+#include "pteron/runtime/backend/device_map.h"
+#include "pteron/runtime/backend/event_tracer.h"
+#include "pteron/runtime/backend/named_data_map.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/evalue.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron {
 

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron {
 

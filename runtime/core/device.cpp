@@ -1,4 +1,4 @@
-#include "runtime/core/device.h"
+#include "pteron/runtime/core/device.h"
 
 namespace pteron {
 

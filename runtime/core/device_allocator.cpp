@@ -1,4 +1,4 @@
-#include "runtime/core/device_allocator.h"
+#include "pteron/runtime/core/device_allocator.h"
 
 #include <map>
 #include <mutex>

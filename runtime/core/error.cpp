@@ -1,4 +1,4 @@
-#include "runtime/core/error.h"
+#include "pteron/runtime/core/error.h"
 
 #include <cstdarg>
 #include <cstdio>

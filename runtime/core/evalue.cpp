@@ -1,4 +1,4 @@
-#include "runtime/core/evalue.h"
+#include "pteron/runtime/core/evalue.h"
 
 namespace pteron {
 

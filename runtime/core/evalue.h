@@ -13,8 +13,8 @@
 #include <utility>
 #include <variant>
 
-#include "runtime/core/span.h"
-#include "runtime/core/tensor.h"
+#include "pteron/runtime/core/span.h"
+#include "pteron/runtime/core/tensor.h"
 
 namespace pteron {
 

@@ -14,7 +14,7 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/core/error.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron {
 

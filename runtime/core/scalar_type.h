@@ -11,14 +11,14 @@ namespace pteron {
 
 enum class ScalarType : int8_t {
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) name = number,
-#include "runtime/core/scalar_types.inc"
+#include "pteron/runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
 };
 
 constexpr bool is_valid(ScalarType dtype) {
   switch (static_cast<int>(dtype)) {
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) case number:
-#include "runtime/core/scalar_types.inc"
+#include "pteron/runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
     return true;
     default:
@@ -32,7 +32,7 @@ constexpr size_t element_size(ScalarType dtype) {
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
   case number:                                                                        \
     return bytes;
-#include "runtime/core/scalar_types.inc"
+#include "pteron/runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
     default:
       return 0;
@@ -45,7 +45,7 @@ constexpr const char* name_of(ScalarType dtype) {
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
   case number:                                                                        \
     return #torch_name;
-#include "runtime/core/scalar_types.inc"
+#include "pteron/runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
     default:
       return "unknown";

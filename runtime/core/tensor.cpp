@@ -1,4 +1,4 @@
-#include "runtime/core/tensor.h"
+#include "pteron/runtime/core/tensor.h"
 
 #include <algorithm>
 #include <numeric>

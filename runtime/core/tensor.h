@@ -16,11 +16,11 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/core/device.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
-#include "runtime/core/scalar_type.h"
-#include "runtime/core/span.h"
+#include "pteron/runtime/core/device.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/scalar_type.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron {
 

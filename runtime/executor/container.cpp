@@ -1,9 +1,9 @@
-#include "runtime/executor/container.h"
+#include "pteron/runtime/executor/container.h"
 
 #include <cctype>
 #include <cstring>
 
-#include "runtime/platform/sha256.h"
+#include "pteron/runtime/platform/sha256.h"
 
 namespace pteron {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/executor/data_map.h"
+#include "pteron/runtime/executor/data_map.h"
 
 #include <algorithm>
 

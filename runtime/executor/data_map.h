@@ -12,9 +12,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/backend/named_data_map.h"
-#include "runtime/executor/problems.h"
-#include "runtime/executor/segments.h"
+#include "pteron/runtime/backend/named_data_map.h"
+#include "pteron/runtime/executor/problems.h"
+#include "pteron/runtime/executor/segments.h"
 
 namespace pteron {
 

@@ -1,10 +1,10 @@
-#include "runtime/executor/external_data.h"
+#include "pteron/runtime/executor/external_data.h"
 
 #include <algorithm>
 #include <array>
 #include <string>
 
-#include "runtime/schema/tensor_data_generated.h"
+#include "pteron/runtime/schema/tensor_data_generated.h"
 
 namespace pteron {
 namespace {

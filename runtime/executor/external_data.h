@@ -3,10 +3,10 @@
 
 #include <string_view>
 
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
-#include "runtime/core/tensor.h"
-#include "runtime/executor/data_map.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
+#include "pteron/runtime/core/tensor.h"
+#include "pteron/runtime/executor/data_map.h"
 
 namespace pteron {
 

@@ -1,10 +1,10 @@
-#include "runtime/executor/file_bytes.h"
+#include "pteron/runtime/executor/file_bytes.h"
 
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
-#include "runtime/executor/container.h"
+#include "pteron/runtime/executor/container.h"
 
 namespace pteron {
 

@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
-#include "runtime/platform/mapped_file.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
+#include "pteron/runtime/platform/mapped_file.h"
 
 namespace pteron {
 

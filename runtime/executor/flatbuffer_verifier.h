@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "flatbuffers/flatbuffers.h"
-#include "runtime/core/span.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron {
 

@@ -1,4 +1,4 @@
-#include "runtime/executor/input_checks.h"
+#include "pteron/runtime/executor/input_checks.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 
-#include "runtime/core/evalue.h"
-#include "runtime/executor/method_meta.h"
-#include "runtime/executor/problems.h"
+#include "pteron/runtime/core/evalue.h"
+#include "pteron/runtime/executor/method_meta.h"
+#include "pteron/runtime/executor/problems.h"
 
 namespace pteron {
 

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <string_view>
 
-#include "runtime/backend/interface.h"
-#include "runtime/core/evalue.h"
-#include "runtime/core/span.h"
-#include "runtime/kernel/registry.h"
+#include "pteron/runtime/backend/interface.h"
+#include "pteron/runtime/core/evalue.h"
+#include "pteron/runtime/core/span.h"
+#include "pteron/runtime/kernel/registry.h"
 
 namespace pteron {
 

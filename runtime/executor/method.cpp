@@ -1,10 +1,10 @@
-#include "runtime/executor/method.h"
+#include "pteron/runtime/executor/method.h"
 
 #include <utility>
 
-#include "runtime/executor/input_checks.h"
-#include "runtime/executor/method_state.h"
-#include "runtime/executor/problems.h"
+#include "pteron/runtime/executor/input_checks.h"
+#include "pteron/runtime/executor/method_state.h"
+#include "pteron/runtime/executor/problems.h"
 
 namespace pteron {
 

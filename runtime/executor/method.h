@@ -19,11 +19,11 @@
 #include <string>
 #include <vector>
 
-#include "runtime/core/error.h"
-#include "runtime/core/evalue.h"
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
-#include "runtime/executor/method_meta.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/evalue.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
+#include "pteron/runtime/executor/method_meta.h"
 
 namespace pteron {
 

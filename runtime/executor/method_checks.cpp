@@ -1,11 +1,11 @@
-#include "runtime/executor/method_checks.h"
+#include "pteron/runtime/executor/method_checks.h"
 
 #include <string>
 #include <unordered_set>
 #include <vector>
 
-#include "runtime/executor/tensor_storage.h"
-#include "runtime/executor/value_checks.h"
+#include "pteron/runtime/executor/tensor_storage.h"
+#include "pteron/runtime/executor/value_checks.h"
 
 namespace pteron {
 namespace {

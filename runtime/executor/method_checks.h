@@ -9,9 +9,9 @@
 // method is loaded, not here. Reads only the FlatBuffers part.
 #pragma once
 
-#include "runtime/executor/problems.h"
-#include "runtime/executor/program_data.h"
-#include "runtime/schema/program_generated.h"
+#include "pteron/runtime/executor/problems.h"
+#include "pteron/runtime/executor/program_data.h"
+#include "pteron/runtime/schema/program_generated.h"
 
 namespace pteron {
 

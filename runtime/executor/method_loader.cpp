@@ -1,12 +1,12 @@
-#include "runtime/executor/method_loader.h"
+#include "pteron/runtime/executor/method_loader.h"
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "runtime/executor/external_data.h"
-#include "runtime/executor/method_meta_reader.h"
-#include "runtime/executor/problems.h"
+#include "pteron/runtime/executor/external_data.h"
+#include "pteron/runtime/executor/method_meta_reader.h"
+#include "pteron/runtime/executor/problems.h"
 
 namespace pteron {
 namespace {

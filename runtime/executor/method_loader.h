@@ -8,12 +8,12 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/core/result.h"
-#include "runtime/executor/method.h"
-#include "runtime/executor/method_state.h"
-#include "runtime/executor/program.h"
-#include "runtime/executor/program_data.h"
-#include "runtime/executor/tensor_storage.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/executor/method.h"
+#include "pteron/runtime/executor/method_state.h"
+#include "pteron/runtime/executor/program.h"
+#include "pteron/runtime/executor/program_data.h"
+#include "pteron/runtime/executor/tensor_storage.h"
 
 namespace pteron {
 

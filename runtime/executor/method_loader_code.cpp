@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/executor/method_loader.h"
-#include "runtime/executor/method_meta_reader.h"
+#include "pteron/runtime/executor/method_loader.h"
+#include "pteron/runtime/executor/method_meta_reader.h"
 
 namespace pteron {
 

@@ -1,4 +1,4 @@
-#include "runtime/executor/method_meta.h"
+#include "pteron/runtime/executor/method_meta.h"
 
 #include <cstdio>
 

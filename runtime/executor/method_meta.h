@@ -13,11 +13,11 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/backend/interface.h"
-#include "runtime/core/device.h"
-#include "runtime/core/evalue.h"
-#include "runtime/core/scalar_type.h"
-#include "runtime/core/tensor.h"
+#include "pteron/runtime/backend/interface.h"
+#include "pteron/runtime/core/device.h"
+#include "pteron/runtime/core/evalue.h"
+#include "pteron/runtime/core/scalar_type.h"
+#include "pteron/runtime/core/tensor.h"
 
 namespace pteron {
 

@@ -1,11 +1,11 @@
-#include "runtime/executor/method_meta_reader.h"
+#include "pteron/runtime/executor/method_meta_reader.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
 
-#include "runtime/executor/tensor_storage.h"
+#include "pteron/runtime/executor/tensor_storage.h"
 
 namespace pteron {
 namespace {

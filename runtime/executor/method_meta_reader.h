@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/executor/method_meta.h"
-#include "runtime/executor/program_data.h"
-#include "runtime/schema/program_generated.h"
+#include "pteron/runtime/executor/method_meta.h"
+#include "pteron/runtime/executor/program_data.h"
+#include "pteron/runtime/schema/program_generated.h"
 
 namespace pteron {
 

@@ -1,4 +1,4 @@
-#include "runtime/executor/method_state.h"
+#include "pteron/runtime/executor/method_state.h"
 
 #include <algorithm>
 

@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/executor/instruction.h"
-#include "runtime/executor/method.h"
-#include "runtime/executor/planned_buffer.h"
-#include "runtime/executor/program.h"
-#include "runtime/executor/session.h"
-#include "runtime/kernel/kernel_context.h"
+#include "pteron/runtime/executor/instruction.h"
+#include "pteron/runtime/executor/method.h"
+#include "pteron/runtime/executor/planned_buffer.h"
+#include "pteron/runtime/executor/program.h"
+#include "pteron/runtime/executor/session.h"
+#include "pteron/runtime/kernel/kernel_context.h"
 
 namespace pteron {
 

@@ -1,4 +1,4 @@
-#include "runtime/executor/planned_buffer.h"
+#include "pteron/runtime/executor/planned_buffer.h"
 
 #include <sys/mman.h>
 
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "runtime/core/device_allocator.h"
+#include "pteron/runtime/core/device_allocator.h"
 
 namespace pteron {
 namespace {

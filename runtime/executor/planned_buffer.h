@@ -9,10 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/core/device.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
+#include "pteron/runtime/core/device.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron {
 

@@ -1,4 +1,4 @@
-#include "runtime/executor/problems.h"
+#include "pteron/runtime/executor/problems.h"
 
 #include <cstdarg>
 #include <cstdio>

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/core/error.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron {
 

@@ -1,12 +1,12 @@
-#include "runtime/executor/program.h"
+#include "pteron/runtime/executor/program.h"
 
 #include <utility>
 
-#include "runtime/executor/method.h"
-#include "runtime/executor/method_loader.h"
-#include "runtime/executor/method_meta_reader.h"
-#include "runtime/executor/program_data.h"
-#include "runtime/executor/session.h"
+#include "pteron/runtime/executor/method.h"
+#include "pteron/runtime/executor/method_loader.h"
+#include "pteron/runtime/executor/method_meta_reader.h"
+#include "pteron/runtime/executor/program_data.h"
+#include "pteron/runtime/executor/session.h"
 
 namespace pteron {
 

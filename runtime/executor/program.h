@@ -1,7 +1,7 @@
 // A program file, opened: what methods it has, and the way to load them.
 //
-//   #include "runtime/executor/program.h"
-//   #include "runtime/executor/method.h"
+//   #include "pteron/runtime/executor/program.h"
+//   #include "pteron/runtime/executor/method.h"
 //
 //   Error run(float* x, float* y) {
 //     PTERON_ASSIGN_OR_RETURN(auto program, Program::load("model.pte"));
@@ -31,12 +31,12 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/backend/device_map.h"
-#include "runtime/backend/interface.h"
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
-#include "runtime/executor/load_options.h"
-#include "runtime/executor/method_meta.h"
+#include "pteron/runtime/backend/device_map.h"
+#include "pteron/runtime/backend/interface.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
+#include "pteron/runtime/executor/load_options.h"
+#include "pteron/runtime/executor/method_meta.h"
 
 namespace pteron {
 

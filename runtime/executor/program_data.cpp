@@ -1,12 +1,12 @@
-#include "runtime/executor/program_data.h"
+#include "pteron/runtime/executor/program_data.h"
 
 #include <unordered_set>
 #include <utility>
 
-#include "runtime/executor/container.h"
-#include "runtime/executor/flatbuffer_verifier.h"
-#include "runtime/executor/method_checks.h"
-#include "runtime/executor/segment_ranges.h"
+#include "pteron/runtime/executor/container.h"
+#include "pteron/runtime/executor/flatbuffer_verifier.h"
+#include "pteron/runtime/executor/method_checks.h"
+#include "pteron/runtime/executor/segment_ranges.h"
 
 namespace pteron {
 namespace {

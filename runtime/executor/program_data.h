@@ -13,14 +13,14 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
-#include "runtime/executor/data_map.h"
-#include "runtime/executor/file_bytes.h"
-#include "runtime/executor/load_options.h"
-#include "runtime/executor/segments.h"
-#include "runtime/executor/tensor_data_file.h"
-#include "runtime/schema/program_generated.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
+#include "pteron/runtime/executor/data_map.h"
+#include "pteron/runtime/executor/file_bytes.h"
+#include "pteron/runtime/executor/load_options.h"
+#include "pteron/runtime/executor/segments.h"
+#include "pteron/runtime/executor/tensor_data_file.h"
+#include "pteron/runtime/schema/program_generated.h"
 
 namespace pteron {
 

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "flatbuffers/flatbuffers.h"
-#include "runtime/core/span.h"
-#include "runtime/executor/container.h"
-#include "runtime/executor/problems.h"
-#include "runtime/executor/segments.h"
+#include "pteron/runtime/core/span.h"
+#include "pteron/runtime/executor/container.h"
+#include "pteron/runtime/executor/problems.h"
+#include "pteron/runtime/executor/segments.h"
 
 namespace pteron {
 

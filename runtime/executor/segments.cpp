@@ -1,9 +1,9 @@
-#include "runtime/executor/segments.h"
+#include "pteron/runtime/executor/segments.h"
 
 #include <cstring>
 #include <utility>
 
-#include "runtime/platform/sha256.h"
+#include "pteron/runtime/platform/sha256.h"
 
 namespace pteron {
 

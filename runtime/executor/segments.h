@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/core/error.h"
-#include "runtime/core/span.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron {
 

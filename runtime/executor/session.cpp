@@ -1,12 +1,12 @@
-#include "runtime/executor/session.h"
+#include "pteron/runtime/executor/session.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "runtime/executor/planned_buffer.h"
-#include "runtime/executor/problems.h"
-#include "runtime/executor/program.h"
+#include "pteron/runtime/executor/planned_buffer.h"
+#include "pteron/runtime/executor/problems.h"
+#include "pteron/runtime/executor/program.h"
 
 namespace pteron {
 

@@ -1,12 +1,12 @@
-#include "runtime/executor/tensor_data_file.h"
+#include "pteron/runtime/executor/tensor_data_file.h"
 
 #include <string_view>
 #include <utility>
 
-#include "runtime/executor/container.h"
-#include "runtime/executor/flatbuffer_verifier.h"
-#include "runtime/executor/segment_ranges.h"
-#include "runtime/schema/tensor_data_generated.h"
+#include "pteron/runtime/executor/container.h"
+#include "pteron/runtime/executor/flatbuffer_verifier.h"
+#include "pteron/runtime/executor/segment_ranges.h"
+#include "pteron/runtime/schema/tensor_data_generated.h"
 
 namespace pteron {
 

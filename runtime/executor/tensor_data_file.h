@@ -9,10 +9,10 @@
 #include <memory>
 #include <string>
 
-#include "runtime/core/result.h"
-#include "runtime/executor/data_map.h"
-#include "runtime/executor/file_bytes.h"
-#include "runtime/executor/segments.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/executor/data_map.h"
+#include "pteron/runtime/executor/file_bytes.h"
+#include "pteron/runtime/executor/segments.h"
 
 namespace pteron {
 

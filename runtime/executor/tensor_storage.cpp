@@ -1,4 +1,4 @@
-#include "runtime/executor/tensor_storage.h"
+#include "pteron/runtime/executor/tensor_storage.h"
 
 #include <algorithm>
 #include <array>

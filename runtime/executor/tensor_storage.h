@@ -9,11 +9,11 @@
 #include <cstdint>
 #include <string_view>
 
-#include "runtime/backend/device_map.h"
-#include "runtime/core/device.h"
-#include "runtime/core/result.h"
-#include "runtime/core/tensor.h"
-#include "runtime/schema/program_generated.h"
+#include "pteron/runtime/backend/device_map.h"
+#include "pteron/runtime/core/device.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/tensor.h"
+#include "pteron/runtime/schema/program_generated.h"
 
 namespace pteron {
 

@@ -1,8 +1,8 @@
-#include "runtime/executor/value_checks.h"
+#include "pteron/runtime/executor/value_checks.h"
 
 #include <algorithm>
 
-#include "runtime/executor/flatbuffer_verifier.h"
+#include "pteron/runtime/executor/flatbuffer_verifier.h"
 
 namespace pteron {
 namespace {

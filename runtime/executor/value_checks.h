@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/executor/problems.h"
-#include "runtime/executor/program_data.h"
-#include "runtime/executor/tensor_storage.h"
-#include "runtime/schema/program_generated.h"
+#include "pteron/runtime/executor/problems.h"
+#include "pteron/runtime/executor/program_data.h"
+#include "pteron/runtime/executor/tensor_storage.h"
+#include "pteron/runtime/schema/program_generated.h"
 
 namespace pteron {
 

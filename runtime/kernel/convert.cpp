@@ -1,9 +1,9 @@
-#include "runtime/kernel/convert.h"
+#include "pteron/runtime/kernel/convert.h"
 
 #include <cstring>
 #include <type_traits>
 
-#include "runtime/kernel/small_float.h"
+#include "pteron/runtime/kernel/small_float.h"
 
 namespace pteron {
 namespace {

@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/core/scalar_type.h"
+#include "pteron/runtime/core/scalar_type.h"
 
 namespace pteron {
 

@@ -1,4 +1,4 @@
-#include "runtime/kernel/kernel_context.h"
+#include "pteron/runtime/kernel/kernel_context.h"
 
 #include <cstdlib>
 

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "runtime/backend/event_tracer.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
+#include "pteron/runtime/backend/event_tracer.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
 
 namespace pteron {
 

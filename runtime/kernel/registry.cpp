@@ -1,4 +1,4 @@
-#include "runtime/kernel/registry.h"
+#include "pteron/runtime/kernel/registry.h"
 
 #include <algorithm>
 #include <mutex>

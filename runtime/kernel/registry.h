@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/core/error.h"
-#include "runtime/core/evalue.h"
-#include "runtime/core/span.h"
-#include "runtime/kernel/kernel_context.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/evalue.h"
+#include "pteron/runtime/core/span.h"
+#include "pteron/runtime/kernel/kernel_context.h"
 
 namespace pteron {
 

@@ -1,9 +1,9 @@
-#include "runtime/kernel/view.h"
+#include "pteron/runtime/kernel/view.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/kernel/convert.h"
+#include "pteron/runtime/kernel/convert.h"
 
 namespace pteron {
 

@@ -11,10 +11,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/core/error.h"
-#include "runtime/core/scalar_type.h"
-#include "runtime/core/span.h"
-#include "runtime/core/tensor.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/scalar_type.h"
+#include "pteron/runtime/core/span.h"
+#include "pteron/runtime/core/tensor.h"
 
 namespace pteron {
 

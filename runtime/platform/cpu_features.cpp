@@ -1,4 +1,4 @@
-#include "runtime/platform/cpu_features.h"
+#include "pteron/runtime/platform/cpu_features.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/core/error.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron {
 

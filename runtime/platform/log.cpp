@@ -1,4 +1,4 @@
-#include "runtime/platform/log.h"
+#include "pteron/runtime/platform/log.h"
 
 #include <atomic>
 #include <cstdarg>

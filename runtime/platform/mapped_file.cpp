@@ -1,4 +1,4 @@
-#include "runtime/platform/mapped_file.h"
+#include "pteron/runtime/platform/mapped_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron {
 

@@ -1,4 +1,4 @@
-#include "runtime/platform/sha256.h"
+#include "pteron/runtime/platform/sha256.h"
 
 #include <algorithm>
 #include <cstring>

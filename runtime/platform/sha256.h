@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/core/span.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron {
 

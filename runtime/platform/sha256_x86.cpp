@@ -2,7 +2,7 @@
 //
 // The state lives in two registers in the order that sha256rnds2 wants: ABEF and CDGH, the first
 // word in the highest lane. One step does four rounds; the message schedule runs four steps ahead.
-#include "runtime/platform/sha256.h"
+#include "pteron/runtime/platform/sha256.h"
 
 #if defined(__x86_64__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from runtime.python import _native
-from runtime.python.errors import NotFoundError
+from pteron.runtime.python import _native
+from pteron.runtime.python.errors import NotFoundError
 
 TYPE_CHECKING = False  # not from typing, which is slow to import
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from runtime.python.errors import InvalidArgumentError, NotSupportedError
+from pteron.runtime.python.errors import InvalidArgumentError, NotSupportedError
 
 _PROTOCOL = 1
 

@@ -1,13 +1,13 @@
-#include "runtime/python/export_tensor.h"
+#include "pteron/runtime/python/export_tensor.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
-#include "runtime/core/device_allocator.h"
-#include "runtime/python/import_tensor.h"
-#include "runtime/python/python_error.h"
+#include "pteron/runtime/core/device_allocator.h"
+#include "pteron/runtime/python/import_tensor.h"
+#include "pteron/runtime/python/python_error.h"
 
 namespace nb = nanobind;
 
@@ -25,7 +25,7 @@ dlpack::DataType dlpack_dtype(ScalarType dtype) {
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
   case ScalarType::name:                                                              \
     return {dlpack_code, dlpack_bits, 1};
-#include "runtime/core/scalar_types.inc"
+#include "pteron/runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
   }
   return {};

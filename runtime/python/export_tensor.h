@@ -11,10 +11,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
-#include "runtime/core/tensor.h"
-#include "runtime/python/dlpack.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/tensor.h"
+#include "pteron/runtime/python/dlpack.h"
 
 namespace pteron::python {
 

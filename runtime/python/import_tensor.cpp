@@ -1,12 +1,12 @@
-#include "runtime/python/import_tensor.h"
+#include "pteron/runtime/python/import_tensor.h"
 
 #include <algorithm>
 #include <cstring>
 #include <string_view>
 #include <unordered_map>
 
-#include "runtime/python/gil.h"
-#include "runtime/python/python_error.h"
+#include "pteron/runtime/python/gil.h"
+#include "pteron/runtime/python/python_error.h"
 
 namespace nb = nanobind;
 
@@ -18,7 +18,7 @@ ScalarType dtype_of(dlpack::DataType dtype) {
   if (dtype.lanes == 1) {
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
   if (dtype.code == dlpack_code && dtype.bits == dlpack_bits) return ScalarType::name;
-#include "runtime/core/scalar_types.inc"
+#include "pteron/runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
   }
   throw_error(

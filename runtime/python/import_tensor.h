@@ -12,10 +12,10 @@
 #include <array>
 #include <cstdint>
 
-#include "runtime/core/device.h"
-#include "runtime/core/scalar_type.h"
-#include "runtime/core/tensor.h"
-#include "runtime/python/dlpack.h"
+#include "pteron/runtime/core/device.h"
+#include "pteron/runtime/core/scalar_type.h"
+#include "pteron/runtime/core/tensor.h"
+#include "pteron/runtime/python/dlpack.h"
 
 namespace pteron::python {
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from runtime.python.session import Session
+from pteron.runtime.python.session import Session
 
 TYPE_CHECKING = False  # not from typing, which is slow to import
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from runtime.python.container import Tree
-    from runtime.python.method_meta import MethodMeta
+    from pteron.runtime.python.container import Tree
+    from pteron.runtime.python.method_meta import MethodMeta
 
 
 class Method:
@@ -29,7 +29,7 @@ class Method:
     @property
     def metadata(self) -> MethodMeta:
         """What it takes and returns."""
-        from runtime.python.method_meta import MethodMeta
+        from pteron.runtime.python.method_meta import MethodMeta
 
         return MethodMeta(self._native.meta())
 
@@ -54,7 +54,7 @@ class Method:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs on the arguments of the exported module and returns what its `forward` returned."""
-        from runtime.python import container
+        from pteron.runtime.python import container
 
         if self._trees is None:
             meta = self._native.meta()

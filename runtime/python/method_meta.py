@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from runtime.python.errors import InvalidArgumentError
-from runtime.python.scalar_type import ScalarType
+from pteron.runtime.python.errors import InvalidArgumentError
+from pteron.runtime.python.scalar_type import ScalarType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

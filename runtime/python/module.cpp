@@ -1,4 +1,5 @@
-// The extension module runtime.python._native: what the Python classes of this folder are made of.
+// The extension module pteron.runtime.python._native: what the Python classes of this folder are
+// made of.
 //
 // It is written to compile fast: nanobind makes code for each type that crosses, so few types do.
 // Paths come as bytes, descriptions go as dicts (method_meta.py reads them).
@@ -14,15 +15,15 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/backend/interface.h"
-#include "runtime/executor/method.h"
-#include "runtime/executor/program.h"
-#include "runtime/executor/session.h"
-#include "runtime/kernel/registry.h"
-#include "runtime/python/export_tensor.h"
-#include "runtime/python/gil.h"
-#include "runtime/python/py_method.h"
-#include "runtime/python/python_error.h"
+#include "pteron/runtime/backend/interface.h"
+#include "pteron/runtime/executor/method.h"
+#include "pteron/runtime/executor/program.h"
+#include "pteron/runtime/executor/session.h"
+#include "pteron/runtime/kernel/registry.h"
+#include "pteron/runtime/python/export_tensor.h"
+#include "pteron/runtime/python/gil.h"
+#include "pteron/runtime/python/py_method.h"
+#include "pteron/runtime/python/python_error.h"
 
 namespace nb = nanobind;
 
@@ -233,7 +234,7 @@ NB_MODULE(_native, module) {
   nb::dict scalar_types;
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
   scalar_types[#name] = nb::int_(static_cast<size_t>(number));
-#include "runtime/core/scalar_types.inc"
+#include "pteron/runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
   module.attr("SCALAR_TYPES") = scalar_types;
   module.def("load_path", &load_path);

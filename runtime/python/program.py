@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from runtime.python import _native, backend_registry
-from runtime.python.method import Method
-from runtime.python.session import Session
+from pteron.runtime.python import _native, backend_registry
+from pteron.runtime.python.method import Method
+from pteron.runtime.python.session import Session
 
 TYPE_CHECKING = False  # not from typing, which is slow to import
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from runtime.python.method_meta import MethodMeta
+    from pteron.runtime.python.method_meta import MethodMeta
 
 
 class Program:
@@ -29,7 +29,7 @@ class Program:
 
     def metadata(self, method_name: str) -> MethodMeta:
         """Of a method; loads nothing and needs no backend."""
-        from runtime.python.method_meta import MethodMeta
+        from pteron.runtime.python.method_meta import MethodMeta
 
         return MethodMeta(self._native.method_meta(method_name))
 

@@ -1,14 +1,14 @@
-#include "runtime/python/py_method.h"
+#include "pteron/runtime/python/py_method.h"
 
 #include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
 
-#include "runtime/kernel/convert.h"
-#include "runtime/kernel/view.h"
-#include "runtime/python/gil.h"
-#include "runtime/python/python_error.h"
+#include "pteron/runtime/kernel/convert.h"
+#include "pteron/runtime/kernel/view.h"
+#include "pteron/runtime/python/gil.h"
+#include "pteron/runtime/python/python_error.h"
 
 namespace nb = nanobind;
 

@@ -10,12 +10,12 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/core/evalue.h"
-#include "runtime/executor/method.h"
-#include "runtime/executor/session.h"
-#include "runtime/python/export_tensor.h"
-#include "runtime/python/import_tensor.h"
-#include "runtime/python/stream_order.h"
+#include "pteron/runtime/core/evalue.h"
+#include "pteron/runtime/executor/method.h"
+#include "pteron/runtime/executor/session.h"
+#include "pteron/runtime/python/export_tensor.h"
+#include "pteron/runtime/python/import_tensor.h"
+#include "pteron/runtime/python/stream_order.h"
 
 namespace pteron::python {
 

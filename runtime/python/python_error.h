@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
-#include "runtime/python/gil.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/python/gil.h"
 
 namespace pteron::python {
 
@@ -15,7 +15,8 @@ namespace pteron::python {
 [[noreturn]] inline void throw_error(const Error& error) {
   namespace nb = nanobind;
   const std::string message = error.message();  // may name a file in whatever encoding
-  const nb::object make = nb::module_::import_("runtime.python.errors").attr("error_of_code");
+  const nb::object make =
+      nb::module_::import_("pteron.runtime.python.errors").attr("error_of_code");
   PyObject* const text =
       PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace");
   // "N" takes `text` over; null passes on what was raised.

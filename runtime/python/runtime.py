@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from runtime.python import _native
-from runtime.python.backend_registry import BackendRegistry
-from runtime.python.program import Program
-from runtime.python.verification import Verification
+from pteron.runtime.python import _native
+from pteron.runtime.python.backend_registry import BackendRegistry
+from pteron.runtime.python.program import Program
+from pteron.runtime.python.verification import Verification
 
 TYPE_CHECKING = False  # not from typing, which is slow to import
 if TYPE_CHECKING:

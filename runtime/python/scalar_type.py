@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from runtime.python import _native
+from pteron.runtime.python import _native
 
 # What `TensorInfo.dtype()` returns: ``ScalarType.Float`` is 6. The numbers are those of the program
 # format, of ExecuTorch and of torch.

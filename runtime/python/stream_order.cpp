@@ -1,4 +1,4 @@
-#include "runtime/python/stream_order.h"
+#include "pteron/runtime/python/stream_order.h"
 
 #include <Python.h>
 

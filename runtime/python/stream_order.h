@@ -17,11 +17,11 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/core/device.h"
-#include "runtime/core/device_allocator.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
-#include "runtime/python/dlpack.h"
+#include "pteron/runtime/core/device.h"
+#include "pteron/runtime/core/device_allocator.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/python/dlpack.h"
 
 namespace pteron::python {
 

@@ -18,9 +18,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/kernel/registry.h"
-#include "runtime/python/import_tensor.h"
-#include "runtime/python/python_error.h"
+#include "pteron/runtime/kernel/registry.h"
+#include "pteron/runtime/python/import_tensor.h"
+#include "pteron/runtime/python/python_error.h"
 
 namespace nb = nanobind;
 

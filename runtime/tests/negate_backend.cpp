@@ -2,7 +2,7 @@
 // with the other sign.
 #include <memory>
 
-#include "runtime/backend/interface.h"
+#include "pteron/runtime/backend/interface.h"
 
 namespace pteron {
 namespace {

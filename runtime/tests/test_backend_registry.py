@@ -9,14 +9,14 @@ import sys
 
 import pytest
 
-from runtime.tests.program_builder import MethodBuilder, build_program
+from pteron.runtime.tests.program_builder import MethodBuilder, build_program
 
 _LIBRARY = pathlib.Path(os.environ["NEGATE_BACKEND"]).resolve()
 
 _SCRIPT = """
 import sys
 import numpy as np
-from runtime import Runtime, NotFoundError
+from pteron.runtime import Runtime, NotFoundError
 registry = Runtime.get().backend_registry
 assert registry.registered_backend_names == [], registry.registered_backend_names
 program = Runtime.get().load_program({path!r})
@@ -96,7 +96,7 @@ def test_options_reach_the_backend(folder: pathlib.Path) -> None:
         """
 method = program.load_method("forward", backend_options={"NegateBackend": {"scale": 3}})
 assert method.execute([np.array([1, -2], np.float32)])[0].tolist() == [-3, 6]
-from runtime import InvalidArgumentError
+from pteron.runtime import InvalidArgumentError
 for option, problem in [
     ({"speed": 3}, "speed"),
     ({"scale": 1.5}, 'option "scale" of backend "NegateBackend" is a float, expected bool, int or'),
@@ -117,7 +117,7 @@ def test_a_library_that_is_missing(folder: pathlib.Path) -> None:
     run(
         folder,
         """
-from runtime import AccessError
+from pteron.runtime import AccessError
 try:
     program.load_method("forward")
     raise AssertionError("found")

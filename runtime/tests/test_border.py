@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from runtime import InvalidArgumentError, Method, Runtime
-from runtime.tests.program_builder import DTYPES, MethodBuilder, build_program, unary_program
+from pteron.runtime import InvalidArgumentError, Method, Runtime
+from pteron.runtime.tests.program_builder import DTYPES, MethodBuilder, build_program, unary_program
 
 
 def load(data: bytes) -> Method:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from runtime import InvalidArgumentError, NotSupportedError, Runtime
-from runtime.python import container
-from runtime.tests.program_builder import MethodBuilder, build_program
+from pteron.runtime import InvalidArgumentError, NotSupportedError, Runtime
+from pteron.runtime.python import container
+from pteron.runtime.tests.program_builder import MethodBuilder, build_program
 
 LEAF = {"type": None, "context": None, "children_spec": []}
 

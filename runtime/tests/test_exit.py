@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from runtime.tests.program_builder import unary_program
+from pteron.runtime.tests.program_builder import unary_program
 
 _START = """
 import builtins, sys, threading, time
 import numpy as np
-from runtime import Runtime
-from runtime.python import errors
+from pteron.runtime import Runtime
+from pteron.runtime.python import errors
 
 class OnlyDlpack:
     def __dlpack__(self, **arguments):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from runtime.tests import _kernel_caller
-from runtime.tests.kernel_cases import CASES, IMAGE, SCALAR_CASES, X, channels_last
+from pteron.runtime.tests import _kernel_caller
+from pteron.runtime.tests.kernel_cases import CASES, IMAGE, SCALAR_CASES, X, channels_last
 
 # Tested one by one below.
 _SPECIAL = {

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-import runtime
-from runtime import (
+from pteron import runtime
+from pteron.runtime import (
     AccessError,
     InvalidArgumentError,
     InvalidProgramError,
@@ -23,7 +23,7 @@ from runtime import (
     ScalarType,
     Verification,
 )
-from runtime.tests.program_builder import (
+from pteron.runtime.tests.program_builder import (
     MethodBuilder,
     accumulate_method,
     build_program,

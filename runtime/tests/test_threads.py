@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from runtime import Runtime
-from runtime.tests.program_builder import accumulate_method, build_program, unary_program
+from pteron.runtime import Runtime
+from pteron.runtime.tests.program_builder import accumulate_method, build_program, unary_program
 
 THREADS = 8
 CALLS = 200

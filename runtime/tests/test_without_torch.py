@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from runtime.tests.program_builder import unary_program
+from pteron.runtime.tests.program_builder import unary_program
 
 _BLOCK = """
 import sys
@@ -23,7 +23,7 @@ sys.meta_path.insert(0, Blocker())
 """
 
 _RUN = """
-from runtime import Runtime
+from pteron.runtime import Runtime
 method = Runtime.get().load_program({path!r}).load_method("forward")
 """
 
@@ -81,14 +81,14 @@ heavy = {"torch", "numpy", "json", "dataclasses", "typing", "ctypes"} & set(sys.
 print(sorted(heavy))
 """
     )
-    assert run("import runtime; " + script).strip() == "[]"
+    assert run("from pteron import runtime; " + script).strip() == "[]"
 
 
 def test_the_import_is_quick() -> None:
     script = """
 import time
 start = time.process_time()
-from runtime import Runtime
+from pteron.runtime import Runtime
 Runtime.get()
 print(time.process_time() - start)
 """

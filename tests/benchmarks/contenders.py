@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import torch
 
-from backends.cpu import CpuOptions, CpuPartitioner
-from exir import to_edge_transform_and_lower
-from runtime import Runtime
+from pteron.backends.cpu import CpuOptions, CpuPartitioner
+from pteron.exir import to_edge_transform_and_lower
+from pteron.runtime import Runtime
 from tests.models.sample import Sample
 
 Contender = Callable[[], list[torch.Tensor]]

@@ -21,8 +21,8 @@ from collections.abc import Callable
 import torch
 from absl import app, flags
 
-import backends.cpu.runtime as cpu_runtime
-from backends.cpu.runtime.tests.shim_caller import Optional, ShimLibrary
+import pteron.backends.cpu.runtime as cpu_runtime
+from pteron.backends.cpu.runtime.tests.shim_caller import Optional, ShimLibrary
 
 _ROUNDS = flags.DEFINE_integer("rounds", 40, "Rounds through both contenders.")
 _MIN_ROUND_MS = flags.DEFINE_float("min_round_ms", 3.0, "Calls of one round take at least so long.")

@@ -27,7 +27,7 @@ from absl import app, flags, logging
 from rich.console import Console
 from rich.table import Table
 
-from backends.cpu import CpuOptions
+from pteron.backends.cpu import CpuOptions
 from tests.e2e.lowering import flat_inputs, lower_program, save_tensors
 from tests.models.networks import NETWORKS
 from tests.models.sample import Sample, randn

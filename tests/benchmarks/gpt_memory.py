@@ -36,8 +36,8 @@ def resident() -> dict[str, float]:
 
 def lower(path: str) -> dict[str, dict[str, float]]:
     """Memory after each step, and what the model holds."""
-    from backends.cpu import CpuPartitioner
-    from exir import to_edge_transform_and_lower
+    from pteron.backends.cpu import CpuPartitioner
+    from pteron.exir import to_edge_transform_and_lower
     from tests.models.gpt import export_methods, make_gpt
 
     gpt = make_gpt()
@@ -60,7 +60,7 @@ def run(path: str) -> dict[str, dict[str, float]]:
     sys.modules["torch"] = None  # type: ignore[assignment]
     import numpy as np
 
-    from runtime import Runtime
+    from pteron.runtime import Runtime
 
     runtime = Runtime.get()
     steps = {"before": resident()}

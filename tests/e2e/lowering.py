@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from backends.cpu import CpuOptions, CpuPartitioner
-from exir import ExecutorchProgramManager, to_edge_transform_and_lower
-from exir.backend.utils import get_delegates
-from runtime import Runtime
+from pteron.backends.cpu import CpuOptions, CpuPartitioner
+from pteron.exir import ExecutorchProgramManager, to_edge_transform_and_lower
+from pteron.exir.backend.utils import get_delegates
+from pteron.runtime import Runtime
 from tests.models.cases import Case, Together
 from tests.models.sample import Sample, max_relative_error
 
@@ -78,7 +78,7 @@ def lower_together(
     """Lowers `cases` to one program at `path`, with what `options` say or not at all."""
     together = Together(cases, dtype)
     exported = torch.export.export(together, together.inputs())
-    with unittest.TestCase().assertNoLogs("backends.aoti", "WARNING"):  # no easier options
+    with unittest.TestCase().assertNoLogs("pteron.backends.aoti", "WARNING"):  # no easier options
         manager = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner(options)])
         manager.to_executorch().save(path)
     return Lowered(together, path, exported.call_spec.out_spec)

@@ -14,7 +14,7 @@ import pathlib  # noqa: E402
 import numpy as np  # noqa: E402
 from absl import app, flags  # noqa: E402
 
-from runtime import Runtime  # noqa: E402
+from pteron.runtime import Runtime  # noqa: E402
 
 _PROGRAM = flags.DEFINE_string("program", None, "The .pte file.", required=True)
 _CALLS = flags.DEFINE_integer("calls", 1, "How many inputs files there are.")

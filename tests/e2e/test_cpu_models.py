@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from runtime import Runtime
+from pteron.runtime import Runtime
 from tests.e2e.lowering import flat_inputs, flat_outputs, lower_program, save_tensors
 from tests.models.features import FEATURES
 from tests.models.networks import NETWORKS

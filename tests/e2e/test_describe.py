@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from backends.cpu import CpuOptions, CpuPartitioner
-from exir import ExecutorchProgramManager, to_edge_transform_and_lower
+from pteron.backends.cpu import CpuOptions, CpuPartitioner
+from pteron.exir import ExecutorchProgramManager, to_edge_transform_and_lower
 
 
 class Scores(nn.Module):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from backends.cpu import CpuOptions
-from runtime import InvalidArgumentError, Runtime
+from pteron.backends.cpu import CpuOptions
+from pteron.runtime import InvalidArgumentError, Runtime
 from tests.e2e.lowering import lower_program
 from tests.models.sample import Sample, max_relative_error, randint
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from backends.cpu import CpuPartitioner
-from exir import to_edge_transform_and_lower
-from runtime import Runtime
+from pteron.backends.cpu import CpuPartitioner
+from pteron.exir import to_edge_transform_and_lower
+from pteron.runtime import Runtime
 from tests.models.gpt import Decode, Gpt, Prefill, export_methods, make_gpt
 from tests.models.sample import max_relative_error
 

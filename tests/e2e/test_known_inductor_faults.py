@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from backends.cpu import CpuOptions
-from backends.cpu.isa import LEVELS, Isa, machine_features
+from pteron.backends.cpu import CpuOptions
+from pteron.backends.cpu.isa import LEVELS, Isa, machine_features
 from tests.e2e.lowering import Lowered, Results, lower_together
 from tests.models.cases import Applies, Case
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from backends.cpu import CpuOptions
+from pteron.backends.cpu import CpuOptions
 from tests.e2e.lowering import Results, lower_together
 from tests.models.cases import Case
 from tests.models.parameter_views import ATTENTION, OTHERS, PRODUCTS

@@ -11,7 +11,7 @@ import dataclasses
 from enum import Enum
 from typing import Any
 
-from exir._serialize import schema
+from pteron.exir._serialize import schema
 
 # Class -> stock's names of its fields, in our order; classes and fields not here have our names.
 _NAMES: dict[type, tuple[str, ...]] = {

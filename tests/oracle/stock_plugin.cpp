@@ -1,4 +1,4 @@
-#include "tests/oracle/stock_plugin.h"
+#include "pteron/tests/oracle/stock_plugin.h"
 
 #include <dlfcn.h>
 #include <executorch/runtime/backend/interface.h>
@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/backend/interface.h"
-#include "runtime/core/evalue.h"
+#include "pteron/runtime/backend/interface.h"
+#include "pteron/runtime/core/evalue.h"
 
 namespace pteron {
 namespace {

@@ -13,8 +13,8 @@ from executorch.exir.capture._config import ExecutorchBackendConfig as StockConf
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 from executorch.runtime import Runtime as StockRuntime
 
-from exir import ExecutorchBackendConfig, to_edge_transform_and_lower
-from runtime import Runtime
+from pteron.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from pteron.runtime import Runtime
 from tests.oracle.programs import CASES, Case
 
 

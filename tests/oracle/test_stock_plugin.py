@@ -13,11 +13,11 @@ from executorch.runtime import Runtime as StockRuntime
 from torch import nn
 from torch.export import Dim
 
-from backends.cpu import CpuOptions, CpuPartitioner
-from backends.example.blas import BlasOptions, BlasPartitioner
-from backends.example.blas.op_support import PRODUCTS
-from exir import to_edge_transform_and_lower
-from exir.backend.partitioner import Partitioner
+from pteron.backends.cpu import CpuOptions, CpuPartitioner
+from pteron.backends.example.blas import BlasOptions, BlasPartitioner
+from pteron.backends.example.blas.op_support import PRODUCTS
+from pteron.exir import to_edge_transform_and_lower
+from pteron.exir.backend.partitioner import Partitioner
 from tests.oracle.plugin import plug_in
 
 
@@ -69,7 +69,7 @@ BATCH = {0: Dim("batch", max=8)}
 
 @pytest.mark.parametrize("tag", ["", "weights"], ids=["inside", "beside"])
 def test_blas(tag: str, tmp_path: Path) -> None:
-    plug_in("backends.example.blas")
+    plug_in("pteron.backends.example.blas")
     torch.manual_seed(0)
     calls = [(torch.randn(8, 16), torch.randn(8, 8)) for _ in range(3)]
     run_in_stock(
@@ -78,8 +78,8 @@ def test_blas(tag: str, tmp_path: Path) -> None:
 
 
 def test_blas_and_cpu_stacked(tmp_path: Path) -> None:
-    plug_in("backends.example.blas")
-    plug_in("backends.cpu")
+    plug_in("pteron.backends.example.blas")
+    plug_in("pteron.backends.cpu")
     torch.manual_seed(0)
     calls = [(torch.randn(batch, 16),) for batch in (2, 8, 1, 5)]
     partitioners = [CpuPartitioner(leave_out=PRODUCTS), BlasPartitioner()]
@@ -87,7 +87,7 @@ def test_blas_and_cpu_stacked(tmp_path: Path) -> None:
 
 
 def test_cpu_alone_with_weights_beside(tmp_path: Path) -> None:
-    plug_in("backends.cpu")
+    plug_in("pteron.backends.cpu")
     torch.manual_seed(0)
     calls = [(torch.randn(batch, 16),) for batch in (3, 7)]
     partitioners = [CpuPartitioner(CpuOptions(save_data_externally=True))]
@@ -97,7 +97,7 @@ def test_cpu_alone_with_weights_beside(tmp_path: Path) -> None:
 def test_a_file_is_refused_with_our_sentence(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    plug_in("backends.example.blas")
+    plug_in("pteron.backends.example.blas")
     example = (torch.randn(8, 16), torch.randn(8, 8))
     partitioner = BlasPartitioner(BlasOptions(external_tag="away"))
     edge = to_edge_transform_and_lower(

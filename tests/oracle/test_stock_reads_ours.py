@@ -16,11 +16,15 @@ from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSeria
 from executorch.runtime import Runtime as StockRuntime
 from executorch.runtime import Verification as StockVerification
 
-from backends.example.blas import BlasOptions, BlasPartitioner
-from exir import ExecutorchBackendConfig, ExecutorchProgramManager, to_edge_transform_and_lower
-from exir._serialize.program_file import ProgramFile, deserialize_program
-from exir._serialize.tensor_data_file import deserialize_tensor_data
-from runtime import Runtime
+from pteron.backends.example.blas import BlasOptions, BlasPartitioner
+from pteron.exir import (
+    ExecutorchBackendConfig,
+    ExecutorchProgramManager,
+    to_edge_transform_and_lower,
+)
+from pteron.exir._serialize.program_file import ProgramFile, deserialize_program
+from pteron.exir._serialize.tensor_data_file import deserialize_tensor_data
+from pteron.runtime import Runtime
 from tests.oracle.fields import differences, in_stock_words, plain
 from tests.oracle.programs import CASES
 

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "runtime/executor/tests/everything_program.h"
+#include "pteron/runtime/executor/tests/everything_program.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 #include <cublas_v2.h>
 
-#include "tests/proofs/scale.h"
+#include "pteron/tests/proofs/scale.h"
 
 namespace pteron::proofs {
 namespace {

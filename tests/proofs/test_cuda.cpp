@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "tests/proofs/scale.h"
+#include "pteron/tests/proofs/scale.h"
 
 namespace pteron::proofs {
 namespace {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from backends.cpu import CpuOptions, CpuPartitioner
+from pteron.backends.cpu import CpuOptions, CpuPartitioner
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Configuration:
 
     def partitioner(self) -> Any:
         if self.device == "cuda":
-            from backends.cuda import CudaPartitioner
+            from pteron.backends.cuda import CudaPartitioner
 
             return CudaPartitioner(self.options)
         return CpuPartitioner(self.options)
@@ -48,7 +48,7 @@ def configurations(device: str) -> dict[str, Configuration]:
     """All of a device, "cpu" or "cuda", by name."""
     if device == "cpu":
         return {each.name: each for each in _CPU}
-    from backends.cuda import CudaOptions
+    from pteron.backends.cuda import CudaOptions
 
     return {
         gemm: Configuration(gemm, "cuda", CudaOptions(gemm=gemm, save_data_externally=False))

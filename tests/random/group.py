@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from exir import to_edge_transform_and_lower
-from runtime import Runtime
+from pteron.exir import to_edge_transform_and_lower
+from pteron.runtime import Runtime
 from tests.models.random_modules import CALLS, RandomModule
 from tests.models.sample import max_relative_error
 from tests.random.configurations import Configuration

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from backends.aoti import shim_list
-from backends.aoti.schema import metadata_generated as schema
-from exir._serialize.program_file import deserialize_program
+from pteron.backends.aoti import shim_list
+from pteron.backends.aoti.schema import metadata_generated as schema
+from pteron.exir._serialize.program_file import deserialize_program
 
 
 @contextlib.contextmanager

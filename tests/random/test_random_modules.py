@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from backends.aoti.inductor import repairs
-from backends.cpu import isa
+from pteron.backends.aoti.inductor import repairs
+from pteron.backends.cpu import isa
 from tests.random.configurations import configurations
 from tests.random.group import Outcome
 from tests.random.refused import REFUSED, is_refused

@@ -13,15 +13,15 @@ import pytest
 import torch
 from torch.export import Dim, ExportedProgram
 
-from backends.cpu import CpuOptions, CpuPartitioner
-from backends.example.blas import BlasOptions, BlasPartitioner
-from backends.example.blas.op_support import PRODUCTS
-from exir import EdgeProgramManager, to_edge, to_edge_transform_and_lower
-from exir.backend.partitioner import DELEGATION_TAG, Partitioner
-from exir.backend.utils import get_non_lowered_nodes
-from exir.config import EdgeCompileConfig
-from exir.delegate import lowered_modules
-from runtime import Runtime
+from pteron.backends.cpu import CpuOptions, CpuPartitioner
+from pteron.backends.example.blas import BlasOptions, BlasPartitioner
+from pteron.backends.example.blas.op_support import PRODUCTS
+from pteron.exir import EdgeProgramManager, to_edge, to_edge_transform_and_lower
+from pteron.exir.backend.partitioner import DELEGATION_TAG, Partitioner
+from pteron.exir.backend.utils import get_non_lowered_nodes
+from pteron.exir.config import EdgeCompileConfig
+from pteron.exir.delegate import lowered_modules
+from pteron.runtime import Runtime
 from tests.stacking.model import WIDTH, Interleaved
 
 

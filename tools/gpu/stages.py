@@ -32,7 +32,7 @@ def setup(tree: Path, output: Path) -> Stage:
             Case("binding", machine.python(str(tree / "tools/gpu/binding.py")), seconds=400),
             Case(
                 "import",
-                machine.python("-c", "from runtime import Runtime; print(Runtime.get())"),
+                machine.python("-c", "from pteron.runtime import Runtime; print(Runtime.get())"),
                 environment=environment,
             ),
         ],

@@ -1,4 +1,4 @@
-#include "tools/runner/arguments.h"
+#include "pteron/tools/runner/arguments.h"
 
 #include <cerrno>
 #include <cstdlib>

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/backend/device_map.h"
-#include "runtime/core/result.h"
-#include "runtime/executor/program.h"
+#include "pteron/runtime/backend/device_map.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/executor/program.h"
 
 namespace pteron::runner {
 

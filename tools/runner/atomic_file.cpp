@@ -1,4 +1,4 @@
-#include "tools/runner/atomic_file.h"
+#include "pteron/tools/runner/atomic_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,11 +1,11 @@
-#include "tools/runner/describe.h"
+#include "pteron/tools/runner/describe.h"
 
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 
-#include "runtime/backend/interface.h"
-#include "runtime/kernel/registry.h"
+#include "pteron/runtime/backend/interface.h"
+#include "pteron/runtime/kernel/registry.h"
 
 namespace pteron::runner {
 namespace {

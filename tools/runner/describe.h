@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "runtime/core/result.h"
-#include "runtime/executor/program.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/executor/program.h"
 
 namespace pteron::runner {
 

@@ -1,4 +1,4 @@
-#include "tools/runner/json_scanner.h"
+#include "pteron/tools/runner/json_scanner.h"
 
 namespace pteron::runner {
 namespace {

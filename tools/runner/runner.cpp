@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "runtime/executor/method.h"
-#include "runtime/executor/program.h"
-#include "runtime/executor/session.h"
-#include "tools/runner/arguments.h"
-#include "tools/runner/atomic_file.h"
-#include "tools/runner/describe.h"
-#include "tools/runner/safetensors.h"
-#include "tools/runner/values.h"
+#include "pteron/runtime/executor/method.h"
+#include "pteron/runtime/executor/program.h"
+#include "pteron/runtime/executor/session.h"
+#include "pteron/tools/runner/arguments.h"
+#include "pteron/tools/runner/atomic_file.h"
+#include "pteron/tools/runner/describe.h"
+#include "pteron/tools/runner/safetensors.h"
+#include "pteron/tools/runner/values.h"
 
 namespace pteron::runner {
 namespace {

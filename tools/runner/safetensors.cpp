@@ -1,12 +1,12 @@
-#include "tools/runner/safetensors.h"
+#include "pteron/tools/runner/safetensors.h"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <string_view>
 
-#include "runtime/core/scalar_type.h"
-#include "tools/runner/json_scanner.h"
+#include "pteron/runtime/core/scalar_type.h"
+#include "pteron/tools/runner/json_scanner.h"
 
 namespace pteron::runner {
 namespace {

@@ -17,11 +17,11 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
-#include "runtime/kernel/view.h"
-#include "runtime/platform/mapped_file.h"
-#include "tools/runner/atomic_file.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/kernel/view.h"
+#include "pteron/runtime/platform/mapped_file.h"
+#include "pteron/tools/runner/atomic_file.h"
 
 namespace pteron::runner {
 

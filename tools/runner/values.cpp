@@ -1,9 +1,9 @@
-#include "tools/runner/values.h"
+#include "pteron/tools/runner/values.h"
 
 #include <cstring>
 #include <string>
 
-#include "runtime/kernel/convert.h"
+#include "pteron/runtime/kernel/convert.h"
 
 namespace pteron::runner {
 namespace {

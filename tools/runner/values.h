@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/core/evalue.h"
-#include "runtime/core/result.h"
-#include "runtime/executor/method.h"
-#include "tools/runner/safetensors.h"
+#include "pteron/runtime/core/evalue.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/executor/method.h"
+#include "pteron/tools/runner/safetensors.h"
 
 namespace pteron::runner {
 

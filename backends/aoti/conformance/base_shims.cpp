@@ -6,10 +6,10 @@
 #include <stdexcept>
 #include <vector>
 
-#include "backends/aoti/conformance/conformance.h"
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/aoti/shims/failed_check.h"
 #include "gtest/gtest.h"
+#include "pteron/backends/aoti/conformance/conformance.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/shims/failed_check.h"
 
 namespace pteron::aoti::conformance {
 namespace {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
 
 namespace pteron::aoti::conformance {
 

@@ -1,9 +1,9 @@
 // Writing where indices say, on the device that joined.
 #include <vector>
 
-#include "backends/aoti/conformance/conformance.h"
-#include "backends/aoti/shims/c_boundary.h"
 #include "gtest/gtest.h"
+#include "pteron/backends/aoti/conformance/conformance.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
 
 extern "C" int32_t ptrn_torch_index_put_out(AtenTensorHandle, AtenTensorHandle,
                                             const AtenTensorHandle*, uint32_t, AtenTensorHandle,

@@ -2,9 +2,9 @@
 #include <cstring>
 #include <vector>
 
-#include "backends/aoti/conformance/conformance.h"
-#include "backends/aoti/shims/c_boundary.h"
 #include "gtest/gtest.h"
+#include "pteron/backends/aoti/conformance/conformance.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
 
 #define ITEM_AND_SCALAR(name, type)                                   \
   extern "C" int32_t ptrn_torch_item_##name(AtenTensorHandle, type*); \

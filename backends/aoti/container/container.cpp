@@ -1,12 +1,12 @@
-#include "backends/aoti/container/container.h"
+#include "pteron/backends/aoti/container/container.h"
 
 #include <algorithm>
 #include <unordered_set>
 #include <utility>
 
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/aoti/shims/failed_check.h"
-#include "backends/aoti/shims/handle_scope.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/shims/failed_check.h"
+#include "pteron/backends/aoti/shims/handle_scope.h"
 
 namespace pteron::aoti {
 namespace {

@@ -13,11 +13,11 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/aoti/container/model_image.h"
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
+#include "pteron/backends/aoti/container/model_image.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron::aoti {
 

@@ -1,11 +1,11 @@
-#include "backends/aoti/container/elf_imports.h"
+#include "pteron/backends/aoti/container/elf_imports.h"
 
 #include <elf.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "backends/aoti/shims/private_names.h"
+#include "pteron/backends/aoti/shims/private_names.h"
 
 namespace pteron::aoti {
 namespace {

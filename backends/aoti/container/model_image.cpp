@@ -1,4 +1,4 @@
-#include "backends/aoti/container/model_image.h"
+#include "pteron/backends/aoti/container/model_image.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -10,8 +10,8 @@
 #include <map>
 #include <mutex>
 
-#include "backends/aoti/container/elf_imports.h"
-#include "backends/aoti/shims/shim_library.h"
+#include "pteron/backends/aoti/container/elf_imports.h"
+#include "pteron/backends/aoti/shims/shim_library.h"
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U

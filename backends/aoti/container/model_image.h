@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
-#include "runtime/platform/sha256.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
+#include "pteron/runtime/platform/sha256.h"
 
 namespace pteron::aoti {
 

@@ -16,19 +16,19 @@ refused with a sentence, not with a crash inside Inductor. Its mistakes that we 
 One call at a time: a lock serialises callers, because Inductor's state belongs to the process.
 """
 
-from backends.aoti.inductor.architectures import UnsupportedArchitecture, fatbinary
-from backends.aoti.inductor.capture import interface, operator_functions
-from backends.aoti.inductor.fallbacks import (
+from pteron.backends.aoti.inductor.architectures import UnsupportedArchitecture, fatbinary
+from pteron.backends.aoti.inductor.capture import interface, operator_functions
+from pteron.backends.aoti.inductor.fallbacks import (
     CalledFunctions,
     c_function,
     compiles_higher_order,
     functions_called_by,
     may_call_out,
 )
-from backends.aoti.inductor.generate import LOCK, MutatedBuffers, generate
-from backends.aoti.inductor.generated_code import Constant, GeneratedCode, Target
-from backends.aoti.inductor.release import SUPPORTED_RELEASES, UnsupportedTorch, release
-from backends.aoti.inductor.tuning import tuning
+from pteron.backends.aoti.inductor.generate import LOCK, MutatedBuffers, generate
+from pteron.backends.aoti.inductor.generated_code import Constant, GeneratedCode, Target
+from pteron.backends.aoti.inductor.release import SUPPORTED_RELEASES, UnsupportedTorch, release
+from pteron.backends.aoti.inductor.tuning import tuning
 
 __all__ = [
     "LOCK",

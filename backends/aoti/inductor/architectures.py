@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from backends.aoti.inductor.replaced import replaced
+from pteron.backends.aoti.inductor.replaced import replaced
 
 #: Where further machine code of a kernel is kept in Inductor's table of kernels.
 _KEY = "pteron_cubins"

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from backends.aoti.inductor.cuda import device_kernels
-from backends.aoti.inductor.generated_code import Constant, GeneratedCode
-from backends.aoti.inductor.kernel_text import finish_kernels
-from backends.aoti.inductor.release import UnsupportedTorch
-from backends.aoti.inductor.replaced import replaced
+from pteron.backends.aoti.inductor.cuda import device_kernels
+from pteron.backends.aoti.inductor.generated_code import Constant, GeneratedCode
+from pteron.backends.aoti.inductor.kernel_text import finish_kernels
+from pteron.backends.aoti.inductor.release import UnsupportedTorch
+from pteron.backends.aoti.inductor.replaced import replaced
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from backends.aoti.inductor.replaced import replaced
+from pteron.backends.aoti.inductor.replaced import replaced
 
 
 @contextlib.contextmanager

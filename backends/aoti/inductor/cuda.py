@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from backends.aoti.inductor.architectures import machine_code
-from backends.aoti.inductor.replaced import environment
+from pteron.backends.aoti.inductor.architectures import machine_code
+from pteron.backends.aoti.inductor.replaced import environment
 
 
 @contextlib.contextmanager

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from backends.aoti.inductor.capture import operator_functions
-from backends.aoti.inductor.generate import generate_module
-from backends.aoti.inductor.generated_code import Target
-from backends.aoti.inductor.release import UnsupportedTorch, release
+from pteron.backends.aoti.inductor.capture import operator_functions
+from pteron.backends.aoti.inductor.generate import generate_module
+from pteron.backends.aoti.inductor.generated_code import Target
+from pteron.backends.aoti.inductor.release import UnsupportedTorch, release
 
 
 def may_call_out(op: torch._ops.OpOverload) -> bool:

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from backends.aoti.inductor.architectures import also_compiled_for
-from backends.aoti.inductor.capture import captured_sources
-from backends.aoti.inductor.cuda import kernel_folder
-from backends.aoti.inductor.generated_code import GeneratedCode, Target
-from backends.aoti.inductor.release import release
-from backends.aoti.inductor.scope import compile_scope, fake_mode_of
+from pteron.backends.aoti.inductor.architectures import also_compiled_for
+from pteron.backends.aoti.inductor.capture import captured_sources
+from pteron.backends.aoti.inductor.cuda import kernel_folder
+from pteron.backends.aoti.inductor.generated_code import GeneratedCode, Target
+from pteron.backends.aoti.inductor.release import release
+from pteron.backends.aoti.inductor.scope import compile_scope, fake_mode_of
 
 
 class MutatedBuffers(ValueError):

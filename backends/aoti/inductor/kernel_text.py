@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from backends.aoti.inductor import micro_gemms
+from pteron.backends.aoti.inductor import micro_gemms
 
 #: Each kernel's text starts with it.
 KERNEL_START = "#include <torch/csrc/inductor/cpp_prefix.h>\n"

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from backends.aoti.inductor.replaced import replaced
+from pteron.backends.aoti.inductor.replaced import replaced
 
 _BEGIN, _END = "// micro-GEMM {name}\n", "// end of micro-GEMM\n"
 _MARKED = re.compile(

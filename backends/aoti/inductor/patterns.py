@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from backends.aoti.inductor.replaced import replaced
+from pteron.backends.aoti.inductor.replaced import replaced
 
 
 @contextlib.contextmanager

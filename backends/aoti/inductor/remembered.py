@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from backends.aoti.inductor.replaced import replaced
+from pteron.backends.aoti.inductor.replaced import replaced
 
 
 @contextlib.contextmanager

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from backends.aoti.inductor.release import release
-from backends.aoti.inductor.replaced import replaced
+from pteron.backends.aoti.inductor.release import release
+from pteron.backends.aoti.inductor.replaced import replaced
 
 
 @contextlib.contextmanager

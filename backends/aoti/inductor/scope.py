@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import torch
 
-from backends.aoti.inductor import cpu, micro_gemms
-from backends.aoti.inductor.generated_code import Target
-from backends.aoti.inductor.patterns import without_patterns_of
-from backends.aoti.inductor.remembered import remembered
-from backends.aoti.inductor.repairs import repairs
-from backends.aoti.inductor.replaced import replaced
+from pteron.backends.aoti.inductor import cpu, micro_gemms
+from pteron.backends.aoti.inductor.generated_code import Target
+from pteron.backends.aoti.inductor.patterns import without_patterns_of
+from pteron.backends.aoti.inductor.remembered import remembered
+from pteron.backends.aoti.inductor.repairs import repairs
+from pteron.backends.aoti.inductor.replaced import replaced
 
 
 @contextlib.contextmanager

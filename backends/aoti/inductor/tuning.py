@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from backends.aoti.inductor.replaced import environment, replaced
+from pteron.backends.aoti.inductor.replaced import environment, replaced
 
 _LOCK = threading.Lock()
 _SUFFIXES = (".best_config", ".kernel_perf")

@@ -32,7 +32,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
-from backends.aoti.passes.aliases import AliasSets
+from pteron.backends.aoti.passes.aliases import AliasSets
 
 # No views in the sense of this pass: lazy conjugation and negation, sparse parts, nested tensors.
 _NOT_STRIDED = frozenset(

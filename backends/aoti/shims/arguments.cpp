@@ -1,4 +1,4 @@
-#include "backends/aoti/shims/arguments.h"
+#include "pteron/backends/aoti/shims/arguments.h"
 
 namespace pteron::aoti {
 

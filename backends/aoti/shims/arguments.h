@@ -3,12 +3,12 @@
 
 #include <cstdint>
 
-#include "backends/aoti/shims/shim_export.h"
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "runtime/core/device.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/runtime/core/device.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron::aoti {
 

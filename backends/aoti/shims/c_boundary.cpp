@@ -1,6 +1,6 @@
-#include "backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
 
-#include "backends/aoti/shims/failed_check.h"
+#include "pteron/backends/aoti/shims/failed_check.h"
 
 namespace pteron::aoti {
 namespace {

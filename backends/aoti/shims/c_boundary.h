@@ -19,8 +19,8 @@
 #include <string_view>
 #include <utility>
 
-#include "backends/aoti/shims/shim_export.h"
-#include "runtime/core/error.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron::aoti {
 

@@ -2,9 +2,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/aoti/shims/failed_check.h"
-#include "runtime/platform/log.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/shims/failed_check.h"
+#include "pteron/runtime/platform/log.h"
 
 namespace pteron::aoti {
 namespace {

@@ -2,9 +2,9 @@
 // being opened, so these depend on nothing that needs starting.
 #include <cstddef>
 
-#include "backends/aoti/shims/shim_export.h"
-#include "backends/aoti/slim/core/dtype.h"
-#include "backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/slim/core/dtype.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
 
 namespace pteron::aoti {
 
@@ -20,7 +20,7 @@ PTERON_CONSTANT_SHIM(device_type_privateuse1, 20)
 
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
   PTERON_CONSTANT_SHIM(dtype_##torch_name, number)
-#include "runtime/core/scalar_types.inc"
+#include "pteron/runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
 PTERON_CONSTANT_SHIM(dtype_complex32, 8)
 PTERON_CONSTANT_SHIM(dtype_complex64, 9)

@@ -1,12 +1,12 @@
 // What lies in tensors: copies, zeros, single numbers, places that indices name.
 #include <complex>
 
-#include "backends/aoti/shims/arguments.h"
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/aoti/shims/device_operators.h"
-#include "backends/aoti/slim/core/device_memory.h"
-#include "backends/aoti/slim/core/numeric.h"
-#include "backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/aoti/shims/arguments.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/shims/device_operators.h"
+#include "pteron/backends/aoti/slim/core/device_memory.h"
+#include "pteron/backends/aoti/slim/core/numeric.h"
+#include "pteron/backends/aoti/slim/core/strided_copy.h"
 
 namespace pteron::aoti {
 namespace {

@@ -1,4 +1,4 @@
-#include "backends/aoti/shims/device_operators.h"
+#include "pteron/backends/aoti/shims/device_operators.h"
 
 #include <atomic>
 #include <cstddef>

@@ -6,10 +6,10 @@
 // brings its shims). Thread-safe.
 #pragma once
 
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "runtime/core/device.h"
-#include "runtime/core/error.h"
-#include "runtime/core/span.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/runtime/core/device.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron::aoti {
 

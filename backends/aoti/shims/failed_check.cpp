@@ -1,8 +1,8 @@
-#include "backends/aoti/shims/failed_check.h"
+#include "pteron/backends/aoti/shims/failed_check.h"
 
 #include <utility>
 
-#include "backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
 
 namespace pteron::aoti {
 namespace {

@@ -11,7 +11,7 @@
 // The mark belongs to the thread that runs the model.
 #pragma once
 
-#include "runtime/core/error.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron::aoti {
 

@@ -1,4 +1,4 @@
-#include "backends/aoti/shims/handle_scope.h"
+#include "pteron/backends/aoti/shims/handle_scope.h"
 
 namespace pteron::aoti {
 namespace {

@@ -10,7 +10,7 @@
 
 #include <vector>
 
-#include "backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
 
 namespace pteron::aoti {
 

@@ -1,8 +1,8 @@
-#include "backends/aoti/shims/pooling_arguments.h"
+#include "pteron/backends/aoti/shims/pooling_arguments.h"
 
 #include <algorithm>
 
-#include "backends/aoti/shims/arguments.h"
+#include "pteron/backends/aoti/shims/arguments.h"
 
 namespace pteron::aoti {
 namespace {

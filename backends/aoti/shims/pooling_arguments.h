@@ -7,10 +7,10 @@
 
 #include <cstdint>
 
-#include "backends/aoti/slim/core/pooling_shape.h"
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
+#include "pteron/backends/aoti/slim/core/pooling_shape.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
 
 namespace pteron::aoti {
 

@@ -1,8 +1,8 @@
 // What a tensor is. Pointers to sizes and strides are borrowed and live as long as the handle.
-#include "backends/aoti/shims/arguments.h"
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/aoti/shims/failed_check.h"
-#include "backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/backends/aoti/shims/arguments.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/shims/failed_check.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
 
 namespace pteron::aoti {
 namespace {

@@ -1,10 +1,10 @@
-#include "backends/aoti/shims/shim_library.h"
+#include "pteron/backends/aoti/shims/shim_library.h"
 
 #include <dlfcn.h>
 
 #include <mutex>
 
-#include "backends/aoti/shims/private_names.h"
+#include "pteron/backends/aoti/shims/private_names.h"
 
 namespace pteron::aoti {
 namespace {

@@ -2,10 +2,10 @@
 // deletes, except where it says otherwise.
 #include <utility>
 
-#include "backends/aoti/shims/arguments.h"
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/aoti/shims/handle_scope.h"
-#include "backends/aoti/slim/core/device_memory.h"
+#include "pteron/backends/aoti/shims/arguments.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/shims/handle_scope.h"
+#include "pteron/backends/aoti/slim/core/device_memory.h"
 
 namespace pteron::aoti {
 namespace {

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "backends/aoti/aoti_device.h"
-#include "backends/aoti/container/tests/toy_image.h"
-#include "backends/aoti/schema/metadata_generated.h"
-#include "runtime/backend/named_data_map.h"
-#include "runtime/platform/sha256.h"
+#include "pteron/backends/aoti/aoti_device.h"
+#include "pteron/backends/aoti/container/tests/toy_image.h"
+#include "pteron/backends/aoti/schema/metadata_generated.h"
+#include "pteron/runtime/backend/named_data_map.h"
+#include "pteron/runtime/platform/sha256.h"
 
 namespace pteron::aoti {
 

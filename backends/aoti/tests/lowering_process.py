@@ -17,8 +17,8 @@ import sys
 import torch
 from torch._inductor.utils import run_and_get_code
 
-from backends.aoti import inductor
-from backends.aoti.tests.models import AttentionAndConvolution
+from pteron.backends.aoti import inductor
+from pteron.backends.aoti.tests.models import AttentionAndConvolution
 
 _TARGETS = {
     "lower": inductor.Target("cpu", 256, 2),

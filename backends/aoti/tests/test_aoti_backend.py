@@ -7,18 +7,18 @@ import logging
 import pytest
 import torch
 
-from backends.aoti import aoti_backend, inductor
-from backends.aoti.aoti_backend import (
+from pteron.backends.aoti import aoti_backend, inductor
+from pteron.backends.aoti.aoti_backend import (
     COMPILE_SPEC_KEYS,
     AotiBackend,
     BuildTarget,
     UnsupportedOperators,
 )
-from backends.aoti.inductor import GeneratedCode, Target
-from backends.aoti.payload import ImageInfo
-from backends.aoti.toolchain import Machine
-from exir.backend.backend_details import BackendDetails, find_backend
-from exir.backend.compile_spec_schema import CompileSpec
+from pteron.backends.aoti.inductor import GeneratedCode, Target
+from pteron.backends.aoti.payload import ImageInfo
+from pteron.backends.aoti.toolchain import Machine
+from pteron.exir.backend.backend_details import BackendDetails, find_backend
+from pteron.exir.backend.compile_spec_schema import CompileSpec
 
 
 class Device(AotiBackend):

@@ -10,15 +10,15 @@ from typing import final
 import pytest
 import torch
 
-from backends.aoti.aoti_backend import AotiBackend, BuildTarget
-from backends.aoti.aoti_partitioner import AotiPartitioner, LeftOutWarning
-from backends.aoti.inductor import Target
-from backends.aoti.payload import ImageInfo
-from backends.aoti.toolchain import Machine
-from exir.backend.backend_api import to_backend
-from exir.backend.backend_details import BackendDetails, PreprocessResult
-from exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
-from exir.backend.utils import tag_constant_data
+from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
+from pteron.backends.aoti.aoti_partitioner import AotiPartitioner, LeftOutWarning
+from pteron.backends.aoti.inductor import Target
+from pteron.backends.aoti.payload import ImageInfo
+from pteron.backends.aoti.toolchain import Machine
+from pteron.exir.backend.backend_api import to_backend
+from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
+from pteron.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from pteron.exir.backend.utils import tag_constant_data
 
 aten = torch.ops.aten
 

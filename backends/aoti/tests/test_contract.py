@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch.export import Dim
 
-from backends.aoti.contract import UNBOUNDED, contract_of
-from backends.aoti.contract import Dim as ContractDim
+from pteron.backends.aoti.contract import UNBOUNDED, contract_of
+from pteron.backends.aoti.contract import Dim as ContractDim
 
 
 class Pairs(torch.nn.Module):

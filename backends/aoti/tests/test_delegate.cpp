@@ -1,8 +1,8 @@
-#include "backends/aoti/delegate.h"
-#include "backends/aoti/slim/core/caching_allocator.h"
-#include "backends/aoti/tests/delegate_testing.h"
 #include "gtest/gtest.h"
-#include "runtime/platform/log.h"
+#include "pteron/backends/aoti/delegate.h"
+#include "pteron/backends/aoti/slim/core/caching_allocator.h"
+#include "pteron/backends/aoti/tests/delegate_testing.h"
+#include "pteron/runtime/platform/log.h"
 
 namespace pteron::aoti {
 namespace {

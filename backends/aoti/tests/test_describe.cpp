@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "backends/aoti/describe.h"
-#include "backends/aoti/tests/delegate_testing.h"
+#include "pteron/backends/aoti/describe.h"
+#include "pteron/backends/aoti/tests/delegate_testing.h"
 
 namespace pteron::aoti {
 namespace {

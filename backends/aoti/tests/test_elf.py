@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backends.aoti import elf
+from pteron.backends.aoti import elf
 
 
 def test_something_else_is_refused() -> None:

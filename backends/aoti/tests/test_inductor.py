@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from backends.aoti import inductor
-from backends.aoti.inductor import Target, cpu, scope
-from backends.aoti.inductor.capture import identifiers_read, model_part
-from backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START, finish_kernels
-from backends.aoti.inductor.micro_gemms import separate
-from backends.aoti.tests.models import AttentionAndConvolution
+from pteron.backends.aoti import inductor
+from pteron.backends.aoti.inductor import Target, cpu, scope
+from pteron.backends.aoti.inductor.capture import identifiers_read, model_part
+from pteron.backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START, finish_kernels
+from pteron.backends.aoti.inductor.micro_gemms import separate
+from pteron.backends.aoti.tests.models import AttentionAndConvolution
 
 _PROCESS = Path(__file__).with_name("lowering_process.py")
 

@@ -1,5 +1,5 @@
-#include "backends/aoti/contract.h"
 #include "gtest/gtest.h"
+#include "pteron/backends/aoti/contract.h"
 
 namespace pteron::aoti {
 namespace {

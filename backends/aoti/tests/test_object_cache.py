@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.aoti.object_cache import ObjectCache, default_cache, digest
+from pteron.backends.aoti.object_cache import ObjectCache, default_cache, digest
 
 
 def writer(text: str, calls: list[str]):

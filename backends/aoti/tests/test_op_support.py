@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from backends.aoti import shim_list
-from backends.aoti.inductor import Target
-from backends.aoti.op_support import OpSupport
+from pteron.backends.aoti import shim_list
+from pteron.backends.aoti.inductor import Target
+from pteron.backends.aoti.op_support import OpSupport
 
 aten = torch.ops.aten
 

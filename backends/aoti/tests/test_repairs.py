@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from backends.aoti import inductor
-from backends.aoti.inductor import Target, repairs
-from backends.aoti.op_support import OpSupport
+from pteron.backends.aoti import inductor
+from pteron.backends.aoti.inductor import Target, repairs
+from pteron.backends.aoti.op_support import OpSupport
 
 
 def exported(module: torch.nn.Module, *inputs: torch.Tensor) -> ExportedProgram:

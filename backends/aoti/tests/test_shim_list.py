@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backends.aoti import shim_list
+from pteron.backends.aoti import shim_list
 
 
 def test_entries_are_read_and_comments_are_not() -> None:

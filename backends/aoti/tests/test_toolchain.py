@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from backends.aoti import elf, inductor, toolchain
-from backends.aoti.inductor import Target
-from backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START
-from backends.aoti.object_cache import ObjectCache
-from backends.aoti.toolchain import Machine, ToolchainError
+from pteron.backends.aoti import elf, inductor, toolchain
+from pteron.backends.aoti.inductor import Target
+from pteron.backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START
+from pteron.backends.aoti.object_cache import ObjectCache
+from pteron.backends.aoti.toolchain import Machine, ToolchainError
 
 V3 = Machine(("-march=x86-64-v3",), ("CPU_CAPABILITY_AVX2",))
 V4 = Machine(("-march=x86-64-v4",), ("CPU_CAPABILITY_AVX512",), wide_vectors=True)

@@ -2,12 +2,12 @@
 #include <memory>
 #include <string>
 
-#include "backends/aoti/delegate.h"
-#include "backends/aoti/describe.h"
-#include "backends/aoti/shims/shim_library.h"
-#include "backends/cpu/runtime/cpu_device.h"
-#include "runtime/backend/interface.h"
-#include "runtime/platform/log.h"
+#include "pteron/backends/aoti/delegate.h"
+#include "pteron/backends/aoti/describe.h"
+#include "pteron/backends/aoti/shims/shim_library.h"
+#include "pteron/backends/cpu/runtime/cpu_device.h"
+#include "pteron/runtime/backend/interface.h"
+#include "pteron/runtime/platform/log.h"
 
 namespace pteron::cpu {
 namespace {

@@ -1,12 +1,12 @@
-#include "backends/cpu/runtime/cpu_device.h"
+#include "pteron/backends/cpu/runtime/cpu_device.h"
 
 #include <algorithm>
 #include <optional>
 #include <string>
 #include <variant>
 
-#include "backends/cpu/runtime/kernels/parallel.h"
-#include "runtime/platform/cpu_features.h"
+#include "pteron/backends/cpu/runtime/kernels/parallel.h"
+#include "pteron/runtime/platform/cpu_features.h"
 
 namespace pteron::cpu {
 namespace {

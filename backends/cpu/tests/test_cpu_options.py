@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from backends.cpu.cpu_options import CpuOptions
-from exir.backend.compile_spec_schema import CompileSpec
+from pteron.backends.cpu.cpu_options import CpuOptions
+from pteron.exir.backend.compile_spec_schema import CompileSpec
 
 
 @pytest.mark.parametrize(

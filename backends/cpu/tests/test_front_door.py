@@ -8,10 +8,10 @@ import sys
 
 def test_the_front_door_does_not_import_torch() -> None:
     program = (
-        "import sys, backends, backends.cpu, backends.cpu.native as native;"
+        "import sys, backends, pteron.backends.cpu, pteron.backends.cpu.native as native;"
         "assert native.BACKEND_ID == 'CpuBackend' and native.LIBRARY.endswith('.so');"
         "assert 'torch' not in sys.modules, 'torch is imported';"
-        "assert 'CpuPartitioner' in dir(backends.cpu)"
+        "assert 'CpuPartitioner' in dir(pteron.backends.cpu)"
     )
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {program}"],
@@ -25,9 +25,9 @@ def test_the_front_door_does_not_import_torch() -> None:
 def test_names_are_loaded_when_they_are_used() -> None:
     import pytest
 
-    import backends.cpu
-    from backends.cpu.cpu_options import CpuOptions
+    import pteron.backends.cpu
+    from pteron.backends.cpu.cpu_options import CpuOptions
 
-    assert backends.cpu.CpuOptions is CpuOptions
+    assert pteron.backends.cpu.CpuOptions is CpuOptions
     with pytest.raises(AttributeError, match="no attribute 'GpuOptions'"):
-        _ = backends.cpu.GpuOptions
+        _ = pteron.backends.cpu.GpuOptions

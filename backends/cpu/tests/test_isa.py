@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.cpu import isa
+from pteron.backends.cpu import isa
 
 _AVX2_ONLY = "model name\t: x\nflags\t\t: " + " ".join(sorted(isa.level("x86-64-v3").features))
 

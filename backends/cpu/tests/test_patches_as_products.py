@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from backends.cpu import CpuOptions, CpuPartitioner
-from backends.cpu.passes.patches_as_products import PatchesAsProductsPass
-from exir import to_edge_transform_and_lower
-from runtime import Runtime
+from pteron.backends.cpu import CpuOptions, CpuPartitioner
+from pteron.backends.cpu.passes.patches_as_products import PatchesAsProductsPass
+from pteron.exir import to_edge_transform_and_lower
+from pteron.runtime import Runtime
 
 _BATCH = torch.export.Dim("batch", min=1, max=8)
 

@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from backends.aoti import inductor
-from backends.aoti.inductor import repairs
-from backends.cpu import CpuOptions, CpuPartitioner
-from exir import ExecutorchBackendConfig, VerificationError, to_edge_transform_and_lower
-from exir.program import EdgeProgramManager
+from pteron.backends.aoti import inductor
+from pteron.backends.aoti.inductor import repairs
+from pteron.backends.cpu import CpuOptions, CpuPartitioner
+from pteron.exir import ExecutorchBackendConfig, VerificationError, to_edge_transform_and_lower
+from pteron.exir.program import EdgeProgramManager
 
 
 def lowered(

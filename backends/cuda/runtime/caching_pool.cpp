@@ -1,11 +1,11 @@
-#include "backends/cuda/runtime/caching_pool.h"
+#include "pteron/backends/cuda/runtime/caching_pool.h"
 
 #include <cuda_runtime_api.h>
 
 #include <utility>
 
-#include "backends/aoti/slim/cuda/guard.h"
-#include "backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
 
 namespace pteron::cuda {
 namespace {

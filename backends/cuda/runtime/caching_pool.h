@@ -21,9 +21,9 @@
 #include <mutex>
 #include <vector>
 
-#include "backends/aoti/slim/core/storage.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
+#include "pteron/backends/aoti/slim/core/storage.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
 
 namespace pteron::cuda {
 

@@ -10,11 +10,11 @@
 #include <unordered_map>
 #include <utility>
 
-#include "backends/aoti/slim/core/storage.h"
-#include "backends/aoti/slim/cuda/guard.h"
-#include "backends/cuda/runtime/caching_pool.h"
-#include "backends/cuda/runtime/cuda_error.h"
-#include "runtime/core/device_allocator.h"
+#include "pteron/backends/aoti/slim/core/storage.h"
+#include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/caching_pool.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/runtime/core/device_allocator.h"
 
 namespace pteron::cuda {
 namespace {

@@ -2,13 +2,13 @@
 #include <memory>
 #include <string>
 
-#include "backends/aoti/delegate.h"
-#include "backends/aoti/describe.h"
-#include "backends/aoti/shims/shim_library.h"
-#include "backends/cuda/runtime/cuda_device.h"
-#include "backends/cuda/runtime/cuda_error.h"
-#include "runtime/backend/interface.h"
-#include "runtime/platform/log.h"
+#include "pteron/backends/aoti/delegate.h"
+#include "pteron/backends/aoti/describe.h"
+#include "pteron/backends/aoti/shims/shim_library.h"
+#include "pteron/backends/cuda/runtime/cuda_device.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/runtime/backend/interface.h"
+#include "pteron/runtime/platform/log.h"
 
 namespace pteron::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "backends/cuda/runtime/cuda_device.h"
+#include "pteron/backends/cuda/runtime/cuda_device.h"
 
 #include <cuda_runtime_api.h>
 
@@ -8,8 +8,8 @@
 #include <utility>
 #include <variant>
 
-#include "backends/aoti/slim/cuda/guard.h"
-#include "backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
 
 namespace pteron::cuda {
 namespace {

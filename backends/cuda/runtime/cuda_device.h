@@ -17,15 +17,15 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/aoti/aoti_device.h"
-#include "backends/aoti/slim/cuda/guard.h"
-#include "backends/cuda/runtime/cuda_stream.h"
-#include "backends/cuda/runtime/execution_scope.h"
-#include "backends/cuda/runtime/loaded_modules.h"
-#include "backends/cuda/runtime/output_places.h"
-#include "backends/cuda/runtime/weight_store.h"
-#include "runtime/backend/device_map.h"
-#include "runtime/backend/interface.h"
+#include "pteron/backends/aoti/aoti_device.h"
+#include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/cuda_stream.h"
+#include "pteron/backends/cuda/runtime/execution_scope.h"
+#include "pteron/backends/cuda/runtime/loaded_modules.h"
+#include "pteron/backends/cuda/runtime/output_places.h"
+#include "pteron/backends/cuda/runtime/weight_store.h"
+#include "pteron/runtime/backend/device_map.h"
+#include "pteron/runtime/backend/interface.h"
 
 namespace pteron::cuda {
 

@@ -1,4 +1,4 @@
-#include "backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
 
 #include <atomic>
 

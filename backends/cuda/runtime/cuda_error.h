@@ -5,7 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "runtime/core/error.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron::cuda {
 

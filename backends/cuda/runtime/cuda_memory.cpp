@@ -1,16 +1,16 @@
-#include "backends/cuda/runtime/cuda_memory.h"
+#include "pteron/backends/cuda/runtime/cuda_memory.h"
 
 #include <cuda_runtime_api.h>
 
 #include <memory>
 
-#include "backends/aoti/slim/core/strided_copy.h"
-#include "backends/aoti/slim/cuda/guard.h"
-#include "backends/cuda/runtime/caching_pool.h"
-#include "backends/cuda/runtime/cuda_error.h"
-#include "backends/cuda/runtime/execution_scope.h"
-#include "backends/cuda/runtime/output_places.h"
-#include "backends/cuda/runtime/scratch.h"
+#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/caching_pool.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/execution_scope.h"
+#include "pteron/backends/cuda/runtime/output_places.h"
+#include "pteron/backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {
 namespace {

@@ -5,9 +5,9 @@
 // current stream. Registered for DeviceType::CUDA when this library is opened.
 #pragma once
 
-#include "backends/aoti/slim/core/device_memory.h"
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "backends/cuda/runtime/kernels/strided_copy.h"
+#include "pteron/backends/aoti/slim/core/device_memory.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
 
 namespace pteron::cuda {
 

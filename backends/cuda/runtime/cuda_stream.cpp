@@ -1,7 +1,7 @@
-#include "backends/cuda/runtime/cuda_stream.h"
+#include "pteron/backends/cuda/runtime/cuda_stream.h"
 
-#include "backends/aoti/slim/cuda/guard.h"
-#include "backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
 
 namespace pteron::cuda {
 namespace {

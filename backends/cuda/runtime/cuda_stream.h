@@ -14,10 +14,10 @@
 
 #include <memory>
 
-#include "backends/cuda/runtime/caching_pool.h"
-#include "backends/cuda/runtime/kernels/blas_workspace.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
+#include "pteron/backends/cuda/runtime/caching_pool.h"
+#include "pteron/backends/cuda/runtime/kernels/blas_workspace.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
 
 namespace pteron::cuda {
 

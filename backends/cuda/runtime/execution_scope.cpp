@@ -1,4 +1,4 @@
-#include "backends/cuda/runtime/execution_scope.h"
+#include "pteron/backends/cuda/runtime/execution_scope.h"
 
 namespace pteron::cuda {
 

@@ -6,8 +6,8 @@
 // Scopes nest; outside of any, shims use memory of the current stream and default settings.
 #pragma once
 
-#include "backends/cuda/runtime/caching_pool.h"
-#include "backends/cuda/runtime/loaded_modules.h"
+#include "pteron/backends/cuda/runtime/caching_pool.h"
+#include "pteron/backends/cuda/runtime/loaded_modules.h"
 
 namespace pteron::cuda {
 

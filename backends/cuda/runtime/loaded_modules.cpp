@@ -1,10 +1,10 @@
-#include "backends/cuda/runtime/loaded_modules.h"
+#include "pteron/backends/cuda/runtime/loaded_modules.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "backends/aoti/slim/cuda/guard.h"
-#include "backends/cuda/runtime/platform/driver.h"
+#include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/platform/driver.h"
 
 namespace pteron::cuda {
 

@@ -1,4 +1,4 @@
-#include "backends/cuda/runtime/output_places.h"
+#include "pteron/backends/cuda/runtime/output_places.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -18,11 +18,11 @@
 #include <utility>
 #include <vector>
 
-#include "backends/aoti/output_place.h"
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "backends/aoti/slim/core/storage.h"
-#include "runtime/core/device.h"
-#include "runtime/core/span.h"
+#include "pteron/backends/aoti/output_place.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/backends/aoti/slim/core/storage.h"
+#include "pteron/runtime/core/device.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron::cuda {
 

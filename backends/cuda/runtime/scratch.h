@@ -4,8 +4,8 @@
 
 #include <cstddef>
 
-#include "backends/aoti/slim/core/storage.h"
-#include "runtime/core/result.h"
+#include "pteron/backends/aoti/slim/core/storage.h"
+#include "pteron/runtime/core/result.h"
 
 namespace pteron::cuda {
 

@@ -1,4 +1,4 @@
-#include "backends/cuda/runtime/weight_store.h"
+#include "pteron/backends/cuda/runtime/weight_store.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,8 +8,8 @@
 #include <mutex>
 #include <utility>
 
-#include "backends/aoti/slim/cuda/guard.h"
-#include "backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
 
 namespace pteron::cuda {
 namespace {

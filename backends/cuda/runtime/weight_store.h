@@ -14,11 +14,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "backends/aoti/slim/core/storage.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
-#include "runtime/platform/sha256.h"
+#include "pteron/backends/aoti/slim/core/storage.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
+#include "pteron/runtime/platform/sha256.h"
 
 namespace pteron::cuda {
 

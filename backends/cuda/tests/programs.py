@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from backends.cuda import CudaOptions, CudaPartitioner
-from exir import ExecutorchBackendConfig, to_edge_transform_and_lower
-from runtime import Runtime
+from pteron.backends.cuda import CudaOptions, CudaPartitioner
+from pteron.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from pteron.runtime import Runtime
 from tests.models.features import FEATURES
 from tests.models.networks import NETWORKS
 from tests.models.sample import Sample, max_relative_error

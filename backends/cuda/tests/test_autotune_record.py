@@ -7,11 +7,11 @@ import pathlib
 
 import pytest
 
-from backends.aoti import inductor
-from backends.cuda import AutotuneRecord
-from exir._serialize import schema
-from exir._serialize.named_data_store import NamedDataStore
-from exir._serialize.program_file import ProgramData, serialize_program
+from pteron.backends.aoti import inductor
+from pteron.backends.cuda import AutotuneRecord
+from pteron.exir._serialize import schema
+from pteron.exir._serialize.named_data_store import NamedDataStore
+from pteron.exir._serialize.program_file import ProgramData, serialize_program
 
 _HERE = {"torch": "2.11.0", "triton": "3.6.0", "gpu": "NVIDIA H200"}
 _FILES = {"ab/1.best_config": '{"XBLOCK": 64}', "cache/77": '{"cache": {}}'}

@@ -10,9 +10,17 @@ import subprocess
 import pytest
 import torch
 
-from backends.aoti import inductor
-from backends.cuda import CudaBackend, CudaOptions
-from backends.cuda.tests.programs import check, eager, inputs_of, load, lower, sample_named, save
+from pteron.backends.aoti import inductor
+from pteron.backends.cuda import CudaBackend, CudaOptions
+from pteron.backends.cuda.tests.programs import (
+    check,
+    eager,
+    inputs_of,
+    load,
+    lower,
+    sample_named,
+    save,
+)
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 

@@ -13,9 +13,17 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from backends.cuda import AutotuneRecord, CudaOptions
-from backends.cuda.tests.programs import check, eager, inputs_of, load, lower, sample_named, save
-from exir._serialize.program_file import deserialize_program
+from pteron.backends.cuda import AutotuneRecord, CudaOptions
+from pteron.backends.cuda.tests.programs import (
+    check,
+    eager,
+    inputs_of,
+    load,
+    lower,
+    sample_named,
+    save,
+)
+from pteron.exir._serialize.program_file import deserialize_program
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
@@ -77,7 +85,7 @@ def test_a_record_gives_the_same_kernels(
     record = AutotuneRecord.of_program(first)
     assert any(name.startswith("cache/") for name in record.files)
     record_property("record", f"{len(record.files)} files, {len(record.to_json())} bytes")
-    with caplog.at_level(logging.WARNING, "backends.cuda"):
+    with caplog.at_level(logging.WARNING, "pteron.backends.cuda"):
         start = time.perf_counter()
         again = _lowered(tmp_path / "again", autotune="kernels", autotune_record=record.to_json())
         record_property("replayed_s", round(time.perf_counter() - start, 1))

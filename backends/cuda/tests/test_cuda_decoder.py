@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from backends.cuda.tests.programs import load, lower, save
+from pteron.backends.cuda.tests.programs import load, lower, save
 from tests.models.gpt import export_methods, make_gpt
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")

@@ -15,8 +15,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from backends.cuda import CudaOptions
-from backends.cuda.tests.programs import (
+from pteron.backends.cuda import CudaOptions
+from pteron.backends.cuda.tests.programs import (
     ON_DEVICE,
     check,
     data_of,
@@ -115,7 +115,7 @@ def test_products_may_be_recorded(tmp_path: pathlib.Path) -> None:
 
 _RUN = """
 import sys, torch
-from backends.cuda.tests.programs import inputs_of, load, sample_named
+from pteron.backends.cuda.tests.programs import inputs_of, load, sample_named
 method = load(__import__("pathlib").Path(sys.argv[1])).load_method("forward")
 torch.save(method.execute(inputs_of(sample_named(sys.argv[2]), 0)), sys.argv[3])
 """

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from backends.cuda import CudaOptions
-from backends.cuda.tests.programs import ON_DEVICE, flat, load, lower, save
+from pteron.backends.cuda import CudaOptions
+from pteron.backends.cuda.tests.programs import ON_DEVICE, flat, load, lower, save
 from tests.models.cases import Together
 from tests.models.parameter_views import PRODUCTS
 from tests.models.sample import max_relative_error

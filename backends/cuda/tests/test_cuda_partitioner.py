@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.export import export
 
-from backends.cuda import AutotuneRecord, CudaBackend, CudaOptions, CudaPartitioner
-from exir.backend.compile_spec_schema import CompileSpec
+from pteron.backends.cuda import AutotuneRecord, CudaBackend, CudaOptions, CudaPartitioner
+from pteron.exir.backend.compile_spec_schema import CompileSpec
 
 
 class Mlp(nn.Module):

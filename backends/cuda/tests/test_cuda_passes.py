@@ -11,10 +11,10 @@ import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram, export
 
-from backends.aoti.contract import contract_of
-from backends.cuda import CudaBackend
-from backends.cuda.cuda_passes import MAX_BYTES, SelectInsteadOfCondPass, cuda_passes
-from backends.cuda.tests.programs import check, load, lower, save
+from pteron.backends.aoti.contract import contract_of
+from pteron.backends.cuda import CudaBackend
+from pteron.backends.cuda.cuda_passes import MAX_BYTES, SelectInsteadOfCondPass, cuda_passes
+from pteron.backends.cuda.tests.programs import check, load, lower, save
 
 _needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 

@@ -6,7 +6,7 @@ import ctypes
 import pathlib
 import re
 
-from backends.aoti.shim_list import parse
+from pteron.backends.aoti.shim_list import parse
 
 _CUDA = pathlib.Path(__file__).parent.parent
 _PREFIXES = {"aoti_torch_": "ptrn_torch_", "cuda": "ptrn", "cu": "pt"}

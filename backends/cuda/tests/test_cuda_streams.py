@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from backends.cuda.tests.programs import (
+from pteron.backends.cuda.tests.programs import (
     ON_DEVICE,
     check,
     eager,
@@ -24,7 +24,7 @@ from backends.cuda.tests.programs import (
     sample_named,
     save,
 )
-from exir import MemoryPlanningPass
+from pteron.exir import MemoryPlanningPass
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
@@ -143,7 +143,7 @@ def test_another_stream_waits_for_the_session(tmp_path: pathlib.Path) -> None:
 _CUPY = """
 import sys, pathlib
 import cupy, numpy
-from runtime import Runtime
+from pteron.runtime import Runtime
 path = pathlib.Path(sys.argv[1])
 program = Runtime.get().load_program(path, data_path=sorted(path.parent.glob("*.ptd")))
 method = program.load_method("forward")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from backends.cuda.tests.programs import (
+from pteron.backends.cuda.tests.programs import (
     ON_DEVICE,
     check,
     eager,

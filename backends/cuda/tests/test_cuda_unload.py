@@ -10,7 +10,15 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from backends.cuda.tests.programs import check, eager, inputs_of, load, lower, sample_named, save
+from pteron.backends.cuda.tests.programs import (
+    check,
+    eager,
+    inputs_of,
+    load,
+    lower,
+    sample_named,
+    save,
+)
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 

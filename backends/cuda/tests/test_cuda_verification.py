@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from backends.cuda import CudaPartitioner
-from backends.cuda.tests.programs import ON_DEVICE
-from exir import ExecutorchBackendConfig, VerificationError, to_edge_transform_and_lower
+from pteron.backends.cuda import CudaPartitioner
+from pteron.backends.cuda.tests.programs import ON_DEVICE
+from pteron.exir import ExecutorchBackendConfig, VerificationError, to_edge_transform_and_lower
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 

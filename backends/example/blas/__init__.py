@@ -1,6 +1,6 @@
 """The BLAS backend: matrix products by OpenBLAS, and how to write a backend (see README.md).
 
-    from backends.example.blas import BlasOptions, BlasPartitioner
+    from pteron.backends.example.blas import BlasOptions, BlasPartitioner
 
 Names are loaded when they are used, so that finding the native library imports no torch.
 """
@@ -11,9 +11,9 @@ import importlib
 from typing import Any
 
 _HOME = {
-    "BlasBackend": "backends.example.blas.blas_backend",
-    "BlasOptions": "backends.example.blas.blas_options",
-    "BlasPartitioner": "backends.example.blas.blas_partitioner",
+    "BlasBackend": "pteron.backends.example.blas.blas_backend",
+    "BlasOptions": "pteron.backends.example.blas.blas_options",
+    "BlasPartitioner": "pteron.backends.example.blas.blas_partitioner",
 }
 
 __all__ = ["BlasBackend", "BlasOptions", "BlasPartitioner"]

@@ -7,11 +7,11 @@ from typing import final
 
 from torch.export import ExportedProgram
 
-from backends.example.blas import plan
-from backends.example.blas.blas_options import BlasOptions
-from exir._serialize.named_data_store import NamedDataStore, NamedDataStoreOutput
-from exir.backend.backend_details import BackendDetails, PreprocessResult
-from exir.backend.compile_spec_schema import CompileSpec
+from pteron.backends.example.blas import plan
+from pteron.backends.example.blas.blas_options import BlasOptions
+from pteron.exir._serialize.named_data_store import NamedDataStore, NamedDataStoreOutput
+from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
+from pteron.exir.backend.compile_spec_schema import CompileSpec
 
 
 @final

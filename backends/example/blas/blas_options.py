@@ -9,7 +9,7 @@ import dataclasses
 import re
 from collections.abc import Iterable
 
-from exir.backend.compile_spec_schema import METHOD_NAME_KEY, CompileSpec
+from pteron.exir.backend.compile_spec_schema import METHOD_NAME_KEY, CompileSpec
 
 _TAG = re.compile(r"[A-Za-z0-9_.-]+")
 

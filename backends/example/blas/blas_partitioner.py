@@ -13,17 +13,17 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
-from backends.example.blas.blas_backend import BlasBackend
-from backends.example.blas.blas_options import BlasOptions
-from backends.example.blas.op_support import OpSupport, is_product, reason
-from exir.backend.partitioner import (
+from pteron.backends.example.blas.blas_backend import BlasBackend
+from pteron.backends.example.blas.blas_options import BlasOptions
+from pteron.backends.example.blas.op_support import OpSupport, is_product, reason
+from pteron.exir.backend.partitioner import (
     DELEGATION_TAG,
     LEFT_OUT_REASON,
     DelegationSpec,
     Partitioner,
     PartitionResult,
 )
-from exir.backend.utils import get_non_lowered_nodes, tag_constant_data, tag_mutated_buffer
+from pteron.exir.backend.utils import get_non_lowered_nodes, tag_constant_data, tag_mutated_buffer
 
 
 @final

@@ -17,8 +17,8 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 
-from backends.example.blas.schema import plan_generated as schema
-from exir._serialize.blob import Blob
+from pteron.backends.example.blas.schema import plan_generated as schema
+from pteron.exir._serialize.blob import Blob
 
 aten = torch.ops.aten
 

@@ -6,7 +6,7 @@ import os
 import pathlib
 import subprocess
 
-from runtime.tests.program_builder import unary_program
+from pteron.runtime.tests.program_builder import unary_program
 
 _RUN_MODEL = str(pathlib.Path(os.environ["RUN_MODEL"]).resolve())
 

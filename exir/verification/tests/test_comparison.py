@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from exir.verification.comparison import INCOMPARABLE, RESOLUTION, compare, difference
+from pteron.exir.verification.comparison import INCOMPARABLE, RESOLUTION, compare, difference
 
 NAN, INF = math.nan, math.inf
 

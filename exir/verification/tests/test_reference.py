@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from exir.decompositions import functionalize
-from exir.verification.comparison import difference, rounding_of
-from exir.verification.interpreters import PreciseInterpreter
-from exir.verification.reference import Reference
+from pteron.exir.decompositions import functionalize
+from pteron.exir.verification.comparison import difference, rounding_of
+from pteron.exir.verification.interpreters import PreciseInterpreter
+from pteron.exir.verification.reference import Reference
 
 
 def reference(model: nn.Module, *args: Any, **kwargs: Any) -> Reference:

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "runtime/backend/device_map.h"
+#include "pteron/runtime/backend/device_map.h"
 
 namespace pteron {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "runtime/core/device_allocator.h"
+#include "pteron/runtime/core/device_allocator.h"
 
 namespace pteron {
 namespace {

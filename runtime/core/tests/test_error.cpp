@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
 
 namespace pteron {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/core/evalue.h"
+#include "pteron/runtime/core/evalue.h"
 
 namespace pteron {
 namespace {

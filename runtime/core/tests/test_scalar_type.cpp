@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "runtime/core/scalar_type.h"
+#include "pteron/runtime/core/scalar_type.h"
 
 namespace pteron {
 namespace {
@@ -29,7 +29,7 @@ TEST(ScalarTypeTest, TableIsConsistent) {
   EXPECT_TRUE(is_valid(ScalarType::name));                                            \
   EXPECT_EQ(element_size(ScalarType::name) * 8, static_cast<size_t>(dlpack_bits));    \
   EXPECT_TRUE(names.insert(name_of(ScalarType::name)).second) << #name;
-#include "runtime/core/scalar_types.inc"
+#include "pteron/runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
   EXPECT_EQ(names.count("float32"), 1u);
 }

@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "runtime/core/tensor.h"
+#include "pteron/runtime/core/tensor.h"
 
 namespace pteron {
 namespace {

@@ -1,6 +1,6 @@
-#include "runtime/executor/tests/everything_program.h"
+#include "pteron/runtime/executor/tests/everything_program.h"
 
-#include "runtime/executor/tests/test_kernels.h"
+#include "pteron/runtime/executor/tests/test_kernels.h"
 
 namespace pteron::testing {
 namespace {

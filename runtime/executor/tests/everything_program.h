@@ -15,7 +15,7 @@
 
 #include <vector>
 
-#include "runtime/executor/tests/program_writer.h"
+#include "pteron/runtime/executor/tests/program_writer.h"
 
 namespace pteron::testing {
 

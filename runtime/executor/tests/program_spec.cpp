@@ -1,4 +1,4 @@
-#include "runtime/executor/tests/program_spec.h"
+#include "pteron/runtime/executor/tests/program_spec.h"
 
 #include <numeric>
 

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/core/scalar_type.h"
+#include "pteron/runtime/core/scalar_type.h"
 
 namespace pteron::testing {
 

@@ -1,4 +1,4 @@
-#include "runtime/executor/tests/program_writer.h"
+#include "pteron/runtime/executor/tests/program_writer.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,9 @@
 #include <cstring>
 #include <fstream>
 
-#include "runtime/platform/sha256.h"
-#include "runtime/schema/program_generated.h"
-#include "runtime/schema/tensor_data_generated.h"
+#include "pteron/runtime/platform/sha256.h"
+#include "pteron/runtime/schema/program_generated.h"
+#include "pteron/runtime/schema/tensor_data_generated.h"
 
 namespace pteron::testing {
 namespace {

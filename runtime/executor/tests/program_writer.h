@@ -14,7 +14,7 @@
 
 #include <string>
 
-#include "runtime/executor/tests/program_spec.h"
+#include "pteron/runtime/executor/tests/program_spec.h"
 
 namespace pteron::testing {
 

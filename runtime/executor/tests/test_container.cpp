@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/executor/container.h"
-#include "runtime/executor/program.h"
-#include "runtime/executor/tests/everything_program.h"
-#include "runtime/executor/tests/program_writer.h"
+#include "pteron/runtime/executor/container.h"
+#include "pteron/runtime/executor/program.h"
+#include "pteron/runtime/executor/tests/everything_program.h"
+#include "pteron/runtime/executor/tests/program_writer.h"
 
 namespace pteron {
 namespace {

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/executor/data_map.h"
-#include "runtime/executor/tests/program_writer.h"
-#include "runtime/platform/sha256.h"
+#include "pteron/runtime/executor/data_map.h"
+#include "pteron/runtime/executor/tests/program_writer.h"
+#include "pteron/runtime/platform/sha256.h"
 
 namespace pteron {
 namespace {

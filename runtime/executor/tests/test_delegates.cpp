@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/executor/method.h"
-#include "runtime/executor/program.h"
-#include "runtime/executor/tests/program_writer.h"
-#include "runtime/executor/tests/test_kernels.h"
+#include "pteron/runtime/executor/method.h"
+#include "pteron/runtime/executor/program.h"
+#include "pteron/runtime/executor/tests/program_writer.h"
+#include "pteron/runtime/executor/tests/test_kernels.h"
 
 namespace pteron {
 namespace {

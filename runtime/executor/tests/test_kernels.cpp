@@ -1,10 +1,10 @@
-#include "runtime/executor/tests/test_kernels.h"
+#include "pteron/runtime/executor/tests/test_kernels.h"
 
 #include <cstdlib>
 #include <memory>
 #include <utility>
 
-#include "runtime/kernel/registry.h"
+#include "pteron/runtime/kernel/registry.h"
 
 namespace pteron::testing {
 namespace {

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/backend/interface.h"
+#include "pteron/runtime/backend/interface.h"
 
 namespace pteron::testing {
 

@@ -5,10 +5,10 @@
 #include <ostream>
 #include <string>
 
-#include "runtime/executor/method.h"
-#include "runtime/executor/method_checks.h"
-#include "runtime/executor/program.h"
-#include "runtime/executor/tests/program_writer.h"
+#include "pteron/runtime/executor/method.h"
+#include "pteron/runtime/executor/method_checks.h"
+#include "pteron/runtime/executor/program.h"
+#include "pteron/runtime/executor/tests/program_writer.h"
 
 namespace pteron {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/kernel/portable/arguments.h"
+#include "pteron/runtime/kernel/portable/arguments.h"
 
 #include <algorithm>
 #include <string>

@@ -30,9 +30,9 @@
 #include <string_view>
 #include <utility>
 
-#include "runtime/core/error.h"
-#include "runtime/core/evalue.h"
-#include "runtime/kernel/kernel_context.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/evalue.h"
+#include "pteron/runtime/kernel/kernel_context.h"
 
 namespace pteron::kernels {
 

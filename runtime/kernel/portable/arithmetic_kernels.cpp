@@ -3,9 +3,9 @@
 #include <limits>
 #include <type_traits>
 
-#include "runtime/kernel/convert.h"
-#include "runtime/kernel/portable/elementwise.h"
-#include "runtime/kernel/portable/kernels.h"
+#include "pteron/runtime/kernel/convert.h"
+#include "pteron/runtime/kernel/portable/elementwise.h"
+#include "pteron/runtime/kernel/portable/kernels.h"
 
 namespace pteron::kernels {
 namespace {

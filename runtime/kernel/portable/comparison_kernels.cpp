@@ -1,6 +1,6 @@
 // Elementwise operators that answer yes or no, and the choice between two tensors.
-#include "runtime/kernel/portable/elementwise.h"
-#include "runtime/kernel/portable/kernels.h"
+#include "pteron/runtime/kernel/portable/elementwise.h"
+#include "pteron/runtime/kernel/portable/kernels.h"
 
 namespace pteron::kernels {
 namespace {

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/kernel/portable/kernels.h"
-#include "runtime/kernel/portable/shapes.h"
-#include "runtime/kernel/view.h"
+#include "pteron/runtime/kernel/portable/kernels.h"
+#include "pteron/runtime/kernel/portable/shapes.h"
+#include "pteron/runtime/kernel/view.h"
 
 namespace pteron::kernels {
 namespace {

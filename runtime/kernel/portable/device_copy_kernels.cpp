@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/core/device_allocator.h"
-#include "runtime/kernel/portable/kernels.h"
-#include "runtime/kernel/portable/shapes.h"
+#include "pteron/runtime/core/device_allocator.h"
+#include "pteron/runtime/kernel/portable/kernels.h"
+#include "pteron/runtime/kernel/portable/shapes.h"
 
 namespace pteron::kernels {
 namespace {

@@ -1,10 +1,10 @@
-#include "runtime/kernel/portable/elementwise.h"
+#include "pteron/runtime/kernel/portable/elementwise.h"
 
 #include <algorithm>
 #include <array>
 
-#include "runtime/kernel/convert.h"
-#include "runtime/kernel/portable/shapes.h"
+#include "pteron/runtime/kernel/convert.h"
+#include "pteron/runtime/kernel/portable/shapes.h"
 
 namespace pteron::kernels {
 namespace {

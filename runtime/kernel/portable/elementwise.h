@@ -14,10 +14,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "runtime/core/error.h"
-#include "runtime/core/tensor.h"
-#include "runtime/kernel/portable/arguments.h"
-#include "runtime/kernel/portable/promotion.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/tensor.h"
+#include "pteron/runtime/kernel/portable/arguments.h"
+#include "pteron/runtime/kernel/portable/promotion.h"
 
 namespace pteron::kernels {
 

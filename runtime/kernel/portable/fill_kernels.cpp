@@ -1,11 +1,11 @@
 // Tensors of one value, and ranges.
 #include <cmath>
 
-#include "runtime/kernel/convert.h"
-#include "runtime/kernel/portable/kernels.h"
-#include "runtime/kernel/portable/promotion.h"
-#include "runtime/kernel/portable/shapes.h"
-#include "runtime/kernel/view.h"
+#include "pteron/runtime/kernel/convert.h"
+#include "pteron/runtime/kernel/portable/kernels.h"
+#include "pteron/runtime/kernel/portable/promotion.h"
+#include "pteron/runtime/kernel/portable/shapes.h"
+#include "pteron/runtime/kernel/view.h"
 
 namespace pteron::kernels {
 namespace {

@@ -1,13 +1,13 @@
 // The portable kernels, as C++ functions: one declaration for each function in kernels.inc.
 #pragma once
 
-#include "runtime/kernel/registry.h"
+#include "pteron/runtime/kernel/registry.h"
 
 namespace pteron::kernels {
 
 #define PTERON_KERNEL(name, function) \
   Error function(KernelContext& context, Span<EValue* const> arguments);
-#include "runtime/kernel/kernels.inc"
+#include "pteron/runtime/kernel/kernels.inc"
 #undef PTERON_KERNEL
 
 }  // namespace pteron::kernels

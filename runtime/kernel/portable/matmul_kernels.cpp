@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "runtime/kernel/convert.h"
-#include "runtime/kernel/portable/kernels.h"
-#include "runtime/kernel/portable/shapes.h"
-#include "runtime/kernel/view.h"
+#include "pteron/runtime/kernel/convert.h"
+#include "pteron/runtime/kernel/portable/kernels.h"
+#include "pteron/runtime/kernel/portable/shapes.h"
+#include "pteron/runtime/kernel/view.h"
 
 namespace pteron::kernels {
 namespace {

@@ -1,13 +1,13 @@
 // Registers the portable kernels. Linked whole, so that they are there without anybody's asking.
-#include "runtime/kernel/portable/kernels.h"
-#include "runtime/kernel/registry.h"
+#include "pteron/runtime/kernel/portable/kernels.h"
+#include "pteron/runtime/kernel/registry.h"
 
 namespace pteron {
 namespace {
 
 const Kernel kPortableKernels[] = {
 #define PTERON_KERNEL(name, function) {#name, kernels::function},
-#include "runtime/kernel/kernels.inc"
+#include "pteron/runtime/kernel/kernels.inc"
 #undef PTERON_KERNEL
 };
 

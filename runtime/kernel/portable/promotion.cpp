@@ -1,10 +1,10 @@
-#include "runtime/kernel/portable/promotion.h"
+#include "pteron/runtime/kernel/portable/promotion.h"
 
 #include <algorithm>
 #include <array>
 #include <optional>
 
-#include "runtime/kernel/convert.h"
+#include "pteron/runtime/kernel/convert.h"
 
 namespace pteron::kernels {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <initializer_list>
 
-#include "runtime/core/scalar_type.h"
-#include "runtime/core/tensor.h"
-#include "runtime/kernel/portable/arguments.h"
-#include "runtime/kernel/view.h"
+#include "pteron/runtime/core/scalar_type.h"
+#include "pteron/runtime/core/tensor.h"
+#include "pteron/runtime/kernel/portable/arguments.h"
+#include "pteron/runtime/kernel/view.h"
 
 namespace pteron::kernels {
 

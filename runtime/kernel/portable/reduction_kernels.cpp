@@ -4,8 +4,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "runtime/kernel/portable/kernels.h"
-#include "runtime/kernel/portable/slices.h"
+#include "pteron/runtime/kernel/portable/kernels.h"
+#include "pteron/runtime/kernel/portable/slices.h"
 
 namespace pteron::kernels {
 namespace {

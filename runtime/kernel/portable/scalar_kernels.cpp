@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/kernel/convert.h"
-#include "runtime/kernel/portable/kernels.h"
-#include "runtime/kernel/portable/shapes.h"
+#include "pteron/runtime/kernel/convert.h"
+#include "pteron/runtime/kernel/portable/kernels.h"
+#include "pteron/runtime/kernel/portable/shapes.h"
 
 namespace pteron::kernels {
 namespace {

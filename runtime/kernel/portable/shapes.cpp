@@ -1,4 +1,4 @@
-#include "runtime/kernel/portable/shapes.h"
+#include "pteron/runtime/kernel/portable/shapes.h"
 
 #include <algorithm>
 

@@ -8,11 +8,11 @@
 #include <optional>
 #include <string>
 
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
-#include "runtime/core/tensor.h"
-#include "runtime/kernel/portable/arguments.h"
-#include "runtime/kernel/view.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/tensor.h"
+#include "pteron/runtime/kernel/portable/arguments.h"
+#include "pteron/runtime/kernel/view.h"
 
 namespace pteron::kernels {
 

@@ -1,4 +1,4 @@
-#include "runtime/kernel/portable/slices.h"
+#include "pteron/runtime/kernel/portable/slices.h"
 
 #include <algorithm>
 

@@ -7,11 +7,11 @@
 
 #include <optional>
 
-#include "runtime/core/result.h"
-#include "runtime/kernel/convert.h"
-#include "runtime/kernel/portable/arguments.h"
-#include "runtime/kernel/portable/shapes.h"
-#include "runtime/kernel/view.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/kernel/convert.h"
+#include "pteron/runtime/kernel/portable/arguments.h"
+#include "pteron/runtime/kernel/portable/shapes.h"
+#include "pteron/runtime/kernel/view.h"
 
 namespace pteron::kernels {
 

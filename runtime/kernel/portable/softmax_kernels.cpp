@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/kernel/portable/kernels.h"
-#include "runtime/kernel/portable/slices.h"
+#include "pteron/runtime/kernel/portable/kernels.h"
+#include "pteron/runtime/kernel/portable/slices.h"
 
 namespace pteron::kernels {
 namespace {

@@ -1,8 +1,8 @@
 // Order along a dimension. Equal elements keep their order; NaN is larger than all.
 #include <algorithm>
 
-#include "runtime/kernel/portable/kernels.h"
-#include "runtime/kernel/portable/slices.h"
+#include "pteron/runtime/kernel/portable/kernels.h"
+#include "pteron/runtime/kernel/portable/slices.h"
 
 namespace pteron::kernels {
 namespace {

@@ -3,9 +3,9 @@
 #include <limits>
 #include <type_traits>
 
-#include "runtime/kernel/portable/elementwise.h"
-#include "runtime/kernel/portable/kernels.h"
-#include "runtime/kernel/portable/shapes.h"
+#include "pteron/runtime/kernel/portable/elementwise.h"
+#include "pteron/runtime/kernel/portable/kernels.h"
+#include "pteron/runtime/kernel/portable/shapes.h"
 
 namespace pteron::kernels {
 namespace {

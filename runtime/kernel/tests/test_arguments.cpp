@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "runtime/kernel/portable/arguments.h"
-#include "runtime/kernel/registry.h"
+#include "pteron/runtime/kernel/portable/arguments.h"
+#include "pteron/runtime/kernel/registry.h"
 
 namespace pteron::kernels {
 namespace {

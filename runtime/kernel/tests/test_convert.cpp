@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/kernel/convert.h"
+#include "pteron/runtime/kernel/convert.h"
 
 namespace pteron {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 constexpr ScalarType kAll[] = {
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
   ScalarType::name,
-#include "runtime/core/scalar_types.inc"
+#include "pteron/runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
 };
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/kernel/registry.h"
+#include "pteron/runtime/kernel/registry.h"
 
 namespace pteron {
 namespace {

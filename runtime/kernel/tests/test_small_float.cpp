@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/kernel/small_float.h"
+#include "pteron/runtime/kernel/small_float.h"
 
 namespace pteron {
 namespace {

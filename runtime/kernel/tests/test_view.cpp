@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "runtime/kernel/view.h"
+#include "pteron/runtime/kernel/view.h"
 
 namespace pteron {
 namespace {

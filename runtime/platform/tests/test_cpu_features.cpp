@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "runtime/platform/cpu_features.h"
+#include "pteron/runtime/platform/cpu_features.h"
 
 namespace pteron {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/platform/log.h"
+#include "pteron/runtime/platform/log.h"
 
 namespace pteron {
 namespace {

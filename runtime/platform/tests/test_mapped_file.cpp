@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/platform/mapped_file.h"
+#include "pteron/runtime/platform/mapped_file.h"
 
 namespace pteron {
 namespace {

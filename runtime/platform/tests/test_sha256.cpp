@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/platform/sha256.h"
+#include "pteron/runtime/platform/sha256.h"
 
 namespace pteron {
 namespace {

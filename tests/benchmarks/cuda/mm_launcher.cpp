@@ -12,13 +12,13 @@
 #include <thread>
 #include <vector>
 
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "backends/aoti/slim/cuda/guard.h"
-#include "backends/cuda/runtime/execution_scope.h"
-#include "backends/cuda/runtime/kernels/blas_context.h"
-#include "backends/cuda/runtime/kernels/gemm.h"
-#include "backends/cuda/runtime/testing/shims_abi.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/execution_scope.h"
+#include "pteron/backends/cuda/runtime/kernels/blas_context.h"
+#include "pteron/backends/cuda/runtime/kernels/gemm.h"
+#include "pteron/backends/cuda/runtime/testing/shims_abi.h"
 
 namespace {
 

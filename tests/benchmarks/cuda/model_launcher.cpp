@@ -13,11 +13,11 @@
 #include <memory>
 #include <string>
 
-#include "backends/aoti/slim/cuda/guard.h"
-#include "runtime/core/evalue.h"
-#include "runtime/core/tensor.h"
-#include "runtime/executor/method.h"
-#include "runtime/executor/program.h"
+#include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/runtime/core/evalue.h"
+#include "pteron/runtime/core/tensor.h"
+#include "pteron/runtime/executor/method.h"
+#include "pteron/runtime/executor/program.h"
 
 namespace {
 

@@ -115,8 +115,8 @@ class Launcher:
 
 def lower(module: nn.Module, x: torch.Tensor, folder: Path, **options: Any) -> tuple[Path, Any]:
     """Our program for `module` on the device: its path, and its weights' if they have one."""
-    from backends.cuda import CudaOptions, CudaPartitioner
-    from exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+    from pteron.backends.cuda import CudaOptions, CudaPartitioner
+    from pteron.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 
     module = copy.deepcopy(module).cpu()  # moving the caller's would move it under its graphs
     with torch.no_grad():
@@ -137,7 +137,7 @@ def ways_of(
     module: nn.Module, x: torch.Tensor, launcher: Launcher, folder: Path, gemms: tuple[str, ...]
 ) -> tuple[dict[str, Launch], dict[str, float]]:
     """Each way to run `module`, warmed up, and its error relative to float64."""
-    from runtime import Runtime
+    from pteron.runtime import Runtime
 
     with torch.no_grad():
         exact = module.double()(x.double())

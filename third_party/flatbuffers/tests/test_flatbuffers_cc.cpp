@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "third_party/flatbuffers/tests/monster_generated.h"
+#include "pteron/third_party/flatbuffers/tests/monster_generated.h"
 
 namespace pteron::monsters {
 namespace {

@@ -93,7 +93,7 @@ def test_the_binding_is_compiled_from_the_bundle_alone(unpacked: Path) -> None:
         [sys.executable, "-I", str(program)], capture_output=True, text=True, check=True
     )
     assert compiled.stdout.strip() == str(unpacked / "runtime/python/_native.so")
-    script = f"import sys; sys.path.insert(0, {str(unpacked)!r}); import runtime; print(runtime)"
+    script = f"import sys; sys.path.insert(0, {str(unpacked)!r}); from pteron import runtime; print(runtime)"
     done = subprocess.run(
         [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True
     )

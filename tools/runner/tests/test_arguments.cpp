@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tools/runner/arguments.h"
+#include "pteron/tools/runner/arguments.h"
 
 namespace pteron::runner {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "tools/runner/json_scanner.h"
+#include "pteron/tools/runner/json_scanner.h"
 
 namespace pteron::runner {
 namespace {

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from runtime.tests.program_builder import (
+from pteron.runtime.tests.program_builder import (
     MethodBuilder,
     accumulate_method,
     build_program,

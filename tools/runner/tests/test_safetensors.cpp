@@ -5,7 +5,7 @@
 #include <fstream>
 #include <random>
 
-#include "tools/runner/safetensors.h"
+#include "pteron/tools/runner/safetensors.h"
 
 namespace pteron::runner {
 namespace {
@@ -71,7 +71,7 @@ TEST_F(Safetensors, EveryDtypeHasAName) {
     ASSERT_TRUE(file.ok()) << #name << file.error().message();                          \
     EXPECT_EQ(file->tensors()[0].view.dtype, ScalarType::name);                         \
   }
-#include "runtime/core/scalar_types.inc"
+#include "pteron/runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
 }
 

@@ -1,9 +1,9 @@
 #include <thread>
 
-#include "backends/aoti/container/container.h"
-#include "backends/aoti/container/tests/toy_image.h"
-#include "backends/aoti/slim/core/caching_allocator.h"
 #include "gtest/gtest.h"
+#include "pteron/backends/aoti/container/container.h"
+#include "pteron/backends/aoti/container/tests/toy_image.h"
+#include "pteron/backends/aoti/slim/core/caching_allocator.h"
 
 namespace pteron::aoti {
 namespace {

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <random>
 
-#include "backends/aoti/container/elf_imports.h"
-#include "backends/aoti/container/tests/toy_image.h"
-#include "backends/aoti/shims/private_names.h"
 #include "gtest/gtest.h"
+#include "pteron/backends/aoti/container/elf_imports.h"
+#include "pteron/backends/aoti/container/tests/toy_image.h"
+#include "pteron/backends/aoti/shims/private_names.h"
 
 namespace pteron::aoti {
 namespace {

@@ -1,8 +1,8 @@
 #include <thread>
 
-#include "backends/aoti/container/model_image.h"
-#include "backends/aoti/container/tests/toy_image.h"
 #include "gtest/gtest.h"
+#include "pteron/backends/aoti/container/model_image.h"
+#include "pteron/backends/aoti/container/tests/toy_image.h"
 
 namespace pteron::aoti {
 namespace {

@@ -12,7 +12,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 
-from backends.aoti.passes.replace_view_copy_with_view import (
+from pteron.backends.aoti.passes.replace_view_copy_with_view import (
     ReplaceSliceCopyWithSlicePass,
     ReplaceViewCopyWithViewPass,
     view_of_copy,

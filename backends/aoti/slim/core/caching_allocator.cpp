@@ -1,4 +1,4 @@
-#include "backends/aoti/slim/core/caching_allocator.h"
+#include "pteron/backends/aoti/slim/core/caching_allocator.h"
 
 #include <array>
 #include <atomic>
@@ -6,7 +6,7 @@
 #include <mutex>
 #include <new>
 
-#include "backends/aoti/slim/core/storage.h"
+#include "pteron/backends/aoti/slim/core/storage.h"
 
 namespace pteron::slim {
 namespace {

@@ -1,4 +1,4 @@
-#include "backends/aoti/slim/core/device_memory.h"
+#include "pteron/backends/aoti/slim/core/device_memory.h"
 
 #include <array>
 #include <atomic>

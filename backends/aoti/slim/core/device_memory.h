@@ -10,10 +10,10 @@
 
 #include <cstddef>
 
-#include "backends/aoti/slim/core/storage.h"
-#include "runtime/core/device.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
+#include "pteron/backends/aoti/slim/core/storage.h"
+#include "pteron/runtime/core/device.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
 
 namespace pteron::slim {
 

@@ -10,14 +10,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/core/scalar_type.h"
+#include "pteron/runtime/core/scalar_type.h"
 
 namespace pteron::slim {
 
 // The numbers are those of the AOTI C ABI and of ScalarType.
 enum class DType : int32_t {
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) name = number,
-#include "runtime/core/scalar_types.inc"
+#include "pteron/runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
   ComplexHalf = 8,
   ComplexFloat = 9,

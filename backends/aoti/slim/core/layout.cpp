@@ -1,4 +1,4 @@
-#include "backends/aoti/slim/core/layout.h"
+#include "pteron/backends/aoti/slim/core/layout.h"
 
 #include <algorithm>
 #include <utility>

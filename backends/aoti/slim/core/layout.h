@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "runtime/core/span.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron::slim {
 

@@ -12,7 +12,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "backends/aoti/slim/core/dtype.h"
+#include "pteron/backends/aoti/slim/core/dtype.h"
 
 #ifdef __F16C__
 #include <immintrin.h>

@@ -1,9 +1,9 @@
-#include "backends/aoti/slim/core/scalar.h"
+#include "pteron/backends/aoti/slim/core/scalar.h"
 
 #include <cmath>
 #include <cstring>
 
-#include "backends/aoti/slim/core/numeric.h"
+#include "pteron/backends/aoti/slim/core/numeric.h"
 
 namespace pteron::slim {
 namespace {

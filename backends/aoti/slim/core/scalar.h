@@ -7,7 +7,7 @@
 #include <complex>
 #include <cstdint>
 
-#include "backends/aoti/slim/core/dtype.h"
+#include "pteron/backends/aoti/slim/core/dtype.h"
 
 namespace pteron::slim {
 

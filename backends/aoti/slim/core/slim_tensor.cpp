@@ -1,8 +1,8 @@
-#include "backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
 
 #include <new>
 
-#include "backends/aoti/slim/core/caching_allocator.h"
+#include "pteron/backends/aoti/slim/core/caching_allocator.h"
 
 namespace pteron::slim {
 namespace {

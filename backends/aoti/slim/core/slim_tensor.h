@@ -17,13 +17,13 @@
 #include <memory>
 #include <string>
 
-#include "backends/aoti/slim/core/dtype.h"
-#include "backends/aoti/slim/core/storage.h"
-#include "runtime/core/device.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
-#include "runtime/core/tensor.h"
+#include "pteron/backends/aoti/slim/core/dtype.h"
+#include "pteron/backends/aoti/slim/core/storage.h"
+#include "pteron/runtime/core/device.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
+#include "pteron/runtime/core/tensor.h"
 
 namespace pteron::slim {
 

@@ -1,9 +1,9 @@
-#include "backends/aoti/slim/core/storage.h"
+#include "pteron/backends/aoti/slim/core/storage.h"
 
 #include <new>
 
-#include "backends/aoti/slim/core/caching_allocator.h"
-#include "backends/aoti/slim/core/device_memory.h"
+#include "pteron/backends/aoti/slim/core/caching_allocator.h"
+#include "pteron/backends/aoti/slim/core/device_memory.h"
 
 namespace pteron::slim {
 namespace {

@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "runtime/core/device.h"
-#include "runtime/core/result.h"
+#include "pteron/runtime/core/device.h"
+#include "pteron/runtime/core/result.h"
 
 namespace pteron::slim {
 

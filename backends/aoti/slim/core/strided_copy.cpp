@@ -1,9 +1,9 @@
-#include "backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/aoti/slim/core/strided_copy.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "backends/aoti/slim/core/device_memory.h"
+#include "pteron/backends/aoti/slim/core/device_memory.h"
 
 namespace pteron::slim {
 namespace {

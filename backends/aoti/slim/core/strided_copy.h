@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-#include "backends/aoti/slim/core/scalar.h"
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "runtime/core/error.h"
+#include "pteron/backends/aoti/slim/core/scalar.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron::slim {
 

@@ -1,4 +1,4 @@
-#include "backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/aoti/slim/cuda/guard.h"
 
 namespace pteron::slim {
 namespace {

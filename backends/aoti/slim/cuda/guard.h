@@ -13,8 +13,8 @@
 
 #include <utility>
 
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
 
 namespace pteron::slim {
 

@@ -1,12 +1,12 @@
-#include "backends/cpu/runtime/kernels/convolution.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution.h"
 
 #include <algorithm>
 #include <type_traits>
 
-#include "backends/aoti/slim/core/numeric.h"
-#include "backends/cpu/runtime/kernels/gemm.h"
-#include "backends/cpu/runtime/kernels/parallel.h"
-#include "backends/cpu/runtime/kernels/scratch.h"
+#include "pteron/backends/aoti/slim/core/numeric.h"
+#include "pteron/backends/cpu/runtime/kernels/gemm.h"
+#include "pteron/backends/cpu/runtime/kernels/parallel.h"
+#include "pteron/backends/cpu/runtime/kernels/scratch.h"
 
 namespace pteron::cpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "runtime/core/error.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron::cpu {
 

@@ -1,10 +1,10 @@
 // Direct convolution with neighbouring channels of one output in a register.
 #include <algorithm>
 
-#include "backends/cpu/runtime/kernels/convolution_direct.h"
-#include "backends/cpu/runtime/kernels/convolution_terms.h"
-#include "backends/cpu/runtime/kernels/parallel.h"
-#include "backends/cpu/runtime/kernels/scratch.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution_terms.h"
+#include "pteron/backends/cpu/runtime/kernels/parallel.h"
+#include "pteron/backends/cpu/runtime/kernels/scratch.h"
 
 namespace pteron::cpu {
 namespace {

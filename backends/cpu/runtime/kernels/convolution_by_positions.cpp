@@ -1,11 +1,11 @@
 // Direct convolution with neighbouring outputs of one channel in a register.
 #include <algorithm>
 
-#include "backends/cpu/runtime/kernels/convolution_direct.h"
-#include "backends/cpu/runtime/kernels/convolution_terms.h"
-#include "backends/cpu/runtime/kernels/parallel.h"
-#include "backends/cpu/runtime/kernels/plane_strip.h"
-#include "backends/cpu/runtime/kernels/scratch.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution_terms.h"
+#include "pteron/backends/cpu/runtime/kernels/parallel.h"
+#include "pteron/backends/cpu/runtime/kernels/plane_strip.h"
+#include "pteron/backends/cpu/runtime/kernels/scratch.h"
 
 namespace pteron::cpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "backends/cpu/runtime/kernels/convolution_direct.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
 
 #include <algorithm>
 

@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
-#include "backends/cpu/runtime/kernels/convolution.h"
-#include "backends/cpu/runtime/kernels/convolution_tile.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution_tile.h"
 
 namespace pteron::cpu {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "backends/cpu/runtime/kernels/convolution_direct.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
 
 namespace pteron::cpu {
 

@@ -1,4 +1,4 @@
-#include "backends/cpu/runtime/kernels/convolution_tile.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution_tile.h"
 
 namespace pteron::cpu {
 

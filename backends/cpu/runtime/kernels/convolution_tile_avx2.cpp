@@ -1,7 +1,7 @@
 // Compiled with -mavx2, -mfma and the rest of x86-64-v3: 16 registers of 8 floats.
 #include <immintrin.h>
 
-#include "backends/cpu/runtime/kernels/convolution_tile.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution_tile.h"
 
 namespace pteron::cpu {
 namespace {
@@ -31,7 +31,7 @@ struct Register {
 }  // namespace
 }  // namespace pteron::cpu
 
-#include "backends/cpu/runtime/kernels/convolution_tile.inc"
+#include "pteron/backends/cpu/runtime/kernels/convolution_tile.inc"
 
 namespace pteron::cpu {
 

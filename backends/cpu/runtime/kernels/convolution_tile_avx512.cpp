@@ -1,7 +1,7 @@
 // Compiled with -mavx512f and the rest of x86-64-v4: 32 registers of 16 floats.
 #include <immintrin.h>
 
-#include "backends/cpu/runtime/kernels/convolution_tile.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution_tile.h"
 
 namespace pteron::cpu {
 namespace {
@@ -31,7 +31,7 @@ struct Register {
 }  // namespace
 }  // namespace pteron::cpu
 
-#include "backends/cpu/runtime/kernels/convolution_tile.inc"
+#include "pteron/backends/cpu/runtime/kernels/convolution_tile.inc"
 
 namespace pteron::cpu {
 

@@ -1,4 +1,4 @@
-#include "backends/cpu/runtime/kernels/fft.h"
+#include "pteron/backends/cpu/runtime/kernels/fft.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,11 +1,11 @@
-#include "backends/cpu/runtime/kernels/gemm.h"
+#include "pteron/backends/cpu/runtime/kernels/gemm.h"
 
 #include <algorithm>
 #include <type_traits>
 
-#include "backends/cpu/runtime/kernels/parallel.h"
-#include "backends/cpu/runtime/kernels/scratch.h"
 #include "cblas.h"
+#include "pteron/backends/cpu/runtime/kernels/parallel.h"
+#include "pteron/backends/cpu/runtime/kernels/scratch.h"
 
 namespace pteron::cpu {
 namespace {

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "backends/aoti/slim/core/numeric.h"
+#include "pteron/backends/aoti/slim/core/numeric.h"
 
 namespace pteron::cpu {
 

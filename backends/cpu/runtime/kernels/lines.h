@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
 
 namespace pteron::cpu {
 

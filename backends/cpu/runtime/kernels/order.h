@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "backends/aoti/slim/core/numeric.h"
+#include "pteron/backends/aoti/slim/core/numeric.h"
 
 namespace pteron::cpu {
 

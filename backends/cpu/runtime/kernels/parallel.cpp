@@ -1,6 +1,6 @@
-#include "backends/cpu/runtime/kernels/parallel.h"
+#include "pteron/backends/cpu/runtime/kernels/parallel.h"
 
-#include "backends/cpu/runtime/openmp/region.h"
+#include "pteron/backends/cpu/runtime/openmp/region.h"
 
 namespace pteron::cpu {
 

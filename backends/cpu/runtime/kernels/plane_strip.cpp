@@ -1,4 +1,4 @@
-#include "backends/cpu/runtime/kernels/plane_strip.h"
+#include "pteron/backends/cpu/runtime/kernels/plane_strip.h"
 
 #include <algorithm>
 #include <numeric>

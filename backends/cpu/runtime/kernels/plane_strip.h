@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "backends/cpu/runtime/kernels/convolution_direct.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
 
 namespace pteron::cpu {
 

@@ -8,9 +8,9 @@
 #include <limits>
 #include <type_traits>
 
-#include "backends/aoti/slim/core/numeric.h"
-#include "backends/aoti/slim/core/pooling_shape.h"
-#include "backends/cpu/runtime/kernels/order.h"
+#include "pteron/backends/aoti/slim/core/numeric.h"
+#include "pteron/backends/aoti/slim/core/pooling_shape.h"
+#include "pteron/backends/cpu/runtime/kernels/order.h"
 
 namespace pteron::cpu {
 

@@ -1,4 +1,4 @@
-#include "backends/cpu/runtime/kernels/random.h"
+#include "pteron/backends/cpu/runtime/kernels/random.h"
 
 #include <atomic>
 #include <random>

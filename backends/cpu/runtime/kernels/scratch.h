@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backends/aoti/slim/core/caching_allocator.h"
+#include "pteron/backends/aoti/slim/core/caching_allocator.h"
 
 namespace pteron::cpu {
 

@@ -1,6 +1,6 @@
-#include "backends/cpu/runtime/openmp/critical.h"
+#include "pteron/backends/cpu/runtime/openmp/critical.h"
 
-#include "backends/cpu/runtime/openmp/waiting.h"
+#include "pteron/backends/cpu/runtime/openmp/waiting.h"
 
 namespace pteron::cpu::openmp {
 namespace {

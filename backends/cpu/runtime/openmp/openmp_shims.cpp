@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <utility>
 
-#include "backends/aoti/shims/failed_check.h"
-#include "backends/aoti/shims/shim_export.h"
-#include "backends/cpu/runtime/openmp/critical.h"
-#include "backends/cpu/runtime/openmp/region.h"
-#include "backends/cpu/runtime/openmp/thread_count.h"
+#include "pteron/backends/aoti/shims/failed_check.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/backends/cpu/runtime/openmp/critical.h"
+#include "pteron/backends/cpu/runtime/openmp/region.h"
+#include "pteron/backends/cpu/runtime/openmp/thread_count.h"
 
 namespace pteron::cpu::openmp {
 namespace {

@@ -1,10 +1,10 @@
-#include "backends/cpu/runtime/openmp/region.h"
+#include "pteron/backends/cpu/runtime/openmp/region.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "backends/cpu/runtime/openmp/critical.h"
-#include "backends/cpu/runtime/openmp/team.h"
+#include "pteron/backends/cpu/runtime/openmp/critical.h"
+#include "pteron/backends/cpu/runtime/openmp/team.h"
 
 namespace pteron::cpu::openmp {
 namespace {

@@ -17,7 +17,7 @@
 // regions of a thread and the pool's growth.
 #pragma once
 
-#include "runtime/core/error.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron::cpu::openmp {
 

@@ -1,4 +1,4 @@
-#include "backends/cpu/runtime/openmp/team.h"
+#include "pteron/backends/cpu/runtime/openmp/team.h"
 
 #include <sched.h>
 
@@ -6,7 +6,7 @@
 #include <climits>
 #include <utility>
 
-#include "backends/cpu/runtime/openmp/waiting.h"
+#include "pteron/backends/cpu/runtime/openmp/waiting.h"
 
 namespace pteron::cpu::openmp {
 namespace {

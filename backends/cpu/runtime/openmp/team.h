@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "backends/cpu/runtime/openmp/thread_pool.h"
-#include "backends/cpu/runtime/openmp/waiting.h"
-#include "runtime/core/error.h"
+#include "pteron/backends/cpu/runtime/openmp/thread_pool.h"
+#include "pteron/backends/cpu/runtime/openmp/waiting.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron::cpu::openmp {
 

@@ -1,4 +1,4 @@
-#include "backends/cpu/runtime/openmp/thread_count.h"
+#include "pteron/backends/cpu/runtime/openmp/thread_count.h"
 
 #include <sched.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "runtime/platform/log.h"
+#include "pteron/runtime/platform/log.h"
 
 namespace pteron::cpu::openmp {
 namespace {

@@ -1,4 +1,4 @@
-#include "backends/cpu/runtime/openmp/thread_pool.h"
+#include "pteron/backends/cpu/runtime/openmp/thread_pool.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -10,7 +10,7 @@
 #include <new>
 #include <type_traits>
 
-#include "backends/cpu/runtime/openmp/team.h"
+#include "pteron/backends/cpu/runtime/openmp/team.h"
 
 namespace pteron::cpu::openmp {
 namespace {

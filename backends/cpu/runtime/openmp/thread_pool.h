@@ -20,9 +20,9 @@
 #include <cstdint>
 #include <mutex>
 
-#include "backends/cpu/runtime/openmp/thread_count.h"
-#include "backends/cpu/runtime/openmp/waiting.h"
-#include "runtime/core/error.h"
+#include "pteron/backends/cpu/runtime/openmp/thread_count.h"
+#include "pteron/backends/cpu/runtime/openmp/waiting.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron::cpu::openmp {
 

@@ -1,4 +1,4 @@
-#include "backends/cpu/runtime/openmp/waiting.h"
+#include "pteron/backends/cpu/runtime/openmp/waiting.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>

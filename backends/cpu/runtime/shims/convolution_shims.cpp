@@ -3,12 +3,12 @@
 #include <string>
 #include <vector>
 
-#include "backends/aoti/shims/shim_export.h"
-#include "backends/aoti/slim/core/strided_copy.h"
-#include "backends/cpu/runtime/kernels/convolution.h"
-#include "backends/cpu/runtime/kernels/convolution_direct.h"
-#include "backends/cpu/runtime/shims/cpu_arguments.h"
-#include "backends/cpu/runtime/shims/output_layout.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
+#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/cpu/runtime/shims/output_layout.h"
 
 namespace pteron::cpu {
 namespace {

@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "backends/aoti/shims/arguments.h"
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/aoti/slim/core/numeric.h"
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "runtime/core/error.h"
+#include "pteron/backends/aoti/shims/arguments.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/slim/core/numeric.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron::cpu {
 

@@ -3,12 +3,12 @@
 #include <type_traits>
 #include <vector>
 
-#include "backends/aoti/shims/shim_export.h"
-#include "backends/aoti/slim/core/strided_copy.h"
-#include "backends/cpu/runtime/kernels/parallel.h"
-#include "backends/cpu/runtime/kernels/scratch.h"
-#include "backends/cpu/runtime/shims/cpu_arguments.h"
-#include "backends/cpu/runtime/shims/indexing.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/cpu/runtime/kernels/parallel.h"
+#include "pteron/backends/cpu/runtime/kernels/scratch.h"
+#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/cpu/runtime/shims/indexing.h"
 
 namespace pteron::cpu {
 namespace {

@@ -4,13 +4,13 @@
 #include <complex>
 #include <vector>
 
-#include "backends/aoti/shims/shim_export.h"
-#include "backends/aoti/slim/core/strided_copy.h"
-#include "backends/cpu/runtime/kernels/fft.h"
-#include "backends/cpu/runtime/kernels/lines.h"
-#include "backends/cpu/runtime/kernels/parallel.h"
-#include "backends/cpu/runtime/kernels/scratch.h"
-#include "backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/cpu/runtime/kernels/fft.h"
+#include "pteron/backends/cpu/runtime/kernels/lines.h"
+#include "pteron/backends/cpu/runtime/kernels/parallel.h"
+#include "pteron/backends/cpu/runtime/kernels/scratch.h"
+#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
 
 namespace pteron::cpu {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <string>
 
-#include "backends/aoti/shims/shim_export.h"
-#include "backends/aoti/slim/core/strided_copy.h"
-#include "backends/cpu/runtime/kernels/gemm.h"
-#include "backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/cpu/runtime/kernels/gemm.h"
+#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
 
 namespace pteron::cpu {
 namespace {

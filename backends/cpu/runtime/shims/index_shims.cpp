@@ -1,13 +1,13 @@
 // Picking and placing elements by indices and masks.
 #include <vector>
 
-#include "backends/aoti/shims/device_operators.h"
-#include "backends/aoti/shims/shim_export.h"
-#include "backends/aoti/slim/core/strided_copy.h"
-#include "backends/cpu/runtime/kernels/bytes.h"
-#include "backends/cpu/runtime/shims/cpu_arguments.h"
-#include "backends/cpu/runtime/shims/indexing.h"
-#include "backends/cpu/runtime/shims/output_layout.h"
+#include "pteron/backends/aoti/shims/device_operators.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/cpu/runtime/kernels/bytes.h"
+#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/cpu/runtime/shims/indexing.h"
+#include "pteron/backends/cpu/runtime/shims/output_layout.h"
 
 namespace pteron::cpu {
 namespace {

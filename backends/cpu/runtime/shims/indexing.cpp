@@ -1,10 +1,10 @@
-#include "backends/cpu/runtime/shims/indexing.h"
+#include "pteron/backends/cpu/runtime/shims/indexing.h"
 
 #include <algorithm>
 #include <string>
 
-#include "backends/aoti/slim/core/numeric.h"
-#include "backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/aoti/slim/core/numeric.h"
+#include "pteron/backends/aoti/slim/core/strided_copy.h"
 
 namespace pteron::cpu {
 namespace {

@@ -11,10 +11,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron::cpu {
 

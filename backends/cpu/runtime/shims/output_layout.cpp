@@ -1,4 +1,4 @@
-#include "backends/cpu/runtime/shims/output_layout.h"
+#include "pteron/backends/cpu/runtime/shims/output_layout.h"
 
 #include <algorithm>
 

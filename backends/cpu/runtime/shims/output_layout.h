@@ -3,10 +3,10 @@
 
 #include <initializer_list>
 
-#include "backends/aoti/slim/core/layout.h"
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
+#include "pteron/backends/aoti/slim/core/layout.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron::cpu {
 

@@ -2,13 +2,13 @@
 // each of them.
 #include <algorithm>
 
-#include "backends/aoti/shims/pooling_arguments.h"
-#include "backends/aoti/shims/shim_export.h"
-#include "backends/aoti/slim/core/strided_copy.h"
-#include "backends/cpu/runtime/kernels/parallel.h"
-#include "backends/cpu/runtime/kernels/pooling.h"
-#include "backends/cpu/runtime/shims/cpu_arguments.h"
-#include "backends/cpu/runtime/shims/output_layout.h"
+#include "pteron/backends/aoti/shims/pooling_arguments.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/cpu/runtime/kernels/parallel.h"
+#include "pteron/backends/cpu/runtime/kernels/pooling.h"
+#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/cpu/runtime/shims/output_layout.h"
 
 namespace pteron::cpu {
 namespace {

@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "backends/aoti/shims/shim_export.h"
-#include "backends/aoti/slim/core/strided_copy.h"
-#include "backends/cpu/runtime/kernels/random.h"
-#include "backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/cpu/runtime/kernels/random.h"
+#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
 
 namespace pteron::cpu {
 namespace {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <string_view>
 
-#include "backends/aoti/shims/shim_export.h"
-#include "backends/aoti/slim/core/scalar.h"
-#include "backends/aoti/slim/core/strided_copy.h"
-#include "backends/cpu/runtime/kernels/lines.h"
-#include "backends/cpu/runtime/kernels/order.h"
-#include "backends/cpu/runtime/kernels/scratch.h"
-#include "backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/slim/core/scalar.h"
+#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/cpu/runtime/kernels/lines.h"
+#include "pteron/backends/cpu/runtime/kernels/order.h"
+#include "pteron/backends/cpu/runtime/kernels/scratch.h"
+#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
 
 namespace pteron::cpu {
 namespace {

@@ -2,13 +2,13 @@
 // their order, which makes every sort here a stable one.
 #include <algorithm>
 
-#include "backends/aoti/shims/shim_export.h"
-#include "backends/cpu/runtime/kernels/lines.h"
-#include "backends/cpu/runtime/kernels/order.h"
-#include "backends/cpu/runtime/kernels/parallel.h"
-#include "backends/cpu/runtime/kernels/scratch.h"
-#include "backends/cpu/runtime/shims/cpu_arguments.h"
-#include "backends/cpu/runtime/shims/output_layout.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/backends/cpu/runtime/kernels/lines.h"
+#include "pteron/backends/cpu/runtime/kernels/order.h"
+#include "pteron/backends/cpu/runtime/kernels/parallel.h"
+#include "pteron/backends/cpu/runtime/kernels/scratch.h"
+#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/cpu/runtime/shims/output_layout.h"
 
 namespace pteron::cpu {
 namespace {

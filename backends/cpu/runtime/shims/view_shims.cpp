@@ -1,9 +1,9 @@
 // Other views of the same bytes, and filling them.
 #include <algorithm>
 
-#include "backends/aoti/shims/shim_export.h"
-#include "backends/aoti/slim/core/strided_copy.h"
-#include "backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
 
 namespace pteron::cpu {
 namespace {

@@ -12,7 +12,7 @@ import random
 import pytest
 import torch
 
-from backends.cpu.runtime.tests.shim_caller import ShimLibrary
+from pteron.backends.cpu.runtime.tests.shim_caller import ShimLibrary
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ import ctypes
 import pytest
 import torch
 
-from backends.cpu.runtime.tests.shim_caller import (
+from pteron.backends.cpu.runtime.tests.shim_caller import (
     ShimError,
     ShimLibrary,
     dtype_number,
 )
-from backends.cpu.runtime.tests.shim_testing import (
+from pteron.backends.cpu.runtime.tests.shim_testing import (
     FLOATING,
     INTEGERS,
     check,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from backends.cpu.runtime.tests.shim_caller import (
+from pteron.backends.cpu.runtime.tests.shim_caller import (
     Optional,
     ShimError,
     ShimLibrary,
 )
-from backends.cpu.runtime.tests.shim_testing import (
+from pteron.backends.cpu.runtime.tests.shim_testing import (
     FLOATING,
     TOLERANCE,
     check,

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from backends.cpu.runtime.tests.shim_caller import (
+from pteron.backends.cpu.runtime.tests.shim_caller import (
     HandleArray,
     Handles,
     Optional,
     ShimError,
     ShimLibrary,
 )
-from backends.cpu.runtime.tests.shim_testing import (
+from pteron.backends.cpu.runtime.tests.shim_testing import (
     TOLERANCE,
     check,
     layouts,

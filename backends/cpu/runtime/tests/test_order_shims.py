@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from backends.cpu.runtime.tests.shim_caller import (
+from pteron.backends.cpu.runtime.tests.shim_caller import (
     Optional,
     ShimError,
     ShimLibrary,
     dtype_number,
 )
-from backends.cpu.runtime.tests.shim_testing import (
+from pteron.backends.cpu.runtime.tests.shim_testing import (
     FLOATING,
     INTEGERS,
     TOLERANCE,

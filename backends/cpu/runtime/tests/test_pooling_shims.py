@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from backends.cpu.runtime.tests.shim_caller import (
+from pteron.backends.cpu.runtime.tests.shim_caller import (
     Optional,
     ShimLibrary,
 )
-from backends.cpu.runtime.tests.shim_testing import (
+from pteron.backends.cpu.runtime.tests.shim_testing import (
     check,
     values,
 )

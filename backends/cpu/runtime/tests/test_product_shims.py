@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from backends.cpu.runtime.tests.shim_caller import (
+from pteron.backends.cpu.runtime.tests.shim_caller import (
     ShimError,
     ShimLibrary,
 )
-from backends.cpu.runtime.tests.shim_testing import (
+from pteron.backends.cpu.runtime.tests.shim_testing import (
     FLOATING,
     INTEGERS,
     TOLERANCE,

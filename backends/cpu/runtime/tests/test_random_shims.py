@@ -7,13 +7,13 @@ import ctypes
 import pytest
 import torch
 
-from backends.cpu.runtime.tests.shim_caller import (
+from pteron.backends.cpu.runtime.tests.shim_caller import (
     Optional,
     ShimError,
     ShimLibrary,
     dtype_number,
 )
-from backends.cpu.runtime.tests.shim_testing import (
+from pteron.backends.cpu.runtime.tests.shim_testing import (
     check,
     poison,
 )

@@ -1,5 +1,5 @@
 // Vector math of AVX2 registers: 8 float32, 4 float64. Compiled with -mavx2 -mfma.
-#include "backends/cpu/runtime/vector_math/vector_math.h"
+#include "pteron/backends/cpu/runtime/vector_math/vector_math.h"
 
 namespace pteron::cpu {
 
@@ -12,7 +12,7 @@ using Vector = __m256;
 #define PTERON_LANE(name) ::name##f
 #define PTERON_LANE_LGAMMA ::lgammaf_r
 #define PTERON_VM_PAIR PairF8
-#include "backends/cpu/runtime/vector_math/width.inc"
+#include "pteron/backends/cpu/runtime/vector_math/width.inc"
 
 PTERON_SHIM_EXPORT Vector ptrn_vsinf8_u35(Vector a) { return _ZGVdN8v_sinf(a); }
 PTERON_SHIM_EXPORT Vector ptrn_vcosf8_u35(Vector a) { return _ZGVdN8v_cosf(a); }
@@ -27,7 +27,7 @@ using Vector = __m256d;
 #define PTERON_LANE(name) ::name
 #define PTERON_LANE_LGAMMA ::lgamma_r
 #define PTERON_VM_PAIR PairD4
-#include "backends/cpu/runtime/vector_math/width.inc"
+#include "pteron/backends/cpu/runtime/vector_math/width.inc"
 }  // namespace d4
 
 }  // namespace pteron::cpu

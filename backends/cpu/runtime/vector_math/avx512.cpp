@@ -1,5 +1,5 @@
 // Vector math of AVX-512 registers: 16 float32, 8 float64. Compiled with -mavx512f.
-#include "backends/cpu/runtime/vector_math/vector_math.h"
+#include "pteron/backends/cpu/runtime/vector_math/vector_math.h"
 
 namespace pteron::cpu {
 
@@ -12,7 +12,7 @@ using Vector = __m512;
 #define PTERON_LANE(name) ::name##f
 #define PTERON_LANE_LGAMMA ::lgammaf_r
 #define PTERON_VM_PAIR PairF16
-#include "backends/cpu/runtime/vector_math/width.inc"
+#include "pteron/backends/cpu/runtime/vector_math/width.inc"
 
 PTERON_SHIM_EXPORT Vector ptrn_vsinf16_u35(Vector a) { return _ZGVeN16v_sinf(a); }
 PTERON_SHIM_EXPORT Vector ptrn_vcosf16_u35(Vector a) { return _ZGVeN16v_cosf(a); }
@@ -27,7 +27,7 @@ using Vector = __m512d;
 #define PTERON_LANE(name) ::name
 #define PTERON_LANE_LGAMMA ::lgamma_r
 #define PTERON_VM_PAIR PairD8
-#include "backends/cpu/runtime/vector_math/width.inc"
+#include "pteron/backends/cpu/runtime/vector_math/width.inc"
 }  // namespace d8
 
 }  // namespace pteron::cpu

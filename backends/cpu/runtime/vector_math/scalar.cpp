@@ -1,7 +1,7 @@
 // Vector math of one number.
 #include <cmath>
 
-#include "backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
 
 namespace pteron::cpu {
 

@@ -2,7 +2,7 @@
 //
 //   #define PTERON_VM_FLOAT(name) ptrn_v##name##f8    // names of this width
 //   ...
-//   #include "backends/cpu/runtime/vector_math/width.inc"
+//   #include "pteron/backends/cpu/runtime/vector_math/width.inc"
 //
 // Each width is compiled for the instructions it uses, and called only by code compiled for them
 // too. libmvec is within 4 units in the last place. What it lacks is computed lane by lane by libm.
@@ -12,7 +12,7 @@
 
 #include <cmath>
 
-#include "backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
 
 namespace pteron::cpu {
 

@@ -1,13 +1,13 @@
-#include "backends/cuda/runtime/kernels/blas_context.h"
+#include "pteron/backends/cuda/runtime/kernels/blas_context.h"
 
 #include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 
-#include "backends/cuda/runtime/cuda_error.h"
-#include "backends/cuda/runtime/kernels/blas_workspace.h"
-#include "backends/cuda/runtime/scratch.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/kernels/blas_workspace.h"
+#include "pteron/backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {
 namespace {

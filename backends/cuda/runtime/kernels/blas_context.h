@@ -19,8 +19,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "backends/cuda/runtime/platform/cublas.h"
-#include "runtime/core/result.h"
+#include "pteron/backends/cuda/runtime/platform/cublas.h"
+#include "pteron/runtime/core/result.h"
 
 namespace pteron::cuda {
 

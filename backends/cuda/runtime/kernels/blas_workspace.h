@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "backends/aoti/slim/core/storage.h"
+#include "pteron/backends/aoti/slim/core/storage.h"
 
 namespace pteron::cuda {
 

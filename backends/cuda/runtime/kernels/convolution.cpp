@@ -1,9 +1,9 @@
-#include "backends/cuda/runtime/kernels/convolution.h"
+#include "pteron/backends/cuda/runtime/kernels/convolution.h"
 
 #include <limits>
 #include <string>
 
-#include "backends/cuda/runtime/kernels/gemm.h"
+#include "pteron/backends/cuda/runtime/kernels/gemm.h"
 
 namespace pteron::cuda {
 namespace {

@@ -19,8 +19,8 @@
 
 #include <cstdint>
 
-#include "runtime/core/error.h"
-#include "runtime/core/scalar_type.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/scalar_type.h"
 
 namespace pteron::cuda {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "backends/cuda/runtime/kernels/convolution.h"
-#include "backends/cuda/runtime/platform/cudnn.h"
-#include "backends/cuda/runtime/scratch.h"
+#include "pteron/backends/cuda/runtime/kernels/convolution.h"
+#include "pteron/backends/cuda/runtime/platform/cudnn.h"
+#include "pteron/backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {
 namespace {

@@ -1,11 +1,11 @@
 // Convolutions as matrix products over the unfolded input, in slices of samples.
 #include <algorithm>
 
-#include "backends/cuda/runtime/kernels/convolution.h"
-#include "backends/cuda/runtime/kernels/gemm.h"
-#include "backends/cuda/runtime/kernels/strided_copy.h"
-#include "backends/cuda/runtime/kernels/unfold.h"
-#include "backends/cuda/runtime/scratch.h"
+#include "pteron/backends/cuda/runtime/kernels/convolution.h"
+#include "pteron/backends/cuda/runtime/kernels/gemm.h"
+#include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
+#include "pteron/backends/cuda/runtime/kernels/unfold.h"
+#include "pteron/backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {
 namespace {

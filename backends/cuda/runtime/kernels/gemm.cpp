@@ -1,11 +1,11 @@
-#include "backends/cuda/runtime/kernels/gemm.h"
+#include "pteron/backends/cuda/runtime/kernels/gemm.h"
 
 #include <cstdio>
 #include <limits>
 #include <string>
 
-#include "backends/cuda/runtime/kernels/gemm_types.h"
-#include "backends/cuda/runtime/kernels/gemv.h"
+#include "pteron/backends/cuda/runtime/kernels/gemm_types.h"
+#include "pteron/backends/cuda/runtime/kernels/gemv.h"
 
 namespace pteron::cuda {
 namespace {

@@ -25,9 +25,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backends/cuda/runtime/kernels/matrix_layout.h"
-#include "runtime/core/error.h"
-#include "runtime/core/scalar_type.h"
+#include "pteron/backends/cuda/runtime/kernels/matrix_layout.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/scalar_type.h"
 
 namespace pteron::cuda {
 

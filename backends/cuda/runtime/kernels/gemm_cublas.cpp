@@ -1,5 +1,5 @@
 // Products through cublasGemmEx and its strided-batched form.
-#include "backends/cuda/runtime/kernels/gemm_types.h"
+#include "pteron/backends/cuda/runtime/kernels/gemm_types.h"
 
 namespace pteron::cuda {
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <unordered_map>
 
-#include "backends/cuda/runtime/kernels/gemm_types.h"
-#include "backends/cuda/runtime/kernels/recorded_launch.h"
+#include "pteron/backends/cuda/runtime/kernels/gemm_types.h"
+#include "pteron/backends/cuda/runtime/kernels/recorded_launch.h"
 
 namespace pteron::cuda {
 namespace {

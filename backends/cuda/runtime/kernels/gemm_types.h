@@ -1,8 +1,8 @@
 // A GemmProblem in cuBLAS' terms, shared by its two interfaces. Internal to the GEMM layer.
 #pragma once
 
-#include "backends/cuda/runtime/kernels/blas_context.h"
-#include "backends/cuda/runtime/kernels/gemm.h"
+#include "pteron/backends/cuda/runtime/kernels/blas_context.h"
+#include "pteron/backends/cuda/runtime/kernels/gemm.h"
 
 namespace pteron::cuda {
 

@@ -9,8 +9,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "backends/cuda/runtime/kernels/gemm.h"
-#include "runtime/core/error.h"
+#include "pteron/backends/cuda/runtime/kernels/gemm.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron::cuda {
 

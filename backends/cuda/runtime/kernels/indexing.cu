@@ -1,9 +1,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "backends/cuda/runtime/cuda_error.h"
-#include "backends/cuda/runtime/kernels/indexing.h"
-#include "backends/cuda/runtime/kernels/wide.cuh"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/kernels/indexing.h"
+#include "pteron/backends/cuda/runtime/kernels/wide.cuh"
 
 namespace pteron::cuda {
 namespace {

@@ -15,9 +15,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backends/cuda/runtime/kernels/index_list.h"
-#include "runtime/core/error.h"
-#include "runtime/core/scalar_type.h"
+#include "pteron/backends/cuda/runtime/kernels/index_list.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/scalar_type.h"
 
 namespace pteron::cuda {
 

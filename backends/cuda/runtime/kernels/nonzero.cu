@@ -3,10 +3,10 @@
 #include <cub/device/device_select.cuh>
 #include <utility>
 
-#include "backends/cuda/runtime/cuda_error.h"
-#include "backends/cuda/runtime/kernels/nonzero.h"
-#include "backends/cuda/runtime/kernels/numbers.cuh"
-#include "backends/cuda/runtime/scratch.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/kernels/nonzero.h"
+#include "pteron/backends/cuda/runtime/kernels/numbers.cuh"
+#include "pteron/backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {
 namespace {

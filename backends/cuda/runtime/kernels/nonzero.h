@@ -9,10 +9,10 @@
 
 #include <cstdint>
 
-#include "backends/aoti/slim/core/storage.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
-#include "runtime/core/scalar_type.h"
+#include "pteron/backends/aoti/slim/core/storage.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/scalar_type.h"
 
 namespace pteron::cuda {
 

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "runtime/core/scalar_type.h"
+#include "pteron/runtime/core/scalar_type.h"
 
 namespace pteron::cuda {
 

@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include "backends/cuda/runtime/cuda_error.h"
-#include "backends/cuda/runtime/kernels/pooling.h"
-#include "backends/cuda/runtime/kernels/wide.cuh"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/kernels/pooling.h"
+#include "pteron/backends/cuda/runtime/kernels/wide.cuh"
 
 namespace pteron::cuda {
 namespace {

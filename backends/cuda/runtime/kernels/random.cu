@@ -1,8 +1,8 @@
 #include <random>
 
-#include "backends/cuda/runtime/cuda_error.h"
-#include "backends/cuda/runtime/kernels/numbers.cuh"
-#include "backends/cuda/runtime/kernels/random.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/kernels/numbers.cuh"
+#include "pteron/backends/cuda/runtime/kernels/random.h"
 
 namespace pteron::cuda {
 namespace {

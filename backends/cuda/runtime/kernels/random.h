@@ -13,8 +13,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "runtime/core/error.h"
-#include "runtime/core/scalar_type.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/scalar_type.h"
 
 namespace pteron::cuda {
 

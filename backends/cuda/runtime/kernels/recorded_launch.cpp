@@ -1,9 +1,9 @@
-#include "backends/cuda/runtime/kernels/recorded_launch.h"
+#include "pteron/backends/cuda/runtime/kernels/recorded_launch.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
 
 namespace pteron::cuda {
 namespace {

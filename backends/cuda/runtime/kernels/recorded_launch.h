@@ -23,8 +23,8 @@
 #include <memory>
 #include <vector>
 
-#include "backends/cuda/runtime/platform/driver.h"
-#include "runtime/core/error.h"
+#include "pteron/backends/cuda/runtime/platform/driver.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron::cuda {
 

@@ -1,8 +1,8 @@
 #include <cub/block/block_scan.cuh>
 
-#include "backends/cuda/runtime/cuda_error.h"
-#include "backends/cuda/runtime/kernels/numbers.cuh"
-#include "backends/cuda/runtime/kernels/scan.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/kernels/numbers.cuh"
+#include "pteron/backends/cuda/runtime/kernels/scan.h"
 
 namespace pteron::cuda {
 namespace {

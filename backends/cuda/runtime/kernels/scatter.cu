@@ -4,9 +4,9 @@
 #include <limits>
 #include <type_traits>
 
-#include "backends/cuda/runtime/cuda_error.h"
-#include "backends/cuda/runtime/kernels/scatter.h"
-#include "backends/cuda/runtime/kernels/wide.cuh"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/kernels/scatter.h"
+#include "pteron/backends/cuda/runtime/kernels/wide.cuh"
 
 namespace pteron::cuda {
 namespace {

@@ -1,10 +1,10 @@
 #include <limits>
 #include <type_traits>
 
-#include "backends/cuda/runtime/cuda_error.h"
-#include "backends/cuda/runtime/kernels/numbers.cuh"
-#include "backends/cuda/runtime/kernels/sort.h"
-#include "backends/cuda/runtime/scratch.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/kernels/numbers.cuh"
+#include "pteron/backends/cuda/runtime/kernels/sort.h"
+#include "pteron/backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "backends/cuda/runtime/kernels/sort_keys.cuh"
+#include "pteron/backends/cuda/runtime/kernels/sort_keys.cuh"
 
 namespace pteron::cuda::internal {
 

@@ -1,7 +1,7 @@
 #include <limits>
 
-#include "backends/cuda/runtime/cuda_error.h"
-#include "backends/cuda/runtime/kernels/strided_copy.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
 
 namespace pteron::cuda {
 namespace {

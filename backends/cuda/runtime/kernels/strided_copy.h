@@ -16,7 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/core/error.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron::cuda {
 

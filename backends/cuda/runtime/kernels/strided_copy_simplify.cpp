@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "backends/cuda/runtime/kernels/strided_copy.h"
+#include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
 
 namespace pteron::cuda {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "backends/cuda/runtime/kernels/convolution.h"
+#include "pteron/backends/cuda/runtime/kernels/convolution.h"
 
 namespace pteron::cuda {
 

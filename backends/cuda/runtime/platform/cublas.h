@@ -9,7 +9,7 @@
 #include <cublasLt.h>
 #include <cublas_v2.h>
 
-#include "runtime/core/result.h"
+#include "pteron/runtime/core/result.h"
 
 // The header overloads these two for C++, so that their types are spelt out. Never defined.
 cublasStatus_t pteron_gemm_ex_type(cublasHandle_t, cublasOperation_t, cublasOperation_t, int m,

@@ -1,11 +1,11 @@
-#include "backends/cuda/runtime/platform/cudnn.h"
+#include "pteron/backends/cuda/runtime/platform/cudnn.h"
 
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
 
-#include "backends/cuda/runtime/platform/function_table.h"
+#include "pteron/backends/cuda/runtime/platform/function_table.h"
 
 namespace pteron::cuda {
 namespace {

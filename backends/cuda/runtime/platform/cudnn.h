@@ -10,7 +10,7 @@
 
 #include <cudnn.h>
 
-#include "runtime/core/result.h"
+#include "pteron/runtime/core/result.h"
 
 #define PTERON_CUDNN_FUNCTIONS(FUNCTION)                \
   FUNCTION(cudnnCreate)                                 \

@@ -1,10 +1,10 @@
-#include "backends/cuda/runtime/platform/driver.h"
+#include "pteron/backends/cuda/runtime/platform/driver.h"
 
 #include <atomic>
 #include <memory>
 #include <mutex>
 
-#include "backends/cuda/runtime/platform/function_table.h"
+#include "pteron/backends/cuda/runtime/platform/function_table.h"
 
 namespace pteron::cuda {
 namespace {

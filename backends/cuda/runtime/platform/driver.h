@@ -9,7 +9,7 @@
 
 #include <cuda.h>
 
-#include "runtime/core/result.h"
+#include "pteron/runtime/core/result.h"
 
 // (name, exported symbol): the symbol carries the version that the header's macro selects.
 #define PTERON_CUDA_DRIVER_FUNCTIONS(FUNCTION)                             \

@@ -1,4 +1,4 @@
-#include "backends/cuda/runtime/platform/dynamic_library.h"
+#include "pteron/backends/cuda/runtime/platform/dynamic_library.h"
 
 #include <dlfcn.h>
 

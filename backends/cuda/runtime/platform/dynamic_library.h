@@ -11,7 +11,7 @@
 
 #include <string>
 
-#include "runtime/core/result.h"
+#include "pteron/runtime/core/result.h"
 
 namespace pteron::cuda {
 

@@ -1,8 +1,8 @@
 // Fills a struct of function pointers from a vendor library, all or nothing.
 #pragma once
 
-#include "backends/cuda/runtime/platform/dynamic_library.h"
-#include "runtime/core/error.h"
+#include "pteron/backends/cuda/runtime/platform/dynamic_library.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron::cuda {
 

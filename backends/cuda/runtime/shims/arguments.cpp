@@ -1,4 +1,4 @@
-#include "backends/cuda/runtime/shims/arguments.h"
+#include "pteron/backends/cuda/runtime/shims/arguments.h"
 
 namespace pteron::cuda {
 

@@ -7,9 +7,9 @@
 
 #include <initializer_list>
 
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "backends/aoti/slim/cuda/guard.h"
-#include "runtime/core/error.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron::cuda {
 

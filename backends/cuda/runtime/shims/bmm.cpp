@@ -1,8 +1,8 @@
 // Products of two batches of matrices: bmm_out and baddbmm_out.
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/cuda/runtime/shims/arguments.h"
-#include "backends/cuda/runtime/shims/matrix_product.h"
-#include "backends/cuda/runtime/shims/product_arguments.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/cuda/runtime/shims/arguments.h"
+#include "pteron/backends/cuda/runtime/shims/matrix_product.h"
+#include "pteron/backends/cuda/runtime/shims/product_arguments.h"
 
 namespace pteron::cuda {
 namespace {

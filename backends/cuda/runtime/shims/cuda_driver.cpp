@@ -4,9 +4,9 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-#include "backends/aoti/shims/shim_export.h"
-#include "backends/cuda/runtime/execution_scope.h"
-#include "backends/cuda/runtime/platform/driver.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/backends/cuda/runtime/execution_scope.h"
+#include "pteron/backends/cuda/runtime/platform/driver.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 // without a CUDA runtime, so that they use the one in this library whatever else the process holds.
 #include <cuda_runtime_api.h>
 
-#include "backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
 
 PTERON_SHIM_EXPORT cudaError_t ptrnEventCreate(cudaEvent_t* event) {
   return cudaEventCreate(event);

@@ -1,9 +1,9 @@
 // Bags of embeddings.
-#include "backends/aoti/shims/arguments.h"
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/cuda/runtime/kernels/embedding_bag.h"
-#include "backends/cuda/runtime/shims/arguments.h"
-#include "backends/cuda/runtime/shims/rows.h"
+#include "pteron/backends/aoti/shims/arguments.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/cuda/runtime/kernels/embedding_bag.h"
+#include "pteron/backends/cuda/runtime/shims/arguments.h"
+#include "pteron/backends/cuda/runtime/shims/rows.h"
 
 namespace pteron::cuda {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <utility>
 
-#include "backends/aoti/shims/arguments.h"
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/aoti/slim/cuda/guard.h"
-#include "backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/aoti/shims/arguments.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
 
 namespace pteron::cuda {
 namespace {

@@ -4,13 +4,13 @@
 #include <utility>
 #include <vector>
 
-#include "backends/aoti/shims/arguments.h"
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/aoti/shims/device_operators.h"
-#include "backends/aoti/slim/core/layout.h"
-#include "backends/cuda/runtime/cuda_memory.h"
-#include "backends/cuda/runtime/shims/arguments.h"
-#include "backends/cuda/runtime/shims/index_places.h"
+#include "pteron/backends/aoti/shims/arguments.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/shims/device_operators.h"
+#include "pteron/backends/aoti/slim/core/layout.h"
+#include "pteron/backends/cuda/runtime/cuda_memory.h"
+#include "pteron/backends/cuda/runtime/shims/arguments.h"
+#include "pteron/backends/cuda/runtime/shims/index_places.h"
 
 namespace pteron::cuda {
 namespace {

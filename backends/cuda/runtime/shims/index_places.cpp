@@ -1,12 +1,12 @@
-#include "backends/cuda/runtime/shims/index_places.h"
+#include "pteron/backends/cuda/runtime/shims/index_places.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <utility>
 
-#include "backends/cuda/runtime/kernels/nonzero.h"
-#include "backends/cuda/runtime/shims/arguments.h"
-#include "backends/cuda/runtime/shims/rows.h"
+#include "pteron/backends/cuda/runtime/kernels/nonzero.h"
+#include "pteron/backends/cuda/runtime/shims/arguments.h"
+#include "pteron/backends/cuda/runtime/shims/rows.h"
 
 namespace pteron::cuda {
 namespace {

@@ -1,9 +1,9 @@
-#include "backends/cuda/runtime/shims/matrix_product.h"
+#include "pteron/backends/cuda/runtime/shims/matrix_product.h"
 
-#include "backends/cuda/runtime/execution_scope.h"
-#include "backends/cuda/runtime/kernels/gemm.h"
-#include "backends/cuda/runtime/kernels/strided_copy.h"
-#include "backends/cuda/runtime/scratch.h"
+#include "pteron/backends/cuda/runtime/execution_scope.h"
+#include "pteron/backends/cuda/runtime/kernels/gemm.h"
+#include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
+#include "pteron/backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {
 namespace {

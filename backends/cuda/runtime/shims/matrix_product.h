@@ -14,8 +14,8 @@
 
 #include <optional>
 
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "runtime/core/error.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron::cuda {
 

@@ -1,14 +1,14 @@
 // Pooling of images and volumes. Results are channels-last where the input is, as torch has it for
 // each of them.
-#include "backends/cuda/runtime/kernels/pooling.h"
+#include "pteron/backends/cuda/runtime/kernels/pooling.h"
 
 #include <utility>
 
-#include "backends/aoti/shims/arguments.h"
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/aoti/shims/pooling_arguments.h"
-#include "backends/aoti/slim/core/layout.h"
-#include "backends/cuda/runtime/shims/arguments.h"
+#include "pteron/backends/aoti/shims/arguments.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/shims/pooling_arguments.h"
+#include "pteron/backends/aoti/slim/core/layout.h"
+#include "pteron/backends/cuda/runtime/shims/arguments.h"
 
 namespace pteron::cuda {
 namespace {

@@ -1,6 +1,6 @@
-#include "backends/cuda/runtime/shims/product_arguments.h"
+#include "pteron/backends/cuda/runtime/shims/product_arguments.h"
 
-#include "backends/cuda/runtime/kernels/gemm.h"
+#include "pteron/backends/cuda/runtime/kernels/gemm.h"
 
 namespace pteron::cuda {
 namespace {

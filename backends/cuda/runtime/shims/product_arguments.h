@@ -8,11 +8,11 @@
 #include <cstddef>
 #include <optional>
 
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "backends/cuda/runtime/shims/arguments.h"
-#include "backends/cuda/runtime/shims/matrix_product.h"
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/backends/cuda/runtime/shims/arguments.h"
+#include "pteron/backends/cuda/runtime/shims/matrix_product.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
 
 namespace pteron::cuda {
 

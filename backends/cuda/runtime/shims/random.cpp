@@ -1,11 +1,11 @@
 // randint_low_out: the seeds from which generated code draws all its random numbers.
-#include "backends/cuda/runtime/kernels/random.h"
+#include "pteron/backends/cuda/runtime/kernels/random.h"
 
 #include <algorithm>
 
-#include "backends/aoti/shims/arguments.h"
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/cuda/runtime/shims/arguments.h"
+#include "pteron/backends/aoti/shims/arguments.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/cuda/runtime/shims/arguments.h"
 
 namespace pteron::cuda {
 

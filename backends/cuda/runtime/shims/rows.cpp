@@ -1,9 +1,9 @@
-#include "backends/cuda/runtime/shims/rows.h"
+#include "pteron/backends/cuda/runtime/shims/rows.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "backends/cuda/runtime/cuda_memory.h"
+#include "pteron/backends/cuda/runtime/cuda_memory.h"
 
 namespace pteron::cuda {
 namespace {

@@ -1,10 +1,10 @@
 // cumsum.
-#include "backends/cuda/runtime/kernels/scan.h"
+#include "pteron/backends/cuda/runtime/kernels/scan.h"
 
-#include "backends/aoti/shims/arguments.h"
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/cuda/runtime/shims/arguments.h"
-#include "backends/cuda/runtime/shims/rows.h"
+#include "pteron/backends/aoti/shims/arguments.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/cuda/runtime/shims/arguments.h"
+#include "pteron/backends/cuda/runtime/shims/rows.h"
 
 namespace pteron::cuda {
 

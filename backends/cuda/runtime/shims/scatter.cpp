@@ -1,16 +1,16 @@
 // scatter_reduce_two_out.
-#include "backends/cuda/runtime/kernels/scatter.h"
+#include "pteron/backends/cuda/runtime/kernels/scatter.h"
 
 #include <cuda_runtime_api.h>
 
 #include <cstring>
 
-#include "backends/aoti/shims/arguments.h"
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/cuda/runtime/cuda_error.h"
-#include "backends/cuda/runtime/cuda_memory.h"
-#include "backends/cuda/runtime/scratch.h"
-#include "backends/cuda/runtime/shims/arguments.h"
+#include "pteron/backends/aoti/shims/arguments.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/cuda_memory.h"
+#include "pteron/backends/cuda/runtime/scratch.h"
+#include "pteron/backends/cuda/runtime/shims/arguments.h"
 
 namespace pteron::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "backends/cuda/runtime/testing/cuda_test.h"
+#include "pteron/backends/cuda/runtime/testing/cuda_test.h"
 
 #include <cuda_runtime_api.h>
 
@@ -6,8 +6,8 @@
 #include <cstring>
 #include <random>
 
-#include "backends/aoti/slim/core/scalar.h"
-#include "backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/aoti/slim/core/scalar.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
 
 namespace pteron::cuda::testing {
 namespace {

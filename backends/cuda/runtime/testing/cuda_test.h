@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "backends/aoti/slim/core/slim_tensor.h"
-#include "backends/cuda/runtime/cuda_error.h"
-#include "runtime/core/error.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/runtime/core/error.h"
 
 // Skips a test, visibly, on a machine without a usable CUDA device.
 #define PTERON_REQUIRE_CUDA()                                                           \

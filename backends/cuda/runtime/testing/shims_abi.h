@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/shims/shim_export.h"
 
 using pteron::aoti::AOTITorchError;
 using pteron::aoti::AtenTensorHandle;

@@ -1,8 +1,8 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include "backends/cuda/runtime/caching_pool.h"
-#include "backends/cuda/runtime/testing/cuda_test.h"
+#include "pteron/backends/cuda/runtime/caching_pool.h"
+#include "pteron/backends/cuda/runtime/testing/cuda_test.h"
 
 namespace pteron::cuda {
 namespace {

@@ -1,6 +1,6 @@
 // CUDA joins the suite of common shims, on device memory.
-#include "backends/aoti/conformance/conformance.h"
-#include "backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/aoti/conformance/conformance.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
 
 namespace pteron::aoti::conformance {
 

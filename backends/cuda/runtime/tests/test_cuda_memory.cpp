@@ -2,10 +2,10 @@
 
 #include <vector>
 
-#include "backends/aoti/slim/core/strided_copy.h"
-#include "backends/cuda/runtime/cuda_memory.h"
-#include "backends/cuda/runtime/testing/cuda_test.h"
-#include "runtime/core/device_allocator.h"
+#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/cuda/runtime/cuda_memory.h"
+#include "pteron/backends/cuda/runtime/testing/cuda_test.h"
+#include "pteron/runtime/core/device_allocator.h"
 
 namespace pteron::cuda {
 namespace {

@@ -10,13 +10,13 @@
 #include <thread>
 #include <vector>
 
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/aoti/slim/cuda/guard.h"
-#include "backends/cuda/runtime/kernels/gemm.h"
-#include "backends/cuda/runtime/testing/shims_abi.h"
-#include "backends/cuda/runtime/tests/toy_program.h"
-#include "runtime/executor/method.h"
-#include "runtime/executor/program.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/kernels/gemm.h"
+#include "pteron/backends/cuda/runtime/testing/shims_abi.h"
+#include "pteron/backends/cuda/runtime/tests/toy_program.h"
+#include "pteron/runtime/executor/method.h"
+#include "pteron/runtime/executor/program.h"
 
 namespace pteron::cuda::testing {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "backends/cuda/runtime/output_places.h"
+#include "pteron/backends/cuda/runtime/output_places.h"
 
 namespace pteron::cuda {
 namespace {

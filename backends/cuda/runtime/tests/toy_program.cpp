@@ -1,10 +1,10 @@
-#include "backends/cuda/runtime/tests/toy_program.h"
+#include "pteron/backends/cuda/runtime/tests/toy_program.h"
 
 #include <string>
 
-#include "backends/aoti/schema/metadata_generated.h"
-#include "runtime/executor/tests/program_writer.h"
-#include "runtime/platform/sha256.h"
+#include "pteron/backends/aoti/schema/metadata_generated.h"
+#include "pteron/runtime/executor/tests/program_writer.h"
+#include "pteron/runtime/platform/sha256.h"
 
 // The image's bytes, generated at build time.
 extern const unsigned char kToyModel[];

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "backends/cuda/runtime/testing/cuda_test.h"
+#include "pteron/backends/cuda/runtime/testing/cuda_test.h"
 
 namespace pteron::cuda::testing {
 

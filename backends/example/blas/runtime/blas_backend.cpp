@@ -3,10 +3,10 @@
 #include <string>
 #include <utility>
 
-#include "backends/example/blas/runtime/blas_delegate.h"
-#include "backends/example/blas/runtime/plan.h"
-#include "runtime/backend/interface.h"
-#include "runtime/platform/log.h"
+#include "pteron/backends/example/blas/runtime/blas_delegate.h"
+#include "pteron/backends/example/blas/runtime/plan.h"
+#include "pteron/runtime/backend/interface.h"
+#include "pteron/runtime/platform/log.h"
 
 namespace pteron::blas {
 namespace {

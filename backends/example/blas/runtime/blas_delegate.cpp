@@ -1,8 +1,8 @@
-#include "backends/example/blas/runtime/blas_delegate.h"
+#include "pteron/backends/example/blas/runtime/blas_delegate.h"
 
 #include <utility>
 
-#include "backends/example/blas/runtime/products.h"
+#include "pteron/backends/example/blas/runtime/products.h"
 
 namespace pteron::blas {
 namespace {

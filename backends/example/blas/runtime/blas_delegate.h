@@ -5,11 +5,11 @@
 #include <optional>
 #include <vector>
 
-#include "backends/example/blas/runtime/contiguous.h"
-#include "backends/example/blas/runtime/plan.h"
-#include "runtime/backend/interface.h"
-#include "runtime/core/evalue.h"
-#include "runtime/core/tensor.h"
+#include "pteron/backends/example/blas/runtime/contiguous.h"
+#include "pteron/backends/example/blas/runtime/plan.h"
+#include "pteron/runtime/backend/interface.h"
+#include "pteron/runtime/core/evalue.h"
+#include "pteron/runtime/core/tensor.h"
 
 namespace pteron::blas {
 

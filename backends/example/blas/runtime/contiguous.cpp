@@ -1,4 +1,4 @@
-#include "backends/example/blas/runtime/contiguous.h"
+#include "pteron/backends/example/blas/runtime/contiguous.h"
 
 #include <array>
 #include <cstring>

@@ -1,8 +1,8 @@
-#include "backends/example/blas/runtime/plan.h"
+#include "pteron/backends/example/blas/runtime/plan.h"
 
 #include <algorithm>
 
-#include "backends/example/blas/schema/plan_generated.h"
+#include "pteron/backends/example/blas/schema/plan_generated.h"
 
 namespace pteron::blas {
 namespace {

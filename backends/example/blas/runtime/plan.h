@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
 
 namespace pteron::blas {
 

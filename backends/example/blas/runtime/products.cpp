@@ -1,4 +1,4 @@
-#include "backends/example/blas/runtime/products.h"
+#include "pteron/backends/example/blas/runtime/products.h"
 
 #include <algorithm>
 #include <cstring>

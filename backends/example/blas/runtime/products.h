@@ -10,10 +10,10 @@
 #include <array>
 #include <cstdint>
 
-#include "runtime/core/error.h"
-#include "runtime/core/result.h"
-#include "runtime/core/span.h"
-#include "runtime/core/tensor.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
+#include "pteron/runtime/core/tensor.h"
 
 namespace pteron::blas {
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from exir.backend.partitioner import DELEGATION_TAG
-from exir.backend.utils import is_delegate_call
+from pteron.exir.backend.partitioner import DELEGATION_TAG
+from pteron.exir.backend.utils import is_delegate_call
 
 
 def graph_text(program: ExportedProgram) -> str:

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from backends.example.blas import BlasOptions, BlasPartitioner
-from backends.example.blas.schema import plan_generated as schema
-from exir import ExecutorchProgramManager, to_edge_transform_and_lower
-from exir.delegate import lowered_modules
-from runtime import Runtime
+from pteron.backends.example.blas import BlasOptions, BlasPartitioner
+from pteron.backends.example.blas.schema import plan_generated as schema
+from pteron.exir import ExecutorchProgramManager, to_edge_transform_and_lower
+from pteron.exir.delegate import lowered_modules
+from pteron.runtime import Runtime
 
 
 class Mlp(nn.Module):

@@ -11,12 +11,12 @@ import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram
 
-from backends.example.blas import BlasOptions, BlasPartitioner
-from backends.example.blas.tests.graph_text import graph_text
-from exir import to_edge, to_edge_transform_and_lower
-from exir.backend.compile_spec_schema import CompileSpec
-from exir.backend.partitioner import DELEGATION_TAG, LEFT_OUT_REASON
-from exir.config import EdgeCompileConfig
+from pteron.backends.example.blas import BlasOptions, BlasPartitioner
+from pteron.backends.example.blas.tests.graph_text import graph_text
+from pteron.exir import to_edge, to_edge_transform_and_lower
+from pteron.exir.backend.compile_spec_schema import CompileSpec
+from pteron.exir.backend.partitioner import DELEGATION_TAG, LEFT_OUT_REASON
+from pteron.exir.config import EdgeCompileConfig
 
 
 class Function(nn.Module):

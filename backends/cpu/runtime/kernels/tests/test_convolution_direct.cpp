@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/runtime/kernels/convolution_direct.h"
-#include "backends/cpu/runtime/kernels/parallel.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
+#include "pteron/backends/cpu/runtime/kernels/parallel.h"
 
 namespace pteron::cpu {
 namespace {

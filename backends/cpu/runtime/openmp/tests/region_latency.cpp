@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/runtime/openmp/region.h"
+#include "pteron/backends/cpu/runtime/openmp/region.h"
 
 namespace {
 

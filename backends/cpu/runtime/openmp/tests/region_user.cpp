@@ -1,7 +1,7 @@
 // A library with a pool of its own, to be opened and closed.
 #include <atomic>
 
-#include "backends/cpu/runtime/openmp/region.h"
+#include "pteron/backends/cpu/runtime/openmp/region.h"
 
 extern "C" __attribute__((visibility("default"))) int use_regions(int threads) {
   std::atomic<int> members{0};

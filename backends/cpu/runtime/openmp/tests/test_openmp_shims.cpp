@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "backends/aoti/container/model_image.h"
-#include "backends/aoti/shims/failed_check.h"
-#include "backends/cpu/runtime/openmp/region.h"
-#include "backends/cpu/runtime/openmp/thread_count.h"
 #include "gtest/gtest.h"
-#include "runtime/platform/sha256.h"
+#include "pteron/backends/aoti/container/model_image.h"
+#include "pteron/backends/aoti/shims/failed_check.h"
+#include "pteron/backends/cpu/runtime/openmp/region.h"
+#include "pteron/backends/cpu/runtime/openmp/thread_count.h"
+#include "pteron/runtime/platform/sha256.h"
 
 namespace pteron::cpu::openmp {
 namespace {
@@ -46,7 +46,7 @@ TEST_F(OpenMpShims, EveryNameOfTheListIsCalledHere) {
   const std::set<std::string> imported(image_->imported().begin(), image_->imported().end());
   const std::set<std::string> listed = {
 #define OPENMP_SHIM(name, version) #name,
-#include "backends/cpu/runtime/openmp/openmp.inc"
+#include "pteron/backends/cpu/runtime/openmp/openmp.inc"
 #undef OPENMP_SHIM
       "aoti_torch_check"};
   EXPECT_EQ(imported, listed);

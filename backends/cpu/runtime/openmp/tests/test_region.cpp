@@ -7,10 +7,10 @@
 #include <thread>
 #include <vector>
 
-#include "backends/cpu/runtime/openmp/region.h"
-#include "backends/cpu/runtime/openmp/thread_count.h"
-#include "backends/cpu/runtime/openmp/thread_pool.h"
 #include "gtest/gtest.h"
+#include "pteron/backends/cpu/runtime/openmp/region.h"
+#include "pteron/backends/cpu/runtime/openmp/thread_count.h"
+#include "pteron/backends/cpu/runtime/openmp/thread_pool.h"
 
 namespace pteron::cpu::openmp {
 namespace {

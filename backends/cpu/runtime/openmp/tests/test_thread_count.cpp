@@ -1,6 +1,6 @@
-#include "backends/cpu/runtime/openmp/region.h"
-#include "backends/cpu/runtime/openmp/thread_count.h"
 #include "gtest/gtest.h"
+#include "pteron/backends/cpu/runtime/openmp/region.h"
+#include "pteron/backends/cpu/runtime/openmp/thread_count.h"
 
 namespace pteron::cpu::openmp {
 namespace {

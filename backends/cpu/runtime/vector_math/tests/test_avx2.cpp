@@ -1,5 +1,5 @@
 // Vector math of AVX2 registers.
-#include "backends/cpu/runtime/vector_math/tests/vector_math_checks.h"
+#include "pteron/backends/cpu/runtime/vector_math/tests/vector_math_checks.h"
 
 namespace pteron::cpu {
 
@@ -20,7 +20,7 @@ using Vector = __m256;
 #define VM(name, suffix) ptrn_v##name##f8##suffix
 #define WIDTH F8
 #define PAIR PairF8
-#include "backends/cpu/runtime/vector_math/tests/vector_math_cases.inc"
+#include "pteron/backends/cpu/runtime/vector_math/tests/vector_math_cases.inc"
 
 extern "C" Vector ptrn_vsinf8_u35(Vector);
 extern "C" Vector ptrn_vcosf8_u35(Vector);
@@ -38,7 +38,7 @@ using Vector = __m256d;
 #define VM(name, suffix) ptrn_v##name##d4##suffix
 #define WIDTH D4
 #define PAIR PairD4
-#include "backends/cpu/runtime/vector_math/tests/vector_math_cases.inc"
+#include "pteron/backends/cpu/runtime/vector_math/tests/vector_math_cases.inc"
 }  // namespace d4
 
 extern "C" float ptrn_vexpf_u10(float);

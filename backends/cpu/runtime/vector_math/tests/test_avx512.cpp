@@ -1,5 +1,5 @@
 // Vector math of AVX-512 registers.
-#include "backends/cpu/runtime/vector_math/tests/vector_math_checks.h"
+#include "pteron/backends/cpu/runtime/vector_math/tests/vector_math_checks.h"
 
 namespace pteron::cpu {
 
@@ -20,7 +20,7 @@ using Vector = __m512;
 #define VM(name, suffix) ptrn_v##name##f16##suffix
 #define WIDTH F16
 #define PAIR PairF16
-#include "backends/cpu/runtime/vector_math/tests/vector_math_cases.inc"
+#include "pteron/backends/cpu/runtime/vector_math/tests/vector_math_cases.inc"
 
 extern "C" Vector ptrn_vsinf16_u35(Vector);
 extern "C" Vector ptrn_vcosf16_u35(Vector);
@@ -38,7 +38,7 @@ using Vector = __m512d;
 #define VM(name, suffix) ptrn_v##name##d8##suffix
 #define WIDTH D8
 #define PAIR PairD8
-#include "backends/cpu/runtime/vector_math/tests/vector_math_cases.inc"
+#include "pteron/backends/cpu/runtime/vector_math/tests/vector_math_cases.inc"
 }  // namespace d8
 
 }  // namespace pteron::cpu

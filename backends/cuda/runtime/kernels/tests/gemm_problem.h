@@ -1,8 +1,8 @@
 // Products of the tensors that tests make.
 #pragma once
 
-#include "backends/cuda/runtime/kernels/gemm.h"
-#include "backends/cuda/runtime/testing/cuda_test.h"
+#include "pteron/backends/cuda/runtime/kernels/gemm.h"
+#include "pteron/backends/cuda/runtime/testing/cuda_test.h"
 
 namespace pteron::cuda::testing {
 

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "backends/cuda/runtime/kernels/gemv.h"
-#include "backends/cuda/runtime/kernels/tests/gemm_problem.h"
-#include "backends/cuda/runtime/testing/cuda_test.h"
+#include "pteron/backends/cuda/runtime/kernels/gemv.h"
+#include "pteron/backends/cuda/runtime/kernels/tests/gemm_problem.h"
+#include "pteron/backends/cuda/runtime/testing/cuda_test.h"
 
 namespace pteron::cuda {
 namespace {

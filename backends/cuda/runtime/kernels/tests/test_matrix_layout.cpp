@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "backends/cuda/runtime/kernels/matrix_layout.h"
+#include "pteron/backends/cuda/runtime/kernels/matrix_layout.h"
 
 namespace pteron::cuda {
 namespace {

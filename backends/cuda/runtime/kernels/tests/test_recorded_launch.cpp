@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "backends/cuda/runtime/kernels/recorded_launch.h"
-#include "backends/cuda/runtime/kernels/strided_copy.h"
-#include "backends/cuda/runtime/testing/cuda_test.h"
+#include "pteron/backends/cuda/runtime/kernels/recorded_launch.h"
+#include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
+#include "pteron/backends/cuda/runtime/testing/cuda_test.h"
 
 namespace pteron::cuda {
 namespace {

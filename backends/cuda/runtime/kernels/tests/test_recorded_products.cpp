@@ -6,9 +6,9 @@
 #include <thread>
 #include <vector>
 
-#include "backends/cuda/runtime/kernels/gemm.h"
-#include "backends/cuda/runtime/kernels/tests/gemm_problem.h"
-#include "backends/cuda/runtime/testing/cuda_test.h"
+#include "pteron/backends/cuda/runtime/kernels/gemm.h"
+#include "pteron/backends/cuda/runtime/kernels/tests/gemm_problem.h"
+#include "pteron/backends/cuda/runtime/testing/cuda_test.h"
 
 namespace pteron::cuda {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "backends/cuda/runtime/cuda_memory.h"
-#include "backends/cuda/runtime/kernels/strided_copy.h"
-#include "backends/cuda/runtime/testing/cuda_test.h"
+#include "pteron/backends/cuda/runtime/cuda_memory.h"
+#include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
+#include "pteron/backends/cuda/runtime/testing/cuda_test.h"
 
 namespace pteron::cuda {
 namespace {

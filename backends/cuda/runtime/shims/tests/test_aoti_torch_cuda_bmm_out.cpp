@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/cuda/runtime/testing/cuda_test.h"
-#include "backends/cuda/runtime/testing/shims_abi.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/cuda/runtime/testing/cuda_test.h"
+#include "pteron/backends/cuda/runtime/testing/shims_abi.h"
 
 namespace pteron::cuda::testing {
 namespace {

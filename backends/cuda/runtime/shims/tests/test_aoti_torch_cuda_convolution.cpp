@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/cuda/runtime/kernels/convolution.h"
-#include "backends/cuda/runtime/platform/cudnn.h"
-#include "backends/cuda/runtime/testing/cuda_test.h"
-#include "backends/cuda/runtime/testing/shims_abi.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/cuda/runtime/kernels/convolution.h"
+#include "pteron/backends/cuda/runtime/platform/cudnn.h"
+#include "pteron/backends/cuda/runtime/testing/cuda_test.h"
+#include "pteron/backends/cuda/runtime/testing/shims_abi.h"
 
 namespace pteron::cuda::testing {
 namespace {

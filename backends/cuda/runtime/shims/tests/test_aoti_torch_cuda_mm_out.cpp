@@ -6,10 +6,10 @@
 #include <thread>
 #include <vector>
 
-#include "backends/aoti/shims/c_boundary.h"
-#include "backends/aoti/slim/cuda/guard.h"
-#include "backends/cuda/runtime/testing/cuda_test.h"
-#include "backends/cuda/runtime/testing/shims_abi.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/testing/cuda_test.h"
+#include "pteron/backends/cuda/runtime/testing/shims_abi.h"
 
 namespace pteron::cuda::testing {
 namespace {

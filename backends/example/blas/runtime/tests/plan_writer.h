@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/example/blas/schema/plan_generated.h"
+#include "pteron/backends/example/blas/schema/plan_generated.h"
 
 namespace pteron::blas {
 

@@ -6,9 +6,9 @@
 #include <random>
 #include <string>
 
-#include "backends/example/blas/runtime/blas_delegate.h"
-#include "backends/example/blas/runtime/tests/plan_writer.h"
-#include "runtime/backend/interface.h"
+#include "pteron/backends/example/blas/runtime/blas_delegate.h"
+#include "pteron/backends/example/blas/runtime/tests/plan_writer.h"
+#include "pteron/runtime/backend/interface.h"
 
 namespace pteron::blas {
 namespace {
