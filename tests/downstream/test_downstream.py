@@ -74,8 +74,8 @@ def built(bazel: NestedBazel) -> NestedBazel:
     return bazel
 
 
-def _run(program: Path) -> str:
-    done = subprocess.run([program], capture_output=True, text=True, check=False)
+def _run(program: Path, *arguments: str | Path) -> str:
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -88,18 +88,19 @@ def test_nothing_of_cuda_is_fetched_when_it_is_off(bazel: NestedBazel) -> None:
     assert not [name for name in fetched if "cuda_" in name]
 
 
-def test_cpp_program(built: NestedBazel) -> None:
-    assert _run(built.output("cpp_program")) == "NotFound: no file at x.pte\n"
+def test_lowered_and_run_by_python_then_run_by_cpp(built: NestedBazel, tmp_path: Path) -> None:
+    """Beside files and packages of the workspace that have names of ours."""
+    model = tmp_path / "model.pte"
+    lines = _run(built.output("python_program"), model).splitlines()
+    assert lines == ["2.0 4.0 NotFound", "backends exir runtime tests tools"]
+    lines = _run(built.output("cpp_program"), model).splitlines()
+    assert lines == ["runtime/core/error.h of this workspace", "2 4"]
 
 
 def test_cuda_program(built: NestedBazel) -> None:
     version, *rest = _run(built.output("cuda_program")).splitlines()
     assert version == "cuBLAS 13"
     assert rest in (["added"], ["no CUDA device"])
-
-
-def test_python_program(built: NestedBazel) -> None:
-    assert _run(built.output("python_program")) == "ET12 NotFound\n"
 
 
 def test_same_bytes_without_decoys_in_another_output_base(
@@ -109,3 +110,10 @@ def test_same_bytes_without_decoys_in_another_output_base(
         clean.run("build", "//:cuda_program")
         for path in ("_objs/add/add.cu.pic.o", "cuda_program"):
             assert clean.output(path).read_bytes() == built.output(path).read_bytes(), path
+
+
+def test_zip(built: NestedBazel) -> None:
+    """The last one: a zip is another configuration of everything."""
+    built.run("build", "--build_python_zip", "//:zip_program")
+    lines = _run(built.output("zip_program")).splitlines()
+    assert lines == ["[] pteron.runtime", "backends exir"]

@@ -2,7 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
-#include "runtime/core/error.h"
+#include "pteron/runtime/core/error.h"
 
 NB_MODULE(_errors, m) {
   m.def("name",

@@ -1,0 +1,3 @@
+"""A module in a folder of a name that Pteron has, too."""
+
+WORDS = "backends"
