@@ -3,6 +3,8 @@
 A layer is a folder with all that is below it, less the folders that are layers of their own. It
 knows another when a C++ file of it includes a header of the other, or a Python file imports a
 module of it. Layers that the table does not name know whom they like.
+
+Headers are known as `pteron/<path>`, modules of backends, exir and runtime as `pteron.<path>`.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "backends/cpu": _BACKEND,
     "backends/cuda": _BACKEND,
     "backends/example": _RUNTIME | {"exir"},
+    # The front door for Python.
+    "python": frozenset({"backends/cpu", "backends/cuda", "exir", "runtime"}),
     # Guests and developer tools know nobody.
     "third_party": frozenset(),
     "tools": frozenset(),
@@ -45,7 +49,11 @@ ALLOWED: dict[str, frozenset[str]] = {
 # Unit tests (the folders `tests` inside layers) may also use the sample models.
 _FOR_TESTS = frozenset({"tests"})
 
-_TOP_FOLDERS = ("backends", "examples", "exir", "runtime", "tests", "third_party", "tools")
+_PYTHON_FOLDERS = ("backends", "exir", "runtime")
+_TOP_FOLDERS = (*_PYTHON_FOLDERS, "examples", "python", "tests", "third_party", "tools")
+_PACKAGES = tuple(f"pteron.{folder}" for folder in _PYTHON_FOLDERS)
+# Another repository, with names of its own.
+_FOREIGN = "tests/downstream/workspace/"
 # Helpers of builds and tests, open to all.
 _OPEN = ("tools/build/", "tools/lint/")
 
@@ -72,10 +80,26 @@ def uses(path: str, text: str) -> Iterator[tuple[int, str]]:
     if path.endswith(".py"):
         found = _imports(text)
     else:
-        found = ((text.count("\n", 0, m.start(1)) + 1, m.group(1)) for m in _INCLUDE.finditer(text))
+        found = _includes(text)
     for line, used in found:
-        if used.split("/")[0] in _TOP_FOLDERS and "/" in used:
-            yield line, used
+        file = used.removeprefix("pteron/")
+        if file != used and file.split("/")[0] not in _TOP_FOLDERS:
+            file = f"python/{used}"  # the front door
+        if file.split("/")[0] in _TOP_FOLDERS and "/" in file:
+            yield line, file
+
+
+def bare_names(path: str, text: str) -> list[str]:
+    """Lines of one file that include or import ours without `pteron`."""
+    if path.startswith(_FOREIGN):
+        return []
+    is_python = path.endswith(".py")
+    folders = _PYTHON_FOLDERS if is_python else _TOP_FOLDERS
+    return [
+        f"{path}:{line}: {used} is known as pteron/{used}"
+        for line, used in (_imports(text) if is_python else _includes(text))
+        if used.split("/")[0] in folders
+    ]
 
 
 def violations(path: str, text: str) -> list[str]:
@@ -123,6 +147,11 @@ def _python_words(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.attr
 
 
+def _includes(text: str) -> Iterator[tuple[int, str]]:
+    for match in _INCLUDE.finditer(text):
+        yield text.count("\n", 0, match.start(1)) + 1, match.group(1)
+
+
 def _imports(text: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -132,4 +161,6 @@ def _imports(text: str) -> Iterator[tuple[int, str]]:
         else:
             continue
         for module in modules:
+            if module in _PACKAGES:
+                module += ".x"
             yield node.lineno, module.replace(".", "/") + ".py"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.layering.layers import ALLOWED, layer_of, violations
+from tests.layering.layers import ALLOWED, bare_names, layer_of, violations
 from tools.lint import source_tree
 
 _SOURCES = (".cpp", ".cu", ".cuh", ".h", ".inc", ".mm", ".py")
@@ -17,7 +17,8 @@ def test_the_tree_keeps_its_arrows() -> None:
     wrong = [
         line
         for name, path in sorted(sources.items())
-        for line in violations(name, path.read_text(encoding="utf-8"))
+        for check in (violations, bare_names)
+        for line in check(name, path.read_text(encoding="utf-8"))
     ]
     assert not wrong, "\n" + "\n".join(wrong)
 
@@ -52,6 +53,8 @@ def test_every_layer_of_the_table_exists() -> None:
         ("exir/tests/test_emitter.py", "from pteron.backends.cpu import CpuBackend"),
         ("third_party/cuda/x.h", '#include "pteron/runtime/core/error.h"'),
         ("tools/bootstrap/apt.py", "import pteron.exir.emit"),
+        ("runtime/python/program.py", "from pteron import Runtime"),
+        ("runtime/python/program.py", "from pteron import exir"),
     ],
 )
 def test_a_forbidden_arrow_is_found(path: str, text: str) -> None:
@@ -80,3 +83,30 @@ def test_a_forbidden_arrow_is_found(path: str, text: str) -> None:
 )
 def test_an_allowed_arrow_is_not(path: str, text: str) -> None:
     assert violations(path, text) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("runtime/core/tensor.cpp", '#include "runtime/core/tensor.h"'),
+        ("tools/runner/values.cpp", '#include "tools/runner/values.h"'),
+        ("exir/program.py", "from exir.config import EdgeCompileConfig"),
+        ("tests/e2e/test_gpt.py", "def test():\n    import runtime"),
+    ],
+)
+def test_a_name_without_pteron_is_found(path: str, text: str) -> None:
+    (line,) = bare_names(path, text)
+    assert line.startswith(f"{path}:{1 + text.count(chr(10))}: ")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("runtime/core/tensor.cpp", '#include "pteron/runtime/core/tensor.h"\n#include <vector>'),
+        ("exir/program.py", "from pteron import exir\nimport pteron.runtime"),
+        ("tests/e2e/test_gpt.py", "from tests.models import gpt"),
+        ("tests/downstream/workspace/x.cpp", '#include "runtime/core/error.h"'),
+    ],
+)
+def test_a_name_with_pteron_is_right(path: str, text: str) -> None:
+    assert bare_names(path, text) == []

@@ -1,0 +1,73 @@
+"""The front door `import pteron`, and that its modules have no other name."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pteron
+
+
+def run(script: str) -> str:
+    """The output of a fresh interpreter."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", script]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def test_every_name_is_there() -> None:
+    for name in pteron.__all__:
+        if not name.startswith("Cuda"):
+            assert getattr(pteron, name).__module__.startswith("pteron."), name
+    assert set(pteron.__all__) <= set(dir(pteron))
+
+
+def test_all_that_the_packages_offer_is_there() -> None:
+    from pteron import exir, runtime
+
+    assert {*exir.__all__, *runtime.__all__} <= set(pteron.__all__)
+
+
+def test_type_checkers_know_the_same_names() -> None:
+    stub = ast.parse(Path(pteron.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    names = [alias.asname for node in stub.body for alias in node.names]  # type: ignore[attr-defined]
+    assert sorted(names) == pteron.__all__
+
+
+def test_the_import_is_light() -> None:
+    imported = run(
+        "import sys; before = {*sys.modules}; import pteron; print(sorted({*sys.modules} - before))"
+    )
+    assert imported == "['__future__', 'pteron']"
+    assert run("import sys, pteron; pteron.Runtime; print('torch' in sys.modules)") == "False"
+
+
+def test_a_name_that_is_not_there_says_what_to_depend_on() -> None:
+    with pytest.raises(ImportError, match="CudaPartitioner is not.*Add @pteron//backends/cuda to"):
+        _ = pteron.CudaPartitioner
+    with pytest.raises(AttributeError, match="'pteron' has no attribute 'Nothing'"):
+        _ = pteron.Nothing  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "module", ["exir.program", "runtime.python", "backends.cpu", "pteron.torch"]
+)
+def test_no_module_has_another_name(module: str) -> None:
+    top = module.partition(".")[0]
+    assert not importlib.util.find_spec(top) or not importlib.util.find_spec(module)
+
+
+def test_libraries_find_each_other() -> None:
+    assert pteron.Runtime.get().backend_registry.is_available("CpuBackend")
+    opened = Path("/proc/self/maps").read_text()
+    assert (
+        len({line.split()[-1] for line in opened.splitlines() if "libpteron_runtime" in line}) == 1
+    )
