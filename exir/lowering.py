@@ -7,7 +7,8 @@
 
 Constants that a partition owns move into its program. State that it changes stays outside: the
 partition gets it as an input. Programs stay functional throughout, so the new value is an output of
-the call here; ``pteron.exir.passes.resolve_mutations`` turns that into a change in place at the very end.
+the call here; ``pteron.exir.passes.resolve_mutations`` turns that into a change in place at the
+very end.
 """
 
 from __future__ import annotations

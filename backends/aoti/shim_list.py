@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-_BACKENDS = Path(__file__).resolve().parent.parent
+_BACKENDS = Path(__file__).parent.parent
 _COMMON = ("aoti/shims/shims.inc",)
 _OF_DEVICE = {
     "cpu": (

@@ -2,8 +2,8 @@
 
 Memory is planned memory in earnest: every planned tensor is a view into its pool, and pools are
 filled with garbage before each run, so that a value that was placed wrongly, or read before it was
-written, gives a wrong result. Delegates of ``pteron.exir.tests.backends`` run the programs that they were
-given.
+written, gives a wrong result. Delegates of ``pteron.exir.tests.backends`` run the programs that
+they were given.
 """
 
 from __future__ import annotations

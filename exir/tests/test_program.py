@@ -40,7 +40,7 @@ def exported(model: nn.Module | None = None) -> torch.export.ExportedProgram:
 
 
 def test_import_is_lazy() -> None:
-    code = "import sys, exir; assert 'torch' not in sys.modules; exir.to_edge; dir(exir)"
+    code = "from pteron import exir; import sys; assert 'torch' not in sys.modules; exir.to_edge"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert set(exir.__all__) <= set(dir(exir))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

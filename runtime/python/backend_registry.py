@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # not from typing, which is slow to import
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# Folders of the package `backends` that hold backends one level further down.
+# Folders of the package `pteron.backends` that hold backends one level further down.
 _GROUPS = ("apple", "example")
 
 
@@ -19,8 +19,9 @@ class BackendRegistry:
     """The backends that programs can be delegated to.
 
     A program that names a backend which is not registered makes the runtime look through the
-    package ``backends`` for a module ``native`` that declares ``BACKEND_ID`` and ``LIBRARY`` (path
-    relative to its folder), and open that library. Nothing that lowers models is imported.
+    package ``pteron.backends`` for a module ``native`` that declares ``BACKEND_ID`` and
+    ``LIBRARY`` (path relative to its folder), and open that library. Nothing that lowers models is
+    imported.
     """
 
     @property
@@ -63,17 +64,18 @@ def require(backend_names: Iterable[str]) -> None:
 
 
 def _declared_libraries() -> Iterator[tuple[str, str]]:
-    """(backend id, path of its library) of each ``native`` module under ``backends``."""
+    """(backend id, path of its library) of each ``native`` module under ``pteron.backends``."""
     import importlib
     import pkgutil
 
     try:
-        backends = importlib.import_module("backends")
+        backends = importlib.import_module("pteron.backends")
     except ModuleNotFoundError:
         return
-    paths = {"backends": list(backends.__path__)}
+    paths = {backends.__name__: list(backends.__path__)}
     for group in _GROUPS:
-        paths[f"backends.{group}"] = [os.path.join(path, group) for path in paths["backends"]]
+        folders = [os.path.join(path, group) for path in backends.__path__]
+        paths[f"{backends.__name__}.{group}"] = folders
     for package, folders in paths.items():
         for info in pkgutil.iter_modules(folders):
             folder = os.path.join(getattr(info.module_finder, "path", ""), info.name)

@@ -16,18 +16,20 @@ _LIBRARY = pathlib.Path(os.environ["NEGATE_BACKEND"]).resolve()
 _SCRIPT = """
 import sys
 import numpy as np
+import pteron
+pteron.__path__ += {paths!r}
 from pteron.runtime import Runtime, NotFoundError
 registry = Runtime.get().backend_registry
 assert registry.registered_backend_names == [], registry.registered_backend_names
 program = Runtime.get().load_program({path!r})
 {body}
-assert not any(name.startswith("backends.negate.lowering") for name in sys.modules)
+assert not any(name.startswith("pteron.backends.negate.lowering") for name in sys.modules)
 """
 
 
 @pytest.fixture
 def folder(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A package `backends` with one backend whose lowering half must not be imported."""
+    """A package `pteron.backends` with one backend whose lowering half must not be imported."""
     package = tmp_path / "backends" / "negate"
     package.mkdir(parents=True)
     (tmp_path / "backends" / "__init__.py").write_text("")
@@ -44,15 +46,12 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
-def run(folder: pathlib.Path, body: str, *, with_backends: bool = True) -> None:
-    """Runs the script in a fresh process that finds `backends` in the folder, or nowhere."""
-    script = _SCRIPT.format(path=str(folder / "model.pte"), body=body)
-    paths = [str(folder)] if with_backends else []
-    paths += [path for path in sys.path if path]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    # Not in a folder that has `backends` itself.
+def run(folder: pathlib.Path, body: str) -> None:
+    """Runs the script in a fresh process that finds `pteron.backends` in the folder, too."""
+    script = _SCRIPT.format(path=str(folder / "model.pte"), paths=[str(folder)], body=body)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     result = subprocess.run(
-        [sys.executable, "-c", script], env=environment, cwd=folder, capture_output=True, text=True
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True
     )
     assert result.returncode == 0, result.stderr
 

@@ -85,9 +85,10 @@ def _run_in_child(
 
     package, _, target = test.removeprefix("//").partition(":")
     seen = _Seen()
-    options = ["-q", "-p", "no:cacheprovider", "--import-mode=importlib", "--rootdir=."]
+    tree = "../_pteron_py"  # as //tools/build:names.bzl says
+    options = ["-q", "-p", "no:cacheprovider", "--import-mode=importlib", f"--rootdir={tree}"]
     options += [f"--basetemp={folder}/pytest", *(["-k", case] if case else [])]
-    code = pytest.main([*options, f"{package}/{target}.py"], plugins=[seen])
+    code = pytest.main([*options, f"{tree}/pteron/{package}/{target}.py"], plugins=[seen])
     os.write(writer, json.dumps(seen.outcome(int(code))).encode())
 
 

@@ -55,9 +55,9 @@ class MutatedTree:
             text=True,
         )
         for name in filter(None, listed.stdout.split("\0")):
-            if (self._source / name).exists():
+            if os.path.lexists(self._source / name):
                 (self.root / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(self._source / name, self.root / name)
+                shutil.copy2(self._source / name, self.root / name, follow_symlinks=False)
 
     def _bazel(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         # The Bazel that runs this command names its own workspace in its environment.

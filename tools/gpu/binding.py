@@ -28,18 +28,19 @@ def compiler_flags(tree: Path) -> list[str]:
 
 
 def compile_binding(tree: Path) -> Path:
-    """Builds tree/runtime/python/_native.so against tree/runtime/libpteron_runtime.so.
+    """Builds pteron/runtime/python/_native.so of `tree` against pteron/lib/libpteron_runtime.so.
 
     Raises:
         subprocess.CalledProcessError: the compiler failed; it has said why.
     """
-    sources = sorted((tree / "runtime/python").glob("*.cpp"))
+    package = tree / "pteron/runtime/python"
+    sources = sorted(package.glob("*.cpp"))
     if not sources:
-        raise FileNotFoundError(f"{tree}/runtime/python has no sources of the binding")
+        raise FileNotFoundError(f"{package} has no sources of the binding")
     sources.append(tree / "nanobind/src/nb_combined.cpp")
     compiler = os.environ.get("CXX", "g++")
     flags = compiler_flags(tree)
-    library = tree / "runtime/python/_native.so"
+    library = package / "_native.so"
     with tempfile.TemporaryDirectory() as scratch:
         objects = [f"{scratch}/{source.stem}.o" for source in sources]
 
@@ -49,8 +50,8 @@ def compile_binding(tree: Path) -> Path:
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(compile_one, sources, objects))
         partial = f"{scratch}/_native.so"
-        link = ["-shared", *objects, f"-L{tree}/runtime", "-lpteron_runtime"]
-        subprocess.run([compiler, *link, "-Wl,-rpath,$ORIGIN/..", "-o", partial], check=True)
+        link = ["-shared", *objects, f"-L{tree}/pteron/lib", "-lpteron_runtime"]
+        subprocess.run([compiler, *link, "-Wl,-rpath,$ORIGIN/../../lib", "-o", partial], check=True)
         library.write_bytes(Path(partial).read_bytes())
     return library
 

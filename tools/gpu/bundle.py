@@ -13,7 +13,7 @@ import io
 import lzma
 import os
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from absl import app, flags
@@ -27,8 +27,11 @@ _OUTPUT = flags.DEFINE_string("output", None, "Folder to make or to renew.")
 _BINARIES = flags.DEFINE_spaceseplist("binaries", [], "Programs, as paths of this repository.")
 
 # Compiled for the Python here; the machine compiles its own.
-_LEFT_OUT = frozenset({"runtime/python/_native.so"})
-_SUFFIXES = frozenset({".py", ".so", ".h", ".cpp", ".inc"})
+_LEFT_OUT = frozenset({"pteron/runtime/python/_native.so"})
+_SOURCES = frozenset({".py", ".h", ".cpp", ".inc"})
+_SUFFIXES = _SOURCES | {".so"}
+# Folders that are known as `pteron/<folder>`. Their libraries are there already.
+_NAMED = frozenset({"backends", "exir", "runtime"})
 # What the tree imports or compiles and the machine may lack: Python and C++ sources.
 _PACKAGES = ("absl", "flatbuffers", "nanobind")
 # Binaries of one build have most of their bytes in common: the window has to span several.
@@ -51,15 +54,17 @@ def collect(root: Path, binaries: Sequence[str]) -> dict[str, Path | str]:
     programs |= {f"bin/{Path(name).name}": f"../{name}" for name in binaries}
     found: dict[str, Path | str] = {}
     links = []
-    for folder, folders, names in os.walk(root):
-        place = Path(folder).relative_to(root)
-        folders[:] = sorted(name for name in folders if name not in ("external", "__pycache__"))
-        for name in names:
-            path = place / name
-            if path.parts[0].startswith("_solib"):
-                links.append(path)
-            elif str(path) not in _LEFT_OUT and path.suffix in _SUFFIXES:
-                found[str(path)] = root / path
+    for path in _files(root):
+        if path.parts[0].startswith("_solib"):
+            links.append(path)
+        elif path.parts[0] not in _NAMED and path.suffix in _SUFFIXES:
+            found[str(path)] = root / path
+        elif path.suffix in _SOURCES:
+            found[f"pteron/{path}"] = root / path
+    python = root.parent / "_pteron_py"  # as //tools/build:names.bzl says
+    found |= {str(path): python / path for path in _files(python) if path.suffix in _SUFFIXES}
+    for left_out in _LEFT_OUT:
+        found.pop(left_out, None)
     where = {Path(path).name: path for path in found}
     for path in links:  # where programs and libraries look for libraries
         if path.name in where:
@@ -67,6 +72,13 @@ def collect(root: Path, binaries: Sequence[str]) -> dict[str, Path | str]:
         else:
             found[str(path)] = root / path
     return found | programs | _packages()
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """What lies under `root`, relative to it."""
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if name not in ("external", "__pycache__"))
+        yield from (Path(folder, name).relative_to(root) for name in names)
 
 
 def _packages() -> dict[str, Path | str]:

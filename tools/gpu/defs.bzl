@@ -31,7 +31,8 @@ def _repository_headers_impl(ctx):
         header
         for dep in ctx.attr.deps
         for header in dep[CcInfo].compilation_context.headers.to_list()
-        if not header.short_path.startswith("../") and not header.is_directory
+        if not header.short_path.startswith("../") and not header.is_directory and
+           "_virtual_includes" not in header.short_path
     ]
     return [DefaultInfo(files = depset(headers))]
 

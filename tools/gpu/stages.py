@@ -89,7 +89,7 @@ def memcheck(tree: Path, output: Path) -> Stage:
 def export(tree: Path, output: Path) -> Stage:
     """Models lowered on this machine and run: Python, runner."""
     del output
-    tests = sorted((tree / "backends/cuda/tests").glob("test_*.py"))
+    tests = sorted((tree / "pteron/backends/cuda/tests").glob("test_*.py"))
     others = [test for test in tests if test.stem not in _ALONE]
     others.sort(key=lambda test: test.stem not in _LONG)
     return dataclasses.replace(_pytest("export", tree, others, _spread()), parallel=4)
@@ -98,7 +98,7 @@ def export(tree: Path, output: Path) -> Stage:
 def lifecycle(tree: Path, output: Path) -> Stage:
     """Loading, running and unloading over and over; threads. Alone on the GPU."""
     del output
-    tests = [tree / f"backends/cuda/tests/{name}.py" for name in _ALONE]
+    tests = [tree / f"pteron/backends/cuda/tests/{name}.py" for name in _ALONE]
     return _pytest("lifecycle", tree, tests, ())
 
 
@@ -155,11 +155,11 @@ _MODELS = ("mlp_b8", "transformer_t1", "transformer_t16", "convnet_b8")
 
 # Of these the bundle has what BUILD.bazel lists.
 _CPU_FOLDERS = (
-    "backends/aoti/passes/tests",
-    "backends/aoti/tests",
-    "backends/cpu/tests",
-    "exir/tests",
-    "exir/verification/tests",
+    "pteron/backends/aoti/passes/tests",
+    "pteron/backends/aoti/tests",
+    "pteron/backends/cpu/tests",
+    "pteron/exir/tests",
+    "pteron/exir/verification/tests",
     "tests/e2e",
 )
 

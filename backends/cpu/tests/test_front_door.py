@@ -8,7 +8,7 @@ import sys
 
 def test_the_front_door_does_not_import_torch() -> None:
     program = (
-        "import sys, backends, pteron.backends.cpu, pteron.backends.cpu.native as native;"
+        "import sys, pteron.backends.cpu, pteron.backends.cpu.native as native;"
         "assert native.BACKEND_ID == 'CpuBackend' and native.LIBRARY.endswith('.so');"
         "assert 'torch' not in sys.modules, 'torch is imported';"
         "assert 'CpuPartitioner' in dir(pteron.backends.cpu)"

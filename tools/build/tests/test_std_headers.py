@@ -53,7 +53,7 @@ def included(name: str, sources: dict[str, str]) -> set[str]:
         seen.add(file)
         for header in _INCLUDE.findall(sources[file]):
             beside = str(Path(file).parent / header)
-            for path in (header, beside):
+            for path in (header.removeprefix("pteron/"), beside):
                 if path in sources:
                     waiting.append(path)
                     break

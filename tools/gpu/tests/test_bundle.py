@@ -37,15 +37,15 @@ def test_holds_what_the_stages_need(files: dict[str, Path | str]) -> None:
     assert {f"bin/{Path(test).name}" for test in _TESTS} <= files.keys()
     for path in (
         "bin/runner_cuda",
-        "backends/cuda/runtime/libcuda_backend.so",
-        "backends/cpu/runtime/libcpu_backend.so",
-        "backends/cpu/tests/test_cpu_backend.py",
-        "backends/cuda/tests/test_cuda_export.py",
-        "exir/tests/test_program.py",
-        "runtime/libpteron_runtime.so",
-        "runtime/python/module.cpp",
-        "runtime/core/tensor.h",
-        "runtime/schema/program_generated.py",
+        "pteron/backends/cuda/runtime/libcuda_backend.so",
+        "pteron/backends/cpu/runtime/libcpu_backend.so",
+        "pteron/backends/cpu/tests/test_cpu_backend.py",
+        "pteron/backends/cuda/tests/test_cuda_export.py",
+        "pteron/exir/tests/test_program.py",
+        "pteron/lib/libpteron_runtime.so",
+        "pteron/runtime/python/module.cpp",
+        "pteron/runtime/core/tensor.h",
+        "pteron/runtime/schema/program_generated.py",
         "tests/benchmarks/gpu.py",
         "tests/benchmarks/cuda/libmodel_launcher.so",
         "absl/app.py",
@@ -56,7 +56,7 @@ def test_holds_what_the_stages_need(files: dict[str, Path | str]) -> None:
 
 
 def test_leaves_out_what_the_machine_brings(files: dict[str, Path | str]) -> None:
-    assert "runtime/python/_native.so" not in files
+    assert "pteron/runtime/python/_native.so" not in files
     assert not [path for path in files if "torch" in path.split("/") or "cublas" in Path(path).name]
 
 
@@ -92,8 +92,9 @@ def test_the_binding_is_compiled_from_the_bundle_alone(unpacked: Path) -> None:
     compiled = subprocess.run(
         [sys.executable, "-I", str(program)], capture_output=True, text=True, check=True
     )
-    assert compiled.stdout.strip() == str(unpacked / "runtime/python/_native.so")
-    script = f"import sys; sys.path.insert(0, {str(unpacked)!r}); from pteron import runtime; print(runtime)"
+    assert compiled.stdout.strip() == str(unpacked / "pteron/runtime/python/_native.so")
+    script = f"import sys; sys.path.insert(0, {str(unpacked)!r})"
+    script += "; from pteron.runtime import Runtime; print(Runtime.get(), sys.modules['pteron'])"
     done = subprocess.run(
         [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True
     )
