@@ -145,7 +145,7 @@ def _warnings(found: list[str]) -> Iterator[None]:
     """Adds what backends warn of, inside, to `found`."""
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
-    logger = logging.getLogger("backends")
+    logger = logging.getLogger("pteron.backends")
     logger.addHandler(handler)
     try:
         yield
