@@ -10,7 +10,7 @@ from pathlib import Path
 
 # What the shell part of tools/bazel and the launcher call.
 _SHELL_TOOLS = ("sh", "cat", "cut", "dirname", "grep", "readlink", "rm", "sha256sum")
-_SOURCES = ("tools/bazel", "tools/__init__.py", "tools/bootstrap")
+_SOURCES = ("tools/bazel", "tools/bootstrap")
 
 
 class Machine:
