@@ -1,8 +1,8 @@
-// The seam between the runtime and a backend.
+// The interface between the runtime and a backend.
 //
 //   class MyBackend final : public BackendInterface { ... };
-//   static const bool registered = register_backend("MyBackend",
-//   std::make_unique<MyBackend>()).ok();
+//   static const bool registered =
+//       register_backend("MyBackend", std::make_unique<MyBackend>()).ok();
 //
 // One backend object serves the whole process; one Delegate is one partition of one loaded method.
 #pragma once
@@ -76,8 +76,9 @@ class BackendInterface {
   // Whether this machine can run it at all; `reason` (may be null) receives why not.
   virtual bool is_available(std::string* reason) const { return (void)reason, true; }
 
-  // What a partition holds, for people: lines of "name  value", each ended by a newline. Arguments
-  // are those of init(); loads nothing and fails silently. Empty if there is nothing to say.
+  // What a partition holds, human-readable: lines of "name  value", each ended by a newline.
+  // Arguments are those of init(); loads nothing and fails silently. Empty if there is nothing to
+  // say.
   virtual std::string describe(const NamedDataMap& named_data, Span<const uint8_t> processed,
                                Span<const CompileSpec> compile_specs) const {
     return (void)named_data, (void)processed, (void)compile_specs, std::string();

@@ -1,4 +1,4 @@
-// What went wrong, as a code for programs and a sentence for people.
+// What went wrong, as a code for programs and a sentence.
 //
 //   Error load(const char* path) {
 //     if (!exists(path)) return make_error(Error::NotFound, "no file at %s", path);

@@ -6,7 +6,7 @@
 #include "pteron/runtime/core/result.h"
 #include "pteron/runtime/core/span.h"
 #include "pteron/runtime/core/tensor.h"
-#include "pteron/runtime/executor/data_map.h"
+#include "pteron/runtime/program_reader/data_map.h"
 
 namespace pteron {
 

@@ -33,38 +33,37 @@ bool is_laid_out(const Tensor& tensor, const std::vector<uint8_t>& dim_order) {
   return true;
 }
 
-void check_tensor(size_t index, const ValueMeta& meta, const Tensor& tensor, Problems* problems) {
+void check_tensor(size_t index, const ValueMeta& meta, const Tensor& tensor, ErrorList* errors) {
   if (tensor.dtype() != meta.dtype) {
-    problems->add(Error::InvalidType, "input %zu: it is %s, expected %s", index,
-                  name_of(tensor.dtype()), name_of(meta.dtype));
+    errors->add(Error::InvalidType, "input %zu: it is %s, expected %s", index,
+                name_of(tensor.dtype()), name_of(meta.dtype));
   }
   if (tensor.device() != meta.device) {
-    problems->add(Error::InvalidArgument, "input %zu: it is on %s, expected on %s; copy it there",
-                  index, describe(tensor.device()).c_str(), describe(meta.device).c_str());
+    errors->add(Error::InvalidArgument, "input %zu: it is on %s, expected on %s; copy it there",
+                index, describe(tensor.device()).c_str(), describe(meta.device).c_str());
   }
   if (tensor.dim() != meta.sizes.size()) {
-    problems->add(Error::InvalidArgument,
-                  "input %zu: it has %zu dimensions (%s), expected %zu (%s)", index, tensor.dim(),
-                  tensor.describe().c_str(), meta.sizes.size(), meta.describe().c_str());
+    errors->add(Error::InvalidArgument, "input %zu: it has %zu dimensions (%s), expected %zu (%s)",
+                index, tensor.dim(), tensor.describe().c_str(), meta.sizes.size(),
+                meta.describe().c_str());
     return;
   }
   const bool is_static = meta.dynamism == ShapeDynamism::Static;
   for (size_t i = 0; i < meta.sizes.size(); ++i) {
     const int64_t found = tensor.size(i);
     if (is_static ? found == meta.sizes[i] : found <= meta.sizes[i]) continue;
-    problems->add(Error::InvalidArgument, "input %zu: dimension %zu is %lld, %s %lld", index, i,
-                  static_cast<long long>(found), is_static ? "expected" : "expected at most",
-                  static_cast<long long>(meta.sizes[i]));
+    errors->add(Error::InvalidArgument, "input %zu: dimension %zu is %lld, %s %lld", index, i,
+                static_cast<long long>(found), is_static ? "expected" : "expected at most",
+                static_cast<long long>(meta.sizes[i]));
   }
   if (!is_laid_out(tensor, meta.dim_order)) {
-    problems->add(
-        Error::InvalidArgument,
-        "input %zu: its strides are %s, expected dense in dim order %s; make it contiguous", index,
-        list(tensor.strides()).c_str(), list(meta.dim_order).c_str());
+    errors->add(Error::InvalidArgument,
+                "input %zu: its strides are %s, expected dense in dim order %s; make it contiguous",
+                index, list(tensor.strides()).c_str(), list(meta.dim_order).c_str());
   }
   if (tensor.numel() > 0 && !tensor.data()) {
-    problems->add(Error::InvalidArgument, "input %zu: %s has no data", index,
-                  tensor.describe().c_str());
+    errors->add(Error::InvalidArgument, "input %zu: %s has no data", index,
+                tensor.describe().c_str());
   }
 }
 
@@ -111,19 +110,19 @@ bool is_input(const ValueMeta& meta, const EValue& value) {
   return meta.symbolic || equals_exported(meta, value);
 }
 
-void check_input(size_t index, const ValueMeta& meta, const EValue& value, Problems* problems) {
+void check_input(size_t index, const ValueMeta& meta, const EValue& value, ErrorList* errors) {
   if (value.value_kind() != meta.kind) {
-    problems->add(Error::InvalidType, "input %zu: it is %s, expected %s", index, value.kind(),
-                  meta.describe().c_str());
+    errors->add(Error::InvalidType, "input %zu: it is %s, expected %s", index, value.kind(),
+                meta.describe().c_str());
     return;
   }
   if (meta.kind == ValueKind::Tensor) {
-    check_tensor(index, meta, value.tensor(), problems);
+    check_tensor(index, meta, value.tensor(), errors);
   } else if (!meta.symbolic && !equals_exported(meta, value)) {
-    problems->add(Error::InvalidArgument,
-                  "input %zu: it differs from %s, to which the program was specialised at export; "
-                  "export it with this value, or make it dynamic",
-                  index, meta.describe().c_str());
+    errors->add(Error::InvalidArgument,
+                "input %zu: it differs from %s, to which the program was specialised at export; "
+                "export it with this value, or make it dynamic",
+                index, meta.describe().c_str());
   }
 }
 

@@ -5,7 +5,7 @@
 
 #include "pteron/runtime/core/evalue.h"
 #include "pteron/runtime/executor/method_meta.h"
-#include "pteron/runtime/executor/problems.h"
+#include "pteron/runtime/program_reader/error_list.h"
 
 namespace pteron {
 
@@ -14,6 +14,6 @@ bool is_input(const ValueMeta& meta, const EValue& value);
 
 // Adds everything that keeps `value` from being input `index`, which is described by `meta`: kind,
 // dtype, device, rank, sizes, layout, or for what was specialised at export the value itself.
-void check_input(size_t index, const ValueMeta& meta, const EValue& value, Problems* problems);
+void check_input(size_t index, const ValueMeta& meta, const EValue& value, ErrorList* errors);
 
 }  // namespace pteron

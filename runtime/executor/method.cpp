@@ -4,7 +4,7 @@
 
 #include "pteron/runtime/executor/input_checks.h"
 #include "pteron/runtime/executor/method_state.h"
-#include "pteron/runtime/executor/problems.h"
+#include "pteron/runtime/program_reader/error_list.h"
 
 namespace pteron {
 
@@ -88,17 +88,17 @@ bool Method::State::is_input(size_t index, const EValue& value) const {
 }
 
 Error Method::State::explain_inputs(Span<const EValue> values, size_t first) const {
-  Problems problems;
+  ErrorList errors;
   for (size_t i = 0; i < values.size(); ++i) {
-    const size_t before = problems.count();
-    check_input(first + i, meta.inputs[first + i], values[i], &problems);
-    if (problems.count() > before || !is_in_own_memory(first + i, values[i])) continue;
-    problems.add(Error::InvalidArgument,
-                 "input %zu: it lies in the method's planned memory, which a run overwrites; copy "
-                 "it first",
-                 first + i);
+    const size_t before = errors.count();
+    check_input(first + i, meta.inputs[first + i], values[i], &errors);
+    if (errors.count() > before || !is_in_own_memory(first + i, values[i])) continue;
+    errors.add(Error::InvalidArgument,
+               "input %zu: it lies in the method's planned memory, which a run overwrites; copy "
+               "it first",
+               first + i);
   }
-  return problems.to_error("method " + meta.name);
+  return errors.to_error("method " + meta.name);
 }
 
 Error Method::State::write_input(size_t index, const EValue& value) {
@@ -131,19 +131,19 @@ void Method::State::forget_overwritten_inputs() {
 }
 
 Error Method::State::explain_missing() const {
-  Problems problems;
+  ErrorList errors;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].needs_value || inputs[i].is_set) continue;
-    problems.add(
+    errors.add(
         Error::InvalidState, "input %zu (%s) is not set%s", i, meta.inputs[i].describe().c_str(),
         inputs[i].is_overwritten ? "; its memory is reused, so set it before each execute()" : "");
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].needs_data || outputs[i].is_set) continue;
-    problems.add(Error::InvalidState, "output %zu (%s) has no memory; call set_output_data()", i,
-                 meta.outputs[i].describe().c_str());
+    errors.add(Error::InvalidState, "output %zu (%s) has no memory; call set_output_data()", i,
+               meta.outputs[i].describe().c_str());
   }
-  return problems.to_error("method " + meta.name);
+  return errors.to_error("method " + meta.name);
 }
 
 void Method::State::mark_set(bool* is_set) {

@@ -54,7 +54,7 @@ class Method final {
   // before it becomes an input.
   Error set_input(size_t index, const EValue& value);
 
-  // All at once, in order: nothing is set unless all are right, and all problems are reported.
+  // All at once, in order: nothing is set unless all are right, and all errors are reported.
   Error set_inputs(Span<const EValue> values);
 
   // Memory for an output that is not planned; must hold the upper bound of the output's shape and

@@ -6,7 +6,7 @@
 
 #include "pteron/runtime/executor/external_data.h"
 #include "pteron/runtime/executor/method_meta_reader.h"
-#include "pteron/runtime/executor/problems.h"
+#include "pteron/runtime/program_reader/error_list.h"
 
 namespace pteron {
 namespace {
@@ -69,11 +69,11 @@ Result<std::unique_ptr<Method>> MethodLoader::load() {
 
 // All that can be missing, before anything is allocated.
 Error MethodLoader::check_requirements() const {
-  Problems problems;
-  problems.add(check_options());
-  problems.add(check_backends());
-  problems.add(check_kernels());
-  return problems.to_error("");
+  ErrorList errors;
+  errors.add(check_options());
+  errors.add(check_backends());
+  errors.add(check_kernels());
+  return errors.to_error("");
 }
 
 Error MethodLoader::check_options() const {
@@ -151,22 +151,22 @@ Error MethodLoader::allocate_pools() {
 Error MethodLoader::make_tensors() {
   const auto& values = *method_.values();
   state_->values.resize(values.size());
-  Problems problems;
+  ErrorList errors;
   // Mutable buffers first: others may lie in them.
   for (uoffset_t i = 0; i < values.size(); ++i) {
     const schema::Tensor* const source = values[i]->value_as_Tensor();
     if (!source) continue;
     PTERON_ASSIGN_OR_RETURN(Tensor tensor, make_tensor(*source, options_.devices));
     const TensorStorage storage = TensorStorage::of(*source);
-    if (storage.is_mutable_buffer()) problems.add(add_mutable_buffer(storage, tensor));
+    if (storage.is_mutable_buffer()) errors.add(add_mutable_buffer(storage, tensor));
     state_->values[i] = EValue(std::move(tensor));
   }
-  PTERON_RETURN_IF_ERROR(problems.to_error(""));
+  PTERON_RETURN_IF_ERROR(errors.to_error(""));
   for (uoffset_t i = 0; i < values.size(); ++i) {
     const schema::Tensor* const source = values[i]->value_as_Tensor();
-    if (source) problems.add(place(TensorStorage::of(*source), &state_->values[i].tensor()));
+    if (source) errors.add(set_address(TensorStorage::of(*source), &state_->values[i].tensor()));
   }
-  return problems.to_error("");
+  return errors.to_error("");
 }
 
 Error MethodLoader::add_mutable_buffer(const TensorStorage& storage, const Tensor& tensor) {
@@ -192,14 +192,14 @@ Result<Span<const uint8_t>> MethodLoader::contents_of(const TensorStorage& stora
   return source.get(storage.data_index, tensor.nbytes());
 }
 
-Error MethodLoader::place(const TensorStorage& storage, Tensor* tensor) {
+Error MethodLoader::set_address(const TensorStorage& storage, Tensor* tensor) {
   if (storage.is_unset()) return Error::Ok;
   if (storage.is_constant()) {
     PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> bytes, contents_of(storage, *tensor));
     tensor->set_constant_data(bytes.data());
     return Error::Ok;
   }
-  if (uint8_t* const data = place_in_session(storage)) {
+  if (uint8_t* const data = address_in_session(storage)) {
     tensor->set_data(data);
     return Error::Ok;
   }
@@ -211,7 +211,7 @@ Error MethodLoader::place(const TensorStorage& storage, Tensor* tensor) {
   return Error::Ok;
 }
 
-uint8_t* MethodLoader::place_in_session(const TensorStorage& storage) const {
+uint8_t* MethodLoader::address_in_session(const TensorStorage& storage) const {
   for (const MutableRange& range : mutable_ranges_) {
     if (range.memory_id == storage.memory_id && storage.offset >= range.begin &&
         storage.offset < range.end) {

@@ -12,8 +12,8 @@
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/method_state.h"
 #include "pteron/runtime/executor/program.h"
-#include "pteron/runtime/executor/program_data.h"
-#include "pteron/runtime/executor/tensor_storage.h"
+#include "pteron/runtime/program_reader/program_data.h"
+#include "pteron/runtime/program_reader/tensor_storage.h"
 
 namespace pteron {
 
@@ -43,9 +43,9 @@ class MethodLoader final {
   Error add_mutable_buffer(const TensorStorage& storage, const Tensor& tensor);
   // The bytes that a tensor with contents has at load.
   Result<Span<const uint8_t>> contents_of(const TensorStorage& storage, const Tensor& tensor) const;
-  Error place(const TensorStorage& storage, Tensor* tensor);
-  // The place of planned bytes in the session, if they belong to a mutable buffer; else null.
-  uint8_t* place_in_session(const TensorStorage& storage) const;
+  Error set_address(const TensorStorage& storage, Tensor* tensor);
+  // The address of planned bytes in the session, if they belong to a mutable buffer; else null.
+  uint8_t* address_in_session(const TensorStorage& storage) const;
 
   Result<std::unique_ptr<Delegate>> init_delegate(const DelegateMeta& meta,
                                                   const schema::Delegate& delegate);

@@ -42,7 +42,7 @@ struct ValueMeta {
   // An input scalar that the program reads, so that it may differ from `value`.
   bool symbolic = false;
 
-  // "float32[2, <=128]", "Int 3": for people.
+  // "float32[2, <=128]", "Int 3": human-readable.
   std::string describe() const;
 };
 
@@ -79,9 +79,8 @@ struct MethodMeta {
   size_t num_instructions = 0;
   size_t num_values = 0;
   size_t constant_nbytes = 0;  // of tensors in the constant segment and external ones, each once
-  std::string
-      input_container;  // JSON of the tree that the flat inputs were made from; may be empty
-  std::string output_container;
+  std::string input_tree;      // JSON of the tree that the flat inputs were made from; may be empty
+  std::string output_tree;
 
   size_t planned_nbytes() const {
     size_t total = 0;

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "pteron/runtime/executor/tensor_storage.h"
+#include "pteron/runtime/program_reader/tensor_storage.h"
 
 namespace pteron {
 namespace {
@@ -209,8 +209,8 @@ MethodMeta read_method_meta(const ProgramData& data, const schema::Method& metho
   read_delegates(data, method, &meta);
   read_instructions(method, &meta);
   if (const schema::ContainerTypes* const types = method.container_types()) {
-    meta.input_container = text_of(types->inputs());
-    meta.output_container = text_of(types->outputs());
+    meta.input_tree = text_of(types->inputs());
+    meta.output_tree = text_of(types->outputs());
   }
   return meta;
 }

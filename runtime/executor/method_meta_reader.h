@@ -1,11 +1,11 @@
-// From a method in the file to what people want to know about it.
+// From a method in the file to its MethodMeta.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "pteron/runtime/executor/method_meta.h"
-#include "pteron/runtime/executor/program_data.h"
+#include "pteron/runtime/program_reader/program_data.h"
 #include "pteron/runtime/schema/program_generated.h"
 
 namespace pteron {

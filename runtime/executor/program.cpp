@@ -5,8 +5,8 @@
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/method_loader.h"
 #include "pteron/runtime/executor/method_meta_reader.h"
-#include "pteron/runtime/executor/program_data.h"
 #include "pteron/runtime/executor/session.h"
+#include "pteron/runtime/program_reader/program_data.h"
 
 namespace pteron {
 

@@ -35,8 +35,8 @@
 #include "pteron/runtime/backend/interface.h"
 #include "pteron/runtime/core/result.h"
 #include "pteron/runtime/core/span.h"
-#include "pteron/runtime/executor/load_options.h"
 #include "pteron/runtime/executor/method_meta.h"
+#include "pteron/runtime/program_reader/load_options.h"
 
 namespace pteron {
 
@@ -60,7 +60,7 @@ struct LoadMethodOptions {
   uint64_t max_instructions = 10'000'000;
 };
 
-// For people who want to see what a file holds.
+// What a file holds, human-readable.
 struct SegmentMeta {
   std::string file;     // path of the program or data file; empty when loaded from memory
   uint64_t offset = 0;  // in bytes, from the start of the file
@@ -77,7 +77,7 @@ struct NamedDataMeta {
 
 class Program final : public std::enable_shared_from_this<Program> {
  public:
-  // NotFound, AccessFailed: the file; InvalidProgram: its contents, with all problems found (the
+  // NotFound, AccessFailed: the file; InvalidProgram: its contents, with all errors found (the
   // first 20); InvalidExternalData: a data file; NotSupported: what this version cannot read.
   static Result<std::shared_ptr<const Program>> load(const std::string& path,
                                                      const LoadOptions& options = {});

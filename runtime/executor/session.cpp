@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "pteron/runtime/executor/planned_buffer.h"
-#include "pteron/runtime/executor/problems.h"
 #include "pteron/runtime/executor/program.h"
+#include "pteron/runtime/program_reader/error_list.h"
 
 namespace pteron {
 
@@ -46,11 +46,11 @@ Session::~Session() = default;
 
 Error Session::reset() {
   std::lock_guard<std::mutex> lock(mutex_);
-  Problems problems;
+  ErrorList errors;
   for (const auto& [name, buffer] : buffers_) {
-    problems.add(reset(*buffer).with_context("mutable buffer " + name));
+    errors.add(reset(*buffer).with_context("mutable buffer " + name));
   }
-  return problems.to_error("");
+  return errors.to_error("");
 }
 
 Error Session::reset(Buffer& buffer) {

@@ -19,8 +19,8 @@ class BackendRegistry:
     """The backends that programs can be delegated to.
 
     A program that names a backend which is not registered makes the runtime look through the
-    package ``pteron.backends`` for a module ``native`` that declares ``BACKEND_ID`` and
-    ``LIBRARY`` (path relative to its folder), and open that library. Nothing that lowers models is
+    package `pteron.backends` for a module `native` that declares `BACKEND_ID` and
+    `LIBRARY` (path relative to its folder), and open that library. Nothing that lowers models is
     imported.
     """
 
@@ -64,7 +64,7 @@ def require(backend_names: Iterable[str]) -> None:
 
 
 def _declared_libraries() -> Iterator[tuple[str, str]]:
-    """(backend id, path of its library) of each ``native`` module under ``pteron.backends``."""
+    """(backend id, path of its library) of each `native` module under `pteron.backends`."""
     import importlib
     import pkgutil
 

@@ -7,7 +7,7 @@ class PteronError(RuntimeError):
     """Anything that goes wrong in the runtime.
 
     Attributes:
-      code: the name of the error code, such as ``"InvalidProgram"``; as in the C++ API.
+      code: the name of the error code, such as `"InvalidProgram"`; as in the C++ API.
     """
 
     code: str = "Internal"

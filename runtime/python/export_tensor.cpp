@@ -232,7 +232,7 @@ nb::handle numpy_dtype(ScalarType dtype) {
   return cached;
 }
 
-// What is used of numpy's C API: a table of functions, whose places are numpy's ABI in both of its
+// What is used of numpy's C API: a table of functions, whose indices are numpy's ABI in both of its
 // major versions.
 class NumpyApi final {
  public:

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from pteron.runtime.python.container import Tree
     from pteron.runtime.python.method_meta import MethodMeta
+    from pteron.runtime.python.pytree import Tree
 
 
 class Method:
@@ -54,18 +54,18 @@ class Method:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs on the arguments of the exported module and returns what its `forward` returned."""
-        from pteron.runtime.python import container
+        from pteron.runtime.python import pytree
 
         if self._trees is None:
             meta = self._native.meta()
             self._trees = (
-                container.parse(meta["input_container"], "inputs"),
-                container.parse(meta["output_container"], "outputs"),
+                pytree.parse(meta["input_tree"], "inputs"),
+                pytree.parse(meta["output_tree"], "outputs"),
             )
         inputs, outputs = self._trees
-        flat = container.flatten(inputs, (args, kwargs))
+        flat = pytree.flatten(inputs, (args, kwargs))
         results = self.execute(flat)
-        return container.unflatten(outputs, results)
+        return pytree.unflatten(outputs, results)
 
     def session(self) -> Session:
         """Where its mutable buffers live."""

@@ -56,7 +56,7 @@ class ScalarMeta:
     """An input or output that is no tensor.
 
     Attributes:
-      kind: ``Int``, ``Double``, ``Bool``, ``String``, ``None`` or the name of a list.
+      kind: `Int`, `Double`, `Bool`, `String`, `None` or the name of a list.
       value: what it was exported with, for the first four.
       symbolic: whether an input may differ from `value`.
     """

@@ -196,8 +196,8 @@ nb::object to_object(const MethodMeta& meta) {
   result["backends"] = backends;
   result["operators"] = to_list(meta.operators);
   result["planned_nbytes"] = nb::int_(meta.planned_nbytes());
-  result["input_container"] = to_str(meta.input_container);
-  result["output_container"] = to_str(meta.output_container);
+  result["input_tree"] = to_str(meta.input_tree);
+  result["output_tree"] = to_str(meta.output_tree);
   return std::move(result);
 }
 

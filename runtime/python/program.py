@@ -34,7 +34,7 @@ class Program:
         return MethodMeta(self._native.method_meta(method_name))
 
     def session(self) -> Session:
-        """An empty place for mutable buffers, to load methods into that share them."""
+        """A set of mutable buffers, for the methods that are loaded into it."""
         return Session(self._native.new_session())
 
     def load_method(
@@ -51,9 +51,9 @@ class Program:
           name: one of `method_names`.
           session: where its mutable buffers live; by default in a session of its own.
           backend_options: choices for backends by id, as
-            ``{"CpuBackend": {"num_threads": 2}}``; an unknown one raises.
+            `{"CpuBackend": {"num_threads": 2}}`; an unknown one raises.
           devices: devices to use instead of those that the program names, as
-            ``{"cuda:0": "cuda:1"}``; inputs, outputs, state and memory follow.
+            `{"cuda:0": "cuda:1"}`; inputs, outputs, state and memory follow.
         """
         backend_registry.require(self._native.method_meta(name)["backends"])
         options = {key: dict(value) for key, value in (backend_options or {}).items()}

@@ -6,6 +6,6 @@ import enum
 
 from pteron.runtime.python import _native
 
-# What `TensorInfo.dtype()` returns: ``ScalarType.Float`` is 6. The numbers are those of the program
+# What `TensorInfo.dtype()` returns: `ScalarType.Float` is 6. The numbers are those of the program
 # format, of ExecuTorch and of torch.
 ScalarType = enum.IntEnum("ScalarType", _native.SCALAR_TYPES)

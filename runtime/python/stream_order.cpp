@@ -16,44 +16,44 @@ Result<std::unique_ptr<DeviceEvent>> event_now(Device device) {
 
 }  // namespace
 
-StreamOrder::Place& StreamOrder::place_of(Device device) {
-  for (Place& place : places_) {
-    if (place.device == device) return place;
+StreamOrder::LastWork& StreamOrder::last_work_on(Device device) {
+  for (LastWork& last : last_work_) {
+    if (last.device == device) return last;
   }
-  places_.emplace_back();
-  places_.back().device = device;
-  return places_.back();
+  last_work_.emplace_back();
+  last_work_.back().device = device;
+  return last_work_.back();
 }
 
 bool StreamOrder::is_on_default(Device device) const {
-  for (const Place& place : places_) {
-    if (place.device == device) return place.used && !place.stream;
+  for (const LastWork& last : last_work_) {
+    if (last.device == device) return last.used && !last.stream;
   }
   return false;
 }
 
 Error StreamOrder::enter(Device device, void* stream) {
-  Place& place = place_of(device);
-  place.used = true;
-  if (place.stream == stream) return Error::Ok;
+  LastWork& last = last_work_on(device);
+  last.used = true;
+  if (last.stream == stream) return Error::Ok;
   // For what was on the default stream CallerStreams has seen to it.
-  if (place.stream && place.event) PTERON_RETURN_IF_ERROR(place.event->make_wait(stream));
-  place.stream = stream;
+  if (last.stream && last.event) PTERON_RETURN_IF_ERROR(last.event->make_wait(stream));
+  last.stream = stream;
   return Error::Ok;
 }
 
 Error StreamOrder::leave(Device device) {
-  Place& place = place_of(device);
-  if (!place.stream) return Error::Ok;
-  if (place.event) return place.event->record();
-  PTERON_ASSIGN_OR_RETURN(place.event, event_now(device));
+  LastWork& last = last_work_on(device);
+  if (!last.stream) return Error::Ok;
+  if (last.event) return last.event->record();
+  PTERON_ASSIGN_OR_RETURN(last.event, event_now(device));
   return Error::Ok;
 }
 
 Error StreamOrder::finish() {
-  for (Place& place : places_) {
-    if (place.stream && place.event) PTERON_RETURN_IF_ERROR(place.event->make_wait(nullptr));
-    place.stream = nullptr;
+  for (LastWork& last : last_work_) {
+    if (last.stream && last.event) PTERON_RETURN_IF_ERROR(last.event->make_wait(nullptr));
+    last.stream = nullptr;
   }
   return Error::Ok;
 }

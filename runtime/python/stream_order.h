@@ -38,15 +38,15 @@ class StreamOrder final {
   Error finish();
 
  private:
-  struct Place {
+  struct LastWork {
     Device device;
     void* stream = nullptr;  // of the last work
     bool used = false;
     std::unique_ptr<DeviceEvent> event;  // behind it; only where it was not on the default stream
   };
-  Place& place_of(Device device);
+  LastWork& last_work_on(Device device);
 
-  std::vector<Place> places_;
+  std::vector<LastWork> last_work_;
 };
 
 // The caller's current streams of some devices, current on this thread for a scope.

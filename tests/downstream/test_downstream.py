@@ -33,7 +33,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree("tests/downstream/workspace", folder)
     torch = "cpu" if importlib.metadata.version("torch").endswith("+cpu") else "cuda"
     with open(folder / ".bazelrc", "a", encoding="utf-8") as rc:
-        rc.write(f"common --override_module=pteron={_module()}\n")
+        rc.write(f'common "--override_module=pteron={_module()}"\n')
         rc.write(f"common --repo_env=PTERON_TORCH={torch}\n")
     return folder
 

@@ -26,7 +26,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "runtime/schema": frozenset(),
     "runtime/backend": _CORE,
     "runtime/kernel": _CORE | {"runtime/backend"},
-    "runtime/executor": _SEAM | {"runtime/kernel"},
+    "runtime/program_reader": _SEAM,
+    "runtime/executor": _SEAM | {"runtime/kernel", "runtime/program_reader"},
     "runtime": _RUNTIME,
     # Lowering: graphs, the file format that the runtime reads, and a run of what was lowered.
     "exir": frozenset({"runtime", "runtime/core", "runtime/schema"}),

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "pteron/runtime/executor/data_map.h"
 #include "pteron/runtime/executor/tests/program_writer.h"
 #include "pteron/runtime/platform/sha256.h"
+#include "pteron/runtime/program_reader/data_map.h"
 
 namespace pteron {
 namespace {
@@ -29,15 +29,15 @@ class DataMapTest : public ::testing::Test {
   Bytes digests_;
   Segments segments_;
   DataMap map_;
-  Problems problems_;
+  ErrorList errors_;
 };
 
 TEST_F(DataMapTest, Examples) {
-  map_.add("b", {&segments_, 0, nullptr}, &problems_);
-  map_.add("a", {&segments_, 1, nullptr}, &problems_);
-  map_.add("c", {&segments_, 0, nullptr}, &problems_);  // keys may share a segment
+  map_.add("b", {&segments_, 0, nullptr}, &errors_);
+  map_.add("a", {&segments_, 1, nullptr}, &errors_);
+  map_.add("c", {&segments_, 0, nullptr}, &errors_);  // keys may share a segment
   map_.finish();
-  EXPECT_TRUE(problems_.empty());
+  EXPECT_TRUE(errors_.empty());
   EXPECT_EQ(text_of(*map_.get_data("a")), "second");
   EXPECT_EQ(text_of(*map_.get_verified("b")), "first");
   EXPECT_EQ(map_.num_keys(), 3u);
@@ -47,7 +47,7 @@ TEST_F(DataMapTest, Examples) {
 }
 
 TEST_F(DataMapTest, UnknownKeysAreNamed) {
-  map_.add("a", {&segments_, 0, nullptr}, &problems_);
+  map_.add("a", {&segments_, 0, nullptr}, &errors_);
   map_.finish();
   for (const auto& result : {map_.get_data("x"), map_.get_verified("x")}) {
     ASSERT_FALSE(result.ok());
@@ -57,17 +57,17 @@ TEST_F(DataMapTest, UnknownKeysAreNamed) {
 }
 
 TEST_F(DataMapTest, AKeyIsThereOnce) {
-  map_.add("a", {&segments_, 0, nullptr}, &problems_);
-  map_.add("a", {&segments_, 1, nullptr}, &problems_);
-  EXPECT_EQ(problems_.count(), 1u);
+  map_.add("a", {&segments_, 0, nullptr}, &errors_);
+  map_.add("a", {&segments_, 1, nullptr}, &errors_);
+  EXPECT_EQ(errors_.count(), 1u);
   EXPECT_EQ(text_of(*map_.get_data("a")), "first");
   EXPECT_EQ(map_.num_keys(), 1u);
 }
 
 TEST_F(DataMapTest, DamageIsFoundByVerifyingOnly) {
   file_[3] ^= 1;
-  map_.add("a", {&segments_, 0, nullptr}, &problems_);
-  map_.add("b", {&segments_, 1, nullptr}, &problems_);
+  map_.add("a", {&segments_, 0, nullptr}, &errors_);
+  map_.add("b", {&segments_, 1, nullptr}, &errors_);
   EXPECT_TRUE(map_.get_data("a").ok());
   EXPECT_TRUE(map_.get_verified("b").ok());
   for (int i = 0; i < 2; ++i) {
@@ -81,7 +81,7 @@ TEST_F(DataMapTest, DamageIsFoundByVerifyingOnly) {
 
 TEST_F(DataMapTest, FilesWithoutDigestsPass) {
   const Segments plain(file_, {{2, 5}}, nullptr, "plain");
-  map_.add("a", {&plain, 0, nullptr}, &problems_);
+  map_.add("a", {&plain, 0, nullptr}, &errors_);
   EXPECT_TRUE(map_.get_verified("a").ok());
   EXPECT_EQ(plain.digest(0), "");
   EXPECT_EQ(segments_.digest(0), to_hex(sha256(testing::text("first"))));

@@ -6,7 +6,7 @@
 //   word of the file
 //   - cut off the end
 // Files without an integrity table, since with one nearly nothing gets past the digest
-// (test_container). What still loads is described, loaded and run with inputs that fit its
+// (test_file_layout). What still loads is described, loaded and run with inputs that fit its
 // metadata. Its constants lie in memory that can be written: a kernel or delegate cannot tell that
 // an output it is told to write is a constant, and in a mapped file that is a fault.
 //

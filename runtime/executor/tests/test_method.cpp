@@ -120,7 +120,7 @@ TEST(MethodTest, AllWrongInputsAreReportedTogether) {
   std::vector<float> data(30, 1);
   const std::vector<EValue> wrong{tensor(data, {9, 3}), EValue(2.5)};
   const Error error = method->set_inputs(wrong);
-  expect_message(error, Error::InvalidArgument, "2 problems");
+  expect_message(error, Error::InvalidArgument, "2 errors");
   EXPECT_NE(error.message().find("input 0: dimension 0 is 9"), std::string::npos);
   EXPECT_NE(error.message().find("input 1: it is Double"), std::string::npos);
   const std::vector<EValue> few{tensor(data, {1, 3})};
@@ -153,7 +153,7 @@ TEST(MethodTest, NothingRunsBeforeEverythingIsSet) {
   spec.outputs = {out, out};
   const auto method = load(program);
   const Error error = method->execute();
-  expect_message(error, Error::InvalidState, "3 problems");
+  expect_message(error, Error::InvalidState, "3 errors");
   EXPECT_NE(error.message().find("input 1 (Int) is not set"), std::string::npos);
   EXPECT_NE(error.message().find("output 0 (float32[2]) has no memory"), std::string::npos);
 
@@ -191,7 +191,7 @@ TEST(MethodTest, SpecialisedScalarsMustBeTheOnesOfTheExport) {
   const std::vector<EValue> wrong{EValue(int64_t{4}), EValue(0.2), EValue(false),
                                   EValue(std::string_view("other")), EValue(int64_t{0})};
   const Error error = method->set_inputs(wrong);
-  expect_message(error, Error::InvalidArgument, "5 problems");
+  expect_message(error, Error::InvalidArgument, "5 errors");
   EXPECT_NE(error.message().find("input 0: it differs from Int 3"), std::string::npos);
   EXPECT_NE(error.message().find("input 3: it differs from String \"mode\""), std::string::npos);
 }

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "pteron/runtime/executor/method.h"
-#include "pteron/runtime/executor/method_checks.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/tests/program_writer.h"
+#include "pteron/runtime/program_reader/method_checks.h"
 
 namespace pteron {
 namespace {
@@ -383,7 +383,7 @@ TEST(MethodChecks, AllProblemsAreReportedTogether) {
   const auto loaded = Program::load(write_program(program));
   ASSERT_FALSE(loaded.ok());
   const std::string message = loaded.error().message();
-  for (const char* const part : {"4 problems", "scalar type 9", "planned in buffer 5",
+  for (const char* const part : {"4 errors", "scalar type 9", "planned in buffer 5",
                                  "a string without text", "method other: output 0 is value 3"}) {
     EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
   }
@@ -394,7 +394,7 @@ TEST(MethodChecks, ALongListIsCutOff) {
   for (int i = 0; i < 50; ++i) program.methods->front().add(StringSpec{});
   const auto loaded = Program::load(write_program(program));
   ASSERT_FALSE(loaded.ok());
-  EXPECT_NE(loaded.error().message().find("50 problems"), std::string::npos);
+  EXPECT_NE(loaded.error().message().find("50 errors"), std::string::npos);
   EXPECT_NE(loaded.error().message().find("and 30 more"), std::string::npos);
 }
 

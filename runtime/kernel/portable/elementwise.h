@@ -1,4 +1,4 @@
-// Kernels that compute each element from the elements at the same place, over a block at a time.
+// Kernels that compute each element from the elements at the same index, over a block at a time.
 //
 //   struct Add {
 //     template <typename T>

@@ -56,7 +56,7 @@ class Coordinates final {
   bool done_ = false;
 };
 
-// How an element goes from one place to another of the same dtype.
+// How an element goes from one address to another of the same dtype.
 enum class Write { Set, Add, Multiply, Largest, Smallest };
 
 template <typename Number>
@@ -98,7 +98,7 @@ struct IndexedDim {
   std::vector<int64_t> of_mask;  // what `index` looks at, if it came from a mask
 };
 
-// Which elements `indices` choose: for each place of `shape` one slice of the dimensions left over.
+// Which elements `indices` choose: for each index of `shape` one slice of the dimensions left over.
 struct Selection {
   std::vector<IndexedDim> dims;
   Shape shape;          // of the indices
@@ -242,7 +242,7 @@ Error put(Tensor& target, const OptionalTensors& indices, const Tensor& values, 
 
 // --- gather and scatter -------------------------------------------------------------------------
 
-// f(place in `index`'s shape, index) for all of them, once all are known to be in range.
+// f(position in `index`'s shape, index) for all of them, once all are known to be in range.
 template <typename F>
 Error for_each_index(const Tensor& index, int64_t size, size_t dim, F f) {
   PTERON_RETURN_IF_ERROR(check_index_dtype(index));
@@ -365,10 +365,10 @@ PTERON_DEFINE_KERNEL(embedding_out,
   const View to = view_of(out);
   PTERON_CHECK_OR_RETURN(is_contiguous(to), Error::NotSupported,
                          "an output that is not contiguous");
-  PTERON_ASSIGN_OR_RETURN(const View places, contiguous(context, indices));
+  PTERON_ASSIGN_OR_RETURN(const View chosen, contiguous(context, indices));
   const int64_t count[] = {indices.numel()};
   const int64_t rows[] = {indices.numel(), weight.size(1)};
-  return select_rows(weight, 0, contiguous_view(places.dtype, count, places.data),
+  return select_rows(weight, 0, contiguous_view(chosen.dtype, count, chosen.data),
                      contiguous_view(to.dtype, rows, to.data));
 }
 

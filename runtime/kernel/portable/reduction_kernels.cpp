@@ -74,10 +74,10 @@ Error extreme(const Tensor& self, const std::optional<Ints>& dims, bool keepdim,
   return Error::Ok;
 }
 
-// The place of the first extreme (or first NaN) in a slice of one dimension.
+// The index of the first extreme (or first NaN) in a slice of one dimension.
 template <typename Number>
-int64_t place_of_extreme(const View& slice, bool largest, Number& best) {
-  int64_t place = 0;
+int64_t find_extreme(const View& slice, bool largest, Number& best) {
+  int64_t found = 0;
   int64_t start = 0;
   best = load_one<Number>(slice.dtype, slice.data);
   for_each_block<Number>(slice, [&](const Number* numbers, int64_t count) {
@@ -85,12 +85,12 @@ int64_t place_of_extreme(const View& slice, bool largest, Number& best) {
       const Number x = numbers[i];
       if (!is_nan(best) && (is_nan(x) || (largest ? x > best : x < best))) {
         best = x;
-        place = start + i;
+        found = start + i;
       }
     }
     start += count;
   });
-  return place;
+  return found;
 }
 
 Error check_not_empty(const Tensor& self, const Slices& slices, const Tensor& out) {
@@ -99,9 +99,9 @@ Error check_not_empty(const Tensor& self, const Slices& slices, const Tensor& ou
   return Error::Ok;
 }
 
-Error place(KernelContext& context, const Tensor& self, const std::optional<int64_t>& dim,
-            bool keepdim, bool largest, Tensor& out) {
-  if (!dim) {  // the place in the flattened tensor
+Error index_of_extreme(KernelContext& context, const Tensor& self,
+                       const std::optional<int64_t>& dim, bool keepdim, bool largest, Tensor& out) {
+  if (!dim) {  // the index in the flattened tensor
     Slices whole;
     PTERON_ASSIGN_OR_RETURN(whole, Slices::make(self, std::nullopt, keepdim, out));
     PTERON_RETURN_IF_ERROR(check_not_empty(self, whole, out));
@@ -109,7 +109,7 @@ Error place(KernelContext& context, const Tensor& self, const std::optional<int6
     const int64_t sizes[] = {self.numel()};
     const View flat = contiguous_view(elements.dtype, sizes, elements.data);
     dispatch_number(self.dtype(), [&](auto number) {
-      store_one(out.dtype(), out.data_as<std::byte>(), place_of_extreme(flat, largest, number));
+      store_one(out.dtype(), out.data_as<std::byte>(), find_extreme(flat, largest, number));
     });
     return Error::Ok;
   }
@@ -117,23 +117,23 @@ Error place(KernelContext& context, const Tensor& self, const std::optional<int6
   PTERON_RETURN_IF_ERROR(check_not_empty(self, slices, out));
   dispatch_number(self.dtype(), [&](auto number) {
     while (slices.next()) {
-      const int64_t found = place_of_extreme(slices.slice(), largest, number);
+      const int64_t found = find_extreme(slices.slice(), largest, number);
       store_one(slices.result().dtype, slices.result().data, found);
     }
   });
   return Error::Ok;
 }
 
-Error value_and_place(const Tensor& self, int64_t dim, bool keepdim, bool largest, Tensor& values,
+Error value_and_index(const Tensor& self, int64_t dim, bool keepdim, bool largest, Tensor& values,
                       Tensor& indices) {
   PTERON_ASSIGN_OR_RETURN(Slices slices, Slices::make(self, dim, keepdim, values));
   PTERON_RETURN_IF_ERROR(check_not_empty(self, slices, values));
-  PTERON_ASSIGN_OR_RETURN(Slices places, Slices::make(self, dim, keepdim, indices));
+  PTERON_ASSIGN_OR_RETURN(Slices positions, Slices::make(self, dim, keepdim, indices));
   dispatch_number(self.dtype(), [&](auto number) {
-    while (slices.next() && places.next()) {
-      const int64_t found = place_of_extreme(slices.slice(), largest, number);
+    while (slices.next() && positions.next()) {
+      const int64_t found = find_extreme(slices.slice(), largest, number);
       store_one(slices.result().dtype, slices.result().data, number);
-      store_one(places.result().dtype, places.result().data, found);
+      store_one(positions.result().dtype, positions.result().data, found);
     }
   });
   return Error::Ok;
@@ -212,19 +212,19 @@ PTERON_DEFINE_KERNEL(min_unary_out, (const Tensor& self, Tensor& out)) {
 }
 PTERON_DEFINE_KERNEL(max_dim_out, (const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
                                    Tensor& indices)) {
-  return value_and_place(self, dim, keepdim, true, values, indices);
+  return value_and_index(self, dim, keepdim, true, values, indices);
 }
 PTERON_DEFINE_KERNEL(min_dim_out, (const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
                                    Tensor& indices)) {
-  return value_and_place(self, dim, keepdim, false, values, indices);
+  return value_and_index(self, dim, keepdim, false, values, indices);
 }
 PTERON_DEFINE_KERNEL(argmax_out, (KernelContext & context, const Tensor& self,
                                   std::optional<int64_t> dim, bool keepdim, Tensor& out)) {
-  return place(context, self, dim, keepdim, true, out);
+  return index_of_extreme(context, self, dim, keepdim, true, out);
 }
 PTERON_DEFINE_KERNEL(argmin_out, (KernelContext & context, const Tensor& self,
                                   std::optional<int64_t> dim, bool keepdim, Tensor& out)) {
-  return place(context, self, dim, keepdim, false, out);
+  return index_of_extreme(context, self, dim, keepdim, false, out);
 }
 PTERON_DEFINE_KERNEL(any_all_out, (const Tensor& self, Tensor& out)) {
   return any_or_all(self, Slices::make(self, std::nullopt, false, out), false, out);

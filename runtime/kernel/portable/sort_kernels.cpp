@@ -10,7 +10,7 @@ namespace {
 template <typename Number>
 struct Entry {
   Number value;
-  int64_t place;
+  int64_t index;
 };
 
 template <typename Number>
@@ -25,11 +25,11 @@ struct ComesFirst {
   bool operator()(const Entry<Number>& a, const Entry<Number>& b) const {
     if (descending ? less(b.value, a.value) : less(a.value, b.value)) return true;
     if (descending ? less(a.value, b.value) : less(b.value, a.value)) return false;
-    return a.place < b.place;
+    return a.index < b.index;
   }
 };
 
-// The first `count` elements of each slice of `self` in order, with their places.
+// The first `count` elements of each slice of `self` in order, with their indices.
 Error sort(KernelContext& context, const Tensor& self, size_t dim, int64_t count, bool descending,
            bool sorted, Tensor& values, Tensor& indices) {
   Shape shape(self.sizes());
@@ -72,7 +72,7 @@ Error sort(KernelContext& context, const Tensor& self, size_t dim, int64_t count
           store_one(value_view.dtype, runs.data(1) + i * runs.step(1) + k * value_step,
                     entries[k].value);
           store_one(index_view.dtype, runs.data(2) + i * runs.step(2) + k * index_step,
-                    entries[k].place);
+                    entries[k].index);
         }
       }
     }

@@ -1,4 +1,4 @@
-#include "pteron/runtime/executor/segments.h"
+#include "pteron/runtime/program_reader/segments.h"
 
 #include <cstring>
 #include <utility>

@@ -11,7 +11,7 @@
 
 namespace pteron {
 
-// How much of the file is checked before anything is done with it. At every level the container,
+// How much of the file is checked before anything is done with it. At every level the layout,
 // the digest of the FlatBuffers part (if the file has one) and its structure are checked when the
 // program is loaded, a method's meaning before that method is loaded, and code before it is run.
 enum class Verification : uint8_t {

@@ -1,10 +1,10 @@
-#include "pteron/runtime/executor/file_bytes.h"
+#include "pteron/runtime/program_reader/file_bytes.h"
 
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
-#include "pteron/runtime/executor/container.h"
+#include "pteron/runtime/program_reader/file_layout.h"
 
 namespace pteron {
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pteron.runtime import InvalidArgumentError, NotSupportedError, Runtime
-from pteron.runtime.python import container
+from pteron.runtime.python import pytree
 from pteron.runtime.tests.program_builder import MethodBuilder, build_program
 
 LEAF = {"type": None, "context": None, "children_spec": []}
@@ -80,20 +80,20 @@ def test_without_a_nesting_in_the_program() -> None:
 )
 def test_a_nesting_that_cannot_be_read(broken: str) -> None:
     with pytest.raises(NotSupportedError, match="cannot be read"):
-        container.parse(broken, "inputs")
+        pytree.parse(broken, "inputs")
 
 
 def test_none_in_a_nesting() -> None:
-    tree = container.parse(text(node("tuple", [node("NoneType", []), LEAF])), "inputs")
-    assert container.flatten(tree, (None, 5)) == [5]
-    assert container.unflatten(tree, [5]) == (None, 5)
+    tree = pytree.parse(text(node("tuple", [node("NoneType", []), LEAF])), "inputs")
+    assert pytree.flatten(tree, (None, 5)) == [5]
+    assert pytree.unflatten(tree, [5]) == (None, 5)
     assert tree.describe() == "(None, *)"
     with pytest.raises(InvalidArgumentError, match="found int, expected None"):
-        container.flatten(tree, (1, 5))
+        pytree.flatten(tree, (1, 5))
 
 
 def test_another_number_of_values_than_the_nesting_has() -> None:
-    tree = container.parse(text(node("tuple", [LEAF, LEAF])), "outputs")
+    tree = pytree.parse(text(node("tuple", [LEAF, LEAF])), "outputs")
     for leaves in ([1], [1, 2, 3]):
         with pytest.raises(NotSupportedError):
-            container.unflatten(tree, leaves)
+            pytree.unflatten(tree, leaves)

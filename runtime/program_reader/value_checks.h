@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "pteron/runtime/executor/problems.h"
-#include "pteron/runtime/executor/program_data.h"
-#include "pteron/runtime/executor/tensor_storage.h"
+#include "pteron/runtime/program_reader/error_list.h"
+#include "pteron/runtime/program_reader/program_data.h"
+#include "pteron/runtime/program_reader/tensor_storage.h"
 #include "pteron/runtime/schema/program_generated.h"
 
 namespace pteron {
@@ -17,10 +17,10 @@ namespace pteron {
 uint64_t max_honest_items(const ProgramData& data);
 
 // Checks one method's values. After check(), the questions below can be asked if there were no
-// problems so far; indices must be in range.
+// errors so far; indices must be in range.
 class ValueChecks final {
  public:
-  ValueChecks(const ProgramData& data, const schema::Method& method, Problems* problems);
+  ValueChecks(const ProgramData& data, const schema::Method& method, ErrorList* errors);
 
   void check();
 
@@ -50,7 +50,7 @@ class ValueChecks final {
 
   const ProgramData& data_;
   const schema::Method& method_;
-  Problems* problems_;
+  ErrorList* errors_;
   std::string name_;                  // of the method
   std::vector<Device> pool_devices_;  // by memory_id
   std::vector<PlannedRange> ranges_;

@@ -1,4 +1,4 @@
-#include "pteron/runtime/executor/data_map.h"
+#include "pteron/runtime/program_reader/data_map.h"
 
 #include <algorithm>
 
@@ -9,11 +9,11 @@ int length_of(std::string_view text) { return static_cast<int>(text.size()); }
 
 }  // namespace
 
-void DataMap::add(std::string_view key, const Entry& entry, Problems* problems) {
+void DataMap::add(std::string_view key, const Entry& entry, ErrorList* errors) {
   const auto [found, added] = entries_.emplace(key, entry);
   if (!added) {
-    problems->add("named data \"%.*s\" is in %s and again in %s", length_of(key), key.data(),
-                  found->second.segments->file_name().c_str(), entry.segments->file_name().c_str());
+    errors->add("named data \"%.*s\" is in %s and again in %s", length_of(key), key.data(),
+                found->second.segments->file_name().c_str(), entry.segments->file_name().c_str());
     return;
   }
   keys_.push_back(key);

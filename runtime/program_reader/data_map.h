@@ -1,7 +1,7 @@
 // The named data of a program file and of the data files beside it, as one map.
 //
 //   DataMap map;
-//   map.add("weights", {&segments, 3, layout}, &problems);   // for every entry
+//   map.add("weights", {&segments, 3, layout}, &errors);   // for every entry
 //   map.finish();
 //
 // Borrows keys and segments. Thread-safe after finish().
@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "pteron/runtime/backend/named_data_map.h"
-#include "pteron/runtime/executor/problems.h"
-#include "pteron/runtime/executor/segments.h"
+#include "pteron/runtime/program_reader/error_list.h"
+#include "pteron/runtime/program_reader/segments.h"
 
 namespace pteron {
 
@@ -33,7 +33,7 @@ class DataMap final : public NamedDataMap {
   };
 
   // A key that is there already is a problem, and the first entry stays.
-  void add(std::string_view key, const Entry& entry, Problems* problems);
+  void add(std::string_view key, const Entry& entry, ErrorList* errors);
   // Sorts the keys.
   void finish();
 

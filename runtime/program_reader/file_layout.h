@@ -1,9 +1,10 @@
-// The frame of a program or data file: identifier, extended header, integrity table.
+// How a program or data file is laid out: identifier, extended header, integrity table.
 //
-//   PTERON_ASSIGN_OR_RETURN(Container container, read_container(bytes, FileKind::Program,
-//   "a.pte")); flatbuffers::Verifier verifier(container.flatbuffer.data(), ...);
+//   PTERON_ASSIGN_OR_RETURN(FileLayout layout,
+//                           read_file_layout(bytes, FileKind::Program, "a.pte"));
+//   flatbuffers::Verifier verifier(layout.flatbuffer.data(), layout.flatbuffer.size());
 //
-// Layout: runtime/schema/README.md.
+// The bytes: runtime/schema/README.md.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@ inline constexpr size_t kFileAlignment = 16;
 
 enum class FileKind { Program, TensorData };
 
-struct Container {
+struct FileLayout {
   Span<const uint8_t> flatbuffer;  // from the first byte of the file, header included
   bool has_segments = false;       // there is a base that segments count from
   uint64_t segment_base = 0;       // in bytes, from the start of the file
@@ -32,6 +33,7 @@ struct Container {
 // Finds and checks the parts, and the FlatBuffers part against its digest if the file has one.
 // InvalidProgram (InvalidExternalData for a data file) says what was found and expected. `file`
 // must begin at a multiple of kFileAlignment; `name` is for messages.
-Result<Container> read_container(Span<const uint8_t> file, FileKind kind, const std::string& name);
+Result<FileLayout> read_file_layout(Span<const uint8_t> file, FileKind kind,
+                                    const std::string& name);
 
 }  // namespace pteron

@@ -1,12 +1,12 @@
-#include "pteron/runtime/executor/program_data.h"
+#include "pteron/runtime/program_reader/program_data.h"
 
 #include <unordered_set>
 #include <utility>
 
-#include "pteron/runtime/executor/container.h"
-#include "pteron/runtime/executor/flatbuffer_verifier.h"
-#include "pteron/runtime/executor/method_checks.h"
-#include "pteron/runtime/executor/segment_ranges.h"
+#include "pteron/runtime/program_reader/file_layout.h"
+#include "pteron/runtime/program_reader/flatbuffer_verifier.h"
+#include "pteron/runtime/program_reader/method_checks.h"
+#include "pteron/runtime/program_reader/segment_ranges.h"
 
 namespace pteron {
 namespace {
@@ -32,56 +32,55 @@ Result<std::unique_ptr<ProgramData>> ProgramData::read(FileBytes file, const Loa
   data->file_ = std::move(file);
   data->verification_ = options.verification;
   const std::string& name = data->file_.name();
-  PTERON_ASSIGN_OR_RETURN(const Container container,
-                          read_container(data->file_.bytes(), FileKind::Program, name));
+  PTERON_ASSIGN_OR_RETURN(const FileLayout layout,
+                          read_file_layout(data->file_.bytes(), FileKind::Program, name));
   PTERON_CHECK_OR_RETURN(
-      verify_flatbuffer<schema::Program>(container.flatbuffer, schema::ProgramIdentifier()),
+      verify_flatbuffer<schema::Program>(layout.flatbuffer, schema::ProgramIdentifier()),
       Error::InvalidProgram, "%s: its FlatBuffers part is damaged", name.c_str());
-  data->root_ = schema::GetProgram(container.flatbuffer.data());
-  data->has_integrity_table_ = container.has_integrity_table;
+  data->root_ = schema::GetProgram(layout.flatbuffer.data());
+  data->has_integrity_table_ = layout.has_integrity_table;
   for (const std::string& path : options.data_paths) {
     PTERON_ASSIGN_OR_RETURN(std::unique_ptr<TensorDataFile> data_file, TensorDataFile::open(path));
     data->data_files_.push_back(std::move(data_file));
   }
-  PTERON_RETURN_IF_ERROR(data->read_tables(options, container));
+  PTERON_RETURN_IF_ERROR(data->read_tables(options, layout));
   if (options.verification == Verification::Full) PTERON_RETURN_IF_ERROR(data->verify_segments());
   return data;
 }
 
-Error ProgramData::read_tables(const LoadOptions& options, const Container& container) {
-  Problems problems;
+Error ProgramData::read_tables(const LoadOptions& options, const FileLayout& layout) {
+  ErrorList errors;
   if (root_->version() != 0) {
-    problems.add(Error::NotSupported, "its schema version is %u, this runtime reads 0",
-                 root_->version());
+    errors.add(Error::NotSupported, "its schema version is %u, this runtime reads 0",
+               root_->version());
   }
   if (root_->inline_constants() && root_->inline_constants()->size() > 0) {
-    problems.add(Error::NotSupported,
-                 "it has constants inside its FlatBuffers part, an old form; lower it again");
+    errors.add(Error::NotSupported,
+               "it has constants inside its FlatBuffers part, an old form; lower it again");
   }
-  segments_ =
-      Segments(file_.bytes(),
-               read_segment_ranges(root_->segments(), container, file_.bytes().size(), &problems),
-               container.segment_digests, file_.name());
-  read_indexed_data(&problems);
-  read_named_data(&problems);
+  segments_ = Segments(
+      file_.bytes(), read_segment_ranges(root_->segments(), layout, file_.bytes().size(), &errors),
+      layout.segment_digests, file_.name());
+  read_indexed_data(&errors);
+  read_named_data(&errors);
   // The checks of methods rely on the tables.
-  if (problems.empty()) {
-    check_method_names(*root_, &problems);
-    if (options.verification != Verification::Minimal && problems.empty()) check_methods(&problems);
+  if (errors.empty()) {
+    check_method_names(*root_, &errors);
+    if (options.verification != Verification::Minimal && errors.empty()) check_methods(&errors);
   }
-  return problems.to_error(file_.name());
+  return errors.to_error(file_.name());
 }
 
-void ProgramData::read_indexed_data(Problems* problems) {
+void ProgramData::read_indexed_data(ErrorList* errors) {
   const auto read = [&](const schema::SegmentOffsets* table, const char* what) -> IndexedData {
     // One entry is the placeholder alone.
     if (!table || !table->offsets() || table->offsets()->size() <= 1) return {};
     if (table->segment_index() >= segments_.size()) {
-      problems->add("%s are in segment %u of %zu", what, table->segment_index(), segments_.size());
+      errors->add("%s are in segment %u of %zu", what, table->segment_index(), segments_.size());
       return {};
     }
     if (!is_aligned(table->offsets())) {
-      problems->add("the offsets of %s are misaligned", what);
+      errors->add("the offsets of %s are misaligned", what);
       return {};
     }
     return {segments_.bytes(table->segment_index()), table->offsets()};
@@ -90,47 +89,46 @@ void ProgramData::read_indexed_data(Problems* problems) {
   const auto* const mutable_segments = root_->mutable_segments();
   if (!mutable_segments || mutable_segments->size() == 0) return;
   if (mutable_segments->size() > 1) {
-    problems->add("%u segments of initial values, at most one is possible",
-                  mutable_segments->size());
+    errors->add("%u segments of initial values, at most one is possible", mutable_segments->size());
     return;
   }
   initial_values_ = read(mutable_segments->Get(0), "initial values");
 }
 
-void ProgramData::read_named_data(Problems* problems) {
+void ProgramData::read_named_data(ErrorList* errors) {
   if (const auto* const entries = root_->named_data()) {
     for (uoffset_t i = 0; i < entries->size(); ++i) {
       const schema::NamedData* const entry = entries->Get(i);
       if (!entry->key() || entry->key()->size() == 0) {
-        problems->add("named data %u has no key", i);
+        errors->add("named data %u has no key", i);
       } else if (entry->segment_index() >= segments_.size()) {
-        problems->add("named data \"%s\" is in segment %u of %zu", entry->key()->c_str(),
-                      entry->segment_index(), segments_.size());
+        errors->add("named data \"%s\" is in segment %u of %zu", entry->key()->c_str(),
+                    entry->segment_index(), segments_.size());
       } else {
         named_data_.add(entry->key()->string_view(), {&segments_, entry->segment_index(), nullptr},
-                        problems);
+                        errors);
       }
     }
   }
-  for (const auto& data_file : data_files_) data_file->add_to(&named_data_, problems);
+  for (const auto& data_file : data_files_) data_file->add_to(&named_data_, errors);
   named_data_.finish();
 }
 
-void ProgramData::check_methods(Problems* problems) const {
+void ProgramData::check_methods(ErrorList* errors) const {
   for (const schema::Method* const method : *root_->methods()) {
-    check_method(*this, *method, problems);
+    check_method(*this, *method, errors);
   }
 }
 
 Error ProgramData::verify_segments() const {
-  Problems problems;
-  for (size_t i = 0; i < segments_.size(); ++i) problems.add(segments_.verify(i));
+  ErrorList errors;
+  for (size_t i = 0; i < segments_.size(); ++i) errors.add(segments_.verify(i));
   for (const auto& data_file : data_files_) {
     for (size_t i = 0; i < data_file->segments().size(); ++i) {
-      problems.add(data_file->segments().verify(i));
+      errors.add(data_file->segments().verify(i));
     }
   }
-  return problems.to_error("");
+  return errors.to_error("");
 }
 
 Result<const schema::Method*> ProgramData::find_method(std::string_view name) const {
@@ -142,9 +140,9 @@ Result<const schema::Method*> ProgramData::find_method(std::string_view name) co
       continue;
     }
     if (verification_ == Verification::Minimal) {
-      Problems problems;
-      check_method(*this, *method, &problems);
-      PTERON_RETURN_IF_ERROR(problems.to_error(file_.name()));
+      ErrorList errors;
+      check_method(*this, *method, &errors);
+      PTERON_RETURN_IF_ERROR(errors.to_error(file_.name()));
     }
     return method;
   }

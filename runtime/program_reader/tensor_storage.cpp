@@ -1,4 +1,4 @@
-#include "pteron/runtime/executor/tensor_storage.h"
+#include "pteron/runtime/program_reader/tensor_storage.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "pteron/runtime/executor/problems.h"
+#include "pteron/runtime/program_reader/error_list.h"
 
 #include <cstdarg>
 #include <cstdio>
@@ -19,7 +19,7 @@ std::string format_text(const char* format, va_list arguments) {
 
 }  // namespace
 
-void Problems::add(const char* format, ...) {
+void ErrorList::add(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   // Past the limit only the number matters, and a hostile file may have millions.
@@ -27,28 +27,28 @@ void Problems::add(const char* format, ...) {
   va_end(arguments);
 }
 
-void Problems::add(Error::Code code, const char* format, ...) {
+void ErrorList::add(Error::Code code, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   add_text(code, count_ < kMaxListed ? format_text(format, arguments) : "");
   va_end(arguments);
 }
 
-void Problems::add(const Error& error) {
+void ErrorList::add(const Error& error) {
   if (!error.ok()) add_text(error.code(), error.message());
 }
 
-void Problems::add_text(Error::Code code, std::string text) {
+void ErrorList::add_text(Error::Code code, std::string text) {
   if (count_ == 0) code_ = code;
   if (count_ < kMaxListed) texts_.push_back(std::move(text));
   ++count_;
 }
 
-Error Problems::to_error(const std::string& subject) const {
+Error ErrorList::to_error(const std::string& subject) const {
   if (count_ == 0) return Error::Ok;
   std::string message = subject.empty() ? "" : subject + ": ";
   if (count_ == 1) return Error(code_, message + texts_[0]);
-  message += std::to_string(count_) + " problems";
+  message += std::to_string(count_) + " errors";
   for (const std::string& text : texts_) message += "\n  " + text;
   if (count_ > texts_.size()) {
     message += "\n  and " + std::to_string(count_ - texts_.size()) + " more";

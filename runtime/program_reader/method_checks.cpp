@@ -1,11 +1,11 @@
-#include "pteron/runtime/executor/method_checks.h"
+#include "pteron/runtime/program_reader/method_checks.h"
 
 #include <string>
 #include <unordered_set>
 #include <vector>
 
-#include "pteron/runtime/executor/tensor_storage.h"
-#include "pteron/runtime/executor/value_checks.h"
+#include "pteron/runtime/program_reader/tensor_storage.h"
+#include "pteron/runtime/program_reader/value_checks.h"
 
 namespace pteron {
 namespace {
@@ -23,25 +23,25 @@ size_t size_of(const flatbuffers::Vector<T>* vector) {
 
 class MethodChecks final {
  public:
-  MethodChecks(const ProgramData& data, const schema::Method& method, Problems* problems)
+  MethodChecks(const ProgramData& data, const schema::Method& method, ErrorList* errors)
       : data_(data),
         method_(method),
-        problems_(problems),
-        values_(data, method, problems),
+        errors_(errors),
+        values_(data, method, errors),
         arguments_left_(max_honest_items(data)) {}
 
   void check() {
-    const size_t before = problems_->count();
+    const size_t before = errors_->count();
     values_.check();
     check_operators();
     check_delegates();
     // What follows asks about values.
-    if (problems_->count() > before) return;
+    if (errors_->count() > before) return;
     has_pointer_.resize(values_.size());
     check_ends(method_.inputs(), "input");
     check_ends(method_.outputs(), "output");
     check_chains();
-    if (problems_->count() > before) return;
+    if (errors_->count() > before) return;
     check_pointers();
   }
 
@@ -56,11 +56,11 @@ class MethodChecks final {
     for (size_t i = 0; i < size_of(method_.operators()); ++i) {
       const schema::Operator& op = *method_.operators()->Get(static_cast<uoffset_t>(i));
       if (!op.name() || op.name()->size() == 0) {
-        problems_->add("method %s: operator %zu has no name", name(), i);
+        errors_->add("method %s: operator %zu has no name", name(), i);
       } else if (op.name()->size() + (op.overload() ? op.overload()->size() + 1 : 0) >
                  kMaxOperatorName) {
-        problems_->add("method %s: the name of operator %zu is longer than %zu", name(), i,
-                       kMaxOperatorName);
+        errors_->add("method %s: the name of operator %zu is longer than %zu", name(), i,
+                     kMaxOperatorName);
       }
     }
   }
@@ -69,12 +69,12 @@ class MethodChecks final {
     for (size_t i = 0; i < size_of(method_.delegates()); ++i) {
       const schema::Delegate& delegate = *method_.delegates()->Get(static_cast<uoffset_t>(i));
       if (!delegate.id() || delegate.id()->size() == 0) {
-        problems_->add("method %s: delegate %zu has no backend id", name(), i);
+        errors_->add("method %s: delegate %zu has no backend id", name(), i);
       }
       check_processed(i, delegate.processed());
       for (size_t k = 0; k < size_of(delegate.compile_specs()); ++k) {
         if (!delegate.compile_specs()->Get(static_cast<uoffset_t>(k))->key()) {
-          problems_->add("method %s: compile spec %zu of delegate %zu has no key", name(), k, i);
+          errors_->add("method %s: compile spec %zu of delegate %zu has no key", name(), k, i);
         }
       }
     }
@@ -82,64 +82,63 @@ class MethodChecks final {
 
   void check_processed(size_t i, const schema::DelegateData* processed) {
     if (!processed) {
-      problems_->add("method %s: delegate %zu has no processed data", name(), i);
+      errors_->add("method %s: delegate %zu has no processed data", name(), i);
       return;
     }
     const bool is_inline = processed->location() == schema::DelegateDataLocation::Inline;
     if (!is_inline && processed->location() != schema::DelegateDataLocation::Segment) {
-      problems_->add("method %s: the data of delegate %zu is at location %d, known are 0 and 1",
-                     name(), i, static_cast<int>(processed->location()));
+      errors_->add("method %s: the data of delegate %zu is at location %d, known are 0 and 1",
+                   name(), i, static_cast<int>(processed->location()));
       return;
     }
     const size_t count =
         is_inline ? size_of(data_.root().inline_delegate_data()) : data_.segments().size();
     if (processed->index() >= count) {
-      problems_->add("method %s: the data of delegate %zu is in %s %u of %zu", name(), i,
-                     is_inline ? "blob" : "segment", processed->index(), count);
+      errors_->add("method %s: the data of delegate %zu is in %s %u of %zu", name(), i,
+                   is_inline ? "blob" : "segment", processed->index(), count);
     }
   }
 
   // Inputs and outputs.
   void check_ends(const Indices* indices, const char* what) {
     if (!indices) {
-      problems_->add("method %s: it has no list of %ss", name(), what);
+      errors_->add("method %s: it has no list of %ss", name(), what);
       return;
     }
     const bool is_input = indices == method_.inputs();
     for (uoffset_t i = 0; i < indices->size(); ++i) {
       const int32_t index = indices->Get(i);
       if (!in_range(index)) {
-        problems_->add("method %s: %s %u is value %d of %zu", name(), what, i, index,
-                       values_.size());
+        errors_->add("method %s: %s %u is value %d of %zu", name(), what, i, index, values_.size());
         continue;
       }
       has_pointer_[index] = true;  // the caller's
       if (!is_input) continue;
       const schema::Value kind = values_.kind(index);
       if (kind > schema::Value::String) {
-        problems_->add("method %s: input %u is a %s; lists cannot be inputs", name(), i,
-                       schema::EnumNameValue(kind));
+        errors_->add("method %s: input %u is a %s; lists cannot be inputs", name(), i,
+                     schema::EnumNameValue(kind));
       } else if (kind == schema::Value::Tensor &&
                  TensorStorage::of(*values_.tensor(index)).is_constant()) {
-        problems_->add("method %s: input %u is a constant", name(), i);
+        errors_->add("method %s: input %u is a constant", name(), i);
       }
     }
   }
 
   void check_chains() {
     if (size_of(method_.chains()) == 0) {
-      problems_->add("method %s: it has no chain of instructions", name());
+      errors_->add("method %s: it has no chain of instructions", name());
       return;
     }
     for (size_t c = 0; c < method_.chains()->size(); ++c) {
       const auto* const instructions =
           method_.chains()->Get(static_cast<uoffset_t>(c))->instructions();
       if (!instructions) {
-        problems_->add("method %s: chain %zu has no list of instructions", name(), c);
+        errors_->add("method %s: chain %zu has no list of instructions", name(), c);
         continue;
       }
       for (size_t i = 0; i < instructions->size(); ++i) {
-        here_ = {c, i};
+        position_ = {c, i};
         check_instruction(*instructions->Get(static_cast<uoffset_t>(i)), instructions->size());
       }
     }
@@ -206,7 +205,7 @@ class MethodChecks final {
     }
     arguments_left_ -= arguments->size();
     for (const int32_t index : *arguments) {
-      if (check_index(index, "an argument is")) used_.push_back({index, here_});
+      if (check_index(index, "an argument is")) used_.push_back({index, position_});
     }
   }
 
@@ -239,7 +238,7 @@ class MethodChecks final {
     } else if (from_kind > schema::Value::String) {
       problem(std::string("it moves a list (") + schema::EnumNameValue(from_kind) + ")");
     }
-    used_.push_back({move.from_index(), here_});
+    used_.push_back({move.from_index(), position_});
     has_pointer_[move.to_index()] = true;  // at the latest when it is moved to
   }
 
@@ -256,7 +255,7 @@ class MethodChecks final {
       problem("its condition, value " + std::to_string(jump.condition_index()) +
               ", is neither a bool nor a bool tensor");
     } else if (tensor) {
-      used_.push_back({jump.condition_index(), here_});
+      used_.push_back({jump.condition_index(), position_});
       if (TensorStorage::of(*tensor).device.type != DeviceType::CPU) {
         problem("its condition is not on the CPU");
       }
@@ -274,7 +273,7 @@ class MethodChecks final {
   void check_pointers() {
     const auto check = [this](const Use& use, int32_t index) {
       if (values_.is_unset_tensor(index) && !has_pointer_[index]) {
-        here_ = use.place;
+        position_ = use.position;
         problem("nothing gives memory to value " + std::to_string(index));
         has_pointer_[index] = true;  // said once
       }
@@ -294,24 +293,24 @@ class MethodChecks final {
   }
 
   void problem(const std::string& text) {
-    problems_->add("method %s: chain %zu, instruction %zu: %s", name(), here_.chain,
-                   here_.instruction, text.c_str());
+    errors_->add("method %s: chain %zu, instruction %zu: %s", name(), position_.chain,
+                 position_.instruction, text.c_str());
   }
 
-  struct Place {
+  struct Position {
     size_t chain = 0;
     size_t instruction = 0;
   };
   struct Use {
     int32_t index;
-    Place place;
+    Position position;
   };
 
   const ProgramData& data_;
   const schema::Method& method_;
-  Problems* problems_;
+  ErrorList* errors_;
   ValueChecks values_;
-  Place here_;                     // the instruction that is being checked
+  Position position_;              // the instruction that is being checked
   std::vector<bool> has_pointer_;  // by value: the caller or a move gives it one
   std::vector<Use> used_;
   std::unordered_set<int32_t> seen_lists_;
@@ -320,24 +319,24 @@ class MethodChecks final {
 
 }  // namespace
 
-void check_method_names(const schema::Program& program, Problems* problems) {
+void check_method_names(const schema::Program& program, ErrorList* errors) {
   if (!program.methods() || program.methods()->size() == 0) {
-    problems->add("it has no methods");
+    errors->add("it has no methods");
     return;
   }
   std::unordered_set<std::string_view> names;
   for (uoffset_t i = 0; i < program.methods()->size(); ++i) {
     const flatbuffers::String* const name = program.methods()->Get(i)->name();
     if (!name || name->size() == 0) {
-      problems->add("method %u has no name", i);
+      errors->add("method %u has no name", i);
     } else if (!names.insert(name->string_view()).second) {
-      problems->add("method \"%s\" is there twice", name->c_str());
+      errors->add("method \"%s\" is there twice", name->c_str());
     }
   }
 }
 
-void check_method(const ProgramData& data, const schema::Method& method, Problems* problems) {
-  MethodChecks(data, method, problems).check();
+void check_method(const ProgramData& data, const schema::Method& method, ErrorList* errors) {
+  MethodChecks(data, method, errors).check();
 }
 
 }  // namespace pteron

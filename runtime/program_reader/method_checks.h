@@ -1,24 +1,24 @@
 // Whether a method means something: everything that the structure of a file does not prove.
 //
-//   Problems problems;
-//   check_method(data, *method, &problems);
-//   PTERON_RETURN_IF_ERROR(problems.to_error(path));
+//   ErrorList errors;
+//   check_method(data, *method, &errors);
+//   PTERON_RETURN_IF_ERROR(errors.to_error(path));
 //
-// After a check without problems every index, range and kind that the loader and the instruction
+// After a check without errors every index, range and kind that the loader and the instruction
 // loop follow is right, so that they need not look again. External data is looked up when the
 // method is loaded, not here. Reads only the FlatBuffers part.
 #pragma once
 
-#include "pteron/runtime/executor/problems.h"
-#include "pteron/runtime/executor/program_data.h"
+#include "pteron/runtime/program_reader/error_list.h"
+#include "pteron/runtime/program_reader/program_data.h"
 #include "pteron/runtime/schema/program_generated.h"
 
 namespace pteron {
 
 // That there are methods, and that each has a name of its own.
-void check_method_names(const schema::Program& program, Problems* problems);
+void check_method_names(const schema::Program& program, ErrorList* errors);
 
 // One method. The tables of `data` that it refers to must be read already.
-void check_method(const ProgramData& data, const schema::Method& method, Problems* problems);
+void check_method(const ProgramData& data, const schema::Method& method, ErrorList* errors);
 
 }  // namespace pteron

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "pteron/runtime/executor/container.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/tests/everything_program.h"
 #include "pteron/runtime/executor/tests/program_writer.h"
+#include "pteron/runtime/program_reader/file_layout.h"
 
 namespace pteron {
 namespace {
@@ -33,15 +33,14 @@ Error load(const Bytes& bytes, Verification verification = Verification::Interna
 }
 
 Error load_data(const Bytes& bytes) {
-  static const std::string program =
-      testing::write_file("container.pte", testing::write_program([] {
-                            testing::ProgramSpec spec;
-                            spec.add_method("forward");
-                            return spec;
-                          }()));
+  static const std::string program = testing::write_file("layout.pte", testing::write_program([] {
+                                                           testing::ProgramSpec spec;
+                                                           spec.add_method("forward");
+                                                           return spec;
+                                                         }()));
   LoadOptions options;
   options.verification = Verification::Full;
-  options.data_paths = {testing::write_file("container.ptd", bytes)};
+  options.data_paths = {testing::write_file("layout.ptd", bytes)};
   auto loaded = Program::load(program, options);
   return loaded.ok() ? Error(Error::Ok) : loaded.take_error();
 }

@@ -1,8 +1,8 @@
 // Collects what is wrong with a file, so that it can be reported at once.
 //
-//   Problems problems;
-//   problems.add("method %s: value %zu is empty", name, i);
-//   return problems.to_error("model.pte");   // Ok if there were none
+//   ErrorList errors;
+//   errors.add("method %s: value %zu is empty", name, i);
+//   return errors.to_error("model.pte");   // Ok if there were none
 //
 // Keeps the first kMaxListed and counts the rest. Not thread-safe.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace pteron {
 
-class Problems final {
+class ErrorList final {
  public:
   static constexpr size_t kMaxListed = 20;
 

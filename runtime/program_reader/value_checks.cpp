@@ -1,8 +1,8 @@
-#include "pteron/runtime/executor/value_checks.h"
+#include "pteron/runtime/program_reader/value_checks.h"
 
 #include <algorithm>
 
-#include "pteron/runtime/executor/flatbuffer_verifier.h"
+#include "pteron/runtime/program_reader/flatbuffer_verifier.h"
 
 namespace pteron {
 namespace {
@@ -16,16 +16,16 @@ uint64_t max_honest_items(const ProgramData& data) {
   return 1'000'000 + 16 * uint64_t{data.file().bytes().size()};
 }
 
-ValueChecks::ValueChecks(const ProgramData& data, const schema::Method& method, Problems* problems)
+ValueChecks::ValueChecks(const ProgramData& data, const schema::Method& method, ErrorList* errors)
     : data_(data),
       method_(method),
-      problems_(problems),
+      errors_(errors),
       name_(method.name()->str()),
       items_left_(max_honest_items(data)) {}
 
 void ValueChecks::check() {
   if (!method_.values()) {
-    problems_->add("method %s: it has no values", name_.c_str());
+    errors_->add("method %s: it has no values", name_.c_str());
     return;
   }
   check_pools();
@@ -50,15 +50,15 @@ bool ValueChecks::is_unset_tensor(size_t index) const {
 void ValueChecks::check_pools() {
   const auto* const sizes = method_.buffer_sizes();
   if (!sizes || sizes->size() == 0 || !is_aligned(sizes)) {
-    problems_->add("method %s: it does not say how much memory is planned", name_.c_str());
+    errors_->add("method %s: it does not say how much memory is planned", name_.c_str());
     return;
   }
   uint64_t total = 0;
   for (uoffset_t i = 0; i < sizes->size(); ++i) {
     if (sizes->Get(i) < 0 || __builtin_add_overflow(total, uint64_t(sizes->Get(i)), &total) ||
         total > INT64_MAX) {
-      problems_->add("method %s: buffer %u has %lld bytes", name_.c_str(), i,
-                     static_cast<long long>(sizes->Get(i)));
+      errors_->add("method %s: buffer %u has %lld bytes", name_.c_str(), i,
+                   static_cast<long long>(sizes->Get(i)));
       return;
     }
   }
@@ -69,12 +69,12 @@ void ValueChecks::check_pools() {
     const int32_t index = entry->buffer_index();
     const Device device{static_cast<DeviceType>(entry->device_type()), entry->device_index()};
     if (index < 1 || static_cast<size_t>(index) >= seen.size() || seen[index]) {
-      problems_->add("method %s: a device is given for buffer %d of %zu%s", name_.c_str(), index,
-                     seen.size() - 1,
-                     index >= 1 && static_cast<size_t>(index) < seen.size() ? ", twice" : "");
+      errors_->add("method %s: a device is given for buffer %d of %zu%s", name_.c_str(), index,
+                   seen.size() - 1,
+                   index >= 1 && static_cast<size_t>(index) < seen.size() ? ", twice" : "");
     } else if (!is_valid(device.type) || device.index < 0) {
-      problems_->add("method %s: buffer %d is on device %d:%d", name_.c_str(), index,
-                     static_cast<int>(device.type), device.index);
+      errors_->add("method %s: buffer %d is on device %d:%d", name_.c_str(), index,
+                   static_cast<int>(device.type), device.index);
     } else {
       seen[index] = true;
       pool_devices_[index] = device.type == DeviceType::CPU ? Device{} : device;
@@ -86,12 +86,12 @@ void ValueChecks::check_value(size_t index) {
   const schema::EValue& value = *method_.values()->Get(static_cast<uoffset_t>(index));
   using schema::Value;
   if (value.value_type() < Value::Null || value.value_type() > Value::OptionalTensorList) {
-    problems_->add("method %s: value %zu has unknown kind %d", name_.c_str(), index,
-                   static_cast<int>(value.value_type()));
+    errors_->add("method %s: value %zu has unknown kind %d", name_.c_str(), index,
+                 static_cast<int>(value.value_type()));
     return;
   }
   if (!value.value() && value.value_type() != Value::Null) {
-    problems_->add("method %s: value %zu is empty", name_.c_str(), index);
+    errors_->add("method %s: value %zu is empty", name_.c_str(), index);
     return;
   }
   switch (value.value_type()) {
@@ -100,7 +100,7 @@ void ValueChecks::check_value(size_t index) {
       break;
     case Value::String:
       if (!value.value_as_String()->value()) {
-        problems_->add("method %s: value %zu is a string without text", name_.c_str(), index);
+        errors_->add("method %s: value %zu is a string without text", name_.c_str(), index);
       }
       break;
     case Value::IntList:
@@ -114,7 +114,7 @@ void ValueChecks::check_value(size_t index) {
       break;
     case Value::DoubleList:
       if (!is_aligned(value.value_as_DoubleList()->items())) {
-        problems_->add("method %s: value %zu is misaligned", name_.c_str(), index);
+        errors_->add("method %s: value %zu is misaligned", name_.c_str(), index);
       }
       break;
     default:
@@ -127,12 +127,11 @@ void ValueChecks::check_items(size_t index, const flatbuffers::Vector<Item>* ite
                               schema::Value expected, bool optional) {
   if (!items) return;
   if (!is_aligned(items)) {
-    problems_->add("method %s: value %zu is misaligned", name_.c_str(), index);
+    errors_->add("method %s: value %zu is misaligned", name_.c_str(), index);
     return;
   }
   if (items->size() > items_left_) {
-    problems_->add("method %s: its lists have more items than the file has bytes for",
-                   name_.c_str());
+    errors_->add("method %s: its lists have more items than the file has bytes for", name_.c_str());
     items_left_ = 0;
     return;
   }
@@ -141,12 +140,12 @@ void ValueChecks::check_items(size_t index, const flatbuffers::Vector<Item>* ite
     const int64_t item = items->Get(i);
     if (optional && item == -1) continue;
     if (item < 0 || static_cast<uint64_t>(item) >= size()) {
-      problems_->add("method %s: item %u of value %zu is value %lld of %zu", name_.c_str(), i,
-                     index, static_cast<long long>(item), size());
+      errors_->add("method %s: item %u of value %zu is value %lld of %zu", name_.c_str(), i, index,
+                   static_cast<long long>(item), size());
     } else if (kind(item) != expected) {
-      problems_->add("method %s: item %u of value %zu is value %lld, %s, expected %s",
-                     name_.c_str(), i, index, static_cast<long long>(item),
-                     schema::EnumNameValue(kind(item)), schema::EnumNameValue(expected));
+      errors_->add("method %s: item %u of value %zu is value %lld, %s, expected %s", name_.c_str(),
+                   i, index, static_cast<long long>(item), schema::EnumNameValue(kind(item)),
+                   schema::EnumNameValue(expected));
     }
   }
 }
@@ -154,61 +153,60 @@ void ValueChecks::check_items(size_t index, const flatbuffers::Vector<Item>* ite
 void ValueChecks::check_tensor(size_t index, const schema::Tensor& tensor) {
   const Result<Tensor> made = make_tensor(tensor);
   if (!made.ok()) {
-    problems_->add(made.error().code(), "method %s: value %zu, a tensor: %s", name_.c_str(), index,
-                   made.error().message().c_str());
+    errors_->add(made.error().code(), "method %s: value %zu, a tensor: %s", name_.c_str(), index,
+                 made.error().message().c_str());
     return;
   }
   const TensorStorage storage = TensorStorage::of(tensor);
   if (storage.planned) check_planned(index, storage, *made);
   if (storage.contents == TensorStorage::Contents::External && storage.name.empty()) {
-    problems_->add("method %s: value %zu is external and has no name", name_.c_str(), index);
+    errors_->add("method %s: value %zu is external and has no name", name_.c_str(), index);
   }
   if (storage.is_constant() && storage.device.type != DeviceType::CPU) {
-    problems_->add("method %s: value %zu is a constant on %s, where no file can be", name_.c_str(),
-                   index, describe(storage.device).c_str());
+    errors_->add("method %s: value %zu is a constant on %s, where no file can be", name_.c_str(),
+                 index, describe(storage.device).c_str());
   }
   if (storage.contents != TensorStorage::Contents::InFile) return;
   const IndexedData& source = storage.planned ? data_.initial_values() : data_.constants();
   const Result<Span<const uint8_t>> bytes = source.get(storage.data_index, made->nbytes());
   if (!bytes.ok()) {
-    problems_->add("method %s: value %zu, %s: %s", name_.c_str(), index, made->describe().c_str(),
-                   bytes.error().message().c_str());
+    errors_->add("method %s: value %zu, %s: %s", name_.c_str(), index, made->describe().c_str(),
+                 bytes.error().message().c_str());
   } else if (!storage.planned && made->nbytes() > 0 &&
              (bytes->data() - data_.file().bytes().data()) % element_size(made->dtype()) != 0) {
-    problems_->add("method %s: value %zu, %s, lies in the file at no multiple of its element size",
-                   name_.c_str(), index, made->describe().c_str());
+    errors_->add("method %s: value %zu, %s, lies in the file at no multiple of its element size",
+                 name_.c_str(), index, made->describe().c_str());
   }
 }
 
 void ValueChecks::check_planned(size_t index, const TensorStorage& storage, const Tensor& tensor) {
   if (storage.memory_id == 0 || storage.memory_id >= pool_devices_.size()) {
-    problems_->add("method %s: value %zu is planned in buffer %u of %zu", name_.c_str(), index,
-                   storage.memory_id, pool_devices_.empty() ? 0 : pool_devices_.size() - 1);
+    errors_->add("method %s: value %zu is planned in buffer %u of %zu", name_.c_str(), index,
+                 storage.memory_id, pool_devices_.empty() ? 0 : pool_devices_.size() - 1);
     return;
   }
   const uint64_t pool_nbytes =
       static_cast<uint64_t>(method_.buffer_sizes()->Get(storage.memory_id));
   const uint64_t nbytes = tensor.capacity_nbytes();
   if (storage.offset > pool_nbytes || nbytes > pool_nbytes - storage.offset) {
-    problems_->add("method %s: value %zu (%llu bytes at %llu) goes beyond buffer %u of %llu bytes",
-                   name_.c_str(), index, static_cast<ull>(nbytes), static_cast<ull>(storage.offset),
-                   storage.memory_id, static_cast<ull>(pool_nbytes));
+    errors_->add("method %s: value %zu (%llu bytes at %llu) goes beyond buffer %u of %llu bytes",
+                 name_.c_str(), index, static_cast<ull>(nbytes), static_cast<ull>(storage.offset),
+                 storage.memory_id, static_cast<ull>(pool_nbytes));
     return;
   }
   if (storage.offset % element_size(tensor.dtype()) != 0) {
-    problems_->add("method %s: value %zu, %s, is planned at %llu, no multiple of its element size",
-                   name_.c_str(), index, tensor.describe().c_str(),
-                   static_cast<ull>(storage.offset));
+    errors_->add("method %s: value %zu, %s, is planned at %llu, no multiple of its element size",
+                 name_.c_str(), index, tensor.describe().c_str(), static_cast<ull>(storage.offset));
   }
   const Device pool_device = pool_devices_[storage.memory_id];
   if (pool_device != storage.device) {
-    problems_->add("method %s: value %zu is on %s, planned in buffer %u on %s", name_.c_str(),
-                   index, describe(storage.device).c_str(), storage.memory_id,
-                   describe(pool_device).c_str());
+    errors_->add("method %s: value %zu is on %s, planned in buffer %u on %s", name_.c_str(), index,
+                 describe(storage.device).c_str(), storage.memory_id,
+                 describe(pool_device).c_str());
   }
   if (storage.is_mutable_buffer() && tensor.dynamism() != ShapeDynamism::Static) {
-    problems_->add("method %s: mutable buffer %.*s has no static shape", name_.c_str(),
-                   static_cast<int>(storage.name.size()), storage.name.data());
+    errors_->add("method %s: mutable buffer %.*s has no static shape", name_.c_str(),
+                 static_cast<int>(storage.name.size()), storage.name.data());
   }
   if (nbytes > 0) {
     ranges_.push_back({storage.memory_id, storage.offset, storage.offset + nbytes, index,
@@ -235,13 +233,13 @@ void ValueChecks::check_mutable_buffers() {
     const bool same_buffer =
         in_buffer && range.is_mutable_buffer && name_of_value(range) == name_of_value(*buffer);
     if (in_buffer && (range.end > buffer->end || (range.is_mutable_buffer && !same_buffer))) {
-      problems_->add("method %s: values %zu and %zu overlap, and the first is a mutable buffer",
-                     name_.c_str(), buffer->index, range.index);
+      errors_->add("method %s: values %zu and %zu overlap, and the first is a mutable buffer",
+                   name_.c_str(), buffer->index, range.index);
     }
     if (range.is_mutable_buffer && !in_buffer) {
       if (longest && range.begin < longest->end) {
-        problems_->add("method %s: values %zu and %zu overlap, and the second is a mutable buffer",
-                       name_.c_str(), longest->index, range.index);
+        errors_->add("method %s: values %zu and %zu overlap, and the second is a mutable buffer",
+                     name_.c_str(), longest->index, range.index);
       }
       buffer = &range;
     }

@@ -1,7 +1,7 @@
 // A tensor-data file (.ptd), opened: segments and their keys.
 //
 //   PTERON_ASSIGN_OR_RETURN(auto file, TensorDataFile::open("model.ptd"));
-//   file->add_to(&map, &problems);
+//   file->add_to(&map, &errors);
 //
 // Immutable; must outlive every map it was added to.
 #pragma once
@@ -10,9 +10,9 @@
 #include <string>
 
 #include "pteron/runtime/core/result.h"
-#include "pteron/runtime/executor/data_map.h"
-#include "pteron/runtime/executor/file_bytes.h"
-#include "pteron/runtime/executor/segments.h"
+#include "pteron/runtime/program_reader/data_map.h"
+#include "pteron/runtime/program_reader/file_bytes.h"
+#include "pteron/runtime/program_reader/segments.h"
 
 namespace pteron {
 
@@ -27,7 +27,7 @@ class TensorDataFile final {
   static Result<std::unique_ptr<TensorDataFile>> open(const std::string& path);
 
   const Segments& segments() const { return segments_; }
-  void add_to(DataMap* map, Problems* problems) const;
+  void add_to(DataMap* map, ErrorList* errors) const;
 
  private:
   TensorDataFile() = default;

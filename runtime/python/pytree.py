@@ -1,7 +1,7 @@
 """The nested lists, tuples and dicts of an exported program, and the flat values in them.
 
 A program may say as JSON how its flat inputs and outputs were nested:
-``[1, node]`` with node = ``{"type", "context", "children_spec"}``; a leaf has type null.
+`[1, node]` with node = `{"type", "context", "children_spec"}`; a leaf has type null.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Tree:
     """One level of nesting.
 
     Attributes:
-      kind: ``leaf``, ``tuple``, ``list``, ``dict`` or ``none``.
+      kind: `leaf`, `tuple`, `list`, `dict` or `none`.
       keys: of a dict, in the order of its children.
       children: trees of what is inside.
     """
@@ -31,7 +31,7 @@ class Tree:
     children: tuple[Tree, ...] = ()
 
     def describe(self) -> str:
-        """``(*, {'mask': *})``, where a star is a value."""
+        """`(*, {'mask': *})`, where a star is a value."""
         inner = [child.describe() for child in self.children]
         if self.kind == "tuple":
             return "(" + ", ".join(inner) + ("," if len(inner) == 1 else "") + ")"

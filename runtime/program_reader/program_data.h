@@ -15,11 +15,11 @@
 
 #include "pteron/runtime/core/result.h"
 #include "pteron/runtime/core/span.h"
-#include "pteron/runtime/executor/data_map.h"
-#include "pteron/runtime/executor/file_bytes.h"
-#include "pteron/runtime/executor/load_options.h"
-#include "pteron/runtime/executor/segments.h"
-#include "pteron/runtime/executor/tensor_data_file.h"
+#include "pteron/runtime/program_reader/data_map.h"
+#include "pteron/runtime/program_reader/file_bytes.h"
+#include "pteron/runtime/program_reader/load_options.h"
+#include "pteron/runtime/program_reader/segments.h"
+#include "pteron/runtime/program_reader/tensor_data_file.h"
 #include "pteron/runtime/schema/program_generated.h"
 
 namespace pteron {
@@ -41,8 +41,8 @@ class IndexedData final {
 
 class ProgramData final {
  public:
-  // Reads container, structure and tables, opens the data files, and as much more as
-  // `options.verification` asks for. All problems of one stage are reported together.
+  // Reads layout, structure and tables, opens the data files, and as much more as
+  // `options.verification` asks for. All errors of one stage are reported together.
   static Result<std::unique_ptr<ProgramData>> read(FileBytes file, const LoadOptions& options);
 
   const schema::Program& root() const { return *root_; }
@@ -67,10 +67,10 @@ class ProgramData final {
  private:
   ProgramData() = default;
 
-  Error read_tables(const LoadOptions& options, const struct Container& container);
-  void read_indexed_data(Problems* problems);
-  void read_named_data(Problems* problems);
-  void check_methods(Problems* problems) const;
+  Error read_tables(const LoadOptions& options, const struct FileLayout& layout);
+  void read_indexed_data(ErrorList* errors);
+  void read_named_data(ErrorList* errors);
+  void check_methods(ErrorList* errors) const;
   Error verify_segments() const;
 
   FileBytes file_;

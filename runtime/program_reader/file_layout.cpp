@@ -1,4 +1,4 @@
-#include "pteron/runtime/executor/container.h"
+#include "pteron/runtime/program_reader/file_layout.h"
 
 #include <cctype>
 #include <cstring>
@@ -80,7 +80,7 @@ Sha256Digest digest_of(Span<const uint8_t> flatbuffer, uint64_t table, uint64_t 
 }
 
 Error read_integrity_table(Span<const uint8_t> file, const KindTraits& kind, uint32_t header_nbytes,
-                           Container* container) {
+                           FileLayout* layout) {
   const uint64_t table = integrity_offset(kind);
   const uint64_t table_nbytes = header_nbytes - kind.header_nbytes;
   PTERON_CHECK_OR_RETURN(table_nbytes >= kIntegrityHeadNbytes && has_text(file, table, "PTI1"),
@@ -95,13 +95,13 @@ Error read_integrity_table(Span<const uint8_t> file, const KindTraits& kind, uin
       table_nbytes >= expected_nbytes && table_nbytes < expected_nbytes + kFileAlignment, kind.code,
       "its integrity table has %u bytes, which does not fit %u segments; the file is damaged",
       static_cast<unsigned>(table_nbytes), count);
-  const Sha256Digest found = digest_of(container->flatbuffer, table, count);
+  const Sha256Digest found = digest_of(layout->flatbuffer, table, count);
   PTERON_CHECK_OR_RETURN(
       std::memcmp(found.data(), file.data() + table + 8, kDigestNbytes) == 0, kind.code,
       "its FlatBuffers part differs from its digest; the file is damaged, write it again");
-  container->has_integrity_table = true;
-  container->num_digests = count;
-  container->segment_digests = file.data() + table + kIntegrityHeadNbytes;
+  layout->has_integrity_table = true;
+  layout->num_digests = count;
+  layout->segment_digests = file.data() + table + kIntegrityHeadNbytes;
   return Error::Ok;
 }
 
@@ -160,7 +160,7 @@ Error check_extents(Span<const uint8_t> file, const KindTraits& kind, uint32_t h
   return Error::Ok;
 }
 
-Result<Container> read(Span<const uint8_t> file, FileKind file_kind) {
+Result<FileLayout> read(Span<const uint8_t> file, FileKind file_kind) {
   const KindTraits& kind = file_kind == FileKind::Program ? kProgram : kTensorData;
   PTERON_CHECK_OR_RETURN(file.size() >= kProbeNbytes, kind.code,
                          "%zu bytes are too few for %s; the file is truncated", file.size(),
@@ -170,7 +170,7 @@ Result<Container> read(Span<const uint8_t> file, FileKind file_kind) {
                          kFileAlignment);
   PTERON_RETURN_IF_ERROR(check_identifier(file, kind));
 
-  Container container;
+  FileLayout layout;
   uint32_t header_nbytes = 0;
   if (has_text(file, 8, kind.header_magic)) {
     header_nbytes = load<uint32_t>(file, 12);
@@ -179,37 +179,38 @@ Result<Container> read(Span<const uint8_t> file, FileKind file_kind) {
                            kind.min_header_nbytes);
     PTERON_ASSIGN_OR_RETURN(const Extents extents, read_extents(file, file_kind, header_nbytes));
     PTERON_RETURN_IF_ERROR(check_extents(file, kind, header_nbytes, extents));
-    container.flatbuffer = {file.data(), static_cast<size_t>(extents.flatbuffer_nbytes)};
-    container.has_segments = extents.segment_base != 0;
-    container.segment_base = extents.segment_base;
+    layout.flatbuffer = {file.data(), static_cast<size_t>(extents.flatbuffer_nbytes)};
+    layout.has_segments = extents.segment_base != 0;
+    layout.segment_base = extents.segment_base;
   } else {
     // A program without segments may have no header; its FlatBuffers part is the whole file.
     PTERON_CHECK_OR_RETURN(file_kind == FileKind::Program, kind.code,
                            "its header begins with %s, expected \"%s\"", quoted(file, 8).c_str(),
                            kind.header_magic);
-    container.flatbuffer = file;
+    layout.flatbuffer = file;
   }
-  PTERON_CHECK_OR_RETURN(container.flatbuffer.size() < kMaxFlatbufferNbytes, kind.code,
+  PTERON_CHECK_OR_RETURN(layout.flatbuffer.size() < kMaxFlatbufferNbytes, kind.code,
                          "its FlatBuffers part has %zu bytes, at most %llu are possible",
-                         container.flatbuffer.size(),
+                         layout.flatbuffer.size(),
                          static_cast<unsigned long long>(kMaxFlatbufferNbytes));
 
   if (header_nbytes > kind.header_nbytes) {
-    PTERON_RETURN_IF_ERROR(read_integrity_table(file, kind, header_nbytes, &container));
+    PTERON_RETURN_IF_ERROR(read_integrity_table(file, kind, header_nbytes, &layout));
   } else {
     PTERON_CHECK_OR_RETURN(!has_text(file, integrity_offset(kind), "PTI1"), kind.code,
                            "it has an integrity table that its header does not cover; the file is "
                            "damaged");
   }
-  return container;
+  return layout;
 }
 
 }  // namespace
 
-Result<Container> read_container(Span<const uint8_t> file, FileKind kind, const std::string& name) {
-  Result<Container> container = read(file, kind);
-  if (!container.ok()) return container.take_error().with_context(name);
-  return container;
+Result<FileLayout> read_file_layout(Span<const uint8_t> file, FileKind kind,
+                                    const std::string& name) {
+  Result<FileLayout> layout = read(file, kind);
+  if (!layout.ok()) return layout.take_error().with_context(name);
+  return layout;
 }
 
 }  // namespace pteron

@@ -1,0 +1,49 @@
+// From the segment table of a file to ranges that are known to lie in it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "flatbuffers/flatbuffers.h"
+#include "pteron/runtime/core/span.h"
+#include "pteron/runtime/program_reader/error_list.h"
+#include "pteron/runtime/program_reader/file_layout.h"
+#include "pteron/runtime/program_reader/segments.h"
+
+namespace pteron {
+
+// `table` (may be null) lists offset and size of each segment, as both schemas do. Every range that
+// does not lie between the segment base and the end of the file is a problem, and empty in the
+// result. A file whose segments are all empty need not say where they begin.
+template <typename SchemaSegment>
+std::vector<Segments::Range> read_segment_ranges(
+    const flatbuffers::Vector<flatbuffers::Offset<SchemaSegment>>* table, const FileLayout& layout,
+    uint64_t file_nbytes, ErrorList* errors) {
+  const size_t count = table ? table->size() : 0;
+  bool all_empty = true;
+  for (size_t i = 0; i < count; ++i) {
+    all_empty = all_empty && table->Get(static_cast<flatbuffers::uoffset_t>(i))->size() == 0;
+  }
+  if (!all_empty && !layout.has_segments) {
+    errors->add("%zu segments, and a header that does not say where they begin", count);
+  }
+  if (layout.has_integrity_table && layout.num_digests != count) {
+    errors->add("%zu segments and %u digests", count, layout.num_digests);
+  }
+  std::vector<Segments::Range> ranges(count);
+  for (size_t i = 0; i < count && layout.has_segments; ++i) {
+    const auto* const segment = table->Get(static_cast<flatbuffers::uoffset_t>(i));
+    const uint64_t available = file_nbytes - layout.segment_base;
+    if (segment->offset() > available || segment->size() > available - segment->offset()) {
+      errors->add("segment %zu (%llu bytes at %llu) goes beyond the %llu bytes of segments", i,
+                  static_cast<unsigned long long>(segment->size()),
+                  static_cast<unsigned long long>(segment->offset()),
+                  static_cast<unsigned long long>(available));
+      continue;
+    }
+    ranges[i] = {layout.segment_base + segment->offset(), segment->size()};
+  }
+  return ranges;
+}
+
+}  // namespace pteron

@@ -1,0 +1,58 @@
+#include "pteron/runtime/program_reader/tensor_data_file.h"
+
+#include <string_view>
+#include <utility>
+
+#include "pteron/runtime/program_reader/file_layout.h"
+#include "pteron/runtime/program_reader/flatbuffer_verifier.h"
+#include "pteron/runtime/program_reader/segment_ranges.h"
+#include "pteron/runtime/schema/tensor_data_generated.h"
+
+namespace pteron {
+
+Result<std::unique_ptr<TensorDataFile>> TensorDataFile::open(const std::string& path) {
+  auto data = std::unique_ptr<TensorDataFile>(new TensorDataFile);
+  PTERON_ASSIGN_OR_RETURN(data->file_, FileBytes::map(path));
+  const Span<const uint8_t> bytes = data->file_.bytes();
+  PTERON_ASSIGN_OR_RETURN(const FileLayout layout,
+                          read_file_layout(bytes, FileKind::TensorData, path));
+  PTERON_CHECK_OR_RETURN(
+      verify_flatbuffer<schema::TensorData>(layout.flatbuffer, schema::TensorDataIdentifier()),
+      Error::InvalidExternalData, "%s: its FlatBuffers part is damaged", path.c_str());
+  data->root_ = schema::GetTensorData(layout.flatbuffer.data());
+
+  ErrorList errors;
+  if (data->root_->version() != 0) {
+    errors.add(Error::InvalidExternalData, "its schema version is %u, this runtime reads 0",
+               data->root_->version());
+  }
+  std::vector<Segments::Range> ranges =
+      read_segment_ranges(data->root_->segments(), layout, bytes.size(), &errors);
+  if (const auto* const entries = data->root_->named_data()) {
+    for (flatbuffers::uoffset_t i = 0; i < entries->size(); ++i) {
+      const schema::TensorDataEntry* const entry = entries->Get(i);
+      if (!entry->key() || entry->key()->size() == 0) {
+        errors.add(Error::InvalidExternalData, "entry %u has no key", i);
+      }
+      if (entry->segment_index() >= ranges.size()) {
+        errors.add(Error::InvalidExternalData, "entry %u is in segment %u of %zu", i,
+                   entry->segment_index(), ranges.size());
+      }
+    }
+  }
+  if (!errors.empty()) {
+    return Error(Error::InvalidExternalData, errors.to_error(path).message());
+  }
+  data->segments_ = Segments(bytes, std::move(ranges), layout.segment_digests, path);
+  return data;
+}
+
+void TensorDataFile::add_to(DataMap* map, ErrorList* errors) const {
+  if (!root_->named_data()) return;
+  for (const schema::TensorDataEntry* const entry : *root_->named_data()) {
+    map->add(entry->key()->string_view(),
+             {&segments_, entry->segment_index(), entry->tensor_layout()}, errors);
+  }
+}
+
+}  // namespace pteron
