@@ -25,6 +25,7 @@ _HOMES = {
         "LoweredBackendModule",
         "MemoryPlanningPass",
         "UnsupportedOperatorsError",
+        "VerificationError",
         "to_edge",
         "to_edge_transform_and_lower",
     ),

@@ -25,6 +25,9 @@ from pteron.exir import (
     UnsupportedOperatorsError as UnsupportedOperatorsError,
 )
 from pteron.exir import (
+    VerificationError as VerificationError,
+)
+from pteron.exir import (
     to_edge as to_edge,
 )
 from pteron.exir import (
