@@ -2,8 +2,7 @@
 //
 // Method "forward":
 //   inputs   x float32[4] (planned), n (a symbolic int), y float32[<=4] (the caller's pointer),
-//   "hello",
-//            None
+//            "hello", None
 //   outputs  out float32[4]      = 2 (x + constant) + external + state
 //            total float32[1]    = the sum of lists of every kind, which is 25 + n
 //            negated float32[4]  = -constant

@@ -1,7 +1,7 @@
 // Typed kernels behind the one signature of the registry.
 //
-//   PTERON_DEFINE_KERNEL(add_out, (const Tensor& self, const Tensor& other, Scalar alpha, Tensor&
-//   out)) {
+//   PTERON_DEFINE_KERNEL(add_out,
+//                        (const Tensor& self, const Tensor& other, Scalar alpha, Tensor& out)) {
 //     ...
 //     return Error::Ok;
 //   }

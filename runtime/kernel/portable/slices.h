@@ -1,8 +1,9 @@
 // The elements that are reduced together, and where their result goes.
 //
 //   PTERON_ASSIGN_OR_RETURN(Slices slices, Slices::make(self, dims, keepdim, out));
-//   while (slices.next()) for_each_block<float>(slices.slice(), [&](const float* x, int64_t n)
-//   {...});
+//   while (slices.next()) {
+//     for_each_block<float>(slices.slice(), [&](const float* x, int64_t n) { ... });
+//   }
 #pragma once
 
 #include <optional>
