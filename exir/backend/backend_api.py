@@ -18,17 +18,17 @@ from torch.export import ExportedProgram
 from pteron.exir._program import copy_program, flat_program
 from pteron.exir.backend.backend_details import PreprocessResult, find_backend
 from pteron.exir.backend.compile_spec_schema import METHOD_NAME_KEY, CompileSpec
+from pteron.exir.backend.lowering import Extracted, backend_program, extract, insert_delegates
+from pteron.exir.backend.partition_boundary import boundaries_of_nodes
 from pteron.exir.backend.partitioner import (
     DELEGATION_TAG,
     LEFT_OUT_REASON,
     DelegationSpec,
     Partitioner,
 )
+from pteron.exir.backend.partitions import Partition, Step, plan_partitions
 from pteron.exir.backend.utils import find_difference
-from pteron.exir.borders import borders_of_nodes
 from pteron.exir.lowered_backend_module import CallTree, LoweredBackendModule
-from pteron.exir.lowering import Extracted, backend_program, extract, insert_delegates
-from pteron.exir.partitions import Partition, Step, plan_partitions
 
 __all__ = ["MethodProgramsPartitionerSpec", "to_backend"]
 
@@ -187,8 +187,8 @@ def _plan(method: str, program: ExportedProgram, partitioner: Partitioner) -> _P
         if isinstance(step, Partition):
             find_backend(specs[step.tag].backend_id)
             part = extract(tagged, step)
-            borders = borders_of_nodes(step.nodes, lambda tag: specs[tag].backend_id)
-            part = replace(part, borders=borders)
+            boundaries = boundaries_of_nodes(step.nodes, lambda tag: specs[tag].backend_id)
+            part = replace(part, boundaries=boundaries)
             # What yields nothing (assertions about shapes) has nobody to run it for.
             if part.results:
                 extracted[step.tag] = part

@@ -86,8 +86,8 @@ class BackendDetails(ABC):
           edge_program: the partition. Constants that it owns are parameters, buffers and constants
             of it; state that it changes is a user input with a mutation output, and the compiled
             code must write it in place. The graph may be edited freely; the tensors are the
-            model's own and must not be. ``graph_module.meta["borders"]`` has a line for each place
-            where the partition ends, and why, for people.
+            model's own and must not be. `graph_module.meta["partition_boundaries"]` has a
+            human-readable line for each boundary of the partition: where it ends and why.
           compile_specs: those of the partition's ``DelegationSpec`` and the method's name.
         """
 

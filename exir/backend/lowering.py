@@ -1,6 +1,6 @@
 """Takes a partition out of a program, and puts the delegate call in its place.
 
-    partition       = a tag's nodes (pteron.exir.partitions)
+    partition       = a tag's nodes (pteron.exir.backend.partitions)
     extract         -> Extracted: the partition as a program of its own, and what it is called with
     backend         -> PreprocessResult -> LoweredBackendModule
     insert_delegates-> the program with delegate calls instead
@@ -35,11 +35,11 @@ from pteron.exir._program import (
     mutation_targets,
     with_graph,
 )
+from pteron.exir.backend.partition_boundary import BOUNDARIES
 from pteron.exir.backend.partitioner import DELEGATION_TAG
-from pteron.exir.borders import BORDERS
+from pteron.exir.backend.partitions import Partition, Step
 from pteron.exir.delegate import executorch_call_delegate
 from pteron.exir.lowered_backend_module import LoweredBackendModule
-from pteron.exir.partitions import Partition, Step
 from pteron.exir.tensor_layout import with_dense_strides
 
 __all__ = ["Extracted", "backend_program", "extract", "insert_delegates"]
@@ -56,7 +56,7 @@ class Extracted:
       results: nodes of the outer program that its outputs stand for, one per output. The first
         ``len(mutated_inputs)`` are new values of inputs.
       mutated_inputs: (output, input) positions.
-      borders: where it ends and why, for people; see ``pteron.exir.borders``.
+      boundaries: where it ends and why, for people; see ``pteron.exir.backend.partition_boundary``.
     """
 
     partition: Partition
@@ -64,7 +64,7 @@ class Extracted:
     arguments: list[Node]
     results: list[Node]
     mutated_inputs: tuple[tuple[int, int], ...]
-    borders: Sequence[str] = ()
+    boundaries: Sequence[str] = ()
 
 
 def _external_inputs(partition: Partition, state: Sequence[Node]) -> list[Node]:
@@ -190,7 +190,7 @@ def backend_program(extracted: Extracted) -> ExportedProgram:
         in_spec=in_spec,
         out_spec=pytree.tree_structure(tuple(range(len(output_specs) - len(target_of)))),
     )
-    result.graph_module.meta[BORDERS] = list(extracted.borders)
+    result.graph_module.meta[BOUNDARIES] = list(extracted.boundaries)
     return result
 
 
