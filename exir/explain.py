@@ -28,8 +28,7 @@ from pteron.exir.backend.backend_details import describe_delegate
 from pteron.exir.backend.partition_boundary import boundaries_of_call
 from pteron.exir.backend.partitioner import DELEGATION_TAG
 from pteron.exir.backend.utils import get_non_lowered_nodes
-from pteron.exir.delegate import lowered_modules
-from pteron.exir.lowered_backend_module import LoweredBackendModule
+from pteron.exir.lowered_backend_module import LoweredBackendModule, lowered_modules
 
 __all__ = [
     "ConstantReport",

@@ -33,7 +33,8 @@ from pteron.exir.decompositions import (
     decomposition_table,
     functionalize,
 )
-from pteron.exir.emit.emitter import EmitOptions, Emitted, emit_program
+from pteron.exir.emit.emit_options import EmitOptions
+from pteron.exir.emit.emitter import Emitted, emit_program
 from pteron.exir.explain import ProgramReport, explain
 from pteron.exir.passes.decompose_leftovers import DecomposeLeftovers
 from pteron.exir.passes.pass_base import PassResult

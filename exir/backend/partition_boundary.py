@@ -14,7 +14,7 @@ from pteron.exir._program import source_line
 from pteron.exir.backend.partitioner import DELEGATION_TAG, LEFT_OUT_REASON
 from pteron.exir.backend.partitions import is_shape_arithmetic
 from pteron.exir.backend.utils import is_delegate_call
-from pteron.exir.delegate import lowered_module_of
+from pteron.exir.lowered_backend_module import lowered_module_of
 
 __all__ = ["BOUNDARIES", "boundaries_of_call", "boundaries_of_nodes"]
 

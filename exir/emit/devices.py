@@ -9,8 +9,8 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from pteron.exir._serialize.schema import DeviceType
-from pteron.exir.delegate import executorch_call_delegate, lowered_module_of
-from pteron.exir.lowered_backend_module import LoweredBackendModule
+from pteron.exir.delegate import executorch_call_delegate
+from pteron.exir.lowered_backend_module import LoweredBackendModule, lowered_module_of
 
 __all__ = ["CPU", "Device", "copy_kernel", "device_of_delegate", "device_of_users"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import warnings
-from typing import TYPE_CHECKING
 
 import torch
 from torch._ops import OpOverload
@@ -17,15 +16,15 @@ from pteron.exir import kernels
 from pteron.exir._program import flat_outputs, mutation_targets
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.blob import Blob
-from pteron.exir.delegate import executorch_call_delegate, lowered_module_of
+from pteron.exir.delegate import executorch_call_delegate
 from pteron.exir.emit.devices import CPU, device_of_delegate
+from pteron.exir.emit.emit_options import EmitOptions
 from pteron.exir.emit.instruction_list import InstructionList
 from pteron.exir.emit.kernel_arguments import kernel_arguments, write_back_arguments
 from pteron.exir.emit.method_values import MethodValues
+from pteron.exir.emit.shared_data import SharedData
 from pteron.exir.emit.tensor_slots import TensorSlots
-
-if TYPE_CHECKING:
-    from pteron.exir.emit.emitter import EmitOptions, SharedData
+from pteron.exir.lowered_backend_module import lowered_module_of
 
 __all__ = ["MethodEmitter", "container_types"]
 

@@ -6,7 +6,7 @@ copy that this takes is emitted then, once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -22,16 +22,15 @@ from pteron.exir._program import (
 )
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.blob import Blob
-from pteron.exir.delegate import lowered_modules
 from pteron.exir.emit.devices import CPU, Device, copy_kernel, device_of_users
+from pteron.exir.emit.emit_options import EmitOptions
 from pteron.exir.emit.instruction_list import InstructionList
+from pteron.exir.emit.shared_data import SharedData
 from pteron.exir.emit.tensor_slots import StateTensor, TensorSlots, describe_tensor, nbytes_of
 from pteron.exir.emit.value_table import ValueTable, literal
+from pteron.exir.lowered_backend_module import lowered_modules
 from pteron.exir.shape_bounds import ShapeBounds
 from pteron.exir.tensor_layout import dim_order_of
-
-if TYPE_CHECKING:
-    from pteron.exir.emit.emitter import EmitOptions, SharedData
 
 __all__ = ["MethodValues"]
 

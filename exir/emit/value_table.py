@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from pteron.exir._serialize import schema
+from pteron.exir.scalar_types import scalar_type
 
 __all__ = ["ValueTable", "literal"]
 
@@ -26,8 +27,6 @@ def literal(value: Any, what: str = "a constant") -> schema.Value:
         case str():
             return schema.String(value)
         case torch.dtype():
-            from pteron.exir.scalar_types import scalar_type
-
             return schema.Int(scalar_type(value).number)
         case torch.memory_format():
             formats = [

@@ -16,7 +16,7 @@ from pteron.exir._program import (
     make_program,
     mutation_targets,
 )
-from pteron.exir.delegate import lowered_modules
+from pteron.exir.lowered_backend_module import lowered_modules
 from pteron.exir.passes.pass_base import ProgramPass
 
 __all__ = ["ResolveMutations"]

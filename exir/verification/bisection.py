@@ -40,12 +40,12 @@ from pteron.exir.backend.partitioner import (
     PartitionResult,
 )
 from pteron.exir.backend.utils import get_non_lowered_nodes, is_delegate_call, tag_constant_data
-from pteron.exir.delegate import lowered_module_of
-from pteron.exir.lowered_backend_module import LoweredBackendModule
+from pteron.exir.lowered_backend_module import LoweredBackendModule, lowered_module_of
 from pteron.exir.verification import execution
+from pteron.exir.verification.call import State, call
 from pteron.exir.verification.comparison import compare, rounding_of
 from pteron.exir.verification.execution import Written
-from pteron.exir.verification.reference import Reference, State, call
+from pteron.exir.verification.reference import Reference
 
 __all__ = ["first_difference"]
 

@@ -12,7 +12,7 @@ import torch
 
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.container import Chunks
-from pteron.exir.verification.interpreters import on_host
+from pteron.exir.verification.call import on_host
 
 if TYPE_CHECKING:
     from pteron.runtime import Program
