@@ -46,7 +46,7 @@ class ConstantReport:
     Attributes:
       name: the model's name for it.
       nbytes: its size.
-      partitions: ``method/partition`` of each owner.
+      partitions: `method/partition` of each owner.
       copies: how often its bytes are stored: 1 where owners share a named blob, else once each.
     """
 
@@ -67,11 +67,11 @@ class PartitionReport:
     Attributes:
       name: of the lowered module in the program.
       tag: the partitioner's name for it.
-      backend_id: who runs it.
+      backend_id: of the backend that runs it.
       op_counts: operator to number of calls, most frequent first.
       inputs: what it is called with, described.
       outputs: what it returns, described.
-      boundaries: where it ends and why: one line for each neighbour that is not its own.
+      boundaries: where it ends and why: one line for each adjacent call outside it.
       processed_nbytes: bytes for the backend's runtime half.
       named_nbytes: bytes of its named data (code, weights), shared ones included.
       details: what the backend says of it.

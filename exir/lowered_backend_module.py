@@ -26,7 +26,7 @@ class CallTree(NamedTuple):
 class LoweredBackendModule(torch.nn.Module):
     """What a backend made of a partition, and the partition itself.
 
-    In a program it is the first argument of ``executorch_call_delegate``. Called as a module, it
+    In a program it is the first argument of `executorch_call_delegate`. Called as a module, it
     runs the partition eagerly, so that it can be part of a model that is exported again. Immutable
     and shared by all copies of a program.
 
@@ -37,7 +37,7 @@ class LoweredBackendModule(torch.nn.Module):
       original_module: the partition as a functional program: state that the delegate changes in
         place is an input here, and its new value an output.
       named_data_store_output: named blobs, or None.
-      mutated_inputs: (output, input) positions in ``original_module``'s user outputs and inputs:
+      mutated_inputs: (output, input) positions in `original_module`'s user outputs and inputs:
         the delegate writes the output into the input in place, and does not return it.
       tree: how the arguments and results of a module call are nested, where the backend took a
         whole program; None for a partition, which is called with flat arguments.

@@ -35,7 +35,7 @@ __all__ = ["MethodProgramsPartitionerSpec", "to_backend"]
 
 @dataclass(frozen=True)
 class MethodProgramsPartitionerSpec:
-    """Several methods and who partitions each.
+    """Several methods and the partitioner of each.
 
     Attributes:
       method_to_edge_program: programs by method name.
@@ -189,14 +189,14 @@ def _plan(method: str, program: ExportedProgram, partitioner: Partitioner) -> _P
             part = extract(tagged, step)
             boundaries = boundaries_of_nodes(step.nodes, lambda tag: specs[tag].backend_id)
             part = replace(part, boundaries=boundaries)
-            # What yields nothing (assertions about shapes) has nobody to run it for.
+            # A partition without results (assertions about shapes) is dropped.
             if part.results:
                 extracted[step.tag] = part
     return _Plan(tagged, steps, specs, extracted)
 
 
 def _preprocess(plans: dict[str, _Plan]) -> dict[tuple[str, str], PreprocessResult]:
-    """Results by method and tag. Each backend is asked once, for everything that it takes."""
+    """Results by method and tag. Each backend is called once, with all its partitions."""
     tags: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for method, plan in plans.items():
         for tag in plan.extracted:

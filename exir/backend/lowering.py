@@ -1,4 +1,4 @@
-"""Takes a partition out of a program, and puts the delegate call in its place.
+"""Extracts a partition from a program, and replaces it by a delegate call.
 
     partition       = a tag's nodes (pteron.exir.backend.partitions)
     extract         -> Extracted: the partition as a program of its own, and what it is called with
@@ -7,7 +7,7 @@
 
 Constants that a partition owns move into its program. State that it changes stays outside: the
 partition gets it as an input. Programs stay functional throughout, so the new value is an output of
-the call here; ``pteron.exir.passes.resolve_mutations`` turns that into a change in place at the
+the call here; `pteron.exir.passes.resolve_mutations` turns that into a change in place at the
 very end.
 """
 
@@ -47,16 +47,16 @@ __all__ = ["Extracted", "backend_program", "extract", "insert_delegates"]
 
 @dataclass(frozen=True)
 class Extracted:
-    """A partition, taken out.
+    """An extracted partition.
 
     Attributes:
       partition: its nodes.
       program: the partition as a functional program; all its outputs are user outputs.
       arguments: nodes of the outer program that it is called with, one per user input.
       results: nodes of the outer program that its outputs stand for, one per output. The first
-        ``len(mutated_inputs)`` are new values of inputs.
+        `len(mutated_inputs)` are new values of inputs.
       mutated_inputs: (output, input) positions.
-      boundaries: where it ends and why, for people; see ``pteron.exir.backend.partition_boundary``.
+      boundaries: where it ends and why, human-readable; see `partition_boundary`.
     """
 
     partition: Partition
@@ -155,7 +155,7 @@ def _build(
 
 
 def _copy_attribute(source: torch.nn.Module, root: torch.nn.Module, name: str) -> None:
-    """Makes attribute ``name`` of ``source`` available to a graph over ``root``."""
+    """Makes attribute `name` of `source` available to a graph over `root`."""
     value = operator.attrgetter(name)(source)
     if isinstance(value, torch.fx.GraphModule):
         value = copy_graph_module(value)
@@ -202,8 +202,8 @@ def insert_delegates(
     """The program with a delegate call for each partition.
 
     Args:
-      program: the tagged program that ``steps`` are of.
-      steps: from ``plan_partitions``.
+      program: the tagged program that `steps` are of.
+      steps: from `plan_partitions`.
       lowered: tag to what became of its partition. A tag that is missing here yields nothing and
         is left out.
     """

@@ -1,4 +1,4 @@
-"""Where a partition ends, and why: a line for each neighbour that is not its own.
+"""Where a partition ends, and why: a line for each adjacent call outside it.
 
 after lowered_module_0 of BlasBackend
 before %relu (aten.relu.default, model.py:12): no partitioner took it

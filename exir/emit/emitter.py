@@ -31,7 +31,7 @@ __all__ = ["Emitted", "emit_program"]
 
 @dataclass(frozen=True)
 class Emitted:
-    """An emitted program and its bytes, ready for ``serialize_program``.
+    """An emitted program and its bytes, ready for `serialize_program`.
 
     Attributes:
       data: the program file.

@@ -44,13 +44,13 @@ def container_types(in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec) -> sche
 
 
 def _feeds_delegate(node: Node) -> bool:
-    """Whether a delegate, compiled for the layout that the graph says, reads a result of a call."""
+    """Whether a delegate, compiled for the layout in the graph, reads a result of a call."""
     users = {user for reader in node.users for user in (reader, *reader.users)}
     return any(user.target is executorch_call_delegate for user in users)
 
 
 class MethodEmitter:
-    """Emits one program as one method; ``slots`` then knows its planned memory."""
+    """Emits one program as one method; `slots` then knows its planned memory."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class MethodEmitter:
         return self._values.slots
 
     def emit(self) -> schema.Method:
-        """The method, but for the places of its planned tensors."""
+        """The method, without the addresses of its planned tensors (see `allocate`)."""
         inputs = self._values.add_inputs()
         for node in self._program.graph.nodes:
             if node.op == "call_function":
@@ -129,7 +129,7 @@ class MethodEmitter:
         self._delegates.append(
             schema.Delegate(
                 module.backend_id,
-                self._place_delegate_data(module.processed_bytes),
+                self._add_delegate_data(module.processed_bytes),
                 [schema.CompileSpec(spec.key, spec.value) for spec in module.compile_specs],
             )
         )
@@ -141,7 +141,7 @@ class MethodEmitter:
             assert isinstance(state, Node)
             values.after_change(state, arguments[position])
 
-    def _place_delegate_data(self, data: bytes) -> schema.DelegateData:
+    def _add_delegate_data(self, data: bytes) -> schema.DelegateData:
         if data and self._options.delegate_segments:
             segments = self._shared.delegate_data
             index = segments.setdefault(Blob(data), len(segments))
@@ -192,7 +192,7 @@ class MethodEmitter:
             state, value = placeholders[name], outputs[position]
             if values.device_of(state) == CPU:
                 source = values.read(value)
-                arguments = write_back_arguments(values.home(state), source, values.table)
+                arguments = write_back_arguments(values.index_of(state), source, values.table)
                 self._instructions.add_kernel(kernels.COPY, arguments, state)
             else:
                 values.write_by_way_of_host(state, value)
@@ -213,7 +213,7 @@ class MethodEmitter:
                 continue
             outputs.append(values.read(value, values.device_of(value) if on_device else CPU))
         for index in outputs:
-            # They live on after the last instruction, copies of others from a device included.
+            # They are live after the last instruction, copies of others from a device included.
             self.slots.touch(index, len(self._instructions))
             if not self._options.memory[self._name].alloc_graph_output:
                 self.slots.release(index)

@@ -21,5 +21,5 @@ class SharedData:
     inline_delegate_data: dict[bytes, int] = field(default_factory=dict)
 
     def constant_index(self, blob: Blob) -> int:
-        """``Tensor.data_index`` of a constant with these bytes."""
+        """`Tensor.data_index` of a constant with these bytes."""
         return self.constants.setdefault(blob, len(self.constants)) + 1

@@ -27,7 +27,7 @@ def call(
     """Runs a program once, functional or not; the program itself is not changed.
 
     Args:
-      program: parameters and buffers are read from it, but for those in ``state``.
+      program: parameters and buffers are read from it, but for those in `state`.
       inputs: flat user inputs. Those that the program changes are changed.
       state: replaced by the new values.
       interpreter: runs the graph.
