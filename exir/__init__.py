@@ -4,7 +4,7 @@
     lowered = to_edge_transform_and_lower(program, partitioner=[CpuPartitioner()])
     lowered.to_executorch().save("model.pte")
 
-Names are imported on first use, so that ``import pteron.exir`` costs nothing.
+Names are imported on first use, so that `import pteron.exir` costs nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Helpers over ``torch.export.ExportedProgram`` that the lowering shares."""
+"""Helpers over `torch.export.ExportedProgram` that the lowering shares."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def make_program(
     out_spec: TreeSpec,
     constants: Mapping[str, Any] | None = None,
 ) -> ExportedProgram:
-    """A program of a graph, with those tensors of ``like`` that its inputs name.
+    """A program of a graph, with those tensors of `like` that its inputs name.
 
     Tensors are shared, not copied; the graph is taken over.
     """
@@ -151,13 +151,13 @@ def copy_graph(graph: Graph) -> tuple[Graph, dict[Node, Node]]:
 
 
 def input_spec_for(spec: InputSpec, node: Node) -> InputSpec:
-    """An input spec under the name of ``node``."""
+    """An input spec under the name of `node`."""
     argument = dataclasses.replace(spec.arg, name=node.name)  # type: ignore[type-var]
     return InputSpec(spec.kind, argument, spec.target, spec.persistent)
 
 
 def output_spec_for(spec: OutputSpec, value: Any, names: Mapping[str, str]) -> OutputSpec:
-    """An output spec of a node or constant; ``names`` maps old placeholder names to new ones."""
+    """An output spec of a node or constant; `names` maps old placeholder names to new ones."""
     target = spec.target
     if spec.kind is OutputKind.USER_INPUT_MUTATION:
         assert target is not None
@@ -263,7 +263,7 @@ def copy_graph_module(module: GraphModule) -> GraphModule:
 
 
 def source_line(node: Node) -> str:
-    """The line of the model that a node comes from, such as ``model.py:41``, or ``""``."""
+    """The line of the model that a node comes from, such as `model.py:41`, or `""`."""
     trace = node.meta.get("stack_trace")
     if not trace:
         return ""

@@ -33,7 +33,7 @@ def decomposition_table() -> Table:
 
 
 def _complex(real: torch.Tensor, imag: torch.Tensor) -> torch.Tensor:
-    """Pairs in memory: making a complex number is then no operator that somebody must have."""
+    """Pairs in memory: a complex number is then made without an operator of its own."""
     parts = torch.broadcast_tensors(real, imag)
     return torch.view_as_complex(torch.stack(parts, -1))
 
@@ -57,9 +57,9 @@ def functionalize(program: ExportedProgram) -> ExportedProgram:
 
 
 def decompose(program: ExportedProgram, keep: Iterable[OpOverload]) -> ExportedProgram:
-    """The program in functional form, in terms of core ATen and the operators in ``keep``.
+    """The program in functional form, in terms of core ATen and the operators in `keep`.
 
-    ``program`` is functional. Tracing it anew is most of the work of lowering outside backends, so
+    `program` is functional. Tracing it anew is most of the work of lowering outside backends, so
     it is spared where there is nothing to decompose.
     """
     table = decomposition_table()
@@ -80,7 +80,7 @@ def _run_decompositions(program: ExportedProgram, table: Table) -> ExportedProgr
 def decompose_nodes(
     program: ExportedProgram, choose: Callable[[Node], bool], table: Table
 ) -> ExportedProgram:
-    """The program with the chosen calls broken up, those that ``table`` knows how to."""
+    """The program with the chosen calls broken up, those that `table` knows how to."""
     names = {
         node.name
         for node in program.graph.nodes
@@ -97,7 +97,7 @@ def decompose_nodes(
 
 
 def _inline(node: Node, table: Table) -> None:
-    """Puts the decomposition of a call in its place."""
+    """Replaces a call by its decomposition."""
     leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
     inputs = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
     target: Any = node.target
@@ -110,7 +110,7 @@ def _inline(node: Node, table: Table) -> None:
 
     traced = make_fx(run, decomposition_table=table)(*(item.meta["val"] for item in inputs))
     if traced.graph.find_nodes(op="get_attr"):
-        return  # it makes constants, which have no place in a program by now
+        return  # it makes constants, which a program cannot hold by now
     graph: Graph = node.graph
     mapping = dict(zip(traced.graph.find_nodes(op="placeholder"), inputs, strict=True))
     with graph.inserting_before(node):

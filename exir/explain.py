@@ -1,4 +1,4 @@
-"""What became of a program: methods, partitions, borders between them, and where the bytes are.
+"""What became of a program: methods, partitions, boundaries between them, and where the bytes are.
 
 report = program.explain()
 print(report)                              # a plain text table
@@ -25,11 +25,10 @@ from pteron.exir._program import (
 )
 from pteron.exir._serialize.blob import Blob
 from pteron.exir.backend.backend_details import describe_delegate
+from pteron.exir.backend.partition_boundary import boundaries_of_call
 from pteron.exir.backend.partitioner import DELEGATION_TAG
 from pteron.exir.backend.utils import get_non_lowered_nodes
-from pteron.exir.borders import borders_of_call
-from pteron.exir.delegate import lowered_modules
-from pteron.exir.lowered_backend_module import LoweredBackendModule
+from pteron.exir.lowered_backend_module import LoweredBackendModule, lowered_modules
 
 __all__ = [
     "ConstantReport",
@@ -47,7 +46,7 @@ class ConstantReport:
     Attributes:
       name: the model's name for it.
       nbytes: its size.
-      partitions: ``method/partition`` of each owner.
+      partitions: `method/partition` of each owner.
       copies: how often its bytes are stored: 1 where owners share a named blob, else once each.
     """
 
@@ -68,11 +67,11 @@ class PartitionReport:
     Attributes:
       name: of the lowered module in the program.
       tag: the partitioner's name for it.
-      backend_id: who runs it.
+      backend_id: of the backend that runs it.
       op_counts: operator to number of calls, most frequent first.
       inputs: what it is called with, described.
       outputs: what it returns, described.
-      borders: why it ends where it does: one line for each neighbour that is not its own.
+      boundaries: where it ends and why: one line for each adjacent call outside it.
       processed_nbytes: bytes for the backend's runtime half.
       named_nbytes: bytes of its named data (code, weights), shared ones included.
       details: what the backend says of it.
@@ -84,7 +83,7 @@ class PartitionReport:
     op_counts: dict[str, int]
     inputs: list[str]
     outputs: list[str]
-    borders: list[str]
+    boundaries: list[str]
     processed_nbytes: int
     named_nbytes: int
     details: Mapping[str, str]
@@ -221,7 +220,7 @@ def _partition(call: Node, module: LoweredBackendModule) -> PartitionReport:
         op_counts=dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
         inputs=[_describe(arg.meta.get("val"), arg.name) for arg in arguments],
         outputs=[_describe(value) for value in call.meta["val"]],
-        borders=borders_of_call(call),
+        boundaries=boundaries_of_call(call),
         processed_nbytes=len(module.processed_bytes),
         named_nbytes=sum(blob.nbytes for blob in store.buffers) if store else 0,
         details=describe_delegate(module.backend_id, module.processed_bytes, store),
@@ -294,7 +293,7 @@ def _method_lines(method: MethodReport) -> list[str]:
         lines += _block("calls", [_counts(part.op_counts)], 4)
         size = f"{_size(part.processed_nbytes)}, named data {_size(part.named_nbytes)}"
         lines += _block("bytes", [size], 4)
-        lines += _block("borders", part.borders or ["inputs and outputs of the method"], 4)
+        lines += _block("boundary", part.boundaries or ["inputs and outputs of the method"], 4)
         for key, value in part.details.items():
             lines += _block(key, [value], 4)
     if method.kernels:

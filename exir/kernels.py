@@ -1,8 +1,8 @@
 """Which operators the runtime has kernels for, and how a call of one is written.
 
-``runtime/kernel/kernels.inc`` lists the kernels by name. A kernel writes into an output that it is
-given, so a functional operator is called through its out variant (``aten::add.out`` for
-``aten.add.Tensor``); arithmetic on sizes has kernels of its own.
+`runtime/kernel/kernels.inc` lists the kernels by name. A kernel writes into an output that it is
+given, so a functional operator is called through its out variant (`aten::add.out` for
+`aten.add.Tensor`); arithmetic on sizes has kernels of its own.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _NUMBER_KERNELS: dict[Callable[..., Any], str] = {
 
 @cache
 def kernel_names() -> frozenset[str]:
-    """Names of all kernels, such as ``aten::add.out``; empty if the runtime lists none."""
+    """Names of all kernels, such as `aten::add.out`; empty if the runtime lists none."""
     if not _TABLE.exists():
         return frozenset()
     return frozenset(_LINE.findall(_TABLE.read_text(encoding="utf-8")))
@@ -89,7 +89,7 @@ def _packets(op: OpOverload) -> list[OpOverloadPacket]:
 
 @cache
 def out_variant(op: OpOverload) -> OpOverload | None:
-    """The overload that writes the results of ``op`` into given tensors, if there is one."""
+    """The overload that writes the results of `op` into given tensors, if there is one."""
     wanted = [(a.name, str(a.type)) for a in op._schema.arguments]
     reduced = [pair for pair in wanted if pair[0] not in _FACTORY_ARGUMENTS]
     for packet in _packets(op):
@@ -103,7 +103,7 @@ def out_variant(op: OpOverload) -> OpOverload | None:
 
 
 def kernel_name(target: Any) -> str | None:
-    """Name of the kernel that does what a call of ``target`` does, whether or not there is one."""
+    """Name of the kernel that does what a call of `target` does, whether or not there is one."""
     if target in _NUMBER_KERNELS:
         return _NUMBER_KERNELS[target]
     out = out_variant(target) if isinstance(target, OpOverload) else None
@@ -115,7 +115,7 @@ def kernel_name(target: Any) -> str | None:
 
 @cache
 def _scalar_variant(op: OpOverload, position: int) -> OpOverload | None:
-    """The overload of ``op`` that takes a number where ``op`` takes a tensor, if there is one."""
+    """The overload of `op` that takes a number where `op` takes a tensor, if there is one."""
     wanted = [(a.name, str(a.type)) for a in op._schema.arguments]
     wanted[position] = (wanted[position][0], "number")
     for name in op.overloadpacket.overloads():
@@ -128,7 +128,7 @@ def _scalar_variant(op: OpOverload, position: int) -> OpOverload | None:
 def overload_called(node: Node) -> Any:
     """The overload that a call is carried out by: its own, or the one for numbers.
 
-    A graph may pass a number where the schema says tensor (``aten.mul.Tensor(x, 2)``).
+    A graph may pass a number where the schema says tensor (`aten.mul.Tensor(x, 2)`).
     """
     op = node.target
     if isinstance(op, OpOverload):

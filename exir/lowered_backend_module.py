@@ -1,4 +1,4 @@
-"""A partition after its backend has compiled it."""
+"""A partition after its backend has compiled it, and where a program calls it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 from pteron.exir.backend.compile_spec_schema import CompileSpec
 from pteron.exir.delegate import executorch_call_delegate
 
-__all__ = ["CallTree", "LoweredBackendModule"]
+__all__ = ["CallTree", "LoweredBackendModule", "lowered_module_of", "lowered_modules"]
 
 
 class CallTree(NamedTuple):
@@ -26,7 +26,7 @@ class CallTree(NamedTuple):
 class LoweredBackendModule(torch.nn.Module):
     """What a backend made of a partition, and the partition itself.
 
-    In a program it is the first argument of ``executorch_call_delegate``. Called as a module, it
+    In a program it is the first argument of `executorch_call_delegate`. Called as a module, it
     runs the partition eagerly, so that it can be part of a model that is exported again. Immutable
     and shared by all copies of a program.
 
@@ -37,7 +37,7 @@ class LoweredBackendModule(torch.nn.Module):
       original_module: the partition as a functional program: state that the delegate changes in
         place is an input here, and its new value an output.
       named_data_store_output: named blobs, or None.
-      mutated_inputs: (output, input) positions in ``original_module``'s user outputs and inputs:
+      mutated_inputs: (output, input) positions in `original_module`'s user outputs and inputs:
         the delegate writes the output into the input in place, and does not return it.
       tree: how the arguments and results of a module call are nested, where the backend took a
         whole program; None for a partition, which is called with flat arguments.
@@ -108,3 +108,23 @@ class LoweredBackendModule(torch.nn.Module):
 
     def __copy__(self) -> LoweredBackendModule:
         return self
+
+
+def lowered_module_of(call: Node) -> LoweredBackendModule:
+    """The lowered module that a delegate call runs."""
+    attribute = call.args[0]
+    assert isinstance(attribute, Node) and attribute.op == "get_attr"
+    root: torch.nn.Module | None = call.graph.owning_module
+    assert root is not None and isinstance(attribute.target, str)
+    module = root.get_submodule(attribute.target)
+    assert isinstance(module, LoweredBackendModule)
+    return module
+
+
+def lowered_modules(graph_module: GraphModule) -> list[tuple[Node, LoweredBackendModule]]:
+    """Every delegate call of a graph with its lowered module, in order."""
+    return [
+        (node, lowered_module_of(node))
+        for node in graph_module.graph.nodes
+        if node.op == "call_function" and node.target is executorch_call_delegate
+    ]

@@ -1,7 +1,7 @@
-"""Where tensors lie in planned memory.
+"""Offsets of tensors in planned memory.
 
-Two tensors may share bytes if no instruction needs both. ``plan_greedy`` is the classic: largest
-first, each into the first slot where it fits among those that live at the same time::
+Two tensors may share bytes if no instruction needs both. `plan_greedy` is greedy by size: largest
+first, each into the first slot where it fits among those that are live at the same time::
 
     offsets, nbytes = plan_greedy([Lifetime(4096, 0, 1), Lifetime(4096, 2, 3)])   # [0, 0], 4096
 """
@@ -25,7 +25,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """A tensor to be placed.
+    """The size and lifetime of a tensor to plan.
 
     Attributes:
       nbytes: at its upper bound.
@@ -43,7 +43,7 @@ class Lifetime:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlanningPass:
-    """What is planned, and how.
+    """Options of memory planning, under the name that ExecuTorch has for them.
 
     Attributes:
       alloc_graph_input: plan memory for inputs; they are then copied in before each run. By default
@@ -69,8 +69,8 @@ class _Slot:
     nbytes: int
     occupants: list[tuple[int, Lifetime]] = field(default_factory=list)  # offset in the slot
 
-    def place(self, tensor: Lifetime, nbytes: int) -> int | None:
-        """An offset where ``tensor`` fits above all that live with it, or None."""
+    def find_offset(self, tensor: Lifetime, nbytes: int) -> int | None:
+        """An offset where `tensor` fits above all that are live with it, or None."""
         top = max(
             (offset + other.nbytes for offset, other in self.occupants if other.overlaps(tensor)),
             default=0,
@@ -85,33 +85,35 @@ def _round_up(value: int, alignment: int) -> int:
 def plan_greedy(tensors: Sequence[Lifetime], alignment: int = ALIGNMENT) -> tuple[list[int], int]:
     """Offset of each tensor, and the bytes needed. Equal input gives equal output.
 
-    Tensors that live at the same time never overlap; a tensor of no bytes gets an offset as well.
+    Tensors that are live at the same time never overlap; one of no bytes gets an offset as well.
     """
     order = sorted(range(len(tensors)), key=lambda index: -tensors[index].nbytes)
     slots: list[_Slot] = []
-    placed: list[tuple[_Slot, int]] = [(_Slot(0), 0)] * len(tensors)
+    assigned: list[tuple[_Slot, int]] = [(_Slot(0), 0)] * len(tensors)
     for index in order:
         tensor = tensors[index]
         nbytes = _round_up(tensor.nbytes, alignment)
         rounded = Lifetime(nbytes, tensor.first, tensor.last)
         choices = [
-            (slot, offset) for slot in slots if (offset := slot.place(rounded, nbytes)) is not None
+            (slot, offset)
+            for slot in slots
+            if (offset := slot.find_offset(rounded, nbytes)) is not None
         ]
         slot, offset = min(choices, key=lambda choice: choice[1] > 0, default=(None, 0))
         if slot is None:
             slot = _Slot(nbytes)
             slots.append(slot)
         slot.occupants.append((offset, rounded))
-        placed[index] = (slot, offset)
+        assigned[index] = (slot, offset)
     base, bases = 0, {}
     for slot in slots:
         bases[id(slot)] = base
         base += slot.nbytes
-    return [bases[id(slot)] + offset for slot, offset in placed], base
+    return [bases[id(slot)] + offset for slot, offset in assigned], base
 
 
 def plan_side_by_side(nbytes: Sequence[int], alignment: int = ALIGNMENT) -> tuple[list[int], int]:
-    """Offsets of tensors that all live at once, and the bytes needed."""
+    """Offsets of tensors that are all live at once, and the bytes needed."""
     offsets, end = [], 0
     for size in nbytes:
         offsets.append(end)

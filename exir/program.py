@@ -1,4 +1,4 @@
-"""The front door: from exported programs to a program file.
+"""The public API: from exported programs to a program file.
 
 edge = to_edge_transform_and_lower(
     {"prefill": ep1, "decode": ep2}, partitioner=[CpuPartitioner()]
@@ -33,7 +33,8 @@ from pteron.exir.decompositions import (
     decomposition_table,
     functionalize,
 )
-from pteron.exir.emit.emitter import EmitOptions, Emitted, emit_program
+from pteron.exir.emit.emit_options import EmitOptions
+from pteron.exir.emit.emitter import Emitted, emit_program
 from pteron.exir.explain import ProgramReport, explain
 from pteron.exir.passes.decompose_leftovers import DecomposeLeftovers
 from pteron.exir.passes.pass_base import PassResult
@@ -78,7 +79,7 @@ def _methods(programs: Programs) -> dict[str, ExportedProgram]:
 
 
 def _per_method(choice: Any, methods: Mapping[str, Any], what: str) -> dict[str, list[Any]]:
-    """``choice`` as a list for each method that has one."""
+    """`choice` as a list for each method that has one."""
 
     def listed(item: Any) -> list[Any]:
         if item is None:
@@ -110,7 +111,7 @@ def to_edge(
     """Programs in functional form over core ATen operators, one per method.
 
     Args:
-      programs: one program, which becomes method ``forward``, or several by method name.
+      programs: one program, which becomes method `forward`, or several by method name.
       constant_methods: values that methods of these names return.
       compile_config: options.
 
@@ -147,7 +148,7 @@ def _decompose(
     filters: list[tuple[set[OpOverload], Callable[[Node], bool]]] = []
     for partitioner in partitioners:
         ops, wants = partitioner.ops_to_not_decompose(program)
-        # Whoever lists all that is called lists arithmetic on sizes too, which stays in any case.
+        # A list of all that is called has arithmetic on sizes too, which stays in any case.
         listed = {op for op in ops if isinstance(op, OpOverload)}
         if wants is None:
             everywhere.update(listed)
@@ -177,7 +178,7 @@ def to_edge_transform_and_lower(
     Operators that a partitioner asks for whole are not decomposed.
 
     Args:
-      programs: one program, which becomes method ``forward``, or several by method name.
+      programs: one program, which becomes method `forward`, or several by method name.
       transform_passes: run over each method's graph before it is partitioned; by method name where
         they differ.
       partitioner: in the order in which they choose, each among what is left; by method name where
@@ -188,7 +189,7 @@ def to_edge_transform_and_lower(
     Raises:
       ValueError: an input has a size without an upper bound, or a partitioner's tags are wrong.
       UnsupportedOperatorsError: operators are left that nothing in the runtime does; all of them
-        are listed. Not checked without a partitioner, since ``to_backend`` may still follow.
+        are listed. Not checked without a partitioner, since `to_backend` may still follow.
     """
     methods = _methods(programs)
     partitioners = _per_method(partitioner, methods, "partitioner")
@@ -261,7 +262,7 @@ class EdgeProgramManager:
         return self._with({**self._programs, **to_backend(spec)})
 
     def explain(self) -> ProgramReport:
-        """What became of each method; ``print`` it for a table."""
+        """What became of each method; `print` it for a table."""
         return explain(self._programs)
 
     def to_executorch(
@@ -271,9 +272,9 @@ class EdgeProgramManager:
 
         Unless the configuration says otherwise, each method then runs on the inputs that it was
         exported with, beside the exported program, and what they return is compared
-        (`pteron.exir.verification`); ``explain()`` of the result says how that went.
+        (`pteron.exir.verification`); `explain()` of the result says how that went.
 
-        Weights are borrowed from the model until the program is written: do not change them
+        The program refers to the model's weights until it is written: do not change them
         before.
 
         Raises:
@@ -359,7 +360,7 @@ class ExecutorchProgramManager:
         return _program_of(self._programs, method_name)
 
     def explain(self) -> ProgramReport:
-        """What became of each method, and what the files hold; ``print`` it for a table."""
+        """What became of each method, and what the files hold; `print` it for a table."""
         report = explain(self._programs)
         return replace(
             report,
@@ -398,13 +399,13 @@ class ExecutorchProgramManager:
 
     @property
     def buffer(self) -> bytes:
-        """The program file as one object. For large programs prefer ``save``: it copies nothing."""
+        """The program file as one object. For large programs prefer `save`: it copies nothing."""
         return self._chunks.tobytes()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the program file, whole or not at all. OSError says what stood in the way.
+        """Writes the program file, whole or not at all. OSError says why not.
 
-        What is to be stored beside it is written by ``write_tensor_data_to_file``.
+        What is to be stored beside it is written by `write_tensor_data_to_file`.
         """
         if Path(path).suffix != ".pte":
             raise ValueError(f"a program file's name ends in .pte; {os.fspath(path)!r} does not")
@@ -415,6 +416,6 @@ class ExecutorchProgramManager:
         self._chunks.write_to(open_file)
 
     def write_tensor_data_to_file(self, outdir: str | os.PathLike[str]) -> None:
-        """Writes each external tag to ``<outdir>/<tag>.ptd``. Nothing to do without any."""
+        """Writes each external tag to `<outdir>/<tag>.ptd`. Nothing to do without any."""
         for tag, chunks in self._tensor_data.items():
             chunks.save(Path(outdir) / f"{tag}.ptd")

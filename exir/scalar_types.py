@@ -1,6 +1,6 @@
 """Element types of tensors: the one table of the runtime, read in Python.
 
-``runtime/core/scalar_types.inc`` lists every dtype that a program can hold. This module parses it,
+`runtime/core/scalar_types.inc` lists every dtype that a program can hold. This module parses it,
 so that the lowering and the runtime cannot disagree::
 
     scalar_type(torch.bfloat16).number    # 15, the number on the wire
@@ -35,10 +35,10 @@ class ScalarType:
     """One line of the table.
 
     Attributes:
-      name: the runtime's name, such as ``BFloat16``.
+      name: the runtime's name, such as `BFloat16`.
       number: the number on the wire, which is torch's.
       nbytes: bytes of one element.
-      torch_name: such as ``bfloat16``.
+      torch_name: such as `bfloat16`.
       dlpack_code: type code of DLPack.
       dlpack_bits: bits of one element in DLPack.
     """

@@ -21,7 +21,7 @@ _LARGEST = 2**31 - 1
 class ShapeBounds:
     """Bounds of the symbols of one program.
 
-    Sizes that have no bound are collected in ``unbounded`` (as 0 where a number is asked for), so
+    Sizes that have no bound are collected in `unbounded` (as 0 where a number is asked for), so
     that all of them can be reported together.
     """
 
@@ -30,7 +30,7 @@ class ShapeBounds:
         self.unbounded: list[str] = []
 
     def upper(self, size: int | torch.SymInt, what: str) -> int:
-        """The largest value of ``size``; ``what`` says in words whose size it is."""
+        """The largest value of `size`; `what` says in words whose size it is."""
         if isinstance(size, int):
             return size
         bound = bound_sympy(size.node.expr, self._ranges).upper
@@ -48,9 +48,9 @@ class ShapeBounds:
     def check(self, method: str) -> None:
         """Raises ValueError if a size without a bound was asked for."""
         if self.unbounded:
-            places = "\n".join(f"  {place}" for place in dict.fromkeys(self.unbounded))
+            unbounded = "\n".join(f"  {size}" for size in dict.fromkeys(self.unbounded))
             raise ValueError(
-                f"sizes without an upper bound in method {method!r}:\n{places}\n"
+                f"sizes without an upper bound in method {method!r}:\n{unbounded}\n"
                 f"Memory is planned before the program runs, so each size needs a largest value:"
                 f" give it to torch.export, as in"
                 f" dynamic_shapes={{'x': {{0: Dim('batch', max=64)}}}}"

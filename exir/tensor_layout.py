@@ -46,13 +46,13 @@ def dim_order_of(tensor: torch.Tensor) -> list[int]:
     """Dimensions from outermost to innermost, contiguous where several orders fit.
 
     A tensor that is not dense (a slice, an expanded view) has the contiguous order: in a program it
-    lies in memory of its own.
+    has memory of its own.
     """
     return _dense_order(tensor) or list(range(tensor.dim()))
 
 
 def with_dense_strides(value: Any) -> Any:
-    """``value`` itself, or a contiguous fake tensor of its shape if its strides are not dense."""
+    """`value` itself, or a contiguous fake tensor of its shape if its strides are not dense."""
     if not isinstance(value, torch.Tensor) or _dense_order(value) is not None:
         return value
     return value.new_empty(value.shape)

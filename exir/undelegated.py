@@ -40,26 +40,26 @@ def _describe(node: Node, method: str) -> str:
 
 def check_executable(programs: Mapping[str, ExportedProgram]) -> None:
     """Raises UnsupportedOperatorsError naming every call that nothing does, and its line."""
-    places: defaultdict[str, list[str]] = defaultdict(list)
+    calls: defaultdict[str, list[str]] = defaultdict(list)
     for method, program in programs.items():
         resolved = ResolveMutations()(program)
         for node in get_non_lowered_nodes(resolved.graph):
             if node.target is operator.getitem or is_assertion(node):
                 continue
             if not kernels.is_executable(node):
-                places[_name(node)].append(_describe(node, method))
+                calls[_name(node)].append(_describe(node, method))
         if not kernels.has_kernel(kernels.COPY):
             for _, name in mutation_targets(resolved):
-                places[f"{kernels.COPY} (writing state back)"].append(f"%{name} in {method!r}")
-    if not places:
+                calls[f"{kernels.COPY} (writing state back)"].append(f"%{name} in {method!r}")
+    if not calls:
         return
-    width = max(len(op) for op in places)
+    width = max(len(op) for op in calls)
     lines = []
-    for op in sorted(places):
-        shown = "; ".join(places[op][:_SHOWN])
-        more = len(places[op]) - _SHOWN
+    for op in sorted(calls):
+        shown = "; ".join(calls[op][:_SHOWN])
+        more = len(calls[op]) - _SHOWN
         lines.append(
-            f"  {op:<{width}}  x{len(places[op])}  {shown}" + (f"; {more} more" if more > 0 else "")
+            f"  {op:<{width}}  x{len(calls[op])}  {shown}" + (f"; {more} more" if more > 0 else "")
         )
     raise UnsupportedOperatorsError(
         "no delegate takes these operators, and the runtime has no kernel for them:\n"

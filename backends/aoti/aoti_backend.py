@@ -34,7 +34,7 @@ from pteron.backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOf
 from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 from pteron.exir.backend.backend_details import PreprocessResult
 from pteron.exir.backend.compile_spec_schema import CompileSpec
-from pteron.exir.borders import BORDERS
+from pteron.exir.backend.partition_boundary import BOUNDARIES
 
 _LOG = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ class AotiBackend:
             contract,
             code.constants if target.own_blobs else code.all_constants,
             op_counts=payload.count_operators(program),
-            borders=edge_program.graph_module.meta.get(BORDERS, ()),
+            borders=edge_program.graph_module.meta.get(BOUNDARIES, ()),
             own_blobs=target.own_blobs,
             weights_tag=f"aoti_{device}_blob" if cls.save_data_externally(compile_specs) else None,
         )

@@ -92,7 +92,7 @@ def build(
         contract: inputs and outputs of the partition.
         constants: what it reads.
         op_counts: what the partition was made of; see `count_operators`.
-        borders: where it ends and why; see `pteron.exir.borders`.
+        borders: where it ends and why; see `pteron.exir.backend.partition_boundary`.
         own_blobs: big constants become blobs of their own. Without it the weights blob is what
             the container itself would load: whole storages in the given order.
         weights_tag: name of the external file for weights; None keeps them in the program.

@@ -3,7 +3,7 @@
     blob = Blob(model.weight)     # also bytes, memoryview, mmap, numpy arrays
     blob.digest                   # SHA-256, computed once
 
-A blob borrows its source, which must not change until the file is written.
+A blob is a view of its source, which must not change until the file is written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _tensor_view(tensor: torch.Tensor) -> memoryview:
 
 
 def as_bytes_view(data: BytesLike) -> memoryview:
-    """The bytes of ``data`` in memory order, read-only and flat. Copies only what is not dense."""
+    """The bytes of `data` in memory order, read-only and flat. Copies only what is not dense."""
     if hasattr(data, "untyped_storage"):
         view = _tensor_view(data)
     else:
@@ -49,7 +49,7 @@ class Blob:
     __slots__ = ("_digest", "alignment", "data")
 
     def __init__(self, data: BytesLike, alignment: int = 1, digest: bytes | None = None) -> None:
-        """``digest`` is the SHA-256 of ``data`` where the caller knows it already."""
+        """`digest` is the SHA-256 of `data` where the caller knows it already."""
         if alignment < 1:
             raise ValueError(f"alignment must be at least 1, not {alignment}")
         self.data = as_bytes_view(data)
@@ -73,7 +73,7 @@ class Blob:
         return [self.data]
 
     def align(self, alignment: int) -> None:
-        """Makes the blob fit ``alignment`` too."""
+        """Makes the blob fit `alignment` too."""
         self.alignment = math.lcm(self.alignment, alignment)
 
     def __eq__(self, other: object) -> bool:

@@ -1,6 +1,6 @@
 """The container around a FlatBuffers part: extended header, integrity table, padded segments.
 
-One layout serves ``.pte`` and ``.ptd``; ``runtime/schema/README.md`` draws it. Bulk data is never
+One layout serves `.pte` and `.ptd`; `runtime/schema/README.md` shows it. Bulk data is never
 joined: a file is a list of chunks that are written one after the other.
 """
 
@@ -70,7 +70,7 @@ def layout_segments(
 
 
 class Chunks:
-    """The bytes of a file, in pieces that are borrowed and never joined until asked."""
+    """The bytes of a file, as views of other buffers, joined only by `tobytes`."""
 
     def __init__(self, pieces: list[memoryview]) -> None:
         self._pieces = pieces
@@ -90,7 +90,7 @@ class Chunks:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the file whole or not at all: a temporary file beside it is renamed at the end.
 
-        OSError names the path and what to check; whatever was at ``path`` is then untouched.
+        OSError names the path and what to check; whatever was at `path` is then untouched.
         """
         target = Path(path)
         temporary = ""
@@ -180,10 +180,10 @@ class Container:
 
 @dataclass(frozen=True)
 class OpenedContainer:
-    """A file taken apart.
+    """A parsed file.
 
     Attributes:
-      flatbuffer: its FlatBuffers part, header included (offsets are valid as they stand).
+      flatbuffer: its FlatBuffers part, header included (offsets are valid unchanged).
       segment_base: where segment data starts.
       data: the whole file.
       digests: of the FlatBuffers part and of each segment; None if the file has none.
@@ -212,7 +212,7 @@ class OpenedContainer:
 
 
 def open_container(kind: FileKind, data: bytes | memoryview) -> OpenedContainer:
-    """Takes a file apart. ValueError says what is wrong with it."""
+    """Parses a file. ValueError says what is wrong with it."""
     view = memoryview(data).cast("B")
     if view.nbytes < 16:
         raise ValueError(f"a file of {view.nbytes} bytes is too short to be a program")

@@ -1,7 +1,7 @@
-"""Translates the dataclasses of ``schema.py`` to FlatBuffers bytes and back.
+"""Translates the dataclasses of `schema.py` to FlatBuffers bytes and back.
 
-Works by name: dataclass ``Tensor`` is table ``Tensor`` (class ``TensorT`` of the generated object
-API), field ``data_index`` is ``dataIndex`` there, and a union is told by the class of its value.
+Works by name: dataclass `Tensor` is table `Tensor` (class `TensorT` of the generated object
+API), field `data_index` is `dataIndex` there, and the class of a value is its member of a union.
 """
 
 from __future__ import annotations

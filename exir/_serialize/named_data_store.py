@@ -25,8 +25,8 @@ class DataEntry:
     """Where the bytes of a key are.
 
     Attributes:
-      buffer_index: into ``NamedDataStoreOutput.buffers``.
-      alignment: in bytes, asked for by whoever added the key first; that of the buffer fits all.
+      buffer_index: into `NamedDataStoreOutput.buffers`.
+      alignment: in bytes, as given when the key was first added; that of the buffer fits all.
       tensor_layout: dtype and shape, if the bytes are a tensor; None for an opaque blob.
     """
 
@@ -64,7 +64,7 @@ class NamedDataStore:
     def __init__(self) -> None:
         self._output = NamedDataStoreOutput()
         self._index_by_content: dict[Blob, int] = {}
-        self._place_by_key: dict[str, tuple[str | None, DataEntry]] = {}
+        self._entry_by_key: dict[str, tuple[str | None, DataEntry]] = {}
 
     def add_named_data(
         self,
@@ -76,18 +76,18 @@ class NamedDataStore:
         *,
         digest: bytes | None = None,
     ) -> None:
-        """Adds ``data`` under ``key``.
+        """Adds `data` under `key`.
 
         Args:
           key: its name.
-          data: bytes, a buffer or a tensor; borrowed, not copied.
+          data: bytes, a buffer or a tensor; kept as a view, not copied.
           alignment: in bytes, of its start in the file.
           external_tag: name of the .ptd it goes to; None puts it into the program file.
           tensor_layout: dtype and shape, if it is a tensor.
           digest: SHA-256 of the bytes, if known already.
 
         Raises:
-          ValueError: ``key`` is there with other bytes, another layout or another place.
+          ValueError: `key` is there with other bytes, another layout or in another file.
         """
         self._add(key, Blob(data, digest=digest), alignment or 1, external_tag, tensor_layout)
 
@@ -109,7 +109,7 @@ class NamedDataStore:
         layout: TensorLayout | None,
     ) -> None:
         buffers = self._output.buffers
-        known = self._place_by_key.get(key)
+        known = self._entry_by_key.get(key)
         if known is not None:
             old_tag, old = known
             if buffers[old.buffer_index] != blob:
@@ -120,8 +120,8 @@ class NamedDataStore:
                 )
             if old_tag != tag:
                 raise ValueError(
-                    f"named data {key!r} is to go to {_place(tag)}, but is in {_place(old_tag)}"
-                    f" already; a key has one place."
+                    f"named data {key!r} is to go to {_file_name(tag)}, but is in"
+                    f" {_file_name(old_tag)} already; a key has one place."
                 )
             if old.tensor_layout != layout:
                 raise ValueError(
@@ -137,12 +137,12 @@ class NamedDataStore:
             self._index_by_content[blob] = index
         buffers[index].align(alignment)
         entry = DataEntry(index, alignment, layout)
-        self._place_by_key[key] = (tag, entry)
-        place = (
+        self._entry_by_key[key] = (tag, entry)
+        entries = (
             self._output.pte_data if tag is None else self._output.external_data.setdefault(tag, {})
         )
-        place[key] = entry
+        entries[key] = entry
 
 
-def _place(tag: str | None) -> str:
+def _file_name(tag: str | None) -> str:
     return "the program file" if tag is None else f"external file {tag!r}"

@@ -34,10 +34,10 @@ class ProgramData:
     """A program and the bytes that it refers to.
 
     Attributes:
-      program: methods; its segments are filled in by ``serialize_program``.
-      constants: contents of ``Tensor.data_index`` 1, 2, ... of tensors without allocation.
+      program: methods; its segments are filled in by `serialize_program`.
+      constants: contents of `Tensor.data_index` 1, 2, ... of tensors without allocation.
       mutable_data: likewise of tensors with allocation: initial values.
-      delegate_data: contents of ``DelegateData.index`` where the location is a segment.
+      delegate_data: contents of `DelegateData.index` where the location is a segment.
       named_data: keys and blobs of the program file (external ones are ignored here).
     """
 
@@ -93,21 +93,21 @@ def serialize_program(
 def _join(
     segments: list[Blob | JoinedBlob], blobs: list[Blob], alignment: int
 ) -> schema.SegmentOffsets:
-    """Adds ``blobs`` as one segment; its offsets have the placeholder at 0."""
+    """Adds `blobs` as one segment; its offsets have the placeholder at 0."""
     offsets = layout_segments(blobs, alignment)
     segments.append(JoinedBlob(blobs, offsets))
     return schema.SegmentOffsets(len(segments) - 1, [0, *offsets])
 
 
 def _shift_delegates(method: schema.Method, first_segment: int) -> schema.Method:
-    """The method with delegates' data at segments from ``first_segment`` on."""
+    """The method with delegates' data at segments from `first_segment` on."""
 
     def shifted(delegate: schema.Delegate) -> schema.Delegate:
-        place = delegate.processed
-        if place.location == schema.DelegateDataLocation.INLINE:
+        data = delegate.processed
+        if data.location == schema.DelegateDataLocation.INLINE:
             return delegate
-        place = schema.DelegateData(place.location, place.index + first_segment)
-        return schema.Delegate(delegate.id, place, delegate.compile_specs)
+        data = schema.DelegateData(data.location, data.index + first_segment)
+        return schema.Delegate(delegate.id, data, delegate.compile_specs)
 
     return schema.Method(
         **{
@@ -123,7 +123,7 @@ class ProgramFile:
 
     Attributes:
       program: as in the file; indices of delegates' data are segment indices.
-      segments: bytes of each segment, borrowed from the file's bytes.
+      segments: bytes of each segment, views of the file's bytes.
       named_data: key to bytes.
     """
 
@@ -133,13 +133,13 @@ class ProgramFile:
 
     def constant(self, tensor: schema.Tensor, nbytes: int) -> memoryview:
         """The bytes of a constant tensor, or the initial value of a planned one."""
-        place = self.program.constant_segment
+        segment = self.program.constant_segment
         if tensor.allocation is not None:
             assert self.program.mutable_segments is not None
-            place = self.program.mutable_segments[0]
-        assert place is not None and tensor.data_index > 0
-        offset = place.offsets[tensor.data_index]
-        return self.segments[place.segment_index][offset : offset + nbytes]
+            segment = self.program.mutable_segments[0]
+        assert segment is not None and tensor.data_index > 0
+        offset = segment.offsets[tensor.data_index]
+        return self.segments[segment.segment_index][offset : offset + nbytes]
 
 
 def deserialize_program(data: bytes | memoryview) -> ProgramFile:

@@ -1,6 +1,6 @@
-"""A program as plain data: the tables of ``runtime/schema/program.fbs`` and ``tensor_data.fbs``.
+"""A program as plain data: the tables of `runtime/schema/program.fbs` and `tensor_data.fbs`.
 
-Class and field names are those of the schema, so that ``flatbuffer.py`` can translate both ways
+Class and field names are those of the schema, so that `flatbuffer.py` can translate both ways
 without a line per field. Meaning and rules are written there.
 """
 

@@ -1,4 +1,4 @@
-"""A tensor-data file (.ptd): named blobs and constants that live beside the program file."""
+"""A tensor-data file (.ptd): named blobs and constants that are stored beside the program file."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TensorDataFile:
 
     Attributes:
       root: as in the file.
-      named_data: key to bytes, borrowed from the file's bytes.
+      named_data: key to bytes, views of the file's bytes.
     """
 
     root: schema.TensorData

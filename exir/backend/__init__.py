@@ -1,1 +1,1 @@
-"""The seam between programs and backends."""
+"""The interface between programs and backends."""

@@ -18,24 +18,24 @@ from torch.export import ExportedProgram
 from pteron.exir._program import copy_program, flat_program
 from pteron.exir.backend.backend_details import PreprocessResult, find_backend
 from pteron.exir.backend.compile_spec_schema import METHOD_NAME_KEY, CompileSpec
+from pteron.exir.backend.lowering import Extracted, backend_program, extract, insert_delegates
+from pteron.exir.backend.partition_boundary import boundaries_of_nodes
 from pteron.exir.backend.partitioner import (
     DELEGATION_TAG,
     LEFT_OUT_REASON,
     DelegationSpec,
     Partitioner,
 )
+from pteron.exir.backend.partitions import Partition, Step, plan_partitions
 from pteron.exir.backend.utils import find_difference
-from pteron.exir.borders import borders_of_nodes
 from pteron.exir.lowered_backend_module import CallTree, LoweredBackendModule
-from pteron.exir.lowering import Extracted, backend_program, extract, insert_delegates
-from pteron.exir.partitions import Partition, Step, plan_partitions
 
 __all__ = ["MethodProgramsPartitionerSpec", "to_backend"]
 
 
 @dataclass(frozen=True)
 class MethodProgramsPartitionerSpec:
-    """Several methods and who partitions each.
+    """Several methods and the partitioner of each.
 
     Attributes:
       method_to_edge_program: programs by method name.
@@ -187,16 +187,16 @@ def _plan(method: str, program: ExportedProgram, partitioner: Partitioner) -> _P
         if isinstance(step, Partition):
             find_backend(specs[step.tag].backend_id)
             part = extract(tagged, step)
-            borders = borders_of_nodes(step.nodes, lambda tag: specs[tag].backend_id)
-            part = replace(part, borders=borders)
-            # What yields nothing (assertions about shapes) has nobody to run it for.
+            boundaries = boundaries_of_nodes(step.nodes, lambda tag: specs[tag].backend_id)
+            part = replace(part, boundaries=boundaries)
+            # A partition without results (assertions about shapes) is dropped.
             if part.results:
                 extracted[step.tag] = part
     return _Plan(tagged, steps, specs, extracted)
 
 
 def _preprocess(plans: dict[str, _Plan]) -> dict[tuple[str, str], PreprocessResult]:
-    """Results by method and tag. Each backend is asked once, for everything that it takes."""
+    """Results by method and tag. Each backend is called once, with all its partitions."""
     tags: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for method, plan in plans.items():
         for tag in plan.extracted:

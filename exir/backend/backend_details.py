@@ -1,6 +1,6 @@
 """What a backend is at lowering time.
 
-A backend is a class that derives from ``BackendDetails`` directly; the class name is the id that
+A backend is a class that derives from `BackendDetails` directly; the class name is the id that
 the file carries and that the runtime looks up::
 
     class MyBackend(BackendDetails):
@@ -9,7 +9,7 @@ the file carries and that the runtime looks up::
             return PreprocessResult(processed_bytes=compile(edge_program))
 
 Backends are final. Code that several of them share goes into a mixin that does not derive from
-``BackendDetails``: ``class MyBackend(SharedMixin, BackendDetails)``.
+`BackendDetails`: `class MyBackend(SharedMixin, BackendDetails)`.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class BackendDetails(ABC):
           edge_program: the partition. Constants that it owns are parameters, buffers and constants
             of it; state that it changes is a user input with a mutation output, and the compiled
             code must write it in place. The graph may be edited freely; the tensors are the
-            model's own and must not be. ``graph_module.meta["borders"]`` has a line for each place
-            where the partition ends, and why, for people.
-          compile_specs: those of the partition's ``DelegationSpec`` and the method's name.
+            model's own and must not be. `graph_module.meta["partition_boundaries"]` has a
+            human-readable line for each boundary of the partition: where it ends and why.
+          compile_specs: those of the partition's `DelegationSpec` and the method's name.
         """
 
     @classmethod
@@ -114,7 +114,7 @@ class BackendDetails(ABC):
     def describe(
         cls, processed_bytes: bytes, data_store_output: NamedDataStoreOutput | None
     ) -> Mapping[str, str]:
-        """What ``explain()`` shows of a lowered partition: short names to one-line texts."""
+        """What `explain()` shows of a lowered partition: short names to one-line texts."""
         return {}
 
 

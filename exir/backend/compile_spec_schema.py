@@ -1,4 +1,4 @@
-"""What a backend was asked for, as it travels in the file."""
+"""Options of a backend, as they are stored in the file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ METHOD_NAME_KEY = "method_name"
 class CompileSpec:
     """One choice for a backend: a key it knows and opaque bytes.
 
-    Specs are given to ``BackendDetails.preprocess`` and written into the file, where the backend's
+    Specs are given to `BackendDetails.preprocess` and written into the file, where the backend's
     runtime half reads them.
     """
 

@@ -1,4 +1,4 @@
-"""How a backend says which part of a program it takes.
+"""How a backend selects the part of a program that it lowers.
 
 A partitioner tags nodes; it never edits the graph::
 
@@ -32,18 +32,18 @@ __all__ = [
 ]
 
 DELEGATION_TAG = "delegation_tag"
-"""The key of ``node.meta`` under which a partitioner writes the tag of a node."""
+"""The key of `node.meta` under which a partitioner writes the tag of a node."""
 
 LEFT_OUT_REASON = "left_out_reason"
-"""The key of ``node.meta`` under which a partitioner may write why it left a node (a str)."""
+"""The key of `node.meta` under which a partitioner may write why it left a node (a str)."""
 
 
 class DelegationSpec(NamedTuple):
-    """Who lowers a partition, and with which choices.
+    """The backend that lowers a partition, and its options.
 
     Attributes:
       backend_id: class name of the backend.
-      compile_specs: passed to its ``preprocess`` and written into the file.
+      compile_specs: passed to its `preprocess` and written into the file.
     """
 
     backend_id: str
@@ -55,7 +55,7 @@ class PartitionResult:
     """A tagged program and what its tags mean.
 
     Attributes:
-      tagged_exported_program: the program that ``partition`` was given, now with tags.
+      tagged_exported_program: the program that `partition` was given, now with tags.
       partition_tags: backend and specs of each tag. Nodes of one tag become one delegate, so they
         must be convex: no path between two of them may leave the set.
     """
@@ -65,19 +65,19 @@ class PartitionResult:
 
 
 class Partitioner(ABC):
-    """Chooses the nodes that a backend takes. Subclasses implement ``partition``."""
+    """Chooses the nodes that a backend takes. Subclasses implement `partition`."""
 
     def __call__(self, exported_program: ExportedProgram) -> PartitionResult:
         return self.partition(exported_program)
 
     @abstractmethod
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        """Tags nodes by writing ``node.meta["delegation_tag"]``.
+        """Tags nodes by writing `node.meta["delegation_tag"]`.
 
         Args:
-          exported_program: a copy to tag. Anything but its nodes' ``meta`` must stay as it is;
+          exported_program: a copy to tag. Anything but its nodes' `meta` must stay as it is;
             that is checked. Constants are tagged as well if the backend is to own them (see
-            ``pteron.exir.backend.utils.tag_constant_data``); user inputs never.
+            `pteron.exir.backend.utils.tag_constant_data`); user inputs never.
         """
 
     def ops_to_not_decompose(
@@ -85,7 +85,7 @@ class Partitioner(ABC):
     ) -> tuple[list[torch._ops.OpOverload], Callable[[torch.fx.Node], bool] | None]:
         """Operators that the backend wants whole, and optionally which of their nodes.
 
-        They are kept out of the decompositions that run before ``partition``. Where a filter is
+        They are kept out of the decompositions that run before `partition`. Where a filter is
         given, an operator is kept if it says yes to any node that calls it.
         """
         return [], None

@@ -38,7 +38,7 @@ def is_delegate_call(node: object) -> bool:
 
 
 def get_delegates(graph: Graph) -> list[Node]:
-    """The ``get_attr`` nodes of lowered modules, in graph order."""
+    """The `get_attr` nodes of lowered modules, in graph order."""
     found = dict.fromkeys(n.args[0] for n in graph.nodes if is_delegate_call(n))
     return [node for node in found if isinstance(node, Node)]
 
@@ -91,8 +91,8 @@ def tag_constant_data(edge_program: ExportedProgram) -> None:
 def tag_mutated_buffer(edge_program: ExportedProgram) -> None:
     """Gives buffers that the program changes the tag of their users.
 
-    The tag says who works on them. They stay with the program all the same, as state that all
-    methods share; the delegate gets them as inputs and writes them in place.
+    The tag says which partition uses them. They stay with the program all the same, as state that
+    all methods share; the delegate gets them as inputs and writes them in place.
     """
     _tag_placeholders((name for _, name in mutation_targets(edge_program)), edge_program)
 

@@ -1,4 +1,4 @@
-"""Where values live: in the host's memory, or on the device of the delegates that use them."""
+"""The device of each value: the host, or the device of the delegates that use it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from pteron.exir._serialize.schema import DeviceType
-from pteron.exir.delegate import executorch_call_delegate, lowered_module_of
-from pteron.exir.lowered_backend_module import LoweredBackendModule
+from pteron.exir.delegate import executorch_call_delegate
+from pteron.exir.lowered_backend_module import LoweredBackendModule, lowered_module_of
 
 __all__ = ["CPU", "Device", "copy_kernel", "device_of_delegate", "device_of_users"]
 
 TARGET_DEVICE_KEY = "target_device"
-"""Key of the compile spec by which a backend says where its tensors must be, such as ``cuda:0``."""
+"""Key of the compile spec by which a backend names the device of its tensors, such as `cuda:0`."""
 
 _TYPES = {"cpu": DeviceType.CPU, "cuda": DeviceType.CUDA}
 
@@ -29,7 +29,7 @@ CPU = Device(DeviceType.CPU, 0)
 
 
 def device_of_delegate(module: LoweredBackendModule) -> Device:
-    """Where a delegate wants its tensors: the host, unless a compile spec says otherwise."""
+    """The device of a delegate's tensors: the host, unless a compile spec names another."""
     for spec in module.compile_specs:
         if spec.key == TARGET_DEVICE_KEY:
             kind, _, index = spec.value.decode().partition(":")
@@ -44,7 +44,7 @@ def device_of_delegate(module: LoweredBackendModule) -> Device:
 
 
 def device_of_users(program: ExportedProgram, node: Node) -> Device:
-    """The one device on which delegates, and nobody else, use an input of a program; else host."""
+    """The one device on which delegates, and nothing else, use an input of a program; else host."""
     devices = {
         device_of_delegate(lowered_module_of(user))
         if user.target is executorch_call_delegate
@@ -59,5 +59,5 @@ def device_of_users(program: ExportedProgram, node: Node) -> Device:
 
 
 def copy_kernel(target: Device) -> str:
-    """The kernel that copies a tensor to ``target`` from the other side."""
+    """The kernel that copies a tensor to `target` from the other side."""
     return "et_copy::_d2h_copy.out" if target == CPU else "et_copy::_h2d_copy.out"

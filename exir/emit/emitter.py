@@ -10,67 +10,28 @@ method.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch.export import ExportedProgram
-from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from pteron.exir._serialize import schema
-from pteron.exir._serialize.blob import Blob
 from pteron.exir._serialize.named_data_store import NamedDataStore
 from pteron.exir._serialize.program_file import ProgramData
+from pteron.exir.emit.emit_options import EmitOptions
 from pteron.exir.emit.method_emitter import MethodEmitter, container_types
+from pteron.exir.emit.shared_data import SharedData
 from pteron.exir.emit.tensor_slots import TensorSlots, allocate
 from pteron.exir.emit.value_table import ValueTable
-from pteron.exir.memory_planning import MemoryPlanningPass
 
-__all__ = ["EmitOptions", "Emitted", "emit_program"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmitOptions:
-    """How programs are written.
-
-    Attributes:
-      memory: planning options, by method name.
-      stacktraces: write the model's source lines beside instructions.
-      delegate_segments: keep delegates' bytes in segments of their own (else within the
-        FlatBuffers part).
-      external_constants: whether a constant goes to a .ptd file, and to which: its tag, or None.
-      inputs_on_device: whether inputs that only delegates of one device read are handed over in
-        that device's memory, by method name.
-      outputs_on_device: whether outputs stay where they were computed, by method name.
-    """
-
-    memory: Mapping[str, MemoryPlanningPass]
-    stacktraces: bool = False
-    delegate_segments: bool = True
-    external_constants: Callable[[Node], str | None] = lambda node: None
-    inputs_on_device: Mapping[str, bool] = field(default_factory=dict)
-    outputs_on_device: Mapping[str, bool] = field(default_factory=dict)
-
-
-@dataclass
-class SharedData:
-    """What all methods of a program store together."""
-
-    named_data: NamedDataStore = field(default_factory=NamedDataStore)
-    constants: dict[Blob, int] = field(default_factory=dict)
-    mutable_data: dict[Blob, int] = field(default_factory=dict)
-    delegate_data: dict[Blob, int] = field(default_factory=dict)
-    inline_delegate_data: dict[bytes, int] = field(default_factory=dict)
-
-    def constant_index(self, blob: Blob) -> int:
-        """``Tensor.data_index`` of a constant with these bytes."""
-        return self.constants.setdefault(blob, len(self.constants)) + 1
+__all__ = ["Emitted", "emit_program"]
 
 
 @dataclass(frozen=True)
 class Emitted:
-    """An emitted program and its bytes, ready for ``serialize_program``.
+    """An emitted program and its bytes, ready for `serialize_program`.
 
     Attributes:
       data: the program file.

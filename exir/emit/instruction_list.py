@@ -22,12 +22,12 @@ class InstructionList:
         return len(self._instructions)
 
     def add(self, call: schema.InstructionCall, origin: Node) -> None:
-        """Adds an instruction that does what ``origin`` stands for."""
+        """Adds an instruction that does what `origin` stands for."""
         self._instructions.append(schema.Instruction(call))
         self._origins.append(origin)
 
     def add_kernel(self, name: str, arguments: list[int], origin: Node) -> None:
-        """Adds a call of the kernel ``name``, such as ``aten::add.out``."""
+        """Adds a call of the kernel `name`, such as `aten::add.out`."""
         base, _, overload = name.partition(".")
         index = self._operators.setdefault((base, overload), len(self._operators))
         self.add(schema.KernelCall(index, arguments), origin)

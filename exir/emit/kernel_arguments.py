@@ -47,7 +47,7 @@ class Values(Protocol):
 
 
 def _list(value: Any, kind: str, values: Values) -> int:
-    """``kind`` is the item type of a schema, such as ``int`` or ``Optional[Tensor]``."""
+    """`kind` is the item type of a schema, such as `int` or `Optional[Tensor]`."""
     table = values.table
     if not isinstance(value, list | tuple):
         value = [value]  # int[2] and the like accept one number for all
@@ -111,10 +111,10 @@ def number_as_tensor(value: int | float | bool, node: Node) -> torch.Tensor:
 def kernel_arguments(
     op: OpOverload, out: OpOverload, node: Node, outputs: list[int], values: Values
 ) -> list[int]:
-    """Numbers of the values that a call of ``out`` takes to do what ``node`` does.
+    """Numbers of the values that a call of `out` takes to do what `node` does.
 
     Args:
-      op: the functional overload that ``node`` is a call of.
+      op: the functional overload that `node` is a call of.
       out: its out variant.
       node: the call.
       outputs: numbers of the values that it writes.
@@ -134,5 +134,5 @@ def kernel_arguments(
 
 
 def write_back_arguments(state: int, value: int, table: ValueTable) -> list[int]:
-    """Arguments of ``aten::copy_``, which writes ``value`` into ``state``."""
+    """Arguments of `aten::copy_`, which writes `value` into `state`."""
     return [state, value, table.literal(False), state]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import warnings
-from typing import TYPE_CHECKING
 
 import torch
 from torch._ops import OpOverload
@@ -17,15 +16,15 @@ from pteron.exir import kernels
 from pteron.exir._program import flat_outputs, mutation_targets
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.blob import Blob
-from pteron.exir.delegate import executorch_call_delegate, lowered_module_of
+from pteron.exir.delegate import executorch_call_delegate
 from pteron.exir.emit.devices import CPU, device_of_delegate
+from pteron.exir.emit.emit_options import EmitOptions
 from pteron.exir.emit.instruction_list import InstructionList
 from pteron.exir.emit.kernel_arguments import kernel_arguments, write_back_arguments
 from pteron.exir.emit.method_values import MethodValues
+from pteron.exir.emit.shared_data import SharedData
 from pteron.exir.emit.tensor_slots import TensorSlots
-
-if TYPE_CHECKING:
-    from pteron.exir.emit.emitter import EmitOptions, SharedData
+from pteron.exir.lowered_backend_module import lowered_module_of
 
 __all__ = ["MethodEmitter", "container_types"]
 
@@ -45,13 +44,13 @@ def container_types(in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec) -> sche
 
 
 def _feeds_delegate(node: Node) -> bool:
-    """Whether a delegate, compiled for the layout that the graph says, reads a result of a call."""
+    """Whether a delegate, compiled for the layout in the graph, reads a result of a call."""
     users = {user for reader in node.users for user in (reader, *reader.users)}
     return any(user.target is executorch_call_delegate for user in users)
 
 
 class MethodEmitter:
-    """Emits one program as one method; ``slots`` then knows its planned memory."""
+    """Emits one program as one method; `slots` then knows its planned memory."""
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class MethodEmitter:
         return self._values.slots
 
     def emit(self) -> schema.Method:
-        """The method, but for the places of its planned tensors."""
+        """The method, without the addresses of its planned tensors (see `allocate`)."""
         inputs = self._values.add_inputs()
         for node in self._program.graph.nodes:
             if node.op == "call_function":
@@ -130,7 +129,7 @@ class MethodEmitter:
         self._delegates.append(
             schema.Delegate(
                 module.backend_id,
-                self._place_delegate_data(module.processed_bytes),
+                self._add_delegate_data(module.processed_bytes),
                 [schema.CompileSpec(spec.key, spec.value) for spec in module.compile_specs],
             )
         )
@@ -142,7 +141,7 @@ class MethodEmitter:
             assert isinstance(state, Node)
             values.after_change(state, arguments[position])
 
-    def _place_delegate_data(self, data: bytes) -> schema.DelegateData:
+    def _add_delegate_data(self, data: bytes) -> schema.DelegateData:
         if data and self._options.delegate_segments:
             segments = self._shared.delegate_data
             index = segments.setdefault(Blob(data), len(segments))
@@ -193,7 +192,7 @@ class MethodEmitter:
             state, value = placeholders[name], outputs[position]
             if values.device_of(state) == CPU:
                 source = values.read(value)
-                arguments = write_back_arguments(values.home(state), source, values.table)
+                arguments = write_back_arguments(values.index_of(state), source, values.table)
                 self._instructions.add_kernel(kernels.COPY, arguments, state)
             else:
                 values.write_by_way_of_host(state, value)
@@ -214,7 +213,7 @@ class MethodEmitter:
                 continue
             outputs.append(values.read(value, values.device_of(value) if on_device else CPU))
         for index in outputs:
-            # They live on after the last instruction, copies of others from a device included.
+            # They are live after the last instruction, copies of others from a device included.
             self.slots.touch(index, len(self._instructions))
             if not self._options.memory[self._name].alloc_graph_output:
                 self.slots.release(index)

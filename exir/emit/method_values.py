@@ -1,12 +1,12 @@
 """The values of one method: which number stands for which node, and on which device.
 
-Tensors that a delegate computes on a device stay there until somebody reads them elsewhere; the
-copy that this takes is emitted then, once.
+Tensors that a delegate computes on a device stay there until an instruction reads them on another;
+the copy that this takes is emitted then, once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -22,16 +22,15 @@ from pteron.exir._program import (
 )
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.blob import Blob
-from pteron.exir.delegate import lowered_modules
 from pteron.exir.emit.devices import CPU, Device, copy_kernel, device_of_users
+from pteron.exir.emit.emit_options import EmitOptions
 from pteron.exir.emit.instruction_list import InstructionList
+from pteron.exir.emit.shared_data import SharedData
 from pteron.exir.emit.tensor_slots import StateTensor, TensorSlots, describe_tensor, nbytes_of
 from pteron.exir.emit.value_table import ValueTable, literal
+from pteron.exir.lowered_backend_module import lowered_modules
 from pteron.exir.shape_bounds import ShapeBounds
 from pteron.exir.tensor_layout import dim_order_of
-
-if TYPE_CHECKING:
-    from pteron.exir.emit.emitter import EmitOptions, SharedData
 
 __all__ = ["MethodValues"]
 
@@ -53,7 +52,7 @@ class MethodValues:
     Attributes:
       table: the values.
       slots: the planned ones.
-      bounds: upper bounds of sizes; asks for those that are missing at the end.
+      bounds: upper bounds of sizes; reports those that are missing at the end.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class MethodValues:
         self._written = _written_inputs(program)
         self._slot_of: dict[Node, int | list[int]] = {}
         self._tensors: dict[int, torch.Tensor] = {}
-        self._homes: dict[int, Device] = {}
+        self._device_of_index: dict[int, Device] = {}
         self._copies: dict[tuple[int, Device], int] = {}
 
     # ---- Where values come from.
@@ -124,7 +123,7 @@ class MethodValues:
         assert spec.target is not None
         data = constant_tensor(self._program, spec)
         tensor = describe_tensor(data, spec.target, self.bounds)
-        # The bytes lie in the order of dimensions that the file tells.
+        # The bytes are in the dim order that the file states.
         blob = Blob(data.detach().permute(dim_order_of(data)))
         device = CPU
         if spec.kind is InputKind.BUFFER and node.name in self._written:
@@ -133,9 +132,9 @@ class MethodValues:
             device = device_of_users(self._program, node)
             self.slots.state.append(StateTensor(tensor, spec.target, blob.nbytes, initial, device))
         else:
-            self._place_constant(node, spec.target, tensor, blob)
+            self._add_constant_data(node, spec.target, tensor, blob)
         index = self.table.add(tensor)
-        self._settle(index, tensor, node.meta["val"], device)
+        self._record_device(index, tensor, node.meta["val"], device)
         return index
 
     def constant(self, value: torch.Tensor) -> int:
@@ -144,7 +143,7 @@ class MethodValues:
         tensor.data_index = self._shared.constant_index(Blob(value))
         return self.table.constant_tensor(tensor)
 
-    def _place_constant(self, node: Node, fqn: str, tensor: schema.Tensor, blob: Blob) -> None:
+    def _add_constant_data(self, node: Node, fqn: str, tensor: schema.Tensor, blob: Blob) -> None:
         tag = self._options.external_constants(node)
         if tag is None:
             tensor.data_index = self._shared.constant_index(blob)
@@ -161,18 +160,18 @@ class MethodValues:
         """A tensor in planned memory, alive from the next instruction on."""
         tensor = describe_tensor(value, what, self.bounds)
         index = self.table.add(tensor)
-        self._settle(index, tensor, value, device)
+        self._record_device(index, tensor, value, device)
         nbytes = nbytes_of(tensor, value.dtype)
         self.slots.plan(index, tensor, nbytes, device, len(self._instructions))
         return index
 
-    def _settle(
+    def _record_device(
         self, index: int, tensor: schema.Tensor, value: torch.Tensor, device: Device
     ) -> None:
-        """Notes where a tensor lives."""
+        """Records the device of a tensor."""
         self._tensors[index] = value
         if device != CPU:
-            self._homes[index] = device
+            self._device_of_index[index] = device
             tensor.extra = tensor.extra or schema.ExtraTensorInfo()
             tensor.extra.device_type, tensor.extra.device_index = device
 
@@ -190,24 +189,24 @@ class MethodValues:
         raise TypeError(f"{what} is of {type(value).__name__}, which a program cannot hold")
 
     def dim_order(self, node: Node) -> list[int] | None:
-        """The order of dimensions in which a node's tensor lies; None if it is no tensor."""
-        value = self.table.values[self.home(node)].value
+        """The dim order of a node's tensor; None if it is no tensor."""
+        value = self.table.values[self.index_of(node)].value
         return value.dim_order if isinstance(value, schema.Tensor) else None
 
     def make_contiguous(self, index: int, unless: list[list[int] | None]) -> None:
-        """Lets a result lie contiguously, unless its order is one of these.
+        """Makes a result contiguous, unless its dim order is one of these.
 
-        Graphs say how torch's views would lie. A kernel writes a tensor of its own, and kernels of
-        other runtimes want results in the order of an argument, or contiguous.
+        Graphs have the strides of torch's views. A kernel writes a tensor of its own, and kernels
+        of other runtimes expect results in the dim order of an argument, or contiguous.
         """
         value = self.table.values[index].value
         if isinstance(value, schema.Tensor) and value.dim_order not in unless:
             value.dim_order = list(range(len(value.dim_order)))
 
-    # ---- Who reads them.
+    # ---- The instructions that read them.
 
     def bind(self, node: Node, slot: int | list[int]) -> None:
-        """The value of ``node`` is value ``slot`` (a list: one for each of its results)."""
+        """The value of `node` is value `slot` (a list: one for each of its results)."""
         self._slot_of[node] = slot
 
     def results_of(self, node: Node) -> list[int]:
@@ -216,8 +215,8 @@ class MethodValues:
         assert isinstance(results, list), f"{node} has one value"
         return results
 
-    def home(self, node: Node) -> int:
-        """The number of a node's value, wherever it lives."""
+    def index_of(self, node: Node) -> int:
+        """The number of a node's value on the device that it was computed on."""
         if node not in self._slot_of and node.op == "placeholder":
             self._slot_of[node] = self._add_model_tensor(node)
         index = self._slot_of[node]
@@ -225,22 +224,22 @@ class MethodValues:
         return index
 
     def device_of(self, node: Node) -> Device:
-        """Where a node's value lives."""
-        return self._homes.get(self.home(node), CPU)
+        """The device that a node's value is on."""
+        return self._device_of_index.get(self.index_of(node), CPU)
 
     def read(self, node: Node, device: Device = CPU) -> int:
-        """The number of a node's value on ``device``, which the next instruction reads."""
-        index = self.home(node)
-        home = self._homes.get(index, CPU)
-        if home != device and index in self._tensors:
-            if CPU not in (home, device):
+        """The number of a node's value on `device`, which the next instruction reads."""
+        index = self.index_of(node)
+        source = self._device_of_index.get(index, CPU)
+        if source != device and index in self._tensors:
+            if CPU not in (source, device):
                 index = self._copied(index, CPU, node)
             index = self._copied(index, device, node)
         self.slots.touch(index, len(self._instructions))
         return index
 
     def read_all(self, nodes: list[Node], device: Device = CPU) -> None:
-        """Emits the copies that it takes to read ``nodes`` on ``device`` in one instruction."""
+        """Emits the copies that it takes to read `nodes` on `device` in one instruction."""
         for node in nodes:
             self.read(node, device)
 
@@ -253,20 +252,20 @@ class MethodValues:
         return self._copies[index, device]
 
     def _add_copy(self, source: int, target: int, device: Device, node: Node) -> None:
-        """Emits a copy to ``device`` from the other side."""
+        """Emits a copy to `device` from the other side."""
         for index in (source, target):
             self.slots.touch(index, len(self._instructions))
         self._instructions.add_kernel(copy_kernel(device), [source, target, target], node)
 
     def after_change(self, node: Node, changed: int) -> None:
-        """The last instruction has changed the value of ``node``, in place, as ``changed``."""
-        home = self.home(node)
-        if changed != home:
-            self._add_copy(changed, home, self.device_of(node), node)
-        for key in [key for key in self._copies if key[0] == home]:
+        """The last instruction has changed the value of `node`, in place, as `changed`."""
+        original = self.index_of(node)
+        if changed != original:
+            self._add_copy(changed, original, self.device_of(node), node)
+        for key in [key for key in self._copies if key[0] == original]:
             if self._copies[key] != changed:
                 del self._copies[key]
 
     def write_by_way_of_host(self, state: Node, value: Node) -> None:
-        """Emits copies of ``value``, from wherever it is, into ``state`` on its device."""
-        self._add_copy(self.read(value), self.home(state), self.device_of(state), state)
+        """Emits copies of `value`, from wherever it is, into `state` on its device."""
+        self._add_copy(self.read(value), self.index_of(state), self.device_of(state), state)

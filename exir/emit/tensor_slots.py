@@ -1,4 +1,4 @@
-"""The tensors of one method, and where each will lie."""
+"""The tensors of one method, and the memory of each."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class StateTensor:
       fqn: the model's name for it.
       nbytes: its size.
       initial: its value before the first run; None if that is all zeros.
-      device: where it lives.
+      device: that it is on.
     """
 
     tensor: schema.Tensor
@@ -87,17 +87,17 @@ class TensorSlots:
     def plan(
         self, index: int, tensor: schema.Tensor, nbytes: int, device: Device, first: int
     ) -> None:
-        """Value ``index`` is a tensor that needs memory from instruction ``first`` on."""
+        """Value `index` is a tensor that needs memory from instruction `first` on."""
         self._planned[index] = _Planned(tensor, nbytes, device, first, first)
 
     def touch(self, index: int, instruction: int) -> None:
-        """Value ``index``, if it is planned, is needed until ``instruction``."""
+        """Value `index`, if it is planned, is needed until `instruction`."""
         planned = self._planned.get(index)
         if planned is not None:
             planned.last = max(planned.last, instruction)
 
     def release(self, index: int) -> None:
-        """Value ``index`` is not planned after all: the caller provides its memory."""
+        """Value `index` is not planned after all: the caller provides its memory."""
         self._planned.pop(index, None)
 
     def by_device(self) -> dict[Device, list[_Planned]]:
@@ -110,14 +110,14 @@ class TensorSlots:
 def allocate(
     methods: Mapping[str, TensorSlots], options: Mapping[str, MemoryPlanningPass]
 ) -> dict[str, tuple[list[int], list[schema.BufferDevice]]]:
-    """Gives every planned tensor of every method its place.
+    """Gives every planned tensor of every method its buffer and offset.
 
     A method's memory is a list of pools: for each device, one for values that last for a run and,
     if it has state there, one for state. Returns each method's pool sizes (with the placeholder at
     0) and the devices of pools that are not the host's. ValueError if methods disagree about what
     state of one name is.
     """
-    state_places = _place_state(methods, max(m.alignment for m in options.values()))
+    state_offsets = _plan_state(methods, max(m.alignment for m in options.values()))
     result = {}
     for method, slots in methods.items():
         sizes = [0]
@@ -141,7 +141,7 @@ def allocate(
                 end = 0
                 for state in slots.state:
                     if state.device == device:
-                        offset = state_places[device, state.fqn]
+                        offset = state_offsets[device, state.fqn]
                         state.tensor.allocation = schema.AllocationInfo.at(len(sizes), offset)
                         end = max(end, offset + state.nbytes)
                 devices += _pool_device(len(sizes), device)
@@ -156,23 +156,23 @@ def _pool_device(memory_id: int, device: Device) -> list[schema.BufferDevice]:
     return [schema.BufferDevice(memory_id, device.type, device.index)]
 
 
-def _place_state(
+def _plan_state(
     methods: Mapping[str, TensorSlots], alignment: int
 ) -> dict[tuple[Device, str], int]:
-    """Offsets of state. One name is one thing, so it has one place in all methods."""
+    """Offsets of state. One name is one buffer, with one offset in all methods."""
     users: defaultdict[str, list[tuple[str, StateTensor]]] = defaultdict(list)
     for method, slots in methods.items():
         for state in slots.state:
             users[state.fqn].append((method, state))
-    places: dict[tuple[Device, str], int] = {}
+    offsets: dict[tuple[Device, str], int] = {}
     ends: defaultdict[Device, int] = defaultdict(int)
     for fqn in sorted(users):
         _check_agreement(fqn, users[fqn])
         state = users[fqn][0][1]
-        places[state.device, fqn] = ends[state.device]
+        offsets[state.device, fqn] = ends[state.device]
         step = alignment if state.device == CPU else max(alignment, _DEVICE_ALIGNMENT)
         ends[state.device] += (state.nbytes + step - 1) // step * step
-    return places
+    return offsets
 
 
 def _check_agreement(fqn: str, users: list[tuple[str, StateTensor]]) -> None:

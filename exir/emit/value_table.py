@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from pteron.exir._serialize import schema
+from pteron.exir.scalar_types import scalar_type
 
 __all__ = ["ValueTable", "literal"]
 
 
 def literal(value: Any, what: str = "a constant") -> schema.Value:
-    """The file's form of a plain Python value. TypeError, naming ``what``, for any other."""
+    """The file's form of a plain Python value. TypeError, naming `what`, for any other."""
     match value:
         case None:
             return schema.Null()
@@ -26,8 +27,6 @@ def literal(value: Any, what: str = "a constant") -> schema.Value:
         case str():
             return schema.String(value)
         case torch.dtype():
-            from pteron.exir.scalar_types import scalar_type
-
             return schema.Int(scalar_type(value).number)
         case torch.memory_format():
             formats = [
@@ -83,7 +82,7 @@ class ValueTable:
         return self._shared(tensor, (tensor.scalar_type, *tensor.sizes, tensor.data_index))
 
     def _shared(self, value: schema.Value, key: object) -> int:
-        place = (type(value), key)
-        if place not in self._literals:
-            self._literals[place] = self.add(value)
-        return self._literals[place]
+        typed_key = (type(value), key)
+        if typed_key not in self._literals:
+            self._literals[typed_key] = self.add(value)
+        return self._literals[typed_key]

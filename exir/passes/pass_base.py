@@ -1,14 +1,14 @@
 """What a pass is.
 
-A pass over a graph is torch's ``PassBase``: ``requires`` and ``ensures`` check what must hold
-before and after ``call(graph_module)``. ``ProgramPass`` is the same over an exported program, for
+A pass over a graph is torch's `PassBase`: `requires` and `ensures` check what must hold
+before and after `call(graph_module)`. `ProgramPass` is the same over an exported program, for
 passes that need its signature::
 
     class MyPass(ProgramPass):
         def call(self, program: ExportedProgram) -> ExportedProgram: ...
 
 Programs stay functional between passes: nothing is changed in place, and no two values share memory
-as far as the graph can tell. ``ResolveMutations``, the last, ends that.
+as far as the graph can tell. `ResolveMutations`, the last, ends that.
 """
 
 from __future__ import annotations
@@ -38,4 +38,4 @@ class ProgramPass(ABC):
         """Returns the changed program: the given one, or a new one."""
 
     def ensures(self, program: ExportedProgram) -> None:  # noqa: B027
-        """Raises if the pass did not do what it promises."""
+        """Raises if the result lacks a property that the pass guarantees."""

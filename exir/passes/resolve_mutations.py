@@ -16,21 +16,21 @@ from pteron.exir._program import (
     make_program,
     mutation_targets,
 )
-from pteron.exir.delegate import lowered_modules
+from pteron.exir.lowered_backend_module import lowered_modules
 from pteron.exir.passes.pass_base import ProgramPass
 
 __all__ = ["ResolveMutations"]
 
 
 class ResolveMutations(ProgramPass):
-    """Lets delegates change state in place, as they were compiled to.
+    """Makes delegates change state in place, as they were compiled to.
 
     before:  call = delegate(cache, x)     after:  call = delegate(cache, x)   # writes cache
              new = call[0]; y = call[1]            y = call[1]
              z = relu(new)                         z = relu(cache)
              return new -> cache, z                return z
 
-    Whoever reads the old value must do so before the call: it is moved there, or, where it depends
+    A reader of the old value must run before the call: it is moved there, or, where it depends
     on the call, reads a clone. A new value that no delegate computes stays a mutation output, which
     the emitter writes back at the end of the method. From here on the order of nodes matters.
     """
@@ -71,7 +71,7 @@ def _clone_before(call: Node, value: Node) -> Node:
 
 
 def _ancestors_after(node: Node, call: Node, position: dict[Node, int]) -> list[Node] | None:
-    """``node`` and what it needs from after ``call``, in order; None if that includes the call."""
+    """`node` and what it needs from after `call`, in order; None if that includes the call."""
     found: set[Node] = set()
     stack = [node]
     while stack:
@@ -85,7 +85,7 @@ def _ancestors_after(node: Node, call: Node, position: dict[Node, int]) -> list[
 
 
 def _read_before(call: Node, state: Node, new_value: Node | None) -> None:
-    """Makes every reader of the old ``state`` come before ``call``, or read a clone."""
+    """Makes every reader of the old `state` come before `call`, or read a clone."""
     position = {node: index for index, node in enumerate(call.graph.nodes)}
     in_place = {node for node, module in lowered_modules(_owner(call)) if module.mutated_inputs}
     late = [user for user in state.users if position[user] > position[call]]

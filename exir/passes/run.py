@@ -19,8 +19,8 @@ def run_passes(
 ) -> ExportedProgram:
     """The program after all passes, in order; the given one is not changed.
 
-    A pass takes a ``GraphModule`` and returns a ``PassResult``, or None if it edits in place; a
-    ``ProgramPass`` takes the whole program. Inputs and outputs must stay as many as they are.
+    A pass takes a `GraphModule` and returns a `PassResult`, or None if it edits in place; a
+    `ProgramPass` takes the whole program. Inputs and outputs must stay as many as they are.
     """
     if not passes:
         return program

@@ -1,7 +1,7 @@
-"""Backends in pure Python: they "compile" a program by remembering it.
+"""Backends in pure Python: they "compile" a program by memoizing it.
 
-``GraphBackend`` and ``OtherBackend`` differ in name alone, so that tests can stack two of them.
-``OpsPartitioner`` takes the operators it is told, in convex islands.
+`GraphBackend` and `OtherBackend` differ in name alone, so that tests can stack two of them.
+`OpsPartitioner` takes the operators it is told, in convex islands.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _programs: dict[bytes, ExportedProgram] = {}
 
 
 def _compile(program: ExportedProgram, specs: Sequence[CompileSpec]) -> PreprocessResult:
-    """Remembers a program under the digest of its text and its constants, and stores those."""
+    """Memoizes a program under the digest of its text and its constants, and stores those."""
     store = NamedDataStore()
     digest = hashlib.sha256(program.graph_module.code.encode())
     digest.update(str(program.graph_signature).encode())

@@ -24,7 +24,7 @@ def lower(
     dynamic_shapes: Any = None,
     partitioner: Any = None,
 ) -> EdgeProgramManager:
-    """Exports a model and lowers all of it to ``GraphBackend``, or what ``partitioner`` takes."""
+    """Exports a model and lowers all of it to `GraphBackend`, or what `partitioner` takes."""
     program = torch.export.export(
         copy.deepcopy(model).eval(), args, kwargs, dynamic_shapes=dynamic_shapes
     )

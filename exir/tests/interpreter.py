@@ -1,8 +1,8 @@
 """Runs program files in Python: what the runtime does, slowly and plainly.
 
 Memory is planned memory in earnest: every planned tensor is a view into its pool, and pools are
-filled with garbage before each run, so that a value that was placed wrongly, or read before it was
-written, gives a wrong result. Delegates of ``pteron.exir.tests.backends`` run the programs that
+filled with garbage before each run, so that a value that has a wrong address, or read before it was
+written, gives a wrong result. Delegates of `pteron.exir.tests.backends` run the programs that
 they were given.
 """
 
@@ -55,7 +55,7 @@ class Slot:
         return dense.permute([order.index(dim) for dim in range(len(order))])
 
     def write(self, value: torch.Tensor) -> None:
-        """Takes the shape and the bytes of ``value``."""
+        """Takes the shape and the bytes of `value`."""
         assert value.dtype == torch_dtype(self.description.scalar_type)
         assert len(value.shape) == len(self.sizes)
         for size, largest in zip(value.shape, self.description.sizes, strict=True):
@@ -67,7 +67,7 @@ class Slot:
 
 
 class Method:
-    """A loaded method. State of one name is shared by all methods of one ``state`` dict."""
+    """A loaded method. State of one name is shared by all methods of one `state` dict."""
 
     def __init__(
         self,
@@ -88,10 +88,10 @@ class Method:
             for item in method.delegates
         ]
 
-    def _delegate_data(self, place: schema.DelegateData) -> bytes:
-        if place.location == schema.DelegateDataLocation.INLINE:
-            return self._file.program.inline_delegate_data[place.index].data
-        return bytes(self._file.segments[place.index])
+    def _delegate_data(self, data: schema.DelegateData) -> bytes:
+        if data.location == schema.DelegateDataLocation.INLINE:
+            return self._file.program.inline_delegate_data[data.index].data
+        return bytes(self._file.segments[data.index])
 
     def _load(self, value: schema.Value) -> Any:
         if not isinstance(value, schema.Tensor):

@@ -35,7 +35,7 @@ class Cache(nn.Module):
 
 
 class Islands(nn.Module):
-    """Calls of ``relu`` between everything else, and state that both sides touch."""
+    """Calls of `relu` between everything else, and state that both sides touch."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -85,7 +85,7 @@ def test_state_lives_on_the_device() -> None:
     assert method.buffer_devices[-1].buffer_index == state.allocation.memory_id == 3
 
 
-def test_state_of_both_sides_comes_home(only_kernels: Callable[..., None]) -> None:
+def test_state_of_both_sides_is_copied_back(only_kernels: Callable[..., None]) -> None:
     only_kernels("aten::relu.out", "aten::mul.out", "aten::copy_")
     check(
         Islands(),
@@ -134,7 +134,7 @@ def test_two_devices() -> None:
     assert [d.device_index for d in method.buffer_devices] == [0, 1]
 
 
-def test_borders_may_stay_on_the_device() -> None:
+def test_bindings_may_stay_on_the_device() -> None:
     program = torch.export.export(Function(lambda x: x + 1), ((torch.randn(3),),))
     edge = to_edge_transform_and_lower(program, partitioner=[OpsPartitioner(specs=[CUDA])])
     config = ExecutorchBackendConfig(

@@ -10,7 +10,7 @@ from pteron.exir import to_edge, to_edge_transform_and_lower
 from pteron.exir._serialize.named_data_store import NamedDataStore
 from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
 from pteron.exir.backend.compile_spec_schema import CompileSpec
-from pteron.exir.borders import borders_of_nodes
+from pteron.exir.backend.partition_boundary import boundaries_of_nodes
 from pteron.exir.tests.backends import OpsPartitioner
 from pteron.exir.tests.modules import Function, Islands
 
@@ -31,10 +31,10 @@ def test_report(only_kernels: Callable[..., None]) -> None:
     part = first.partitions[0]
     assert part.backend_id == "GraphBackend"
     assert part.op_counts == {"aten.addmm.default": 1, "aten.permute.default": 1}
-    assert part.borders == [
+    assert part.boundaries == [
         f"before %relu (aten.relu.default, modules.py:{_line()}): no partitioner took it"
     ]
-    assert any(line.startswith("after %relu (") for line in first.partitions[1].borders)
+    assert any(line.startswith("after %relu (") for line in first.partitions[1].boundaries)
     weight = report.constants[0]
     assert (weight.name, weight.nbytes, weight.copies) == ("linear.weight", 64, 1)
     assert len(weight.partitions) == 4 and report.duplicated_nbytes == 0
@@ -56,16 +56,16 @@ def test_backends_learn_where_a_partition_ends(only_kernels: Callable[..., None]
     only_kernels("aten::relu.out")
     seen: list[list[str]] = []
 
-    class Borders(BackendDetails):
+    class Boundaries(BackendDetails):
         @classmethod
         def preprocess(cls, edge_program, compile_specs):  # type: ignore[no-untyped-def]
-            seen.append(edge_program.graph_module.meta["borders"])
+            seen.append(edge_program.graph_module.meta["partition_boundaries"])
             return PreprocessResult(b"")
 
     exported = torch.export.export(Function(lambda x: torch.relu(x.sin()).cos().tan()), ((x(),),))
     one_each = [
         OpsPartitioner([aten.tan.default]),
-        OpsPartitioner(but=[aten.relu.default], backend="Borders"),
+        OpsPartitioner(but=[aten.relu.default], backend="Boundaries"),
     ]
     to_edge_transform_and_lower(exported, partitioner=one_each)
     relu = "%relu (aten.relu.default, modules.py:"
@@ -81,9 +81,9 @@ def test_neighbours_of_one_partitioner_are_named_by_their_tags() -> None:
     first, second = [n for n in program.graph.nodes if n.op == "call_function"]
     first.meta["delegation_tag"], second.meta["delegation_tag"] = "a", "b"
     backend = {"a": "One", "b": "Two"}.__getitem__
-    assert borders_of_nodes([first], backend) == ["before b of Two"]
-    assert borders_of_nodes([second], backend) == ["after a of One"]
-    assert borders_of_nodes([first, second], backend) == []
+    assert boundaries_of_nodes([first], backend) == ["before b of Two"]
+    assert boundaries_of_nodes([second], backend) == ["after a of One"]
+    assert boundaries_of_nodes([first, second], backend) == []
 
 
 def x() -> torch.Tensor:
@@ -117,4 +117,4 @@ def test_duplicates_and_details() -> None:
     assert "linear.weight in 2 delegates, stored 2 times" in text
     assert "80 B  stored again, since delegates own copies" in text
     assert "    target    x86-64-v3, 1 blob" in text
-    assert "    borders   inputs and outputs of the method" in text
+    assert "    boundary  inputs and outputs of the method" in text

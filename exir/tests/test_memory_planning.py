@@ -22,11 +22,11 @@ lifetimes = st.builds(
 @given(st.lists(lifetimes, max_size=24), st.sampled_from([1, 16, 64, 256]))
 def test_no_overlap(tensors: list[Lifetime], alignment: int) -> None:
     offsets, nbytes = plan_greedy(tensors, alignment)
-    placed = list(zip(tensors, offsets, strict=True))
-    for tensor, offset in placed:
+    planned = list(zip(tensors, offsets, strict=True))
+    for tensor, offset in planned:
         assert offset % alignment == 0
         assert 0 <= offset and offset + tensor.nbytes <= nbytes
-    for (a, x), (b, y) in itertools.combinations(placed, 2):
+    for (a, x), (b, y) in itertools.combinations(planned, 2):
         if a.first <= b.last and b.first <= a.last and a.nbytes and b.nbytes:
             assert x + a.nbytes <= y or y + b.nbytes <= x, (a, x, b, y)
     everything = sum((t.nbytes + alignment - 1) // alignment * alignment for t in tensors)

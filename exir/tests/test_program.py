@@ -266,7 +266,7 @@ def test_partitioners_keep_operators_whole() -> None:
 
 
 def _modules(edge: exir.EdgeProgramManager) -> list:
-    from pteron.exir.delegate import lowered_modules
+    from pteron.exir.lowered_backend_module import lowered_modules
 
     return lowered_modules(edge.exported_program().graph_module)
 

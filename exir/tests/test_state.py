@@ -31,7 +31,7 @@ def state_tensors(program: ExecutorchProgramManager, method: int = 0) -> dict[st
 
 
 def instructions(program: ExecutorchProgramManager) -> list[str]:
-    """``delegate`` or the kernel's name of each instruction."""
+    """`delegate` or the kernel's name of each instruction."""
     method = program.executorch_program.methods[0]
     names = []
     for item in method.chains[0].instructions:

@@ -2,6 +2,6 @@
 
     reports = verify(program, references, edge_programs, write)   # {"forward": MethodVerification}
 
-`reference` runs the exported program, `execution` the lowered one, `comparison` judges, and
+`reference` runs the exported program, `execution` the lowered one, `comparison` compares, and
 `bisection` finds the first operator that differs. `to_executorch()` does all of it by default.
 """

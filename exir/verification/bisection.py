@@ -40,12 +40,12 @@ from pteron.exir.backend.partitioner import (
     PartitionResult,
 )
 from pteron.exir.backend.utils import get_non_lowered_nodes, is_delegate_call, tag_constant_data
-from pteron.exir.delegate import lowered_module_of
-from pteron.exir.lowered_backend_module import LoweredBackendModule
+from pteron.exir.lowered_backend_module import LoweredBackendModule, lowered_module_of
 from pteron.exir.verification import execution
+from pteron.exir.verification.call import State, call
 from pteron.exir.verification.comparison import compare, rounding_of
 from pteron.exir.verification.execution import Written
-from pteron.exir.verification.reference import Reference, State, call
+from pteron.exir.verification.reference import Reference
 
 __all__ = ["first_difference"]
 
@@ -56,7 +56,7 @@ Write: TypeAlias = Callable[[ExportedProgram], Written]
 
 
 def first_difference(program: ExportedProgram, reference: Reference, write: Write) -> str:
-    """Says which operator is the first that differs, and where in the model it stands.
+    """Says which operator is the first that differs, and which line of the model it comes from.
 
     Args:
       program: the functional program with delegate calls.
@@ -175,7 +175,7 @@ def _is_right(
 def _prefix(
     program: ExportedProgram, steps: Sequence[Sequence[Node]], state: State
 ) -> ExportedProgram | None:
-    """The first steps as a program, whose buffers have the values in ``state``; None if what they
+    """The first steps as a program, whose buffers have the values in `state`; None if what they
     yield is nothing that a program can return."""
     graph, mapping = copy_graph(program.graph)
     inside = [node for step in steps for node in step]

@@ -2,10 +2,10 @@
 
 The difference of two tensors is the largest one of their elements, relative to the largest
 magnitude that is expected; of integers and booleans it is the share of elements that differ. Up to
-``RESOLUTION`` of the dtype it passes. Beyond, it is compared with what rounding does to this very
+`RESOLUTION` of the dtype it passes. Beyond, it is compared with what rounding does to this very
 model: the difference between the exported program in its own and in double precision, and then
 between it and itself with every operator's result changed in the last place. A model that makes
-much of little differences is thereby told from a lowering that is wrong.
+much of little differences is thereby distinguished from a lowering that is wrong.
 """
 
 from __future__ import annotations
@@ -139,9 +139,9 @@ def _by_output(calls: Calls) -> list[tuple[Any, ...]]:
 def rounding_of(
     run: Callable[[type[Interpreter]], Calls],
 ) -> list[Callable[[], Sequence[float] | None]]:
-    """What rounding does to each output of ``run``, estimated in two ways (see ``comparison``).
+    """What rounding does to each output of `run`, estimated in two ways (see `comparison`).
 
-    ``run`` gets the kind of interpreter that is to run the graph, and returns outputs by call.
+    `run` gets the kind of interpreter that is to run the graph, and returns outputs by call.
     """
 
     def estimate(interpreter: type[Interpreter]) -> Sequence[float] | None:

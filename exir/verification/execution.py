@@ -12,7 +12,7 @@ import torch
 
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.container import Chunks
-from pteron.exir.verification.interpreters import on_host
+from pteron.exir.verification.call import on_host
 
 if TYPE_CHECKING:
     from pteron.runtime import Program
@@ -70,7 +70,7 @@ def run(
     """Outputs of each call of a method, in the host's memory.
 
     Args:
-      program: from ``loaded``.
+      program: from `loaded`.
       tables: the method, as it was emitted.
       calls: flat inputs of each call.
       changed_inputs: positions of inputs whose values after the call follow the outputs.
@@ -94,20 +94,20 @@ def run(
         raise CannotRunHere(str(error)) from error
     results = []
     for inputs in calls:
-        placed = _placed(tables, inputs)
-        outputs = method.execute(placed)
-        results.append([on_host(v) for v in (*outputs, *(placed[i] for i in changed_inputs))])
+        moved = _on_devices(tables, inputs)
+        outputs = method.execute(moved)
+        results.append([on_host(v) for v in (*outputs, *(moved[i] for i in changed_inputs))])
     return results
 
 
-def _placed(tables: schema.Method, inputs: Sequence[Any]) -> list[Any]:
-    """Inputs where the method takes them: the host, or the device that it was lowered for."""
-    placed = []
+def _on_devices(tables: schema.Method, inputs: Sequence[Any]) -> list[Any]:
+    """Inputs on the devices that the method was lowered for."""
+    moved = []
     for index, value in zip(tables.inputs, inputs, strict=True):
         tensor = tables.values[index].value
         if isinstance(value, torch.Tensor) and isinstance(tensor, schema.Tensor):
             on_device = tensor.extra and tensor.extra.device_type is not schema.DeviceType.CPU
             device = tensor.extra.device_type.name.lower() if on_device else "cpu"
             value = value.to(f"{device}:{tensor.extra.device_index}" if on_device else device)
-        placed.append(value)
-    return placed
+        moved.append(value)
+    return moved

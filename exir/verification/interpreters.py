@@ -11,8 +11,9 @@ from torch.utils import _pytree as pytree
 
 from pteron.exir.delegate import executorch_call_delegate
 from pteron.exir.lowered_backend_module import LoweredBackendModule
+from pteron.exir.verification.call import call
 
-__all__ = ["PreciseInterpreter", "RoundingInterpreter", "on_host"]
+__all__ = ["PreciseInterpreter", "RoundingInterpreter"]
 
 _PRECISE = {
     torch.float16: torch.float64,
@@ -42,10 +43,6 @@ class _NestedInterpreter(Interpreter):
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is executorch_call_delegate and isinstance(args[0], LoweredBackendModule):
-            from pteron.exir.verification.reference import (
-                call,  # it runs graphs with these interpreters
-            )
-
             module, *inputs = args
             return tuple(call(module.original_module, inputs, {}, type(self)))
         return super().call_function(target, args, kwargs)
@@ -107,8 +104,3 @@ class RoundingInterpreter(_NestedInterpreter):
         exact, noise = value.double(), 2 * noise.double() - 1
         error = torch.finfo(value.dtype).eps * exact + absolute
         return (exact + error * noise).to(value.dtype)
-
-
-def on_host(value: Any) -> Any:
-    """A copy of a tensor in the host's memory; anything else as it is."""
-    return value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else value

@@ -84,7 +84,7 @@ def verify(
       written: the lowered program.
       references: by method; methods without one are not compared.
       edge_programs: the methods as they were before they were emitted.
-      write: writes a program with one method, ``forward``.
+      write: writes a program with one method, `forward`.
 
     Raises:
       VerificationError: outputs differ by more than rounding explains, or the program fails. All
@@ -156,8 +156,8 @@ def _verify_method(
 def _problem(name: str, tables: schema.Method, wrong: Sequence[Comparison], origin: str) -> str:
     lines = [f"method {name!r}, on its example inputs:"]
     for comparison in wrong:
-        place = comparison.index - len(tables.outputs)
-        what = f"output {comparison.index}" if place < 0 else f"changed input {place}"
+        position = comparison.index - len(tables.outputs)
+        what = f"output {comparison.index}" if position < 0 else f"changed input {position}"
         lines.append(
             f"  {what}: differs by {comparison.error:.1e} of its largest value; rounding explains"
             f" {comparison.limit:.1e}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.layering.import_cycles import import_cycle
 from tests.layering.layers import ALLOWED, bare_names, layer_of, violations
 from tools.lint import source_tree
 
@@ -21,6 +22,14 @@ def test_the_tree_keeps_its_arrows() -> None:
         for line in check(name, path.read_text(encoding="utf-8"))
     ]
     assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    files = source_tree.files(source_tree.root())
+    python = {name: path for name, path in files.items() if name.endswith(".py")}
+    assert "exir/program.py" in python
+    sources = {name: path.read_text(encoding="utf-8") for name, path in python.items()}
+    assert import_cycle(sources) == ""
 
 
 def test_every_layer_of_the_table_exists() -> None:
@@ -110,3 +119,30 @@ def test_a_name_without_pteron_is_found(path: str, text: str) -> None:
 )
 def test_a_name_with_pteron_is_right(path: str, text: str) -> None:
     assert bare_names(path, text) == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from pteron.exir import a",
+        "from pteron.exir.a import f",
+        "def f():\n    import pteron.exir.a",
+        "if TYPE_CHECKING:\n    from pteron.exir.a import f",
+    ],
+)
+def test_a_circle_of_imports_is_found(back: str) -> None:
+    sources = {"exir/a.py": "from pteron.exir.b import c", "exir/b/__init__.py": back}
+    assert import_cycle(sources) in (
+        "pteron.exir.a is imported by pteron.exir.b is imported by pteron.exir.a",
+        "pteron.exir.b is imported by pteron.exir.a is imported by pteron.exir.b",
+    )
+
+
+def test_modules_of_a_package_may_import_each_other_through_it() -> None:
+    sources = {
+        "exir/__init__.py": "from pteron.exir.a import f",
+        "exir/a.py": "import torch\nfrom pteron.exir import b",
+        "exir/b.py": "",
+        "tests/b.py": "import pteron.exir",
+    }
+    assert import_cycle(sources) == ""

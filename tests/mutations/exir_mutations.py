@@ -7,8 +7,8 @@ from tests.mutations.mutation import Mutation
 _DETAILS = "exir/backend/backend_details.py"
 _API = "exir/backend/backend_api.py"
 _UTILS = "exir/backend/utils.py"
-_TEST_DETAILS = "//exir/tests:test_backend_details"
-_TEST_PARTITIONS = "//exir/tests:test_partitions"
+_TEST_DETAILS = "//exir/backend/tests:test_backend_details"
+_TEST_PARTITIONS = "//exir/backend/tests:test_partitions"
 _TEST_STATE = "//exir/tests:test_state"
 _TEST_UNDELEGATED = "//exir/tests:test_undelegated"
 _TEST_EXPLAIN = "//exir/tests:test_explain"
@@ -134,7 +134,7 @@ EXIR_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         topic="composability",
         name="a constant of two partitions goes to one",
-        file="exir/partitions.py",
+        file="exir/backend/partitions.py",
         before='users = {_tag(user) for user in node.users if user.op == "call_function"}',
         after="users = {_tag(node)}",
         test=_TEST_PARTITIONS,
@@ -143,7 +143,7 @@ EXIR_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         topic="composability",
         name="a constant that kernels use too leaves the program",
-        file="exir/lowering.py",
+        file="exir/backend/lowering.py",
         before="if not moved or any(DELEGATION_TAG not in user.meta for user in node.users):",
         after="if not moved:",
         test=_TEST_PARTITIONS,
@@ -160,7 +160,7 @@ EXIR_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         topic="composability",
         name="mutated buffers move into a delegate",
-        file="exir/partitions.py",
+        file="exir/backend/partitions.py",
         before='if node.op != "placeholder" or _tag(node) is None or node.name in mutated:',
         after='if node.op != "placeholder" or _tag(node) is None:',
         test=_TEST_PARTITIONS,
@@ -178,7 +178,7 @@ EXIR_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         topic="composability",
         name="state that a delegate writes is copied out instead",
-        file="exir/lowering.py",
+        file="exir/backend/lowering.py",
         before="mutated = tuple((index, arguments.index(state)) "
         "for index, (_, state) in enumerate(new_values))",
         after="mutated = ()",
@@ -196,7 +196,7 @@ EXIR_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         topic="stacking",
         name="integers pass between partitions",
-        file="exir/partitions.py",
+        file="exir/backend/partitions.py",
         before="    separate_shape_arithmetic(graph)\n    partitions: dict",
         after="    partitions: dict",
         test=_TEST_PARTITIONS,
@@ -205,7 +205,7 @@ EXIR_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         topic="stacking",
         name="partitions that need each other in a circle are taken",
-        file="exir/partitions.py",
+        file="exir/backend/partitions.py",
         before="    if len(order) < len(steps):\n",
         after="    if False:\n",
         test=_TEST_PARTITIONS,
@@ -215,7 +215,7 @@ EXIR_MUTATIONS: tuple[Mutation, ...] = (
         topic="unsupported operators",
         name="operators that nothing does pass",
         file="exir/undelegated.py",
-        before="    if not places:\n",
+        before="    if not calls:\n",
         after="    if True:\n",
         test=_TEST_UNDELEGATED,
     ),
@@ -223,8 +223,8 @@ EXIR_MUTATIONS: tuple[Mutation, ...] = (
         topic="unsupported operators",
         name="only the first operator that nothing does is named",
         file="exir/undelegated.py",
-        before="    for op in sorted(places):\n",
-        after="    for op in sorted(places)[:1]:\n",
+        before="    for op in sorted(calls):\n",
+        after="    for op in sorted(calls)[:1]:\n",
         test=_TEST_UNDELEGATED,
         case="test_all_at_once",
     ),
@@ -257,7 +257,7 @@ EXIR_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         topic="explain",
         name="neighbours before a partition are not named",
-        file="exir/borders.py",
+        file="exir/backend/partition_boundary.py",
         before='lines = [line for arg in call.all_input_nodes for line in _line("after", arg)]',
         after="lines = []",
         test=_TEST_EXPLAIN,
@@ -274,10 +274,8 @@ EXIR_MUTATIONS: tuple[Mutation, ...] = (
         topic="memory",
         name="nothing is reused",
         file="exir/memory_planning.py",
-        before="(slot, offset) for slot in slots if "
-        "(offset := slot.place(rounded, nbytes)) is not None",
-        after="(slot, offset) for slot in slots[:0] if "
-        "(offset := slot.place(rounded, nbytes)) is not None",
+        before="            for slot in slots\n            if (offset",
+        after="            for slot in slots[:0]\n            if (offset",
         test="//exir/tests:test_memory_planning",
     ),
 )

@@ -13,7 +13,7 @@ from torch.export import Dim
 from pteron.backends.example.blas import BlasOptions, BlasPartitioner
 from pteron.backends.example.blas.schema import plan_generated as schema
 from pteron.exir import ExecutorchProgramManager, to_edge_transform_and_lower
-from pteron.exir.delegate import lowered_modules
+from pteron.exir.lowered_backend_module import lowered_modules
 from pteron.runtime import Runtime
 
 

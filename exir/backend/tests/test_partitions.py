@@ -12,6 +12,7 @@ from torch.export import Dim, ExportedProgram
 
 from pteron.exir import to_edge, to_edge_transform_and_lower
 from pteron.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from pteron.exir.backend.partitions import Partition, plan_partitions
 from pteron.exir.backend.utils import (
     get_delegates,
     get_non_lowered_nodes,
@@ -19,8 +20,7 @@ from pteron.exir.backend.utils import (
     tag_constant_data,
     tag_mutated_buffer,
 )
-from pteron.exir.delegate import lowered_modules
-from pteron.exir.partitions import Partition, plan_partitions
+from pteron.exir.lowered_backend_module import lowered_modules
 from pteron.exir.tests.backends import OpsPartitioner
 from pteron.exir.tests.checks import check, lower
 from pteron.exir.tests.modules import Cache, Function, Islands, Mlp

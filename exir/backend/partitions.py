@@ -1,9 +1,9 @@
 """From tags to an order of partitions.
 
 Nodes of one tag become one call, so all tags together must leave the graph acyclic when each is
-drawn as one node. ``plan_partitions`` checks that and gives an order in which everything can run;
-before, it gives each partition its own copy of the shape arithmetic that it uses, so that integers
-computed from shapes never pass between partitions.
+contracted to one node. `plan_partitions` checks that and returns an order in which everything can
+run; before, it gives each partition its own copy of the shape arithmetic that it uses, so that
+integers computed from shapes never pass between partitions.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def plan_partitions(program: ExportedProgram) -> list[Step]:
 
     The order is that of the graph where nothing forces another. Raises ValueError if a user input
     is tagged, if a constant that may not be copied is used by several partitions, or if partitions
-    depend on each other in a circle (naming the nodes of it).
+    depend on each other in a cycle (naming the nodes of it).
     """
     graph = program.graph
     separate_shape_arithmetic(graph)
@@ -197,12 +197,12 @@ def _order(graph: Graph, partitions: dict[str, Partition]) -> list[Step]:
         for target in targets:
             waiting[target] += 1
 
-    # A partition is ready at the place of its last node, so that what it needs comes before.
-    def place(index: int) -> tuple[int, int]:
+    # A partition has the priority of its last node, so that what it needs comes before.
+    def priority(index: int) -> tuple[int, int]:
         step = steps[index]
         return position[step.nodes[-1] if isinstance(step, Partition) else step], index
 
-    ready = [place(index) for index in range(len(steps)) if not waiting[index]]
+    ready = [priority(index) for index in range(len(steps)) if not waiting[index]]
     heapq.heapify(ready)
     order: list[Step] = []
     while ready:
@@ -211,14 +211,14 @@ def _order(graph: Graph, partitions: dict[str, Partition]) -> list[Step]:
         for target in successors[index]:
             waiting[target] -= 1
             if not waiting[target]:
-                heapq.heappush(ready, place(target))
+                heapq.heappush(ready, priority(target))
     if len(order) < len(steps):
-        raise ValueError(_describe_circle(steps, successors, waiting))
+        raise ValueError(_describe_cycle(steps, successors, waiting))
     return order
 
 
-def _describe_circle(steps: list[Step], successors: dict[int, set[int]], waiting: list[int]) -> str:
-    """Names one circle among the steps that never became ready."""
+def _describe_cycle(steps: list[Step], successors: dict[int, set[int]], waiting: list[int]) -> str:
+    """Names one cycle among the steps that never became ready."""
     predecessors: defaultdict[int, set[int]] = defaultdict(set)
     for step, targets in successors.items():
         for target in targets:
@@ -228,7 +228,7 @@ def _describe_circle(steps: list[Step], successors: dict[int, set[int]], waiting
     while True:
         index = min(predecessors[path[-1]])
         if index in path:
-            circle = [*path[path.index(index) :], index][::-1]
+            cycle = [*path[path.index(index) :], index][::-1]
             break
         path.append(index)
 
@@ -247,7 +247,7 @@ def _describe_circle(steps: list[Step], successors: dict[int, set[int]], waiting
         made, used = next((m, u) for m in members for u in m.users if u in users)
         return f"  {name(target)} needs {name(source)}: {used.name} uses {made.name}"
 
-    lines = [link(a, b) for a, b in zip(circle, circle[1:], strict=False)]
+    lines = [link(a, b) for a, b in zip(cycle, cycle[1:], strict=False)]
     return (
         "partitions depend on each other in a circle:\n"
         + "\n".join(lines)

@@ -1,13 +1,13 @@
-"""Takes a partition out of a program, and puts the delegate call in its place.
+"""Extracts a partition from a program, and replaces it by a delegate call.
 
-    partition       = a tag's nodes (pteron.exir.partitions)
+    partition       = a tag's nodes (pteron.exir.backend.partitions)
     extract         -> Extracted: the partition as a program of its own, and what it is called with
     backend         -> PreprocessResult -> LoweredBackendModule
     insert_delegates-> the program with delegate calls instead
 
 Constants that a partition owns move into its program. State that it changes stays outside: the
 partition gets it as an input. Programs stay functional throughout, so the new value is an output of
-the call here; ``pteron.exir.passes.resolve_mutations`` turns that into a change in place at the
+the call here; `pteron.exir.passes.resolve_mutations` turns that into a change in place at the
 very end.
 """
 
@@ -35,11 +35,11 @@ from pteron.exir._program import (
     mutation_targets,
     with_graph,
 )
+from pteron.exir.backend.partition_boundary import BOUNDARIES
 from pteron.exir.backend.partitioner import DELEGATION_TAG
-from pteron.exir.borders import BORDERS
+from pteron.exir.backend.partitions import Partition, Step
 from pteron.exir.delegate import executorch_call_delegate
 from pteron.exir.lowered_backend_module import LoweredBackendModule
-from pteron.exir.partitions import Partition, Step
 from pteron.exir.tensor_layout import with_dense_strides
 
 __all__ = ["Extracted", "backend_program", "extract", "insert_delegates"]
@@ -47,16 +47,16 @@ __all__ = ["Extracted", "backend_program", "extract", "insert_delegates"]
 
 @dataclass(frozen=True)
 class Extracted:
-    """A partition, taken out.
+    """An extracted partition.
 
     Attributes:
       partition: its nodes.
       program: the partition as a functional program; all its outputs are user outputs.
       arguments: nodes of the outer program that it is called with, one per user input.
       results: nodes of the outer program that its outputs stand for, one per output. The first
-        ``len(mutated_inputs)`` are new values of inputs.
+        `len(mutated_inputs)` are new values of inputs.
       mutated_inputs: (output, input) positions.
-      borders: where it ends and why, for people; see ``pteron.exir.borders``.
+      boundaries: where it ends and why, human-readable; see `partition_boundary`.
     """
 
     partition: Partition
@@ -64,7 +64,7 @@ class Extracted:
     arguments: list[Node]
     results: list[Node]
     mutated_inputs: tuple[tuple[int, int], ...]
-    borders: Sequence[str] = ()
+    boundaries: Sequence[str] = ()
 
 
 def _external_inputs(partition: Partition, state: Sequence[Node]) -> list[Node]:
@@ -155,7 +155,7 @@ def _build(
 
 
 def _copy_attribute(source: torch.nn.Module, root: torch.nn.Module, name: str) -> None:
-    """Makes attribute ``name`` of ``source`` available to a graph over ``root``."""
+    """Makes attribute `name` of `source` available to a graph over `root`."""
     value = operator.attrgetter(name)(source)
     if isinstance(value, torch.fx.GraphModule):
         value = copy_graph_module(value)
@@ -190,7 +190,7 @@ def backend_program(extracted: Extracted) -> ExportedProgram:
         in_spec=in_spec,
         out_spec=pytree.tree_structure(tuple(range(len(output_specs) - len(target_of)))),
     )
-    result.graph_module.meta[BORDERS] = list(extracted.borders)
+    result.graph_module.meta[BOUNDARIES] = list(extracted.boundaries)
     return result
 
 
@@ -202,8 +202,8 @@ def insert_delegates(
     """The program with a delegate call for each partition.
 
     Args:
-      program: the tagged program that ``steps`` are of.
-      steps: from ``plan_partitions``.
+      program: the tagged program that `steps` are of.
+      steps: from `plan_partitions`.
       lowered: tag to what became of its partition. A tag that is missing here yields nothing and
         is left out.
     """

@@ -1,4 +1,4 @@
-"""Where a partition ends, and why: a line for each neighbour that is not its own.
+"""Where a partition ends, and why: a line for each adjacent call outside it.
 
 after lowered_module_0 of BlasBackend
 before %relu (aten.relu.default, model.py:12): no partitioner took it
@@ -12,18 +12,18 @@ from torch.fx import Node
 
 from pteron.exir._program import source_line
 from pteron.exir.backend.partitioner import DELEGATION_TAG, LEFT_OUT_REASON
+from pteron.exir.backend.partitions import is_shape_arithmetic
 from pteron.exir.backend.utils import is_delegate_call
-from pteron.exir.delegate import lowered_module_of
-from pteron.exir.partitions import is_shape_arithmetic
+from pteron.exir.lowered_backend_module import lowered_module_of
 
-__all__ = ["BORDERS", "borders_of_call", "borders_of_nodes"]
+__all__ = ["BOUNDARIES", "boundaries_of_call", "boundaries_of_nodes"]
 
-BORDERS = "borders"
+BOUNDARIES = "partition_boundaries"
 """The key of the meta of a partition's graph module under which its backend finds the lines."""
 
 
-def borders_of_call(call: Node) -> list[str]:
-    """The borders of a lowered partition."""
+def boundaries_of_call(call: Node) -> list[str]:
+    """The boundaries of a lowered partition."""
     lines = [line for arg in call.all_input_nodes for line in _line("after", arg)]
     for result in call.users:
         for user in result.users:
@@ -31,8 +31,8 @@ def borders_of_call(call: Node) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def borders_of_nodes(nodes: Sequence[Node], backend_of_tag: Callable[[str], str]) -> list[str]:
-    """The borders of a partition that is tagged and not lowered yet."""
+def boundaries_of_nodes(nodes: Sequence[Node], backend_of_tag: Callable[[str], str]) -> list[str]:
+    """The boundaries of a partition that is tagged and not lowered yet."""
     inside = set(nodes)
 
     def line(where: str, node: Node) -> Iterable[str]:

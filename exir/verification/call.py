@@ -1,0 +1,68 @@
+"""Runs an exported program once, with the graph interpreter of the caller's choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import GraphModule, Interpreter
+
+from pteron.exir._program import CONSTANT_KINDS, constant_tensor, input_specs_by_name
+
+__all__ = ["State", "call", "on_host"]
+
+State: TypeAlias = dict[str, torch.Tensor]
+"""Buffers that a program changes, by the model's name for them."""
+
+
+def call(
+    program: ExportedProgram,
+    inputs: Sequence[Any],
+    state: State,
+    interpreter: Callable[[GraphModule], Interpreter] = Interpreter,
+) -> list[Any]:
+    """Runs a program once, functional or not; the program itself is not changed.
+
+    Args:
+      program: parameters and buffers are read from it, but for those in `state`.
+      inputs: flat user inputs. Those that the program changes are changed.
+      state: replaced by the new values.
+      interpreter: runs the graph.
+
+    Returns:
+      The user outputs, on the CPU, in memory of their own.
+    """
+    left = iter(inputs)
+    values = []
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            values.append(next(left))
+        elif spec.kind is InputKind.BUFFER and spec.target in state:
+            values.append(state[spec.target])
+        elif spec.kind in CONSTANT_KINDS:
+            values.append(constant_tensor(program, spec).detach())
+        else:
+            values.append(program.constants[str(spec.target)])
+    with torch.no_grad():
+        results = interpreter(program.graph_module).run(*values)
+    outputs, changed = [], {}
+    for spec, value in zip(program.graph_signature.output_specs, results, strict=True):
+        if spec.kind is OutputKind.BUFFER_MUTATION:
+            state[str(spec.target)] = value
+        elif spec.kind is OutputKind.USER_INPUT_MUTATION:
+            changed[str(spec.target)] = value
+        else:
+            outputs.append(value)
+    names = [n for n, s in input_specs_by_name(program).items() if s.kind is InputKind.USER_INPUT]
+    for name, value in zip(names, inputs, strict=True):
+        if isinstance(value, torch.Tensor) and name in changed:
+            value.copy_(changed[name])
+    return [on_host(value) for value in outputs]
+
+
+def on_host(value: Any) -> Any:
+    """A copy of a tensor in the host's memory; anything else as it is."""
+    return value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else value
