@@ -2,8 +2,10 @@
 //
 //   // One file of a backend, in its tests:
 //   namespace pteron::aoti::conformance {
-//   TestDevice test_device() { return {/*type=*/1, /*index=*/0, /*available=*/has_gpu(), "no GPU"}; }
+//   TestDevice test_device() {
+//     return {/*type=*/1, /*index=*/0, /*available=*/has_gpu(), "no GPU"};
 //   }
+//   }  // namespace pteron::aoti::conformance
 //
 // and a cc_test of it over //backends/aoti/runtime/conformance and the backend's library. Contents
 // go to and from the device by copy_, so that the suite knows nothing of the device.
