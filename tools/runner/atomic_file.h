@@ -1,7 +1,8 @@
 // A file that appears whole or not at all.
 //
-//   PTERON_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));   // fails now, not at the
-//   end PTERON_RETURN_IF_ERROR(file.write(bytes, nbytes)); PTERON_RETURN_IF_ERROR(file.commit());
+//   PTERON_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));   // fails here already
+//   PTERON_RETURN_IF_ERROR(file.write(bytes, nbytes));
+//   PTERON_RETURN_IF_ERROR(file.commit());
 //
 // Written under a temporary name beside `path` and renamed by commit(); removed otherwise.
 // Move-only.

@@ -1,7 +1,7 @@
 // The CPU, as the shared delegate asks for it.
 #pragma once
 
-#include "pteron/backends/aoti/aoti_device.h"
+#include "pteron/backends/aoti/runtime/aoti_device.h"
 
 namespace pteron::cpu {
 

@@ -2,8 +2,8 @@
 #include <memory>
 #include <string>
 
-#include "pteron/backends/aoti/delegate.h"
-#include "pteron/backends/aoti/describe.h"
+#include "pteron/backends/aoti/runtime/delegate.h"
+#include "pteron/backends/aoti/runtime/describe.h"
 #include "pteron/backends/aoti/shims/shim_library.h"
 #include "pteron/backends/cuda/runtime/cuda_device.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "pteron/backends/aoti/aoti_device.h"
+#include "pteron/backends/aoti/runtime/aoti_device.h"
 #include "pteron/backends/aoti/slim/cuda/guard.h"
 #include "pteron/backends/cuda/runtime/cuda_stream.h"
 #include "pteron/backends/cuda/runtime/execution_scope.h"

@@ -1,8 +1,9 @@
 // Streams of methods, and how a caller puts work on a stream of its own.
 //
 //   // Everything that this thread executes in the block goes to `mine`:
-//   PTERON_ASSIGN_OR_RETURN(slim::CudaStreamGuard guard, slim::CudaStreamGuard::make(mine,
-//   device)); method->execute();
+//   PTERON_ASSIGN_OR_RETURN(slim::CudaStreamGuard guard,
+//                           slim::CudaStreamGuard::make(mine, device));
+//   method->execute();
 //
 // A method works on the calling thread's current stream where one is set, and otherwise on a stream
 // of its own, which all its delegates share. The own one is a blocking stream: it and the legacy

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "pteron/backends/aoti/output_place.h"
+#include "pteron/backends/aoti/runtime/output_place.h"
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 #include "pteron/backends/aoti/slim/core/storage.h"
 #include "pteron/runtime/core/device.h"

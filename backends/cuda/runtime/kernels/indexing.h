@@ -1,8 +1,9 @@
 // Reading and writing the elements that tensors of indices name, as x[i, :, j] means it.
 //
 //   Indexing indexing;                       // x[i], x of (50, 8), i of 6 numbers
-//   indexing.add_dim(6, 0, 8);               // size, stride in x (0: indexed), stride in the
-//   result indexing.add_dim(8, 1, 1); IndexedDim& rows = indexing.add_index({i, true}, 50, 8);
+//   indexing.add_dim(6, 0, 8);               // size, stride in x (0: indexed), in the result
+//   indexing.add_dim(8, 1, 1);
+//   IndexedDim& rows = indexing.add_index({i, true}, 50, 8);
 //   rows.strides[0] = 1;                     // i runs along the result's first dimension
 //   PTERON_RETURN_IF_ERROR(index_read(indexing, 4, x, out, stream));
 //

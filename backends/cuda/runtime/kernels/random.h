@@ -2,8 +2,7 @@
 // seed, d and i alone.
 //
 //   PTERON_RETURN_IF_ERROR(fill_random(RandomSequence::of_process().next(), low, high,
-//   ScalarType::Long,
-//                                      out, count, stream));
+//                                      ScalarType::Long, out, count, stream));
 //
 // Same distribution as torch's, other numbers. Asynchronous on the stream.
 #pragma once

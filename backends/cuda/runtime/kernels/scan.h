@@ -1,7 +1,7 @@
 // Running sums along the rows of a matrix.
 //
 //   PTERON_RETURN_IF_ERROR(cumsum_rows(ScalarType::BFloat16, x, ScalarType::Float, y, rows, n,
-//   stream));
+//                                      stream));
 //
 // `x` and `y` are row-major (rows, n). Elements are converted to the dtype of y first. 16-bit
 // floats are summed in float32, integers in int64. Asynchronous on `stream`.

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "pteron/backends/aoti/container/model_image.h"
+#include "pteron/backends/aoti/runtime/container/model_image.h"
 #include "pteron/backends/aoti/shims/failed_check.h"
 #include "pteron/backends/cpu/runtime/openmp/region.h"
 #include "pteron/backends/cpu/runtime/openmp/thread_count.h"

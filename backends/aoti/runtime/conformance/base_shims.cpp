@@ -1,0 +1,327 @@
+// Lives, views, queries and contents of tensors on the device that joined.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "pteron/backends/aoti/runtime/conformance/conformance.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/shims/failed_check.h"
+
+namespace pteron::aoti::conformance {
+namespace {
+
+constexpr int32_t kFloat = 6, kInt64 = 4, kInt8 = 1;
+using List = std::vector<int64_t>;
+
+class BaseShims : public testing::Test {
+ protected:
+  void SetUp() override {
+    device_ = test_device();
+    if (!device_.available) GTEST_SKIP() << device_.why_not;
+    clear_shim_error();
+  }
+
+  void TearDown() override {
+    for (AtenTensorHandle handle : handles_) ptrn_torch_delete_tensor_object(handle);
+  }
+
+  AtenTensorHandle keep(AtenTensorHandle handle) {
+    handles_.push_back(handle);
+    return handle;
+  }
+
+  AtenTensorHandle empty(const List& sizes, const List& strides, int32_t dtype = kFloat) {
+    AtenTensorHandle handle = nullptr;
+    EXPECT_EQ(ptrn_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(),
+                                       strides.data(), dtype, device_.type, device_.index, &handle),
+              0)
+        << shim_error();
+    return keep(handle);
+  }
+
+  // Over host memory that outlives the test.
+  AtenTensorHandle on_host(std::vector<float>* values, const List& sizes, const List& strides) {
+    AtenTensorHandle handle = nullptr;
+    EXPECT_EQ(
+        ptrn_torch_create_tensor_from_blob(values->data(), static_cast<int64_t>(sizes.size()),
+                                           sizes.data(), strides.data(), 0, kFloat, 0, -1, &handle),
+        0)
+        << shim_error();
+    return keep(handle);
+  }
+
+  // A [2, 3] tensor of 0..5 on the device.
+  AtenTensorHandle numbers() {
+    AtenTensorHandle tensor = empty({2, 3}, {3, 1});
+    values_ = {0, 1, 2, 3, 4, 5};
+    EXPECT_EQ(ptrn_torch_copy_(tensor, on_host(&values_, {2, 3}, {3, 1}), 0), 0) << shim_error();
+    return tensor;
+  }
+
+  // Row-major contents.
+  std::vector<float> contents(AtenTensorHandle tensor) {
+    int64_t numel = 0, dim = 0;
+    int64_t* sizes = nullptr;
+    EXPECT_EQ(ptrn_torch_get_numel(tensor, &numel), 0);
+    EXPECT_EQ(ptrn_torch_get_dim(tensor, &dim), 0);
+    EXPECT_EQ(ptrn_torch_get_sizes(tensor, &sizes), 0);
+    List shape(sizes, sizes + dim), strides(shape.size());
+    int64_t stride = 1;
+    for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
+    std::vector<float> result(static_cast<size_t>(numel), std::nanf(""));
+    EXPECT_EQ(ptrn_torch_copy_(on_host(&result, shape, strides), tensor, 0), 0) << shim_error();
+    return result;
+  }
+
+  TestDevice device_{};
+  std::vector<AtenTensorHandle> handles_;
+  std::vector<float> values_;
+};
+
+TEST_F(BaseShims, EmptyStridedTellsWhatItIs) {
+  AtenTensorHandle tensor = empty({2, 3}, {4, 1});
+  int64_t number = 0;
+  int32_t small = 0;
+  bool flag = false;
+  int64_t* list = nullptr;
+  void* data = nullptr;
+  EXPECT_EQ(ptrn_torch_get_dim(tensor, &number), 0);
+  EXPECT_EQ(number, 2);
+  EXPECT_EQ(ptrn_torch_get_numel(tensor, &number), 0);
+  EXPECT_EQ(number, 6);
+  EXPECT_EQ(ptrn_torch_get_storage_size(tensor, &number), 0);
+  EXPECT_EQ(number, 7 * 4);
+  EXPECT_EQ(ptrn_torch_get_storage_numel(tensor, &number), 0);
+  EXPECT_EQ(number, 7);
+  EXPECT_EQ(ptrn_torch_get_storage_offset(tensor, &number), 0);
+  EXPECT_EQ(number, 0);
+  EXPECT_EQ(ptrn_torch_get_sizes(tensor, &list), 0);
+  EXPECT_EQ(List(list, list + 2), (List{2, 3}));
+  EXPECT_EQ(ptrn_torch_get_strides(tensor, &list), 0);
+  EXPECT_EQ(List(list, list + 2), (List{4, 1}));
+  EXPECT_EQ(ptrn_torch_get_size(tensor, -1, &number), 0);
+  EXPECT_EQ(number, 3);
+  EXPECT_EQ(ptrn_torch_get_stride(tensor, 0, &number), 0);
+  EXPECT_EQ(number, 4);
+  EXPECT_EQ(ptrn_torch_get_dtype(tensor, &small), 0);
+  EXPECT_EQ(small, kFloat);
+  EXPECT_EQ(ptrn_torch_get_device_type(tensor, &small), 0);
+  EXPECT_EQ(small, device_.type);
+  EXPECT_EQ(ptrn_torch_get_device_index(tensor, &small), 0);
+  EXPECT_EQ(small, device_.index);
+  EXPECT_EQ(ptrn_torch_get_layout(tensor, &small), 0);
+  EXPECT_EQ(small, 0);
+  EXPECT_EQ(ptrn_torch_is_contiguous(tensor, &flag), 0);
+  EXPECT_FALSE(flag);
+  EXPECT_EQ(ptrn_torch_is_defined(tensor, &flag), 0);
+  EXPECT_TRUE(flag);
+  EXPECT_EQ(ptrn_torch_get_data_ptr(tensor, &data), 0);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % 64, 0u);
+}
+
+TEST_F(BaseShims, EmptyTensorsAndScalars) {
+  bool flag = false;
+  EXPECT_EQ(ptrn_torch_is_contiguous(empty({0, 3}, {3, 1}), &flag), 0);
+  EXPECT_TRUE(flag);
+  int64_t number = -1;
+  EXPECT_EQ(ptrn_torch_get_numel(empty({}, {}), &number), 0);
+  EXPECT_EQ(number, 1);
+  EXPECT_EQ(ptrn_torch_zero_(empty({0}, {1})), 0);
+}
+
+TEST_F(BaseShims, CopiesThereAndBack) {
+  EXPECT_EQ(contents(numbers()), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST_F(BaseShims, CopiesBetweenStridesAndBroadcasts) {
+  AtenTensorHandle source = numbers();
+  AtenTensorHandle columns = empty({2, 3}, {1, 2});
+  EXPECT_EQ(ptrn_torch_copy_(columns, source, 0), 0) << shim_error();
+  EXPECT_EQ(contents(columns), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  AtenTensorHandle repeated = empty({2, 2, 3}, {6, 3, 1});
+  EXPECT_EQ(ptrn_torch_tensor_copy_(source, repeated), 0) << shim_error();
+  EXPECT_EQ(contents(repeated), (std::vector<float>{0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5}));
+}
+
+TEST_F(BaseShims, CopyRefusesOtherSizes) {
+  EXPECT_NE(ptrn_torch_copy_(empty({2, 3}, {3, 1}), empty({2, 4}, {4, 1}), 0), 0);
+  EXPECT_NE(shim_error().find("float32[2, 4]"), std::string::npos) << shim_error();
+}
+
+TEST_F(BaseShims, ReinterpretCountsFromTheView) {
+  AtenTensorHandle base = numbers();
+  const int64_t size = 3, stride = 1, one = 1;
+  AtenTensorHandle row = nullptr, element = nullptr;
+  ASSERT_EQ(ptrn_torch__reinterpret_tensor(base, 1, &size, &stride, 3, &row), 0) << shim_error();
+  EXPECT_EQ(contents(keep(row)), (std::vector<float>{3, 4, 5}));
+  ASSERT_EQ(ptrn_torch__reinterpret_tensor(row, 1, &one, &stride, 1, &element), 0);
+  EXPECT_EQ(contents(keep(element)), (std::vector<float>{4}));
+  int64_t offset = 0;
+  EXPECT_EQ(ptrn_torch_get_storage_offset(element, &offset), 0);
+  EXPECT_EQ(offset, 4);
+}
+
+TEST_F(BaseShims, ViewsOutsideTheStorageAreRefused) {
+  AtenTensorHandle base = numbers();
+  const int64_t size = 3, stride = 1, huge = std::numeric_limits<int64_t>::max();
+  auto* untouched = reinterpret_cast<AtenTensorHandle>(this);
+  AtenTensorHandle result = untouched;
+  EXPECT_NE(ptrn_torch__reinterpret_tensor(base, 1, &size, &stride, 4, &result), 0);
+  EXPECT_NE(ptrn_torch__reinterpret_tensor(base, 1, &size, &stride, -1, &result), 0);
+  EXPECT_NE(ptrn_torch__reinterpret_tensor(base, 1, &size, &huge, 0, &result), 0);
+  EXPECT_NE(ptrn_torch__alloc_from_pool(base, 2, kFloat, 1, &size, &stride, &result), 0);
+  EXPECT_NE(ptrn_torch__alloc_from_pool(base, 16, kFloat, 1, &size, &stride, &result), 0);
+  EXPECT_EQ(result, untouched);
+}
+
+TEST_F(BaseShims, AllocFromPoolCountsBytes) {
+  AtenTensorHandle base = numbers(), part = nullptr;
+  const int64_t size = 2, stride = 1;
+  ASSERT_EQ(ptrn_torch__alloc_from_pool(base, 8, kFloat, 1, &size, &stride, &part), 0);
+  EXPECT_EQ(contents(keep(part)), (std::vector<float>{2, 3}));
+}
+
+TEST_F(BaseShims, AsStrided) {
+  AtenTensorHandle transposed = nullptr;
+  const int64_t sizes[] = {3, 2}, strides[] = {1, 3};
+  ASSERT_EQ(ptrn_torch_as_strided(numbers(), sizes, strides, &transposed), 0);
+  EXPECT_EQ(contents(keep(transposed)), (std::vector<float>{0, 3, 1, 4, 2, 5}));
+}
+
+TEST_F(BaseShims, HandlesShareStorageAndOutliveEachOther) {
+  AtenTensorHandle base = numbers(), second = nullptr, third = nullptr;
+  ASSERT_EQ(ptrn_torch_new_tensor_handle(base, &second), 0);
+  ASSERT_EQ(ptrn_torch_assign_tensors_out(base, &third), 0);
+  void *a = nullptr, *b = nullptr;
+  EXPECT_EQ(ptrn_torch_get_data_ptr(base, &a), 0);
+  EXPECT_EQ(ptrn_torch_get_data_ptr(keep(second), &b), 0);
+  EXPECT_EQ(a, b);
+  EXPECT_EQ(ptrn_torch_delete_tensor_object(base), 0);
+  handles_.erase(std::find(handles_.begin(), handles_.end(), base));
+  EXPECT_EQ(contents(keep(third)), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  AtenTensorHandle other = nullptr;
+  ASSERT_EQ(ptrn_torch_new_uninitialized_tensor(&other), 0);
+  bool defined = true;
+  EXPECT_EQ(ptrn_torch_is_defined(keep(other), &defined), 0);
+  EXPECT_FALSE(defined);
+  EXPECT_EQ(ptrn_torch_assign_tensors(second, other), 0);
+  EXPECT_EQ(contents(other), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST_F(BaseShims, CloneIsIndependent) {
+  AtenTensorHandle base = numbers(), clone = nullptr, strided = nullptr, copy = nullptr;
+  ASSERT_EQ(ptrn_torch_clone(base, &clone), 0) << shim_error();
+  EXPECT_EQ(ptrn_torch_zero_(base), 0) << shim_error();
+  EXPECT_EQ(contents(base), std::vector<float>(6, 0));
+  EXPECT_EQ(contents(keep(clone)), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  const int64_t sizes[] = {2, 2}, strides[] = {3, 2};
+  ASSERT_EQ(ptrn_torch__reinterpret_tensor(clone, 2, sizes, strides, 0, &strided), 0);
+  ASSERT_EQ(ptrn_torch_clone_preserve_strides(keep(strided), &copy), 0) << shim_error();
+  int64_t* found = nullptr;
+  EXPECT_EQ(ptrn_torch_get_strides(keep(copy), &found), 0);
+  EXPECT_EQ(List(found, found + 2), (List{3, 2}));
+  EXPECT_EQ(contents(copy), (std::vector<float>{0, 2, 3, 5}));
+}
+
+TEST_F(BaseShims, ZeroLeavesGapsAlone) {
+  AtenTensorHandle base = numbers(), column = nullptr;
+  const int64_t size = 2, stride = 3;
+  ASSERT_EQ(ptrn_torch__reinterpret_tensor(base, 1, &size, &stride, 1, &column), 0);
+  EXPECT_EQ(ptrn_torch_zero_(keep(column)), 0) << shim_error();
+  EXPECT_EQ(contents(base), (std::vector<float>{0, 0, 2, 3, 0, 5}));
+}
+
+TEST_F(BaseShims, EmptyStridedRefusesNonsense) {
+  auto* untouched = reinterpret_cast<AtenTensorHandle>(this);
+  AtenTensorHandle result = untouched;
+  const auto make = [&](const List& sizes, const List& strides, int32_t dtype, int32_t type) {
+    return ptrn_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(),
+                                    strides.data(), dtype, type, device_.index, &result);
+  };
+  const int64_t huge = int64_t{1} << 62;
+  EXPECT_NE(make({-1}, {1}, kFloat, device_.type), 0);
+  EXPECT_NE(make({2}, {-1}, kFloat, device_.type), 0);
+  EXPECT_NE(make({huge, huge}, {huge, 1}, kFloat, device_.type), 0);
+  EXPECT_NE(make({huge}, {1}, kInt64, device_.type), 0);
+  EXPECT_NE(make({2}, {1}, 99, device_.type), 0);
+  EXPECT_NE(make({2}, {1}, kFloat, 77), 0);
+  EXPECT_NE(make(List(17, 1), List(17, 1), kFloat, device_.type), 0);
+  EXPECT_EQ(result, untouched);
+  EXPECT_NE(
+      ptrn_torch_empty_strided(1, nullptr, nullptr, kFloat, device_.type, device_.index, &result),
+      0);
+}
+
+TEST_F(BaseShims, NullHandlesAreRefused) {
+  int64_t number = 7;
+  EXPECT_NE(ptrn_torch_get_numel(nullptr, &number), 0);
+  EXPECT_EQ(number, 7);
+  AtenTensorHandle result = nullptr;
+  EXPECT_NE(ptrn_torch_clone(nullptr, &result), 0);
+  EXPECT_NE(ptrn_torch_zero_(nullptr), 0);
+  EXPECT_NE(ptrn_torch_get_dim(empty({1}, {1}), nullptr), 0);
+  EXPECT_EQ(ptrn_torch_delete_tensor_object(nullptr), 0);
+}
+
+TEST_F(BaseShims, PinnedMemoryIsOnTheHost) {
+  AtenTensorHandle pinned = nullptr;
+  const int64_t size = 3, stride = 1;
+  ASSERT_EQ(ptrn_torch_empty_strided_pinned(1, &size, &stride, kFloat, 0, -1, &pinned), 0)
+      << shim_error();
+  int32_t type = -1;
+  EXPECT_EQ(ptrn_torch_get_device_type(keep(pinned), &type), 0);
+  EXPECT_EQ(type, 0);
+  void* data = nullptr;
+  EXPECT_EQ(ptrn_torch_get_data_ptr(pinned, &data), 0);
+  std::memset(data, 1, 12);
+}
+
+TEST_F(BaseShims, BlobsOfOtherLayoutsAreRefused) {
+  std::vector<float> values(4);
+  const int64_t size = 4, stride = 1;
+  const uint8_t opaque[] = {1};
+  AtenTensorHandle result = nullptr;
+  EXPECT_EQ(ptrn_torch_create_tensor_from_blob_v2(values.data(), 1, &size, &stride, 0, kFloat, 0,
+                                                  -1, &result, 0, nullptr, 0),
+            0);
+  keep(result);
+  EXPECT_NE(ptrn_torch_create_tensor_from_blob_v2(values.data(), 1, &size, &stride, 0, kFloat, 0,
+                                                  -1, &result, 3, opaque, 1),
+            0);
+}
+
+TEST_F(BaseShims, CheckThrowsOnlyWhenItFails) {
+  EXPECT_NO_THROW(ptrn_torch_check(true, "f", "file", 1, "fine"));
+  EXPECT_THROW(ptrn_torch_check(false, "f", "file", 1, "index out of bounds"), std::runtime_error);
+  // The run that it happened in gets no more data.
+  EXPECT_TRUE(run_has_failed());
+  AtenTensorHandle tensor = numbers();
+  void* data = nullptr;
+  EXPECT_NE(ptrn_torch_get_data_ptr(tensor, &data), 0);
+  const Error error = take_run_failure();
+  EXPECT_EQ(error, Error::InvalidArgument);
+  EXPECT_NE(error.message().find("index out of bounds (f, file:1)"), std::string::npos);
+  EXPECT_EQ(ptrn_torch_get_data_ptr(tensor, &data), 0);
+  ptrn_torch_warn("f", "file", 1, "said once");
+}
+
+TEST_F(BaseShims, GradModeIsRemembered) {
+  const bool before = ptrn_torch_grad_mode_is_enabled();
+  ptrn_torch_grad_mode_set_enabled(!before);
+  EXPECT_EQ(ptrn_torch_grad_mode_is_enabled(), !before);
+  ptrn_torch_grad_mode_set_enabled(before);
+}
+
+TEST_F(BaseShims, ElementSizes) {
+  EXPECT_EQ(ptrn_torch_dtype_element_size(kFloat), 4u);
+  EXPECT_EQ(ptrn_torch_dtype_element_size(kInt8), 1u);
+  EXPECT_EQ(ptrn_torch_dtype_element_size(10), 16u);
+  EXPECT_EQ(ptrn_torch_dtype_element_size(99), 0u);
+}
+
+}  // namespace
+}  // namespace pteron::aoti::conformance

@@ -1,0 +1,117 @@
+// Writing where indices say, on the device that joined.
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "pteron/backends/aoti/runtime/conformance/conformance.h"
+#include "pteron/backends/aoti/shims/c_boundary.h"
+
+extern "C" int32_t ptrn_torch_index_put_out(AtenTensorHandle, AtenTensorHandle,
+                                            const AtenTensorHandle*, uint32_t, AtenTensorHandle,
+                                            bool);
+
+namespace pteron::aoti::conformance {
+namespace {
+
+constexpr int32_t kFloat = 6, kInt32 = 3, kInt64 = 4, kBool = 11;
+using List = std::vector<int64_t>;
+
+List row_major(const List& sizes) {
+  List strides(sizes.size());
+  int64_t stride = 1;
+  for (size_t d = sizes.size(); d-- > 0; stride *= sizes[d]) strides[d] = stride;
+  return strides;
+}
+
+class IndexShims : public testing::Test {
+ protected:
+  void SetUp() override {
+    device_ = test_device();
+    if (!device_.available) GTEST_SKIP() << device_.why_not;
+    clear_shim_error();
+  }
+
+  void TearDown() override {
+    for (AtenTensorHandle handle : handles_) ptrn_torch_delete_tensor_object(handle);
+  }
+
+  template <typename T>
+  AtenTensorHandle on_host(T* values, const List& sizes, int32_t dtype) {
+    AtenTensorHandle handle = nullptr;
+    EXPECT_EQ(
+        ptrn_torch_create_tensor_from_blob(values, static_cast<int64_t>(sizes.size()), sizes.data(),
+                                           row_major(sizes).data(), 0, dtype, 0, -1, &handle),
+        0)
+        << shim_error();
+    handles_.push_back(handle);
+    return handle;
+  }
+
+  template <typename T>
+  AtenTensorHandle on_device(std::vector<T> values, const List& sizes, int32_t dtype) {
+    AtenTensorHandle handle = nullptr;
+    EXPECT_EQ(ptrn_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(),
+                                       row_major(sizes).data(), dtype, device_.type, device_.index,
+                                       &handle),
+              0)
+        << shim_error();
+    handles_.push_back(handle);
+    EXPECT_EQ(ptrn_torch_copy_(handle, on_host(values.data(), sizes, dtype), 0), 0) << shim_error();
+    return handle;
+  }
+
+  std::vector<float> contents(AtenTensorHandle tensor, const List& sizes) {
+    std::vector<float> result(6, -1.0f);
+    EXPECT_EQ(ptrn_torch_copy_(on_host(result.data(), sizes, kFloat), tensor, 0), 0)
+        << shim_error();
+    return result;
+  }
+
+  AtenTensorHandle numbers() { return on_device<float>({0, 1, 2, 3, 4, 5}, {2, 3}, kFloat); }
+
+  TestDevice device_{};
+  std::vector<AtenTensorHandle> handles_;
+};
+
+TEST_F(IndexShims, PutsValuesWhereNumbersSay) {
+  AtenTensorHandle self = numbers();
+  const AtenTensorHandle indices[] = {nullptr, on_device<int64_t>({2, -3}, {2}, kInt64)};
+  AtenTensorHandle values = on_device<float>({10, 20, 30, 40}, {2, 2}, kFloat);
+  ASSERT_EQ(ptrn_torch_index_put_out(self, self, indices, 2, values, false), 0) << shim_error();
+  EXPECT_EQ(contents(self, {2, 3}), (std::vector<float>{20, 1, 10, 40, 4, 30}));
+}
+
+TEST_F(IndexShims, AddsWhereNumbersRepeat) {
+  AtenTensorHandle self = numbers(), out = on_device<float>({9, 9, 9, 9, 9, 9}, {2, 3}, kFloat);
+  const AtenTensorHandle indices[] = {on_device<int32_t>({1, 0, 1}, {3}, kInt32),
+                                      on_device<int32_t>({0, 2, 0}, {3}, kInt32)};
+  AtenTensorHandle values = on_device<float>({8}, {1}, kFloat);
+  ASSERT_EQ(ptrn_torch_index_put_out(out, self, indices, 2, values, true), 0) << shim_error();
+  EXPECT_EQ(contents(out, {2, 3}), (std::vector<float>{0, 1, 10, 19, 4, 5}));
+  EXPECT_EQ(contents(self, {2, 3}), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST_F(IndexShims, PutsValuesWhereAMaskHolds) {
+  AtenTensorHandle self = numbers();
+  const AtenTensorHandle indices[] = {on_device<uint8_t>({1, 0, 0, 0, 1, 1}, {2, 3}, kBool)};
+  AtenTensorHandle values = on_device<float>({10, 20, 30}, {3}, kFloat);
+  ASSERT_EQ(ptrn_torch_index_put_out(self, self, indices, 1, values, false), 0) << shim_error();
+  EXPECT_EQ(contents(self, {2, 3}), (std::vector<float>{10, 1, 2, 3, 20, 30}));
+}
+
+TEST_F(IndexShims, LeavesOutAloneWhereSomethingIsWrong) {
+  AtenTensorHandle self = numbers(), values = on_device<float>({8, 8}, {2}, kFloat);
+  const AtenTensorHandle three[] = {nullptr, on_device<int64_t>({0, 1, 2}, {3}, kInt64)};
+  EXPECT_NE(ptrn_torch_index_put_out(self, self, three, 2, values, false), 0);
+  EXPECT_NE(shim_error().find("float32[2]"), std::string::npos) << shim_error();
+  const AtenTensorHandle too_many[] = {three[1], three[1], three[1]};
+  EXPECT_NE(ptrn_torch_index_put_out(self, self, too_many, 3, values, false), 0);
+  const AtenTensorHandle real[] = {on_device<float>({0}, {1}, kFloat)};
+  EXPECT_NE(ptrn_torch_index_put_out(self, self, real, 1, values, false), 0);
+  EXPECT_NE(ptrn_torch_index_put_out(self, self, nullptr, 1, values, false), 0);
+  EXPECT_NE(ptrn_torch_index_put_out(nullptr, self, three, 2, values, false), 0);
+  EXPECT_NE(ptrn_torch_index_put_out(self, self, three, 2, nullptr, false), 0);
+  EXPECT_EQ(contents(self, {2, 3}), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+}
+
+}  // namespace
+}  // namespace pteron::aoti::conformance

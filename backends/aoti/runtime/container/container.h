@@ -1,0 +1,87 @@
+// One compiled model, made by a model image.
+//
+//   PTERON_ASSIGN_OR_RETURN(auto container, Container::create(image, "cpu", scope));
+//   PTERON_RETURN_IF_ERROR(container->lend_constants(std::move(constants)));
+//   PTERON_RETURN_IF_ERROR(container->run(inputs, outputs, nullptr));
+//
+// Not thread-safe: one call at a time. Containers of one image are independent.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pteron/backends/aoti/runtime/container/model_image.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
+
+namespace pteron::aoti {
+
+// What a device wants done around every call into an image (create, run, delete): its current
+// device or stream set, resources told apart by container. Calls on one scope do not overlap or
+// nest.
+class ContainerScope {
+ public:
+  virtual ~ContainerScope() = default;
+  virtual void enter() noexcept {}
+  virtual void leave() noexcept {}
+};
+
+struct NamedConstant {
+  std::string name;  // the container's
+  slim::TensorPtr tensor;
+};
+
+class Container final {
+ public:
+  // `device` as the code names it: "cpu", "cuda:0". `scope` may be null, and is used until the
+  // container is gone. InvalidProgram: the image is no model; with the model's own words otherwise.
+  static Result<std::unique_ptr<Container>> create(std::shared_ptr<ModelImage> image,
+                                                   const std::string& device,
+                                                   std::shared_ptr<ContainerScope> scope);
+  ~Container();
+  Container(const Container&) = delete;
+  Container& operator=(const Container&) = delete;
+
+  size_t num_inputs() const { return num_inputs_; }
+  size_t num_outputs() const { return num_outputs_; }
+
+  // Names of the constants that have to come from outside, in the container's order.
+  Result<std::vector<std::string>> constant_names();
+
+  // Uses the memory of `constants` in place. It must outlive the container; the tensors belong to
+  // it from here on. Constants that are not named stay unset. InvalidProgram: a name the model does
+  // not have.
+  Error lend_constants(std::vector<NamedConstant> constants);
+
+  // Copies constants from bytes laid out as the model's compiler lays them out. At most once, and
+  // not together with lend_constants(). InvalidProgram: another size than the model expects.
+  Error copy_constants(Span<const uint8_t> blob);
+
+  // Takes every input, also when it fails, and leaves null handles in their place. Outputs belong
+  // to the caller; on failure they are null. InvalidArgument: a check in the code, with its words;
+  // otherwise the model's message, and that of the shim that failed.
+  Error run(Span<slim::SlimTensor*> inputs, Span<slim::SlimTensor*> outputs, void* stream);
+
+ private:
+  struct Api;
+
+  Container() = default;
+  Error failure(const char* what) const;
+
+  std::shared_ptr<ModelImage> image_;
+  std::shared_ptr<ContainerScope> scope_;
+  std::unique_ptr<Api> api_;
+  void* handle_ = nullptr;
+  size_t num_inputs_ = 0;
+  size_t num_outputs_ = 0;
+  bool has_constants_ = false;
+  std::vector<NamedConstant> constants_;
+  std::vector<slim::TensorPtr> shallow_handles_;  // made by the container, see shims/handle_scope.h
+};
+
+}  // namespace pteron::aoti

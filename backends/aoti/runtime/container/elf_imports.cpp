@@ -1,0 +1,329 @@
+#include "pteron/backends/aoti/runtime/container/elf_imports.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "pteron/backends/aoti/shims/private_names.h"
+
+namespace pteron::aoti {
+namespace {
+
+#if defined(__x86_64__)
+constexpr uint16_t kMachine = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr uint16_t kMachine = EM_AARCH64;
+#else
+#error "unknown machine"
+#endif
+
+Error invalid(const char* what) {
+  return make_error(Error::InvalidProgram, "the model image is not a usable shared object: %s",
+                    what);
+}
+
+// The bytes of a file, read at checked offsets and, through the load segments, at checked
+// addresses.
+class ElfFile {
+ public:
+  explicit ElfFile(Span<uint8_t> bytes) : bytes_(bytes) {}
+
+  bool contains(uint64_t offset, uint64_t length) const {
+    return offset <= bytes_.size() && length <= bytes_.size() - offset;
+  }
+
+  template <typename T>
+  bool read(uint64_t offset, T* value) const {
+    if (!contains(offset, sizeof(T))) return false;
+    std::memcpy(value, bytes_.data() + offset, sizeof(T));
+    return true;
+  }
+
+  Error read_segments() {
+    Elf64_Ehdr header;
+    if (!read(0, &header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
+      return invalid("no ELF header");
+    }
+    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
+        header.e_type != ET_DYN) {
+      return invalid("not a 64-bit little-endian shared object");
+    }
+    if (header.e_machine != kMachine) return invalid("made for another processor");
+    if (header.e_phentsize != sizeof(Elf64_Phdr)) return invalid("size of its program headers");
+    for (uint64_t i = 0; i < header.e_phnum; ++i) {
+      Elf64_Phdr segment;
+      uint64_t offset = 0;
+      if (__builtin_add_overflow(header.e_phoff, i * sizeof(segment), &offset) ||
+          !read(offset, &segment)) {
+        return invalid("program headers outside the file");
+      }
+      if (segment.p_type == PT_LOAD || segment.p_type == PT_DYNAMIC) {
+        uint64_t end = 0;
+        if (!contains(segment.p_offset, segment.p_filesz) || segment.p_filesz > segment.p_memsz ||
+            __builtin_add_overflow(segment.p_vaddr, segment.p_memsz, &end)) {
+          return invalid("a segment outside the file");
+        }
+        if (segment.p_type == PT_LOAD) {
+          loads_.push_back(segment);
+        } else if (dynamic_.p_type == PT_DYNAMIC) {
+          return invalid("two dynamic segments");
+        } else {
+          dynamic_ = segment;
+        }
+      }
+    }
+    if (loads_.empty() || dynamic_.p_type != PT_DYNAMIC) return invalid("no dynamic segment");
+    return Error::Ok;
+  }
+
+  const Elf64_Phdr& dynamic() const { return dynamic_; }
+
+  // Where `length` bytes at a virtual address lie in the file.
+  bool offset_of(uint64_t address, uint64_t length, uint64_t* offset) const {
+    for (const Elf64_Phdr& load : loads_) {
+      if (address < load.p_vaddr) continue;
+      const uint64_t into = address - load.p_vaddr;
+      if (into > load.p_filesz || length > load.p_filesz - into) continue;
+      *offset = load.p_offset + into;
+      return true;
+    }
+    return false;
+  }
+
+  template <typename T>
+  bool read_address(uint64_t address, T* value) const {
+    uint64_t offset = 0;
+    return offset_of(address, sizeof(T), &offset) && read(offset, value);
+  }
+
+ private:
+  Span<uint8_t> bytes_;
+  std::vector<Elf64_Phdr> loads_;
+  Elf64_Phdr dynamic_{};
+};
+
+struct DynamicTable {
+  uint64_t strings = 0, strings_size = 0;
+  uint64_t symbols = 0;
+  uint64_t versions = 0;  // of the symbols; 0: they have none
+  uint64_t hash = 0, gnu_hash = 0;
+  uint64_t version_needs = 0, version_needs_count = 0;
+  uint64_t version_definitions = 0, version_definitions_count = 0;
+  std::vector<uint64_t> names;  // offsets into the strings: needed libraries, soname, paths
+};
+
+Error read_dynamic(const ElfFile& file, DynamicTable* table) {
+  const uint64_t count = file.dynamic().p_filesz / sizeof(Elf64_Dyn);
+  for (uint64_t i = 0; i < count; ++i) {
+    Elf64_Dyn entry;
+    if (!file.read(file.dynamic().p_offset + i * sizeof(entry), &entry)) break;
+    const uint64_t value = entry.d_un.d_val;
+    switch (entry.d_tag) {
+      case DT_NULL:
+        i = count - 1;
+        break;
+      case DT_STRTAB:
+        table->strings = value;
+        break;
+      case DT_STRSZ:
+        table->strings_size = value;
+        break;
+      case DT_SYMTAB:
+        table->symbols = value;
+        break;
+      case DT_SYMENT:
+        if (value != sizeof(Elf64_Sym)) return invalid("size of its symbols");
+        break;
+      case DT_HASH:
+        table->hash = value;
+        break;
+      case DT_GNU_HASH:
+        table->gnu_hash = value;
+        break;
+      case DT_VERSYM:
+        table->versions = value;
+        break;
+      case DT_VERNEED:
+        table->version_needs = value;
+        break;
+      case DT_VERNEEDNUM:
+        table->version_needs_count = value;
+        break;
+      case DT_VERDEF:
+        table->version_definitions = value;
+        break;
+      case DT_VERDEFNUM:
+        table->version_definitions_count = value;
+        break;
+      case DT_NEEDED:
+      case DT_SONAME:
+      case DT_RPATH:
+      case DT_RUNPATH:
+        table->names.push_back(value);
+        break;
+      default:
+        break;
+    }
+  }
+  if (!table->strings || !table->strings_size || !table->symbols) {
+    return invalid("no symbols or strings");
+  }
+  return Error::Ok;
+}
+
+// The number of dynamic symbols, which only the hash tables tell.
+Error count_symbols(const ElfFile& file, const DynamicTable& table, uint64_t* count) {
+  if (table.hash) {
+    uint32_t chains = 0;
+    if (!file.read_address(table.hash + 4, &chains)) return invalid("hash table");
+    *count = chains;
+    return Error::Ok;
+  }
+  struct {
+    uint32_t buckets, first, bloom, shift;
+  } header;
+  if (!table.gnu_hash || !file.read_address(table.gnu_hash, &header)) {
+    return invalid("no hash table");
+  }
+  const uint64_t buckets = table.gnu_hash + sizeof(header) + uint64_t{header.bloom} * 8;
+  const uint64_t chains = buckets + uint64_t{header.buckets} * 4;
+  uint64_t last = 0;
+  for (uint64_t i = 0; i < header.buckets; ++i) {
+    uint32_t bucket = 0;
+    if (!file.read_address(buckets + i * 4, &bucket)) return invalid("hash table");
+    last = std::max<uint64_t>(last, bucket);
+  }
+  if (last < header.first) {  // nothing is defined
+    *count = header.first;
+    return Error::Ok;
+  }
+  uint32_t chain = 0;
+  do {
+    if (!file.read_address(chains + (last - header.first) * 4, &chain)) {
+      return invalid("hash table");
+    }
+    ++last;
+  } while (!(chain & 1));
+  *count = last;
+  return Error::Ok;
+}
+
+// The offsets into the strings that version tables use.
+Error read_version_names(const ElfFile& file, DynamicTable* table) {
+  uint64_t address = table->version_needs;
+  for (uint64_t i = 0; i < table->version_needs_count; ++i) {
+    Elf64_Verneed need;
+    if (!file.read_address(address, &need)) return invalid("needed versions");
+    table->names.push_back(need.vn_file);
+    uint64_t auxiliary = address + need.vn_aux;
+    for (uint64_t k = 0; k < need.vn_cnt; ++k) {
+      Elf64_Vernaux version;
+      if (!file.read_address(auxiliary, &version)) return invalid("needed versions");
+      table->names.push_back(version.vna_name);
+      if (version.vna_next == 0) break;
+      auxiliary += version.vna_next;
+    }
+    if (need.vn_next == 0) break;
+    address += need.vn_next;
+  }
+  address = table->version_definitions;
+  for (uint64_t i = 0; i < table->version_definitions_count; ++i) {
+    Elf64_Verdef definition;
+    if (!file.read_address(address, &definition)) return invalid("defined versions");
+    uint64_t auxiliary = address + definition.vd_aux;
+    for (uint64_t k = 0; k < definition.vd_cnt; ++k) {
+      Elf64_Verdaux version;
+      if (!file.read_address(auxiliary, &version)) return invalid("defined versions");
+      table->names.push_back(version.vda_name);
+      if (version.vda_next == 0) break;
+      auxiliary += version.vda_next;
+    }
+    if (definition.vd_next == 0) break;
+    address += definition.vd_next;
+  }
+  return Error::Ok;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> rename_imports(Span<uint8_t> image) {
+  ElfFile file(image);
+  PTERON_RETURN_IF_ERROR(file.read_segments());
+  DynamicTable table;
+  PTERON_RETURN_IF_ERROR(read_dynamic(file, &table));
+  uint64_t num_symbols = 0;
+  PTERON_RETURN_IF_ERROR(count_symbols(file, table, &num_symbols));
+  uint64_t symbols_offset = 0, strings_offset = 0;
+  if (num_symbols > image.size() / sizeof(Elf64_Sym) ||
+      !file.offset_of(table.symbols, num_symbols * sizeof(Elf64_Sym), &symbols_offset) ||
+      !file.offset_of(table.strings, table.strings_size, &strings_offset)) {
+    return invalid("symbols or strings outside the file");
+  }
+  char* const strings = reinterpret_cast<char*>(image.data() + strings_offset);
+  const uint64_t strings_size = table.strings_size;
+  if (strings[strings_size - 1] != '\0') return invalid("strings without an end");
+  PTERON_RETURN_IF_ERROR(read_version_names(file, &table));
+
+  uint64_t versions_offset = 0;
+  if (table.versions &&
+      !file.offset_of(table.versions, num_symbols * sizeof(Elf64_Half), &versions_offset)) {
+    return invalid("versions of symbols outside the file");
+  }
+  // Such a name is of the library whose version it is.
+  const auto has_version = [&](uint64_t index) {
+    Elf64_Half version = VER_NDX_GLOBAL;
+    if (table.versions) file.read(versions_offset + index * sizeof(version), &version);
+    return (version & 0x7fff) > VER_NDX_GLOBAL;
+  };
+
+  struct Rename {
+    uint64_t begin;
+    const RenamedPrefix* prefix;
+    bool operator<(const Rename& other) const { return begin < other.begin; }
+  };
+  std::vector<Rename> renames;
+  std::vector<std::string> imported;
+  for (uint64_t i = 1; i < num_symbols; ++i) {
+    Elf64_Sym symbol;
+    file.read(symbols_offset + i * sizeof(symbol), &symbol);
+    if (symbol.st_name >= strings_size) return invalid("a name outside the strings");
+    const char* name = strings + symbol.st_name;
+    const RenamedPrefix* prefix =
+        symbol.st_shndx == SHN_UNDEF && !has_version(i) ? find_renamed_prefix(name) : nullptr;
+    if (prefix) {
+      renames.push_back({symbol.st_name, prefix});
+      imported.emplace_back(name);
+    } else {
+      table.names.push_back(symbol.st_name);
+    }
+  }
+  std::sort(renames.begin(), renames.end());
+
+  // A string table may use the end of one name as another. No other name may begin where bytes
+  // change, or run over them.
+  for (const uint64_t name : table.names) {
+    if (name >= strings_size) return invalid("a name outside the strings");
+    const uint64_t end = name + std::strlen(strings + name);
+    auto next = std::lower_bound(renames.begin(), renames.end(), Rename{name, nullptr});
+    const bool runs_over = next != renames.end() && next->begin < end;
+    const bool begins_inside =
+        next != renames.begin() &&
+        name < std::prev(next)->begin + std::prev(next)->prefix->imported.size();
+    if (runs_over || begins_inside) return invalid("a shim's name is part of another name");
+  }
+  for (size_t i = 1; i < renames.size(); ++i) {
+    const uint64_t distance = renames[i].begin - renames[i - 1].begin;
+    if (distance != 0 && distance < renames[i - 1].prefix->imported.size()) {
+      return invalid("a shim's name is part of another name");
+    }
+  }
+  for (const Rename& rename : renames) {
+    std::memcpy(strings + rename.begin, rename.prefix->exported.data(),
+                rename.prefix->exported.size());
+  }
+  std::sort(imported.begin(), imported.end());
+  return imported;
+}
+
+}  // namespace pteron::aoti

@@ -1,0 +1,220 @@
+#include "pteron/backends/aoti/runtime/delegate.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "pteron/backends/aoti/runtime/argument_binding.h"
+#include "pteron/backends/aoti/runtime/container/container.h"
+#include "pteron/backends/aoti/runtime/contract.h"
+#include "pteron/backends/aoti/runtime/lowering_faults.h"
+#include "pteron/backends/aoti/runtime/metadata.h"
+#include "pteron/backends/aoti/runtime/payload_keys.h"
+#include "pteron/backends/aoti/shims/shim_library.h"
+#include "pteron/runtime/platform/log.h"
+
+namespace pteron::aoti {
+namespace {
+
+using slim::SlimTensor;
+using slim::TensorPtr;
+
+struct EndRun {
+  AotiDevice& device;
+  ~EndRun() { device.end_run(); }
+};
+
+class AotiDelegate final : public Delegate {
+ public:
+  AotiDelegate(std::unique_ptr<AotiDevice> device, std::unique_ptr<Container> container,
+               Contract contract)
+      : device_(std::move(device)),
+        container_(std::move(container)),
+        binding_(std::move(contract), container_->num_inputs(), container_->num_outputs(),
+                 device_->device()),
+        places_outputs_(device_->places_outputs()) {}
+
+  Error execute(BackendExecutionContext& context, Span<EValue* const> arguments) override {
+    TraceScope trace(context.tracer, "delegate", context.method_name);
+    PTERON_RETURN_IF_ERROR(device_->begin_run());
+    const EndRun end_run{*device_};
+    PTERON_RETURN_IF_ERROR(binding_.bind_inputs(arguments));
+    if (places_outputs_) device_->offer_places(binding_.output_places(arguments));
+    Error error = container_->run(binding_.inputs(), binding_.outputs(), device_->stream());
+    if (places_outputs_) device_->withdraw_places(binding_.outputs());
+    PTERON_RETURN_IF_ERROR(std::move(error));
+    return binding_.store_outputs(arguments);
+  }
+
+ private:
+  std::unique_ptr<AotiDevice> device_;  // outlives the container, which may use its stream
+  std::unique_ptr<Container> container_;
+  ArgumentBinding binding_;
+  const bool places_outputs_;
+};
+
+Error set_options(Span<const BackendOption> options, AotiDevice& device) {
+  const std::vector<std::string_view> known = device.option_keys();
+  std::string unknown;
+  for (const BackendOption& option : options) {
+    if (std::find(known.begin(), known.end(), option.key) == known.end()) {
+      unknown += (unknown.empty() ? "" : ", ") + option.key;
+    }
+  }
+  if (!unknown.empty()) {
+    std::string keys;
+    for (const std::string_view key : known) {
+      if (!keys.empty()) keys += ", ";
+      keys += key;
+    }
+    return make_error(Error::InvalidArgument, "unknown option%s %s; known: %s",
+                      unknown.find(',') == std::string::npos ? "" : "s", unknown.c_str(),
+                      keys.empty() ? "none" : keys.c_str());
+  }
+  for (const BackendOption& option : options) PTERON_RETURN_IF_ERROR(device.set_option(option));
+  return Error::Ok;
+}
+
+Error check_target(const Metadata& metadata, AotiDevice& device) {
+  PTERON_CHECK_OR_RETURN(metadata.device == device.name(), Error::DelegateInvalidCompatibility,
+                         "compiled for device %.*s, loaded by the backend for %.*s",
+                         static_cast<int>(metadata.device.size()), metadata.device.data(),
+                         static_cast<int>(device.name().size()), device.name().data());
+  PTERON_CHECK_OR_RETURN(metadata.shim_list_version <= kShimListVersion,
+                         Error::DelegateInvalidCompatibility,
+                         "made for version %u of the shim list, this runtime has versions 1 to %u: "
+                         "use a newer runtime, or lower the model for this one",
+                         metadata.shim_list_version, kShimListVersion);
+  return device.check_machine(metadata);
+}
+
+// The digest that a key of the form "<64 hex digits>_so_blob" carries.
+bool digest_in_key(const std::string& key, Sha256Digest* digest) {
+  if (key.size() < 64) return false;
+  for (size_t i = 0; i < 32; ++i) {
+    int byte = 0;
+    for (size_t k = 0; k < 2; ++k) {
+      const char c = key[2 * i + k];
+      const int nibble = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+      if (nibble < 0) return false;
+      byte = byte * 16 + nibble;
+    }
+    (*digest)[i] = static_cast<uint8_t>(byte);
+  }
+  return true;
+}
+
+Error lend_constants(const Metadata& metadata, const NamedDataMap& data, AotiDevice& device,
+                     Container& container) {
+  std::vector<NamedConstant> constants;
+  constants.reserve(metadata.constants.size());
+  std::unordered_map<std::string_view, Span<const uint8_t>> blobs;
+  for (const ConstantInfo& constant : metadata.constants) {
+    auto known = blobs.find(constant.blob_key);
+    if (known == blobs.end()) {
+      PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> blob, data.get_data(constant.blob_key));
+      known = blobs.emplace(constant.blob_key, blob).first;
+    }
+    const Span<const uint8_t> blob = known->second;
+    PTERON_CHECK_OR_RETURN(
+        constant.offset <= blob.size() && constant.nbytes <= blob.size() - constant.offset,
+        Error::InvalidProgram, "constant %.*s: %llu bytes at %llu of a blob of %zu bytes",
+        static_cast<int>(constant.fqn.size()), constant.fqn.data(),
+        static_cast<unsigned long long>(constant.nbytes),
+        static_cast<unsigned long long>(constant.offset), blob.size());
+    PTERON_ASSIGN_OR_RETURN(
+        TensorPtr tensor,
+        device.place_constant(constant,
+                              Span<const uint8_t>(blob.data() + constant.offset, constant.nbytes)));
+    constants.push_back({std::string(constant.name), std::move(tensor)});
+  }
+  PTERON_RETURN_IF_ERROR(device.finish_constants());
+  return container.lend_constants(std::move(constants));
+}
+
+Error check_counts(const Metadata& metadata, const Container& container) {
+  PTERON_CHECK_OR_RETURN(metadata.inputs.size() == container.num_inputs() &&
+                             metadata.outputs.size() == container.num_outputs(),
+                         Error::InvalidProgram,
+                         "the metadata tells %zu inputs and %zu outputs, the code has %zu and %zu",
+                         metadata.inputs.size(), metadata.outputs.size(), container.num_inputs(),
+                         container.num_outputs());
+  return Error::Ok;
+}
+
+// A file of another writer: the code and one blob of weights, and nothing that describes them.
+Result<std::unique_ptr<Delegate>> load_without_metadata(const NamedDataMap& data,
+                                                        const PayloadKeys& keys,
+                                                        std::unique_ptr<AotiDevice> device) {
+  PTERON_CHECK_OR_RETURN(device->runs_without_metadata(), Error::NotSupported,
+                         "there is no metadata for the delegate's code (%s): the file was not "
+                         "written for this runtime, and what the code needs of a machine and of "
+                         "its inputs is not known. Lower the model again",
+                         keys.code.c_str());
+  PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> code, data.get_verified(keys.code));
+  PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> weights, data.get_data(keys.weights));
+  Sha256Digest digest;
+  if (!digest_in_key(keys.code, &digest)) digest = sha256(code);
+  PTERON_ASSIGN_OR_RETURN(std::shared_ptr<ModelImage> image, ModelImage::load(code, digest));
+  PTERON_ASSIGN_OR_RETURN(
+      std::unique_ptr<Container> container,
+      Container::create(std::move(image), device->container_device(), device->scope()));
+  PTERON_RETURN_IF_ERROR(container->copy_constants(weights));
+  return std::unique_ptr<Delegate>(
+      new AotiDelegate(std::move(device), std::move(container), Contract()));
+}
+
+}  // namespace
+
+Result<TensorPtr> AotiDevice::place_constant(const ConstantInfo& constant,
+                                             Span<const uint8_t> bytes) {
+  // Nothing that the lowering lets through writes to a constant.
+  return slim::make_tensor_from_blob(const_cast<uint8_t*>(bytes.data()), constant.sizes,
+                                     constant.strides, constant.storage_offset, constant.dtype,
+                                     device(), bytes.size());
+}
+
+Result<std::unique_ptr<Delegate>> load_delegate(BackendInitContext& context,
+                                                Span<const uint8_t> processed,
+                                                std::unique_ptr<AotiDevice> device) {
+  const NamedDataMap& data = *context.named_data;
+  PTERON_RETURN_IF_ERROR(set_options(context.options, *device));
+  PTERON_ASSIGN_OR_RETURN(const PayloadKeys keys, PayloadKeys::parse(processed));
+
+  Result<Span<const uint8_t>> blob = data.get_verified(keys.metadata());
+  if (!blob.ok() && blob.error() == Error::NotFound) {
+    return load_without_metadata(data, keys, std::move(device));
+  }
+  if (!blob.ok()) return blob.take_error();
+  PTERON_ASSIGN_OR_RETURN(const Metadata metadata, Metadata::parse(*blob));
+  PTERON_RETURN_IF_ERROR(check_target(metadata, *device));
+  for (const LoweringFault& fault : lowering_faults(metadata)) {
+    PTERON_LOG(Warning,
+               "this program was lowered by an early version, in whose code %.*s: lower the model "
+               "again (CHANGELOG.md)",
+               static_cast<int>(fault.what.size()), fault.what.data());
+  }
+  PTERON_ASSIGN_OR_RETURN(Contract contract, Contract::make(metadata));
+
+  PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> code, data.get_data(keys.code));
+  std::shared_ptr<ModelImage> image;
+  {
+    TraceScope trace(context.tracer, "load", "model image");
+    PTERON_ASSIGN_OR_RETURN(image, ModelImage::load(code, metadata.so_digest));
+  }
+  PTERON_ASSIGN_OR_RETURN(
+      std::unique_ptr<Container> container,
+      Container::create(std::move(image), device->container_device(), device->scope()));
+  PTERON_RETURN_IF_ERROR(check_counts(metadata, *container));
+  {
+    TraceScope trace(context.tracer, "load", "constants");
+    PTERON_RETURN_IF_ERROR(lend_constants(metadata, data, *device, *container));
+  }
+  return std::unique_ptr<Delegate>(
+      new AotiDelegate(std::move(device), std::move(container), std::move(contract)));
+}
+
+}  // namespace pteron::aoti

@@ -1,0 +1,138 @@
+#include "pteron/backends/aoti/runtime/describe.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "pteron/backends/aoti/runtime/lowering_faults.h"
+#include "pteron/backends/aoti/runtime/metadata.h"
+#include "pteron/backends/aoti/runtime/payload_keys.h"
+#include "pteron/backends/aoti/schema/metadata_generated.h"
+#include "pteron/backends/aoti/slim/core/dtype.h"
+
+namespace pteron::aoti {
+namespace {
+
+constexpr size_t kNameWidth = 10;
+constexpr size_t kShownConstants = 8;
+
+void add(std::string& text, std::string name, std::string_view value) {
+  if (value.empty()) return;
+  name.resize(std::max(name.size(), kNameWidth), ' ');
+  text.append(name).append(value).append("\n");
+}
+
+template <typename Strings>
+std::string joined(const Strings& strings) {
+  std::string text;
+  for (const auto& item : strings) text.append(text.empty() ? "" : ", ").append(item);
+  return text;
+}
+
+std::vector<std::string> strings(
+    const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>* table) {
+  std::vector<std::string> result;
+  for (size_t i = 0; table && i < table->size(); ++i) result.push_back(table->Get(i)->str());
+  return result;
+}
+
+std::string bytes(uint64_t count) { return std::to_string(count) + " bytes"; }
+
+std::string tensor(const ConstantInfo& constant) {
+  std::string sizes;
+  for (const int64_t size : constant.sizes) {
+    sizes.append(sizes.empty() ? "" : ", ").append(std::to_string(size));
+  }
+  return std::string(slim::name_of(constant.dtype)) + "[" + sizes + "]";
+}
+
+// Calls, most frequent first: "3: 2 aten.addmm.default, 1 aten.relu.default".
+std::string calls(const schema::ModelMetadata& table) {
+  std::vector<std::pair<uint32_t, std::string>> counts;
+  uint64_t total = 0;
+  for (size_t i = 0; table.op_counts() && i < table.op_counts()->size(); ++i) {
+    const schema::OpCount& item = *table.op_counts()->Get(i);
+    counts.emplace_back(item.count(), item.op() ? item.op()->str() : "?");
+    total += item.count();
+  }
+  std::stable_sort(counts.begin(), counts.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> texts;
+  for (const auto& [count, op] : counts) texts.push_back(std::to_string(count) + " " + op);
+  return texts.empty() ? "" : std::to_string(total) + ": " + joined(texts);
+}
+
+// Of constants that share their bytes, one counts.
+uint64_t constant_bytes(const Metadata& metadata) {
+  std::unordered_map<std::string, uint64_t> sizes;
+  for (const ConstantInfo& constant : metadata.constants) {
+    std::string place(constant.blob_key);
+    sizes[place.append("@").append(std::to_string(constant.offset))] = constant.nbytes;
+  }
+  uint64_t total = 0;
+  for (const auto& [place, nbytes] : sizes) total += nbytes;
+  return total;
+}
+
+void add_constants(std::string& text, const Metadata& metadata, const std::string& layout) {
+  const size_t count = metadata.constants.size();
+  add(text, "weights",
+      layout + ", " + std::to_string(count) + " constants, " + bytes(constant_bytes(metadata)));
+  std::vector<const ConstantInfo*> largest;
+  for (const ConstantInfo& constant : metadata.constants) largest.push_back(&constant);
+  std::stable_sort(
+      largest.begin(), largest.end(),
+      [](const ConstantInfo* a, const ConstantInfo* b) { return a->nbytes > b->nbytes; });
+  for (size_t i = 0; i < std::min(count, kShownConstants); ++i) {
+    add(text, i == 0 ? "largest" : "",
+        std::string(largest[i]->fqn) + " " + tensor(*largest[i]) + ", " +
+            bytes(largest[i]->nbytes));
+  }
+}
+
+// Functions of operators; those that every model imports would only hide them.
+std::vector<std::string> operator_shims(const schema::ModelMetadata& table) {
+  std::vector<std::string> shims = strings(table.shims());
+  shims.erase(std::remove_if(shims.begin(), shims.end(),
+                             [](const std::string& name) {
+                               return name.find("_cpu_") == std::string::npos &&
+                                      name.find("_cuda_") == std::string::npos;
+                             }),
+              shims.end());
+  return shims;
+}
+
+}  // namespace
+
+std::string describe_delegate(const NamedDataMap& named_data, Span<const uint8_t> processed) {
+  const Result<PayloadKeys> keys = PayloadKeys::parse(processed);
+  if (!keys.ok()) return "";
+  const Result<Span<const uint8_t>> blob = named_data.get_verified(keys->metadata());
+  if (!blob.ok()) return "";
+  const Result<Metadata> parsed = Metadata::parse(*blob);
+  if (!parsed.ok()) return "";
+  const Metadata& metadata = *parsed;
+  const schema::ModelMetadata& table = *schema::GetModelMetadata(blob->data());
+
+  std::string text;
+  add(text, "device", metadata.device);
+  add(text, "isa", metadata.isa);
+  add(text, "features", joined(metadata.cpu_features));
+  add(text, "threads", metadata.num_threads ? std::to_string(metadata.num_threads) : "");
+  add(text, "archs", joined(metadata.cuda_archs));
+  add(text, "torch", metadata.torch_version);
+  const Result<Span<const uint8_t>> code = named_data.get_data(keys->code);
+  if (code.ok()) add(text, "code", bytes(code->size()));
+  add_constants(text, metadata, std::string(metadata.weights_layout));
+  add(text, "calls", calls(table));
+  add(text, "shims", joined(operator_shims(table)));
+  for (const LoweringFault& fault : lowering_faults(metadata)) add(text, "fault", fault.what);
+  const std::vector<std::string> borders = strings(table.borders());
+  for (size_t i = 0; i < borders.size(); ++i) add(text, i == 0 ? "borders" : "", borders[i]);
+  if (borders.empty()) add(text, "borders", "inputs and outputs of the method");
+  return text;
+}
+
+}  // namespace pteron::aoti

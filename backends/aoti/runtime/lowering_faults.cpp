@@ -1,0 +1,32 @@
+#include "pteron/backends/aoti/runtime/lowering_faults.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace pteron::aoti {
+namespace {
+
+constexpr LoweringFault kFaults[] = {
+    {1, "cpu", "packed",
+     "matrix products and 1x1 convolutions with a part of a parameter that does not begin at its "
+     "first element use the wrong weights, and convolutions whose results are scaled may have "
+     "each other's factors"},
+    {1, "cpu", "",
+     "some reductions of rows whose length is no multiple of a vector's, of 8-bit integers, and "
+     "places of extremes in transposed tensors may be wrong"},
+};
+
+}  // namespace
+
+std::vector<LoweringFault> lowering_faults(const Metadata& metadata) {
+  std::vector<LoweringFault> found;
+  std::copy_if(
+      std::begin(kFaults), std::end(kFaults), std::back_inserter(found),
+      [&](const LoweringFault& fault) {
+        return metadata.lowering_version < fault.fixed_in && metadata.device == fault.device &&
+               (fault.weights_layout.empty() || metadata.weights_layout == fault.weights_layout);
+      });
+  return found;
+}
+
+}  // namespace pteron::aoti
