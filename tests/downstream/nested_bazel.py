@@ -53,8 +53,12 @@ class NestedBazel:
 
     def run(self, command: str, *arguments: str) -> str:
         """Runs a command on the workspace and returns what it said; fails when Bazel does."""
-        # The user's caches are not this test's to write.
-        options = ("--disk_cache=", f"--repository_cache={self.output_base}/repository_cache")
+        options = (
+            # The user's caches are not this test's to write.
+            *("--disk_cache=", f"--repository_cache={self.output_base}/repository_cache"),
+            # Other repositories may lie there.
+            "--sandbox_add_mount_pair=/tmp",
+        )
         done = self._start(command, *options, "--symlink_prefix=/", *arguments)
         assert done.returncode == 0, done.stderr
         return done.stderr
