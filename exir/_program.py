@@ -60,7 +60,9 @@ def input_specs_by_name(program: ExportedProgram) -> dict[str, InputSpec]:
 
 def flat_outputs(graph: Graph) -> list[Any]:
     """What a flat graph returns: nodes and constants."""
-    return list(graph.output_node().args[0])
+    (outputs,) = graph.output_node().args
+    assert isinstance(outputs, tuple | list)
+    return list(outputs)
 
 
 def mutation_targets(program: ExportedProgram) -> list[tuple[int, str]]:
@@ -152,7 +154,7 @@ def copy_graph(graph: Graph) -> tuple[Graph, dict[Node, Node]]:
 
 def input_spec_for(spec: InputSpec, node: Node) -> InputSpec:
     """An input spec under the name of `node`."""
-    argument = dataclasses.replace(spec.arg, name=node.name)  # type: ignore[type-var]
+    argument = dataclasses.replace(spec.arg, name=node.name)
     return InputSpec(spec.kind, argument, spec.target, spec.persistent)
 
 

@@ -24,12 +24,12 @@ Table = dict[OpOverload, Callable[..., Any]]
 
 def decomposition_table() -> Table:
     """Torch's table down to core ATen operators, and attention down to matrix products."""
-    table = torch.export.default_decompositions()
+    table: Any = torch.export.default_decompositions()
     table.update(
         get_decompositions([torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default])
     )
     table[torch.ops.aten.complex.default] = _complex
-    return table
+    return table  # torch's own kind of dict
 
 
 def _complex(real: torch.Tensor, imag: torch.Tensor) -> torch.Tensor:
@@ -120,7 +120,7 @@ def _inline(node: Node, table: Table) -> None:
                 for key in ("stack_trace", "nn_module_stack"):
                     if key in node.meta:
                         mapping[inner].meta[key] = node.meta[key]
-    results = traced.graph.output_node().args[0]
+    results: Any = traced.graph.output_node().args[0]
     if isinstance(results, Node):
         node.replace_all_uses_with(mapping[results])
     else:

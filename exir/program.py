@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.container import Chunks
@@ -37,7 +37,7 @@ from pteron.exir.emit.emit_options import EmitOptions
 from pteron.exir.emit.emitter import Emitted, emit_program
 from pteron.exir.explain import ProgramReport, explain
 from pteron.exir.passes.decompose_leftovers import DecomposeLeftovers
-from pteron.exir.passes.pass_base import PassResult
+from pteron.exir.passes.pass_base import Pass
 from pteron.exir.passes.remove_asserts import RemoveAsserts
 from pteron.exir.passes.resolve_mutations import ResolveMutations
 from pteron.exir.passes.run import run_passes
@@ -55,7 +55,6 @@ __all__ = [
 ]
 
 Programs: TypeAlias = ExportedProgram | Mapping[str, ExportedProgram]
-Pass: TypeAlias = Callable[[GraphModule], PassResult | None]
 Passes: TypeAlias = Sequence[Pass] | Mapping[str, Sequence[Pass]]
 Partitioners: TypeAlias = (
     Partitioner | Sequence[Partitioner] | Mapping[str, Partitioner | Sequence[Partitioner]]
@@ -209,7 +208,7 @@ def to_edge_transform_and_lower(
 
 
 class EdgeProgramManager:
-    """Programs of several methods, on their way to a file. Methods return new managers."""
+    """Programs of several methods, to be written to one file. Methods return new managers."""
 
     def __init__(
         self,

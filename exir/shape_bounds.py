@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import sympy
 import torch
@@ -25,7 +26,7 @@ class ShapeBounds:
     that all of them can be reported together.
     """
 
-    def __init__(self, ranges: Mapping[sympy.Symbol, ValueRanges]) -> None:
+    def __init__(self, ranges: Mapping[sympy.Symbol, ValueRanges[Any]]) -> None:
         self._ranges = dict(ranges)
         self.unbounded: list[str] = []
 

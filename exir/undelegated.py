@@ -28,7 +28,9 @@ class UnsupportedOperatorsError(RuntimeError):
 
 def _name(node: Node) -> str:
     target = node.target
-    return str(target) if isinstance(target, OpOverload) else getattr(target, "__name__", target)
+    return str(
+        getattr(target, "__name__", target) if not isinstance(target, OpOverload) else target
+    )
 
 
 def _describe(node: Node, method: str) -> str:

@@ -10,6 +10,7 @@ these are left out with a warning that names each.
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable, Iterable
 
@@ -119,7 +120,7 @@ class AotiPartitioner(Partitioner):
             if reason is None:
                 continue
             node.meta[LEFT_OUT_REASON] = reason
-            if node.target.__name__ != "getitem":
+            if node.target is not operator.getitem:
                 line = source_line(node)
                 lines.append(f"  {node.name}{f' ({line})' if line else ''}: {reason}")
         if lines:

@@ -8,8 +8,8 @@ expression is free within its bounds.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from collections.abc import Mapping, Set
+from typing import Any, TypeAlias
 
 import sympy
 import torch
@@ -86,7 +86,9 @@ def _expression(size: int | torch.SymInt) -> sympy.Expr:
     return sympy.Integer(size) if isinstance(size, int) else size.node.expr
 
 
-def _bounds(expression: sympy.Expr, ranges: Mapping[sympy.Symbol, ValueRanges]) -> tuple[int, int]:
+def _bounds(
+    expression: sympy.Expr, ranges: Mapping[sympy.Symbol, ValueRanges[Any]]
+) -> tuple[int, int]:
     found = bound_sympy(expression, dict(ranges))
     # An unbounded side is one of several infinities; numbers are what is left.
     lower = int(found.lower) if isinstance(found.lower, sympy.Integer) else 0
@@ -96,14 +98,14 @@ def _bounds(expression: sympy.Expr, ranges: Mapping[sympy.Symbol, ValueRanges]) 
 
 def _dim(
     size: int | torch.SymInt,
-    ranges: Mapping[sympy.Symbol, ValueRanges],
+    ranges: Mapping[sympy.Symbol, ValueRanges[Any]],
     symbols: dict[sympy.Symbol, int],
 ) -> Dim:
     expression = _expression(size)
     if expression.is_number:
         return Dim(int(expression), int(expression))
     lower, upper = _bounds(expression, ranges)
-    free: Iterable[sympy.Symbol] = expression.free_symbols
+    free: Set[sympy.Symbol] = expression.free_symbols
     if len(free) == 1:
         (symbol,) = free
         polynomial = sympy.Poly(expression, symbol) if expression.is_polynomial(symbol) else None
@@ -115,6 +117,6 @@ def _dim(
     return Dim(lower, upper)
 
 
-def _largest(stride: int | torch.SymInt, ranges: Mapping[sympy.Symbol, ValueRanges]) -> int:
+def _largest(stride: int | torch.SymInt, ranges: Mapping[sympy.Symbol, ValueRanges[Any]]) -> int:
     expression = _expression(stride)
     return int(expression) if expression.is_number else _bounds(expression, ranges)[1]

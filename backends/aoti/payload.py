@@ -127,7 +127,7 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
         return 0, 0
     first = tensor.storage_offset()
     last = first + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    return first * tensor.element_size(), (last + 1) * tensor.element_size()
+    return int(first) * tensor.element_size(), int(last + 1) * tensor.element_size()
 
 
 def _storage_view(tensor: torch.Tensor) -> memoryview:
@@ -204,7 +204,7 @@ def _place_as_container(constants: Sequence[Constant]) -> tuple[list[_Placed], b
     for constant in constants:
         data = _storage_view(constant.tensor)
         digest = hashlib.sha256(data).digest()
-        storage_offset = constant.tensor.storage_offset()
+        storage_offset = int(constant.tensor.storage_offset())
         placed.append(_Placed(constant, storage_offset, "", len(packed), data, digest))
         packed += data
         packed += bytes(-len(packed) % alignment)
@@ -224,7 +224,7 @@ def _metadata(
 ) -> bytes:
     import flatbuffers
 
-    from pteron.backends.aoti.schema import metadata_generated as schema
+    import pteron.backends.aoti.schema.metadata_generated as schema
 
     inputs, outputs = contract
     table = schema.ModelMetadataT()
@@ -293,7 +293,7 @@ def _constant_table(schema: Any, item: _Placed) -> Any:
 
 def describe(processed_bytes: bytes, data: NamedDataStoreOutput | None) -> dict[str, str]:
     """What there is to say of a payload in one line each."""
-    from pteron.backends.aoti.schema import metadata_generated as schema
+    import pteron.backends.aoti.schema.metadata_generated as schema
 
     so_key, _, weights_key = processed_bytes.decode().partition("\n")
     entry = data.pte_data.get(f"{so_key}/{weights_key}/metadata") if data is not None else None

@@ -10,7 +10,7 @@ decisions/2026-11-21-passes.md.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -96,7 +96,8 @@ class SelectInsteadOfCondPass(PassBase):
 
 
 def _select(owner: GraphModule, cond: Node) -> bool:
-    predicate, true_branch, false_branch, operands = cond.args
+    arguments: Sequence[Any] = cond.args
+    predicate, true_branch, false_branch, operands = arguments
     if not isinstance(predicate, Node) or not isinstance(predicate.meta.get("val"), torch.Tensor):
         return False
     if any(user.target is not operator.getitem for user in cond.users):
@@ -113,7 +114,9 @@ def _select(owner: GraphModule, cond: Node) -> bool:
         results = [_inline(owner, branch, operands) for branch in branches]
     selected = list(zip(*results, strict=True))
     for user in cond.users.copy():  # they keep their names, by which signatures know outputs
-        user.target, user.args = _aten.where.self, (scalar, *selected[user.args[1]])
+        position = user.args[1]
+        assert isinstance(position, int)
+        user.target, user.args = _aten.where.self, (scalar, *selected[position])
     graph.erase_node(cond)
     return True
 

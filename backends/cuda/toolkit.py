@@ -17,7 +17,7 @@ def _candidates() -> Iterator[Path]:
             yield Path(os.environ[variable]) / "include"
     # The headers that torch itself was installed with, if its CUDA comes from wheels.
     package = importlib.util.find_spec("nvidia")
-    for folder in package.submodule_search_locations if package else ():
+    for folder in (package and package.submodule_search_locations) or ():
         yield from sorted(Path(folder).glob("cu*/include"), reverse=True)
         yield Path(folder) / "cuda_runtime" / "include"
     yield Path("/usr/local/cuda/include")

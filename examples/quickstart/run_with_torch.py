@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import torch
 from absl import app, flags
@@ -20,6 +23,7 @@ def main(argv: list[str]) -> None:
     model = VisionTransformer.seeded()
     # All spare compilations and change no kernel: one source file holds them, the processor itself
     # says what it has, and one file gains nothing from a precompiled header.
+    options: dict[str, str | int | bool | Callable[..., Any]]
     options = {"cpp_wrapper": True, "cpp.vec_isa_ok": True, "cpp_cache_precompile_headers": False}
     compiled = torch.compile(model, options=options)
     with torch.no_grad():

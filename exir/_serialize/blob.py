@@ -1,4 +1,4 @@
-"""Bytes on their way into a file, without copying them.
+"""Bytes that are written to a file without a copy.
 
     blob = Blob(model.weight)     # also bytes, memoryview, mmap, numpy arrays
     blob.digest                   # SHA-256, computed once
@@ -27,7 +27,7 @@ def _tensor_view(tensor: torch.Tensor) -> memoryview:
     tensor = tensor.detach().cpu().contiguous()
     if tensor.numel() == 0:
         return memoryview(b"")
-    return memoryview(tensor.reshape(-1).view(torch.uint8).numpy())
+    return memoryview(tensor.reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type] # for numpy's types, from 3.12
 
 
 def as_bytes_view(data: BytesLike) -> memoryview:

@@ -48,7 +48,7 @@ def _describe(name: str, hint: Any) -> _Field:
     is_vector = typing.get_origin(args[0]) is list
     if is_vector:
         args = typing.get_args(args[0])
-    tables = tuple(arg for arg in args if dataclasses.is_dataclass(arg))
+    tables = tuple(arg for arg in args if isinstance(arg, type) and dataclasses.is_dataclass(arg))
     head, *tail = name.split("_")
     generated_name = head + "".join(part.capitalize() for part in tail)
     return _Field(
@@ -71,11 +71,11 @@ def _fields(cls: type) -> tuple[_Field, ...]:
 def _generated(root: type) -> types.ModuleType:
     """The generated module that holds the tables of a root."""
     if root is schema.Program:
-        from pteron.runtime.schema import program_generated
+        import pteron.runtime.schema.program_generated as program_generated
 
         return program_generated
     if root is schema.TensorData:
-        from pteron.runtime.schema import tensor_data_generated
+        import pteron.runtime.schema.tensor_data_generated as tensor_data_generated
 
         return tensor_data_generated
     raise TypeError(f"{root.__name__} is the root of no schema")
@@ -94,7 +94,8 @@ def _to_object(value: Any, module: types.ModuleType) -> Any:
     if not dataclasses.is_dataclass(value):
         return value
     table = getattr(module, type(value).__name__ + "T")()
-    for field in _fields(type(value)):
+    cls: type = type(value)
+    for field in _fields(cls):
         item = getattr(value, field.name)
         if len(field.tables) > 1:
             number = _union_number(module, type(value), type(item))
@@ -106,7 +107,8 @@ def _to_object(value: Any, module: types.ModuleType) -> Any:
 def to_flatbuffer(root: schema.Program | schema.TensorData, identifier: bytes) -> bytes:
     """Packs a root table. The same value always gives the same bytes."""
     builder = flatbuffers.Builder(1 << 16)
-    packed = _to_object(root, _generated(type(root))).Pack(builder)
+    cls: type = type(root)
+    packed = _to_object(root, _generated(cls)).Pack(builder)
     builder.Finish(packed, file_identifier=identifier)
     return bytes(builder.Output())
 

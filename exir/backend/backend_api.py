@@ -201,7 +201,7 @@ def _preprocess(plans: dict[str, _Plan]) -> dict[tuple[str, str], PreprocessResu
     for method, plan in plans.items():
         for tag in plan.extracted:
             tags[plan.specs[tag].backend_id][method].append(tag)
-    results = {}
+    results: dict[tuple[str, str], PreprocessResult] = {}
     for backend_id, methods in tags.items():
         programs = {
             method: [backend_program(plans[method].extracted[tag]) for tag in names]

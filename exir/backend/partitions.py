@@ -8,6 +8,7 @@ integers computed from shapes never pass between partitions.
 
 from __future__ import annotations
 
+import functools
 import heapq
 import math
 import operator
@@ -115,12 +116,9 @@ def separate_shape_arithmetic(graph: Graph) -> None:
     for node in list(graph.nodes):
         if node.op in ("call_function", "output"):
             tag = _tag(node)
-            node.args = torch.fx.map_arg(
-                node.args, lambda arg, tag=tag: _copy_arithmetic(arg, tag, copies)
-            )
-            node.kwargs = torch.fx.map_arg(
-                node.kwargs, lambda arg, tag=tag: _copy_arithmetic(arg, tag, copies)
-            )
+            copy = functools.partial(_copy_arithmetic, tag=tag, copies=copies)
+            node.args = torch.fx.map_arg(node.args, copy)
+            node.kwargs = torch.fx.map_arg(node.kwargs, copy)
     for node in reversed(graph.nodes):
         if is_shape_arithmetic(node) and not node.users:
             graph.erase_node(node)

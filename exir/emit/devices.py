@@ -22,7 +22,7 @@ _TYPES = {"cpu": DeviceType.CPU, "cuda": DeviceType.CUDA}
 
 class Device(NamedTuple):
     type: DeviceType
-    index: int
+    index: int  # type: ignore[assignment] # hides tuple.index, which nothing calls
 
 
 CPU = Device(DeviceType.CPU, 0)

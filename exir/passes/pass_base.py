@@ -14,11 +14,14 @@ as far as the graph can tell. `ResolveMutations`, the last, ends that.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeAlias
 
 from torch.export import ExportedProgram
+from torch.fx import GraphModule
 from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
-__all__ = ["PassBase", "PassResult", "ProgramPass"]
+__all__ = ["Pass", "PassBase", "PassResult", "ProgramPass"]
 
 
 class ProgramPass(ABC):
@@ -39,3 +42,7 @@ class ProgramPass(ABC):
 
     def ensures(self, program: ExportedProgram) -> None:  # noqa: B027
         """Raises if the result lacks a property that the pass guarantees."""
+
+
+Pass: TypeAlias = Callable[[GraphModule], PassResult | None] | ProgramPass
+"""A pass over a graph, which may edit it in place and return None, or over a program."""

@@ -1,22 +1,19 @@
-"""Runs passes over a program and keeps its signature in step."""
+"""Runs passes over a program and keeps its signature consistent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from pteron.exir._program import copy_program, flat_outputs, with_graph
-from pteron.exir.passes.pass_base import PassResult, ProgramPass
+from pteron.exir.passes.pass_base import Pass, PassResult, ProgramPass
 
 __all__ = ["run_passes"]
 
 
-def run_passes(
-    program: ExportedProgram, passes: Sequence[Callable[..., Any] | ProgramPass]
-) -> ExportedProgram:
+def run_passes(program: ExportedProgram, passes: Sequence[Pass]) -> ExportedProgram:
     """The program after all passes, in order; the given one is not changed.
 
     A pass takes a `GraphModule` and returns a `PassResult`, or None if it edits in place; a

@@ -101,7 +101,7 @@ def run_delegate(
             elif isinstance(result, torch.Tensor):
                 next(free).write(result)
             else:
-                next(free).value = result
+                next(free).value = result  # type: ignore[attr-defined] # of a number
         assert next(free, None) is None
 
     return run

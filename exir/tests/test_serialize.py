@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
+import pteron.runtime.schema.program_generated as program_generated
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.blob import Blob, JoinedBlob
 from pteron.exir._serialize.named_data_store import NamedDataStore
 from pteron.exir._serialize.program_file import ProgramData, deserialize_program, serialize_program
 from pteron.exir._serialize.tensor_data_file import deserialize_tensor_data, serialize_tensor_data
-from pteron.runtime.schema import program_generated
 
 
 def everything() -> ProgramData:

@@ -113,8 +113,8 @@ def compare(
         if index in left_out:
             continue
         error = max(difference(a, b) for a, b in zip(ours, theirs, strict=True))
-        dtype = getattr(theirs[0], "dtype", None)
-        results.append(Comparison(index, error, RESOLUTION.get(dtype, 0.0)))
+        resolution = RESOLUTION.get(theirs[0].dtype, 0.0) if hasattr(theirs[0], "dtype") else 0.0
+        results.append(Comparison(index, error, resolution))
     for ask in rounding:
         if all(result.is_equal for result in results):
             break

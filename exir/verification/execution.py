@@ -106,8 +106,9 @@ def _on_devices(tables: schema.Method, inputs: Sequence[Any]) -> list[Any]:
     for index, value in zip(tables.inputs, inputs, strict=True):
         tensor = tables.values[index].value
         if isinstance(value, torch.Tensor) and isinstance(tensor, schema.Tensor):
-            on_device = tensor.extra and tensor.extra.device_type is not schema.DeviceType.CPU
-            device = tensor.extra.device_type.name.lower() if on_device else "cpu"
-            value = value.to(f"{device}:{tensor.extra.device_index}" if on_device else device)
+            device = "cpu"
+            if tensor.extra and tensor.extra.device_type is not schema.DeviceType.CPU:
+                device = f"{tensor.extra.device_type.name.lower()}:{tensor.extra.device_index}"
+            value = value.to(device)
         moved.append(value)
     return moved

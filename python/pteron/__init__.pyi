@@ -90,3 +90,5 @@ from pteron.runtime import (
 from pteron.runtime import (
     Verification as Verification,
 )
+
+__all__: list[str]

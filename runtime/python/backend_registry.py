@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from pteron.runtime.python import _native
+import pteron.runtime.python._native as _native
 from pteron.runtime.python.errors import NotFoundError
 
 TYPE_CHECKING = False  # not from typing, which is slow to import

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pteron.runtime.python import _native, backend_registry
+import pteron.runtime.python._native as _native
+from pteron.runtime.python import backend_registry
 from pteron.runtime.python.method import Method
 from pteron.runtime.python.session import Session
 

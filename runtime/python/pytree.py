@@ -103,7 +103,7 @@ def _leaves(tree: Tree, value: Any, where: str) -> Iterator[Any]:
         return
     if tree.kind == "dict":
         if not isinstance(value, dict) or set(value) != set(tree.keys):
-            found = sorted(value) if isinstance(value, dict) else type(value).__name__
+            found = str(sorted(value)) if isinstance(value, dict) else type(value).__name__
             raise InvalidArgumentError(
                 f"{where}: found {found}, expected a dict with keys {list(tree.keys)}"
             )
@@ -111,7 +111,7 @@ def _leaves(tree: Tree, value: Any, where: str) -> Iterator[Any]:
             yield from _leaves(child, value[key], f"{where}[{key!r}]")
         return
     if not isinstance(value, (tuple, list)) or len(value) != len(tree.children):
-        found = len(value) if isinstance(value, (tuple, list)) else type(value).__name__
+        found = str(len(value)) if isinstance(value, (tuple, list)) else type(value).__name__
         raise InvalidArgumentError(
             f"{where}: found {found}, expected {len(tree.children)} values nested as "
             f"{tree.describe()}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from pteron.runtime.python import _native
+import pteron.runtime.python._native as _native
 from pteron.runtime.python.backend_registry import BackendRegistry
 from pteron.runtime.python.program import Program
 from pteron.runtime.python.verification import Verification

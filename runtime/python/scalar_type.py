@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 
-from pteron.runtime.python import _native
+import pteron.runtime.python._native as _native
 
 # What `TensorInfo.dtype()` returns: `ScalarType.Float` is 6. The numbers are those of the program
 # format, of ExecuTorch and of torch.
-ScalarType = enum.IntEnum("ScalarType", _native.SCALAR_TYPES)
+ScalarType = enum.IntEnum("ScalarType", _native.SCALAR_TYPES)  # type: ignore[misc] # not a literal

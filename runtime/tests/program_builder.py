@@ -16,7 +16,7 @@ from typing import Any
 
 import flatbuffers
 
-from pteron.runtime.schema import program_generated as schema
+import pteron.runtime.schema.program_generated as schema
 
 # numbers and sizes of runtime/core/scalar_types.inc
 DTYPES = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from pteron.runtime.tests import _kernel_caller
+import pteron.runtime.tests._kernel_caller as _kernel_caller
 from pteron.runtime.tests.kernel_cases import CASES, IMAGE, SCALAR_CASES, X, channels_last
 
 # Tested one by one below.

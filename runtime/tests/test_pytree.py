@@ -12,7 +12,7 @@ from pteron.runtime import InvalidArgumentError, NotSupportedError, Runtime
 from pteron.runtime.python import pytree
 from pteron.runtime.tests.program_builder import MethodBuilder, build_program
 
-LEAF = {"type": None, "context": None, "children_spec": []}
+LEAF: dict[str, Any] = {"type": None, "context": None, "children_spec": []}
 
 
 def node(kind: str, children: list[Any], context: Any = "null") -> dict[str, Any]:

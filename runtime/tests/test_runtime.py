@@ -87,7 +87,7 @@ def test_metadata() -> None:
     assert (meta.name(), meta.num_inputs(), meta.num_outputs()) == ("forward", 5, 2)
     info = meta.input_tensor_meta(0)
     assert info.sizes() == (2, 3)
-    assert info.dtype() == ScalarType.Float == 6
+    assert info.dtype() == ScalarType["Float"] == 6
     assert info.nbytes() == 24
     assert not info.is_memory_planned()
     assert meta.output_tensor_meta(0).is_memory_planned()

@@ -143,7 +143,7 @@ class RandomModule(nn.Module):
         wanted = rng.randint(4, 8)
         while len(self.steps) < wanted:
             (family,) = rng.choices(list(families), list(families.values()))
-            members = (self._modules, self._parameters, self._buffers)
+            members: tuple[dict[str, Any], ...] = (self._modules, self._parameters, self._buffers)
             before = [set(each) for each in members]
             shapes = [tuple(x.shape) for x in pools[_Rounding.FLOAT][0]]
             step = family(rng, shapes, self, len(self.steps))

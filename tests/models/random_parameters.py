@@ -188,7 +188,8 @@ def _computed(rng: random.Random, shape: Shape, base: _Base) -> Getter:
 
 def _as_strided(rng: random.Random, shape: Shape, base: _Base) -> Getter:
     """A tensor of the size that all elements need with an odd row stride, seen through it."""
-    strides, step = [], 1
+    strides: list[int] = []
+    step = 1
     for size in reversed(shape):
         strides.insert(0, step)
         step *= size + 1

@@ -3,7 +3,7 @@
 import numpy
 from absl.testing import absltest, parameterized
 
-from tests.proofs import _vector_math
+import tests.proofs._vector_math as _vector_math
 
 
 class NanobindTest(parameterized.TestCase):

@@ -3,7 +3,7 @@
 import numpy
 import pytest
 
-from tests.proofs import _vector_math
+import tests.proofs._vector_math as _vector_math
 
 
 def test_reads_an_array() -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
+import pteron.backends.aoti.schema.metadata_generated as schema
 from pteron.backends.aoti import shim_list
-from pteron.backends.aoti.schema import metadata_generated as schema
 from pteron.exir._serialize.program_file import deserialize_program
 
 

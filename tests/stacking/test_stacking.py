@@ -105,8 +105,8 @@ def test_runs_equal_to_eager(
     external = ["aoti_cpu_blob.ptd", "blas_weights.ptd"] if order == "blas_first" else []
     assert [path.name for path in beside] == external
 
-    method = Runtime.get().load_program(tmp_path / "stack.pte", data_path=beside)
-    method = method.load_method("forward")
+    loaded = Runtime.get().load_program(tmp_path / "stack.pte", data_path=beside)
+    method = loaded.load_method("forward")
     eager = copy.deepcopy(model)
     for batch in (2, 16, 1, 7):
         x = torch.randn(batch, WIDTH)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import MutableMapping
 from pathlib import Path
 
 
-def isolate(environment: dict[str, str]) -> None:
+def isolate(environment: MutableMapping[str, str]) -> None:
     """Keeps the home directory, caches and temporary files in $TEST_TMPDIR, if Bazel set it."""
     scratch = environment.get("TEST_TMPDIR")
     if not scratch:
@@ -19,7 +20,7 @@ def isolate(environment: dict[str, str]) -> None:
     environment.update(HOME=str(home), TMPDIR=scratch, TEMP=scratch, TMP=scratch)
 
 
-def arguments(environment: dict[str, str]) -> list[str]:
+def arguments(environment: MutableMapping[str, str]) -> list[str]:
     """The options of pytest that follow from Bazel's test environment."""
     options = ["-q", "-rs", "-p", "no:cacheprovider", "--import-mode=importlib", "--rootdir=."]
     if "TEST_TMPDIR" in environment:
@@ -40,11 +41,11 @@ class Shard:
         self._index = index
         self._total = total
 
-    def pytest_collection_modifyitems(self, items: list) -> None:
+    def pytest_collection_modifyitems(self, items: list[object]) -> None:
         items[:] = items[self._index :: self._total]
 
 
-def plugins(environment: dict[str, str]) -> list[Shard]:
+def plugins(environment: MutableMapping[str, str]) -> list[Shard]:
     """The shard that Bazel asks for, if any; tells Bazel that sharding is understood."""
     total = int(environment.get("TEST_TOTAL_SHARDS") or 0)
     if total <= 1:

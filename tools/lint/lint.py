@@ -1,4 +1,4 @@
-"""Checks or rewrites the style of every C++, Python and Starlark file.
+"""Checks or rewrites the style of every C++, Python and Starlark file; checks Python's types.
 
 `bazel run //tools/lint:format` and `:check` work on the checkout, or on those of its folders and
 files that are named (`-- runtime exir/emit`); as a test, `:check` works on a copy of it.
@@ -13,14 +13,15 @@ import tempfile
 from pathlib import Path
 
 from tools.lint import source_tree
-from tools.lint.linters import LINTERS, run
+from tools.lint.linters import LINTERS, PACKAGES, run
 
 
 def programs(environment: dict[str, str]) -> dict[str, Path]:
     """The tools' programs by name; a tool that this machine can't get is left out."""
     found = {}
     for linter in LINTERS:
-        program = Path(environment[linter.name.upper().replace("-", "_")]).absolute()
+        variable = linter.name.upper().replace("-", "_")
+        program = Path(sys.executable if linter.is_module else environment[variable]).absolute()
         if os.access(program, os.X_OK):
             found[linter.name] = program
     return found
@@ -68,6 +69,8 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as scratch:
         root = Path(scratch)
         source_tree.copy(source_tree.root(), root)
+        for package in PACKAGES:
+            (root / "python/pteron" / package).symlink_to(root / package)
         return lint(mode, root, sorted(source_tree.files(source_tree.root())), tools)
 
 

@@ -1,9 +1,11 @@
-"""The formatters and linters, which files each looks at, and how it checks or rewrites them."""
+"""The formatters, linters and the type checker: what each looks at, checks and rewrites."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,16 +19,36 @@ class Linter:
         wants: whether it looks at a file, given by its path from the repository's root.
         check: commands, without the program and the files, that exit with an error on a fault.
         fix: commands that rewrite the files.
+        path: the path by which the tool gets a file.
+        is_module: whether it is a module that Python runs by the tool's name, not a program.
     """
 
     name: str
     wants: Callable[[str], bool]
     check: tuple[tuple[str, ...], ...]
-    fix: tuple[tuple[str, ...], ...]
+    fix: tuple[tuple[str, ...], ...] = ()
+    path: Callable[[str], str] = str
+    is_module: bool = False
+
+
+# Those that are packages of `pteron`, by links in python/pteron.
+PACKAGES = ("backends", "exir", "runtime")
 
 
 def _is_starlark(path: str) -> bool:
     return path.endswith((".bazel", ".bzl", ".BUILD"))
+
+
+def _is_typed(path: str) -> bool:
+    """Python of this repository, whose imports can be found; the workspace of a test is another."""
+    return path.endswith(".py") and not path.startswith("tests/downstream/workspace/")
+
+
+def _module_path(path: str) -> str:
+    """The path by which Python finds a file: `exir/x.py` is `pteron.exir.x`."""
+    if path == "python/pteron/__init__.py":
+        return path + "i"  # which has the types of the names that the other fetches on first use
+    return f"python/pteron/{path}" if path.startswith(tuple(f"{f}/" for f in PACKAGES)) else path
 
 
 LINTERS = (
@@ -43,6 +65,13 @@ LINTERS = (
         fix=(("check", "--fix-only", "--no-cache", "--quiet"), ("format", "--no-cache")),
     ),
     Linter(
+        "mypy",
+        _is_typed,
+        check=(("--cache-dir=/dev/null",),),
+        path=_module_path,
+        is_module=True,
+    ),
+    Linter(
         "buildifier",
         _is_starlark,
         check=(("--mode=check", "--lint=warn"),),
@@ -56,7 +85,7 @@ def run(linter: Linter, program: Path, mode: str, root: Path, files: list[str]) 
 
     Args:
         linter: the tool.
-        program: its absolute path.
+        program: its absolute path, or Python's.
         mode: "check" or "format".
         root: what the files' paths are relative to; the tools' settings are found there.
         files: all files.
@@ -64,16 +93,17 @@ def run(linter: Linter, program: Path, mode: str, root: Path, files: list[str]) 
     Returns:
         what failing commands said, or None when all went well.
     """
-    wanted = [file for file in files if linter.wants(file)]
+    wanted = [linter.path(file) for file in files if linter.wants(file)]
     complaints = []
     for command in (linter.fix if mode == "format" else linter.check) if wanted else ():
         done = subprocess.run(
-            [program, *command, *wanted],
+            [program, *(("-m", linter.name) if linter.is_module else ()), *command, *wanted],
             cwd=root,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         )
         if done.returncode != 0:
             complaints.append(f"{linter.name}:\n{done.stdout.strip()}")

@@ -18,6 +18,8 @@ _SUFFIXES = [
     ".metal",
     ".mm",
     ".py",
+    ".pyi",
+    "mypy.ini",
     "ruff.toml",
 ]
 

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def also_compiled_for(architectures: Sequence[str]) -> Iterator[None]:
     """Inside, every kernel that Inductor keeps is compiled for `architectures`, too."""
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
-    keep = CachingAutotuner.save_gpu_kernel
+    keep: Callable[[Any, Any, Any], None] = CachingAutotuner.save_gpu_kernel
     problems: list[str] = []
 
     def keep_all(self: Any, stream: Any, launcher: Any) -> None:

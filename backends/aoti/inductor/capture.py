@@ -41,7 +41,8 @@ def captured_sources(captured: list[GeneratedCode]) -> Iterator[None]:
 def _generated_code(graph: Any, wrapper: str, kernels: str, proxied: str | None) -> GeneratedCode:
     model = model_part(wrapper)
     read = identifiers_read(model)
-    constants, unread = [], []
+    constants: list[Constant] = []
+    unread: list[Constant] = []
     for index, name in enumerate(graph.constants):
         if name in graph.folded_constants:
             continue

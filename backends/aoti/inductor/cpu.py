@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -45,7 +45,7 @@ def template_choices() -> Iterator[None]:
         templates = [choice for choice in choices if "cpp" in choice.name.lower()]
         return (templates or list(choices))[:1]
 
-    generate = CppTemplate.generate
+    generate: Callable[..., Any] = CppTemplate.generate
 
     @functools.wraps(generate)
     def generate_choice(self: Any, **kwargs: Any) -> Any:

@@ -158,6 +158,7 @@ def _module_of(node: torch.fx.Node, device: str) -> torch.fx.GraphModule:
         else value
         for name, value in torch.fx.map_arg(node.kwargs, copy).items()
     }
+    assert callable(node.target)
     call = graph.call_function(node.target, torch.fx.map_arg(node.args, copy), kwargs)
     call.meta["val"] = node.meta.get("val")
     returned = node.meta.get("val")

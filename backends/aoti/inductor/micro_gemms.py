@@ -42,7 +42,7 @@ def named_by_text() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for value in vars(cpp_micro_gemm).values():
             if isinstance(value, type) and "codegen_define" in vars(value):
-                define = _named(value.codegen_define)
+                define = _named(vars(value)["codegen_define"])
                 stack.enter_context(replaced(value, "codegen_define", define))
         yield
 

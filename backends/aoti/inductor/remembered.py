@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pteron.backends.aoti.inductor.replaced import replaced
@@ -22,7 +22,7 @@ def remembered() -> Iterator[None]:
     from torch._inductor.codegen.common import KernelTemplate
 
     template = functools.cache(KernelTemplate._template_from_string)
-    parse = cpp_template_kernel.parse_expr_with_index_symbols
+    parse: Callable[[Any], Any] = cpp_template_kernel.parse_expr_with_index_symbols
     parse_text = functools.cache(parse)
 
     def parse_each(expr: Any) -> Any:

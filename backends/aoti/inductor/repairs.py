@@ -136,7 +136,8 @@ def _reads_what_it_writes(node: torch.fx.Node, written: Sequence[int]) -> bool:
     read: list[torch.fx.Node] = []
     torch.fx.map_arg((others, node.kwargs), read.append)
     storages = {get_node_storage(value) for value in read} - {None}
-    return any(get_node_storage(node.args[index]) in storages for index in written)
+    arguments: Sequence[Any] = node.args
+    return any(get_node_storage(arguments[index]) in storages for index in written)
 
 
 @contextlib.contextmanager
@@ -178,7 +179,7 @@ def operands_of_branches_as_traced() -> Iterator[None]:
     def branch(
         cls: Any, predicate: Any, true_fn: Any, false_fn: Any, operands: Sequence[Any]
     ) -> Any:
-        nodes = V.graph.current_node.args[-1]
+        nodes: Any = V.graph.current_node.args[-1]
         operands = [laid_out(*pair) for pair in zip(operands, nodes, strict=True)]
         return create(cls, predicate, true_fn, false_fn, operands)
 
@@ -407,6 +408,7 @@ def floor_division_of_floats() -> Iterator[None]:
     from torch._inductor.virtualized import ops
 
     overloads = torch.ops.aten.div.Tensor_mode, torch.ops.aten.div.Scalar_mode
+    before: dict[Callable[..., Any] | str, Callable[..., Any]]
     before = {op: lowering.lowerings[op] for op in overloads}
     div_mode = lowering.div_mode
 
@@ -491,7 +493,9 @@ def _base(view: torch.fx.Node) -> torch.fx.Node:
     from torch.fx.passes.reinplace import _is_view_op
 
     while view.op == "call_function" and _is_view_op(view.target):
-        view = view.args[0]
+        source = view.args[0]
+        assert isinstance(source, torch.fx.Node)
+        view = source
     return view
 
 

@@ -148,6 +148,7 @@ class _Change:
             ):
                 continue
             sets.unite(source, node)
+            assert isinstance(node.target, OpOverload)
             self._targets[node] = node.target
             node.target = view_of_copy()[node.target]
 
@@ -211,9 +212,12 @@ def _propagate(node: Node) -> Any:
     """The node's value for its arguments' present metadata; None if it does not fit them."""
     if not _can_propagate(node):
         return node.meta.get("val")
+    target: Any = node.target
+    args: Any
+    kwargs: Any
     args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), lambda n: n.meta["val"])
     try:
-        if node.target is torch.ops.aten.view.default and _is_static(args[0]):
+        if target is torch.ops.aten.view.default and _is_static(args[0]):
             _check_view(args[0], args[1])
     except RuntimeError:
         return None
@@ -222,7 +226,7 @@ def _propagate(node: Node) -> Any:
         if mode is not None:
             stack.enter_context(mode)
         try:
-            return node.target(*args, **kwargs)
+            return target(*args, **kwargs)
         except (RuntimeError, ValueError):
             return None
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 import torch
 
-from pteron.backends.aoti import aoti_backend, inductor
+from pteron.backends.aoti import aoti_backend, elf, inductor, toolchain
 from pteron.backends.aoti.aoti_backend import (
     COMPILE_SPEC_KEYS,
     AotiBackend,
@@ -44,7 +45,7 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     def build(*args, **kwargs):
         raise AssertionError("the C++ compiler was called")
 
-    monkeypatch.setattr(aoti_backend.toolchain, "build", build)
+    monkeypatch.setattr(toolchain, "build", build)
     monkeypatch.setattr(aoti_backend, "_warm_up", lambda machine, device: None)
 
 
@@ -102,7 +103,7 @@ def test_the_refusals_of_several_partitions_come_together(no_compiler) -> None:
         "first": [exported(Median(), torch.rand(3))],
         "second": [exported(Mode(), torch.rand(3))],
     }
-    backend = type("Several", (Device, _Sequential), {})
+    backend: Any = type("Several", (Device, _Sequential), {})
     with pytest.raises(UnsupportedOperators) as caught:
         backend.preprocess_multimethod(programs, {"first": [[]], "second": [[]]})
     assert "aoti_torch_cpu_median" in str(caught.value) and "mode" in str(caught.value)
@@ -117,8 +118,8 @@ def test_weights_beside_the_program_go_to_the_file_of_the_device(
             return True
 
     monkeypatch.setattr(aoti_backend, "_warm_up", lambda machine, device: None)
-    monkeypatch.setattr(aoti_backend.toolchain, "build", lambda code, machine, **_: b"image")
-    monkeypatch.setattr(aoti_backend.elf, "undefined_symbols", lambda image: ())
+    monkeypatch.setattr(toolchain, "build", lambda code, machine, **_: b"image")
+    monkeypatch.setattr(elf, "undefined_symbols", lambda image: ())
     program = exported(torch.nn.Linear(64, 64), torch.rand(2, 64))
     for backend, tags in ((Device, []), (Outside, ["aoti_cpu_blob"])):
         result = backend.preprocess(program, [])

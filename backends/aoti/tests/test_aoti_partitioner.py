@@ -57,7 +57,7 @@ class EarlierPartitioner(Partitioner):
         self.constants = constants
 
     def partition(self, exported_program):
-        tags = {}
+        tags: dict[str, DelegationSpec] = {}
         for node in exported_program.graph.nodes:
             if node.target in self.targets:
                 tag = f"earlier_{len(tags)}"

@@ -22,7 +22,8 @@ def writer(text: str, calls: list[str]):
 
 
 def test_a_result_is_made_once(tmp_path: Path) -> None:
-    cache, calls = ObjectCache(tmp_path, 1 << 20), []
+    calls: list[str] = []
+    cache = ObjectCache(tmp_path, 1 << 20)
     for _ in range(2):
         assert cache.get("ab12", ".o", writer("text", calls)).read_text() == "text"
     assert calls == ["text"]
@@ -59,7 +60,8 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
-    cache, calls = ObjectCache(tmp_path, 250), []
+    calls: list[str] = []
+    cache = ObjectCache(tmp_path, 250)
     for age, key in enumerate(("aa", "bb")):
         path = cache.get(key, ".o", writer("x" * 100, calls))
         os.utime(path, (age, age))

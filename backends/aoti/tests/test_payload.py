@@ -7,10 +7,10 @@ import hashlib
 
 import torch
 
+import pteron.backends.aoti.schema.metadata_generated as schema
 from pteron.backends.aoti import payload
 from pteron.backends.aoti.contract import Dim, TensorContract
 from pteron.backends.aoti.inductor import Constant
-from pteron.backends.aoti.schema import metadata_generated as schema
 
 INFO = payload.ImageInfo(
     device="cpu",

@@ -166,7 +166,7 @@ def test_a_cached_object_is_not_compiled_again(code, image: bytes, monkeypatch) 
         commands.append(" ".join(command))
         return run(command, *args, **kwargs)
 
-    monkeypatch.setattr(toolchain.subprocess, "run", record)
+    monkeypatch.setattr(subprocess, "run", record)
     toolchain.build(code, V3, weights_bytes=4096, embedded={"kernel": b"device code"})
     assert len(commands) == 1 and "-shared" in commands[0]
 

@@ -10,6 +10,7 @@ would be a call.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -34,7 +35,8 @@ class PatchesAsProductsPass(PassBase):
 
 
 def _reads_patches(node: Node) -> bool:
-    x, weight, _, stride, padding, dilation, transposed, _, groups = node.args
+    args: Sequence[Any] = node.args
+    x, weight, _, stride, padding, dilation, transposed, _, groups = args
     kernel, sizes = weight.meta["val"].shape[2:], x.meta["val"].shape[2:]
     return (
         not transposed
@@ -51,7 +53,8 @@ def _reads_patches(node: Node) -> bool:
 
 def _write_as_product(node: Node) -> None:
     """The nodes that compute `node`, which becomes the last: signatures know outputs by name."""
-    x, weight, bias = node.args[:3]
+    args: Sequence[Any] = node.args
+    x, weight, bias = args[:3]
     kernel = weight.meta["val"].shape[2:]
     channels, *sizes = x.meta["val"].shape[1:]
     counts = [size // k for size, k in zip(sizes, kernel, strict=True)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+import pteron.backends.aoti.schema.metadata_generated as schema
 from pteron.backends.aoti.aoti_backend import AotiBackend
-from pteron.backends.aoti.schema import metadata_generated as schema
 from pteron.backends.cpu import CpuBackend, CpuOptions, CpuPartitioner, isa
 from pteron.backends.cpu.cpu_backend import share_weights
 from pteron.exir.backend.backend_details import BackendDetails, find_backend

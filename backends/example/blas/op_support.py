@@ -49,7 +49,8 @@ def reason(node: Node) -> str | None:
         dtype = operand.meta["val"].dtype
         if dtype is not torch.float32:
             return f"{operand.name} is {dtype}; BlasBackend multiplies torch.float32"
-    if node.target is aten.linear.default and node.args[1].meta["val"].dim() != 2:
+    arguments: Sequence[Any] = node.args
+    if node.target is aten.linear.default and arguments[1].meta["val"].dim() != 2:
         return "the weight of linear is not a matrix"
     if node.target is aten.addmm.default:
         return _addmm_reason(node)
@@ -60,7 +61,8 @@ def _addmm_reason(node: Node) -> str | None:
     for name in ("alpha", "beta"):
         if not isinstance(node.kwargs.get(name, 1), int | float):
             return f"{name} of addmm is not a constant"
-    sizes = node.args[0].meta["val"].shape
+    arguments: Sequence[Any] = node.args
+    sizes = arguments[0].meta["val"].shape
     rows, columns = node.meta["val"].shape
     whole = len(sizes) == 2 and _equal(sizes, (rows, columns))
     one_row = _equal(sizes, (columns,)) or _equal(sizes, (1, columns))

@@ -8,7 +8,7 @@ made.weights                # key -> tensor, for the named data
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flatbuffers
@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 
-from pteron.backends.example.blas.schema import plan_generated as schema
+import pteron.backends.example.blas.schema.plan_generated as schema
 from pteron.exir._serialize.blob import Blob
 
 aten = torch.ops.aten
@@ -82,19 +82,21 @@ class _Builder:
     def add_product(self, node: Node) -> None:
         """product = alpha * left @ right + beta * bias"""
         product = schema.ProductT()
+        arguments: Sequence[Any] = node.args
+        scales: Mapping[str, Any] = node.kwargs
         if node.target is aten.linear.default:
-            left, right, *bias = node.args
+            left, right, *bias = arguments
             product.bias = self._operand(bias[0]) if bias and bias[0] is not None else None
             # BLAS reads a matrix either way, but rows that lie one after the other fastest. The
             # weight [N, K] of linear is turned once, here; one that comes as an argument is not.
             product.rightTransposed = right.name not in self._owned
             product.right = self._operand(right, transposed=not product.rightTransposed)
         else:
-            *bias, left, right = node.args
+            *bias, left, right = arguments
             if node.target is aten.addmm.default:
                 product.bias = self._operand(bias[0])
-                product.alpha = float(node.kwargs.get("alpha", 1))
-                product.beta = float(node.kwargs.get("beta", 1))
+                product.alpha = float(scales.get("alpha", 1))
+                product.beta = float(scales.get("beta", 1))
             elif node.target not in (aten.mm.default, aten.bmm.default):
                 raise ValueError(f"{node.name}: {node.target} is not a product")
             product.right = self._operand(right)

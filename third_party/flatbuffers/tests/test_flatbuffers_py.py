@@ -5,7 +5,7 @@ from __future__ import annotations
 import flatbuffers
 import pytest
 
-from third_party.flatbuffers.tests import monster_generated as schema
+import third_party.flatbuffers.tests.monster_generated as schema
 
 
 def serialize_orc() -> bytes:

@@ -12,7 +12,7 @@ from tools.lint import lint, source_tree
 
 CROOKED = {
     "a.cpp": "int  f( ) {return 1;}\n",
-    "b.py": "import sys,os\nprint( os )\n",
+    "b.py": "import sys,os\nprint( os )\nn: int = os\n",
     "BUILD.bazel": 'cc_library( name="x", hdrs=["b.h","a.h"], )\n',
     "notes.txt": "not   source\n",
 }

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.export import Dim
 
+import pteron.backends.example.blas.schema.plan_generated as schema
 from pteron.backends.example.blas import BlasOptions, BlasPartitioner
-from pteron.backends.example.blas.schema import plan_generated as schema
 from pteron.exir import ExecutorchProgramManager, to_edge_transform_and_lower
 from pteron.exir.lowered_backend_module import lowered_modules
 from pteron.runtime import Runtime
