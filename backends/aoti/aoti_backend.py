@@ -62,7 +62,7 @@ class BuildTarget:
 
     code: inductor.Target
     machine: toolchain.Machine
-    info: payload.ImageInfo
+    info: payload.SharedObjectInfo
     own_blobs: bool = True
 
 
@@ -140,7 +140,7 @@ class AotiBackend:
     def preprocess(
         cls, edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
-        """Compiles one partition to an image, constants and metadata."""
+        """Compiles one partition to a shared object, constants and metadata."""
         device = cls.get_device_name()
         target = cls.get_build_target(compile_specs)
         _warm_up(target.machine, device)
@@ -149,11 +149,11 @@ class AotiBackend:
             code = cls._generate(program, target, compile_specs)
             contract = contract_of(program)
         cls._check(inductor.operator_functions(code.model), code.proxied)
-        image = toolchain.build(code, target.machine, device=device, embedded=code.embedded)
-        imported = elf.undefined_symbols(image)
+        shared_object = toolchain.build(code, target.machine, device=device, embedded=code.embedded)
+        imported = elf.undefined_symbols(shared_object)
         cls._check(imported, ())
         result = payload.build(
-            image,
+            shared_object,
             dataclasses.replace(
                 target.info,
                 shims=imported,

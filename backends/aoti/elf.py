@@ -1,4 +1,5 @@
-"""What a linked image asks for: undefined symbols and needed libraries (ELF64, little-endian)."""
+"""What a linked shared object asks for: undefined symbols and needed libraries (ELF64,
+little-endian)."""
 
 from __future__ import annotations
 
@@ -22,23 +23,25 @@ class _Section:
     entry_size: int
 
 
-def _sections(image: bytes) -> list[_Section]:
-    if image[:6] != b"\x7fELF\x02\x01":
-        raise ValueError(f"not a little-endian ELF64 image: starts with {image[:6]!r}")
-    (table,) = struct.unpack_from("<Q", image, 0x28)
-    entry_size, count = struct.unpack_from("<HH", image, 0x3A)
+def _sections(shared_object: bytes) -> list[_Section]:
+    if shared_object[:6] != b"\x7fELF\x02\x01":
+        raise ValueError(
+            f"not a little-endian ELF64 shared object: starts with {shared_object[:6]!r}"
+        )
+    (table,) = struct.unpack_from("<Q", shared_object, 0x28)
+    entry_size, count = struct.unpack_from("<HH", shared_object, 0x3A)
     sections = []
     for index in range(count):
         name, kind, _, _, offset, size, link, _, _, item = struct.unpack_from(
-            "<IIQQQQIIQQ", image, table + index * entry_size
+            "<IIQQQQIIQQ", shared_object, table + index * entry_size
         )
         sections.append(_Section(name, kind, offset, size, link, item))
     return sections
 
 
-def _text(image: bytes, table: _Section, offset: int) -> str:
+def _text(shared_object: bytes, table: _Section, offset: int) -> str:
     start = table.offset + offset
-    return image[start : image.index(b"\0", start)].decode()
+    return shared_object[start : shared_object.index(b"\0", start)].decode()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,28 +52,28 @@ class _Symbol:
     has_version: bool
 
 
-def _dynamic_symbols(image: bytes) -> Iterator[_Symbol]:
-    sections = _sections(image)
+def _dynamic_symbols(shared_object: bytes) -> Iterator[_Symbol]:
+    sections = _sections(shared_object)
     symbols = next((s for s in sections if s.type == _SHT_DYNSYM), None)
     if symbols is None:
         return
     versions = next((s for s in sections if s.type == _SHT_GNU_VERSYM), None)
     for index in range(1, symbols.size // symbols.entry_size):
         offset = symbols.offset + index * symbols.entry_size
-        name, info, _, section = struct.unpack_from("<IBBH", image, offset)
+        name, info, _, section = struct.unpack_from("<IBBH", shared_object, offset)
         version = 0
         if versions is not None:
-            (version,) = struct.unpack_from("<H", image, versions.offset + 2 * index)
+            (version,) = struct.unpack_from("<H", shared_object, versions.offset + 2 * index)
         yield _Symbol(
-            _text(image, sections[symbols.link], name),
+            _text(shared_object, sections[symbols.link], name),
             info >> 4 == _STB_GLOBAL,
             section != 0,
             version & 0x7FFF > 1,
         )
 
 
-def undefined_symbols(image: bytes) -> tuple[str, ...]:
-    """Sorted names that the image leaves to whoever loads it.
+def undefined_symbols(shared_object: bytes) -> tuple[str, ...]:
+    """Sorted names that the shared object leaves to whoever loads it.
 
     Symbols that name a library version (libc, libstdc++, libm, libgomp) and weak ones are not
     among them.
@@ -78,26 +81,28 @@ def undefined_symbols(image: bytes) -> tuple[str, ...]:
     return tuple(
         sorted(
             symbol.name
-            for symbol in _dynamic_symbols(image)
+            for symbol in _dynamic_symbols(shared_object)
             if symbol.is_global and not symbol.is_defined and not symbol.has_version
         )
     )
 
 
-def exported_symbols(image: bytes) -> tuple[str, ...]:
-    """Sorted names that the image offers."""
-    return tuple(sorted(symbol.name for symbol in _dynamic_symbols(image) if symbol.is_defined))
+def exported_symbols(shared_object: bytes) -> tuple[str, ...]:
+    """Sorted names that the shared object offers."""
+    return tuple(
+        sorted(symbol.name for symbol in _dynamic_symbols(shared_object) if symbol.is_defined)
+    )
 
 
-def needed_libraries(image: bytes) -> tuple[str, ...]:
+def needed_libraries(shared_object: bytes) -> tuple[str, ...]:
     """The DT_NEEDED entries, in order."""
-    sections = _sections(image)
+    sections = _sections(shared_object)
     dynamic = next((s for s in sections if s.type == _SHT_DYNAMIC), None)
     if dynamic is None:
         return ()
     found = []
     for offset in range(dynamic.offset, dynamic.offset + dynamic.size, 16):
-        tag, value = struct.unpack_from("<qQ", image, offset)
+        tag, value = struct.unpack_from("<qQ", shared_object, offset)
         if tag == _DT_NEEDED:
-            found.append(_text(image, sections[dynamic.link], value))
+            found.append(_text(shared_object, sections[dynamic.link], value))
     return tuple(found)

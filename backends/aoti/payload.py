@@ -4,7 +4,7 @@ Keys are made of content, so equal code and equal weights are stored once, whate
 method they come from::
 
     processed bytes   "<so_key>\\n<weights_key>"
-    so_key            "<sha256 of the image>_so_blob"
+    so_key            "<sha256 of the shared object>_so_blob"
     weights_key       "<sha256 of the packed constants>_weights_blob"
     each big constant "<sha256 of its bytes>_weight"
     metadata          "<so_key>/<weights_key>/metadata", a FlatBuffer of schema/metadata.fbs
@@ -40,8 +40,9 @@ _FILE_IDENTIFIER = b"PTM1"
 
 
 @dataclasses.dataclass(frozen=True)
-class ImageInfo:
-    """What the metadata says of the image itself; see schema/metadata.fbs for the fields."""
+class SharedObjectInfo:
+    """What the metadata says of the shared object itself; see schema/metadata.fbs for the
+    fields."""
 
     device: str
     shims: tuple[str, ...]
@@ -62,7 +63,7 @@ class Payload:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Placed:
+class _StoredConstant:
     """A constant and where its bytes are."""
 
     constant: Constant
@@ -74,8 +75,8 @@ class _Placed:
 
 
 def build(
-    image: bytes,
-    info: ImageInfo,
+    shared_object: bytes,
+    info: SharedObjectInfo,
     contract: Contract,
     constants: Sequence[Constant],
     *,
@@ -87,33 +88,34 @@ def build(
     """Collects blobs and metadata of one compiled partition.
 
     Args:
-        image: the linked shared library.
-        info: what the image was built for.
+        shared_object: the linked shared library.
+        info: what the shared object was built for.
         contract: inputs and outputs of the partition.
         constants: what it reads.
         op_counts: what the partition was made of; see `count_operators`.
-        borders: where it ends and why; see `pteron.exir.backend.partition_boundary`.
+        borders: its partition boundaries and why they are there; see
+            `pteron.exir.backend.partition_boundary`.
         own_blobs: big constants become blobs of their own. Without it the weights blob is what
             the container itself would load: whole storages in the given order.
         weights_tag: name of the external file for weights; None keeps them in the program.
     """
     store = NamedDataStore()
-    so_digest = hashlib.sha256(image).digest()
+    so_digest = hashlib.sha256(shared_object).digest()
     so_key = f"{so_digest.hex()}_so_blob"
-    store.add_named_data(so_key, image, alignment=4096, digest=so_digest)
+    store.add_named_data(so_key, shared_object, alignment=4096, digest=so_digest)
 
-    placed, packed = _place(constants) if own_blobs else _place_as_container(constants)
+    stored, packed = _pack(constants) if own_blobs else _pack_as_aotinductor(constants)
     packed_digest = hashlib.sha256(packed).digest()
     weights_key = f"{packed_digest.hex()}_weights_blob"
     store.add_named_data(weights_key, packed, ALIGNMENT, weights_tag, digest=packed_digest)
-    placed = [dataclasses.replace(item, blob_key=item.blob_key or weights_key) for item in placed]
-    for item in placed:
+    stored = [dataclasses.replace(item, blob_key=item.blob_key or weights_key) for item in stored]
+    for item in stored:
         if item.blob_key != weights_key:
             store.add_named_data(
                 item.blob_key, item.data, ALIGNMENT, weights_tag, digest=item.digest
             )
 
-    metadata = _metadata(so_digest, info, contract, placed, op_counts, borders)
+    metadata = _metadata(so_digest, info, contract, stored, op_counts, borders)
     store.add_named_data(f"{so_key}/{weights_key}/metadata", metadata, ALIGNMENT)
     return Payload(f"{so_key}\n{weights_key}".encode(), store.get_named_data_store_output())
 
@@ -158,7 +160,7 @@ def _shared_extents(constants: Iterable[Constant]) -> dict[int, list[tuple[int, 
     return ranges
 
 
-def _place(constants: Sequence[Constant]) -> tuple[list[_Placed], bytes]:
+def _pack(constants: Sequence[Constant]) -> tuple[list[_StoredConstant], bytes]:
     """Where each constant goes, and the bytes of the packed blob (whose key is not known yet)."""
     extents = _shared_extents(constants)
     views: dict[tuple[int, int, int], memoryview] = {}
@@ -180,7 +182,7 @@ def _place(constants: Sequence[Constant]) -> tuple[list[_Placed], bytes]:
 
     packed = bytearray()
     offsets: dict[bytes, int] = {}
-    placed = []
+    stored = []
     for constant, key, storage_offset in located:
         data, digest = views[key], digests[key]
         if data.nbytes >= OWN_BLOB_BYTES:
@@ -191,24 +193,24 @@ def _place(constants: Sequence[Constant]) -> tuple[list[_Placed], bytes]:
                 offsets[digest] = len(packed)
                 packed += data
             blob_key, offset = "", offsets[digest]
-        placed.append(_Placed(constant, storage_offset, blob_key, offset, data, digest))
+        stored.append(_StoredConstant(constant, storage_offset, blob_key, offset, data, digest))
     packed += bytes(-len(packed) % ALIGNMENT)
-    return placed, bytes(packed)
+    return stored, bytes(packed)
 
 
-def _place_as_container(constants: Sequence[Constant]) -> tuple[list[_Placed], bytes]:
+def _pack_as_aotinductor(constants: Sequence[Constant]) -> tuple[list[_StoredConstant], bytes]:
     """The layout of AOTInductor's own blob: whole storages, padded unless all are on a GPU."""
     alignment = 1 if all(c.tensor.is_cuda for c in constants) else ALIGNMENT
     packed = bytearray()
-    placed = []
+    stored = []
     for constant in constants:
         data = _storage_view(constant.tensor)
         digest = hashlib.sha256(data).digest()
         storage_offset = int(constant.tensor.storage_offset())
-        placed.append(_Placed(constant, storage_offset, "", len(packed), data, digest))
+        stored.append(_StoredConstant(constant, storage_offset, "", len(packed), data, digest))
         packed += data
         packed += bytes(-len(packed) % alignment)
-    return placed, bytes(packed)
+    return stored, bytes(packed)
 
 
 # --- metadata --------------------------------------------------------------------------------
@@ -216,9 +218,9 @@ def _place_as_container(constants: Sequence[Constant]) -> tuple[list[_Placed], b
 
 def _metadata(
     so_digest: bytes,
-    info: ImageInfo,
+    info: SharedObjectInfo,
     contract: Contract,
-    placed: Sequence[_Placed],
+    stored: Sequence[_StoredConstant],
     op_counts: Mapping[str, int],
     borders: Sequence[str],
 ) -> bytes:
@@ -239,7 +241,7 @@ def _metadata(
     table.soDigest = list(so_digest)
     table.inputs = [_tensor_table(schema, item) for item in inputs]
     table.outputs = [_tensor_table(schema, item) for item in outputs]
-    table.constants = [_constant_table(schema, item) for item in placed]
+    table.constants = [_constant_table(schema, item) for item in stored]
     table.weightsLayout = info.weights_layout
     table.opCounts = [_op_table(schema, op, count) for op, count in op_counts.items()]
     table.borders = list(borders)
@@ -279,7 +281,7 @@ def _dim_table(schema: Any, dim: Dim) -> Any:
     return table
 
 
-def _constant_table(schema: Any, item: _Placed) -> Any:
+def _constant_table(schema: Any, item: _StoredConstant) -> Any:
     tensor = item.constant.tensor
     table = schema.ConstantT()
     table.name, table.fqn = item.constant.name, item.constant.fqn

@@ -1,15 +1,16 @@
-"""From generated C++ to a shared-library image: our own compile step.
+"""From generated C++ to a shared library: our own compile step.
 
 Inductor could compile for us, but not with flags per file, in parallel, from one set of
 precompiled headers and with a cache of objects; what that is worth stands in
-`decisions/2026-11-20-own-compile-step.md`. An image is made of
+`decisions/2026-11-20-own-compile-step.md`. A shared object is made of
 
 * the entry points (equal for all models of one torch release and flag set, so nearly always
   cached) and the model class, at -O1: they run once a call and are long;
 * the kernels, at -O3 for the target's instruction set, a few files of bounded size; what several
   of them share has a file of its own, which other models then find in the cache;
 * a support file: the size of the weights, embedded device code, and a `__cxa_thread_atexit` that
-  registers nothing, without which the thread that first failed would pin the image in memory.
+  registers nothing, without which the thread that first failed would pin the shared object in
+  memory.
 
 Only the `AOTInductor*` entry points are exported, nothing is unique-global, the symbol table is
 stripped and no path of the building machine gets in: equal sources give equal bytes.
@@ -42,7 +43,7 @@ class ToolchainError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """Flags that say what the image is for.
+    """Flags that say what the shared object is for.
 
     Attributes:
         march: instruction set flags, for example ("-march=x86-64-v3",).
@@ -140,7 +141,7 @@ def build(
     embedded: Mapping[str, bytes] | None = None,
     cache: ObjectCache | None = None,
 ) -> bytes:
-    """Compiles and links `code`; returns the image's bytes.
+    """Compiles and links `code`; returns the shared object's bytes.
 
     Args:
         code: from `inductor.generate`.
@@ -168,8 +169,8 @@ def build(
 
 
 def prepare(machine: Machine, *, device: str = "cpu", cache: ObjectCache | None = None) -> None:
-    """Builds what all images of `machine` share, unless it is there: precompiled headers and the
-    entry points.
+    """Builds what all shared objects of `machine` share, unless it is there: precompiled headers
+    and the entry points.
 
     The header of entry points, which one source of each model reads, pays for being precompiled
     from the fourth on: the first model makes do with its text.
@@ -200,7 +201,7 @@ def _parallelism() -> int:
 def split_kernels(text: str) -> list[str]:
     """Cuts generated kernels, each of which starts with its own include, into files of a bounded
     size. What kernels share has a file of its own, so that models share its object too. The cut
-    depends on the text alone, so that equal text gives an equal image anywhere."""
+    depends on the text alone, so that equal text gives an equal shared object anywhere."""
     first, *rest = re.split(f"(?={re.escape(KERNEL_START)})", text)
     shared = [part for part in rest if part.startswith(SHARED_START)]
     files = [first] if first.strip() else []
@@ -323,7 +324,7 @@ class BuildStep:
         return self.cache.get(self._key("object", source), ".o", compile_object).read_bytes()
 
     def link(self, folder: Path, objects: Sequence[bytes], support: Path) -> bytes:
-        """Links to an image whose only exports are the container's entry points."""
+        """Links to a shared object whose only exports are the container's entry points."""
         names = []
         for index, data in enumerate(objects):
             names.append(f"{index}.o")

@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 
 from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.inductor import Target
-from pteron.backends.aoti.payload import ImageInfo
+from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
 from pteron.backends.cpu import isa as instruction_sets
 from pteron.backends.cpu.cpu_options import CpuOptions
@@ -43,7 +43,7 @@ class CpuBackend(AotiBackend, BackendDetails):
                 defines=(isa.define,),
                 wide_vectors=isa.vector_bits == 512,
             ),
-            info=ImageInfo(
+            info=SharedObjectInfo(
                 device="cpu",
                 shims=(),
                 shim_list_version=0,

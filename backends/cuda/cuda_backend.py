@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 from pteron.backends.aoti import inductor
 from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.inductor import Target
-from pteron.backends.aoti.payload import ImageInfo
+from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
 from pteron.backends.cuda import toolkit
 from pteron.backends.cuda.autotune_record import AutotuneRecord, software_and_gpu
@@ -44,7 +44,7 @@ class CudaBackend(AotiBackend, BackendDetails):
         return BuildTarget(
             code=Target("cuda", freeze=False, architectures=_further_architectures(options)),
             machine=Machine(march=(), defines=("USE_CUDA",), include_folders=_include_folders()),
-            info=ImageInfo(
+            info=SharedObjectInfo(
                 device="cuda",
                 shims=(),
                 shim_list_version=0,
@@ -137,7 +137,7 @@ def _include_folders() -> tuple[str, ...]:
 
 
 def _architectures(options: CudaOptions) -> tuple[str, ...]:
-    """All that the image will run on."""
+    """All that the shared object will run on."""
     here = _here()
     return tuple(dict.fromkeys([*here, *sorted(options.architectures)]))
 

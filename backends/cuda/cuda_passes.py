@@ -124,11 +124,11 @@ def _select(owner: GraphModule, cond: Node) -> bool:
 def _inline(owner: GraphModule, branch: GraphModule, operands: Any) -> list[Node]:
     """Copies a branch to where `owner`'s graph inserts; returns its outputs."""
     placeholders = [node for node in branch.graph.nodes if node.op == "placeholder"]
-    places = dict(zip(placeholders, operands, strict=True))
+    copies = dict(zip(placeholders, operands, strict=True))
     for node in branch.graph.nodes:
         if node.op == "call_function":
-            places[node] = owner.graph.node_copy(node, lambda n: places[n])
-    return [places[node] for node in _outputs(branch)]
+            copies[node] = owner.graph.node_copy(node, lambda n: copies[n])
+    return [copies[node] for node in _outputs(branch)]
 
 
 def _outputs(branch: GraphModule) -> list[Any]:

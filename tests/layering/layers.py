@@ -1,8 +1,8 @@
-"""The layers of the source tree and which of them may know which.
+"""The layers of the source tree and which of them may depend on which.
 
 A layer is a folder with all that is below it, less the folders that are layers of their own. It
-knows another when a C++ file of it includes a header of the other, or a Python file imports a
-module of it. Layers that the table does not name know whom they like.
+depends on another when a C++ file of it includes a header of the other, or a Python file imports a
+module of it. Layers that the table does not name may depend on any.
 
 Headers are known as `pteron/<path>`, modules of backends, exir and runtime as `pteron.<path>`.
 """
@@ -18,7 +18,7 @@ _SEAM = _CORE | {"runtime/backend", "runtime/schema"}
 _RUNTIME = _SEAM | {"runtime", "runtime/executor", "runtime/kernel", "runtime/python"}
 _BACKEND = _RUNTIME | {"backends/aoti", "exir"}
 
-# layer -> what it may know besides itself
+# layer -> what it may depend on besides itself
 ALLOWED: dict[str, frozenset[str]] = {
     # The runtime, from the bottom up. None of it names a backend.
     "runtime/core": _CORE,
@@ -31,16 +31,16 @@ ALLOWED: dict[str, frozenset[str]] = {
     "runtime": _RUNTIME,
     # Lowering: graphs, the file format that the runtime reads, and a run of what was lowered.
     "exir": frozenset({"runtime", "runtime/core", "runtime/schema"}),
-    # What backends share, then the backends, which never see each other.
+    # What backends share, then the backends, which never depend on each other.
     "backends": frozenset(),
     "backends/aoti": _SEAM | {"exir"},
     "backends/apple/metal": _BACKEND,
     "backends/cpu": _BACKEND,
     "backends/cuda": _BACKEND,
     "backends/example": _RUNTIME | {"exir"},
-    # The front door for Python.
+    # The public package of Python.
     "python": frozenset({"backends/cpu", "backends/cuda", "exir", "runtime"}),
-    # Guests and developer tools know nobody.
+    # Third-party code and developer tools depend on no layer.
     "third_party": frozenset(),
     "tools": frozenset(),
     # Programs over the runtime, which choose their backends.
@@ -85,7 +85,7 @@ def uses(path: str, text: str) -> Iterator[tuple[int, str]]:
     for line, used in found:
         file = used.removeprefix("pteron/")
         if file != used and file.split("/")[0] not in _TOP_FOLDERS:
-            file = f"python/{used}"  # the front door
+            file = f"python/{used}"  # the public package
         if file.split("/")[0] in _TOP_FOLDERS and "/" in file:
             yield line, file
 
@@ -104,7 +104,7 @@ def bare_names(path: str, text: str) -> list[str]:
 
 
 def violations(path: str, text: str) -> list[str]:
-    """The arrows in one file that the table does not allow, as lines for a person."""
+    """The dependencies of one file that the table does not allow, as human-readable lines."""
     layer = layer_of(path)
     if layer not in ALLOWED:
         return []
@@ -112,7 +112,7 @@ def violations(path: str, text: str) -> list[str]:
     allowed = ALLOWED[layer] | {layer} | (_FOR_TESTS if is_test else frozenset())
     shown = ", ".join(sorted(allowed - {layer})) or "no other layer"
     wrong = [
-        f"{path}:{line}: {layer} uses {used}, but may know {shown}"
+        f"{path}:{line}: {layer} uses {used}, but may depend on {shown}"
         for line, used in uses(path, text)
         if layer_of(used) not in allowed and not used.startswith(_OPEN)
     ]

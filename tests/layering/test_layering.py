@@ -1,4 +1,4 @@
-"""The arrows between the folders: on the whole tree, and on files made to break each rule."""
+"""The dependencies between the folders: on the whole tree, and on files made to break each rule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.lint import source_tree
 _SOURCES = (".cpp", ".cu", ".cuh", ".h", ".inc", ".mm", ".py")
 
 
-def test_the_tree_keeps_its_arrows() -> None:
+def test_the_tree_keeps_to_the_table() -> None:
     files = source_tree.files(source_tree.root())
     sources = {name: path for name, path in files.items() if name.endswith(_SOURCES)}
     assert len(sources) > 100, "the source tree is not here"
@@ -34,7 +34,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 
 def test_every_layer_of_the_table_exists() -> None:
     present = {layer_of(name) for name in source_tree.files(source_tree.root())}
-    # Apple's backend comes later; its arrows stand already.
+    # Apple's backend comes later; its dependencies are listed already.
     assert set(ALLOWED) - {"backends/apple/metal"} <= present
 
 
@@ -66,7 +66,7 @@ def test_every_layer_of_the_table_exists() -> None:
         ("runtime/python/program.py", "from pteron import exir"),
     ],
 )
-def test_a_forbidden_arrow_is_found(path: str, text: str) -> None:
+def test_a_forbidden_dependency_is_found(path: str, text: str) -> None:
     (line,) = violations(path, text)
     assert line.startswith(f"{path}:{1 + text.count(chr(10))}: ")
 
@@ -90,7 +90,7 @@ def test_a_forbidden_arrow_is_found(path: str, text: str) -> None:
         ("examples/quickstart/main.py", "from pteron.backends.cpu import CpuPartitioner"),
     ],
 )
-def test_an_allowed_arrow_is_not(path: str, text: str) -> None:
+def test_an_allowed_dependency_is_not(path: str, text: str) -> None:
     assert violations(path, text) == []
 
 

@@ -7,7 +7,7 @@ origin for a shape; it may build on another that it draws, so that origins are n
     get = draw_weight(rng, module, "weight3", (8, 16))
     get(module)      # float32 [8, 16], maybe a transposed slice of a parameter [40, 3, 8]
 
-Elements of parameters are random numbers, all different, so that a wrong place in one shows.
+Elements of parameters are random numbers, all different, so that a wrong offset in one shows.
 See `random_steps` for what a family is.
 """
 

@@ -1,4 +1,4 @@
-"""Broken promises of `backends/`."""
+"""Mutations of `backends/`."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ BACKEND_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         topic="compile context",
         name="what was replaced is not put back after an exception",
-        file="backends/aoti/inductor/replaced.py",
+        file="backends/aoti/inductor/patched.py",
         before="    try:\n        yield\n    finally:\n        setattr(owner, name, before)\n",
         after="    yield\n    setattr(owner, name, before)\n",
         test=_TEST_INDUCTOR,

@@ -1,4 +1,4 @@
-"""Broken promises of `exir/`."""
+"""Mutations of `exir/`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.mutations.outcome import Outcome
 class MutatedTree:
     """A copy of the checkout and a Bazel on it; a context manager that stops that Bazel.
 
-    The copy has a place of its own among the user's caches (not in /tmp, which the sandbox hides),
+    The copy has a folder of its own among the user's caches (not in /tmp, which the sandbox hides),
     always the same one, so that a second run finds what the first one built. One run at a time.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The list: each entry breaks one promise of lowering, and names the test that guards it."""
+"""The list: each entry breaks one behaviour, and names the test that must fail."""
 
 from __future__ import annotations
 

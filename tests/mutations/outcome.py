@@ -17,7 +17,7 @@ _TIMEOUT = re.compile(r"^\S+ +TIMEOUT in ", re.MULTILINE)
 
 
 class Outcome(NamedTuple):
-    """Status and, for people, what was seen.
+    """Status and, human-readable, what was seen.
 
     Of a test: "passed", "failed", or "broken" where it did not build or could not be imported. Of
     a mutation: CAUGHT, "survived" or "broken".

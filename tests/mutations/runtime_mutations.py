@@ -1,4 +1,4 @@
-"""Broken promises of `runtime/` and `tools/runner/`."""
+"""Mutations of `runtime/` and `tools/runner/`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The front door `import pteron`, and that its modules have no other name."""
+"""The public package `import pteron`, and that its modules have no other name."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import executorch.runtime  # noqa: F401  its libexecutorch.so is what the plug-i
 
 @functools.cache
 def plug_in(package: str) -> None:
-    """Makes the backend of a package (``pteron.backends.cpu``) one of the stock runtime's too."""
+    """Makes the backend of a package (`pteron.backends.cpu`) one of the stock runtime's too."""
     native = importlib.import_module(f"{package}.native")
     library = Path(native.__file__).parent / native.LIBRARY
     plugin = ctypes.CDLL(os.path.abspath(os.environ["STOCK_PLUGIN"]), mode=ctypes.RTLD_GLOBAL)

@@ -110,10 +110,10 @@ def test_bytes_of_constants_state_and_named_data(everything: Path) -> None:
     data = everything.read_bytes()
     ours, stock = read(data), deserialize_pte_binary(data)
     constants = [bytes(item.storage) for item in stock.program.constant_buffer]
-    place = ours.program.constant_segment
-    assert place and len(constants) == len(place.offsets) and any(constants)
-    segment = bytes(ours.segments[place.segment_index])
-    for start, constant in zip(place.offsets[1:], constants[1:], strict=True):
+    offsets = ours.program.constant_segment
+    assert offsets and len(constants) == len(offsets.offsets) and any(constants)
+    segment = bytes(ours.segments[offsets.segment_index])
+    for start, constant in zip(offsets.offsets[1:], constants[1:], strict=True):
         assert segment[start : start + len(constant)] == constant
     assert stock.mutable_data and ours.program.mutable_segments
     (mutable,) = ours.program.mutable_segments

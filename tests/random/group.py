@@ -25,7 +25,7 @@ from pteron.runtime import Runtime
 from tests.models.random_modules import CALLS, RandomModule
 from tests.models.sample import max_relative_error
 from tests.random.configurations import Configuration
-from tests.random.met import shims_of, templates_taken
+from tests.random.coverage import shims_of, templates_taken
 
 
 @dataclasses.dataclass

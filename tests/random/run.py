@@ -24,7 +24,7 @@ from pathlib import Path
 
 from absl import app, flags
 
-from tests.random import met
+from tests.random import coverage
 from tests.random.configurations import configurations
 from tests.random.group import Outcome
 from tests.random.refused import is_refused
@@ -147,9 +147,9 @@ def report(outcomes: Iterable[Outcome], names: Sequence[str], device: str) -> bo
     for outcome in outcomes:
         templates.update(outcome.templates)
         shims.update(outcome.shims)
-    for name in met.templates(device):
+    for name in coverage.templates(device):
         templates.setdefault(name, 0)
-    for name in met.shims(device):
+    for name in coverage.shims(device):
         shims.setdefault(name, 0)
     print("\ntemplates taken")
     print(_counts(templates))
@@ -158,8 +158,8 @@ def report(outcomes: Iterable[Outcome], names: Sequence[str], device: str) -> bo
     never = [name for counts in (templates, shims) for name, n in counts.items() if n == 0]
     if never:
         print(f"\nnever met: {', '.join(sorted(never))}")
-    if met_all_the_same := sorted(name for name in met.unreachable(device) if shims[name]):
-        print(f"\nmet, though met.py says that they cannot be: {', '.join(met_all_the_same)}")
+    if met_all_the_same := sorted(name for name in coverage.unreachable(device) if shims[name]):
+        print(f"\nmet, though coverage.py says that they cannot be: {', '.join(met_all_the_same)}")
     return bool(failed or never)
 
 

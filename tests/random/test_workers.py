@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.random import met, run
+from tests.random import coverage, run
 from tests.random.group import Outcome
 from tests.random.workers import Workers, one_by_one, with_members
 
@@ -45,8 +45,8 @@ def test_what_has_an_outcome_is_not_left_to_do(tmp_path: Path) -> None:
 def test_the_report_names_what_failed_and_what_was_never_met(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    everything = sorted(met.shims("cpu"))
-    templates = dict.fromkeys(met.templates("cpu"), 1)
+    everything = sorted(coverage.shims("cpu"))
+    templates = dict.fromkeys(coverage.templates("cpu"), 1)
     good = Outcome(NAME, [0], templates=templates, shims=everything)
     assert not run.report([good], [NAME], "cpu")
     bad = Outcome(NAME, [1], errors={1: "wrong"}, families={1: ["tied"]})

@@ -43,10 +43,10 @@ def commands(
         source = arguments[arguments.index("-c") + 1]
         if source in entries:  # compiled for another target, too
             continue
-        place = execution_root if source.startswith("bazel-out/") else checkout
+        directory = execution_root if source.startswith("bazel-out/") else checkout
         entries[source] = {
             "directory": str(execution_root),
-            "file": str(place / source),
+            "file": str(directory / source),
             "arguments": arguments,
         }
     return list(entries.values())

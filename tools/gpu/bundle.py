@@ -47,7 +47,7 @@ def collect(root: Path, binaries: Sequence[str]) -> dict[str, Path | str]:
 
     Args:
         root: folder of this repository's runfiles, which hold what the bundle depends on.
-        binaries: programs among them. They keep their places, since they find libraries from
+        binaries: programs among them. They keep their paths, since they find libraries from
             there, and bin/ has links to them.
     """
     programs: dict[str, Path | str] = {name: root / name for name in binaries}

@@ -1,4 +1,4 @@
-// What a program holds, as a table for people.
+// What a program holds, as a human-readable table.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 """Kernels for more GPU architectures than the one that tunes them.
 
 Triton compiles the configuration that won here for the other architectures as well, and
-`fatbinary`, of the CUDA toolkit, joins the machine codes to one image, of which the driver takes
-the part that fits.
+`fatbinary`, of the CUDA toolkit, joins the machine codes to one fat binary, of which the driver
+takes the part that fits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pteron.backends.aoti.inductor.replaced import replaced
+from pteron.backends.aoti.inductor.patched import patched
 
 #: Where further machine code of a kernel is kept in Inductor's table of kernels.
 _KEY = "pteron_cubins"
@@ -63,7 +63,7 @@ def also_compiled_for(architectures: Sequence[str]) -> Iterator[None]:
         yield
         return
     fatbinary()
-    with replaced(CachingAutotuner, "save_gpu_kernel", keep_all):
+    with patched(CachingAutotuner, "save_gpu_kernel", keep_all):
         yield
     if problems:
         raise UnsupportedArchitecture(
@@ -114,8 +114,8 @@ def _compile_more(kernel: Any, launcher: Any, architectures: Sequence[str]) -> l
 
 
 def machine_code(entry: Mapping[str, Any], cubin: bytes, here: str) -> bytes:
-    """What the image embeds for a kernel: `cubin`, for the architecture `here`, or that joined
-    with the code for the further architectures that `entry` of Inductor's table holds."""
+    """What the shared object embeds for a kernel: `cubin`, for the architecture `here`, or that
+    joined with the code for the further architectures that `entry` of Inductor's table holds."""
     others = entry.get(_KEY)
     return join({here: cubin, **others}) if others else cubin
 

@@ -13,8 +13,8 @@ from typing import Any
 from pteron.backends.aoti.inductor.cuda import device_kernels
 from pteron.backends.aoti.inductor.generated_code import Constant, GeneratedCode
 from pteron.backends.aoti.inductor.kernel_text import finish_kernels
+from pteron.backends.aoti.inductor.patched import patched
 from pteron.backends.aoti.inductor.release import UnsupportedTorch
-from pteron.backends.aoti.inductor.replaced import replaced
 
 
 @contextlib.contextmanager
@@ -34,7 +34,7 @@ def captured_sources(captured: list[GeneratedCode]) -> Iterator[None]:
         )
         return ["captured"]
 
-    with replaced(AotCodeCompiler, "compile", staticmethod(compile)):
+    with patched(AotCodeCompiler, "compile", staticmethod(compile)):
         yield
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.replaced import replaced
+from pteron.backends.aoti.inductor.patched import patched
 
 
 @contextlib.contextmanager
@@ -49,13 +49,13 @@ def template_choices() -> Iterator[None]:
 
     @functools.wraps(generate)
     def generate_choice(self: Any, **kwargs: Any) -> Any:
-        with replaced(CppTemplateKernel, "render", _declare_arguments):
+        with patched(CppTemplateKernel, "render", _declare_arguments):
             return generate(self, **kwargs)
 
     selector = get_algorithm_selector_cache()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(replaced(selector, "preprocessing_fns", [prefer_templates]))
-        stack.enter_context(replaced(CppTemplate, "generate", generate_choice))
+        stack.enter_context(patched(selector, "preprocessing_fns", [prefer_templates]))
+        stack.enter_context(patched(CppTemplate, "generate", generate_choice))
         yield
 
 
@@ -96,7 +96,7 @@ def serial_small_products() -> Iterator[None]:
                 stack.enter_context(torch._inductor.config.patch("cpp.threads", 1))
             return add_choices(cls, choices, layout, input_nodes, *args, **more)
 
-    with replaced(CppGemmTemplate, "add_choices", classmethod(add)):
+    with patched(CppGemmTemplate, "add_choices", classmethod(add)):
         yield
 
 
@@ -109,7 +109,7 @@ _CACHE_SIZES = {"l1d_cache_size": 32 << 10, "l2_cache_size": 1 << 20}
 def cache_sizes() -> Iterator[None]:
     """Sizes that GEMM templates ask the machine for."""
     capabilities = {**torch.cpu.get_capabilities(), **_CACHE_SIZES}
-    with replaced(torch.cpu, "get_capabilities", lambda: capabilities):
+    with patched(torch.cpu, "get_capabilities", lambda: capabilities):
         yield
 
 
@@ -127,5 +127,5 @@ def vector_isa(bits: int) -> Iterator[None]:
     else:
         raise ValueError(f"vector_bits is {bits}; expected 512, 256 or 0")
     with contextlib.ExitStack() as stack:
-        stack.enter_context(replaced(cpu_vec_isa, "valid_vec_isa_list", lambda: available))
+        stack.enter_context(patched(cpu_vec_isa, "valid_vec_isa_list", lambda: available))
         yield

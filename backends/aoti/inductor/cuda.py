@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pteron.backends.aoti.inductor.architectures import machine_code
-from pteron.backends.aoti.inductor.replaced import environment
+from pteron.backends.aoti.inductor.patched import environment
 
 
 @contextlib.contextmanager

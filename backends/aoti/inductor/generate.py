@@ -108,7 +108,7 @@ def _options(target: Target) -> dict[str, Any]:
         }
     if target.device == "cuda":
         options |= {
-            # Kernels travel inside the image, as machine code.
+            # Kernels travel inside the shared object, as machine code.
             "aot_inductor.embed_kernel_binary": True,
             "aot_inductor.emit_multi_arch_kernel": False,
             "triton.autotune_at_compile_time": True,

@@ -34,7 +34,7 @@ class Target:
 @dataclasses.dataclass(frozen=True)
 class Constant:
     """A tensor of the generated code; `name` is the container's, `fqn` the model's, `index` its
-    place in the container's table."""
+    index in the container's table."""
 
     index: int
     name: str

@@ -4,7 +4,7 @@
   host decides how many there are. GEMM templates of torch 2.11 are not: each thread does the part
   of its own number, so there the number stays.
 * Kernels that divide no integers lose the note-keeping for division by zero, which goes through a
-  pointer that all kernels of the image, on all threads, would write.
+  pointer that all kernels of the shared object, on all threads, would write.
 * Micro-GEMMs become sources of their own (`micro_gemms`).
 """
 

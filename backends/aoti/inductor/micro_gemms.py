@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pteron.backends.aoti.inductor.replaced import replaced
+from pteron.backends.aoti.inductor.patched import patched
 
 _BEGIN, _END = "// micro-GEMM {name}\n", "// end of micro-GEMM\n"
 _MARKED = re.compile(
@@ -43,7 +43,7 @@ def named_by_text() -> Iterator[None]:
         for value in vars(cpp_micro_gemm).values():
             if isinstance(value, type) and "codegen_define" in vars(value):
                 define = _named(vars(value)["codegen_define"])
-                stack.enter_context(replaced(value, "codegen_define", define))
+                stack.enter_context(patched(value, "codegen_define", define))
         yield
 
 

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from pteron.backends.aoti.inductor.replaced import replaced
+from pteron.backends.aoti.inductor.patched import patched
 
 
 @contextlib.contextmanager
@@ -34,7 +34,7 @@ def without_patterns_of(modules: frozenset[str]) -> Iterator[None]:
         finally:
             self.patterns = registered
 
-    with replaced(PatternMatcherPass, "apply", filtered_apply):
+    with patched(PatternMatcherPass, "apply", filtered_apply):
         yield
 
 

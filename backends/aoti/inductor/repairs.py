@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from pteron.backends.aoti.inductor.patched import patched
 from pteron.backends.aoti.inductor.release import release
-from pteron.backends.aoti.inductor.replaced import replaced
 
 
 @contextlib.contextmanager
@@ -33,7 +33,7 @@ def repairs() -> Iterator[None]:
         stack.enter_context(arrays_by_their_writer())
         stack.enter_context(weights_from_their_offset())
         stack.enter_context(bytes_ordered_as_ints())
-        stack.enter_context(places_in_the_order_of_the_tensor())
+        stack.enter_context(indices_in_the_order_of_the_tensor())
         stack.enter_context(tails_of_reductions())
         stack.enter_context(steps_of_64_bits())
         stack.enter_context(floor_division_of_floats())
@@ -114,7 +114,7 @@ def _not_in_place(
             for node, target in hidden.items():
                 node.target = target
 
-    with replaced(reinplace, "reinplace_inplaceable_ops_core", guarded):
+    with patched(reinplace, "reinplace_inplaceable_ops_core", guarded):
         yield
 
 
@@ -153,7 +153,7 @@ def loops_from_constants() -> Iterator[None]:
         buffers = [cls.realize_input(v) if isinstance(v, ir.Constant) else v for v in carried]
         return create(cls, cond_fn, body_fn, buffers, *args, **kwargs)
 
-    with replaced(ir.WhileLoop, "create", classmethod(begin)):
+    with patched(ir.WhileLoop, "create", classmethod(begin)):
         yield
 
 
@@ -183,15 +183,15 @@ def operands_of_branches_as_traced() -> Iterator[None]:
         operands = [laid_out(*pair) for pair in zip(operands, nodes, strict=True)]
         return create(cls, predicate, true_fn, false_fn, operands)
 
-    with replaced(ir.Conditional, "create", classmethod(branch)):
+    with patched(ir.Conditional, "create", classmethod(branch)):
         yield
 
 
 @contextlib.contextmanager
 def arrays_by_their_writer() -> Iterator[None]:
-    """An array of sizes is declared once for each place in the code that is written to.
+    """An array of sizes is declared once for each section of the code that is written to.
 
-    torch 2.11 knows the place by the identity of a bound method, which the next one made may have
+    torch 2.11 knows the section by the identity of a bound method, which the next one made may have
     again: whether a declaration is found was left to chance, and code differed from run to run.
     """
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
@@ -215,7 +215,7 @@ def arrays_by_their_writer() -> Iterator[None]:
             known[key] = writer, graph, declare(wrapper, int_array, writeline, known_statically)
         return known[key][2]
 
-    with replaced(CppWrapperCpu, "codegen_int_array_var", find):
+    with patched(CppWrapperCpu, "codegen_int_array_var", find):
         yield
 
 
@@ -243,7 +243,7 @@ def weights_from_their_offset() -> Iterator[None]:
 
         return create(template, preprocessor, postprocess, input_nodes=input_nodes, **more)
 
-    with replaced(cpp_gemm_template, "DataProcessorTemplateWrapper", with_offset):
+    with patched(cpp_gemm_template, "DataProcessorTemplateWrapper", with_offset):
         yield
 
 
@@ -271,7 +271,7 @@ def _own_storages(nodes: Sequence[Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def bytes_ordered_as_ints() -> Iterator[None]:
-    """Extremes of int8 and uint8 tensors, and their places, are found among int32.
+    """Extremes of int8 and uint8 tensors, and their indices, are found among int32.
 
     Vectors of bytes are loaded in part, and the zeros in the rest take part (issue 191499).
     """
@@ -282,7 +282,7 @@ def bytes_ordered_as_ints() -> Iterator[None]:
 
     def widen(inner_fn: Callable[..., Any], *indices: Any) -> Any:
         value = inner_fn(*indices)
-        if isinstance(value, tuple):  # with its place
+        if isinstance(value, tuple):  # with its index
             return ops.to_dtype(value[0], torch.int32), *value[1:]
         return ops.to_dtype(value, torch.int32)
 
@@ -308,8 +308,8 @@ def bytes_ordered_as_ints() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def places_in_the_order_of_the_tensor() -> Iterator[None]:
-    """The place of an extreme counts elements as the tensor orders them, not as memory does.
+def indices_in_the_order_of_the_tensor() -> Iterator[None]:
+    """The index of an extreme counts elements as the tensor orders them, not as memory does.
 
         (x.t() + y).argmax()
 
@@ -330,8 +330,8 @@ def places_in_the_order_of_the_tensor() -> Iterator[None]:
             inner_fn = reduction["inner_fn"]
             unflatten = ir.View.dynamic_reshape_indexer(sizes, [length])
 
-            def flat(index: Any, place: Any) -> Any:
-                value = inner_fn(index, unflatten(place))
+            def flat(index: Any, position: Any) -> Any:
+                value = inner_fn(index, unflatten(position))
                 return value[0] if isinstance(value, tuple) else value
 
             reduction.update(inner_fn=flat, reduction_ranges=[length])
@@ -352,7 +352,7 @@ def _reductions_by(create: Callable[..., Any]) -> Iterator[None]:
     def create_by_name(cls: Any, *args: Any, **kwargs: Any) -> Any:
         return create(**signature.bind(*args, **kwargs).arguments)
 
-    with replaced(ir.Reduction, "create", classmethod(create_by_name)):
+    with patched(ir.Reduction, "create", classmethod(create_by_name)):
         yield
 
 
@@ -376,7 +376,7 @@ def tails_of_reductions() -> Iterator[None]:
             reduces_inside = any(loop.is_reduction for loop in inside)
         aggregate(proxy, reduces_inside, outer_loop)
 
-    with replaced(CppKernelProxy, "aggregate_reduction_buffers", with_tails):
+    with patched(CppKernelProxy, "aggregate_reduction_buffers", with_tails):
         yield
 
 
@@ -394,7 +394,7 @@ def steps_of_64_bits() -> Iterator[None]:
     def with_long_step(kernel: Any, index: Any, stride: Any) -> Any:
         return arange(kernel, index, f"static_cast<int64_t>({stride})")
 
-    with replaced(CppVecKernel, "arange", with_long_step):
+    with patched(CppVecKernel, "arange", with_long_step):
         yield
 
 
@@ -484,7 +484,7 @@ def offsets_from_the_base() -> Iterator[None]:
                 call.args = base, size, stride, *offset
         return passes(module, *args, **more)
 
-    with replaced(compile_fx, "post_grad_passes", of_bases):
+    with patched(compile_fx, "post_grad_passes", of_bases):
         yield
 
 
@@ -519,7 +519,7 @@ def _checked(passes: Sequence[Any], handler: str, check: Callable[[Any], bool]) 
         entries = (entry for each in passes for many in each.patterns.values() for entry in many)
         for entry in entries:
             if getattr(getattr(entry, "handler", None), "__name__", "") == handler:
-                stack.enter_context(replaced(entry, "extra_check", check))
+                stack.enter_context(patched(entry, "extra_check", check))
         yield
 
 
@@ -547,10 +547,10 @@ def factors_of_their_own() -> Iterator[None]:
 
     @functools.wraps(passes)
     def with_names(*args: Any, **kwargs: Any) -> Any:
-        with replaced(torch.fx.Graph, "create_node", create_node):
+        with patched(torch.fx.Graph, "create_node", create_node):
             return passes(*args, **kwargs)
 
-    with replaced(freezing, "freezing_passes", with_names):
+    with patched(freezing, "freezing_passes", with_names):
         yield
 
 
@@ -580,7 +580,7 @@ def transposed_convolutions_unfolded() -> Iterator[None]:
             for node in gm.graph.find_nodes(op="call_function", target=_transposed_convolution):
                 node.target = convolution
 
-    with replaced(freezing, "freezing_passes", without_transposed):
+    with patched(freezing, "freezing_passes", without_transposed):
         yield
 
 

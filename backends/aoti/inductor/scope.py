@@ -10,10 +10,10 @@ import torch
 
 from pteron.backends.aoti.inductor import cpu, micro_gemms
 from pteron.backends.aoti.inductor.generated_code import Target
+from pteron.backends.aoti.inductor.memoized import memoized
+from pteron.backends.aoti.inductor.patched import patched
 from pteron.backends.aoti.inductor.patterns import without_patterns_of
-from pteron.backends.aoti.inductor.remembered import remembered
 from pteron.backends.aoti.inductor.repairs import repairs
-from pteron.backends.aoti.inductor.replaced import replaced
 
 
 @contextlib.contextmanager
@@ -26,7 +26,7 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH))
         stack.enter_context(_fresh_counters())
         stack.enter_context(repairs())
-        stack.enter_context(remembered())
+        stack.enter_context(memoized())
         stack.enter_context(without_patterns_of(_refused_pattern_modules(target)))
         if target.device == "cpu":
             stack.enter_context(cpu.without_mkldnn())
@@ -50,7 +50,7 @@ def fake_mode_of(module: torch.fx.GraphModule) -> Iterator[None]:
     values = (node.meta.get("val") for node in module.graph.nodes)
     modes = [value.fake_mode for value in values if hasattr(value, "fake_mode")]
     mode = modes[0] if modes else FakeTensorMode(allow_non_fake_inputs=True)
-    with replaced(compile_fx, "detect_fake_mode", lambda inputs=None: detect(inputs) or mode):
+    with patched(compile_fx, "detect_fake_mode", lambda inputs=None: detect(inputs) or mode):
         yield
 
 
@@ -62,7 +62,7 @@ def _fresh_counters() -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         for template in (CppTemplate, TritonTemplate):
-            stack.enter_context(replaced(template, "index_counter", itertools.count()))
+            stack.enter_context(patched(template, "index_counter", itertools.count()))
         yield
 
 

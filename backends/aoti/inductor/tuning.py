@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pteron.backends.aoti.inductor.replaced import environment, replaced
+from pteron.backends.aoti.inductor.patched import environment, patched
 
 _LOCK = threading.Lock()
 _SUFFIXES = (".best_config", ".kernel_perf")
@@ -55,13 +55,13 @@ def tuning(replayed: Mapping[str, str]) -> Iterator[dict[str, str]]:
             path = Path(folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        places = {
+        folders = {
             "TORCHINDUCTOR_CACHE_DIR": folder,
             "TRITON_CACHE_DIR": f"{folder}/triton",
             # For the compile workers; kernels of equal text are equal bytes, wherever the text was.
             "TRITON_DISABLE_LINE_INFO": "1",
         }
-        with environment(places), _only_candidates_with_times(replayed):
+        with environment(folders), _only_candidates_with_times(replayed):
             shutdown_compile_workers()
             clear_caches()
             try:
@@ -96,7 +96,7 @@ def _only_candidates_with_times(replayed: Mapping[str, str]) -> Iterator[None]:
         kept = [choice for choice in choices if choice.hash_key() in known]
         return select(self, name, kept or choices, input_nodes, *args, **kwargs)
 
-    with replaced(select_algorithm.AlgorithmSelectorCache, "__call__", select_among_known):
+    with patched(select_algorithm.AlgorithmSelectorCache, "__call__", select_among_known):
         yield
 
 

@@ -14,7 +14,7 @@
 
 #include "pteron/backends/aoti/runtime/container/container.h"
 #include "pteron/backends/aoti/runtime/metadata.h"
-#include "pteron/backends/aoti/runtime/output_place.h"
+#include "pteron/backends/aoti/runtime/output_buffer.h"
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 #include "pteron/runtime/backend/interface.h"
 #include "pteron/runtime/core/device.h"
@@ -50,8 +50,8 @@ class AotiDevice {
 
   // The constant over `bytes`, which lie in the program's mapping and outlive the delegate. In
   // place by default.
-  virtual Result<slim::TensorPtr> place_constant(const ConstantInfo& constant,
-                                                 Span<const uint8_t> bytes);
+  virtual Result<slim::TensorPtr> make_constant(const ConstantInfo& constant,
+                                                Span<const uint8_t> bytes);
   // After the last constant: what was started may be finished here.
   virtual Error finish_constants() { return Error::Ok; }
 
@@ -61,13 +61,13 @@ class AotiDevice {
   virtual void end_run() noexcept {}
 
   // Whether the next two are of use.
-  virtual bool places_outputs() const { return false; }
+  virtual bool reuses_output_buffers() const { return false; }
   // Where outputs belong, in memory that nobody reads or writes while the code runs: where the code
-  // asks for as many bytes, it may get these, and an output that comes to lie in its place need not
-  // be copied. Until withdraw_places(), which follows the code, whether it failed or not, and gets
-  // the outputs (null where there is none).
-  virtual void offer_places(Span<const OutputPlace>) {}
-  virtual void withdraw_places(Span<slim::SlimTensor* const>) noexcept {}
+  // asks for as many bytes, it may get these, and an output that comes to lie there need not be
+  // copied. Until withdraw_output_buffers(), which follows the code, whether it failed or not,
+  // and gets the outputs (null where there is none).
+  virtual void offer_output_buffers(Span<const OutputBuffer>) {}
+  virtual void withdraw_output_buffers(Span<slim::SlimTensor* const>) noexcept {}
 
   // What run() passes to the code; null is the device's default. Asked for inside a run.
   virtual void* stream() { return nullptr; }

@@ -150,8 +150,8 @@ Error ArgumentBinding::bind_scalar(size_t i, const EValue& value) {
   return input.tensor.set(input.storage, {}, {}, 0, dtype);
 }
 
-Span<const OutputPlace> ArgumentBinding::output_places(Span<EValue* const> arguments) {
-  const auto memory_of = [](const EValue& value) -> OutputPlace {
+Span<const OutputBuffer> ArgumentBinding::output_buffers(Span<EValue* const> arguments) {
+  const auto memory_of = [](const EValue& value) -> OutputBuffer {
     if (!value.is_tensor()) return {};
     return {value.tensor().data(), value.tensor().nbytes(), 0};
   };
@@ -159,27 +159,27 @@ Span<const OutputPlace> ArgumentBinding::output_places(Span<EValue* const> argum
   bool known = memory_.size() == arguments.size();
   memory_.resize(arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
-    const OutputPlace memory = memory_of(*arguments[i]);
+    const OutputBuffer memory = memory_of(*arguments[i]);
     known = known && memory.data == memory_[i].data && memory.nbytes == memory_[i].nbytes;
     memory_[i] = memory;
   }
-  if (__builtin_expect(known, 1)) return places_;
-  places_.clear();
+  if (__builtin_expect(known, 1)) return output_buffers_;
+  output_buffers_.clear();
   for (size_t i = inputs_.size(); i < arguments.size(); ++i) {
-    const OutputPlace& place = memory_[i];
-    if (place.nbytes == 0 || arguments[i]->tensor().device() != device_ ||
-        reinterpret_cast<uintptr_t>(place.data) % slim::kStorageAlignment != 0) {
+    const OutputBuffer& buffer = memory_[i];
+    if (buffer.nbytes == 0 || arguments[i]->tensor().device() != device_ ||
+        reinterpret_cast<uintptr_t>(buffer.data) % slim::kStorageAlignment != 0) {
       continue;
     }
     bool shared = false;
     for (size_t k = 0; k < arguments.size() && !shared; ++k) {
       const size_t nbytes =
           memory_[k].data ? arguments[k]->tensor().capacity_nbytes() : memory_[k].nbytes;
-      shared = k != i && ranges_overlap(place.data, place.nbytes, memory_[k].data, nbytes);
+      shared = k != i && ranges_overlap(buffer.data, buffer.nbytes, memory_[k].data, nbytes);
     }
-    if (!shared) places_.push_back({place.data, place.nbytes, i - inputs_.size()});
+    if (!shared) output_buffers_.push_back({buffer.data, buffer.nbytes, i - inputs_.size()});
   }
-  return places_;
+  return output_buffers_;
 }
 
 Error ArgumentBinding::store_outputs(Span<EValue* const> arguments) {

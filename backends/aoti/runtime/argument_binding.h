@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "pteron/backends/aoti/runtime/contract.h"
-#include "pteron/backends/aoti/runtime/output_place.h"
+#include "pteron/backends/aoti/runtime/output_buffer.h"
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 #include "pteron/runtime/core/device.h"
 #include "pteron/runtime/core/error.h"
@@ -39,7 +39,7 @@ class ArgumentBinding final {
 
   // Where outputs belong, as far as the code may compute them there: memory on the device, of their
   // present size, that no argument shares. For bound inputs; valid until the next call.
-  Span<const OutputPlace> output_places(Span<EValue* const> arguments);
+  Span<const OutputBuffer> output_buffers(Span<EValue* const> arguments);
 
   // Copies changed inputs and all outputs to where they belong, resizes the outputs, and deletes
   // the handles, also on failure.
@@ -73,8 +73,8 @@ class ArgumentBinding final {
   std::vector<Input> slots_;
   std::vector<slim::SlimTensor*> inputs_;
   std::vector<slim::SlimTensor*> outputs_;
-  std::vector<OutputPlace> places_;
-  std::vector<OutputPlace> memory_;  // of all arguments, when places_ were found
+  std::vector<OutputBuffer> output_buffers_;
+  std::vector<OutputBuffer> memory_;  // of all arguments, when output_buffers_ were found
 };
 
 }  // namespace pteron::aoti

@@ -35,16 +35,16 @@ class AotiDelegate final : public Delegate {
         container_(std::move(container)),
         binding_(std::move(contract), container_->num_inputs(), container_->num_outputs(),
                  device_->device()),
-        places_outputs_(device_->places_outputs()) {}
+        reuses_output_buffers_(device_->reuses_output_buffers()) {}
 
   Error execute(BackendExecutionContext& context, Span<EValue* const> arguments) override {
     TraceScope trace(context.tracer, "delegate", context.method_name);
     PTERON_RETURN_IF_ERROR(device_->begin_run());
     const EndRun end_run{*device_};
     PTERON_RETURN_IF_ERROR(binding_.bind_inputs(arguments));
-    if (places_outputs_) device_->offer_places(binding_.output_places(arguments));
+    if (reuses_output_buffers_) device_->offer_output_buffers(binding_.output_buffers(arguments));
     Error error = container_->run(binding_.inputs(), binding_.outputs(), device_->stream());
-    if (places_outputs_) device_->withdraw_places(binding_.outputs());
+    if (reuses_output_buffers_) device_->withdraw_output_buffers(binding_.outputs());
     PTERON_RETURN_IF_ERROR(std::move(error));
     return binding_.store_outputs(arguments);
   }
@@ -53,7 +53,7 @@ class AotiDelegate final : public Delegate {
   std::unique_ptr<AotiDevice> device_;  // outlives the container, which may use its stream
   std::unique_ptr<Container> container_;
   ArgumentBinding binding_;
-  const bool places_outputs_;
+  const bool reuses_output_buffers_;
 };
 
 Error set_options(Span<const BackendOption> options, AotiDevice& device) {
@@ -107,8 +107,8 @@ bool digest_in_key(const std::string& key, Sha256Digest* digest) {
   return true;
 }
 
-Error lend_constants(const Metadata& metadata, const NamedDataMap& data, AotiDevice& device,
-                     Container& container) {
+Error set_borrowed_constants(const Metadata& metadata, const NamedDataMap& data, AotiDevice& device,
+                             Container& container) {
   std::vector<NamedConstant> constants;
   constants.reserve(metadata.constants.size());
   std::unordered_map<std::string_view, Span<const uint8_t>> blobs;
@@ -127,12 +127,12 @@ Error lend_constants(const Metadata& metadata, const NamedDataMap& data, AotiDev
         static_cast<unsigned long long>(constant.offset), blob.size());
     PTERON_ASSIGN_OR_RETURN(
         TensorPtr tensor,
-        device.place_constant(constant,
-                              Span<const uint8_t>(blob.data() + constant.offset, constant.nbytes)));
+        device.make_constant(constant,
+                             Span<const uint8_t>(blob.data() + constant.offset, constant.nbytes)));
     constants.push_back({std::string(constant.name), std::move(tensor)});
   }
   PTERON_RETURN_IF_ERROR(device.finish_constants());
-  return container.lend_constants(std::move(constants));
+  return container.set_borrowed_constants(std::move(constants));
 }
 
 Error check_counts(const Metadata& metadata, const Container& container) {
@@ -158,10 +158,10 @@ Result<std::unique_ptr<Delegate>> load_without_metadata(const NamedDataMap& data
   PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> weights, data.get_data(keys.weights));
   Sha256Digest digest;
   if (!digest_in_key(keys.code, &digest)) digest = sha256(code);
-  PTERON_ASSIGN_OR_RETURN(std::shared_ptr<ModelImage> image, ModelImage::load(code, digest));
+  PTERON_ASSIGN_OR_RETURN(std::shared_ptr<SharedObject> object, SharedObject::load(code, digest));
   PTERON_ASSIGN_OR_RETURN(
       std::unique_ptr<Container> container,
-      Container::create(std::move(image), device->container_device(), device->scope()));
+      Container::create(std::move(object), device->container_device(), device->scope()));
   PTERON_RETURN_IF_ERROR(container->copy_constants(weights));
   return std::unique_ptr<Delegate>(
       new AotiDelegate(std::move(device), std::move(container), Contract()));
@@ -169,8 +169,8 @@ Result<std::unique_ptr<Delegate>> load_without_metadata(const NamedDataMap& data
 
 }  // namespace
 
-Result<TensorPtr> AotiDevice::place_constant(const ConstantInfo& constant,
-                                             Span<const uint8_t> bytes) {
+Result<TensorPtr> AotiDevice::make_constant(const ConstantInfo& constant,
+                                            Span<const uint8_t> bytes) {
   // Nothing that the lowering lets through writes to a constant.
   return slim::make_tensor_from_blob(const_cast<uint8_t*>(bytes.data()), constant.sizes,
                                      constant.strides, constant.storage_offset, constant.dtype,
@@ -200,18 +200,18 @@ Result<std::unique_ptr<Delegate>> load_delegate(BackendInitContext& context,
   PTERON_ASSIGN_OR_RETURN(Contract contract, Contract::make(metadata));
 
   PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> code, data.get_data(keys.code));
-  std::shared_ptr<ModelImage> image;
+  std::shared_ptr<SharedObject> object;
   {
-    TraceScope trace(context.tracer, "load", "model image");
-    PTERON_ASSIGN_OR_RETURN(image, ModelImage::load(code, metadata.so_digest));
+    TraceScope trace(context.tracer, "load", "shared object");
+    PTERON_ASSIGN_OR_RETURN(object, SharedObject::load(code, metadata.so_digest));
   }
   PTERON_ASSIGN_OR_RETURN(
       std::unique_ptr<Container> container,
-      Container::create(std::move(image), device->container_device(), device->scope()));
+      Container::create(std::move(object), device->container_device(), device->scope()));
   PTERON_RETURN_IF_ERROR(check_counts(metadata, *container));
   {
     TraceScope trace(context.tracer, "load", "constants");
-    PTERON_RETURN_IF_ERROR(lend_constants(metadata, data, *device, *container));
+    PTERON_RETURN_IF_ERROR(set_borrowed_constants(metadata, data, *device, *container));
   }
   return std::unique_ptr<Delegate>(
       new AotiDelegate(std::move(device), std::move(container), std::move(contract)));

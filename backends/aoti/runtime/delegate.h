@@ -11,7 +11,8 @@
 // A run makes no allocation of its own from the system and takes no lock. Inputs are checked
 // against the metadata first; inputs of another layout or device than the code was compiled for are
 // copied, and copied back if the code changes them. Outputs are copied to the memory that the
-// method planned, unless the device let the code compute them there (AotiDevice::offer_places).
+// method planned, unless the device let the code compute them there
+// (AotiDevice::offer_output_buffers).
 #pragma once
 
 #include <cstdint>

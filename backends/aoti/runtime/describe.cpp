@@ -68,11 +68,11 @@ std::string calls(const schema::ModelMetadata& table) {
 uint64_t constant_bytes(const Metadata& metadata) {
   std::unordered_map<std::string, uint64_t> sizes;
   for (const ConstantInfo& constant : metadata.constants) {
-    std::string place(constant.blob_key);
-    sizes[place.append("@").append(std::to_string(constant.offset))] = constant.nbytes;
+    std::string position(constant.blob_key);
+    sizes[position.append("@").append(std::to_string(constant.offset))] = constant.nbytes;
   }
   uint64_t total = 0;
-  for (const auto& [place, nbytes] : sizes) total += nbytes;
+  for (const auto& [position, nbytes] : sizes) total += nbytes;
   return total;
 }
 

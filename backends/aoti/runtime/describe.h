@@ -1,4 +1,5 @@
-// What a compiled partition holds, for people: the machine it is for, sizes, operators, borders.
+// What a compiled partition holds, human-readable: the machine it is for, sizes, operators,
+// partition boundaries.
 //
 //   std::string describe(const NamedDataMap& named_data, ...) const override {
 //     return aoti::describe_delegate(named_data, processed);

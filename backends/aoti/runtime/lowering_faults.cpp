@@ -13,7 +13,7 @@ constexpr LoweringFault kFaults[] = {
      "each other's factors"},
     {1, "cpu", "",
      "some reductions of rows whose length is no multiple of a vector's, of 8-bit integers, and "
-     "places of extremes in transposed tensors may be wrong"},
+     "indices of extremes in transposed tensors may be wrong"},
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What is known of a model image beside its code, read from its blob and checked.
+// What is known of a compiled model beside its code, read from its blob and checked.
 //
 //   PTERON_ASSIGN_OR_RETURN(Metadata metadata, Metadata::parse(blob));
 //   for (const ConstantInfo& constant : metadata.constants) ...;

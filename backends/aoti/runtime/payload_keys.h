@@ -13,7 +13,7 @@
 namespace pteron::aoti {
 
 struct PayloadKeys {
-  std::string code;     // of the image
+  std::string code;     // of the shared object
   std::string weights;  // of the constants that have no blob of their own
 
   // Of what is known beside the code; a file of another writer has no such blob.

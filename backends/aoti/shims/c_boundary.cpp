@@ -20,7 +20,7 @@ void set_shim_error(std::string_view shim, const Error& error) noexcept {
     message += error.message();
     thread_message() = std::move(message);
   } catch (...) {
-    // No memory for words: the status code says that it failed.
+    // No memory for a message: the status code says that it failed.
   }
 }
 

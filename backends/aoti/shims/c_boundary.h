@@ -1,4 +1,4 @@
-// The one place where C++ ends and the C ABI begins.
+// The boundary between C++ and the C ABI, which every shim goes through.
 //
 //   PTERON_AOTI_SHIM(AOTITorchError, get_dim)(AtenTensorHandle tensor, int64_t* ret_dim) {
 //     return c_boundary("aoti_torch_get_dim", [&]() -> Error {

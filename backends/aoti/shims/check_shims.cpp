@@ -27,9 +27,9 @@ bool note_failed_check(const char* function, const char* file, uint32_t line,
 
 // The one shim that throws. Its signature has no status code and generated code goes on as if the
 // condition held, so returning would let it read out of bounds. The exception begins in this frame
-// and passes only through frames of the model image, whose entry points catch it and report a
-// failure; no frame of this runtime lies between. In a parallel region no exception may leave, and
-// the region's own way out is taken (failed_check.h).
+// and passes only through frames of the model's shared object, whose entry points catch it and
+// report a failure; no frame of this runtime lies between. In a parallel region no exception may
+// leave, and the region's own way out is taken (failed_check.h).
 PTERON_AOTI_SHIM(void, check)
 (bool condition, const char* function, const char* file, uint32_t line, const char* message) {
   if (__builtin_expect(condition, 1)) return;

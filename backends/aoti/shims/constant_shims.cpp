@@ -25,7 +25,7 @@ PTERON_CONSTANT_SHIM(device_type_privateuse1, 20)
 PTERON_CONSTANT_SHIM(dtype_complex32, 8)
 PTERON_CONSTANT_SHIM(dtype_complex64, 9)
 PTERON_CONSTANT_SHIM(dtype_complex128, 10)
-// Named by every model image, though no tensor here can have them.
+// Named by every model's shared object, though no tensor here can have them.
 PTERON_CONSTANT_SHIM(dtype_float8_e5m2fnuz, 25)
 PTERON_CONSTANT_SHIM(dtype_float8_e4m3fnuz, 26)
 PTERON_CONSTANT_SHIM(dtype_float8_e8m0fnu, 44)

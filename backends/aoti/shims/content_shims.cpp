@@ -1,4 +1,4 @@
-// What lies in tensors: copies, zeros, single numbers, places that indices name.
+// Contents of tensors: copies, zeros, single numbers, writes by indices.
 #include <complex>
 
 #include "pteron/backends/aoti/shims/arguments.h"

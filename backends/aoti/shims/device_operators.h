@@ -13,9 +13,9 @@
 
 namespace pteron::aoti {
 
-// out = self with `values`, broadcast, in the places that `indices` name (null: a whole dimension);
-// with `accumulate` they are added. All are on one device. `out` may be `self`; it is not touched
-// on failure.
+// out = self with `values`, broadcast, at the elements that `indices` name (null: a whole
+// dimension); with `accumulate` they are added. All are on one device. `out` may be `self`; it is
+// not touched on failure.
 using IndexPut = Error (*)(const slim::SlimTensor& out, const slim::SlimTensor& self,
                            Span<const slim::SlimTensor* const> indices,
                            const slim::SlimTensor& values, bool accumulate);

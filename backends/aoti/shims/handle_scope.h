@@ -4,7 +4,7 @@
 //   container.update_user_managed_constants(...);
 //   std::vector<TensorPtr> kept = scope.take();      // deleted after the container
 //
-// A container keeps a shallow handle of each constant it is lent, and forgets it. Scopes belong to
+// A container keeps a shallow handle of each borrowed constant, and forgets it. Scopes belong to
 // the thread that makes them and do not nest.
 #pragma once
 

@@ -10,7 +10,7 @@ namespace {
 using slim::SlimTensor;
 
 // A list of one number holds for every dimension, an empty one means `otherwise`.
-Error spread(IntList list, size_t dims, const char* name, int64_t least,
+Error spread(IntArrayRef list, size_t dims, const char* name, int64_t least,
              const std::array<int64_t, 3>& otherwise, std::array<int64_t, 3>* values) {
   PTERON_ASSIGN_OR_RETURN(const Span<const int64_t> numbers,
                           list_argument(list.values, list.length, name));
@@ -47,7 +47,7 @@ Result<PoolingShape> pooling_shape(const SlimTensor& self, size_t dims) {
   return shape;
 }
 
-Error read_adaptive(IntList output_size, size_t dims, PoolingShape* shape) {
+Error read_adaptive(IntArrayRef output_size, size_t dims, PoolingShape* shape) {
   return spread(output_size, dims, "output_size", 0, {1, 1, 1}, &shape->out);
 }
 

@@ -17,13 +17,13 @@ namespace pteron::aoti {
 using slim::PoolingShape;
 
 // Numbers as the C ABI passes them; borrowed.
-struct IntList {
+struct IntArrayRef {
   const int64_t* values = nullptr;
   int64_t length = 0;
 };
 
 struct PoolingWindows {
-  IntList kernel, stride, padding, dilation;
+  IntArrayRef kernel, stride, padding, dilation;
   bool ceil_mode = false;
 };
 
@@ -32,7 +32,7 @@ struct PoolingWindows {
 Result<PoolingShape> pooling_shape(const slim::SlimTensor& self, size_t dims);
 
 // Result sizes that were asked for. A list of one number holds for every dimension.
-Error read_adaptive(IntList output_size, size_t dims, PoolingShape* shape);
+Error read_adaptive(IntArrayRef output_size, size_t dims, PoolingShape* shape);
 
 // Windows that slide, and the result sizes that follow. An empty stride is the kernel's size.
 Error read_windows(const slim::SlimTensor& self, size_t dims, const PoolingWindows& windows,

@@ -2,9 +2,9 @@
 //
 //   private_name("aoti_torch_get_dim")  ->  "ptrn_torch_get_dim"
 //
-// A process may hold libtorch, libgomp or a CUDA runtime, with the same names. A model image's
-// undefined names are therefore rewritten in the copy that is loaded (container/elf_imports.h), in
-// place: both names are of one length. The one table of this.
+// A process may hold libtorch, libgomp or a CUDA runtime, with the same names. The undefined
+// names of a model's shared object are therefore rewritten in the copy that is loaded
+// (runtime/container/elf_imports.h), in place: both names are of one length. The one table of this.
 #pragma once
 
 #include <cstddef>

@@ -3,9 +3,10 @@
 //   // In any source file of a library with shims:
 //   static const bool registered = register_shim_library(&registered);
 //
-// A library may have been opened with RTLD_LOCAL (a Python extension always is); a model image
-// finds its shims only in the global scope. Registered libraries are moved there before the first
-// image is opened. Their names are private (private_names.h), so nobody else notices. Thread-safe.
+// A library may have been opened with RTLD_LOCAL (a Python extension always is); a model's shared
+// object finds its shims only in the global scope. Registered libraries are moved there before the
+// first of them is opened. Their names are private (private_names.h), so nobody else notices.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ inline constexpr uint32_t kShimListVersion = 2;
 // `anchor` is any address inside the library. Returns true.
 bool register_shim_library(const void* anchor);
 
-// Makes the shims of all registered libraries visible to images that are opened from now on.
+// Makes the shims of all registered libraries visible to shared objects that are opened from now
+// on.
 void promote_shim_libraries();
 
 // Those of `imported` names (as models spell them) that no library exports, in their order. Call

@@ -1,5 +1,5 @@
-// The lives of tensors and views of them. Every function gives a new handle, which the caller
-// deletes, except where it says otherwise.
+// Creation and deletion of tensors, and views of them. Every function gives a new handle, which the
+// caller deletes, except where it says otherwise.
 #include <utility>
 
 #include "pteron/backends/aoti/shims/arguments.h"

@@ -16,7 +16,7 @@ from pteron.backends.aoti.aoti_backend import (
     UnsupportedOperators,
 )
 from pteron.backends.aoti.inductor import GeneratedCode, Target
-from pteron.backends.aoti.payload import ImageInfo
+from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
 from pteron.exir.backend.backend_details import BackendDetails, find_backend
 from pteron.exir.backend.compile_spec_schema import CompileSpec
@@ -34,7 +34,7 @@ class Device(AotiBackend):
         return BuildTarget(
             Target("cpu", 256, 1),
             Machine(("-march=x86-64-v3",), ("CPU_CAPABILITY_AVX2",)),
-            ImageInfo("cpu", (), 0, isa="x86-64-v3"),
+            SharedObjectInfo("cpu", (), 0, isa="x86-64-v3"),
         )
 
 
@@ -118,8 +118,8 @@ def test_weights_beside_the_program_go_to_the_file_of_the_device(
             return True
 
     monkeypatch.setattr(aoti_backend, "_warm_up", lambda machine, device: None)
-    monkeypatch.setattr(toolchain, "build", lambda code, machine, **_: b"image")
-    monkeypatch.setattr(elf, "undefined_symbols", lambda image: ())
+    monkeypatch.setattr(toolchain, "build", lambda code, machine, **_: b"shared object")
+    monkeypatch.setattr(elf, "undefined_symbols", lambda shared_object: ())
     program = exported(torch.nn.Linear(64, 64), torch.rand(2, 64))
     for backend, tags in ((Device, []), (Outside, ["aoti_cpu_blob"])):
         result = backend.preprocess(program, [])

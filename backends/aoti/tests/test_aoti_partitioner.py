@@ -13,7 +13,7 @@ import torch
 from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.aoti_partitioner import AotiPartitioner, LeftOutWarning
 from pteron.backends.aoti.inductor import Target
-from pteron.backends.aoti.payload import ImageInfo
+from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
 from pteron.exir.backend.backend_api import to_backend
 from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
@@ -33,7 +33,7 @@ class PartitionerTestBackend(AotiBackend, BackendDetails):
 
     @classmethod
     def get_build_target(cls, compile_specs) -> BuildTarget:
-        return BuildTarget(Target("cpu"), Machine(()), ImageInfo("cpu", (), 1))
+        return BuildTarget(Target("cpu"), Machine(()), SharedObjectInfo("cpu", (), 1))
 
     @classmethod
     def preprocess(cls, edge_program, compile_specs) -> PreprocessResult:

@@ -1,4 +1,4 @@
-"""Reading images; real ones are read in test_toolchain."""
+"""Reading shared objects; real ones are read in test_toolchain."""
 
 from __future__ import annotations
 
@@ -8,5 +8,7 @@ from pteron.backends.aoti import elf
 
 
 def test_something_else_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"not a little-endian ELF64 image: starts with b'MZ"):
-        elf.undefined_symbols(b"MZ\x90\x00 not an image")
+    with pytest.raises(
+        ValueError, match=r"not a little-endian ELF64 shared object: starts with b'MZ"
+    ):
+        elf.undefined_symbols(b"MZ\x90\x00 not a shared object")

@@ -108,8 +108,8 @@ def test_a_constant_that_is_only_declared_is_not_read() -> None:
 
 def test_no_path_of_this_machine_is_in_the_sources(code) -> None:
     text = inductor.interface() + code.model + code.kernels
-    for place in (os.path.dirname(torch.__file__), os.getcwd(), os.path.expanduser("~"), "/tmp"):
-        assert place not in text
+    for folder in (os.path.dirname(torch.__file__), os.getcwd(), os.path.expanduser("~"), "/tmp"):
+        assert folder not in text
 
 
 def test_threads_are_at_most_what_the_code_was_cut_for(code) -> None:

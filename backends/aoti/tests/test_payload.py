@@ -12,7 +12,7 @@ from pteron.backends.aoti import payload
 from pteron.backends.aoti.contract import Dim, TensorContract
 from pteron.backends.aoti.inductor import Constant
 
-INFO = payload.ImageInfo(
+INFO = payload.SharedObjectInfo(
     device="cpu",
     shims=("aoti_torch_zero_",),
     shim_list_version=3,
@@ -29,7 +29,7 @@ CONTRACT = (
 def build(*tensors: torch.Tensor, **options):
     constants = [Constant(i, f"c{i}", f"layer.c{i}", t) for i, t in enumerate(tensors)]
     result = payload.build(
-        b"\x7fELF image",
+        b"\x7fELF shared object",
         INFO,
         CONTRACT,
         constants,
@@ -58,7 +58,7 @@ def read(blobs, constant) -> bytes:
 
 def test_keys_are_digests() -> None:
     blobs, so_key, weights_key, _ = build(torch.ones(4096))
-    assert so_key == hashlib.sha256(b"\x7fELF image").hexdigest() + "_so_blob"
+    assert so_key == hashlib.sha256(b"\x7fELF shared object").hexdigest() + "_so_blob"
     assert weights_key == hashlib.sha256(blobs[weights_key][0]).hexdigest() + "_weights_blob"
     for key, (data, _) in blobs.items():
         if key.endswith("_weight"):
@@ -123,13 +123,13 @@ def test_the_containers_own_layout_keeps_order_and_padding() -> None:
     assert read(blobs, table.constants[1]) == bytes_of(second)
 
 
-def test_metadata_says_what_the_image_is() -> None:
+def test_metadata_says_what_the_shared_object_is() -> None:
     _, _, _, table = build(torch.ones(3, dtype=torch.bfloat16))
     assert (table.device, table.isa, table.numThreads) == (b"cpu", b"x86-64-v3", 2)
     assert table.torchVersion.decode() == torch.__version__
     assert table.shims == [b"aoti_torch_zero_"] and table.shimListVersion == 3
     assert table.cpuFeatures == [b"avx512_bf16"]
-    assert bytes(table.soDigest) == hashlib.sha256(b"\x7fELF image").digest()
+    assert bytes(table.soDigest) == hashlib.sha256(b"\x7fELF shared object").digest()
     (given,), (output,) = table.inputs, table.outputs
     assert given.mutated and given.scalarType == 6 and list(given.strides) == [4, 1]
     dim = given.dims[0]
@@ -146,10 +146,10 @@ def test_a_payload_describes_itself() -> None:
         Constant(0, "c0", "c0", torch.ones(4096)),
         Constant(1, "c1", "c1", torch.ones(4096)),
     ]
-    result = payload.build(b"\x7fELF image", INFO, CONTRACT, constants, op_counts={})
+    result = payload.build(b"\x7fELF shared object", INFO, CONTRACT, constants, op_counts={})
     lines = payload.describe(result.processed_bytes, result.data)
     assert lines["isa"] == "x86-64-v3" and lines["threads"] == "2"
-    assert lines["code"] == "10 bytes"
+    assert lines["code"] == "18 bytes"
     assert lines["torch"] == torch.__version__ and "shims" not in lines
     assert lines["weights"] == "packed, 2 constants, 16384 bytes"
     assert payload.describe(b"a\nb", result.data) == {}
@@ -158,5 +158,5 @@ def test_a_payload_describes_itself() -> None:
 def test_a_payload_names_its_operators_functions() -> None:
     shims = ("aoti_torch_cpu_mm_out", "aoti_torch_zero_")
     info = dataclasses.replace(INFO, shims=shims)
-    result = payload.build(b"\x7fELF image", info, CONTRACT, [], op_counts={})
+    result = payload.build(b"\x7fELF shared object", info, CONTRACT, [], op_counts={})
     assert payload.describe(result.processed_bytes, result.data)["shims"] == shims[0]

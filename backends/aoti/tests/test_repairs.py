@@ -162,7 +162,7 @@ MISTAKES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], Callable
         (torch.ones(64, dtype=torch.uint8),),
         lambda code: "vec_reduce_all<uint8_t" in code,
     ),
-    "places_in_the_order_of_the_tensor": (
+    "indices_in_the_order_of_the_tensor": (
         lambda x, y: (x.t() + y).argmax(),
         (_SQUARE, _SQUARE),
         lambda code: re.search(r"combine.*\b16L?\*x0 \+ x1", code) is not None,

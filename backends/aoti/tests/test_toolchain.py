@@ -1,4 +1,5 @@
-"""Images: vectorised, self-contained, the same each time, and clear errors without a compiler."""
+"""Shared objects: vectorised, self-contained, the same each time, and clear errors without a
+compiler."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def code() -> inductor.GeneratedCode:
 
 
 @pytest.fixture(scope="module")
-def image(code: inductor.GeneratedCode) -> bytes:
+def shared_object(code: inductor.GeneratedCode) -> bytes:
     return toolchain.build(code, V3, weights_bytes=4096, embedded={"kernel": b"device code"})
 
 
@@ -66,9 +67,9 @@ def test_kernels_are_vectorised(code: inductor.GeneratedCode) -> None:
     assert "%zmm" not in text
 
 
-def test_the_image_holds_the_vector_instructions(image: bytes, code) -> None:
+def test_the_shared_object_holds_the_vector_instructions(shared_object: bytes, code) -> None:
     # VEX-encoded fused multiply-add, 256 bits, 0F38 map: C4 ?? ?? B8 (vfmadd231ps).
-    assert len(re.findall(rb"\xc4[\x42\x62\xc2\xe2].\xb8", image, re.DOTALL)) >= 16
+    assert len(re.findall(rb"\xc4[\x42\x62\xc2\xe2].\xb8", shared_object, re.DOTALL)) >= 16
 
 
 @pytest.mark.parametrize("bits,machine,register", [(256, V3, "ymm"), (512, V4, "zmm")])
@@ -85,15 +86,15 @@ def test_products_keep_their_sums_in_registers(bits: int, machine: Machine, regi
     )
 
 
-def test_the_image_needs_no_torch(image: bytes) -> None:
-    libraries = elf.needed_libraries(image)
+def test_the_shared_object_needs_no_torch(shared_object: bytes) -> None:
+    libraries = elf.needed_libraries(shared_object)
     assert libraries
     assert not any("torch" in name or "c10" in name for name in libraries)
 
 
-def test_threads_come_from_the_runtime(image: bytes) -> None:
-    assert not any("omp" in name for name in elf.needed_libraries(image))
-    assert "GOMP_parallel" in elf.undefined_symbols(image)
+def test_threads_come_from_the_runtime(shared_object: bytes) -> None:
+    assert not any("omp" in name for name in elf.needed_libraries(shared_object))
+    assert "GOMP_parallel" in elf.undefined_symbols(shared_object)
 
 
 def test_numbers_of_the_host_may_have_half_precision() -> None:
@@ -102,30 +103,30 @@ def test_numbers_of_the_host_may_have_half_precision() -> None:
             return x * x.sum().half().item()
 
     program = torch.export.export(Scales(), (torch.randn(3),)).run_decompositions()
-    image = toolchain.build(inductor.generate(program, Target("cpu", 256, 1)), V3)
-    assert "aoti_torch_item_float16" in elf.undefined_symbols(image)
+    shared_object = toolchain.build(inductor.generate(program, Target("cpu", 256, 1)), V3)
+    assert "aoti_torch_item_float16" in elf.undefined_symbols(shared_object)
 
 
-def test_only_shims_are_left_undefined(image: bytes) -> None:
-    names = elf.undefined_symbols(image)
+def test_only_shims_are_left_undefined(shared_object: bytes) -> None:
+    names = elf.undefined_symbols(shared_object)
     assert "aoti_torch_empty_strided" in names and "Sleef_expf8_u10" in names
     assert all(name.startswith(("aoti_torch_", "Sleef_", "GOMP_", "omp_")) for name in names)
 
 
-def test_only_entry_points_are_exported(image: bytes) -> None:
-    exported = elf.exported_symbols(image)
+def test_only_entry_points_are_exported(shared_object: bytes) -> None:
+    exported = elf.exported_symbols(shared_object)
     assert "AOTInductorModelContainerCreateWithDevice" in exported
     assert all(name.startswith("AOTInductor") for name in exported)
 
 
-def test_embedded_code_is_there_and_no_path_is(image: bytes) -> None:
-    assert b"device code" in image
-    for place in (os.path.dirname(torch.__file__), os.getcwd(), os.path.expanduser("~")):
-        assert place.encode() not in image
+def test_embedded_code_is_there_and_no_path_is(shared_object: bytes) -> None:
+    assert b"device code" in shared_object
+    for folder in (os.path.dirname(torch.__file__), os.getcwd(), os.path.expanduser("~")):
+        assert folder.encode() not in shared_object
 
 
-def test_from_what_was_prepared_the_same_image_is_made(
-    code, image: bytes, tmp_path: Path, monkeypatch
+def test_from_what_was_prepared_the_same_shared_object_is_made(
+    code, shared_object: bytes, tmp_path: Path, monkeypatch
 ) -> None:
     cold = ObjectCache(tmp_path, 1 << 30)
     toolchain.prepare(V3, cache=cold)
@@ -140,7 +141,7 @@ def test_from_what_was_prepared_the_same_image_is_made(
     again = toolchain.build(
         code, V3, weights_bytes=4096, embedded={"kernel": b"device code"}, cache=cold
     )
-    assert again == image
+    assert again == shared_object
     # Headers and entry points were there; the last command links, the others ran side by side.
     assert compiled.pop() is None
     assert sorted(compiled) == sorted([*toolchain.split_kernels(code.kernels), code.model])
@@ -154,11 +155,11 @@ def test_from_what_was_prepared_the_same_image_is_made(
         toolchain.build(
             other, V3, weights_bytes=4096, embedded={"kernel": b"device code"}, cache=cold
         )
-        == image
+        == shared_object
     )
 
 
-def test_a_cached_object_is_not_compiled_again(code, image: bytes, monkeypatch) -> None:
+def test_a_cached_object_is_not_compiled_again(code, shared_object: bytes, monkeypatch) -> None:
     commands: list[str] = []
     run = subprocess.run
 

@@ -142,15 +142,15 @@ Error CudaDevice::check_machine(const aoti::Metadata& metadata) {
     known = stream_;
   }
   resources_.pool = &stream_->pool();
-  resources_.places = &places_;
+  resources_.output_buffers = &output_buffers_;
   scope_ = std::make_shared<Scope>(&resources_, *stream_);
   return Error::Ok;
 }
 
 std::shared_ptr<aoti::ContainerScope> CudaDevice::scope() { return scope_; }
 
-Result<slim::TensorPtr> CudaDevice::place_constant(const aoti::ConstantInfo& constant,
-                                                   Span<const uint8_t> bytes) {
+Result<slim::TensorPtr> CudaDevice::make_constant(const aoti::ConstantInfo& constant,
+                                                  Span<const uint8_t> bytes) {
   if (!upload_) upload_ = std::make_unique<WeightUpload>(index_);
   const bool known = constant.digest != Sha256Digest{};
   PTERON_ASSIGN_OR_RETURN(slim::StorageRef storage,

@@ -22,7 +22,7 @@
 #include "pteron/backends/cuda/runtime/cuda_stream.h"
 #include "pteron/backends/cuda/runtime/execution_scope.h"
 #include "pteron/backends/cuda/runtime/loaded_modules.h"
-#include "pteron/backends/cuda/runtime/output_places.h"
+#include "pteron/backends/cuda/runtime/output_buffer_reuse.h"
 #include "pteron/backends/cuda/runtime/weight_store.h"
 #include "pteron/runtime/backend/device_map.h"
 #include "pteron/runtime/backend/interface.h"
@@ -53,17 +53,17 @@ class CudaDevice final : public aoti::AotiDevice {
   std::string container_device() const override { return "cuda:" + std::to_string(index_); }
   Device device() const override { return Device{DeviceType::CUDA, static_cast<int8_t>(index_)}; }
   std::shared_ptr<aoti::ContainerScope> scope() override;
-  Result<slim::TensorPtr> place_constant(const aoti::ConstantInfo& constant,
-                                         Span<const uint8_t> bytes) override;
+  Result<slim::TensorPtr> make_constant(const aoti::ConstantInfo& constant,
+                                        Span<const uint8_t> bytes) override;
   Error finish_constants() override;
   Error begin_run() override;
   void end_run() noexcept override;
-  bool places_outputs() const override { return true; }
-  void offer_places(Span<const aoti::OutputPlace> places) override {
-    places_.offer(places, device());
+  bool reuses_output_buffers() const override { return true; }
+  void offer_output_buffers(Span<const aoti::OutputBuffer> buffers) override {
+    output_buffers_.offer(buffers, device());
   }
-  void withdraw_places(Span<slim::SlimTensor* const> outputs) noexcept override {
-    places_.withdraw(outputs);
+  void withdraw_output_buffers(Span<slim::SlimTensor* const> outputs) noexcept override {
+    output_buffers_.withdraw(outputs);
   }
   void* stream() override { return slim::current_cuda_stream(index_); }
 
@@ -74,7 +74,7 @@ class CudaDevice final : public aoti::AotiDevice {
   std::shared_ptr<void>* const shared_;
   std::shared_ptr<MethodStream> stream_;
   LoadedModules modules_;
-  OutputPlaces places_;
+  OutputBufferReuse output_buffers_;
   ExecutionResources resources_;
   std::shared_ptr<Scope> scope_;
   std::unique_ptr<WeightUpload> upload_;

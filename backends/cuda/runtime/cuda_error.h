@@ -10,8 +10,8 @@
 namespace pteron::cuda {
 
 // Ok for cudaSuccess; MemoryAllocationFailed for out of memory; NotFound where there is no device
-// or driver; AccessFailed for anything else. The message is "`what`: `name` (`words`)". Clears the
-// runtime's last error, so that a later launch check does not report this one again.
+// or driver; AccessFailed for anything else. The message is "`what`: `name` (`description`)".
+// Clears the runtime's last error, so that a later launch check does not report this one again.
 Error cuda_error(cudaError_t status, const char* what);
 
 // The number of usable devices; 0 without a driver. Asks the driver once and remembers an answer

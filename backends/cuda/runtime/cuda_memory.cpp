@@ -9,7 +9,7 @@
 #include "pteron/backends/cuda/runtime/caching_pool.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 #include "pteron/backends/cuda/runtime/execution_scope.h"
-#include "pteron/backends/cuda/runtime/output_places.h"
+#include "pteron/backends/cuda/runtime/output_buffer_reuse.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {
@@ -100,7 +100,7 @@ StridedCopy elementwise_copy(const SlimTensor& target, const SlimTensor* source)
   return copy;
 }
 
-// Scratch memory may be kept beyond a run, so it is never the place of an output.
+// Scratch memory may be kept beyond a run, so it is never an output buffer.
 Result<StorageRef> allocate_scratch(size_t nbytes, int device) {
   const ExecutionResources* scope = ExecutionScope::current();
   if (scope && scope->pool && scope->pool->device() == device) return scope->pool->allocate(nbytes);
@@ -110,10 +110,10 @@ Result<StorageRef> allocate_scratch(size_t nbytes, int device) {
 
 Result<StorageRef> CudaMemory::allocate(size_t nbytes, Device device) {
   const ExecutionResources* scope = ExecutionScope::current();
-  if (scope && scope->places && scope->pool->device() == device.index) {
-    if (StorageRef place = scope->places->take(nbytes)) return place;
+  if (scope && scope->output_buffers && scope->pool->device() == device.index) {
+    if (StorageRef storage = scope->output_buffers->take(nbytes)) return storage;
     PTERON_ASSIGN_OR_RETURN(StorageRef storage, scope->pool->allocate(nbytes));
-    scope->places->note(storage->data);
+    scope->output_buffers->note(storage->data);
     return storage;
   }
   return allocate_scratch(nbytes, device.index);

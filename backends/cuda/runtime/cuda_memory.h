@@ -1,8 +1,8 @@
 // What the shims of all devices need of CUDA: storage, copies, zeros.
 //
-// Work goes to the calling thread's current stream of the tensor's device. Storage is the place of
-// an output that the open ExecutionScope offers, or comes from its pool, or else from that of the
-// current stream. Registered for DeviceType::CUDA when this library is opened.
+// Work goes to the calling thread's current stream of the tensor's device. Storage is an
+// output buffer that the open ExecutionScope offers, or comes from its pool, or else from that of
+// the current stream. Registered for DeviceType::CUDA when this library is opened.
 #pragma once
 
 #include "pteron/backends/aoti/slim/core/device_memory.h"

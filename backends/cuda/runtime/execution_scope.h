@@ -11,14 +11,14 @@
 
 namespace pteron::cuda {
 
-class OutputPlaces;
+class OutputBufferReuse;
 
 struct ExecutionResources {
-  CachingPool* pool = nullptr;       // for tensors on pool->device()
-  OutputPlaces* places = nullptr;    // for tensors there, before the pool; may be null
-  LoadedModules* modules = nullptr;  // where modules that the model loads are kept
-  bool allow_tf32 = false;           // float32 products may round their operands to TF32
-  bool record_products = false;      // GemmProblem::record
+  CachingPool* pool = nullptr;                  // for tensors on pool->device()
+  OutputBufferReuse* output_buffers = nullptr;  // for tensors there, before the pool; may be null
+  LoadedModules* modules = nullptr;             // where modules that the model loads are kept
+  bool allow_tf32 = false;                      // float32 products may round their operands to TF32
+  bool record_products = false;                 // GemmProblem::record
 };
 
 class ExecutionScope final {

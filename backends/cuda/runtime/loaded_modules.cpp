@@ -35,10 +35,10 @@ Error LoadedModules::unload_all() {
     Result<slim::CudaGuard> guard = slim::CudaGuard::make(entry.device);
     const CUresult status = guard.ok() ? driver->cuModuleUnload(entry.module) : CUDA_SUCCESS;
     if (status == CUDA_SUCCESS || !first.ok()) continue;
-    const char* words = nullptr;
-    (void)driver->cuGetErrorString(status, &words);
+    const char* message = nullptr;
+    (void)driver->cuGetErrorString(status, &message);
     first = make_error(Error::AccessFailed, "unloading a CUDA module: %s",
-                       words ? words : "unknown error");
+                       message ? message : "unknown error");
   }
   return first;
 }

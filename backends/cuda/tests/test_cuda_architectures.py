@@ -1,4 +1,4 @@
-"""Images for several GPU architectures. Needs a GPU, and fatbinary of the CUDA toolkit."""
+"""Shared objects for several GPU architectures. Needs a GPU, and fatbinary of the CUDA toolkit."""
 
 from __future__ import annotations
 

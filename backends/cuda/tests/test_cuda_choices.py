@@ -35,7 +35,7 @@ def _lowered(folder: pathlib.Path, **options: str) -> pathlib.Path:
     return save(lower(_SAMPLE.export(), CudaOptions(gemm="best", **options)), folder)
 
 
-def _image(path: pathlib.Path) -> str:
+def _shared_object(path: pathlib.Path) -> str:
     """The digest of the compiled code, device code included."""
     named = deserialize_program(path.read_bytes()).named_data
     (key,) = (key for key in named if key.endswith("_so_blob"))
@@ -43,11 +43,12 @@ def _image(path: pathlib.Path) -> str:
 
 
 def _difference(a: pathlib.Path, b: pathlib.Path) -> list[bytes]:
-    """Texts that are in one image only."""
+    """Texts that are in one shared object only."""
     texts = [
         set(
             re.findall(
-                rb"[ -~]{8,}", bytes(deserialize_program(p.read_bytes()).named_data[_image(p)])
+                rb"[ -~]{8,}",
+                bytes(deserialize_program(p.read_bytes()).named_data[_shared_object(p)]),
             )
         )
         for p in (a, b)
@@ -57,7 +58,7 @@ def _difference(a: pathlib.Path, b: pathlib.Path) -> list[bytes]:
 
 def _calls_cublas(path: pathlib.Path) -> bool:
     named = deserialize_program(path.read_bytes()).named_data
-    return b"torch_cuda_addmm_out" in bytes(named[_image(path)])
+    return b"torch_cuda_addmm_out" in bytes(named[_shared_object(path)])
 
 
 def _with_cublas_time(record: AutotuneRecord, milliseconds: float) -> AutotuneRecord:
@@ -90,7 +91,7 @@ def test_a_record_gives_the_same_kernels(
         again = _lowered(tmp_path / "again", autotune="kernels", autotune_record=record.to_json())
         record_property("replayed_s", round(time.perf_counter() - start, 1))
     assert not [line for line in caplog.messages if "does not cover" in line]
-    assert _image(again) == _image(first), _difference(again, first)
+    assert _shared_object(again) == _shared_object(first), _difference(again, first)
     assert AutotuneRecord.of_program(again) == record
     found = load(again).load_method("forward").execute(inputs_of(_SAMPLE, 0))
     check(found, eager(_SAMPLE, 1)[0], _SAMPLE.rtol)

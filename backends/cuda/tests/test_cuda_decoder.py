@@ -2,7 +2,7 @@
 
 The reference is the same decoder in float64 with the same (rounded) weights. What an error may be
 is measured, not guessed: eager, which rounds after every operator, differs from the reference too,
-and ours may differ by at most twice as much, since fused kernels round at other places.
+and ours may differ by at most twice as much, since fused kernels round after other operations.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ SAMPLES = NETWORKS + FEATURES
     ],
 )
 def lowered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """(sample, program file, eager's outputs), tensors of the method's border on the host."""
+    """(sample, program file, eager's outputs), the method's inputs and outputs on the host."""
     sample: Sample = request.param
     path = save(lower(sample.export()), tmp_path_factory.mktemp(sample.name))
     return sample, path, eager(sample, _CALLS)

@@ -32,7 +32,7 @@ def _free_bytes() -> int:
     return torch.cuda.mem_get_info()[0]
 
 
-def _mapped_images() -> int:
+def _mapped_shared_objects() -> int:
     return pathlib.Path("/proc/self/maps").read_text().count("memfd:")
 
 
@@ -48,14 +48,14 @@ def test_a_thousand_cycles_leave_nothing(
 
     for _ in range(3):
         check(cycle(), expected, sample.rtol)
-    start, images = _free_bytes(), _mapped_images()
+    start, shared_objects = _free_bytes(), _mapped_shared_objects()
     begin = time.perf_counter()
     for _ in range(_CYCLES):
         found = cycle()
     record_property("ms_a_cycle", round((time.perf_counter() - begin) / _CYCLES * 1e3, 2))
     check(found, expected, sample.rtol)
     assert _free_bytes() == start
-    assert _mapped_images() == images
+    assert _mapped_shared_objects() == shared_objects
 
 
 def test_weights_are_shared_by_methods(tmp_path: pathlib.Path) -> None:

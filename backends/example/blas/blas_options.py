@@ -19,7 +19,7 @@ class BlasOptions:
     """Options of `BlasBackend`.
 
     Attributes:
-        external_tag: weights go to the file ``<external_tag>.ptd``; "" keeps them in the program.
+        external_tag: weights go to the file `<external_tag>.ptd`; "" keeps them in the program.
     """
 
     external_tag: str = ""

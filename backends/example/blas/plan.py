@@ -55,7 +55,7 @@ def build(program: ExportedProgram) -> BuiltPlan:
 
 
 def describe(processed_bytes: bytes) -> dict[str, str]:
-    """What a plan holds, for people."""
+    """What a plan holds, human-readable."""
     plan = schema.PlanT.InitFromPackedBuf(processed_bytes, 0)
     weights = ["x".join(str(size) for size in constant.sizes) for constant in plan.constants]
     return {"products": str(len(plan.products)), "weights": ", ".join(weights) or "none"}

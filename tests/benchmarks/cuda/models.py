@@ -162,9 +162,9 @@ def ways_of(
             name = "compile" if mode == "default" else "reduce_overhead"
             add(name, timed(lambda compiled=compiled: compiled(x)), lambda c=compiled: c(x).clone())
     for gemm in gemms:
-        place = folder / gemm
-        place.mkdir()
-        path, data = lower(module, x, place, gemm=gemm)
+        directory = folder / gemm
+        directory.mkdir()
+        path, data = lower(module, x, directory, gemm=gemm)
         out = torch.empty_like(exact, dtype=x.dtype)
         add(f"ours_cpp_{gemm}", *launcher.open(path, data, x, out))
         if gemm != "triton":

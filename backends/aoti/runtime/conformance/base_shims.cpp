@@ -1,4 +1,4 @@
-// Lives, views, queries and contents of tensors on the device that joined.
+// Creation, views, queries and contents of tensors on the device that joined.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -13,7 +13,7 @@ namespace {
 
 using slim::SlimTensor;
 
-// The C ABI that every image exports. Status 0 is success.
+// The C ABI that every shared object exports. Status 0 is success.
 using ContainerHandle = void*;
 struct ConstantPair {
   const char* name;
@@ -76,17 +76,17 @@ struct Container::Api {
   GetLastError last_error;
 };
 
-Result<std::unique_ptr<Container>> Container::create(std::shared_ptr<ModelImage> image,
+Result<std::unique_ptr<Container>> Container::create(std::shared_ptr<SharedObject> object,
                                                      const std::string& device,
                                                      std::shared_ptr<ContainerScope> scope) {
   std::unique_ptr<Container> container(new Container);
-  container->image_ = std::move(image);
+  container->object_ = std::move(object);
   container->scope_ = std::move(scope);
   container->api_ = std::make_unique<Api>();
   Api& api = *container->api_;
   std::string missing;
   const auto find = [&](const char* name, auto* function) {
-    void* address = container->image_->symbol(name);
+    void* address = container->object_->symbol(name);
     *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(address);
     if (!address) missing += missing.empty() ? name : std::string(", ") + name;
   };
@@ -103,11 +103,11 @@ Result<std::unique_ptr<Container>> Container::create(std::shared_ptr<ModelImage>
   // One line of execution per container, so the variant without locks will do.
   find("AOTInductorModelContainerRunSingleThreaded", &api.run);
   PTERON_CHECK_OR_RETURN(missing.empty(), Error::InvalidProgram,
-                         "the image is no model this runtime can run: it lacks %s",
+                         "the shared object is no model this runtime can run: it lacks %s",
                          missing.c_str());
   // Older compilers did not have it.
   api.last_error =
-      reinterpret_cast<GetLastError>(container->image_->symbol("AOTInductorGetLastError"));
+      reinterpret_cast<GetLastError>(container->object_->symbol("AOTInductorGetLastError"));
 
   Entered entered(container->scope_.get());
   clear_shim_error();
@@ -156,7 +156,7 @@ Result<std::vector<std::string>> Container::constant_names() {
   return names;
 }
 
-Error Container::lend_constants(std::vector<NamedConstant> constants) {
+Error Container::set_borrowed_constants(std::vector<NamedConstant> constants) {
   PTERON_CHECK_OR_RETURN(!has_constants_, Error::InvalidState, "constants are set already");
   has_constants_ = true;
   if (constants.empty()) return Error::Ok;

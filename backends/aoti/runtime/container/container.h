@@ -1,10 +1,10 @@
-// One compiled model, made by a model image.
+// One compiled model, made by a model's shared object.
 //
-//   PTERON_ASSIGN_OR_RETURN(auto container, Container::create(image, "cpu", scope));
-//   PTERON_RETURN_IF_ERROR(container->lend_constants(std::move(constants)));
+//   PTERON_ASSIGN_OR_RETURN(auto container, Container::create(object, "cpu", scope));
+//   PTERON_RETURN_IF_ERROR(container->set_borrowed_constants(std::move(constants)));
 //   PTERON_RETURN_IF_ERROR(container->run(inputs, outputs, nullptr));
 //
-// Not thread-safe: one call at a time. Containers of one image are independent.
+// Not thread-safe: one call at a time. Containers of one shared object are independent.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "pteron/backends/aoti/runtime/container/model_image.h"
+#include "pteron/backends/aoti/runtime/container/shared_object.h"
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 #include "pteron/runtime/core/error.h"
 #include "pteron/runtime/core/result.h"
@@ -21,9 +21,9 @@
 
 namespace pteron::aoti {
 
-// What a device wants done around every call into an image (create, run, delete): its current
-// device or stream set, resources told apart by container. Calls on one scope do not overlap or
-// nest.
+// What a device wants done around every call into a shared object (create, run, delete): its
+// current device or stream set, resources told apart by container. Calls on one scope do not
+// overlap or nest.
 class ContainerScope {
  public:
   virtual ~ContainerScope() = default;
@@ -39,8 +39,9 @@ struct NamedConstant {
 class Container final {
  public:
   // `device` as the code names it: "cpu", "cuda:0". `scope` may be null, and is used until the
-  // container is gone. InvalidProgram: the image is no model; with the model's own words otherwise.
-  static Result<std::unique_ptr<Container>> create(std::shared_ptr<ModelImage> image,
+  // container is gone. InvalidProgram: the shared object is no model; with the model's own message
+  // otherwise.
+  static Result<std::unique_ptr<Container>> create(std::shared_ptr<SharedObject> object,
                                                    const std::string& device,
                                                    std::shared_ptr<ContainerScope> scope);
   ~Container();
@@ -56,15 +57,16 @@ class Container final {
   // Uses the memory of `constants` in place. It must outlive the container; the tensors belong to
   // it from here on. Constants that are not named stay unset. InvalidProgram: a name the model does
   // not have.
-  Error lend_constants(std::vector<NamedConstant> constants);
+  Error set_borrowed_constants(std::vector<NamedConstant> constants);
 
   // Copies constants from bytes laid out as the model's compiler lays them out. At most once, and
-  // not together with lend_constants(). InvalidProgram: another size than the model expects.
+  // not together with set_borrowed_constants(). InvalidProgram: another size than the model
+  // expects.
   Error copy_constants(Span<const uint8_t> blob);
 
   // Takes every input, also when it fails, and leaves null handles in their place. Outputs belong
-  // to the caller; on failure they are null. InvalidArgument: a check in the code, with its words;
-  // otherwise the model's message, and that of the shim that failed.
+  // to the caller; on failure they are null. InvalidArgument: a check in the code, with its
+  // message; otherwise the model's message, and that of the shim that failed.
   Error run(Span<slim::SlimTensor*> inputs, Span<slim::SlimTensor*> outputs, void* stream);
 
  private:
@@ -73,7 +75,7 @@ class Container final {
   Container() = default;
   Error failure(const char* what) const;
 
-  std::shared_ptr<ModelImage> image_;
+  std::shared_ptr<SharedObject> object_;
   std::shared_ptr<ContainerScope> scope_;
   std::unique_ptr<Api> api_;
   void* handle_ = nullptr;

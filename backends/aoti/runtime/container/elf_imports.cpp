@@ -19,7 +19,7 @@ constexpr uint16_t kMachine = EM_AARCH64;
 #endif
 
 Error invalid(const char* what) {
-  return make_error(Error::InvalidProgram, "the model image is not a usable shared object: %s",
+  return make_error(Error::InvalidProgram, "the model's code is not a usable shared object: %s",
                     what);
 }
 
@@ -247,20 +247,20 @@ Error read_version_names(const ElfFile& file, DynamicTable* table) {
 
 }  // namespace
 
-Result<std::vector<std::string>> rename_imports(Span<uint8_t> image) {
-  ElfFile file(image);
+Result<std::vector<std::string>> rename_imports(Span<uint8_t> object) {
+  ElfFile file(object);
   PTERON_RETURN_IF_ERROR(file.read_segments());
   DynamicTable table;
   PTERON_RETURN_IF_ERROR(read_dynamic(file, &table));
   uint64_t num_symbols = 0;
   PTERON_RETURN_IF_ERROR(count_symbols(file, table, &num_symbols));
   uint64_t symbols_offset = 0, strings_offset = 0;
-  if (num_symbols > image.size() / sizeof(Elf64_Sym) ||
+  if (num_symbols > object.size() / sizeof(Elf64_Sym) ||
       !file.offset_of(table.symbols, num_symbols * sizeof(Elf64_Sym), &symbols_offset) ||
       !file.offset_of(table.strings, table.strings_size, &strings_offset)) {
     return invalid("symbols or strings outside the file");
   }
-  char* const strings = reinterpret_cast<char*>(image.data() + strings_offset);
+  char* const strings = reinterpret_cast<char*>(object.data() + strings_offset);
   const uint64_t strings_size = table.strings_size;
   if (strings[strings_size - 1] != '\0') return invalid("strings without an end");
   PTERON_RETURN_IF_ERROR(read_version_names(file, &table));

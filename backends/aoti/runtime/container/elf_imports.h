@@ -1,6 +1,6 @@
 // The undefined names of a shared object in memory, made private.
 //
-//   std::vector<uint8_t> copy(image.begin(), image.end());
+//   std::vector<uint8_t> copy(object.begin(), object.end());
 //   PTERON_ASSIGN_OR_RETURN(std::vector<std::string> imported, rename_imports(copy));
 //
 // Undefined symbols are in no hash table, and the new names are as long as the old ones
@@ -17,10 +17,10 @@
 namespace pteron::aoti {
 
 // Renames in place every undefined symbol that the table of private names has a row for, less those
-// that name a library's version: images that were linked with libgomp keep it. Returns their old
-// names, sorted. InvalidProgram: not an ELF shared object for this machine, anything that
-// points outside the bytes, or a string that is shared with another use; `image` is then unchanged.
-// Reads nothing outside `image`, whatever it contains.
-Result<std::vector<std::string>> rename_imports(Span<uint8_t> image);
+// that name a library's version: shared objects that were linked with libgomp keep it. Returns
+// their old names, sorted. InvalidProgram: not an ELF shared object for this machine, anything that
+// points outside the bytes, or a string that is shared with another use; `object` is then
+// unchanged. Reads nothing outside `object`, whatever it contains.
+Result<std::vector<std::string>> rename_imports(Span<uint8_t> object);
 
 }  // namespace pteron::aoti

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "pteron/backends/aoti/runtime/aoti_device.h"
-#include "pteron/backends/aoti/runtime/container/tests/toy_image.h"
+#include "pteron/backends/aoti/runtime/container/tests/toy_shared_object.h"
 #include "pteron/backends/aoti/schema/metadata_generated.h"
 #include "pteron/runtime/backend/named_data_map.h"
 #include "pteron/runtime/platform/sha256.h"
@@ -100,14 +100,14 @@ struct Payload {
   std::string processed, code_key, metadata_key;
 
   explicit Payload(const MetadataChoices& choices = {}) {
-    const std::vector<uint8_t> image = read_toy("toy_model");
-    const Sha256Digest digest = sha256(image);
+    const std::vector<uint8_t> object = read_toy("toy_model");
+    const Sha256Digest digest = sha256(object);
     code_key = to_hex(digest) + "_so_blob";
     const std::string weights = "weights_blob";
     processed = code_key + "\n" + weights;
     metadata_key = code_key + "/" + weights + "/metadata";
     const float bias[] = {10, 20, 30};
-    data.blobs[code_key] = image;
+    data.blobs[code_key] = object;
     data.blobs[weights].resize(sizeof(bias));
     std::memcpy(data.blobs[weights].data(), bias, sizeof(bias));
     data.blobs[metadata_key] = make_metadata(digest, weights, choices);

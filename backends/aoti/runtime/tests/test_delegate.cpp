@@ -42,7 +42,7 @@ std::string failure_of(const Payload& payload, Error::Code code,
   EXPECT_FALSE(delegate.ok());
   if (delegate.ok()) return "";
   EXPECT_EQ(delegate.error(), code) << delegate.error().message();
-  EXPECT_EQ(mapped_images(), 0);
+  EXPECT_EQ(mapped_shared_objects(), 0);
   return delegate.error().message();
 }
 
@@ -60,9 +60,9 @@ TEST(Delegate, LoadsRunsAndUnloads) {
     ASSERT_TRUE(error.ok()) << error.message();
     EXPECT_EQ(y[0], 12);
     EXPECT_EQ(y[2], 36);
-    EXPECT_GT(mapped_images(), 0);
+    EXPECT_GT(mapped_shared_objects(), 0);
   }
-  EXPECT_EQ(mapped_images(), 0);
+  EXPECT_EQ(mapped_shared_objects(), 0);
 }
 
 TEST(Delegate, WarnsOfFaultsOfTheLowering) {
@@ -80,14 +80,14 @@ TEST(Delegate, WarnsOfFaultsOfTheLowering) {
   EXPECT_TRUE(contains(warnings, ": lower the model again (CHANGELOG.md)")) << warnings;
 }
 
-TEST(Delegate, TwoShareOneImage) {
+TEST(Delegate, TwoShareOneSharedObject) {
   const Payload payload;
   Result<std::unique_ptr<Delegate>> first = load(payload);
   ASSERT_TRUE(first.ok());
-  const int mapped = mapped_images();
+  const int mapped = mapped_shared_objects();
   Result<std::unique_ptr<Delegate>> second = load(payload);
   ASSERT_TRUE(second.ok());
-  EXPECT_EQ(mapped_images(), mapped);
+  EXPECT_EQ(mapped_shared_objects(), mapped);
 }
 
 TEST(Delegate, RunsInPlaceAndOverlapping) {
@@ -170,8 +170,8 @@ TEST(Delegate, ResizesOutputsWithinTheirBound) {
 }
 
 TEST(Delegate, CopiesInputsOfAnotherLayout) {
-  // Told that every second place counts, the delegate has to spread the input; the toy reads the
-  // first three places, of which the second is a gap.
+  // Told that every second element counts, the delegate has to spread the input; the toy reads the
+  // first three elements, of which the second is a gap.
   MetadataChoices choices;
   choices.stride = 2;
   const Payload payload(choices);

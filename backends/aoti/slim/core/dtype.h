@@ -1,6 +1,6 @@
 // The element types that compiled models use between their kernels: those of the program format
-// (runtime/core/scalar_types.inc) and the complex ones, which never cross the border of a
-// partition.
+// (runtime/core/scalar_types.inc) and the complex ones, which never cross the boundary of
+// a partition.
 //
 //   DType dtype;
 //   if (!to_dtype(number, &dtype)) ...;          // a number from the C ABI

@@ -66,7 +66,7 @@ inline uint32_t encode(float value, int exponent_bits, int mantissa_bits, bool f
   if (magnitude > 0x7f800000) return sign | nan;
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const int exponent = static_cast<int>(magnitude >> 23) - 127 + bias;
-  // The mantissa with its leading one, cut at a place that depends on being subnormal.
+  // The mantissa with its leading one, cut at a bit that depends on being subnormal.
   int shift = 23 - mantissa_bits;
   uint32_t rounded;
   if (exponent <= 0) {

@@ -8,7 +8,7 @@
 namespace pteron::slim {
 namespace {
 
-// Dimensions of two strided places, merged where both allow it and ordered so that the last one is
+// Dimensions of two strided layouts, merged where both allow it and ordered so that the last one is
 // the innermost of the target.
 struct Plan {
   size_t dim = 0;
@@ -118,7 +118,7 @@ Error broadcast_strides(const SlimTensor& target, const SlimTensor& source, int6
 bool is_dense(const SlimTensor& tensor) {
   const Result<size_t> nbytes = storage_nbytes(tensor.sizes(), tensor.strides(), tensor.dtype());
   if (!nbytes.ok() || *nbytes != tensor.nbytes()) return false;
-  // As many places as elements; two elements in one place would leave another empty.
+  // As many addresses as elements; two elements at one address would leave another unused.
   int64_t order[kMaxDims];
   size_t n = 0;
   for (size_t i = 0; i < tensor.dim(); ++i) {

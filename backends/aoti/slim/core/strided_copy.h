@@ -15,7 +15,7 @@ namespace pteron::slim {
 
 // Copies `source` over `target`, converting the dtype and broadcasting the sizes (dimensions of
 // size 1, and missing leading ones). Between devices the dtypes must be equal. Overlapping memory
-// is copied as if through a third place. InvalidArgument: sizes that do not broadcast.
+// is copied as if through a temporary. InvalidArgument: sizes that do not broadcast.
 Error copy_tensor(const SlimTensor& target, const SlimTensor& source, bool non_blocking = false);
 
 // A tensor of its own with the same contents: with the same strides where the elements lie without
@@ -31,7 +31,7 @@ void fill_tensor(const SlimTensor& tensor, const Scalar& value);
 // Whether two tensors on one device have a byte in common, judged by the ranges they span.
 bool may_overlap(const SlimTensor& a, const SlimTensor& b);
 
-// `count` runs of `sizes`, outermost first, between two strided places; strides in elements of
+// `count` runs of `sizes`, outermost first, between two strided layouts; strides in elements of
 // `item_size` bytes. The building block of the above.
 void copy_strided(void* target, const int64_t* target_strides, const void* source,
                   const int64_t* source_strides, const int64_t* sizes, size_t dim,

@@ -241,7 +241,7 @@ void convolve_transposed(const ConvolutionShape& s, const T* in, const T* weight
   const int64_t in_group = s.in_channels / s.groups, out_group = s.out_channels / s.groups;
   const int64_t in_area = s.in_area(), out_area = s.out_area();
   if (s.batch == 0 || out_area == 0 || s.out_channels == 0) return;
-  // Tasks are (image, output channel): no two of them write to one place.
+  // Tasks are (image, output channel): no two of them write to one address.
   const int64_t rows = s.kernel_area();
   const int64_t tasks = s.batch * s.out_channels;
   parallel_for(tasks, 1, [&](int64_t begin, int64_t end) {

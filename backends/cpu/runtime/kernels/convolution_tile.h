@@ -16,7 +16,7 @@ inline constexpr int kMostTileVectors = 3;
 // One register of a row: which of its lanes are outputs, and where they go.
 struct TileVector {
   int64_t from;                   // begin of the vector among the columns
-  int64_t to;                     // place of its first output
+  int64_t to;                     // offset of its first output
   int32_t count;                  // lanes that are outputs, at least one
   uint8_t lanes[kMostTileLanes];  // which: lane lanes[i] is the i-th output
 };

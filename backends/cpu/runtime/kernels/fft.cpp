@@ -59,20 +59,20 @@ int64_t FftPlan<T>::work_size() const {
 }
 
 template <typename T>
-void FftPlan<T>::run(std::complex<T>* line, std::complex<T>* work) const {
+void FftPlan<T>::run(std::complex<T>* row, std::complex<T>* work) const {
   if (!inner_forward_) {
-    std::copy(line, line + length_, work);
-    transform(work, line, length_, 1, 0);
+    std::copy(row, row + length_, work);
+    transform(work, row, length_, 1, 0);
     return;
   }
   const int64_t padded = inner_forward_->length();
   std::complex<T>* const inner_work = work + padded;
-  for (int64_t k = 0; k < length_; ++k) work[k] = line[k] * chirp_[static_cast<size_t>(k)];
+  for (int64_t k = 0; k < length_; ++k) work[k] = row[k] * chirp_[static_cast<size_t>(k)];
   std::fill(work + length_, work + padded, std::complex<T>());
   inner_forward_->run(work, inner_work);
   for (int64_t k = 0; k < padded; ++k) work[k] *= filter_[static_cast<size_t>(k)];
   inner_backward_->run(work, inner_work);
-  for (int64_t k = 0; k < length_; ++k) line[k] = work[k] * chirp_[static_cast<size_t>(k)];
+  for (int64_t k = 0; k < length_; ++k) row[k] = work[k] * chirp_[static_cast<size_t>(k)];
 }
 
 // out = the transform of in[0], in[step], in[2 * step], ...

@@ -1,8 +1,8 @@
-// Fourier transforms of one line, of any length.
+// Fourier transforms of one row, of any length.
 //
 //   const FftPlan<float> plan(1024, /*forward=*/true);
 //   Scratch<std::complex<float>> work(plan.work_size());
-//   plan.run(line, work.data());             // in place, not normalised
+//   plan.run(row, work.data());             // in place, not normalised
 //
 // A plan is immutable and may be used by several threads, each with its own work memory.
 #pragma once
@@ -20,9 +20,9 @@ class FftPlan final {
   FftPlan(int64_t length, bool forward);
 
   int64_t length() const { return length_; }
-  // Complex numbers that run() needs beside the line.
+  // Complex numbers that run() needs beside the row.
   int64_t work_size() const;
-  void run(std::complex<T>* line, std::complex<T>* work) const;
+  void run(std::complex<T>* row, std::complex<T>* work) const;
 
  private:
   void transform(const std::complex<T>* in, std::complex<T>* out, int64_t length, int64_t step,

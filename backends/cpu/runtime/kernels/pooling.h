@@ -10,7 +10,7 @@
 
 #include "pteron/backends/aoti/slim/core/numeric.h"
 #include "pteron/backends/aoti/slim/core/pooling_shape.h"
-#include "pteron/backends/cpu/runtime/kernels/order.h"
+#include "pteron/backends/cpu/runtime/kernels/sort.h"
 
 namespace pteron::cpu {
 
@@ -30,10 +30,10 @@ inline int64_t adaptive_end(int64_t i, int64_t out, int64_t in) {
 // Calls body(output position, z, y, x) for the outputs in order.
 template <typename Body>
 void for_each_output(const PoolingShape& s, const Body& body) {
-  int64_t place = 0;
+  int64_t out_index = 0;
   for (int64_t z = 0; z < s.out[0]; ++z) {
     for (int64_t y = 0; y < s.out[1]; ++y) {
-      for (int64_t x = 0; x < s.out[2]; ++x) body(place++, std::array<int64_t, 3>{z, y, x});
+      for (int64_t x = 0; x < s.out[2]; ++x) body(out_index++, std::array<int64_t, 3>{z, y, x});
     }
   }
 }
@@ -53,7 +53,7 @@ slim::accumulate_t<T> sum_of(const T* in, const PoolingShape& s, const Window& w
 
 template <typename T>
 void adaptive_average(const PoolingShape& s, const T* in, T* out) {
-  for_each_output(s, [&](int64_t place, const std::array<int64_t, 3>& at) {
+  for_each_output(s, [&](int64_t out_index, const std::array<int64_t, 3>& at) {
     Window w;
     int64_t count = 1;
     for (int d = 0; d < 3; ++d) {
@@ -61,14 +61,14 @@ void adaptive_average(const PoolingShape& s, const T* in, T* out) {
       w.end[d] = adaptive_end(at[d], s.out[d], s.in[d]);
       count *= w.end[d] - w.begin[d];
     }
-    out[place] = static_cast<T>(sum_of(in, s, w) / static_cast<slim::accumulate_t<T>>(count));
+    out[out_index] = static_cast<T>(sum_of(in, s, w) / static_cast<slim::accumulate_t<T>>(count));
   });
 }
 
 // `divisor` 0: the number of positions of the window, those in the padding counted or not.
 template <typename T>
 void average(const PoolingShape& s, bool count_padding, int64_t divisor, const T* in, T* out) {
-  for_each_output(s, [&](int64_t place, const std::array<int64_t, 3>& at) {
+  for_each_output(s, [&](int64_t out_index, const std::array<int64_t, 3>& at) {
     Window w;
     int64_t padded = 1, inside = 1;
     for (int d = 0; d < 3; ++d) {
@@ -80,11 +80,11 @@ void average(const PoolingShape& s, bool count_padding, int64_t divisor, const T
       inside *= std::max<int64_t>(w.end[d] - w.begin[d], 0);
     }
     if (inside == 0) {
-      out[place] = static_cast<T>(0.0f);
+      out[out_index] = static_cast<T>(0.0f);
       return;
     }
     const int64_t count = divisor ? divisor : count_padding ? padded : inside;
-    out[place] = static_cast<T>(sum_of(in, s, w) / static_cast<slim::accumulate_t<T>>(count));
+    out[out_index] = static_cast<T>(sum_of(in, s, w) / static_cast<slim::accumulate_t<T>>(count));
   });
 }
 
@@ -114,19 +114,19 @@ void greatest_of(const T* in, const PoolingShape& s, const Window& w, const Posi
 
 template <typename T>
 void adaptive_maximum(const PoolingShape& s, const T* in, T* out, int64_t* indices) {
-  for_each_output(s, [&](int64_t place, const std::array<int64_t, 3>& at) {
+  for_each_output(s, [&](int64_t out_index, const std::array<int64_t, 3>& at) {
     Window w;
     for (int d = 0; d < 3; ++d) {
       w.begin[d] = adaptive_begin(at[d], s.out[d], s.in[d]);
       w.end[d] = adaptive_end(at[d], s.out[d], s.in[d]);
     }
-    greatest_of(in, s, w, std::array<int64_t, 3>{1, 1, 1}, out + place, indices + place);
+    greatest_of(in, s, w, std::array<int64_t, 3>{1, 1, 1}, out + out_index, indices + out_index);
   });
 }
 
 template <typename T>
 void maximum(const PoolingShape& s, const T* in, T* out, int64_t* indices) {
-  for_each_output(s, [&](int64_t place, const std::array<int64_t, 3>& at) {
+  for_each_output(s, [&](int64_t out_index, const std::array<int64_t, 3>& at) {
     Window w;
     for (int d = 0; d < 3; ++d) {
       int64_t begin = at[d] * s.stride[d] - s.padding[d];
@@ -134,7 +134,7 @@ void maximum(const PoolingShape& s, const T* in, T* out, int64_t* indices) {
       while (begin < 0) begin += s.dilation[d];
       w.begin[d] = begin;
     }
-    greatest_of(in, s, w, s.dilation, out + place, indices + place);
+    greatest_of(in, s, w, s.dilation, out + out_index, indices + out_index);
   });
 }
 

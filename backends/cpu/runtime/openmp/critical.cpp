@@ -1,6 +1,6 @@
 #include "pteron/backends/cpu/runtime/openmp/critical.h"
 
-#include "pteron/backends/cpu/runtime/openmp/waiting.h"
+#include "pteron/backends/cpu/runtime/openmp/spin_then_park.h"
 
 namespace pteron::cpu::openmp {
 namespace {

@@ -6,7 +6,7 @@
 #include <climits>
 #include <utility>
 
-#include "pteron/backends/cpu/runtime/openmp/waiting.h"
+#include "pteron/backends/cpu/runtime/openmp/spin_then_park.h"
 
 namespace pteron::cpu::openmp {
 namespace {
@@ -151,7 +151,7 @@ bool Team::take_back_members() {
 }
 
 void Team::wait_until_done() {
-  thread_state().patience.wait(
+  thread_state().spin_then_park.wait(
       [this] { return (pending_.load(std::memory_order_acquire) & ~kOwnerSleeps) == 0; },
       [this] {
         const uint32_t pending =
@@ -187,7 +187,7 @@ bool Team::barrier() {
   const auto is_over = [&] {
     return generation_.load(std::memory_order_acquire) != generation || failed();
   };
-  thread_state().patience.wait(
+  thread_state().spin_then_park.wait(
       is_over,
       [&] {
         sleepers_.fetch_add(1, std::memory_order_seq_cst);

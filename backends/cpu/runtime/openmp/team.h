@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "pteron/backends/cpu/runtime/openmp/spin_then_park.h"
 #include "pteron/backends/cpu/runtime/openmp/thread_pool.h"
-#include "pteron/backends/cpu/runtime/openmp/waiting.h"
 #include "pteron/runtime/core/error.h"
 
 namespace pteron::cpu::openmp {
@@ -33,7 +33,7 @@ struct ThreadState {
   Member* member = nullptr;
   int max_threads = 0;   // 0: the default
   Team* team = nullptr;  // served this thread's last region; others may use it meanwhile
-  Patience patience;
+  SpinThenPark spin_then_park;
 };
 ThreadState& thread_state();
 

@@ -20,8 +20,8 @@
 #include <cstdint>
 #include <mutex>
 
+#include "pteron/backends/cpu/runtime/openmp/spin_then_park.h"
 #include "pteron/backends/cpu/runtime/openmp/thread_count.h"
-#include "pteron/backends/cpu/runtime/openmp/waiting.h"
 #include "pteron/runtime/core/error.h"
 
 namespace pteron::cpu::openmp {

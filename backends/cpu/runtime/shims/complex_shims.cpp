@@ -6,7 +6,7 @@
 #include "pteron/backends/aoti/slim/core/scalar.h"
 #include "pteron/backends/aoti/slim/core/strided_copy.h"
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
-#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/cpu/runtime/shims/arguments.h"
 #include "pteron/backends/cpu/runtime/shims/output_layout.h"
 
 namespace pteron::cpu {

@@ -7,7 +7,7 @@
 #include "pteron/backends/aoti/slim/core/strided_copy.h"
 #include "pteron/backends/cpu/runtime/kernels/convolution.h"
 #include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
-#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/cpu/runtime/shims/arguments.h"
 #include "pteron/backends/cpu/runtime/shims/output_layout.h"
 
 namespace pteron::cpu {
@@ -21,11 +21,12 @@ struct Lists {
 Error spread(Span<const int64_t> list, size_t dims, const char* name, int64_t least,
              std::array<int64_t, 3>* values) {
   PTERON_CHECK_OR_RETURN(list.size() == dims || list.size() == 1, Error::InvalidArgument,
-                         "%s has %zu numbers, expected %zu", name, list.size(), dims);
+                         "found %s of %zu numbers, expected 1 or %zu", name, list.size(), dims);
   for (size_t d = 0; d < dims; ++d) {
     const int64_t value = list[list.size() == 1 ? 0 : d];
     PTERON_CHECK_OR_RETURN(value >= least && value <= INT32_MAX, Error::InvalidArgument,
-                           "%s is %lld", name, static_cast<long long>(value));
+                           "found %s %lld, expected %lld to %d", name,
+                           static_cast<long long>(value), static_cast<long long>(least), INT32_MAX);
     (*values)[3 - dims + d] = value;
   }
   return Error::Ok;
@@ -37,12 +38,12 @@ Error check_tensors(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorH
   if (bias) PTERON_RETURN_IF_ERROR(check_cpu_tensor(bias, "bias"));
   PTERON_CHECK_OR_RETURN(
       input->dtype() == weight->dtype() && (!bias || bias->dtype() == input->dtype()),
-      Error::InvalidType, "input %s, weight %s, bias %s: expected one element type",
+      Error::InvalidType, "found input %s, weight %s, bias %s, expected one dtype",
       input->describe().c_str(), weight->describe().c_str(),
       bias ? bias->describe().c_str() : "none");
   PTERON_CHECK_OR_RETURN(input->dim() == weight->dim() && input->dim() >= 3 && input->dim() <= 5,
                          Error::InvalidArgument,
-                         "input %s, weight %s: expected 3 to 5 dimensions each",
+                         "found input %s, weight %s, expected 3 to 5 dimensions each",
                          input->describe().c_str(), weight->describe().c_str());
   return Error::Ok;
 }
@@ -67,13 +68,15 @@ Error read_shape(const SlimTensor& input, const SlimTensor& weight, AtenTensorHa
   const bool fits =
       groups >= 1 && (transposed ? first == s->in_channels && first % groups == 0
                                  : first % groups == 0 && second * groups == s->in_channels);
-  PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument,
-                         "input %s, weight %s, %lld groups%s: the channels do not fit",
-                         input.describe().c_str(), weight.describe().c_str(),
-                         static_cast<long long>(groups), transposed ? ", transposed" : "");
+  PTERON_CHECK_OR_RETURN(
+      fits, Error::InvalidArgument,
+      "found input %s, weight %s, %lld groups%s, expected channels that fit the groups",
+      input.describe().c_str(), weight.describe().c_str(), static_cast<long long>(groups),
+      transposed ? ", transposed" : "");
   s->out_channels = transposed ? second * groups : first;
   PTERON_CHECK_OR_RETURN(!bias || (bias->dim() == 1 && bias->size(0) == s->out_channels),
-                         Error::InvalidArgument, "bias %s, expected %lld numbers",
+                         Error::InvalidArgument,
+                         "found bias %s, expected %lld numbers in one dimension",
                          bias->describe().c_str(), static_cast<long long>(s->out_channels));
   sizes->assign({s->batch, s->out_channels});
   for (size_t d = 0; d < dims; ++d) {
@@ -86,10 +89,10 @@ Error read_shape(const SlimTensor& input, const SlimTensor& weight, AtenTensorHa
                 : s->in[k] + 2 * s->padding[k] < reach
                     ? -1
                     : (s->in[k] + 2 * s->padding[k] - reach) / s->stride[k] + 1;
-    PTERON_CHECK_OR_RETURN(s->kernel[k] >= 1 && s->in[k] >= 1 && s->out[k] >= 1,
-                           Error::InvalidArgument,
-                           "input %s, weight %s: no output in dimension %zu",
-                           input.describe().c_str(), weight.describe().c_str(), 2 + d);
+    PTERON_CHECK_OR_RETURN(
+        s->kernel[k] >= 1 && s->in[k] >= 1 && s->out[k] >= 1, Error::InvalidArgument,
+        "found input %s, weight %s, expected an output of at least 1 in dimension %zu",
+        input.describe().c_str(), weight.describe().c_str(), 2 + d);
     sizes->push_back(s->out[k]);
   }
   return Error::Ok;

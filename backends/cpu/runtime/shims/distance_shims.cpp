@@ -6,7 +6,7 @@
 #include "pteron/backends/aoti/shims/shim_export.h"
 #include "pteron/backends/aoti/slim/core/strided_copy.h"
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
-#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/cpu/runtime/shims/arguments.h"
 #include "pteron/backends/cpu/runtime/shims/output_layout.h"
 
 namespace pteron::cpu {
@@ -54,16 +54,18 @@ Error cdist(AtenTensorHandle x1, AtenTensorHandle x2, double p, AtenTensorHandle
   PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
   PTERON_CHECK_OR_RETURN(x1->dim() >= 2 && x2->dim() >= 2 && x1->dtype() == x2->dtype() &&
                              x1->size(x1->dim() - 1) == x2->size(x2->dim() - 1) && p >= 0,
-                         Error::InvalidArgument, "%s to %s with p = %g", x1->describe().c_str(),
-                         x2->describe().c_str(), p);
+                         Error::InvalidArgument,
+                         "found x1 %s, x2 %s, p %g, expected one dtype, 2 or more dimensions, "
+                         "equal last sizes and p >= 0",
+                         x1->describe().c_str(), x2->describe().c_str(), p);
   const size_t rank1 = x1->dim() - 2, rank2 = x2->dim() - 2, rank = std::max(rank1, rank2);
   int64_t batch[slim::kMaxDims];
   for (size_t i = 0; i < rank; ++i) {
     const int64_t a = i < rank1 ? x1->size(rank1 - 1 - i) : 1,
                   b = i < rank2 ? x2->size(rank2 - 1 - i) : 1;
     PTERON_CHECK_OR_RETURN(a == b || a == 1 || b == 1, Error::InvalidArgument,
-                           "%s and %s: the batches do not broadcast", x1->describe().c_str(),
-                           x2->describe().c_str());
+                           "found x1 %s, x2 %s, expected batches that broadcast",
+                           x1->describe().c_str(), x2->describe().c_str());
     batch[rank - 1 - i] = a == 1 ? b : a;
   }
   PTERON_ASSIGN_OR_RETURN(TensorPtr a, batch_of(*x1, Span<const int64_t>(batch, rank)));

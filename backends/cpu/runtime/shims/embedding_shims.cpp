@@ -7,8 +7,8 @@
 #include "pteron/backends/aoti/slim/core/strided_copy.h"
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
 #include "pteron/backends/cpu/runtime/kernels/scratch.h"
-#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
-#include "pteron/backends/cpu/runtime/shims/indexing.h"
+#include "pteron/backends/cpu/runtime/shims/advanced_index.h"
+#include "pteron/backends/cpu/runtime/shims/arguments.h"
 
 namespace pteron::cpu {
 namespace {
@@ -40,10 +40,13 @@ Result<Bags> read_bags(AtenTensorHandle weight, AtenTensorHandle indices, AtenTe
   const auto is_index = [](DType dtype) { return dtype == DType::Long || dtype == DType::Int; };
   PTERON_CHECK_OR_RETURN(weight->dim() == 2 && indices->dim() == 1 && offsets->dim() == 1 &&
                              is_index(indices->dtype()) && is_index(offsets->dtype()),
-                         Error::InvalidArgument, "weight %s, indices %s, offsets %s",
+                         Error::InvalidArgument,
+                         "found weight %s, indices %s, offsets %s, expected 2, 1 and 1 dimensions "
+                         "and int32 or int64 indices and offsets",
                          weight->describe().c_str(), indices->describe().c_str(),
                          offsets->describe().c_str());
-  PTERON_CHECK_OR_RETURN(mode >= 0 && mode <= 2, Error::InvalidArgument, "mode %lld",
+  PTERON_CHECK_OR_RETURN(mode >= 0 && mode <= 2, Error::InvalidArgument,
+                         "found mode %lld, expected 0 (sum), 1 (mean) or 2 (max)",
                          static_cast<long long>(mode));
   Bags bags;
   bags.mode = static_cast<Mode>(mode);
@@ -51,8 +54,8 @@ Result<Bags> read_bags(AtenTensorHandle weight, AtenTensorHandle indices, AtenTe
   const int64_t rows = weight->size(0);
   bags.padding = padding_idx >= 0 ? padding_idx : -1;
   bags.count = offsets->size(0) - (include_last_offset ? 1 : 0);
-  PTERON_CHECK_OR_RETURN(bags.count >= 0, Error::InvalidArgument, "offsets %s",
-                         offsets->describe().c_str());
+  PTERON_CHECK_OR_RETURN(bags.count >= 0, Error::InvalidArgument,
+                         "found offsets %s, expected at least one", offsets->describe().c_str());
   PTERON_ASSIGN_OR_RETURN(bags.table, slim::contiguous_tensor(*weight));
   PTERON_ASSIGN_OR_RETURN(bags.indices, as_int64(*indices));
   PTERON_ASSIGN_OR_RETURN(bags.offsets, as_int64(*offsets));
@@ -61,7 +64,9 @@ Result<Bags> read_bags(AtenTensorHandle weight, AtenTensorHandle indices, AtenTe
     PTERON_CHECK_OR_RETURN(bags.mode == Mode::kSum && per_sample_weights->dim() == 1 &&
                                per_sample_weights->size(0) == indices->size(0) &&
                                per_sample_weights->dtype() == weight->dtype(),
-                           Error::InvalidArgument, "per_sample_weights %s for weight %s, mode %lld",
+                           Error::InvalidArgument,
+                           "found per_sample_weights %s, weight %s and mode %lld, expected a "
+                           "weight for each index, of the table's dtype, and mode 0 (sum)",
                            per_sample_weights->describe().c_str(), weight->describe().c_str(),
                            static_cast<long long>(mode));
     PTERON_ASSIGN_OR_RETURN(bags.weights, slim::contiguous_tensor(*per_sample_weights));
@@ -69,14 +74,17 @@ Result<Bags> read_bags(AtenTensorHandle weight, AtenTensorHandle indices, AtenTe
   for (int64_t i = 0; i < indices->numel(); ++i) {
     const int64_t index = bags.indices->data_as<int64_t>()[i];
     PTERON_CHECK_OR_RETURN(index >= 0 && index < rows, Error::InvalidArgument,
-                           "index %lld is out of bounds for weight %s",
-                           static_cast<long long>(index), weight->describe().c_str());
+                           "found index %lld, expected 0 to %lld for weight %s",
+                           static_cast<long long>(index), static_cast<long long>(rows - 1),
+                           weight->describe().c_str());
   }
   int64_t before = 0;
   for (int64_t i = 0; i < offsets->numel(); ++i) {
     const int64_t offset = bags.offsets->data_as<int64_t>()[i];
     PTERON_CHECK_OR_RETURN(offset >= before && offset <= indices->numel() && (i > 0 || offset == 0),
-                           Error::InvalidArgument, "offset %lld at %lld",
+                           Error::InvalidArgument,
+                           "found offset %lld at %lld, expected offsets that start at 0 and rise "
+                           "to at most the number of indices",
                            static_cast<long long>(offset), static_cast<long long>(i));
     before = offset;
   }

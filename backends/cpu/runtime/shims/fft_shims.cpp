@@ -7,10 +7,10 @@
 #include "pteron/backends/aoti/shims/shim_export.h"
 #include "pteron/backends/aoti/slim/core/strided_copy.h"
 #include "pteron/backends/cpu/runtime/kernels/fft.h"
-#include "pteron/backends/cpu/runtime/kernels/lines.h"
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
+#include "pteron/backends/cpu/runtime/kernels/rows.h"
 #include "pteron/backends/cpu/runtime/kernels/scratch.h"
-#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/cpu/runtime/shims/arguments.h"
 
 namespace pteron::cpu {
 namespace {
@@ -22,7 +22,8 @@ Result<std::vector<size_t>> read_dims(const SlimTensor& self, const int64_t* dim
     PTERON_ASSIGN_OR_RETURN(const size_t checked, aoti::dim_argument(d, self.dim()));
     PTERON_CHECK_OR_RETURN(self.dim() > 0 && self.size(checked) > 0 &&
                                std::find(dims.begin(), dims.end(), checked) == dims.end(),
-                           Error::InvalidArgument, "dimension %lld of %s",
+                           Error::InvalidArgument,
+                           "found dimension %lld of %s, expected each once and none of size 0",
                            static_cast<long long>(d), self.describe().c_str());
     dims.push_back(checked);
   }
@@ -54,20 +55,20 @@ Result<TensorPtr> make_output(const SlimTensor& self, Span<const int64_t> sizes,
   return slim::make_tensor(sizes, Span<const int64_t>(strides, sizes.size()), dtype, Device{});
 }
 
-// Transforms all lines along `dim`, in place.
+// Transforms all rows along `dim`, in place.
 template <typename T>
 void transform_dim(const SlimTensor& tensor, size_t dim, bool forward) {
   using Complex = std::complex<T>;
-  const Lines lines(tensor, dim);
-  const FftPlan<T> plan(lines.length(), forward);
-  parallel_for(lines.count(), 4096 / std::max<int64_t>(lines.length(), 1) + 1,
+  const Rows rows(tensor, dim);
+  const FftPlan<T> plan(rows.length(), forward);
+  parallel_for(rows.count(), 4096 / std::max<int64_t>(rows.length(), 1) + 1,
                [&](int64_t begin, int64_t end) {
-                 Scratch<Complex> line(lines.length()), work(plan.work_size());
+                 Scratch<Complex> row(rows.length()), work(plan.work_size());
                  for (int64_t l = begin; l < end; ++l) {
-                   Complex* data = tensor.data_as<Complex>() + lines.offset(l);
-                   for (int64_t i = 0; i < lines.length(); ++i) line[i] = data[i * lines.stride()];
-                   plan.run(line.data(), work.data());
-                   for (int64_t i = 0; i < lines.length(); ++i) data[i * lines.stride()] = line[i];
+                   Complex* data = tensor.data_as<Complex>() + rows.offset(l);
+                   for (int64_t i = 0; i < rows.length(); ++i) row[i] = data[i * rows.stride()];
+                   plan.run(row.data(), work.data());
+                   for (int64_t i = 0; i < rows.length(); ++i) data[i * rows.stride()] = row[i];
                  }
                });
 }
@@ -90,7 +91,8 @@ void transform(const SlimTensor& tensor, const std::vector<size_t>& dims, int64_
 
 Error check_normalization(int64_t normalization) {
   PTERON_CHECK_OR_RETURN(normalization >= 0 && normalization <= 2, Error::InvalidArgument,
-                         "normalization %lld", static_cast<long long>(normalization));
+                         "found normalization %lld, expected 0, 1 or 2",
+                         static_cast<long long>(normalization));
   return Error::Ok;
 }
 
@@ -106,7 +108,8 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu__fft_c2c)
     PTERON_ASSIGN_OR_RETURN(std::vector<size_t> dims, read_dims(*self, dim, dim_length));
     const DType dtype = self->dtype();
     PTERON_CHECK_OR_RETURN(dtype == DType::ComplexFloat || dtype == DType::ComplexDouble,
-                           Error::NotSupported, "no transform of %s", self->describe().c_str());
+                           Error::NotSupported, "found self %s, expected complex64 or complex128",
+                           self->describe().c_str());
     sort_by_stride(*self, dims.begin(), dims.end());
     PTERON_ASSIGN_OR_RETURN(TensorPtr out, make_output(*self, self->sizes(), dims, dtype));
     PTERON_RETURN_IF_ERROR(slim::copy_tensor(*out, *self));
@@ -130,9 +133,10 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu__fft_r2c)
     PTERON_RETURN_IF_ERROR(check_normalization(normalization));
     PTERON_ASSIGN_OR_RETURN(std::vector<size_t> dims, read_dims(*self, dim, dim_length));
     const bool is_float = self->dtype() == DType::Float;
-    PTERON_CHECK_OR_RETURN((is_float || self->dtype() == DType::Double) && !dims.empty(),
-                           Error::NotSupported, "no transform of %s over %zu dimensions",
-                           self->describe().c_str(), dims.size());
+    PTERON_CHECK_OR_RETURN(
+        (is_float || self->dtype() == DType::Double) && !dims.empty(), Error::NotSupported,
+        "found self %s and %zu dimensions, expected float32 or float64 and at least one",
+        self->describe().c_str(), dims.size());
     // The last one given is the one that is halved, and stays last.
     sort_by_stride(*self, dims.begin(), dims.end() - 1);
     const DType dtype = is_float ? DType::ComplexFloat : DType::ComplexDouble;

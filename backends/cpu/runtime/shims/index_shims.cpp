@@ -1,12 +1,12 @@
-// Picking and placing elements by indices and masks.
+// Reading and writing elements by indices and masks.
 #include <vector>
 
 #include "pteron/backends/aoti/shims/device_operators.h"
 #include "pteron/backends/aoti/shims/shim_export.h"
 #include "pteron/backends/aoti/slim/core/strided_copy.h"
 #include "pteron/backends/cpu/runtime/kernels/bytes.h"
-#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
-#include "pteron/backends/cpu/runtime/shims/indexing.h"
+#include "pteron/backends/cpu/runtime/shims/advanced_index.h"
+#include "pteron/backends/cpu/runtime/shims/arguments.h"
 #include "pteron/backends/cpu/runtime/shims/output_layout.h"
 
 namespace pteron::cpu {
@@ -15,12 +15,13 @@ namespace {
 // Null where an index is absent.
 Result<std::vector<const SlimTensor*>> index_list(const AtenTensorHandle** indices, int64_t count) {
   PTERON_CHECK_OR_RETURN(count >= 0 && (count == 0 || indices), Error::InvalidArgument,
-                         "%lld indices", static_cast<long long>(count));
+                         "found %lld indices, expected a list of them",
+                         static_cast<long long>(count));
   std::vector<const SlimTensor*> list;
   for (int64_t i = 0; i < count; ++i) {
     list.push_back(indices[i] ? *indices[i] : nullptr);
     if (list.back())
-      PTERON_RETURN_IF_ERROR(check_cpu_tensor(const_cast<SlimTensor*>(list.back()), "an index"));
+      PTERON_RETURN_IF_ERROR(check_cpu_tensor(const_cast<SlimTensor*>(list.back()), "index"));
   }
   return list;
 }
@@ -30,12 +31,12 @@ Error index(AtenTensorHandle self, const AtenTensorHandle** indices, int64_t cou
   PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
   PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
   PTERON_ASSIGN_OR_RETURN(const std::vector<const SlimTensor*> list, index_list(indices, count));
-  PTERON_ASSIGN_OR_RETURN(const Indexing indexing, Indexing::make(*self, list));
+  PTERON_ASSIGN_OR_RETURN(const AdvancedIndex indexing, AdvancedIndex::make(*self, list));
   PTERON_ASSIGN_OR_RETURN(TensorPtr picked, slim::make_tensor(indexing.sizes(), self->dtype()));
   PTERON_DISPATCH_BYTES(self->item_size(), B, {
     const B* from = self->data_as<const B>();
     B* to = picked->data_as<B>();
-    indexing.for_each([&](int64_t at, int64_t place) { to[place] = from[at]; });
+    indexing.for_each([&](int64_t at, int64_t i) { to[i] = from[at]; });
   });
   PTERON_ASSIGN_OR_RETURN(TensorPtr out, make_ordered_like(indexing.sizes(), self->dtype(),
                                                            {indexing.strides().data()}));
@@ -47,20 +48,20 @@ Error index(AtenTensorHandle self, const AtenTensorHandle** indices, int64_t cou
   return Error::Ok;
 }
 
-// Writes or adds `values`, broadcast, to the indexed places of `target`.
+// Writes or adds `values`, broadcast, to the indexed elements of `target`.
 Error put(const SlimTensor& target, Span<const SlimTensor* const> indices, const SlimTensor& values,
           bool accumulate) {
   PTERON_CHECK_OR_RETURN(values.dtype() == target.dtype(), Error::InvalidType,
-                         "values %s for %s: expected one element type", values.describe().c_str(),
+                         "found values %s, self %s, expected one dtype", values.describe().c_str(),
                          target.describe().c_str());
-  PTERON_ASSIGN_OR_RETURN(const Indexing indexing, Indexing::make(target, indices));
+  PTERON_ASSIGN_OR_RETURN(const AdvancedIndex indexing, AdvancedIndex::make(target, indices));
   PTERON_ASSIGN_OR_RETURN(TensorPtr spread, slim::make_tensor(indexing.sizes(), values.dtype()));
   PTERON_RETURN_IF_ERROR(slim::copy_tensor(*spread, values));
   if (!accumulate) {
     PTERON_DISPATCH_BYTES(target.item_size(), B, {
       B* to = target.data_as<B>();
       const B* from = spread->data_as<const B>();
-      indexing.for_each([&](int64_t at, int64_t place) { to[at] = from[place]; });
+      indexing.for_each([&](int64_t at, int64_t i) { to[at] = from[i]; });
     });
     return Error::Ok;
   }
@@ -69,8 +70,8 @@ Error put(const SlimTensor& target, Span<const SlimTensor* const> indices, const
     using Sum = slim::accumulate_t<T>;
     T* to = target.data_as<T>();
     const T* from = spread->data_as<const T>();
-    indexing.for_each([&](int64_t at, int64_t place) {
-      to[at] = static_cast<T>(static_cast<Sum>(to[at]) + static_cast<Sum>(from[place]));
+    indexing.for_each([&](int64_t at, int64_t i) {
+      to[at] = static_cast<T>(static_cast<Sum>(to[at]) + static_cast<Sum>(from[i]));
     });
     done = true;
   });
@@ -151,7 +152,7 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_masked_select)
     PTERON_RETURN_IF_ERROR(check_cpu_tensor(mask, "mask"));
     PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
     PTERON_CHECK_OR_RETURN(mask->dtype() == DType::Bool, Error::InvalidType,
-                           "mask is %s, expected bool", mask->describe().c_str());
+                           "found mask %s, expected bool", mask->describe().c_str());
     PTERON_ASSIGN_OR_RETURN(const Broadcast shape, broadcast(*self, *mask));
     PTERON_ASSIGN_OR_RETURN(TensorPtr values, slim::make_tensor(shape.shape(), self->dtype()));
     PTERON_ASSIGN_OR_RETURN(TensorPtr flags, slim::make_tensor(shape.shape(), DType::Bool));
@@ -174,7 +175,7 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_masked_select)
   });
 }
 
-// Elements of `source`, in order, go to the places where `mask` holds.
+// Elements of `source`, in order, go to where `mask` holds.
 PTERON_AOTI_SHIM(AOTITorchError, cpu_masked_scatter)
 (AtenTensorHandle self, AtenTensorHandle mask, AtenTensorHandle source, AtenTensorHandle* ret) {
   return c_boundary("aoti_torch_cpu_masked_scatter", [&]() -> Error {
@@ -182,10 +183,10 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_masked_scatter)
     PTERON_RETURN_IF_ERROR(check_cpu_tensor(mask, "mask"));
     PTERON_RETURN_IF_ERROR(check_cpu_tensor(source, "source"));
     PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
-    PTERON_CHECK_OR_RETURN(mask->dtype() == DType::Bool && source->dtype() == self->dtype(),
-                           Error::InvalidType, "self %s, mask %s, source %s",
-                           self->describe().c_str(), mask->describe().c_str(),
-                           source->describe().c_str());
+    PTERON_CHECK_OR_RETURN(
+        mask->dtype() == DType::Bool && source->dtype() == self->dtype(), Error::InvalidType,
+        "found self %s, mask %s, source %s, expected a bool mask and a source of self's dtype",
+        self->describe().c_str(), mask->describe().c_str(), source->describe().c_str());
     PTERON_ASSIGN_OR_RETURN(const Broadcast shape, broadcast(*self, *mask));
     PTERON_ASSIGN_OR_RETURN(TensorPtr out, slim::make_tensor(shape.shape(), self->dtype()));
     PTERON_ASSIGN_OR_RETURN(TensorPtr flags, slim::make_tensor(shape.shape(), DType::Bool));
@@ -195,9 +196,10 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_masked_scatter)
     const uint8_t* flag = flags->data_as<const uint8_t>();
     int64_t count = 0;
     for (int64_t i = 0; i < flags->numel(); ++i) count += flag[i] != 0;
-    PTERON_CHECK_OR_RETURN(count <= source->numel(), Error::InvalidArgument,
-                           "the mask holds %lld times, source %s has fewer elements",
-                           static_cast<long long>(count), source->describe().c_str());
+    PTERON_CHECK_OR_RETURN(
+        count <= source->numel(), Error::InvalidArgument,
+        "found a mask of %lld elements that hold and source %s, expected no fewer elements in it",
+        static_cast<long long>(count), source->describe().c_str());
     PTERON_DISPATCH_BYTES(self->item_size(), B, {
       const B* next = from->data_as<const B>();
       B* to = out->data_as<B>();
@@ -218,7 +220,8 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_repeat_interleave_Tensor)
     PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
     PTERON_CHECK_OR_RETURN(
         repeats->dim() == 1 && (repeats->dtype() == DType::Long || repeats->dtype() == DType::Int),
-        Error::InvalidArgument, "repeats are %s, expected integers in one dimension",
+        Error::InvalidArgument,
+        "found repeats %s, expected int32 or int64 numbers in one dimension",
         repeats->describe().c_str());
     PTERON_ASSIGN_OR_RETURN(TensorPtr counts, slim::make_tensor(repeats->sizes(), DType::Long));
     PTERON_RETURN_IF_ERROR(slim::copy_tensor(*counts, *repeats));
@@ -226,21 +229,22 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_repeat_interleave_Tensor)
     for (int64_t i = 0; i < counts->numel(); ++i) {
       const int64_t count = counts->data_as<int64_t>()[i];
       PTERON_CHECK_OR_RETURN(count >= 0 && !__builtin_add_overflow(total, count, &total),
-                             Error::InvalidArgument, "repeat %lld at %lld",
+                             Error::InvalidArgument,
+                             "found repeat %lld at %lld, expected 0 or more",
                              static_cast<long long>(count), static_cast<long long>(i));
     }
     PTERON_CHECK_OR_RETURN(!output_size || *output_size == total, Error::InvalidArgument,
-                           "the repeats sum to %lld, the output size is %lld",
+                           "found repeats that sum to %lld, expected the output size %lld",
                            static_cast<long long>(total), static_cast<long long>(*output_size));
     PTERON_ASSIGN_OR_RETURN(TensorPtr out,
                             slim::make_tensor(Span<const int64_t>(&total, 1), repeats->dtype()));
-    int64_t place = 0;
+    int64_t next = 0;
     for (int64_t i = 0; i < counts->numel(); ++i) {
-      for (int64_t k = counts->data_as<int64_t>()[i]; k > 0; --k, ++place) {
+      for (int64_t k = counts->data_as<int64_t>()[i]; k > 0; --k, ++next) {
         if (repeats->dtype() == DType::Long) {
-          out->data_as<int64_t>()[place] = i;
+          out->data_as<int64_t>()[next] = i;
         } else {
-          out->data_as<int32_t>()[place] = static_cast<int32_t>(i);
+          out->data_as<int32_t>()[next] = static_cast<int32_t>(i);
         }
       }
     }

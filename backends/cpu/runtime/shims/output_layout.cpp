@@ -30,7 +30,7 @@ Result<Broadcast> broadcast(const slim::SlimTensor& a, const slim::SlimTensor& b
     const int64_t x = i < a.dim() ? a.size(a.dim() - 1 - i) : 1;
     const int64_t y = i < b.dim() ? b.size(b.dim() - 1 - i) : 1;
     PTERON_CHECK_OR_RETURN(x == y || x == 1 || y == 1, Error::InvalidArgument,
-                           "%s and %s do not broadcast", a.describe().c_str(),
+                           "found %s and %s, expected sizes that broadcast", a.describe().c_str(),
                            b.describe().c_str());
     result.sizes[at] = x == 1 ? y : x;
     result.a[at] = x == 1 ? 0 : a.stride(a.dim() - 1 - i);

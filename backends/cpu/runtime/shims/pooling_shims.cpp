@@ -7,13 +7,13 @@
 #include "pteron/backends/aoti/slim/core/strided_copy.h"
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
 #include "pteron/backends/cpu/runtime/kernels/pooling.h"
-#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/cpu/runtime/shims/arguments.h"
 #include "pteron/backends/cpu/runtime/shims/output_layout.h"
 
 namespace pteron::cpu {
 namespace {
 
-using aoti::IntList;
+using aoti::IntArrayRef;
 using aoti::PoolingWindows;
 
 // An input of `dims` spatial dimensions, with channels and perhaps a batch.
@@ -60,7 +60,7 @@ void for_each_plane(const Planes& planes, const Body& body) {
                });
 }
 
-Error adaptive_average_shim(AtenTensorHandle self, IntList output_size, size_t dims,
+Error adaptive_average_shim(AtenTensorHandle self, IntArrayRef output_size, size_t dims,
                             bool keeps_channels_last, AtenTensorHandle* ret) {
   PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
   PTERON_ASSIGN_OR_RETURN(Planes planes, read_planes(self, dims));
@@ -84,7 +84,8 @@ Error average_shim(AtenTensorHandle self, const PoolingWindows& windows, bool co
                    const int64_t* divisor, size_t dims, bool keeps_channels_last,
                    AtenTensorHandle* ret) {
   PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
-  PTERON_CHECK_OR_RETURN(!divisor || *divisor != 0, Error::InvalidArgument, "divisor 0");
+  PTERON_CHECK_OR_RETURN(!divisor || *divisor != 0, Error::InvalidArgument,
+                         "found divisor 0, expected another number");
   PTERON_ASSIGN_OR_RETURN(Planes planes, read_planes(self, dims));
   PTERON_RETURN_IF_ERROR(aoti::read_windows(*self, dims, windows, &planes.shape));
   PTERON_ASSIGN_OR_RETURN(TensorPtr out, make_result(planes, self->dtype()));
@@ -107,13 +108,13 @@ Error average_shim(AtenTensorHandle self, const PoolingWindows& windows, bool co
 Error run_maximum(Planes planes, DType dtype, bool adaptive, bool keeps_channels_last,
                   AtenTensorHandle* values, AtenTensorHandle* indices) {
   PTERON_ASSIGN_OR_RETURN(TensorPtr out, make_result(planes, dtype));
-  PTERON_ASSIGN_OR_RETURN(TensorPtr places, make_result(planes, DType::Long));
+  PTERON_ASSIGN_OR_RETURN(TensorPtr argmax, make_result(planes, DType::Long));
   bool done = false;
   PTERON_DISPATCH_REAL(dtype, T, {
     for_each_plane(planes, [&](int64_t p) {
       const T* in = planes.in->data_as<T>() + p * planes.shape.in_area();
       T* value = out->data_as<T>() + p * planes.shape.out_area();
-      int64_t* index = places->data_as<int64_t>() + p * planes.shape.out_area();
+      int64_t* index = argmax->data_as<int64_t>() + p * planes.shape.out_area();
       (adaptive ? adaptive_maximum<T> : maximum<T>)(planes.shape, in, value, index);
     });
     done = true;
@@ -121,13 +122,13 @@ Error run_maximum(Planes planes, DType dtype, bool adaptive, bool keeps_channels
   if (!done) return PTERON_CPU_NO_DTYPE(planes.in);
   const bool last = keeps_channels_last && planes.channels_last;
   PTERON_ASSIGN_OR_RETURN(out, finish(std::move(out), last));
-  PTERON_ASSIGN_OR_RETURN(places, finish(std::move(places), last));
+  PTERON_ASSIGN_OR_RETURN(argmax, finish(std::move(argmax), last));
   *values = out.release();
-  *indices = places.release();
+  *indices = argmax.release();
   return Error::Ok;
 }
 
-Error adaptive_maximum_shim(AtenTensorHandle self, IntList output_size, size_t dims,
+Error adaptive_maximum_shim(AtenTensorHandle self, IntArrayRef output_size, size_t dims,
                             bool keeps_channels_last, AtenTensorHandle* values,
                             AtenTensorHandle* indices) {
   PTERON_RETURN_IF_ERROR(check_pointer(values, "values"));

@@ -7,7 +7,7 @@
 #include "pteron/backends/aoti/shims/shim_export.h"
 #include "pteron/backends/aoti/slim/core/strided_copy.h"
 #include "pteron/backends/cpu/runtime/kernels/random.h"
-#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/cpu/runtime/shims/arguments.h"
 
 namespace pteron::cpu {
 namespace {
@@ -31,11 +31,12 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_randint_low_out)
     PTERON_RETURN_IF_ERROR(check_cpu_tensor(out, "out"));
     PTERON_ASSIGN_OR_RETURN(const Span<const int64_t> sizes,
                             aoti::list_argument(size, size_length, "size"));
-    PTERON_CHECK_OR_RETURN(low < high, Error::InvalidArgument, "numbers from %lld to below %lld",
+    PTERON_CHECK_OR_RETURN(low < high, Error::InvalidArgument,
+                           "found low %lld and high %lld, expected low < high",
                            static_cast<long long>(low), static_cast<long long>(high));
     const bool same =
         sizes.size() == out->dim() && std::equal(sizes.begin(), sizes.end(), out->sizes().begin());
-    PTERON_CHECK_OR_RETURN(same, Error::InvalidArgument, "out %s has another size than asked for",
+    PTERON_CHECK_OR_RETURN(same, Error::InvalidArgument, "found out %s, expected the sizes in size",
                            out->describe().c_str());
     RandomStream stream = next_random_stream();
     const uint64_t count = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
@@ -54,7 +55,7 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_randperm)
   return c_boundary("aoti_torch_cpu_randperm", [&]() -> Error {
     PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
     PTERON_CHECK_OR_RETURN(n >= 0 && n <= (int64_t{1} << 40), Error::InvalidArgument,
-                           "a permutation of %lld numbers", static_cast<long long>(n));
+                           "found n %lld, expected 0 to 2^40", static_cast<long long>(n));
     DType type = DType::Long;
     if (dtype) {
       PTERON_ASSIGN_OR_RETURN(type, aoti::dtype_argument(*dtype));

@@ -4,10 +4,10 @@
 
 #include "pteron/backends/aoti/shims/shim_export.h"
 #include "pteron/backends/aoti/slim/core/strided_copy.h"
-#include "pteron/backends/cpu/runtime/kernels/lines.h"
-#include "pteron/backends/cpu/runtime/kernels/order.h"
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
-#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/cpu/runtime/kernels/rows.h"
+#include "pteron/backends/cpu/runtime/kernels/sort.h"
+#include "pteron/backends/cpu/runtime/shims/arguments.h"
 
 namespace pteron::cpu {
 namespace {
@@ -19,13 +19,13 @@ using running_t = std::conditional_t<std::is_same_v<T, float>, double, slim::acc
 // out[i] = step(out[i - 1], in[i]), from `start`.
 template <typename T, typename Step>
 void scan(const SlimTensor& tensor, size_t dim, running_t<T> start, const Step& step) {
-  const Lines lines(tensor, dim);
-  parallel_for(lines.count(), lines.grain(), [&](int64_t begin, int64_t end) {
+  const Rows rows(tensor, dim);
+  parallel_for(rows.count(), rows.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t l = begin; l < end; ++l) {
-      T* line = tensor.data_as<T>() + lines.offset(l);
+      T* row = tensor.data_as<T>() + rows.offset(l);
       running_t<T> running = start;
-      for (int64_t i = 0; i < lines.length(); ++i) {
-        T& element = line[i * lines.stride()];
+      for (int64_t i = 0; i < rows.length(); ++i) {
+        T& element = row[i * rows.stride()];
         running = step(running, static_cast<running_t<T>>(element));
         element = static_cast<T>(running);
       }
@@ -68,21 +68,21 @@ T wrapping_multiply(T a, T b) {
 
 template <typename T>
 void scan_extremes(const SlimTensor& values, const SlimTensor& indices, size_t dim, bool greatest) {
-  const Lines lines(values, dim);  // both row-major
-  parallel_for(lines.count(), lines.grain(), [&](int64_t begin, int64_t end) {
+  const Rows rows(values, dim);  // both row-major
+  parallel_for(rows.count(), rows.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t l = begin; l < end; ++l) {
-      T* line = values.data_as<T>() + lines.offset(l);
-      int64_t* index = indices.data_as<int64_t>() + lines.offset(l);
+      T* row = values.data_as<T>() + rows.offset(l);
+      int64_t* index = indices.data_as<int64_t>() + rows.offset(l);
       int64_t best = 0;
-      for (int64_t i = 0; i < lines.length(); ++i) {
+      for (int64_t i = 0; i < rows.length(); ++i) {
         // The last of equal ones; a NaN stays.
         using Wide = slim::accumulate_t<T>;
-        const T value = line[i * lines.stride()], held = line[best * lines.stride()];
+        const T value = row[i * rows.stride()], held = row[best * rows.stride()];
         const bool better = greatest ? static_cast<Wide>(value) >= static_cast<Wide>(held)
                                      : static_cast<Wide>(value) <= static_cast<Wide>(held);
         if (is_nan(value) || (!is_nan(held) && better)) best = i;
-        line[i * lines.stride()] = line[best * lines.stride()];
-        index[i * lines.stride()] = best;
+        row[i * rows.stride()] = row[best * rows.stride()];
+        index[i * rows.stride()] = best;
       }
     }
   });
@@ -96,15 +96,15 @@ Error cumulative_extreme(AtenTensorHandle self, int64_t dim, bool greatest,
   PTERON_ASSIGN_OR_RETURN(const size_t d, aoti::dim_argument(dim, self->dim()));
   PTERON_ASSIGN_OR_RETURN(TensorPtr out, slim::make_tensor(self->sizes(), self->dtype()));
   PTERON_RETURN_IF_ERROR(slim::copy_tensor(*out, *self));
-  PTERON_ASSIGN_OR_RETURN(TensorPtr places, slim::make_tensor(self->sizes(), DType::Long));
+  PTERON_ASSIGN_OR_RETURN(TensorPtr extremes, slim::make_tensor(self->sizes(), DType::Long));
   bool done = false;
   PTERON_DISPATCH_REAL(self->dtype(), T, {
-    scan_extremes<T>(*out, *places, d, greatest);
+    scan_extremes<T>(*out, *extremes, d, greatest);
     done = true;
   });
   if (!done) return PTERON_CPU_NO_DTYPE(self);
   *values = out.release();
-  *indices = places.release();
+  *indices = extremes.release();
   return Error::Ok;
 }
 

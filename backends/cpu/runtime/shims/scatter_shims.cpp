@@ -6,10 +6,10 @@
 #include "pteron/backends/aoti/shims/shim_export.h"
 #include "pteron/backends/aoti/slim/core/scalar.h"
 #include "pteron/backends/aoti/slim/core/strided_copy.h"
-#include "pteron/backends/cpu/runtime/kernels/lines.h"
-#include "pteron/backends/cpu/runtime/kernels/order.h"
+#include "pteron/backends/cpu/runtime/kernels/rows.h"
 #include "pteron/backends/cpu/runtime/kernels/scratch.h"
-#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/cpu/runtime/kernels/sort.h"
+#include "pteron/backends/cpu/runtime/shims/arguments.h"
 
 namespace pteron::cpu {
 namespace {
@@ -23,8 +23,8 @@ Result<Reduction> reduction_named(const char* name) {
   if (text == "mean") return Reduction::kMean;
   if (text == "amax") return Reduction::kMaximum;
   if (text == "amin") return Reduction::kMinimum;
-  return make_error(Error::NotSupported, "reduction \"%s\", expected sum, prod, mean, amax or amin",
-                    name ? name : "(null)");
+  return make_error(Error::NotSupported, "found reduce %s, expected sum, prod, mean, amax or amin",
+                    name ? name : "null");
 }
 
 struct Scatter {
@@ -34,7 +34,8 @@ struct Scatter {
   size_t dim;
 };
 
-// Calls body(place in out, place in source) for every index. `source` is read at the index's sizes.
+// Calls body(offset in out, offset in source) for every index. `source` is read at the index's
+// sizes.
 template <typename Body>
 void for_each_index(const Scatter& s, const Body& body) {
   const SlimTensor& index = *s.index;
@@ -80,11 +81,12 @@ void reduce(const Scatter& s, Reduction reduction, bool include_self) {
   if (reduction == Reduction::kReplace) {
     return for_each_index(s, [&](int64_t to, int64_t from) { out[to] = source[from]; });
   }
-  // How often each place was written; `out` is without gaps or row-major, so places are few.
+  // How often each element was written, by offset; `out` is without gaps or row-major, so offsets
+  // are few.
   const Result<size_t> extent = slim::storage_nbytes(s.out->sizes(), s.out->strides(), DType::Byte);
-  const auto places = static_cast<int64_t>(extent.ok() ? *extent : 0);
-  Scratch<int64_t> count(places);
-  std::fill(count.data(), count.data() + places, include_self ? 1 : 0);
+  const auto offsets = static_cast<int64_t>(extent.ok() ? *extent : 0);
+  Scratch<int64_t> count(offsets);
+  std::fill(count.data(), count.data() + offsets, include_self ? 1 : 0);
   for_each_index(s, [&](int64_t to, int64_t from) {
     out[to] = count[to] == 0 ? source[from] : combine(reduction, out[to], source[from]);
     ++count[to];
@@ -109,15 +111,17 @@ Error check_scatter(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandl
                     size_t dim) {
   const bool same = out->dim() == self->dim() && out->dtype() == self->dtype() &&
                     std::equal(out->sizes().begin(), out->sizes().end(), self->sizes().begin());
-  PTERON_CHECK_OR_RETURN(same, Error::InvalidArgument, "out %s, self %s: expected the same",
+  PTERON_CHECK_OR_RETURN(same, Error::InvalidArgument,
+                         "found out %s, self %s, expected equal dtypes and sizes",
                          out->describe().c_str(), self->describe().c_str());
   bool fits = std::max<size_t>(index->dim(), 1) == std::max<size_t>(self->dim(), 1);
   for (size_t d = 0; fits && d < std::min(index->dim(), self->dim()); ++d) {
     fits = d == dim || index->size(d) <= self->size(d);
   }
-  PTERON_CHECK_OR_RETURN(fits || index->numel() == 0, Error::InvalidArgument,
-                         "index %s along dimension %zu of %s", index->describe().c_str(), dim,
-                         self->describe().c_str());
+  PTERON_CHECK_OR_RETURN(
+      fits || index->numel() == 0, Error::InvalidArgument,
+      "found index %s, expected none larger than self but in dimension %zu: self %s",
+      index->describe().c_str(), dim, self->describe().c_str());
   return Error::Ok;
 }
 
@@ -130,21 +134,24 @@ Error scatter(AtenTensorHandle out, AtenTensorHandle self, int64_t dim, AtenTens
   PTERON_ASSIGN_OR_RETURN(const size_t d, aoti::dim_argument(dim, self->dim()));
   PTERON_RETURN_IF_ERROR(check_scatter(out, self, index, d));
   PTERON_CHECK_OR_RETURN(index->dtype() == DType::Long || index->dtype() == DType::Int,
-                         Error::InvalidType, "index %s: expected integers",
+                         Error::InvalidType, "found index %s, expected int32 or int64 numbers",
                          index->describe().c_str());
   bool fits = source.dim() == index->dim() && source.dtype() == self->dtype();
   for (size_t k = 0; fits && k < index->dim(); ++k) fits = index->size(k) <= source.size(k);
   PTERON_CHECK_OR_RETURN(fits || index->numel() == 0, Error::InvalidArgument,
-                         "source %s for index %s and self %s", source.describe().c_str(),
-                         index->describe().c_str(), self->describe().c_str());
+                         "found source %s, index %s, self %s, expected an index no larger than the "
+                         "source, and source and self of one dtype",
+                         source.describe().c_str(), index->describe().c_str(),
+                         self->describe().c_str());
   PTERON_ASSIGN_OR_RETURN(TensorPtr numbers, slim::make_tensor(index->sizes(), DType::Long));
   PTERON_RETURN_IF_ERROR(slim::copy_tensor(*numbers, *index));
   const int64_t size = self->dim() == 0 ? 1 : self->size(d);
   for (int64_t i = 0; i < numbers->numel(); ++i) {
     const int64_t number = numbers->data_as<int64_t>()[i];
     PTERON_CHECK_OR_RETURN(number >= 0 && number < size, Error::InvalidArgument,
-                           "index %lld is out of bounds for dimension %zu of %s",
-                           static_cast<long long>(number), d, self->describe().c_str());
+                           "found index %lld, expected 0 to %lld for dimension %zu of %s",
+                           static_cast<long long>(number), static_cast<long long>(size - 1), d,
+                           self->describe().c_str());
   }
   // A source that shares memory with out is read before it changes.
   TensorPtr copy;

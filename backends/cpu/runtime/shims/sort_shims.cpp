@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "pteron/backends/aoti/shims/shim_export.h"
-#include "pteron/backends/cpu/runtime/kernels/lines.h"
-#include "pteron/backends/cpu/runtime/kernels/order.h"
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
+#include "pteron/backends/cpu/runtime/kernels/rows.h"
 #include "pteron/backends/cpu/runtime/kernels/scratch.h"
-#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/cpu/runtime/kernels/sort.h"
+#include "pteron/backends/cpu/runtime/shims/arguments.h"
 #include "pteron/backends/cpu/runtime/shims/output_layout.h"
 
 namespace pteron::cpu {
@@ -23,19 +23,19 @@ void give(Selection selection, AtenTensorHandle* values, AtenTensorHandle* indic
   *indices = selection.indices.release();
 }
 
-// The first `count` of each sorted line.
+// The first `count` of each sorted row.
 template <typename T>
-void sort_lines(const SlimTensor& self, size_t dim, int64_t count, bool descending,
-                const SlimTensor& values, const SlimTensor& indices) {
-  const Lines in(self, dim), out_values(values, dim), out_indices(indices, dim);
+void sort_rows(const SlimTensor& self, size_t dim, int64_t count, bool descending,
+               const SlimTensor& values, const SlimTensor& indices) {
+  const Rows in(self, dim), out_values(values, dim), out_indices(indices, dim);
   const T* const source = self.data_as<const T>();
   const RankedBefore<T> before{descending};
   parallel_for(in.count(), in.grain(), [&](int64_t begin, int64_t end) {
     Scratch<Ranked<T>> scratch(in.length());
     Ranked<T>* const ranked = scratch.data();
     for (int64_t l = begin; l < end; ++l) {
-      const T* line = source + in.offset(l);
-      for (int64_t i = 0; i < in.length(); ++i) ranked[i] = {line[i * in.stride()], i};
+      const T* row = source + in.offset(l);
+      for (int64_t i = 0; i < in.length(); ++i) ranked[i] = {row[i * in.stride()], i};
       if (count == in.length()) {
         std::sort(ranked, ranked + count, before);
       } else {
@@ -56,7 +56,7 @@ Error run_sort(const SlimTensor& self, size_t dim, int64_t count, bool descendin
                const Selection& out) {
   bool done = false;
   PTERON_DISPATCH_REAL(self.dtype(), T, {
-    sort_lines<T>(self, dim, count, descending, *out.values, *out.indices);
+    sort_rows<T>(self, dim, count, descending, *out.values, *out.indices);
     done = true;
   });
   return done ? Error(Error::Ok) : PTERON_CPU_NO_DTYPE(&self);
@@ -91,17 +91,17 @@ Result<Selection> make_selection(const SlimTensor& self, size_t dim, int64_t cou
 }
 
 template <typename T>
-void kth_of_lines(const SlimTensor& self, size_t dim, int64_t k, const SlimTensor& values,
-                  const SlimTensor& indices) {
-  const Lines in(self, dim);
+void kth_of_rows(const SlimTensor& self, size_t dim, int64_t k, const SlimTensor& values,
+                 const SlimTensor& indices) {
+  const Rows in(self, dim);
   const RankedBefore<T> before{false};
   parallel_for(in.count(), in.grain(), [&](int64_t begin, int64_t end) {
     Scratch<Ranked<T>> ranked(in.length());
     for (int64_t l = begin; l < end; ++l) {
-      const T* line = self.data_as<const T>() + in.offset(l);
-      for (int64_t i = 0; i < in.length(); ++i) ranked[i] = {line[i * in.stride()], i};
+      const T* row = self.data_as<const T>() + in.offset(l);
+      for (int64_t i = 0; i < in.length(); ++i) ranked[i] = {row[i * in.stride()], i};
       std::nth_element(ranked.data(), ranked.data() + k, ranked.data() + in.length(), before);
-      values.data_as<T>()[l] = ranked[k].value;  // row-major, one element a line
+      values.data_as<T>()[l] = ranked[k].value;  // row-major, one element a row
       indices.data_as<int64_t>()[l] = ranked[k].index;
     }
   });
@@ -115,12 +115,13 @@ Error kthvalue(AtenTensorHandle self, int64_t k, int64_t dim, bool keepdim,
   PTERON_ASSIGN_OR_RETURN(const size_t d, aoti::dim_argument(dim, self->dim()));
   const int64_t length = self->dim() == 0 ? 1 : self->size(d);
   PTERON_CHECK_OR_RETURN(k >= 1 && k <= length, Error::InvalidArgument,
-                         "k is %lld for %s along dimension %zu", static_cast<long long>(k),
-                         self->describe().c_str(), d);
+                         "found k %lld, expected 1 to %lld for dimension %zu of %s",
+                         static_cast<long long>(k), static_cast<long long>(length), d,
+                         self->describe().c_str());
   PTERON_ASSIGN_OR_RETURN(Selection out, make_selection(*self, d, 1));
   bool done = false;
   PTERON_DISPATCH_REAL(self->dtype(), T, {
-    kth_of_lines<T>(*self, d, k - 1, *out.values, *out.indices);
+    kth_of_rows<T>(*self, d, k - 1, *out.values, *out.indices);
     done = true;
   });
   if (!done) return PTERON_CPU_NO_DTYPE(self);
@@ -168,8 +169,9 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_topk)
     PTERON_ASSIGN_OR_RETURN(const size_t d, aoti::dim_argument(dim, self->dim()));
     const int64_t length = self->dim() == 0 ? 1 : self->size(d);
     PTERON_CHECK_OR_RETURN(k >= 0 && k <= length, Error::InvalidArgument,
-                           "k is %lld for %s along dimension %zu", static_cast<long long>(k),
-                           self->describe().c_str(), d);
+                           "found k %lld, expected 0 to %lld for dimension %zu of %s",
+                           static_cast<long long>(k), static_cast<long long>(length), d,
+                           self->describe().c_str());
     PTERON_ASSIGN_OR_RETURN(Selection out, make_selection(*self, d, k));
     PTERON_RETURN_IF_ERROR(run_sort(*self, d, k, largest != 0, out));
     give(std::move(out), values, indices);

@@ -3,7 +3,7 @@
 
 #include "pteron/backends/aoti/shims/shim_export.h"
 #include "pteron/backends/aoti/slim/core/strided_copy.h"
-#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/cpu/runtime/shims/arguments.h"
 
 namespace pteron::cpu {
 namespace {
@@ -39,15 +39,16 @@ Error rescale(const SlimTensor& self, Layout* layout, int64_t factor, bool small
   for (size_t d = 0; d < layout->dim; ++d) {
     int64_t& stride = layout->strides[d];
     if (d + 1 == layout->dim) continue;
-    PTERON_CHECK_OR_RETURN(smaller || stride % factor == 0 || layout->sizes[d] <= 1,
-                           Error::InvalidArgument, "%s: stride %lld is no multiple of %lld",
-                           self.describe().c_str(), static_cast<long long>(stride),
-                           static_cast<long long>(factor));
+    PTERON_CHECK_OR_RETURN(
+        smaller || stride % factor == 0 || layout->sizes[d] <= 1, Error::InvalidArgument,
+        "found self %s with stride %lld, expected a multiple of %lld", self.describe().c_str(),
+        static_cast<long long>(stride), static_cast<long long>(factor));
     stride = smaller ? stride * factor : stride / factor;
   }
   PTERON_CHECK_OR_RETURN(smaller || layout->offset % factor == 0, Error::InvalidArgument,
-                         "%s: offset %lld is no multiple of %lld", self.describe().c_str(),
-                         static_cast<long long>(layout->offset), static_cast<long long>(factor));
+                         "found self %s at offset %lld, expected a multiple of %lld",
+                         self.describe().c_str(), static_cast<long long>(layout->offset),
+                         static_cast<long long>(factor));
   layout->offset = smaller ? layout->offset * factor : layout->offset / factor;
   return Error::Ok;
 }
@@ -89,7 +90,7 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_view_as_complex)(AtenTensorHandle self,
     const bool pairs =
         self->dim() > 0 && self->size(self->dim() - 1) == 2 && self->stride(self->dim() - 1) == 1;
     PTERON_CHECK_OR_RETURN(dtype != self->dtype() && pairs, Error::InvalidArgument,
-                           "%s: expected pairs of floating-point numbers",
+                           "found self %s, expected pairs of floating-point numbers",
                            self->describe().c_str());
     Layout layout = layout_of(*self);
     PTERON_RETURN_IF_ERROR(rescale(*self, &layout, 2, false));
@@ -103,7 +104,7 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_view_as_real)(AtenTensorHandle self, AtenTe
   return c_boundary("aoti_torch_cpu_view_as_real", [&]() -> Error {
     PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
     PTERON_CHECK_OR_RETURN(slim::is_complex(self->dtype()) && self->dim() < slim::kMaxDims,
-                           Error::InvalidArgument, "%s: expected complex numbers",
+                           Error::InvalidArgument, "found self %s, expected complex numbers",
                            self->describe().c_str());
     Layout layout = layout_of(*self);
     layout.sizes[layout.dim] = 2;
@@ -126,7 +127,7 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_view_dtype)
     if (from == to) return give_view(*self, layout, type, ret);
     PTERON_CHECK_OR_RETURN(layout.dim > 0 && layout.strides[layout.dim - 1] == 1,
                            Error::InvalidArgument,
-                           "%s as %s: expected a last dimension without gaps",
+                           "found self %s viewed as %s, expected a last dimension without gaps",
                            self->describe().c_str(), slim::name_of(type));
     int64_t& last = layout.sizes[layout.dim - 1];
     if (from > to) {
@@ -134,7 +135,7 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_view_dtype)
       PTERON_RETURN_IF_ERROR(rescale(*self, &layout, from / to, true));
     } else {
       PTERON_CHECK_OR_RETURN(last % (to / from) == 0, Error::InvalidArgument,
-                             "%s as %s: the last dimension does not divide",
+                             "found self %s viewed as %s, expected a last size that divides",
                              self->describe().c_str(), slim::name_of(type));
       last /= to / from;
       PTERON_RETURN_IF_ERROR(rescale(*self, &layout, to / from, false));
@@ -149,13 +150,15 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_permute)
     PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
     PTERON_ASSIGN_OR_RETURN(const Span<const int64_t> order,
                             aoti::list_argument(dims, dims_length, "dims"));
-    PTERON_CHECK_OR_RETURN(order.size() == self->dim(), Error::InvalidArgument, "%zu dims for %s",
-                           order.size(), self->describe().c_str());
+    PTERON_CHECK_OR_RETURN(order.size() == self->dim(), Error::InvalidArgument,
+                           "found %zu dims, expected one for each dimension of %s", order.size(),
+                           self->describe().c_str());
     Layout layout = layout_of(*self);
     bool seen[slim::kMaxDims] = {};
     for (size_t i = 0; i < order.size(); ++i) {
       PTERON_ASSIGN_OR_RETURN(const size_t d, aoti::dim_argument(order[i], self->dim()));
-      PTERON_CHECK_OR_RETURN(!seen[d], Error::InvalidArgument, "dimension %zu twice", d);
+      PTERON_CHECK_OR_RETURN(!seen[d], Error::InvalidArgument,
+                             "found dimension %zu twice, expected each once", d);
       seen[d] = true;
       layout.sizes[i] = self->size(d);
       layout.strides[i] = self->stride(d);

@@ -75,14 +75,14 @@ def test_index_put(shims: ShimLibrary, accumulate: bool) -> None:
             expected = aten.index_put(x, indices, given, accumulate)
             actual = shims.call("cpu_index_put", x, Handles(indices), given, accumulate, results=1)
             check(actual, expected)
-    x, places = values(4, 3), (torch.tensor([1, 1, 2]),)
+    x, indices = values(4, 3), (torch.tensor([1, 1, 2]),)
     given = values(3, 3)
     out = poison(4, 3, dtype=torch.float32)
-    indices = HandleArray(places)
+    handles = HandleArray(indices)
     shims.call(
-        "index_put_out", out, x, indices, ctypes.c_uint32(1), given, ctypes.c_bool(accumulate)
+        "index_put_out", out, x, handles, ctypes.c_uint32(1), given, ctypes.c_bool(accumulate)
     )
-    check(out, aten.index_put(x, places, given, accumulate), 1e-6)
+    check(out, aten.index_put(x, indices, given, accumulate), 1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.int64, torch.bfloat16], ids=str)
@@ -123,7 +123,7 @@ def scatter_inputs(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bfloat16], ids=str)
 def test_scatter(shims: ShimLibrary, dtype: torch.dtype) -> None:
     for x, dim, _, _ in scatter_inputs(dtype):
-        # Distinct places: which of several writers wins is nobody's business.
+        # Distinct indices: which of several writers wins is not specified.
         d = dim % 3
         index = torch.rand(x.shape).argsort(d)[:3, :4, :5]
         source = values(*index.shape, dtype=dtype)

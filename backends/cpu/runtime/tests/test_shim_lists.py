@@ -56,7 +56,8 @@ def test_the_library_brings_its_own_openmp() -> None:
 
 
 def test_every_common_shim_has_a_test() -> None:
-    text = _text(*(f"aoti/conformance/{name}_shims.cpp" for name in ("base", "index", "scalar")))
+    folder = "aoti/runtime/conformance"
+    text = _text(*(f"{folder}/{name}_shims.cpp" for name in ("base", "index", "scalar")))
     # Where the formatter breaks a line of a macro is no part of a name.
     text = re.sub(r"\(\s+", "(", text.replace("\\\n", " "))
 

@@ -1,4 +1,4 @@
-// Convolutions through cuDNN. Descriptors and the library's choice of algorithm are remembered by
+// Convolutions through cuDNN. Descriptors and the library's choice of algorithm are cached by
 // the thread for each kind of convolution.
 #include <array>
 #include <map>

@@ -36,7 +36,7 @@ Error check(const GemmProblem& p) {
 bool use_cublaslt(const GemmProblem& p) {
   if (p.bias != nullptr || (p.beta != 0.0 && p.c.data != p.out.data)) return true;
   if (p.k == 0) return false;
-  // Kernels are the same; a remembered choice costs the host less than cublasGemmEx's own
+  // Kernels are the same; a cached choice costs the host less than cublasGemmEx's own
   // (H200: 9.2 against 10.5 us a launch, of which most is the launch itself).
   return p.library != GemmLibrary::kCublas;
 }

@@ -35,7 +35,7 @@ namespace pteron::cuda {
 enum class GemmLibrary {
   kAuto,      // the one that measured faster for the kind of problem; gemv.h for one row
   kCublas,    // cublasGemmEx
-  kCublasLt,  // cublasLtMatmul, its choice of algorithm remembered by shape
+  kCublasLt,  // cublasLtMatmul, its choice of algorithm cached by shape
 };
 
 struct GemmMatrix {

@@ -1,5 +1,5 @@
 // Products through cublasLtMatmul. The library's choice of algorithm is asked for once per kind of
-// problem and remembered by the thread. Where that is allowed, what it launches for a call that
+// problem and cached by the thread. Where that is allowed, what it launches for a call that
 // comes again, with the same addresses, is recorded and then launched without asking it, which is
 // most of what a call costs the host (decisions/2026-11-21-recorded-products.md).
 #include <array>
@@ -64,7 +64,7 @@ struct Plan {
 
 using Plans = std::unordered_map<Key, std::unique_ptr<Plan>, KeyHash>;
 constexpr size_t kMaxPlans = 4096;
-// Calls of one plan that are remembered; a network has as many as it has layers.
+// Calls of one plan that are cached; a network has as many as it has layers.
 constexpr size_t kMaxCalls = 512;
 
 Key make_key(const GemmProblem& p, const ColumnMajorGemm& g, int device) {

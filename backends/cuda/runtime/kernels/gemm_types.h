@@ -6,8 +6,8 @@
 
 namespace pteron::cuda {
 
-// cuBLAS counts in columns: a row-major out is the column-major transpose, so its operands change
-// places; a column-major out is computed as it stands.
+// cuBLAS counts in columns: a row-major out is the column-major transpose, so its operands are
+// swapped; a column-major out is computed as it stands.
 struct ColumnMajorGemm {
   const GemmMatrix& first;
   const GemmMatrix& second;

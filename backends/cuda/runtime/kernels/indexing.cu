@@ -12,35 +12,35 @@ constexpr int kThreads = 256;
 
 static_assert(sizeof(Indexing) <= 4000, "is passed to kernels by value");
 
-struct Place {
+struct Offsets {
   int64_t x, other;
   bool inside;
 };
 
-__device__ Place locate(const Indexing& s, int64_t i) {
+__device__ Offsets locate(const Indexing& s, int64_t i) {
   int64_t coordinates[kMaxIndexedDims];
-  Place place{0, 0, true};
+  Offsets at{0, 0, true};
   for (int d = s.dims; d-- > 0;) {
     coordinates[d] = i % s.sizes[d];
     i /= s.sizes[d];
-    place.x += coordinates[d] * s.x_strides[d];
-    place.other += coordinates[d] * s.other_strides[d];
+    at.x += coordinates[d] * s.x_strides[d];
+    at.other += coordinates[d] * s.other_strides[d];
   }
   for (int k = 0; k < s.num_indices; ++k) {
     const IndexedDim& index = s.indices[k];
-    int64_t at = 0;
-    for (int d = 0; d < s.dims; ++d) at += coordinates[d] * index.strides[d];
-    int64_t number = index.numbers[at];
+    int64_t offset = 0;
+    for (int d = 0; d < s.dims; ++d) offset += coordinates[d] * index.strides[d];
+    int64_t number = index.numbers[offset];
     if (number < 0) number += index.size;
-    if (number < 0 || number >= index.size) place.inside = false;
-    place.x += number * index.stride;
+    if (number < 0 || number >= index.size) at.inside = false;
+    at.x += number * index.stride;
   }
-  return place;
+  return at;
 }
 
-// Calls body(place) for this thread's elements of the result.
+// Calls body(at) for this thread's elements of the result.
 template <typename Body>
-__device__ void for_each_place(const Indexing& s, int64_t count, const Body& body) {
+__device__ void for_each_element(const Indexing& s, int64_t count, const Body& body) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
        i += step) {
@@ -51,15 +51,15 @@ __device__ void for_each_place(const Indexing& s, int64_t count, const Body& bod
 template <typename Item>
 __global__ void read_kernel(__grid_constant__ const Indexing s, const Item* x, Item* out,
                             int64_t count) {
-  for_each_place(
-      s, count, [&](const Place& place) { out[place.other] = place.inside ? x[place.x] : Item{}; });
+  for_each_element(s, count,
+                   [&](const Offsets& at) { out[at.other] = at.inside ? x[at.x] : Item{}; });
 }
 
 template <typename Item>
 __global__ void write_kernel(__grid_constant__ const Indexing s, Item* x, const Item* values,
                              int64_t count) {
-  for_each_place(s, count, [&](const Place& place) {
-    if (place.inside) x[place.x] = values[place.other];
+  for_each_element(s, count, [&](const Offsets& at) {
+    if (at.inside) x[at.x] = values[at.other];
   });
 }
 
@@ -67,17 +67,17 @@ template <typename T>
 __global__ void add_kernel(__grid_constant__ const Indexing s, T* x, const T* values,
                            int64_t count) {
   using W = typename Wide<T>::type;
-  for_each_place(s, count, [&](const Place& place) {
-    if (!place.inside) return;
-    const W value = static_cast<W>(values[place.other]);
-    update(x + place.x, [&](W current) { return static_cast<W>(current + value); });
+  for_each_element(s, count, [&](const Offsets& at) {
+    if (!at.inside) return;
+    const W value = static_cast<W>(values[at.other]);
+    update(x + at.x, [&](W current) { return static_cast<W>(current + value); });
   });
 }
 
 __global__ void or_kernel(__grid_constant__ const Indexing s, bool* x, const bool* values,
                           int64_t count) {
-  for_each_place(s, count, [&](const Place& place) {
-    if (place.inside && values[place.other]) x[place.x] = true;
+  for_each_element(s, count, [&](const Offsets& at) {
+    if (at.inside && values[at.other]) x[at.x] = true;
   });
 }
 

@@ -35,12 +35,12 @@ struct Coordinates {
   int64_t sizes[16];
 };
 
-__global__ void coordinates_kernel(__grid_constant__ const Coordinates c, const int64_t* places,
+__global__ void coordinates_kernel(__grid_constant__ const Coordinates c, const int64_t* indices,
                                    int64_t count, int64_t* coordinates) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
        i += step) {
-    int64_t rest = places[i];
+    int64_t rest = indices[i];
     for (int d = c.dims; d-- > 0;) {
       coordinates[d * count + i] = rest % c.sizes[d];
       rest /= c.sizes[d];
@@ -88,12 +88,12 @@ Result<Nonzero> find_nonzero(ScalarType dtype, const void* x, int64_t count, int
   Nonzero found;
   if (count == 0) return found;
   if (Error error = refuse_during_capture(stream); !error.ok()) return std::move(error);
-  PTERON_ASSIGN_OR_RETURN(found.places,
+  PTERON_ASSIGN_OR_RETURN(found.indices,
                           allocate_scratch(static_cast<size_t>(count) * sizeof(int64_t), device));
   PTERON_ASSIGN_OR_RETURN(slim::StorageRef total, allocate_scratch(sizeof(int64_t), device));
   const thrust::counting_iterator<int64_t> all(0);
   const auto select = [&](void* scratch, size_t* nbytes) {
-    return cub::DeviceSelect::If(scratch, *nbytes, all, static_cast<int64_t*>(found.places->data),
+    return cub::DeviceSelect::If(scratch, *nbytes, all, static_cast<int64_t*>(found.indices->data),
                                  static_cast<int64_t*>(total->data), count, IsNonzero{x, dtype},
                                  stream);
   };
@@ -116,7 +116,7 @@ Error write_coordinates(const Nonzero& found, const int64_t* sizes, int dims, in
   for (int d = 0; d < dims; ++d) c.sizes[d] = sizes[d];
   const int64_t needed = (found.count + kThreads - 1) / kThreads;
   coordinates_kernel<<<static_cast<unsigned>(needed < 65536 ? needed : 65536), kThreads, 0,
-                       stream>>>(c, static_cast<const int64_t*>(found.places->data), found.count,
+                       stream>>>(c, static_cast<const int64_t*>(found.indices->data), found.count,
                                  coordinates);
   PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "writing coordinates");
   return Error::Ok;

@@ -17,7 +17,7 @@
 namespace pteron::cuda {
 
 struct Nonzero {
-  slim::StorageRef places;  // int64, rising
+  slim::StorageRef indices;  // int64, rising
   int64_t count = 0;
 };
 
@@ -27,7 +27,7 @@ struct Nonzero {
 Result<Nonzero> find_nonzero(ScalarType dtype, const void* x, int64_t count, int device,
                              cudaStream_t stream);
 
-// The coordinate in dimension d of the i-th place goes to coordinates[d * found.count + i].
+// The coordinate in dimension d of the i-th element goes to coordinates[d * found.count + i].
 // Asynchronous on `stream`.
 Error write_coordinates(const Nonzero& found, const int64_t* sizes, int dims, int64_t* coordinates,
                         cudaStream_t stream);

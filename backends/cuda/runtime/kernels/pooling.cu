@@ -41,7 +41,7 @@ __device__ Window window_at(const Pooling& p, const int64_t at[3]) {
 }
 
 // Calls body(window, offset of the plane in x, offset of the result in y) for this thread's
-// outputs, neighbouring threads at neighbouring places of y.
+// outputs, neighbouring threads at neighbouring elements of y.
 template <typename Body>
 __device__ void for_each_output(const Pooling& p, int64_t count, const Body& body) {
   const bool channels_inside = p.out_strides[1] < p.out_strides[4];
@@ -103,16 +103,16 @@ __global__ void maximum_kernel(__grid_constant__ const Pooling p, const T* x, T*
   using W = typename Wide<T>::type;
   for_each_output(p, count, [&](const Window& w, int64_t from, int64_t to) {
     W held = -static_cast<W>(INFINITY);
-    int64_t place = (w.begin[0] * p.in[1] + w.begin[1]) * p.in[2] + w.begin[2];
+    int64_t best_index = (w.begin[0] * p.in[1] + w.begin[1]) * p.in[2] + w.begin[2];
     for_each_position(p, w, [&](int64_t offset, int64_t number) {
       const W found = static_cast<W>(x[from + offset]);
       if (found > held || found != found) {
         held = found;
-        place = number;
+        best_index = number;
       }
     });
     y[to] = static_cast<T>(held);
-    indices[to] = place;
+    indices[to] = best_index;
   });
 }
 

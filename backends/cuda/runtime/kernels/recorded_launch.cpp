@@ -185,9 +185,9 @@ Error RecordedLaunch::launch_kernel(const Step& kernel, cudaStream_t stream) con
                        CU_LAUNCH_PARAM_BUFFER_SIZE, &nbytes, CU_LAUNCH_PARAM_END};
   const CUresult status = driver_->cuLaunchKernelEx(&config, kernel.function, nullptr, arguments);
   if (__builtin_expect(status == CUDA_SUCCESS, 1)) return Error::Ok;
-  const char* words = "unknown error";
-  (void)driver_->cuGetErrorString(status, &words);
-  return make_error(Error::AccessFailed, "launching a recorded kernel: %s", words);
+  const char* message = "unknown error";
+  (void)driver_->cuGetErrorString(status, &message);
+  return make_error(Error::AccessFailed, "launching a recorded kernel: %s", message);
 }
 
 }  // namespace pteron::cuda

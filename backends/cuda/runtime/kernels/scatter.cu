@@ -49,13 +49,13 @@ W neutral(Reduction reduction) {
   }
 }
 
-struct Place {
+struct Offsets {
   int64_t out;
   int64_t src;
 };
 
 // Where element `i` of the index goes to and comes from; false if it points outside.
-__device__ bool locate(const ScatterReduce& s, const int64_t* index, int64_t i, Place* place) {
+__device__ bool locate(const ScatterReduce& s, const int64_t* index, int64_t i, Offsets* at) {
   int64_t rest = i, at_index = 0, at_out = 0, at_src = 0;
   for (int d = s.dims; d-- > 0;) {
     const int64_t coordinate = rest % s.sizes[d];
@@ -66,7 +66,7 @@ __device__ bool locate(const ScatterReduce& s, const int64_t* index, int64_t i, 
   }
   const int64_t target = index[at_index];
   if (target < 0 || target >= s.out_dim_size) return false;
-  *place = {at_out + target * (s.dims > 0 ? s.out_strides[s.dim] : 0), at_src};
+  *at = {at_out + target * (s.dims > 0 ? s.out_strides[s.dim] : 0), at_src};
   return true;
 }
 
@@ -76,8 +76,8 @@ __global__ void reset_kernel(__grid_constant__ const ScatterReduce s, T* out, co
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
        i += step) {
-    Place place;
-    if (locate(s, index, i, &place)) out[place.out] = value;
+    Offsets at;
+    if (locate(s, index, i, &at)) out[at.out] = value;
   }
 }
 
@@ -87,12 +87,12 @@ __global__ void reduce_kernel(__grid_constant__ const ScatterReduce s, T* out, c
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
        i += step) {
-    Place place;
-    if (!locate(s, index, i, &place)) continue;
+    Offsets at;
+    if (!locate(s, index, i, &at)) continue;
     using W = typename Wide<T>::type;
-    const W value = static_cast<W>(src[place.src]);
-    update(out + place.out, [&](W current) { return combine(s.reduction, current, value); });
-    if (counts) atomicAdd(counts + place.out, 1);
+    const W value = static_cast<W>(src[at.src]);
+    update(out + at.out, [&](W current) { return combine(s.reduction, current, value); });
+    if (counts) atomicAdd(counts + at.out, 1);
   }
 }
 
@@ -104,17 +104,17 @@ __global__ void mean_kernel(__grid_constant__ const ScatterReduce s, T* out, con
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
        i += step) {
-    Place place;
-    if (!locate(s, index, i, &place)) continue;
-    const int32_t taken = atomicExch(counts + place.out, 0);
+    Offsets at;
+    if (!locate(s, index, i, &at)) continue;
+    const int32_t taken = atomicExch(counts + at.out, 0);
     if (taken == 0) continue;
     const W divisor = static_cast<W>(taken + (s.include_self ? 1 : 0));
-    const W sum = static_cast<W>(out[place.out]);
+    const W sum = static_cast<W>(out[at.out]);
     W mean = sum / divisor;
     if constexpr (std::is_integral_v<W>) {
       if (sum % divisor != 0 && sum < 0) mean -= 1;  // rounded down, as torch does
     }
-    out[place.out] = static_cast<T>(mean);
+    out[at.out] = static_cast<T>(mean);
   }
 }
 

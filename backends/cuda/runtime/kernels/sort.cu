@@ -38,7 +38,7 @@ __device__ inline uint32_t ordered_bits(float value) {
 
 template <typename Key>
 __global__ void key_kernel(const void* x, ScalarType dtype, bool floating, bool descending,
-                           int64_t count, int64_t n, Key* keys, uint32_t* places) {
+                           int64_t count, int64_t n, Key* keys, uint32_t* order) {
   constexpr Key kSign = Key{1} << (8 * sizeof(Key) - 1);
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
@@ -54,54 +54,54 @@ __global__ void key_kernel(const void* x, ScalarType dtype, bool floating, bool 
       key = static_cast<Key>(load_as<Signed>(x, dtype, i)) ^ kSign;
     }
     keys[i] = descending ? ~key : key;
-    places[i] = static_cast<uint32_t>(i % n);
+    order[i] = static_cast<uint32_t>(i % n);
   }
 }
 
 template <typename Item>
-__global__ void gather_kernel(const Item* x, const uint32_t* places, int64_t count, int64_t n,
+__global__ void gather_kernel(const Item* x, const uint32_t* order, int64_t count, int64_t n,
                               int64_t k, Item* values, int64_t* indices) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
        i += step) {
-    const int64_t row = i / k, place = places[row * n + i % k];
-    values[i] = x[row * n + place];
-    indices[i] = place;
+    const int64_t row = i / k, index = order[row * n + i % k];
+    values[i] = x[row * n + index];
+    indices[i] = index;
   }
 }
 
 template <typename Key>
-Error sorted_places(ScalarType dtype, const void* x, int64_t rows, int64_t n, bool descending,
-                    int device, cudaStream_t stream, slim::StorageRef* places) {
+Error sorted_indices(ScalarType dtype, const void* x, int64_t rows, int64_t n, bool descending,
+                     int device, cudaStream_t stream, slim::StorageRef* order) {
   const int64_t count = rows * n;
   const auto nbytes = [&](size_t item) { return static_cast<size_t>(count) * item; };
   PTERON_ASSIGN_OR_RETURN(slim::StorageRef keys, allocate_scratch(nbytes(2 * sizeof(Key)), device));
   PTERON_ASSIGN_OR_RETURN(slim::StorageRef unsorted,
                           allocate_scratch(nbytes(sizeof(uint32_t)), device));
-  PTERON_ASSIGN_OR_RETURN(*places, allocate_scratch(nbytes(sizeof(uint32_t)), device));
+  PTERON_ASSIGN_OR_RETURN(*order, allocate_scratch(nbytes(sizeof(uint32_t)), device));
   Key* keys_in = static_cast<Key*>(keys->data);
   Key* keys_out = keys_in + count;
-  auto* places_in = static_cast<uint32_t*>(unsorted->data);
-  auto* places_out = static_cast<uint32_t*>((*places)->data);
+  auto* indices_in = static_cast<uint32_t*>(unsorted->data);
+  auto* indices_out = static_cast<uint32_t*>((*order)->data);
   key_kernel<Key><<<blocks(count), kThreads, 0, stream>>>(x, dtype, is_floating(dtype), descending,
-                                                          count, n, keys_in, places_in);
+                                                          count, n, keys_in, indices_in);
   PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "preparing keys");
   const int key_bits = 8 * static_cast<int>(sizeof(Key));
   size_t scratch_nbytes = 0;
-  PTERON_RETURN_IF_ERROR(internal::sort_keys<Key>(keys_in, keys_out, places_in, places_out, rows, n,
-                                                  key_bits, nullptr, &scratch_nbytes, stream));
+  PTERON_RETURN_IF_ERROR(internal::sort_keys<Key>(keys_in, keys_out, indices_in, indices_out, rows,
+                                                  n, key_bits, nullptr, &scratch_nbytes, stream));
   PTERON_ASSIGN_OR_RETURN(slim::StorageRef scratch,
                           allocate_scratch(scratch_nbytes > 0 ? scratch_nbytes : 1, device));
-  return internal::sort_keys<Key>(keys_in, keys_out, places_in, places_out, rows, n, key_bits,
+  return internal::sort_keys<Key>(keys_in, keys_out, indices_in, indices_out, rows, n, key_bits,
                                   scratch->data, &scratch_nbytes, stream);
 }
 
 template <typename Item>
-Error gather(const void* x, const slim::StorageRef& places, int64_t rows, int64_t n, int64_t k,
+Error gather(const void* x, const slim::StorageRef& order, int64_t rows, int64_t n, int64_t k,
              void* values, int64_t* indices, cudaStream_t stream) {
   const int64_t count = rows * k;
   gather_kernel<Item><<<blocks(count), kThreads, 0, stream>>>(
-      static_cast<const Item*>(x), static_cast<const uint32_t*>(places->data), count, n, k,
+      static_cast<const Item*>(x), static_cast<const uint32_t*>(order->data), count, n, k,
       static_cast<Item*>(values), indices);
   PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "gathering sorted values");
   return Error::Ok;
@@ -122,20 +122,20 @@ Error sort_rows(ScalarType dtype, const void* x, int64_t rows, int64_t n, bool d
                          "sort: found rows of %lld elements, expected less than 2^31",
                          static_cast<long long>(n));
   if (rows == 0 || k == 0) return Error::Ok;
-  slim::StorageRef places;
+  slim::StorageRef order;
   const bool wide = element_size(dtype) == 8;
   PTERON_RETURN_IF_ERROR(
-      wide ? sorted_places<uint64_t>(dtype, x, rows, n, descending, device, stream, &places)
-           : sorted_places<uint32_t>(dtype, x, rows, n, descending, device, stream, &places));
+      wide ? sorted_indices<uint64_t>(dtype, x, rows, n, descending, device, stream, &order)
+           : sorted_indices<uint32_t>(dtype, x, rows, n, descending, device, stream, &order));
   switch (element_size(dtype)) {
     case 1:
-      return gather<uint8_t>(x, places, rows, n, k, values, indices, stream);
+      return gather<uint8_t>(x, order, rows, n, k, values, indices, stream);
     case 2:
-      return gather<uint16_t>(x, places, rows, n, k, values, indices, stream);
+      return gather<uint16_t>(x, order, rows, n, k, values, indices, stream);
     case 4:
-      return gather<uint32_t>(x, places, rows, n, k, values, indices, stream);
+      return gather<uint32_t>(x, order, rows, n, k, values, indices, stream);
     default:
-      return gather<uint64_t>(x, places, rows, n, k, values, indices, stream);
+      return gather<uint64_t>(x, order, rows, n, k, values, indices, stream);
   }
 }
 

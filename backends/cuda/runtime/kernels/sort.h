@@ -25,12 +25,12 @@ Error sort_rows(ScalarType dtype, const void* x, int64_t rows, int64_t n, bool d
 
 namespace internal {
 
-// Sorts `keys_in` of each row ascending into `keys_out`, and `places_in` along. Scratch: with
+// Sorts `keys_in` of each row ascending into `keys_out`, and `indices_in` along. Scratch: with
 // `scratch` null only `scratch_nbytes` is filled in.
 template <typename Key>
-Error sort_keys(const Key* keys_in, Key* keys_out, const uint32_t* places_in, uint32_t* places_out,
-                int64_t rows, int64_t n, int key_bits, void* scratch, size_t* scratch_nbytes,
-                cudaStream_t stream);
+Error sort_keys(const Key* keys_in, Key* keys_out, const uint32_t* indices_in,
+                uint32_t* indices_out, int64_t rows, int64_t n, int key_bits, void* scratch,
+                size_t* scratch_nbytes, cudaStream_t stream);
 
 }  // namespace internal
 }  // namespace pteron::cuda

@@ -18,13 +18,13 @@ struct RowStart {
 };
 
 template <typename Key>
-Error sort_keys(const Key* keys_in, Key* keys_out, const uint32_t* places_in, uint32_t* places_out,
-                int64_t rows, int64_t n, int key_bits, void* scratch, size_t* scratch_nbytes,
-                cudaStream_t stream) {
+Error sort_keys(const Key* keys_in, Key* keys_out, const uint32_t* indices_in,
+                uint32_t* indices_out, int64_t rows, int64_t n, int key_bits, void* scratch,
+                size_t* scratch_nbytes, cudaStream_t stream) {
   if (rows == 1) {
     PTERON_CUDA_RETURN_IF_ERROR(
-        cub::DeviceRadixSort::SortPairs(scratch, *scratch_nbytes, keys_in, keys_out, places_in,
-                                        places_out, n, 0, key_bits, stream),
+        cub::DeviceRadixSort::SortPairs(scratch, *scratch_nbytes, keys_in, keys_out, indices_in,
+                                        indices_out, n, 0, key_bits, stream),
         "sorting");
     return Error::Ok;
   }
@@ -32,7 +32,7 @@ Error sort_keys(const Key* keys_in, Key* keys_out, const uint32_t* places_in, ui
       thrust::make_transform_iterator(thrust::make_counting_iterator<int64_t>(0), RowStart{n});
   PTERON_CUDA_RETURN_IF_ERROR(
       cub::DeviceSegmentedRadixSort::SortPairs(scratch, *scratch_nbytes, keys_in, keys_out,
-                                               places_in, places_out, rows * n, rows, starts,
+                                               indices_in, indices_out, rows * n, rows, starts,
                                                starts + 1, 0, key_bits, stream),
       "sorting rows");
   return Error::Ok;

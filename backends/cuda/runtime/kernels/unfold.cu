@@ -58,9 +58,9 @@ __global__ void unfold_kernel(const T* image, T* columns, int64_t count,
     int64_t offset = sample * g.strides.batch + (g.first_channel + channel) * g.strides.channel;
     bool inside = true;
     for (int d = 0; d < kMaxSpatialDims; ++d) {
-      const int64_t place = at[d] * g.stride[d] - g.padding[d] + tap[d] * g.dilation[d];
-      inside = inside && place >= 0 && place < g.image[d];
-      offset += place * g.strides.space[d];
+      const int64_t position = at[d] * g.stride[d] - g.padding[d] + tap[d] * g.dilation[d];
+      inside = inside && position >= 0 && position < g.image[d];
+      offset += position * g.strides.space[d];
     }
     columns[i] = inside ? image[offset] : T(0.0f);
   }
@@ -82,9 +82,9 @@ __global__ void fold_kernel(const T* columns, T* image, int64_t count,
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
        i += step) {
-    int64_t rest = i, place[kMaxSpatialDims];
+    int64_t rest = i, coordinates[kMaxSpatialDims];
     for (int d = kMaxSpatialDims; d-- > 0;) {
-      place[d] = rest % g.image[d];
+      coordinates[d] = rest % g.image[d];
       rest /= g.image[d];
     }
     const int64_t channel = rest % g.channels, sample = rest / g.channels;
@@ -96,7 +96,7 @@ __global__ void fold_kernel(const T* columns, T* image, int64_t count,
       for (int d = kMaxSpatialDims; d-- > 0;) {
         const int64_t k = tap_rest % g.kernel[d];
         tap_rest /= g.kernel[d];
-        const int64_t distance = place[d] + g.padding[d] - k * g.dilation[d];
+        const int64_t distance = coordinates[d] + g.padding[d] - k * g.dilation[d];
         const int64_t at = distance / g.stride[d];
         hit = hit && distance >= 0 && distance % g.stride[d] == 0 && at < g.positions[d];
         position += at * scale;
@@ -105,7 +105,7 @@ __global__ void fold_kernel(const T* columns, T* image, int64_t count,
       if (hit) sum += static_cast<S>(matrix[tap * g.num_positions + position]);
     }
     int64_t offset = sample * g.strides.batch + (g.first_channel + channel) * g.strides.channel;
-    for (int d = 0; d < kMaxSpatialDims; ++d) offset += place[d] * g.strides.space[d];
+    for (int d = 0; d < kMaxSpatialDims; ++d) offset += coordinates[d] * g.strides.space[d];
     image[offset] = static_cast<T>(sum);
   }
 }

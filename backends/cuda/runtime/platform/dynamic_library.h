@@ -17,7 +17,7 @@ namespace pteron::cuda {
 
 class DynamicLibrary final {
  public:
-  // NotFound with every place that was tried and the loader's own words.
+  // NotFound with every path that was tried and the loader's own message.
   static Result<DynamicLibrary> open(const std::string& soname);
 
   // NotFound names the symbol and the library.

@@ -2,7 +2,7 @@
 //
 //   PTERON_RETURN_IF_ERROR(check_product(2, {"out", out}, {"self", self}, {"mat2", mat2}));
 //
-// Costs a few comparisons where nothing is wrong; words are made only for what is.
+// Costs a few comparisons where nothing is wrong; a message is made only for what is.
 #pragma once
 
 #include <cstddef>

@@ -30,7 +30,7 @@ class RowResult final {
   static Result<RowResult> make(Span<const int64_t> sizes, Span<const int64_t> strides,
                                 slim::DType dtype, Device device, size_t dim);
   void* data() const { return (rows_ ? rows_ : result_)->data(); }
-  // Copies to where the result's strides say, if that is another place.
+  // Copies to where the result's strides say, if that is elsewhere.
   Error finish();
   slim::SlimTensor* release() { return result_.release(); }
 

@@ -50,7 +50,7 @@ struct HostTensor {
 HostTensor round_to(const HostTensor& host, DType dtype);
 
 // A tensor on `device` with these strides (row-major if empty). Elements that the strides skip hold
-// NaN (or a large integer), so that reading a wrong place shows.
+// NaN (or a large integer), so that reading a wrong address shows.
 TensorPtr to_device(const HostTensor& host, DType dtype, std::vector<int64_t> strides = {},
                     Device device = kCuda0);
 

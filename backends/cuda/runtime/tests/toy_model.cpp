@@ -1,5 +1,5 @@
-// A model image written by hand for CUDA: what a compiler would make of y = x @ weight, with the
-// same exports and imports. `x` and `weight` are float32 (64, 64) on one device.
+// A model's shared object written by hand for CUDA: what a compiler would make of y = x @ weight,
+// with the same exports and imports. `x` and `weight` are float32 (64, 64) on one device.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -6,7 +6,7 @@
 #include "pteron/runtime/executor/tests/program_writer.h"
 #include "pteron/runtime/platform/sha256.h"
 
-// The image's bytes, generated at build time.
+// The shared object's bytes, generated at build time.
 extern const unsigned char kToyModel[];
 extern const unsigned long kToyModelSize;  // NOLINT(google-runtime-int): as generated
 
@@ -21,7 +21,7 @@ using pteron::testing::ProgramSpec;
 using pteron::testing::TensorSpec;
 using pteron::testing::text;
 
-Bytes metadata_of(const Sha256Digest& image, const std::string& weights) {
+Bytes metadata_of(const Sha256Digest& object, const std::string& weights) {
   namespace schema = aoti::schema;
   flatbuffers::FlatBufferBuilder builder;
   const auto tensor = [&] {
@@ -37,7 +37,7 @@ Bytes metadata_of(const Sha256Digest& image, const std::string& weights) {
   const std::vector<flatbuffers::Offset<schema::Constant>> constants = {
       schema::CreateConstantDirect(builder, "weight", "weight", 6, &sizes, &strides, 0,
                                    weights.c_str(), 0, kToySize * kToySize * 4)};
-  const std::vector<uint8_t> digest(image.begin(), image.end());
+  const std::vector<uint8_t> digest(object.begin(), object.end());
   builder.Finish(
       schema::CreateModelMetadataDirect(builder, "cuda", "2.13.0", 1, nullptr, nullptr, nullptr, 1,
                                         nullptr, &digest, &inputs, &outputs, &constants, "packed"),
@@ -58,13 +58,13 @@ HostTensor random_weight(uint64_t seed) {
 }  // namespace
 
 ToyProgram::ToyProgram() : a_(random_weight(1)), b_(random_weight(2)) {
-  const Bytes image(kToyModel, kToyModel + kToyModelSize);
-  const Sha256Digest digest = sha256(image);
+  const Bytes object(kToyModel, kToyModel + kToyModelSize);
+  const Sha256Digest digest = sha256(object);
   const std::string code = to_hex(digest) + "_so_blob";
   constexpr int32_t kSize = static_cast<int32_t>(kToySize);
   constexpr uint64_t kNbytes = kToySize * kToySize * 4;
   ProgramSpec program;
-  program.add_named(code, image);
+  program.add_named(code, object);
   MethodSpec& method = program.add_method("forward");
   const int x = method.add(on_device(TensorSpec::input({kSize, kSize})));
   const int between = method.add(on_device(TensorSpec::planned({kSize, kSize}, 0)));

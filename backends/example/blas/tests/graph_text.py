@@ -10,9 +10,9 @@ from pteron.exir.backend.utils import is_delegate_call
 
 
 def graph_text(program: ExportedProgram) -> str:
-    """One line for each call: name, operator, arguments; a delegate as ``Backend{operators}``.
+    """One line for each call: name, operator, arguments; a delegate as `Backend{operators}`.
 
-    A tag stands behind the call that it is on, after a ``#``.
+    A tag stands behind the call that it is on, after a `#`.
     """
     lines = []
     for node in program.graph.nodes:

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 #include "pteron/backends/aoti/runtime/container/container.h"
-#include "pteron/backends/aoti/runtime/container/tests/toy_image.h"
+#include "pteron/backends/aoti/runtime/container/tests/toy_shared_object.h"
 #include "pteron/backends/aoti/slim/core/caching_allocator.h"
 
 namespace pteron::aoti {
@@ -22,11 +22,11 @@ struct CountingScope final : ContainerScope {
   void leave() noexcept override { inside = false; }
 };
 
-std::shared_ptr<ModelImage> toy() {
+std::shared_ptr<SharedObject> toy() {
   const std::vector<uint8_t> bytes = read_toy("toy_model");
-  Result<std::shared_ptr<ModelImage>> image = ModelImage::load(bytes, sha256(bytes));
-  EXPECT_TRUE(image.ok()) << image.error().message();
-  return image.ok() ? *image : nullptr;
+  Result<std::shared_ptr<SharedObject>> object = SharedObject::load(bytes, sha256(bytes));
+  EXPECT_TRUE(object.ok()) << object.error().message();
+  return object.ok() ? *object : nullptr;
 }
 
 std::unique_ptr<Container> make(std::shared_ptr<ContainerScope> scope = nullptr) {
@@ -61,7 +61,7 @@ TEST(Container, UsesConstantsInPlace) {
   std::unique_ptr<Container> container = make();
   std::vector<NamedConstant> constants;
   constants.push_back({"bias", over(bias)});
-  Error error = container->lend_constants(std::move(constants));
+  Error error = container->set_borrowed_constants(std::move(constants));
   ASSERT_TRUE(error.ok()) << error.message();
   bias[1] = 50;
   SlimTensor* inputs[] = {over(x).release()};
@@ -69,7 +69,7 @@ TEST(Container, UsesConstantsInPlace) {
   ASSERT_TRUE(container->run(inputs, outputs, nullptr).ok());
   const TensorPtr y(outputs[0]);
   EXPECT_EQ(y->data_as<float>()[1], 54);
-  EXPECT_EQ(container->lend_constants({}), Error::InvalidState);
+  EXPECT_EQ(container->set_borrowed_constants({}), Error::InvalidState);
 }
 
 TEST(Container, RefusesUnknownConstants) {
@@ -77,7 +77,7 @@ TEST(Container, RefusesUnknownConstants) {
   std::unique_ptr<Container> container = make();
   std::vector<NamedConstant> constants;
   constants.push_back({"offset", over(bias)});
-  Error error = container->lend_constants(std::move(constants));
+  Error error = container->set_borrowed_constants(std::move(constants));
   EXPECT_EQ(error, Error::InvalidProgram);
   EXPECT_NE(error.message().find("offset"), std::string::npos);
 }
@@ -149,9 +149,9 @@ TEST(Container, IsUnmappedOnALiveThread) {
     SlimTensor* inputs[] = {over(x).release()};
     SlimTensor* outputs[] = {nullptr};
     EXPECT_FALSE(container->run(inputs, outputs, nullptr).ok());
-    EXPECT_GT(mapped_images(), 0);
+    EXPECT_GT(mapped_shared_objects(), 0);
   }
-  EXPECT_EQ(mapped_images(), 0);
+  EXPECT_EQ(mapped_shared_objects(), 0);
 }
 
 }  // namespace

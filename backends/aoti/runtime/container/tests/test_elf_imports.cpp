@@ -3,7 +3,7 @@
 
 #include "gtest/gtest.h"
 #include "pteron/backends/aoti/runtime/container/elf_imports.h"
-#include "pteron/backends/aoti/runtime/container/tests/toy_image.h"
+#include "pteron/backends/aoti/runtime/container/tests/toy_shared_object.h"
 #include "pteron/backends/aoti/shims/private_names.h"
 
 namespace pteron::aoti {
@@ -25,10 +25,10 @@ TEST(PrivateNames, KeepTheirLength) {
 }
 
 TEST(RenameImports, RenamesAllOfThemAndNothingElse) {
-  std::vector<uint8_t> image = read_toy("toy_model");
-  ASSERT_FALSE(image.empty());
-  const std::vector<uint8_t> before = image;
-  Result<std::vector<std::string>> imported = rename_imports(image);
+  std::vector<uint8_t> object = read_toy("toy_model");
+  ASSERT_FALSE(object.empty());
+  const std::vector<uint8_t> before = object;
+  Result<std::vector<std::string>> imported = rename_imports(object);
   ASSERT_TRUE(imported.ok()) << imported.error().message();
   const std::vector<std::string> expected = {
       "aoti_torch_delete_tensor_object", "aoti_torch_device_type_cpu", "aoti_torch_dtype_float32",
@@ -36,9 +36,9 @@ TEST(RenameImports, RenamesAllOfThemAndNothingElse) {
       "aoti_torch_new_tensor_handle"};
   EXPECT_EQ(*imported, expected);
   size_t changed = 0;
-  for (size_t i = 0; i < image.size(); ++i) changed += image[i] != before[i];
+  for (size_t i = 0; i < object.size(); ++i) changed += object[i] != before[i];
   EXPECT_EQ(changed, expected.size() * 4);  // "aoti" and "ptrn" share no letter in place
-  Result<std::vector<std::string>> again = rename_imports(image);
+  Result<std::vector<std::string>> again = rename_imports(object);
   ASSERT_TRUE(again.ok());
   EXPECT_TRUE(again->empty());
 }
@@ -72,15 +72,15 @@ TEST(RenameImports, SurvivesDamage) {
   std::mt19937 random(seed);
   const size_t header = std::min<size_t>(whole.size(), 8192);
   for (int round = 0; round < 20000; ++round) {
-    std::vector<uint8_t> image = whole;
+    std::vector<uint8_t> object = whole;
     const int edits = 1 + static_cast<int>(random() % 4);
     for (int i = 0; i < edits; ++i) {
       const size_t at = random() % (round % 2 ? header : whole.size());
-      image[at] = random() % 3 ? static_cast<uint8_t>(random()) : 0xff;
+      object[at] = random() % 3 ? static_cast<uint8_t>(random()) : 0xff;
     }
-    const std::vector<uint8_t> before = image;
-    if (rename_imports(image).ok()) continue;
-    ASSERT_EQ(image, before);
+    const std::vector<uint8_t> before = object;
+    if (rename_imports(object).ok()) continue;
+    ASSERT_EQ(object, before);
   }
 }
 

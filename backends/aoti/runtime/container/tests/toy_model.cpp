@@ -1,6 +1,6 @@
-// A model image written by hand: what a compiler would make of y = 2 * x + bias, with the same
-// exports and the same imports, and nothing of libtorch. `x` has 3 elements. With TOY_NEEDS_MISSING
-// it also imports a shim that nobody has.
+// A model's shared object written by hand: what a compiler would make of y = 2 * x + bias, with the
+// same exports and the same imports, and nothing of libtorch. `x` has 3 elements. With
+// TOY_NEEDS_MISSING it also imports a shim that nobody has.
 //
 // A first element of 13 makes the run fail, as generated code fails: by an exception inside.
 #include <cstddef>
@@ -30,7 +30,7 @@ int32_t aoti_torch_cpu_nor_this_one(Handle);
 
 namespace {
 
-// As generated code does: a shim is called while the image is being opened.
+// As generated code does: a shim is called while the shared object is being opened.
 const int32_t kFloat = aoti_torch_dtype_float32();
 
 struct Pair {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "pteron/backends/aoti/runtime/container/model_image.h"
+#include "pteron/backends/aoti/runtime/container/shared_object.h"
 #include "pteron/backends/aoti/shims/failed_check.h"
 #include "pteron/backends/cpu/runtime/openmp/region.h"
 #include "pteron/backends/cpu/runtime/openmp/thread_count.h"
@@ -17,33 +17,33 @@
 namespace pteron::cpu::openmp {
 namespace {
 
-// One of the images built beside the test.
-Result<std::shared_ptr<aoti::ModelImage>> load_image(const std::string& name) {
+// One of the shared objects built beside the test.
+Result<std::shared_ptr<aoti::SharedObject>> load_shared_object(const std::string& name) {
   std::ifstream file("backends/cpu/runtime/openmp/tests/lib" + name + ".so", std::ios::binary);
   const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
-  return aoti::ModelImage::load(bytes, sha256(bytes));
+  return aoti::SharedObject::load(bytes, sha256(bytes));
 }
 
 class OpenMpShims : public testing::Test {
  protected:
   void SetUp() override {
-    Result<std::shared_ptr<aoti::ModelImage>> image = load_image("openmp_constructs");
-    ASSERT_TRUE(image.ok()) << image.error().message();
-    image_ = *image;
+    Result<std::shared_ptr<aoti::SharedObject>> object = load_shared_object("openmp_constructs");
+    ASSERT_TRUE(object.ok()) << object.error().message();
+    object_ = *object;
   }
 
   template <typename Function>
   Function* find(const char* name) {
-    void* address = image_->symbol(name);
+    void* address = object_->symbol(name);
     EXPECT_NE(address, nullptr) << name;
     return reinterpret_cast<Function*>(address);
   }
 
-  std::shared_ptr<aoti::ModelImage> image_;
+  std::shared_ptr<aoti::SharedObject> object_;
 };
 
 TEST_F(OpenMpShims, EveryNameOfTheListIsCalledHere) {
-  const std::set<std::string> imported(image_->imported().begin(), image_->imported().end());
+  const std::set<std::string> imported(object_->imported().begin(), object_->imported().end());
   const std::set<std::string> listed = {
 #define OPENMP_SHIM(name, version) #name,
 #include "pteron/backends/cpu/runtime/openmp/openmp.inc"
@@ -52,17 +52,17 @@ TEST_F(OpenMpShims, EveryNameOfTheListIsCalledHere) {
   EXPECT_EQ(imported, listed);
 }
 
-TEST(LinkedWithLibgomp, AnImageKeepsIt) {
-  Result<std::shared_ptr<aoti::ModelImage>> image = load_image("openmp_linked");
-  ASSERT_TRUE(image.ok()) << image.error().message();
-  EXPECT_EQ((*image)->imported(), std::vector<std::string>{"aoti_torch_check"});
+TEST(LinkedWithLibgomp, ASharedObjectKeepsIt) {
+  Result<std::shared_ptr<aoti::SharedObject>> object = load_shared_object("openmp_linked");
+  ASSERT_TRUE(object.ok()) << object.error().message();
+  EXPECT_EQ((*object)->imported(), std::vector<std::string>{"aoti_torch_check"});
   using SumOfSquares = int64_t(int64_t, int);
-  auto* sum = reinterpret_cast<SumOfSquares*>((*image)->symbol("sum_of_squares"));
+  auto* sum = reinterpret_cast<SumOfSquares*>((*object)->symbol("sum_of_squares"));
   ASSERT_NE(sum, nullptr);
   EXPECT_EQ(sum(1000, 3), 332833500);
 
   // Its threads are about to sleep in its code.
-  image->reset();
+  object->reset();
   std::ifstream maps("/proc/self/maps");
   const std::string mapped((std::istreambuf_iterator<char>(maps)),
                            std::istreambuf_iterator<char>());

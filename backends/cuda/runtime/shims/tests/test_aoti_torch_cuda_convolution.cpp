@@ -60,7 +60,7 @@ HostTensor reference(const Case& c, const HostTensor& x, const HostTensor& w) {
   for (int64_t n = 0; n < x.sizes[0]; ++n) {
     for (int64_t p = 0; p < positions; ++p) {
       for (int64_t t = 0; t < taps; ++t) {
-        int64_t rest_p = p, rest_t = t, place = 0, scale = 1;
+        int64_t rest_p = p, rest_t = t, position = 0, scale = 1;
         bool inside = true;
         for (size_t d = dims; d-- > 0;) {
           const int64_t at = rest_p % small[d + 2] * c.stride[d] - c.padding[d] +
@@ -68,13 +68,13 @@ HostTensor reference(const Case& c, const HostTensor& x, const HostTensor& w) {
           rest_p /= small[d + 2];
           rest_t /= w.sizes[d + 2];
           inside = inside && at >= 0 && at < large[d + 2];
-          place += at * scale;
+          position += at * scale;
           scale *= large[d + 2];
         }
         if (!inside) continue;
         for (int64_t i = 0; i < in_channels; ++i) {
           for (int64_t o = i / ins * outs; o < (i / ins + 1) * outs; ++o) {
-            const int64_t in_at = c.transposed ? p : place, out_at = c.transposed ? place : p;
+            const int64_t in_at = c.transposed ? p : position, out_at = c.transposed ? position : p;
             const int64_t weight_at =
                 c.transposed ? (i * outs + o % outs) * taps + t : (o * ins + i % ins) * taps + t;
             const int64_t in_space = c.transposed ? positions : large_space;

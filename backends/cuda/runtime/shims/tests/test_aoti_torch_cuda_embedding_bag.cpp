@@ -72,9 +72,9 @@ Results reference(const Bags& b, const HostTensor& table, const HostTensor* weig
     }
     r.sizes.values[at] = static_cast<double>(counted);
     for (int64_t d = 0; d < dim; ++d) {
-      const auto place = static_cast<size_t>(bag * dim + d);
-      if (mode == kMean && counted > 0) r.out.values[place] /= static_cast<double>(counted);
-      if (mode == kMax && counted == 0) r.max_rows.values[place] = -1;
+      const auto element = static_cast<size_t>(bag * dim + d);
+      if (mode == kMean && counted > 0) r.out.values[element] /= static_cast<double>(counted);
+      if (mode == kMax && counted == 0) r.max_rows.values[element] = -1;
     }
   }
   return r;

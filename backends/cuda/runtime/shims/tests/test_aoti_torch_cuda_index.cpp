@@ -45,7 +45,7 @@ class Indices {
 };
 
 // One way to index x of (4, 5, 6), the sizes it names, and the offset into x that belongs to each
-// place of the row-major result.
+// element of the row-major result.
 struct Case {
   std::vector<std::optional<HostTensor>> indices;
   List sizes;
@@ -66,7 +66,7 @@ std::vector<Case> cases() {
     }
   }
   all.push_back(c);
-  // x[:, columns, last]: neighbours stay in their place.
+  // x[:, columns, last]: neighbours stay where they are.
   c = {{std::nullopt, columns, last}, {4, 2, 3}, {}};
   for (int64_t i = 0; i < 4; ++i) {
     for (int64_t b : column) {
@@ -208,7 +208,7 @@ TEST(IndexPut, WritesAndAddsWithoutTouchingItsInput) {
   for (const Case& c : cases()) {
     const HostTensor values = integers(c.sizes, 2);
     for (const bool accumulate : {false, true}) {
-      // The first and third case name no place twice; the others only add.
+      // The first and third case name no element twice; the others only add.
       std::vector<int64_t> seen(120, 0);
       bool repeats = false;
       for (int64_t at : c.offsets) repeats |= seen[static_cast<size_t>(at)]++ > 0;

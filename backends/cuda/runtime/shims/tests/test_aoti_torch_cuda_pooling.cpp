@@ -64,9 +64,9 @@ Pooled reference(const HostTensor& x, const Windows& w, const Three* out, bool c
   for (size_t d = 0; d < 3; ++d) sizes[d] = out ? (*out)[d] : out_size(x.sizes[d + 1], w, d);
   const List shape{x.sizes[0], sizes[0], sizes[1], sizes[2]};
   Pooled result{HostTensor::zeros(shape), HostTensor::zeros(shape), HostTensor::zeros(shape)};
-  size_t place = 0;
+  size_t element = 0;
   for (int64_t plane = 0; plane < x.sizes[0]; ++plane) {
-    for (int64_t i = 0; i < sizes[0] * sizes[1] * sizes[2]; ++i, ++place) {
+    for (int64_t i = 0; i < sizes[0] * sizes[1] * sizes[2]; ++i, ++element) {
       const Three at{i / (sizes[1] * sizes[2]), i / sizes[2] % sizes[1], i % sizes[2]};
       std::array<List, 3> window;
       int64_t padded = 1, n = 1;
@@ -91,9 +91,9 @@ Pooled reference(const HostTensor& x, const Windows& w, const Three* out, bool c
         }
       }
       const int64_t count = divisor ? divisor : count_padding && !out ? padded : n;
-      result.average.values[place] = n ? sum / static_cast<double>(count) : 0.0;
-      result.maximum.values[place] = best;
-      result.indices.values[place] = static_cast<double>(winner);
+      result.average.values[element] = n ? sum / static_cast<double>(count) : 0.0;
+      result.maximum.values[element] = best;
+      result.indices.values[element] = static_cast<double>(winner);
     }
   }
   return result;
@@ -158,7 +158,7 @@ TEST(PoolingContract, RefusesBadArguments) {
   TensorPtr x = pretend_cuda({2, 3, 8, 8}, DType::Float), flat = pretend_cuda({8, 8}, DType::Float),
             integers = pretend_cuda({2, 3, 8, 8}, DType::Int);
   const HostTensor numbers = HostTensor::zeros({1, 2, 2});
-  SlimTensor *out = nullptr, *places = nullptr;
+  SlimTensor *out = nullptr, *argmax = nullptr;
   const int64_t two[] = {2, 2}, many[] = {2, 2, 2}, nine[] = {9, 9}, zero[] = {0, 0};
   int64_t no_divisor = 0;
   const auto average = [&](SlimTensor* self, const int64_t* kernel, int64_t length,
@@ -177,16 +177,16 @@ TEST(PoolingContract, RefusesBadArguments) {
   EXPECT_EQ(average(x.get(), two, 2, two, nullptr), kAotiFailure);  // more than half a window
   EXPECT_EQ(average(x.get(), two, 2, zero, &no_divisor), kAotiFailure);
   EXPECT_EQ(ptrn_torch_cuda_max_pool2d_with_indices(x.get(), two, 2, nullptr, 0, zero, 2, two, 2, 0,
-                                                    nullptr, &places),
+                                                    nullptr, &argmax),
             kAotiFailure);
   EXPECT_EQ(ptrn_torch_cuda_max_pool2d_with_indices(x.get(), two, 2, nullptr, 0, zero, 2, two, 2, 0,
                                                     &out, nullptr),
             kAotiFailure);
   EXPECT_EQ(ptrn_torch_cuda__adaptive_avg_pool2d(x.get(), many, 3, &out), kAotiFailure);
   EXPECT_EQ(ptrn_torch_cuda__adaptive_avg_pool3d(flat.get(), many, 3, &out), kAotiFailure);
-  EXPECT_EQ(ptrn_torch_cuda_adaptive_max_pool2d(x.get(), nullptr, 2, &out, &places), kAotiFailure);
+  EXPECT_EQ(ptrn_torch_cuda_adaptive_max_pool2d(x.get(), nullptr, 2, &out, &argmax), kAotiFailure);
   EXPECT_EQ(out, nullptr);
-  EXPECT_EQ(places, nullptr);
+  EXPECT_EQ(argmax, nullptr);
 }
 
 TEST(PoolingContract, RefusesATensorOnTheHost) {

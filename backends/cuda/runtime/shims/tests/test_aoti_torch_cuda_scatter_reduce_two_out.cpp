@@ -78,8 +78,8 @@ TEST(ScatterReduce, MatchesFloat64) {
     for (const char* reduce : {"sum", "prod", "mean", "amax", "amin"}) {
       for (const bool include_self : {false, true}) {
         TensorPtr out = poisoned({6, 12}, dtype), before = to_device(self, dtype);
-        TensorPtr places = to_device(index, DType::Long), values = to_device(src, dtype);
-        ASSERT_EQ(ptrn_torch_cuda_scatter_reduce_two_out(out.get(), before.get(), 1, places.get(),
+        TensorPtr numbers = to_device(index, DType::Long), values = to_device(src, dtype);
+        ASSERT_EQ(ptrn_torch_cuda_scatter_reduce_two_out(out.get(), before.get(), 1, numbers.get(),
                                                          values.get(), reduce, include_self),
                   kAotiSuccess)
             << shim_error();
@@ -105,9 +105,9 @@ TEST(ScatterReduce, IsExactForIntegersWhateverTheStrides) {
   for (DType dtype : {DType::Int, DType::Long}) {
     for (const char* reduce : {"sum", "amax", "amin"}) {
       TensorPtr out = poisoned({5, 7}, dtype, {1, 5}), before = to_device(self, dtype);
-      TensorPtr places = to_device(index, DType::Long, {1, 5});
+      TensorPtr numbers = to_device(index, DType::Long, {1, 5});
       TensorPtr values = to_device(src, dtype, {64, 2});
-      ASSERT_EQ(ptrn_torch_cuda_scatter_reduce_two_out(out.get(), before.get(), 1, places.get(),
+      ASSERT_EQ(ptrn_torch_cuda_scatter_reduce_two_out(out.get(), before.get(), 1, numbers.get(),
                                                        values.get(), reduce, 1),
                 kAotiSuccess)
           << shim_error();

@@ -1,11 +1,11 @@
-// Tensors as bundles of lines along one dimension.
+// Tensors as bundles of rows along one dimension.
 //
-//   const Lines lines(tensor, dim);
-//   for (int64_t l = 0; l < lines.count(); ++l) {
-//     T* line = data + lines.offset(l);            // element i at line[i * lines.stride()]
+//   const Rows rows(tensor, dim);
+//   for (int64_t l = 0; l < rows.count(); ++l) {
+//     T* row = data + rows.offset(l);            // element i at row[i * rows.stride()]
 //   }
 //
-// Tensors of equal sizes have equal line numbers. A tensor of no dimensions is one line of one
+// Tensors of equal sizes have equal row numbers. A tensor of no dimensions is one row of one
 // element.
 #pragma once
 
@@ -17,9 +17,9 @@
 
 namespace pteron::cpu {
 
-class Lines final {
+class Rows final {
  public:
-  Lines(const slim::SlimTensor& tensor, size_t dim) {
+  Rows(const slim::SlimTensor& tensor, size_t dim) {
     if (tensor.dim() == 0) return;
     length_ = tensor.size(dim);
     stride_ = tensor.stride(dim);
@@ -35,15 +35,15 @@ class Lines final {
   int64_t count() const { return count_; }
   int64_t length() const { return length_; }
   int64_t stride() const { return stride_; }
-  // Lines that are worth a thread (parallel.h) where each element takes a few steps.
+  // Rows that are worth a thread (parallel.h) where each element takes a few steps.
   int64_t grain() const { return std::max<int64_t>(1, 16384 / std::max<int64_t>(length_, 1)); }
 
-  // Of the first element of line `line`.
-  int64_t offset(int64_t line) const {
+  // Of the first element of row `row`.
+  int64_t offset(int64_t row) const {
     int64_t offset = 0;
     for (size_t d = rank_; d-- > 0;) {
-      offset += line % sizes_[d] * strides_[d];
-      line /= sizes_[d];
+      offset += row % sizes_[d] * strides_[d];
+      row /= sizes_[d];
     }
     return offset;
   }

@@ -23,7 +23,7 @@ using slim::TensorPtr;
 inline Error check_cpu_tensor(AtenTensorHandle tensor, const char* name) {
   PTERON_RETURN_IF_ERROR(aoti::check_defined(tensor, name));
   PTERON_CHECK_OR_RETURN(tensor->device().type == DeviceType::CPU, Error::InvalidArgument,
-                         "%s is on device type %d, expected the CPU", name,
+                         "%s is on device type %d, expected a CPU tensor", name,
                          static_cast<int>(tensor->device().type));
   return Error::Ok;
 }
@@ -34,6 +34,6 @@ inline AtenTensorHandle optional(AtenTensorHandle* tensor) { return tensor ? *te
 }  // namespace pteron::cpu
 
 // The error for a dtype that no branch of a dispatch took.
-#define PTERON_CPU_NO_DTYPE(tensor)                                       \
-  ::pteron::make_error(::pteron::Error::NotSupported, "no kernel for %s", \
+#define PTERON_CPU_NO_DTYPE(tensor)                                                    \
+  ::pteron::make_error(::pteron::Error::NotSupported, "no kernel for the dtype of %s", \
                        (tensor)->describe().c_str())

@@ -32,14 +32,14 @@ PTERON_SHIM_EXPORT CUresult ptFuncSetAttribute(CUfunction function, CUfunction_a
   return table ? table->cuFuncSetAttribute(function, attribute, value) : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-// Answers without a driver too: models ask for the words of every status, success included.
-PTERON_SHIM_EXPORT CUresult ptGetErrorString(CUresult error, const char** words) {
+// Answers without a driver too: models ask for the message of every status, success included.
+PTERON_SHIM_EXPORT CUresult ptGetErrorString(CUresult error, const char** message) {
   if (__builtin_expect(error == CUDA_SUCCESS, 1)) {
-    *words = "no error";
+    *message = "no error";
     return CUDA_SUCCESS;
   }
-  if (const Driver* table = driver()) return table->cuGetErrorString(error, words);
-  *words = "there is no CUDA driver on this machine";
+  if (const Driver* table = driver()) return table->cuGetErrorString(error, message);
+  *message = "there is no CUDA driver on this machine";
   return CUDA_SUCCESS;
 }
 

@@ -1,13 +1,12 @@
 // Pooling of images and volumes. Results are channels-last where the input is, as torch has it for
 // each of them.
-#include "pteron/backends/cuda/runtime/kernels/pooling.h"
-
 #include <utility>
 
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/shims/pooling_arguments.h"
 #include "pteron/backends/aoti/slim/core/layout.h"
+#include "pteron/backends/cuda/runtime/kernels/pooling.h"
 #include "pteron/backends/cuda/runtime/shims/arguments.h"
 
 namespace pteron::cuda {
@@ -16,7 +15,7 @@ namespace {
 using aoti::AOTITorchError;
 using aoti::AtenTensorHandle;
 using aoti::c_boundary;
-using aoti::IntList;
+using aoti::IntArrayRef;
 using aoti::PoolingShape;
 using aoti::PoolingWindows;
 using slim::DType;
@@ -95,15 +94,15 @@ Error maximum(const SlimTensor& self, Kind kind, const PoolingShape& shape, bool
               AtenTensorHandle* ret0, AtenTensorHandle* ret1) {
   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(self));
   PTERON_ASSIGN_OR_RETURN(TensorPtr out, make_result(self, kind, shape, self.dtype()));
-  PTERON_ASSIGN_OR_RETURN(TensorPtr places, make_result(self, kind, shape, DType::Long));
+  PTERON_ASSIGN_OR_RETURN(TensorPtr argmax, make_result(self, kind, shape, DType::Long));
   PTERON_RETURN_IF_ERROR(maximum_pool(pooling_of(self, kind, shape, adaptive, *out), self.data(),
-                                      out->data(), places->data_as<int64_t>(), scope.stream()));
+                                      out->data(), argmax->data_as<int64_t>(), scope.stream()));
   *ret0 = out.release();
-  *ret1 = places.release();
+  *ret1 = argmax.release();
   return Error::Ok;
 }
 
-Error adaptive_average(const SlimTensor* self, IntList output_size, Kind kind,
+Error adaptive_average(const SlimTensor* self, IntArrayRef output_size, Kind kind,
                        AtenTensorHandle* ret0) {
   PTERON_RETURN_IF_ERROR(check(self));
   PTERON_RETURN_IF_ERROR(aoti::check_pointer(ret0, "ret0"));
@@ -123,7 +122,7 @@ Error sliding_average(const SlimTensor* self, const PoolingWindows& windows, boo
   return average(*self, kind, shape, false, count_padding, divisor ? *divisor : 0, ret0);
 }
 
-Error adaptive_maximum(const SlimTensor* self, IntList output_size, Kind kind,
+Error adaptive_maximum(const SlimTensor* self, IntArrayRef output_size, Kind kind,
                        AtenTensorHandle* ret0, AtenTensorHandle* ret1) {
   PTERON_RETURN_IF_ERROR(check(self));
   PTERON_RETURN_IF_ERROR(aoti::check_pointer(ret0, "ret0"));

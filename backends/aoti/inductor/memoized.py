@@ -12,12 +12,12 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pteron.backends.aoti.inductor.replaced import replaced
+from pteron.backends.aoti.inductor.patched import patched
 
 
 @contextlib.contextmanager
-def remembered() -> Iterator[None]:
-    """Templates and index expressions are remembered until the end of the scope."""
+def memoized() -> Iterator[None]:
+    """Templates and index expressions are memoized until the end of the scope."""
     from torch._inductor.codegen import cpp_template_kernel
     from torch._inductor.codegen.common import KernelTemplate
 
@@ -32,9 +32,9 @@ def remembered() -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(
-            replaced(KernelTemplate, "_template_from_string", staticmethod(template))
+            patched(KernelTemplate, "_template_from_string", staticmethod(template))
         )
         stack.enter_context(
-            replaced(cpp_template_kernel, "parse_expr_with_index_symbols", parse_each)
+            patched(cpp_template_kernel, "parse_expr_with_index_symbols", parse_each)
         )
         yield

@@ -1,7 +1,7 @@
 // Indexing by tensors, as x[i, :, j] means it.
 //
-//   PTERON_ASSIGN_OR_RETURN(Indexing indexing, Indexing::make(self, indices));
-//   indexing.for_each(self, [&](int64_t at, int64_t place) { out[place] = data[at]; });
+//   PTERON_ASSIGN_OR_RETURN(AdvancedIndex indexing, AdvancedIndex::make(self, indices));
+//   indexing.for_each(self, [&](int64_t from, int64_t to) { out[to] = data[from]; });
 //
 // Indices are integers (negative ones count from the end) or masks, absent ones stand for a whole
 // dimension. The indexed dimensions of the result stand where the first one stood if they are
@@ -21,34 +21,35 @@ namespace pteron::cpu {
 // A row-major copy of `tensor` in int64.
 Result<slim::TensorPtr> as_int64(const slim::SlimTensor& tensor);
 
-class Indexing final {
+class AdvancedIndex final {
  public:
   // InvalidArgument: shapes that do not fit; an index out of bounds, which is checked here for all.
-  static Result<Indexing> make(const slim::SlimTensor& self,
-                               Span<const slim::SlimTensor* const> indices);
+  static Result<AdvancedIndex> make(const slim::SlimTensor& self,
+                                    Span<const slim::SlimTensor* const> indices);
 
   // Of the result.
   Span<const int64_t> sizes() const { return sizes_; }
   // With which `self` is read there, 0 for the indexed dimensions; in elements.
   Span<const int64_t> strides() const { return strides_; }
-  // Offset into `self` that the indexed dimensions add, one for each indexed place, row-major.
+  // Offset into `self` that the indexed dimensions add, one for each combination of indices,
+  // row-major.
   const std::vector<int64_t>& offsets() const { return offsets_; }
 
-  // Calls body(offset into self, place in the row-major result) for every element of the result.
+  // Calls body(offset into self, position in the row-major result) for every element of the result.
   template <typename Body>
   void for_each(const Body& body) const {
-    int64_t place = 0;
+    int64_t position = 0;
     for (int64_t outer = 0; outer < outer_count_; ++outer) {
       const int64_t before = offset_of(outer, outer_sizes_, outer_strides_);
       for (const int64_t indexed : offsets_) {
         if (inner_sizes_.size() == 1) {
           for (int64_t i = 0; i < inner_count_; ++i) {
-            body(before + indexed + i * inner_strides_[0], place++);
+            body(before + indexed + i * inner_strides_[0], position++);
           }
           continue;
         }
         for (int64_t inner = 0; inner < inner_count_; ++inner) {
-          body(before + indexed + offset_of(inner, inner_sizes_, inner_strides_), place++);
+          body(before + indexed + offset_of(inner, inner_sizes_, inner_strides_), position++);
         }
       }
     }

@@ -1,11 +1,12 @@
 // Native code of a model, from bytes in memory to functions that can be called.
 //
-//   PTERON_ASSIGN_OR_RETURN(std::shared_ptr<ModelImage> image, ModelImage::load(bytes, digest));
-//   void* run = image->symbol("AOTInductorModelContainerRun");
+//   PTERON_ASSIGN_OR_RETURN(std::shared_ptr<SharedObject> object,
+//                           SharedObject::load(bytes, digest));
+//   void* run = object->symbol("AOTInductorModelContainerRun");
 //
 // The bytes are checked against their digest, the names of their shims are made private in a copy,
 // all of them are looked up, and only then is the copy opened; it never has a name in a file
-// system. Images of equal bytes are one: loaded once, unmapped when the last owner lets go.
+// system. Shared objects of equal bytes are one: loaded once, unmapped when the last owner lets go.
 // Thread-safe.
 //
 // load() trusts the digest: whoever vouches for it vouches for code that runs in this process.
@@ -22,26 +23,26 @@
 
 namespace pteron::aoti {
 
-class ModelImage final {
+class SharedObject final {
  public:
   // `bytes` is borrowed for the call. InvalidProgram: the bytes differ from `digest`, or are no
   // shared object; OperatorMissing: it needs shims that no library here provides, all of them
   // named; NotSupported: the system cannot open it.
-  static Result<std::shared_ptr<ModelImage>> load(Span<const uint8_t> bytes,
-                                                  const Sha256Digest& digest);
+  static Result<std::shared_ptr<SharedObject>> load(Span<const uint8_t> bytes,
+                                                    const Sha256Digest& digest);
 
-  ~ModelImage();
-  ModelImage(const ModelImage&) = delete;
-  ModelImage& operator=(const ModelImage&) = delete;
+  ~SharedObject();
+  SharedObject(const SharedObject&) = delete;
+  SharedObject& operator=(const SharedObject&) = delete;
 
-  // Null if the image has no such symbol.
+  // Null if the shared object has no such symbol.
   void* symbol(const char* name) const;
   // What it imports from this runtime, as the model spells it, sorted.
   const std::vector<std::string>& imported() const { return imported_; }
   const Sha256Digest& digest() const { return digest_; }
 
  private:
-  ModelImage() = default;
+  SharedObject() = default;
 
   Sha256Digest digest_{};
   std::vector<std::string> imported_;

@@ -2,14 +2,13 @@
 //
 // The result is laid out as torch lays it out, since the code that follows was generated for that:
 // channels last (2-d only) if the input or the weight is, contiguous otherwise.
-#include "pteron/backends/cuda/runtime/kernels/convolution.h"
-
 #include <algorithm>
 
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/cuda/runtime/cuda_memory.h"
 #include "pteron/backends/cuda/runtime/execution_scope.h"
+#include "pteron/backends/cuda/runtime/kernels/convolution.h"
 #include "pteron/backends/cuda/runtime/shims/arguments.h"
 
 namespace pteron::cuda {

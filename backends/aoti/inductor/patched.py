@@ -1,4 +1,4 @@
-"""Values put in place of others for a while."""
+"""Attributes and environment variables that are patched for a scope."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 @contextlib.contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+def patched(owner: Any, name: str, value: Any) -> Iterator[None]:
     """`owner.name` is `value` inside."""
     before = inspect.getattr_static(owner, name)
     setattr(owner, name, value)

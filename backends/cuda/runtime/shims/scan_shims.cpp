@@ -1,8 +1,7 @@
 // cumsum.
-#include "pteron/backends/cuda/runtime/kernels/scan.h"
-
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/cuda/runtime/kernels/scan.h"
 #include "pteron/backends/cuda/runtime/shims/arguments.h"
 #include "pteron/backends/cuda/runtime/shims/rows.h"
 

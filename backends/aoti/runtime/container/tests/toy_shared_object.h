@@ -15,8 +15,8 @@ inline std::vector<uint8_t> read_toy(const std::string& name) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Mappings of model images in this process.
-inline int mapped_images() {
+// Mappings of models' shared objects in this process.
+inline int mapped_shared_objects() {
   std::ifstream maps("/proc/self/maps");
   int count = 0;
   for (std::string line; std::getline(maps, line);) {

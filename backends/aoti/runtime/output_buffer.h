@@ -5,7 +5,7 @@
 
 namespace pteron::aoti {
 
-struct OutputPlace {
+struct OutputBuffer {
   void* data = nullptr;
   size_t nbytes = 0;
   size_t output = 0;  // which

@@ -1,4 +1,4 @@
-#include "pteron/backends/cpu/runtime/openmp/waiting.h"
+#include "pteron/backends/cpu/runtime/openmp/spin_then_park.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>

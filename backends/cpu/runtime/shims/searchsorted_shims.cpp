@@ -1,13 +1,13 @@
-// Places of numbers among sorted ones, and counts by range.
+// Positions of numbers in sorted sequences, and counts by range.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "pteron/backends/aoti/shims/shim_export.h"
 #include "pteron/backends/aoti/slim/core/strided_copy.h"
-#include "pteron/backends/cpu/runtime/kernels/order.h"
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
-#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/cpu/runtime/kernels/sort.h"
+#include "pteron/backends/cpu/runtime/shims/arguments.h"
 
 namespace pteron::cpu {
 namespace {
@@ -15,7 +15,8 @@ namespace {
 // How many of `sorted` (read through `order` if there is one) come before `value`: with `right`
 // those that are not greater, else those that are less. NaN comes after everything.
 template <typename T>
-int64_t place(const T* sorted, const int64_t* order, int64_t count, T value, bool right) {
+int64_t lower_or_upper_bound(const T* sorted, const int64_t* order, int64_t count, T value,
+                             bool right) {
   using Wide = slim::accumulate_t<T>;
   int64_t low = 0, high = count;
   while (low < high) {
@@ -42,8 +43,8 @@ Error search(const SlimTensor& values, const Sorted& sorted, bool out_int32, boo
              AtenTensorHandle* ret) {
   const SlimTensor& rows = *sorted.values;
   PTERON_CHECK_OR_RETURN(values.dtype() == rows.dtype(), Error::InvalidType,
-                         "%s among %s: expected one element type", values.describe().c_str(),
-                         rows.describe().c_str());
+                         "found self %s, sorted sequence %s, expected one dtype",
+                         values.describe().c_str(), rows.describe().c_str());
   const int64_t length = rows.size(rows.dim() - 1);
   const int64_t per_row = rows.dim() == 1 ? values.numel() : values.size(values.dim() - 1);
   PTERON_ASSIGN_OR_RETURN(TensorPtr in, slim::contiguous_tensor(values));
@@ -55,9 +56,9 @@ Error search(const SlimTensor& values, const Sorted& sorted, bool out_int32, boo
       for (int64_t i = begin; i < end; ++i) {
         const int64_t row = i / per_row * length;
         const int64_t found =
-            place<T>(rows.data_as<const T>() + row,
-                     sorted.order ? sorted.order->data_as<int64_t>() + row : nullptr, length,
-                     in->data_as<const T>()[i], right);
+            lower_or_upper_bound<T>(rows.data_as<const T>() + row,
+                                    sorted.order ? sorted.order->data_as<int64_t>() + row : nullptr,
+                                    length, in->data_as<const T>()[i], right);
         if (out_int32) {
           out->data_as<int32_t>()[i] = static_cast<int32_t>(found);
         } else {
@@ -79,8 +80,10 @@ Error searchsorted(AtenTensorHandle sequence, AtenTensorHandle self, bool out_in
   PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
   if (side && *side) {
     const bool is_right = std::strcmp(*side, "right") == 0;
-    PTERON_CHECK_OR_RETURN(is_right || (std::strcmp(*side, "left") == 0 && !right),
-                           Error::InvalidArgument, "side is \"%s\", right is %d", *side, right);
+    PTERON_CHECK_OR_RETURN(
+        is_right || (std::strcmp(*side, "left") == 0 && !right), Error::InvalidArgument,
+        "found side %s and right %d, expected left or right, and not left with right", *side,
+        right);
     right = is_right;
   }
   bool fits = sequence->dim() == 1;
@@ -88,7 +91,8 @@ Error searchsorted(AtenTensorHandle sequence, AtenTensorHandle self, bool out_in
     fits = std::equal(self->sizes().begin(), self->sizes().end() - 1, sequence->sizes().begin());
   }
   PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument,
-                         "%s among %s: expected one dimension, or all but the last equal",
+                         "found self %s, sorted sequence %s, expected a sequence of one dimension, "
+                         "or of the sizes of self but the last",
                          self->describe().c_str(), sequence->describe().c_str());
   Sorted sorted;
   PTERON_ASSIGN_OR_RETURN(sorted.values, slim::contiguous_tensor(*sequence));
@@ -97,14 +101,16 @@ Error searchsorted(AtenTensorHandle sequence, AtenTensorHandle self, bool out_in
     const bool same =
         sorter->dtype() == DType::Long && sorter->dim() == sequence->dim() &&
         std::equal(sorter->sizes().begin(), sorter->sizes().end(), sequence->sizes().begin());
-    PTERON_CHECK_OR_RETURN(same, Error::InvalidArgument, "the sorter is %s, the sequence %s",
-                           sorter->describe().c_str(), sequence->describe().c_str());
+    PTERON_CHECK_OR_RETURN(
+        same, Error::InvalidArgument,
+        "found sorter %s, sorted sequence %s, expected int64 numbers and equal sizes",
+        sorter->describe().c_str(), sequence->describe().c_str());
     PTERON_ASSIGN_OR_RETURN(sorted.order, slim::contiguous_tensor(*sorter));
     const int64_t length = sequence->size(sequence->dim() - 1);
     for (int64_t i = 0; i < sorter->numel(); ++i) {
       const int64_t at = sorted.order->data_as<int64_t>()[i];
       PTERON_CHECK_OR_RETURN(at >= 0 && at < length, Error::InvalidArgument,
-                             "the sorter has index %lld, the sequence %lld numbers",
+                             "found index %lld in the sorter, expected less than %lld",
                              static_cast<long long>(at), static_cast<long long>(length));
     }
   }
@@ -130,7 +136,8 @@ void count_by_range(const SlimTensor& in, int64_t bins, double low, double high,
 Error histc(AtenTensorHandle self, int64_t bins, double low, double high, AtenTensorHandle* ret) {
   PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
   PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
-  PTERON_CHECK_OR_RETURN(bins > 0 && low <= high, Error::InvalidArgument, "%lld bins from %g to %g",
+  PTERON_CHECK_OR_RETURN(bins > 0 && low <= high, Error::InvalidArgument,
+                         "found %lld bins from %g to %g, expected at least one and a rising range",
                          static_cast<long long>(bins), low, high);
   PTERON_ASSIGN_OR_RETURN(TensorPtr in, slim::contiguous_tensor(*self));
   PTERON_ASSIGN_OR_RETURN(TensorPtr out,
@@ -151,7 +158,8 @@ Error histc(AtenTensorHandle self, int64_t bins, double low, double high, AtenTe
       high += 1;
     }
     if (!std::isfinite(low) || !std::isfinite(high)) {
-      error = make_error(Error::InvalidArgument, "a range from %g to %g", low, high);
+      error = make_error(Error::InvalidArgument,
+                         "found a range from %g to %g, expected finite numbers", low, high);
     } else {
       count_by_range<T>(*in, bins, low, high, out->data_as<T>());
     }
@@ -171,7 +179,7 @@ PTERON_AOTI_SHIM(AOTITorchError, cpu_bucketize_Tensor)
   return c_boundary("aoti_torch_cpu_bucketize_Tensor", [&]() -> Error {
     PTERON_RETURN_IF_ERROR(check_cpu_tensor(boundaries, "boundaries"));
     PTERON_CHECK_OR_RETURN(boundaries->dim() == 1, Error::InvalidArgument,
-                           "boundaries are %s, expected one dimension",
+                           "found boundaries %s, expected one dimension",
                            boundaries->describe().c_str());
     return searchsorted(boundaries, self, out_int32 != 0, right != 0, nullptr, nullptr, ret);
   });

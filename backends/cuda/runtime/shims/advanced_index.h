@@ -1,8 +1,8 @@
 // Tensors of indices, as x[i, :, mask] means them, ready for the kernels.
 //
-//   PTERON_ASSIGN_OR_RETURN(IndexPlaces places, IndexPlaces::make(x, indices));
-//   // out of places.sizes()
-//   PTERON_RETURN_IF_ERROR(index_read(places.indexing(x, out.strides()), ..., stream));
+//   PTERON_ASSIGN_OR_RETURN(AdvancedIndex advanced, AdvancedIndex::make(x, indices));
+//   // out of advanced.sizes()
+//   PTERON_RETURN_IF_ERROR(index_read(advanced.indexing(x, out.strides()), ..., stream));
 //
 // Indices are int32 or int64 numbers (negative ones count from the end) or masks, absent ones stand
 // for a whole dimension. The indexed dimensions of the result stand where the first one stood if
@@ -21,12 +21,12 @@
 
 namespace pteron::cuda {
 
-class IndexPlaces final {
+class AdvancedIndex final {
  public:
   // `indices` are on the device of `x`. InvalidArgument for shapes that do not fit, InvalidType for
   // other dtypes.
-  static Result<IndexPlaces> make(const slim::SlimTensor& x,
-                                  Span<const slim::SlimTensor* const> indices);
+  static Result<AdvancedIndex> make(const slim::SlimTensor& x,
+                                    Span<const slim::SlimTensor* const> indices);
 
   // Of the result.
   Span<const int64_t> sizes() const { return sizes_; }

@@ -6,7 +6,7 @@
 #include "pteron/backends/aoti/shims/shim_export.h"
 #include "pteron/backends/aoti/slim/core/strided_copy.h"
 #include "pteron/backends/cpu/runtime/kernels/gemm.h"
-#include "pteron/backends/cpu/runtime/shims/cpu_arguments.h"
+#include "pteron/backends/cpu/runtime/shims/arguments.h"
 
 namespace pteron::cpu {
 namespace {
@@ -27,15 +27,16 @@ Error check_product(AtenTensorHandle out, AtenTensorHandle a, AtenTensorHandle b
     return a->describe() + " @ " + b->describe() + " -> " + out->describe();
   };
   PTERON_CHECK_OR_RETURN(a->dim() == rank && b->dim() == rank && out->dim() == rank,
-                         Error::InvalidArgument, "%s: expected %zu dimensions each", text().c_str(),
-                         rank);
+                         Error::InvalidArgument, "found %s, expected %zu dimensions each",
+                         text().c_str(), rank);
   const size_t row = rank - 2, col = rank - 1;
   bool fits = a->size(col) == b->size(row) && out->size(row) == a->size(row) &&
               out->size(col) == b->size(col);
   for (size_t d = 0; d < row; ++d) {
     fits = fits && a->size(d) == b->size(d) && a->size(d) == out->size(d);
   }
-  PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument, "%s: the shapes do not fit", text().c_str());
+  PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument,
+                         "found %s, expected shapes (m, k) @ (k, n) -> (m, n)", text().c_str());
   return Error::Ok;
 }
 
@@ -68,7 +69,7 @@ void multiply(const SlimTensor& out, const SlimTensor& a, const SlimTensor& b, d
 Error matmul(AtenTensorHandle out, AtenTensorHandle a, AtenTensorHandle b, size_t rank) {
   PTERON_RETURN_IF_ERROR(check_product(out, a, b, rank));
   PTERON_CHECK_OR_RETURN(a->dtype() == out->dtype() && b->dtype() == out->dtype(),
-                         Error::InvalidType, "%s @ %s -> %s: expected one element type",
+                         Error::InvalidType, "found %s @ %s -> %s, expected one dtype",
                          a->describe().c_str(), b->describe().c_str(), out->describe().c_str());
   PTERON_DISPATCH_GEMM(out->dtype(), T, multiply<T>(*out, *a, *b, 0.0, 1.0));
   return Error::Ok;
@@ -81,7 +82,7 @@ Error add_matmul(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle a
   PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
   PTERON_CHECK_OR_RETURN(
       a->dtype() == out->dtype() && b->dtype() == out->dtype() && self->dtype() == out->dtype(),
-      Error::InvalidType, "%s + %s @ %s -> %s: expected one element type", self->describe().c_str(),
+      Error::InvalidType, "found %s + %s @ %s -> %s, expected one dtype", self->describe().c_str(),
       a->describe().c_str(), b->describe().c_str(), out->describe().c_str());
   if (beta != 0 && self != out) PTERON_RETURN_IF_ERROR(slim::copy_tensor(*out, *self));
   PTERON_DISPATCH_GEMM(out->dtype(), T, multiply<T>(*out, *a, *b, beta, alpha));
@@ -93,8 +94,8 @@ Error int_matmul(AtenTensorHandle out, AtenTensorHandle a, AtenTensorHandle b) {
   PTERON_RETURN_IF_ERROR(check_product(out, a, b, 2));
   PTERON_CHECK_OR_RETURN(
       a->dtype() == DType::Char && b->dtype() == DType::Char && out->dtype() == DType::Int,
-      Error::InvalidType, "%s @ %s -> %s: expected int8 @ int8 -> int32", a->describe().c_str(),
-      b->describe().c_str(), out->describe().c_str());
+      Error::InvalidType, "found %s @ %s -> %s, expected int8 @ int8 -> int32",
+      a->describe().c_str(), b->describe().c_str(), out->describe().c_str());
   gemm_int8(matrix_of<const int8_t>(*a), matrix_of<const int8_t>(*b), matrix_of<int32_t>(*out));
   return Error::Ok;
 }

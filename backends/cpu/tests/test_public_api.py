@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 
-def test_the_front_door_does_not_import_torch() -> None:
+def test_the_public_api_does_not_import_torch() -> None:
     program = (
         "import sys, pteron.backends.cpu, pteron.backends.cpu.native as native;"
         "assert native.BACKEND_ID == 'CpuBackend' and native.LIBRARY.endswith('.so');"

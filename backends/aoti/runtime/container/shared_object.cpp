@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/runtime/container/model_image.h"
+#include "pteron/backends/aoti/runtime/container/shared_object.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -20,15 +20,16 @@
 namespace pteron::aoti {
 namespace {
 
-// Images in use, by digest. Held while an image is opened, so that it is opened once.
-struct LoadedImages {
+// Shared objects in use, by digest. Held while a shared object is opened, so that it is opened
+// once.
+struct LoadedObjects {
   std::mutex mutex;
-  std::map<Sha256Digest, std::weak_ptr<ModelImage>> by_digest;
+  std::map<Sha256Digest, std::weak_ptr<SharedObject>> by_digest;
 };
 
-LoadedImages& loaded_images() {
-  static LoadedImages* images = new LoadedImages;
-  return *images;
+LoadedObjects& loaded_objects() {
+  static LoadedObjects* objects = new LoadedObjects;
+  return *objects;
 }
 
 // A sealed file of `bytes` that exists in memory only.
@@ -59,7 +60,8 @@ Result<int> make_memory_file(const std::string& name, Span<const uint8_t> bytes)
 }
 
 // The system's loader knows objects by their path, and answers with an open one of equal path. The
-// file stays open as long as the image, so its number is its own; the odd spelling is ours alone.
+// file stays open as long as the shared object, so its number is its own; the odd spelling is ours
+// alone.
 std::string path_of(int file) { return "/proc/self/./fd/" + std::to_string(file); }
 
 std::string join(const std::vector<std::string>& names) {
@@ -71,8 +73,8 @@ std::string join(const std::vector<std::string>& names) {
   return text;
 }
 
-// An image that was linked with an OpenMP runtime brings it. Its threads wait in its code when they
-// have nothing to do, also once the image is gone, so it stays.
+// A shared object that was linked with an OpenMP runtime brings it. Its threads wait in its code
+// when they have nothing to do, also once the shared object is gone, so it stays.
 void keep_openmp_runtimes() {
   for (const char* name : {"libgomp.so.1", "libomp.so.5", "libiomp5.so"}) {
     if (void* runtime = dlopen(name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE)) dlclose(runtime);
@@ -81,49 +83,49 @@ void keep_openmp_runtimes() {
 
 }  // namespace
 
-Result<std::shared_ptr<ModelImage>> ModelImage::load(Span<const uint8_t> bytes,
-                                                     const Sha256Digest& digest) {
+Result<std::shared_ptr<SharedObject>> SharedObject::load(Span<const uint8_t> bytes,
+                                                         const Sha256Digest& digest) {
   const Sha256Digest found = sha256(bytes);
   PTERON_CHECK_OR_RETURN(found == digest, Error::InvalidProgram,
                          "the model's code is damaged: SHA-256 of its %zu bytes is %s, expected %s",
                          bytes.size(), to_hex(found).c_str(), to_hex(digest).c_str());
-  LoadedImages& images = loaded_images();
-  std::lock_guard<std::mutex> lock(images.mutex);
-  if (auto known = images.by_digest.find(digest); known != images.by_digest.end()) {
-    if (std::shared_ptr<ModelImage> image = known->second.lock()) return image;
-    images.by_digest.erase(known);
+  LoadedObjects& objects = loaded_objects();
+  std::lock_guard<std::mutex> lock(objects.mutex);
+  if (auto known = objects.by_digest.find(digest); known != objects.by_digest.end()) {
+    if (std::shared_ptr<SharedObject> object = known->second.lock()) return object;
+    objects.by_digest.erase(known);
   }
 
   std::vector<uint8_t> copy(bytes.begin(), bytes.end());
-  std::shared_ptr<ModelImage> image(new ModelImage);
-  image->digest_ = digest;
-  PTERON_ASSIGN_OR_RETURN(image->imported_, rename_imports(copy));
+  std::shared_ptr<SharedObject> object(new SharedObject);
+  object->digest_ = digest;
+  PTERON_ASSIGN_OR_RETURN(object->imported_, rename_imports(copy));
   promote_shim_libraries();
-  const std::vector<std::string> missing = missing_shims(image->imported_);
+  const std::vector<std::string> missing = missing_shims(object->imported_);
   PTERON_CHECK_OR_RETURN(
       missing.empty(), Error::OperatorMissing,
       "the model calls %zu function%s that this runtime does not provide: %s. Lower it again for "
       "this runtime, or use one whose backend has them",
       missing.size(), missing.size() == 1 ? "" : "s", join(missing).c_str());
 
-  PTERON_ASSIGN_OR_RETURN(image->file_,
+  PTERON_ASSIGN_OR_RETURN(object->file_,
                           make_memory_file("pteron_model_" + to_hex(digest).substr(0, 16), copy));
-  image->handle_ = dlopen(path_of(image->file_).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!image->handle_) {
+  object->handle_ = dlopen(path_of(object->file_).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!object->handle_) {
     const char* reason = dlerror();
     return make_error(Error::NotSupported, "the model's code cannot be opened: %s",
                       reason ? reason : "unknown reason");
   }
   keep_openmp_runtimes();
-  images.by_digest[digest] = image;
-  return image;
+  objects.by_digest[digest] = object;
+  return object;
 }
 
-ModelImage::~ModelImage() {
+SharedObject::~SharedObject() {
   if (handle_) dlclose(handle_);
   if (file_ < 0) return;
   // Code that was not compiled for unloading stays although it is closed. Its path must then stay
-  // taken, or the next image of this path would be answered with the old one.
+  // taken, or the next shared object of this path would be answered with the old one.
   if (handle_) {
     if (void* pinned = dlopen(path_of(file_).c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
       dlclose(pinned);
@@ -133,6 +135,6 @@ ModelImage::~ModelImage() {
   close(file_);
 }
 
-void* ModelImage::symbol(const char* name) const { return dlsym(handle_, name); }
+void* SharedObject::symbol(const char* name) const { return dlsym(handle_, name); }
 
 }  // namespace pteron::aoti

@@ -1,10 +1,10 @@
 // How threads wait for each other: a short while awake, then asleep.
 //
-//   patience.wait([&] { return word.load(std::memory_order_acquire) != old; },
-//                 [&] { futex_wait(&word, old); });
+//   spin_then_park.wait([&] { return word.load(std::memory_order_acquire) != old; },
+//                       [&] { futex_wait(&word, old); });
 //
 // Awake, a thread answers within a hundred nanoseconds and holds a core that somebody else may
-// need; asleep, it takes some tens of microseconds. Thread-safe but for Patience, which is its
+// need; asleep, it takes some tens of microseconds. Thread-safe but for SpinThenPark, which is its
 // thread's own; no allocation.
 #pragma once
 
@@ -59,7 +59,7 @@ bool spin_until(const Done& done, std::chrono::nanoseconds limit) {
 // How long a thread waits awake. If what it waits for happens soon after it went to sleep, it may
 // have been in the way itself, on a machine with fewer free cores than threads; then it waits only
 // shortly for some time.
-class Patience final {
+class SpinThenPark final {
  public:
   // Returns when `done` holds. `sleep` sleeps until it may hold. `crowded`: it is known that there
   // are more threads than cores.

@@ -1,4 +1,4 @@
-#include "pteron/backends/cpu/runtime/shims/indexing.h"
+#include "pteron/backends/cpu/runtime/shims/advanced_index.h"
 
 #include <algorithm>
 #include <string>
@@ -24,7 +24,8 @@ Error add_mask(const SlimTensor& self, const SlimTensor& mask, size_t dim,
                std::vector<Index>* indices) {
   bool fits = dim + mask.dim() <= self.dim();
   for (size_t d = 0; fits && d < mask.dim(); ++d) fits = mask.size(d) == self.size(dim + d);
-  PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument, "mask %s at dimension %zu of %s",
+  PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument,
+                         "found mask %s at dimension %zu of %s, expected equal sizes",
                          mask.describe().c_str(), dim, self.describe().c_str());
   PTERON_ASSIGN_OR_RETURN(const std::vector<int64_t> coordinates, nonzero_coordinates(mask));
   const auto rank = static_cast<int64_t>(mask.dim());
@@ -52,20 +53,21 @@ Result<std::vector<Index>> read_indices(const SlimTensor& self,
     }
     if (tensor->dtype() == DType::Bool || tensor->dtype() == DType::Byte) {
       PTERON_CHECK_OR_RETURN(tensor->dim() > 0, Error::NotSupported,
-                             "a mask without dimensions as an index");
+                             "found a mask without dimensions, expected at least one");
       PTERON_RETURN_IF_ERROR(add_mask(self, *tensor, dim, &indices));
       dim += tensor->dim();
       continue;
     }
     PTERON_CHECK_OR_RETURN(
         !slim::is_floating_point(tensor->dtype()) && !slim::is_complex(tensor->dtype()),
-        Error::InvalidType, "index %s: expected integers or a mask", tensor->describe().c_str());
+        Error::InvalidType, "found index %s, expected integers or a mask",
+        tensor->describe().c_str());
     PTERON_ASSIGN_OR_RETURN(TensorPtr numbers, as_int64(*tensor));
     indices.push_back({dim, std::move(numbers)});
     ++dim;
   }
   PTERON_CHECK_OR_RETURN(dim <= self.dim(), Error::InvalidArgument,
-                         "indices for %zu dimensions of %s", dim, self.describe().c_str());
+                         "found indices for %zu dimensions of %s", dim, self.describe().c_str());
   return indices;
 }
 
@@ -77,9 +79,9 @@ Result<std::vector<int64_t>> common_shape(const std::vector<Index>& indices) {
     if (numbers.dim() > shape.size()) shape.insert(shape.begin(), numbers.dim() - shape.size(), 1);
     for (size_t d = 0; d < numbers.dim(); ++d) {
       int64_t& size = shape[shape.size() - numbers.dim() + d];
-      PTERON_CHECK_OR_RETURN(size == numbers.size(d) || size == 1 || numbers.size(d) == 1,
-                             Error::InvalidArgument, "indices do not broadcast: %s among them",
-                             numbers.describe().c_str());
+      PTERON_CHECK_OR_RETURN(
+          size == numbers.size(d) || size == 1 || numbers.size(d) == 1, Error::InvalidArgument,
+          "found indices that do not broadcast, %s among them", numbers.describe().c_str());
       if (size == 1) size = numbers.size(d);
     }
   }
@@ -105,7 +107,8 @@ Result<std::vector<int64_t>> nonzero_coordinates(const SlimTensor& tensor) {
     }
     done = true;
   });
-  PTERON_CHECK_OR_RETURN(done, Error::NotSupported, "no kernel for %s", tensor.describe().c_str());
+  PTERON_CHECK_OR_RETURN(done, Error::NotSupported, "found %s, expected real numbers",
+                         tensor.describe().c_str());
   std::vector<int64_t> coordinates(flat.size() * tensor.dim());
   for (size_t i = 0; i < flat.size(); ++i) {
     int64_t rest = flat[i];
@@ -117,14 +120,17 @@ Result<std::vector<int64_t>> nonzero_coordinates(const SlimTensor& tensor) {
   return coordinates;
 }
 
-Result<Indexing> Indexing::make(const SlimTensor& self, Span<const SlimTensor* const> tensors) {
+Result<AdvancedIndex> AdvancedIndex::make(const SlimTensor& self,
+                                          Span<const SlimTensor* const> tensors) {
   PTERON_ASSIGN_OR_RETURN(std::vector<Index> indices, read_indices(self, tensors));
-  PTERON_CHECK_OR_RETURN(!indices.empty(), Error::InvalidArgument, "no index at all");
+  PTERON_CHECK_OR_RETURN(!indices.empty(), Error::InvalidArgument,
+                         "found no index, expected one for some dimension of %s",
+                         self.describe().c_str());
   PTERON_ASSIGN_OR_RETURN(const std::vector<int64_t> shape, common_shape(indices));
   int64_t count = 1;
   for (const int64_t size : shape) count *= size;
 
-  Indexing result;
+  AdvancedIndex result;
   result.offsets_.assign(static_cast<size_t>(count), 0);
   std::vector<bool> indexed(self.dim(), false);
   bool neighbours = true;
@@ -142,8 +148,9 @@ Result<Indexing> Indexing::make(const SlimTensor& self, Span<const SlimTensor* c
     for (int64_t i = 0; i < count; ++i) {
       int64_t number = numbers.data_as<int64_t>()[offset_of(i, shape, strides)];
       PTERON_CHECK_OR_RETURN(number >= -size && number < size, Error::InvalidArgument,
-                             "index %lld is out of bounds for dimension %zu of %s",
-                             static_cast<long long>(number), index.dim, self.describe().c_str());
+                             "found index %lld, expected %lld to %lld for dimension %zu of %s",
+                             static_cast<long long>(number), static_cast<long long>(-size),
+                             static_cast<long long>(size - 1), index.dim, self.describe().c_str());
       if (number < 0) number += size;
       result.offsets_[static_cast<size_t>(i)] += number * stride;
     }
@@ -164,7 +171,8 @@ Result<Indexing> Indexing::make(const SlimTensor& self, Span<const SlimTensor* c
   result.strides_.insert(result.strides_.end(), result.inner_strides_.begin(),
                          result.inner_strides_.end());
   PTERON_CHECK_OR_RETURN(result.sizes_.size() <= slim::kMaxDims, Error::InvalidArgument,
-                         "the result has %zu dimensions", result.sizes_.size());
+                         "the result would have %zu dimensions, expected at most %zu",
+                         result.sizes_.size(), slim::kMaxDims);
   return result;
 }
 

@@ -1,6 +1,4 @@
 // scatter_reduce_two_out.
-#include "pteron/backends/cuda/runtime/kernels/scatter.h"
-
 #include <cuda_runtime_api.h>
 
 #include <cstring>
@@ -9,6 +7,7 @@
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 #include "pteron/backends/cuda/runtime/cuda_memory.h"
+#include "pteron/backends/cuda/runtime/kernels/scatter.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
 #include "pteron/backends/cuda/runtime/shims/arguments.h"
 

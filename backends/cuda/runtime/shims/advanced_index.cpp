@@ -1,4 +1,4 @@
-#include "pteron/backends/cuda/runtime/shims/index_places.h"
+#include "pteron/backends/cuda/runtime/shims/advanced_index.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -43,29 +43,30 @@ Result<TensorPtr> nonzero_coordinates(const SlimTensor& tensor) {
   return coordinates;
 }
 
-Result<IndexPlaces> IndexPlaces::make(const SlimTensor& x, Span<const SlimTensor* const> indices) {
-  IndexPlaces places;
+Result<AdvancedIndex> AdvancedIndex::make(const SlimTensor& x,
+                                          Span<const SlimTensor* const> indices) {
+  AdvancedIndex advanced;
   size_t dim = 0;
   for (const SlimTensor* index : indices) {
     if (index == nullptr || !index->is_defined()) {
       ++dim;
       continue;
     }
-    PTERON_RETURN_IF_ERROR(places.add(x, *index, dim));
+    PTERON_RETURN_IF_ERROR(advanced.add(x, *index, dim));
     const bool mask = index->dtype() == DType::Bool || index->dtype() == DType::Byte;
     dim += mask ? index->dim() : 1;
   }
   PTERON_CHECK_OR_RETURN(dim <= x.dim(), Error::InvalidArgument,
                          "found indices for %zu dimensions of %s", dim, x.describe().c_str());
-  PTERON_CHECK_OR_RETURN(!places.numbers_.empty(), Error::InvalidArgument,
+  PTERON_CHECK_OR_RETURN(!advanced.numbers_.empty(), Error::InvalidArgument,
                          "found no index, expected one for some dimension of %s",
                          x.describe().c_str());
-  PTERON_RETURN_IF_ERROR(places.broadcast());
-  PTERON_RETURN_IF_ERROR(places.lay_out(x));
-  return places;
+  PTERON_RETURN_IF_ERROR(advanced.broadcast());
+  PTERON_RETURN_IF_ERROR(advanced.lay_out(x));
+  return advanced;
 }
 
-Error IndexPlaces::add(const SlimTensor& x, const SlimTensor& index, size_t dim) {
+Error AdvancedIndex::add(const SlimTensor& x, const SlimTensor& index, size_t dim) {
   if (index.dtype() == DType::Long || index.dtype() == DType::Int) {
     numbers_.push_back({dim, slim::make_alias(index)});
     return Error::Ok;
@@ -86,7 +87,7 @@ Error IndexPlaces::add(const SlimTensor& x, const SlimTensor& index, size_t dim)
   return Error::Ok;
 }
 
-Error IndexPlaces::broadcast() {
+Error AdvancedIndex::broadcast() {
   for (const Numbers& numbers : numbers_) {
     const SlimTensor& index = *numbers.tensor;
     if (index.dim() > shape_.size()) shape_.insert(shape_.begin(), index.dim() - shape_.size(), 1);
@@ -101,7 +102,7 @@ Error IndexPlaces::broadcast() {
   return Error::Ok;
 }
 
-Error IndexPlaces::lay_out(const SlimTensor& x) {
+Error AdvancedIndex::lay_out(const SlimTensor& x) {
   bool indexed[slim::kMaxDims] = {}, neighbours = true;
   for (size_t k = 0; k < numbers_.size(); ++k) {
     indexed[numbers_[k].dim] = true;
@@ -122,13 +123,13 @@ Error IndexPlaces::lay_out(const SlimTensor& x) {
   return Error::Ok;
 }
 
-void IndexPlaces::strides_of(const SlimTensor& x, int64_t* strides) const {
+void AdvancedIndex::strides_of(const SlimTensor& x, int64_t* strides) const {
   for (size_t d = 0; d < x_dims_.size(); ++d) {
     strides[d] = x_dims_[d] < 0 ? 0 : x.stride(static_cast<size_t>(x_dims_[d]));
   }
 }
 
-Indexing IndexPlaces::indexing(const SlimTensor& x, Span<const int64_t> other_strides) const {
+Indexing AdvancedIndex::indexing(const SlimTensor& x, Span<const int64_t> other_strides) const {
   int64_t x_strides[kMaxIndexedDims];
   strides_of(x, x_strides);
   Indexing result;

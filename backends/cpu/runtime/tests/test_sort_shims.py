@@ -46,8 +46,8 @@ def test_sort_stable(shims: ShimLibrary, dtype: torch.dtype, descending: bool) -
 
 
 def test_sort_of_a_single_number(shims: ShimLibrary) -> None:
-    found, places = shims.call("cpu_sort", torch.tensor(3.0), 0, False, results=2)
-    assert found.item() == 3 and places.item() == 0 and places.dim() == 0
+    found, indices = shims.call("cpu_sort", torch.tensor(3.0), 0, False, results=2)
+    assert found.item() == 3 and indices.item() == 0 and indices.dim() == 0
 
 
 @pytest.mark.parametrize("dtype", FLOATING + INTEGERS, ids=str)
@@ -56,9 +56,9 @@ def test_topk(shims: ShimLibrary, dtype: torch.dtype, largest: bool) -> None:
     for x in layouts(numbers_with_ties(dtype)):
         for k, dim in ((1, 0), (4, 2), (5, 1), (0, 1)):
             expected, _ = aten.topk(x, k, dim, largest, True)
-            found, places = shims.call("cpu_topk", x, k, dim, largest, True, results=2)
+            found, indices = shims.call("cpu_topk", x, k, dim, largest, True, results=2)
             check(found, expected)
-            check(x.gather(dim, places).contiguous(), expected)
+            check(x.gather(dim, indices).contiguous(), expected)
 
 
 def test_topk_refuses_too_many(shims: ShimLibrary) -> None:
@@ -70,10 +70,10 @@ def test_topk_refuses_too_many(shims: ShimLibrary) -> None:
 def test_kthvalue(shims: ShimLibrary, keepdim: bool) -> None:
     for x in layouts(numbers_with_ties(torch.float32)):
         for k, dim in ((1, 0), (4, 1), (9, 2)):
-            found, places = shims.call("cpu_kthvalue", x, k, dim, keepdim, results=2)
+            found, indices = shims.call("cpu_kthvalue", x, k, dim, keepdim, results=2)
             expected = aten.kthvalue(x, k, dim, keepdim)[0]
             check(found, expected)
-            index = places if keepdim else places.unsqueeze(dim)
+            index = indices if keepdim else indices.unsqueeze(dim)
             check(x.gather(dim, index).reshape(expected.shape), expected)
 
 

@@ -9,8 +9,8 @@
 #include "pteron/backends/aoti/shims/device_operators.h"
 #include "pteron/backends/aoti/slim/core/layout.h"
 #include "pteron/backends/cuda/runtime/cuda_memory.h"
+#include "pteron/backends/cuda/runtime/shims/advanced_index.h"
 #include "pteron/backends/cuda/runtime/shims/arguments.h"
-#include "pteron/backends/cuda/runtime/shims/index_places.h"
 
 namespace pteron::cuda {
 namespace {
@@ -70,9 +70,9 @@ class Put final {
     PTERON_CHECK_OR_RETURN(values.dtype() == self.dtype(), Error::InvalidType,
                            "found %s, expected one dtype",
                            describe({{"self", &self}, {"values", &values}}).c_str());
-    PTERON_ASSIGN_OR_RETURN(IndexPlaces places, IndexPlaces::make(self, indices));
-    Put put(std::move(places));
-    PTERON_RETURN_IF_ERROR(broadcast_strides(values, put.places_.sizes(), put.value_strides_));
+    PTERON_ASSIGN_OR_RETURN(AdvancedIndex advanced, AdvancedIndex::make(self, indices));
+    Put put(std::move(advanced));
+    PTERON_RETURN_IF_ERROR(broadcast_strides(values, put.index_.sizes(), put.value_strides_));
     return put;
   }
 
@@ -80,7 +80,7 @@ class Put final {
   Error run(const SlimTensor& target, const SlimTensor& values, bool accumulate,
             cudaStream_t stream) const {
     const Indexing indexing =
-        places_.indexing(target, Span<const int64_t>(value_strides_, places_.sizes().size()));
+        index_.indexing(target, Span<const int64_t>(value_strides_, index_.sizes().size()));
     if (accumulate) {
       return index_add(indexing, static_cast<ScalarType>(target.dtype()), target.data(),
                        values.data(), stream);
@@ -89,9 +89,9 @@ class Put final {
   }
 
  private:
-  explicit Put(IndexPlaces places) : places_(std::move(places)) {}
+  explicit Put(AdvancedIndex advanced) : index_(std::move(advanced)) {}
 
-  IndexPlaces places_;
+  AdvancedIndex index_;
   int64_t value_strides_[slim::kMaxDims];
 };
 
@@ -132,12 +132,12 @@ PTERON_AOTI_SHIM(AOTITorchError, cuda_index_Tensor)
     PTERON_RETURN_IF_ERROR(aoti::check_pointer(ret0, "ret0"));
     PTERON_ASSIGN_OR_RETURN(const std::vector<const SlimTensor*> list,
                             read_list(*self, indices, indices_len_));
-    PTERON_ASSIGN_OR_RETURN(const IndexPlaces places, IndexPlaces::make(*self, list));
+    PTERON_ASSIGN_OR_RETURN(const AdvancedIndex advanced, AdvancedIndex::make(*self, list));
     PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(*self));
     int64_t strides[slim::kMaxDims];
-    places.strides_of(*self, strides);
-    PTERON_ASSIGN_OR_RETURN(TensorPtr out, make_result(*self, places.sizes(), strides));
-    PTERON_RETURN_IF_ERROR(index_read(places.indexing(*self, out->strides()), self->item_size(),
+    advanced.strides_of(*self, strides);
+    PTERON_ASSIGN_OR_RETURN(TensorPtr out, make_result(*self, advanced.sizes(), strides));
+    PTERON_RETURN_IF_ERROR(index_read(advanced.indexing(*self, out->strides()), self->item_size(),
                                       self->data(), out->data(), scope.stream()));
     *ret0 = out.release();
     return Error::Ok;

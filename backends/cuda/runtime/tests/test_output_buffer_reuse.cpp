@@ -1,20 +1,20 @@
-// Places of outputs are lent to the request that becomes the output, and stay with who keeps them.
+// Buffers of outputs go to the request that becomes the output, and stay with who keeps them.
 // Needs no GPU.
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "pteron/backends/cuda/runtime/output_places.h"
+#include "pteron/backends/cuda/runtime/output_buffer_reuse.h"
 
 namespace pteron::cuda {
 namespace {
 
-using aoti::OutputPlace;
+using aoti::OutputBuffer;
 using slim::SlimTensor;
 
 constexpr Device kDevice{DeviceType::CUDA, 1};
 
-class OutputPlacesTest : public ::testing::Test {
+class OutputBufferReuseTest : public ::testing::Test {
  protected:
   // An output that lies in `storage`.
   static SlimTensor tensor_in(const slim::StorageRef& storage) {
@@ -26,38 +26,38 @@ class OutputPlacesTest : public ::testing::Test {
 
   // Memory for a request that is refused.
   slim::StorageRef elsewhere(size_t index, size_t nbytes) {
-    places_.note(other_[index]);
+    reuse_.note(other_[index]);
     return *slim::borrow_storage(other_[index], nbytes, kDevice);
   }
 
   alignas(64) char memory_[3][64];
   alignas(64) char other_[3][64];
-  OutputPlaces places_;
+  OutputBufferReuse reuse_;
 };
 
-TEST_F(OutputPlacesTest, AreOfJustTheSize) {
-  EXPECT_FALSE(places_.take(64));
-  const OutputPlace wanted[] = {{memory_[0], 64, 0}, {memory_[1], 32, 1}};
-  places_.offer(wanted, kDevice);
-  EXPECT_FALSE(places_.take(63));
-  const slim::StorageRef first = places_.take(64), second = places_.take(32);
+TEST_F(OutputBufferReuseTest, AreOfJustTheSize) {
+  EXPECT_FALSE(reuse_.take(64));
+  const OutputBuffer wanted[] = {{memory_[0], 64, 0}, {memory_[1], 32, 1}};
+  reuse_.offer(wanted, kDevice);
+  EXPECT_FALSE(reuse_.take(63));
+  const slim::StorageRef first = reuse_.take(64), second = reuse_.take(32);
   ASSERT_TRUE(first && second);
   EXPECT_EQ(first->data, memory_[0]);
   EXPECT_EQ(first->nbytes, 64u);
   EXPECT_EQ(first->device, kDevice);
   EXPECT_EQ(second->data, memory_[1]);
-  places_.withdraw({});
-  EXPECT_FALSE(places_.take(64));
+  reuse_.withdraw({});
+  EXPECT_FALSE(reuse_.take(64));
 }
 
-TEST_F(OutputPlacesTest, GoToTheRequestThatBecomesTheOutput) {
+TEST_F(OutputBufferReuseTest, GoToTheRequestThatBecomesTheOutput) {
   // Three requests of one size, of which the third becomes output 0 and the second output 1.
-  const OutputPlace wanted[] = {{memory_[0], 64, 0}, {memory_[1], 64, 1}};
+  const OutputBuffer wanted[] = {{memory_[0], 64, 0}, {memory_[1], 64, 1}};
   for (int run = 0; run < 3; ++run) {
-    places_.offer(wanted, kDevice);
+    reuse_.offer(wanted, kDevice);
     std::vector<slim::StorageRef> got;
     for (size_t request = 0; request < 3; ++request) {
-      slim::StorageRef storage = places_.take(64);
+      slim::StorageRef storage = reuse_.take(64);
       got.push_back(storage ? storage : elsewhere(request, 64));
     }
     SlimTensor first = tensor_in(got[2]), second = tensor_in(got[1]);
@@ -67,33 +67,33 @@ TEST_F(OutputPlacesTest, GoToTheRequestThatBecomesTheOutput) {
       EXPECT_EQ(second.data(), memory_[1]);
     }
     SlimTensor* const outputs[] = {&first, &second};
-    places_.withdraw(outputs);
+    reuse_.withdraw(outputs);
   }
 }
 
-TEST_F(OutputPlacesTest, AreNotLentForAnOutputThatNobodyAskedMemoryFor) {
-  const OutputPlace wanted[] = {{memory_[0], 64, 0}};
+TEST_F(OutputBufferReuseTest, AreNotGivenForAnOutputThatNobodyAskedMemoryFor) {
+  const OutputBuffer wanted[] = {{memory_[0], 64, 0}};
   SlimTensor input = tensor_in(*slim::borrow_storage(other_[0], 64, kDevice));
   SlimTensor* const outputs[] = {&input};
-  places_.offer(wanted, kDevice);
-  EXPECT_TRUE(places_.take(64));
-  places_.withdraw(outputs);
-  places_.offer(wanted, kDevice);
-  EXPECT_FALSE(places_.take(64));
-  places_.withdraw(outputs);
+  reuse_.offer(wanted, kDevice);
+  EXPECT_TRUE(reuse_.take(64));
+  reuse_.withdraw(outputs);
+  reuse_.offer(wanted, kDevice);
+  EXPECT_FALSE(reuse_.take(64));
+  reuse_.withdraw(outputs);
 }
 
-TEST_F(OutputPlacesTest, OneThatIsKeptIsLeftAlone) {
+TEST_F(OutputBufferReuseTest, OneThatIsKeptIsLeftAlone) {
   slim::StorageRef kept;
   {
-    OutputPlaces places;
-    const OutputPlace before[] = {{memory_[0], 64, 0}}, after[] = {{memory_[1], 64, 0}};
-    places.offer(before, kDevice);
-    kept = places.take(64);
-    places.withdraw({});
-    places.offer(after, kDevice);
+    OutputBufferReuse reuse;
+    const OutputBuffer before[] = {{memory_[0], 64, 0}}, after[] = {{memory_[1], 64, 0}};
+    reuse.offer(before, kDevice);
+    kept = reuse.take(64);
+    reuse.withdraw({});
+    reuse.offer(after, kDevice);
     EXPECT_EQ(kept->data, memory_[0]);
-    const slim::StorageRef other = places.take(64);
+    const slim::StorageRef other = reuse.take(64);
     EXPECT_EQ(other->data, memory_[1]);
   }
   EXPECT_EQ(kept->data, memory_[0]);

@@ -25,17 +25,17 @@ Error sort_along(const SlimTensor& self, size_t dim, bool descending, int64_t k,
   PTERON_ASSIGN_OR_RETURN(TensorPtr x, rows_along(self, dim));
   PTERON_ASSIGN_OR_RETURN(RowResult sorted,
                           RowResult::make(sizes, strides, self.dtype(), self.device(), dim));
-  PTERON_ASSIGN_OR_RETURN(RowResult places,
+  PTERON_ASSIGN_OR_RETURN(RowResult order,
                           RowResult::make(sizes, strides, DType::Long, self.device(), dim));
   const int64_t n = self.dim() == 0 ? 1 : self.size(dim);
   const int64_t rows = n == 0 ? 0 : self.numel() / n;
   PTERON_RETURN_IF_ERROR(sort_rows(
       static_cast<ScalarType>(self.dtype()), x->data(), rows, n, descending, k, sorted.data(),
-      static_cast<int64_t*>(places.data()), scope.device(), scope.stream()));
+      static_cast<int64_t*>(order.data()), scope.device(), scope.stream()));
   PTERON_RETURN_IF_ERROR(sorted.finish());
-  PTERON_RETURN_IF_ERROR(places.finish());
+  PTERON_RETURN_IF_ERROR(order.finish());
   *values = sorted.release();
-  *indices = places.release();
+  *indices = order.release();
   return Error::Ok;
 }
 

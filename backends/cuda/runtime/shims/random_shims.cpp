@@ -1,10 +1,9 @@
 // randint_low_out: the seeds from which generated code draws all its random numbers.
-#include "pteron/backends/cuda/runtime/kernels/random.h"
-
 #include <algorithm>
 
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/cuda/runtime/kernels/random.h"
 #include "pteron/backends/cuda/runtime/shims/arguments.h"
 
 namespace pteron::cuda {

@@ -1,0 +1,82 @@
+#include <thread>
+
+#include "gtest/gtest.h"
+#include "pteron/backends/aoti/runtime/container/shared_object.h"
+#include "pteron/backends/aoti/runtime/container/tests/toy_shared_object.h"
+
+namespace pteron::aoti {
+namespace {
+
+TEST(SharedObject, LoadsFromMemoryAndUnloads) {
+  const std::vector<uint8_t> bytes = read_toy("toy_model");
+  ASSERT_EQ(mapped_shared_objects(), 0);
+  {
+    Result<std::shared_ptr<SharedObject>> object = SharedObject::load(bytes, sha256(bytes));
+    ASSERT_TRUE(object.ok()) << object.error().message();
+    EXPECT_GT(mapped_shared_objects(), 0);
+    EXPECT_NE((*object)->symbol("AOTInductorModelContainerRunSingleThreaded"), nullptr);
+    EXPECT_EQ((*object)->symbol("no_such_function"), nullptr);
+    EXPECT_EQ((*object)->imported().front(), "aoti_torch_delete_tensor_object");
+  }
+  EXPECT_EQ(mapped_shared_objects(), 0);
+}
+
+TEST(SharedObject, EqualBytesAreLoadedOnce) {
+  const std::vector<uint8_t> bytes = read_toy("toy_model"), copy = bytes;
+  Result<std::shared_ptr<SharedObject>> first = SharedObject::load(bytes, sha256(bytes));
+  Result<std::shared_ptr<SharedObject>> second = SharedObject::load(copy, sha256(copy));
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(first->get(), second->get());
+}
+
+TEST(SharedObject, LoadsAgainAfterUnloading) {
+  const std::vector<uint8_t> bytes = read_toy("toy_model");
+  for (int i = 0; i < 5; ++i) {
+    Result<std::shared_ptr<SharedObject>> object = SharedObject::load(bytes, sha256(bytes));
+    ASSERT_TRUE(object.ok()) << object.error().message();
+  }
+  EXPECT_EQ(mapped_shared_objects(), 0);
+}
+
+TEST(SharedObject, ThreadsShareOne) {
+  const std::vector<uint8_t> bytes = read_toy("toy_model");
+  std::vector<std::shared_ptr<SharedObject>> objects(8);
+  std::vector<std::thread> threads;
+  for (auto& object : objects) {
+    threads.emplace_back([&bytes, &object] {
+      Result<std::shared_ptr<SharedObject>> result = SharedObject::load(bytes, sha256(bytes));
+      if (result.ok()) object = *result;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& object : objects) EXPECT_EQ(object, objects[0]);
+  EXPECT_NE(objects[0], nullptr);
+}
+
+TEST(SharedObject, RefusesDamagedBytesBeforeOpeningThem) {
+  std::vector<uint8_t> bytes = read_toy("toy_model");
+  const Sha256Digest digest = sha256(bytes);
+  for (size_t at : {size_t{0}, bytes.size() / 2, bytes.size() - 1}) {
+    std::vector<uint8_t> damaged = bytes;
+    damaged[at] ^= 1;
+    Result<std::shared_ptr<SharedObject>> object = SharedObject::load(damaged, digest);
+    ASSERT_FALSE(object.ok());
+    EXPECT_EQ(object.error(), Error::InvalidProgram);
+    EXPECT_NE(object.error().message().find(to_hex(digest)), std::string::npos);
+  }
+}
+
+TEST(SharedObject, NamesEveryMissingShim) {
+  const std::vector<uint8_t> bytes = read_toy("toy_model_missing");
+  ASSERT_FALSE(bytes.empty());
+  Result<std::shared_ptr<SharedObject>> object = SharedObject::load(bytes, sha256(bytes));
+  ASSERT_FALSE(object.ok());
+  EXPECT_EQ(object.error(), Error::OperatorMissing);
+  const std::string message = object.error().message();
+  EXPECT_NE(message.find("aoti_torch_cpu_no_such_operator"), std::string::npos) << message;
+  EXPECT_NE(message.find("aoti_torch_cpu_nor_this_one"), std::string::npos) << message;
+  EXPECT_EQ(mapped_shared_objects(), 0);
+}
+
+}  // namespace
+}  // namespace pteron::aoti
