@@ -162,7 +162,7 @@ class AotiBackend:
             contract,
             code.constants if target.own_blobs else code.all_constants,
             op_counts=payload.count_operators(program),
-            borders=edge_program.graph_module.meta.get(BOUNDARIES, ()),
+            boundaries=edge_program.graph_module.meta.get(BOUNDARIES, ()),
             own_blobs=target.own_blobs,
             weights_tag=f"aoti_{device}_blob" if cls.save_data_externally(compile_specs) else None,
         )

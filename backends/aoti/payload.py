@@ -81,7 +81,7 @@ def build(
     constants: Sequence[Constant],
     *,
     op_counts: Mapping[str, int],
-    borders: Sequence[str] = (),
+    boundaries: Sequence[str] = (),
     own_blobs: bool = True,
     weights_tag: str | None = None,
 ) -> Payload:
@@ -93,7 +93,7 @@ def build(
         contract: inputs and outputs of the partition.
         constants: what it reads.
         op_counts: what the partition was made of; see `count_operators`.
-        borders: its partition boundaries and why they are there; see
+        boundaries: its partition boundaries and why they are there; see
             `pteron.exir.backend.partition_boundary`.
         own_blobs: big constants become blobs of their own. Without it the weights blob is what
             the container itself would load: whole storages in the given order.
@@ -115,7 +115,7 @@ def build(
                 item.blob_key, item.data, ALIGNMENT, weights_tag, digest=item.digest
             )
 
-    metadata = _metadata(so_digest, info, contract, stored, op_counts, borders)
+    metadata = _metadata(so_digest, info, contract, stored, op_counts, boundaries)
     store.add_named_data(f"{so_key}/{weights_key}/metadata", metadata, ALIGNMENT)
     return Payload(f"{so_key}\n{weights_key}".encode(), store.get_named_data_store_output())
 
@@ -222,7 +222,7 @@ def _metadata(
     contract: Contract,
     stored: Sequence[_StoredConstant],
     op_counts: Mapping[str, int],
-    borders: Sequence[str],
+    boundaries: Sequence[str],
 ) -> bytes:
     import flatbuffers
 
@@ -244,7 +244,7 @@ def _metadata(
     table.constants = [_constant_table(schema, item) for item in stored]
     table.weightsLayout = info.weights_layout
     table.opCounts = [_op_table(schema, op, count) for op, count in op_counts.items()]
-    table.borders = list(borders)
+    table.borders = list(boundaries)
     table.loweringVersion = LOWERING_VERSION
     builder = flatbuffers.Builder(4096)
     builder.Finish(table.Pack(builder), file_identifier=_FILE_IDENTIFIER)

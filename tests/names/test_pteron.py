@@ -38,7 +38,8 @@ def test_all_that_the_packages_offer_is_there() -> None:
 
 def test_type_checkers_know_the_same_names() -> None:
     stub = ast.parse(Path(pteron.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
-    names = [alias.asname for node in stub.body for alias in node.names]  # type: ignore[attr-defined]
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    names = [alias.asname or alias.name for node in imports for alias in node.names]
     assert sorted(names) == pteron.__all__
 
 

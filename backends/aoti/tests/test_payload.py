@@ -34,7 +34,7 @@ def build(*tensors: torch.Tensor, **options):
         CONTRACT,
         constants,
         op_counts={"aten.mm.default": 2},
-        borders=["after %relu"],
+        boundaries=["after %relu"],
         **options,
     )
     blobs = {
