@@ -60,8 +60,8 @@ def check(text: str, line: int) -> None:
     assert all(re.match(r"packed, \d+ constants, \d+ bytes", w) for w in said["weights"])
     assert any("aten.addmm" in calls for calls in said["calls"])
     relu = rf"%relu \(aten\.relu\.default, test_describe\.py:{line}\): aten\.relu\.default is left"
-    borders = "\n".join(said["borders"])
-    assert re.search(f"before {relu}", borders) and re.search(f"after {relu}", borders)
+    boundary = "\n".join(said["boundary"])
+    assert re.search(f"before {relu}", boundary) and re.search(f"after {relu}", boundary)
     assert re.search(r"total.*float32\[64\]|float32\[64\].*total", text)
     assert "aten::relu.out" in text
 

@@ -28,14 +28,14 @@ TEST(DescribeDelegateTest, SaysWhatItIsForAndWhatItHolds) {
                 "largest   layer.bias float32[3], 12 bytes\n"
                 "calls     4: 3 aten.relu.default, 1 aten.mm.default\n"
                 "shims     aoti_torch_cpu_mm_out\n"
-                "borders   after %a: x\n"
+                "boundary  after %a: x\n"
                 "          before %b: y\n");
 }
 
 TEST(DescribeDelegateTest, WithoutNeighboursItIsTheWholeMethod) {
   const Payload payload;
   const std::string text = describe_delegate(payload.data, payload.processed_bytes());
-  EXPECT_NE(text.find("borders   inputs and outputs of the method\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("boundary  inputs and outputs of the method\n"), std::string::npos) << text;
   EXPECT_EQ(text.find("shims"), std::string::npos) << text;
   EXPECT_EQ(text.find("calls"), std::string::npos) << text;
 }
