@@ -1,6 +1,11 @@
 // The interface between the runtime and a backend.
 //
-//   class MyBackend final : public BackendInterface { ... };
+//   class MyBackend final : public BackendInterface {
+//    public:
+//     Result<std::unique_ptr<Delegate>> init(BackendInitContext& context,
+//                                            Span<const uint8_t> processed,
+//                                            Span<const CompileSpec> compile_specs) override;
+//   };
 //   static const bool registered =
 //       register_backend("MyBackend", std::make_unique<MyBackend>()).ok();
 //

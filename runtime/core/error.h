@@ -1,10 +1,13 @@
 // What went wrong, as a code for programs and a sentence.
 //
-//   Error load(const char* path) {
-//     if (!exists(path)) return make_error(Error::NotFound, "no file at %s", path);
+//   #include <unistd.h>
+//   Error check(const char* path) {
+//     if (access(path, R_OK) != 0) return make_error(Error::NotFound, "no file at %s", path);
 //     return Error::Ok;
 //   }
-//   if (Error error = load(path); !error.ok()) log(error.message());
+//   void report(const char* path) {
+//     if (Error error = check(path); !error.ok()) puts(error.message().c_str());
+//   }
 //
 // Codes have the numbers of ExecuTorch's `Error`. A success is one null pointer
 // and allocates nothing; a failure owns its message. Move-only; a moved-from

@@ -1,6 +1,6 @@
 // One slot of a method: what an instruction reads or writes.
 //
-//   EValue value(Tensor...);
+//   EValue value(tensor);
 //   if (value.is_tensor()) use(value.tensor());
 //
 // A tensor lies inline; lists and strings are borrowed (from the program or the method) and must

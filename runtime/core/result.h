@@ -1,12 +1,16 @@
 // A value, or the Error that stands in its place.
 //
-//   Result<Method> load(const Program& program) {
-//     PTERON_ASSIGN_OR_RETURN(Plan plan, program.plan("forward"));
-//     return Method(std::move(plan));
+//   Result<int> parse(std::string_view text);
+//   Result<int> twice(std::string_view text) {
+//     PTERON_ASSIGN_OR_RETURN(const int number, parse(text));
+//     return 2 * number;
 //   }
-//   Result<Method> method = load(program);
-//   if (!method.ok()) return method.take_error();
-//   method->execute();
+//   Error print(std::string_view text) {
+//     Result<int> number = twice(text);
+//     if (!number.ok()) return number.take_error();
+//     printf("%d\n", *number);
+//     return Error::Ok;
+//   }
 //
 // Owns the value. Not thread-safe.
 #pragma once

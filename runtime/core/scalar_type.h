@@ -1,7 +1,7 @@
 // The element types, from the table in scalar_types.inc.
 //
 //   if (!is_valid(dtype)) ...;
-//   nbytes = numel * element_size(ScalarType::Float);   // 4 bytes each
+//   size_t nbytes = numel * element_size(ScalarType::Float);   // 4 bytes each
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,8 @@
 //   int64_t sizes[] = {2, 3};
 //   float data[6];
 //   Result<Tensor> tensor = Tensor::make(ScalarType::Float, sizes, data);   // contiguous
-//   tensor->resize({1, 3});        // within the capacity it was made with
+//   int64_t fewer[] = {1, 3};
+//   Error error = tensor->resize(fewer);   // within the capacity it was made with
 //
 // Sizes and strides are counted in elements and lie inline, so that making, copying and resizing a
 // tensor allocates nothing. The data pointer is borrowed: its owner must outlive every use.

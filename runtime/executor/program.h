@@ -1,5 +1,6 @@
 // A program file, opened: what methods it has, and the way to load them.
 //
+//   #include <cstring>
 //   #include "pteron/runtime/executor/program.h"
 //   #include "pteron/runtime/executor/method.h"
 //
@@ -11,7 +12,7 @@
 //     PTERON_RETURN_IF_ERROR(method->set_input(0, EValue(input)));
 //     PTERON_RETURN_IF_ERROR(method->execute());
 //     const Tensor& output = method->get_output(0).tensor();
-//     memcpy(y, output.data(), output.nbytes());
+//     std::memcpy(y, output.data(), output.nbytes());
 //     return Error::Ok;
 //   }
 //
