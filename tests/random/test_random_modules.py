@@ -34,9 +34,10 @@ def run(name: str, *seeds: int) -> Outcome:
     [
         *((_DEFAULT, seeds) for seeds in _GROUPS),
         *((name, range(4 * i, 4 * i + 4)) for i, name in enumerate(_OTHERS)),
-        # Were wrong once: eight bits in a branch, sums of what is in half precision, and `atan2` of
-        # numbers near zero.
+        # Were wrong once: eight bits in a branch, sums of what is in half precision, `atan2` of
+        # numbers near zero, and batches of another number than in the example.
         (_DEFAULT, (70, 299, 530)),
+        (_DEFAULT, (986,)),
     ],
     ids=lambda value: value if isinstance(value, str) else f"{value[0]}-{value[-1]}",
 )

@@ -32,6 +32,7 @@ def repairs() -> Iterator[None]:
         stack.enter_context(operands_of_branches_as_traced())
         stack.enter_context(arrays_by_their_writer())
         stack.enter_context(weights_from_their_offset())
+        stack.enter_context(batches_of_any_number())
         stack.enter_context(bytes_ordered_as_ints())
         stack.enter_context(indices_in_the_order_of_the_tensor())
         stack.enter_context(tails_of_reductions())
@@ -267,6 +268,28 @@ def _own_storages(nodes: Sequence[Any]) -> Iterator[None]:
         yield
     finally:
         constants.update({name: view for name, view in views.items() if name in constants})
+
+
+@contextlib.contextmanager
+def batches_of_any_number() -> Iterator[None]:
+    """A product in batches, of which there may be any number, does not pack a weight for each.
+
+        linear(x.transpose(0, 1), p)        # becomes bmm(x, p.expand(batches, ...))
+
+    The template packs as many copies of the constant as the example inputs have batches. With more
+    batches the code reads beyond them.
+    """
+    from torch._inductor.kernel import bmm
+    from torch._inductor.virtualized import V
+
+    use = bmm.use_cpp_bmm_template
+
+    def use_if_packed_for_all(layout: Any, mat1: Any, mat2: Any) -> bool:
+        is_dynamic = any(getattr(size, "free_symbols", ()) for size in mat2.get_size())
+        return not (is_dynamic and mat2.get_name() in V.graph.constants) and use(layout, mat1, mat2)
+
+    with patched(bmm, "use_cpp_bmm_template", use_if_packed_for_all):
+        yield
 
 
 @contextlib.contextmanager

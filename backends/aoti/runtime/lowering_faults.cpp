@@ -11,6 +11,10 @@ constexpr LoweringFault kFaults[] = {
      "matrix products and 1x1 convolutions with a part of a parameter that does not begin at its "
      "first element use the wrong weights, and convolutions whose results are scaled may have "
      "each other's factors"},
+    {2, "cpu", "packed",
+     "linear layers of transposed tensors whose first dimension is dynamic, as behind attention, "
+     "are "
+     "wrong for more batches than the example inputs had"},
     {1, "cpu", "",
      "some reductions of rows whose length is no multiple of a vector's, of 8-bit integers, and "
      "indices of extremes in transposed tensors may be wrong"},

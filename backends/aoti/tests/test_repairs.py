@@ -218,6 +218,30 @@ def test_the_mistake_is_not_in_the_code(
     assert found != repaired, "" if repaired else "Inductor has learnt it: the repair can go"
 
 
+@pytest.mark.parametrize("repaired", [True, False])
+def test_no_weight_is_packed_for_batches_of_any_number(
+    repaired: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not repaired:
+        monkeypatch.setattr(repairs, "batches_of_any_number", contextlib.nullcontext)
+
+    class Transposes(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 7, bias=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(x.transpose(0, 1).exp())
+
+    batch = torch.export.Dim("batch", min=2, max=64)
+    model, inputs = Transposes().eval(), (torch.randn(8, 5, 4),)
+    program = torch.export.export(model, inputs, dynamic_shapes=({1: batch},))
+    code = inductor.generate(program.run_decompositions(), Target("cpu", 256, 1))
+    elements = sum(constant.tensor.numel() for constant in code.constants)
+    message = "" if repaired else "Inductor has learnt it: the repair can go"
+    assert (elements == model.linear.weight.numel()) == repaired, message
+
+
 def _overwritten(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
     y = torch.ops.aten.index_put(x, [index], source)
     x.copy_(source.expand_as(x))
