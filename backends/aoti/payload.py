@@ -31,7 +31,7 @@ from pteron.exir.scalar_types import scalar_type
 
 #: Counts up when a fault of generated code is put right that changed results; `lowering_faults.cpp`
 #: says what is wrong with code of earlier versions, and the runtime warns of it.
-LOWERING_VERSION = 2
+LOWERING_VERSION = 3
 #: Constants of at least this size are blobs of their own.
 OWN_BLOB_BYTES = 4096
 #: Alignment of every blob and of every constant inside the packed one.

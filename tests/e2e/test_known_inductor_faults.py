@@ -1,8 +1,8 @@
 """What PyTorch's issues report as wrong results of Inductor comes out right, where it can reach us.
 
-A case's name begins with the number of the issue or pull request. Those whose fault the supported
-releases have are put right in backends/aoti/inductor/repairs.py; the others keep us from a release
-that has it again.
+A case's name begins with the number of the issue or pull request, if there is one. Those whose
+fault the supported releases have are put right in backends/aoti/inductor/*_repairs.py; the others
+keep us from a release that has it again.
 """
 
 from __future__ import annotations
@@ -139,7 +139,15 @@ def _of_bases(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return y[2:].as_strided((2, 16), (16, 1), 16), y[:, ::2].as_strided((3, 2), (16, 1))
 
 
+def _masked_after_a_view(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    y = x.cumsum(0)
+    doubled, last = y.view(-1) * 2, y[-1].exp()
+    y[y > 0.5] = 0.25
+    return doubled, last, y
+
+
 WRITES = (
+    _case("masked_after_a_view", _masked_after_a_view, (7, 5, 6)),
     _case("198094_slice_scatter", _slice_scatter, (4, 6), (4, 6)),
     _case("198094_diagonal_scatter", _diagonal_scatter, (4, 4)),
     _case("198094_clone_between", _clone_between, (4, 4), torch.tensor([1])),
@@ -252,6 +260,20 @@ CONVOLUTIONS = (
     ),
 )
 
+
+def _transforms(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    rows, planes = torch.fft.fft(x.transpose(0, 1)), torch.fft.rfftn(x.transpose(0, 2), dim=(0, 1))
+    return torch.view_as_real(rows).flatten(-2) + 1, torch.view_as_real(planes) * 2
+
+
+_PERMUTED_WEIGHT = _case(
+    "convolution_of_a_permuted_weight",
+    lambda x, p: F.conv1d(x, p.permute(0, 2, 1), None, [2]) * p[:, :1, 0] - p[:, 1:2, 0],
+    (3, 8, 11),
+    p=(7, 2, 8),
+)
+LAYOUTS = (_case("fourier_transforms", _transforms, (16, 5, 6)), _PERMUTED_WEIGHT)
+
 #: Cut for four threads; run with as many and with fewer.
 THREADS = (
     _case("168965_bmm", lambda x, p: torch.bmm(x, p), (7, 24, 64), p=(7, 64, 48)),
@@ -261,7 +283,12 @@ THREADS = (
 
 #: What vectors have a part in, then the rest.
 VECTORS = {"reductions": REDUCTIONS, "numbers": NUMBERS}
-OTHERS = {"writes": WRITES, "products": PRODUCTS, "convolutions": CONVOLUTIONS}
+OTHERS = {
+    "writes": WRITES,
+    "products": PRODUCTS,
+    "convolutions": CONVOLUTIONS,
+    "layouts": LAYOUTS,
+}
 
 
 @pytest.fixture(scope="module")
@@ -291,6 +318,11 @@ def test_vectors(
     if not isa.features <= machine_features():
         pytest.skip(f"this machine has no {isa.name}")
     results(cases, CpuOptions(isa=isa.name)).check(name, _TOLERANCE)
+
+
+def test_shared_weights(results: Callable[..., Results]) -> None:
+    options = CpuOptions(weights="shared", gemm="library")
+    results((_PERMUTED_WEIGHT,), options).check(_PERMUTED_WEIGHT.name, _TOLERANCE)
 
 
 @_names(OTHERS)

@@ -6,6 +6,10 @@
 namespace pteron::aoti {
 namespace {
 
+constexpr char kMasked[] =
+    "what was computed from a view of a tensor before an assignment to it under a mask may have "
+    "been computed from what was assigned";
+
 constexpr LoweringFault kFaults[] = {
     {1, "cpu", "packed",
      "matrix products and 1x1 convolutions with a part of a parameter that does not begin at its "
@@ -13,11 +17,12 @@ constexpr LoweringFault kFaults[] = {
      "each other's factors"},
     {2, "cpu", "packed",
      "linear layers of transposed tensors whose first dimension is dynamic, as behind attention, "
-     "are "
-     "wrong for more batches than the example inputs had"},
+     "are wrong for more batches than the example inputs had"},
     {1, "cpu", "",
      "some reductions of rows whose length is no multiple of a vector's, of 8-bit integers, and "
      "indices of extremes in transposed tensors may be wrong"},
+    {3, "cpu", "", kMasked},
+    {3, "cuda", "", kMasked},
 };
 
 }  // namespace

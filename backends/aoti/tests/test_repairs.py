@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from pteron.backends.aoti import inductor
-from pteron.backends.aoti.inductor import Target, repairs
+from pteron.backends.aoti.inductor import Target, graph_repairs, repairs
 from pteron.backends.aoti.op_support import OpSupport
 
 
@@ -42,14 +42,14 @@ def written_in_place(program: ExportedProgram) -> bool:
     with torch.no_grad():
         reinplace.reinplace_inplaceable_ops_core(graph)
     (call,) = [n for n in graph.nodes if "index_put" in str(n.target)]
-    assert call.target is not repairs._hidden
+    assert call.target is not graph_repairs._hidden
     return "index_put_" in str(call.target)
 
 
 def test_a_call_does_not_write_what_it_reads() -> None:
     model, x = AddsToItself(), torch.randn(16, 2)
     assert written_in_place(exported(model, x)), "Inductor has learnt it: the repair can go"
-    with repairs.no_write_under_a_reader():
+    with graph_repairs.no_write_under_a_reader():
         assert not written_in_place(exported(model, x))
 
 
@@ -59,7 +59,7 @@ def test_other_calls_still_write_in_place() -> None:
             return x.sin().index_add(0, index, y)
 
     inputs = torch.randn(4, 2), torch.tensor([0, 0]), torch.randn(2, 2)
-    with repairs.no_write_under_a_reader():
+    with graph_repairs.no_write_under_a_reader():
         assert written_in_place(exported(Adds(), *inputs))
 
 
@@ -154,6 +154,13 @@ def _padded_product(x: torch.Tensor) -> torch.Tensor:
     return left @ F.pad(v.permute(3, 2, 1, 0), (0, 0, 0, 14), value=0.5)
 
 
+def _masked_after_a_view(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    y = x.sort(0)[0]
+    doubled = y.view(-1) * 2
+    y[y > 0.5] = 0.25
+    return doubled, y
+
+
 _SQUARE = torch.randn(16, 16)
 #: By repair: a computation, its inputs, and what the code is like that Inductor makes of it.
 MISTAKES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], Callable[[str], bool]]] = {
@@ -191,6 +198,11 @@ MISTAKES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], Callable
         lambda x: (x * 2)[2:].as_strided((2, 16), (16, 1), 16),
         (_SQUARE,),
         lambda code: "static_cast<int64_t>(224L)" in code,  # the elements of 14 rows
+    ),
+    "views_of_what_was_computed": (
+        _masked_after_a_view,
+        (_SQUARE,),
+        lambda code: "out_ptr1" not in code,  # one loop is to read the sorted, not the masked
     ),
     "sums_of_products_apart": (
         lambda x, y: x @ y + y @ x,
@@ -265,7 +277,7 @@ def test_inputs_are_written_where_nobody_sees_it(
 
     inputs = torch.randn(4, 6), torch.tensor([1]), torch.randn(6)
     graph = make_fx(function, tracing_mode="fake")(*inputs).graph
-    with repairs.no_write_that_is_overwritten() if repaired else contextlib.nullcontext():
+    with graph_repairs.no_write_that_is_overwritten() if repaired else contextlib.nullcontext():
         reinplace.reinplace_inplaceable_ops_core(graph)
     found = sum("index_put_" in str(node.target) for node in graph.nodes)
     assert found == expected, "" if repaired else "Inductor has learnt it: the repair can go"

@@ -56,7 +56,7 @@ struct MetadataChoices {
   std::vector<std::string> shims;
   std::vector<std::pair<std::string, uint32_t>> op_counts;
   std::vector<std::string> borders;
-  uint32_t lowering_version = 2;
+  uint32_t lowering_version = 3;
 };
 
 inline std::vector<uint8_t> make_metadata(const Sha256Digest& digest, const std::string& weights,

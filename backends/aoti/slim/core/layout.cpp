@@ -9,7 +9,7 @@ namespace {
 // Dimensions from the innermost to the outermost: channels, then the last spatial one and so on,
 // and the batch. Returns how many there are; 0 for a rank that has no such layout.
 size_t innermost_first(size_t rank, size_t* order) {
-  if (rank != 4 && rank != 5) return 0;
+  if (rank < 3 || rank > 5) return 0;
   size_t n = 0;
   order[n++] = 1;
   for (size_t d = rank; d-- > 2;) order[n++] = d;
@@ -38,9 +38,7 @@ int compare(size_t x, size_t y, Span<const int64_t> sizes,
   return 0;
 }
 
-}  // namespace
-
-bool is_channels_last(const SlimTensor& tensor) {
+bool has_channels_last_strides(const SlimTensor& tensor) {
   size_t order[5];
   const size_t n = innermost_first(tensor.dim(), order);
   if (n == 0 || tensor.stride(1) == 0) return false;
@@ -53,6 +51,17 @@ bool is_channels_last(const SlimTensor& tensor) {
     least = tensor.stride(d) * (tensor.size(d) > 1 ? tensor.size(d) : 1);
   }
   return true;
+}
+
+}  // namespace
+
+bool is_channels_last(const SlimTensor& tensor) {
+  return tensor.dim() > 3 && has_channels_last_strides(tensor);
+}
+
+bool is_convolution_channels_last(const SlimTensor& input, const SlimTensor& weight) {
+  if (input.dim() == 3) return has_channels_last_strides(weight);
+  return is_channels_last(input) || is_channels_last(weight);
 }
 
 void channels_last_strides(Span<const int64_t> sizes, int64_t* strides) {

@@ -20,7 +20,11 @@ namespace pteron::slim {
 // the same the answer is no, as in torch: kernels of generated code rely on equal answers.
 bool is_channels_last(const SlimTensor& tensor);
 
-// Channels innermost for 4 or 5 dimensions; row-major for other ranks.
+// Whether the result of this convolution is channels-last: if input or weight is. Of one spatial
+// dimension, only the weight counts: torch makes the input row-major first.
+bool is_convolution_channels_last(const SlimTensor& input, const SlimTensor& weight);
+
+// Channels innermost for 3 to 5 dimensions; row-major for other ranks.
 void channels_last_strides(Span<const int64_t> sizes, int64_t* strides);
 
 // Without gaps, dimensions ordered as those of the operands are, the first operand that tells two

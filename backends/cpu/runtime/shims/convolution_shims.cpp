@@ -140,7 +140,7 @@ Error convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHan
   PTERON_RETURN_IF_ERROR(
       read_shape(*input, *weight, bias, lists, transposed, groups, &shape, &sizes));
 
-  const bool channels_last = slim::is_channels_last(*input) || slim::is_channels_last(*weight);
+  const bool channels_last = slim::is_convolution_channels_last(*input, *weight);
   if (input->dtype() == DType::Float && !transposed &&
       is_convolved_directly(shape, channels_last)) {
     PTERON_ASSIGN_OR_RETURN(TensorPtr out,
@@ -175,7 +175,6 @@ Error convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHan
 
 }  // namespace
 
-// The output is channels-last if the input or the weight is, as the code around it expects.
 PTERON_AOTI_SHIM(AOTITorchError, cpu_convolution)
 (AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle* bias, const int64_t* stride,
  int64_t stride_length, const int64_t* padding, int64_t padding_length, const int64_t* dilation,

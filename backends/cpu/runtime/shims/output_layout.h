@@ -10,7 +10,7 @@
 
 namespace pteron::cpu {
 
-// Uninitialised, channels innermost for 4 or 5 dimensions; row-major for other ranks.
+// Uninitialised, channels innermost for 3 to 5 dimensions; row-major for other ranks.
 Result<slim::TensorPtr> make_channels_last(Span<const int64_t> sizes, slim::DType dtype);
 
 // Uninitialised, of slim::ordered_strides().

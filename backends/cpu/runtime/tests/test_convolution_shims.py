@@ -86,8 +86,8 @@ def test_convolution(shims: ShimLibrary, dtype: torch.dtype, case: tuple) -> Non
 
 
 def test_convolution_is_channels_last_where_torch_is(shims: ShimLibrary) -> None:
-    torch.backends.mkldnn.set_flags(False)
     x, weight = values(2, 3, 8, 9), values(4, 3, 3, 3)
+    line, taps = values(2, 3, 9), values(4, 3, 3)
     last = torch.channels_last
     pairs = [
         (x, weight),
@@ -96,12 +96,31 @@ def test_convolution_is_channels_last_where_torch_is(shims: ShimLibrary) -> None
         (x.permute(0, 1, 3, 2).contiguous().permute(0, 1, 3, 2), weight),
         (values(2, 1, 8, 9), values(4, 1, 3, 3)),
         (values(2, 3, 1, 1).to(memory_format=last), values(4, 3, 1, 1)),
+        # A line whose channels lie innermost does not count, its weight does.
+        *((a, b) for a in _channels_innermost(line) for b in _channels_innermost(taps)),
+        *((line, b) for b in _channels_innermost(values(4, 3, 1))),
     ]
     for a, b in pairs:
-        padding = [b.shape[2] // 2] * 2
-        arguments = ([1, 1], padding, [1, 1], False, [0, 0], 1)
-        actual = shims.call("cpu_convolution", a, b, None, *arguments, results=1)
-        check(actual, aten.convolution(a, b, None, *arguments), 1e-4)
+        ones, zeros = [1] * (a.dim() - 2), [0] * (a.dim() - 2)
+        padding = [b.shape[2] // 2] * len(ones)
+        for transposed, weight in ((False, b), (True, _like(b.transpose(0, 1), b))):
+            arguments = (ones, padding, ones, transposed, zeros, 1)
+            actual = shims.call("cpu_convolution", a, weight, None, *arguments, results=1)
+            with torch.backends.mkldnn.flags(enabled=False):
+                expected = aten.convolution(a, weight, None, *arguments)
+            check(actual, expected, 1e-4)
+
+
+def _like(tensor: torch.Tensor, layout: torch.Tensor) -> torch.Tensor:
+    """Its numbers, with dimensions in memory in the order of another's."""
+    order = sorted(range(tensor.dim()), key=lambda d: -layout.stride(d))
+    inverse = sorted(range(tensor.dim()), key=order.__getitem__)
+    return tensor.permute(order).contiguous().permute(inverse)
+
+
+def _channels_innermost(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """A tensor of three dimensions as it is, and laid out as channels-last ones are."""
+    return [tensor, tensor.transpose(1, 2).contiguous().transpose(1, 2)]
 
 
 def test_convolution_refuses_what_does_not_fit(shims: ShimLibrary) -> None:

@@ -20,29 +20,8 @@ using aoti::c_boundary;
 using slim::SlimTensor;
 using slim::TensorPtr;
 
-// torch's rule for "looks channels-last", sizes of 1 included.
-bool looks_channels_last(const SlimTensor& tensor) {
-  if (tensor.dim() != 4 || tensor.stride(1) == 0) return false;
-  int64_t least = 0;
-  for (size_t d : {1, 3, 2, 0}) {
-    if (tensor.size(d) == 0 || tensor.stride(d) < least) return false;
-    if (d == 0 && least == tensor.stride(1)) return false;
-    least = tensor.stride(d);
-    if (tensor.stride(d) > 1) least *= tensor.size(d);
-  }
-  return true;
-}
-
 void packed_strides(Span<const int64_t> sizes, bool channels_last, int64_t* strides) {
-  slim::contiguous_strides(sizes, strides);
-  if (!channels_last) return;
-  strides[1] = 1;
-  int64_t stride = sizes[1];
-  for (size_t i = sizes.size(); i-- > 2;) {
-    strides[i] = stride;
-    stride *= sizes[i];
-  }
-  strides[0] = stride;
+  (channels_last ? slim::channels_last_strides : slim::contiguous_strides)(sizes, strides);
 }
 
 // `tensor` itself if it is packed in the wanted order, else a copy that is.
@@ -131,7 +110,8 @@ PTERON_AOTI_SHIM(AOTITorchError, cuda_convolution)
                                        conv.dims, conv.output_padding));
     }
     PTERON_RETURN_IF_ERROR(check_and_size(&conv));
-    conv.channels_last = looks_channels_last(*input) || looks_channels_last(*weight);
+    const bool channels_last = slim::is_convolution_channels_last(*input, *weight);
+    conv.channels_last = channels_last && conv.dims == 2;
     if (const ExecutionResources* scope = ExecutionScope::current()) {
       conv.allow_tf32 = scope->allow_tf32;
     }
@@ -151,6 +131,9 @@ PTERON_AOTI_SHIM(AOTITorchError, cuda_convolution)
     if (addend) {
       PTERON_ASSIGN_OR_RETURN(TensorPtr b, packed(*addend, false));
       PTERON_RETURN_IF_ERROR(add_bias(conv, b->data(), out->data(), scope.stream()));
+    }
+    if (channels_last) {
+      PTERON_ASSIGN_OR_RETURN(out, packed(*out, true));
     }
     *ret0 = out.release();
     return Error::Ok;

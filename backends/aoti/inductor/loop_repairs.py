@@ -1,0 +1,285 @@
+"""Repairs of lowerings and loops, and of how buffers are read."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.release import release
+
+
+@contextlib.contextmanager
+def views_of_what_was_computed() -> Iterator[None]:
+    """A view is read as it was when it was taken, also if its tensor is changed in place later.
+
+        z = y.view(-1) * 8; y[y > 0.5] = 0.3; return z
+
+    Inductor makes the change a new buffer and lets the tensor's name stand for that one, also in
+    loops that were built before and read the tensor through a view.
+    """
+    from torch._inductor import ir
+    from torch._inductor.virtualized import ops
+
+    def make_loader(view: ir.ReinterpretView) -> Callable[[Sequence[Any]], Any]:
+        name, indexer = view.get_name(), view.layout.make_indexer()
+
+        def load(index: Sequence[Any]) -> Any:
+            value = ops.load(name, indexer(index))
+            if view.layout.dtype == view.data.dtype:
+                return value
+            return ops.to_dtype_bitcast(value, view.dtype, view.data.dtype)
+
+        return load
+
+    with patched(ir.ReinterpretView, "make_loader", make_loader):
+        yield
+
+
+@contextlib.contextmanager
+def arrays_by_their_writer() -> Iterator[None]:
+    """An array of sizes is declared once for each section of the code that is written to.
+
+    torch 2.11 knows the section by the identity of a bound method, which the next one made may have
+    again: whether a declaration is found was left to chance, and code differed from run to run.
+    """
+    from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+
+    declare = getattr(CppWrapperCpu, "_codegen_int_array_var_impl", None)
+    if release() != "2.11" or declare is None:
+        yield
+        return
+
+    def find(
+        wrapper: Any,
+        int_array: str,
+        writeline: Any,
+        known_statically: bool = False,
+        graph: Any = None,
+    ) -> str:
+        writer = getattr(writeline, "__self__", writeline)
+        known = wrapper.__dict__.setdefault("_pteron_int_arrays", {})
+        key = (int_array, id(writer), known_statically, id(graph))
+        if key not in known:  # with what the numbers belong to, which thereby lives
+            known[key] = writer, graph, declare(wrapper, int_array, writeline, known_statically)
+        return known[key][2]
+
+    with patched(CppWrapperCpu, "codegen_int_array_var", find):
+        yield
+
+
+@contextlib.contextmanager
+def bytes_ordered_as_ints() -> Iterator[None]:
+    """Extremes of int8 and uint8 tensors, and their indices, are found among int32.
+
+    Vectors of bytes are loaded in part, and the zeros in the rest take part (issue 191499).
+    """
+    from torch._inductor import ir, lowering
+    from torch._inductor.virtualized import ops
+
+    create = ir.Reduction.create
+
+    def widen(inner_fn: Callable[..., Any], *indices: Any) -> Any:
+        value = inner_fn(*indices)
+        if isinstance(value, tuple):  # with its index
+            return ops.to_dtype(value[0], torch.int32), *value[1:]
+        return ops.to_dtype(value, torch.int32)
+
+    def create_widened(**reduction: Any) -> Any:
+        dtype = reduction["src_dtype"]
+        extremes = "min", "max", "argmin", "argmax"
+        if (
+            reduction["device"].type != "cpu"
+            or dtype not in (torch.int8, torch.uint8)
+            or reduction["reduction_type"] not in extremes
+        ):
+            return create(**reduction)
+        returned = reduction["dst_dtype"]
+        reduction["src_dtype"] = torch.int32
+        reduction["dst_dtype"] = torch.int32 if returned == dtype else returned
+        reduction["inner_fn"] = functools.partial(widen, reduction["inner_fn"])
+        result = create(**reduction)
+        result.realize()
+        return lowering.to_dtype(result, returned)
+
+    with _reductions_by(create_widened):
+        yield
+
+
+@contextlib.contextmanager
+def indices_in_the_order_of_the_tensor() -> Iterator[None]:
+    """The index of an extreme counts elements as the tensor orders them, not as memory does.
+
+        (x.t() + y).argmax()
+
+    Inductor takes the loops in the order of the memory, and counts them (issues 163929, 174073).
+    """
+    from torch._inductor import ir
+
+    create = ir.Reduction.create
+
+    def create_flat(**reduction: Any) -> Any:
+        sizes = reduction["reduction_ranges"]
+        if (
+            reduction["device"].type == "cpu"
+            and reduction["reduction_type"] in ("argmin", "argmax")
+            and len(sizes) > 1
+        ):
+            length = ir.sympy_product(sizes)
+            inner_fn = reduction["inner_fn"]
+            unflatten = ir.View.dynamic_reshape_indexer(sizes, [length])
+
+            def flat(index: Any, position: Any) -> Any:
+                value = inner_fn(index, unflatten(position))
+                return value[0] if isinstance(value, tuple) else value
+
+            reduction.update(inner_fn=flat, reduction_ranges=[length])
+        return create(**reduction)
+
+    with _reductions_by(create_flat):
+        yield
+
+
+@contextlib.contextmanager
+def _reductions_by(create: Callable[..., Any]) -> Iterator[None]:
+    """`Reduction.create` is `create`, which gets all arguments by their names."""
+    from torch._inductor import ir
+
+    signature = inspect.signature(ir.Reduction.create)
+
+    @functools.wraps(ir.Reduction.__dict__["create"].__func__)  # with its signature
+    def create_by_name(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        return create(**signature.bind(*args, **kwargs).arguments)
+
+    with patched(ir.Reduction, "create", classmethod(create_by_name)):
+        yield
+
+
+@contextlib.contextmanager
+def tails_of_reductions() -> Iterator[None]:
+    """What is left of a vectorized dimension is stored with its own width after a reduction.
+
+    Whether a reduction is inside the vectorized loop, Inductor looks for in the next loop only; if
+    there is another between, whole vectors are stored over the end of rows and of the buffer
+    (issues 181690, 196681).
+    """
+    from torch._inductor.codegen.cpp import CppKernelProxy
+
+    aggregate = CppKernelProxy.aggregate_reduction_buffers
+
+    @functools.wraps(aggregate)
+    def with_tails(proxy: Any, reduces_inside: bool, outer_loop: Any) -> None:
+        if outer_loop is not None and not outer_loop.is_reduction:
+            loops = proxy.loop_nest.loops
+            inside = itertools.dropwhile(lambda loop: loop is not outer_loop, loops)
+            reduces_inside = any(loop.is_reduction for loop in inside)
+        aggregate(proxy, reduces_inside, outer_loop)
+
+    with patched(CppKernelProxy, "aggregate_reduction_buffers", with_tails):
+        yield
+
+
+@contextlib.contextmanager
+def steps_of_64_bits() -> Iterator[None]:
+    """Multiples of an index are computed in 64 bits (issue 175966).
+
+    A vector of them begins with 64 bits but takes steps of the literal's type, an int.
+    """
+    from torch._inductor.codegen.cpp import CppVecKernel
+
+    arange = CppVecKernel.arange
+
+    @functools.wraps(arange)
+    def with_long_step(kernel: Any, index: Any, stride: Any) -> Any:
+        return arange(kernel, index, f"static_cast<int64_t>({stride})")
+
+    with patched(CppVecKernel, "arange", with_long_step):
+        yield
+
+
+@contextlib.contextmanager
+def floor_division_of_floats() -> Iterator[None]:
+    """`a // b` of floats is the quotient below: 9 for 1.0 // 0.1, as eager says (issue 197895).
+
+    Inductor rounds the quotient first, to 10. This is what eager computes, on the CPU.
+    """
+    from torch._inductor import lowering
+    from torch._inductor.virtualized import ops
+
+    overloads = torch.ops.aten.div.Tensor_mode, torch.ops.aten.div.Scalar_mode
+    before: dict[Callable[..., Any] | str, Callable[..., Any]]
+    before = {op: lowering.lowerings[op] for op in overloads}
+    div_mode = lowering.div_mode
+
+    def div(a: Any, b: Any, rounding_mode: str | None = None) -> Any:
+        a, b = lowering.promote_constants((a, b))
+        dtype = a.get_dtype()
+        is_ours = rounding_mode == "floor" and dtype.is_floating_point
+        if not is_ours or b.get_dtype() != dtype or a.get_device().type != "cpu":
+            return div_mode(a, b, rounding_mode)
+        precise = torch.promote_types(dtype, torch.float32)
+        zero, half, one = (functools.partial(ops.constant, n, precise) for n in (0.0, 0.5, 1.0))
+
+        def divide(a: Any, b: Any) -> Any:
+            a, b = ops.to_dtype(a, precise), ops.to_dtype(b, precise)
+            rest = ops.fmod(a, b)
+            quotient = ops.truediv(ops.sub(a, rest), b)
+            differ = ops.ne(ops.lt(b, zero()), ops.lt(rest, zero()))
+            is_above = ops.logical_and(ops.ne(rest, zero()), differ)
+            quotient = ops.where(is_above, ops.sub(quotient, one()), quotient)
+            floor = ops.floor(quotient)
+            is_below = ops.gt(ops.sub(quotient, floor), half())
+            floor = ops.where(is_below, ops.add(floor, one()), floor)
+            floor = ops.where(ops.eq(b, zero()), ops.truediv(a, b), floor)
+            return ops.to_dtype(floor, dtype)
+
+        return lowering.make_pointwise(divide)(a, b)
+
+    lowering.register_lowering(list(overloads), broadcast=True)(div)
+    try:
+        yield
+    finally:
+        lowering.lowerings.update(before)
+
+
+@contextlib.contextmanager
+def layouts_of_fourier_transforms() -> Iterator[None]:
+    """Fourier transforms on the CPU give the strides that they give, not those that 2.11 traces.
+
+        fft(x.transpose(0, 1))
+
+    Dimensions that are not transformed are outside, in the order of the operand's, then come the
+    transformed ones; the last one of a transform of real numbers stays last.
+    """
+    from torch._inductor import ir
+    from torch._inductor.virtualized import V
+
+    r2c, c2c = torch.ops.aten._fft_r2c.default, torch.ops.aten._fft_c2c.default
+    process = inspect.getattr_static(ir.ExternKernel, "process_kernel").__func__
+    if release() != "2.11":
+        yield
+        return
+
+    def with_strides(cls: Any, kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        result, (operand, *operands), *rest = process(cls, kernel, *args, **kwargs)
+        if kernel in (r2c, c2c) and operand.get_device().type == "cpu":
+            sizevars: Any = V.graph.sizevars
+            strides = sizevars.size_hints(operand.get_stride())
+            dims = [d % result.dim() for d in args[1]]
+            order = sorted(range(result.dim()), key=lambda d: -strides[d])
+            order = [d for d in order if d not in dims] + [d for d in order if d in dims]
+            if kernel is r2c:
+                order.append(order.pop(order.index(dims[-1])))
+            inverse = sorted(range(result.dim()), key=order.__getitem__)
+            with V.graph.fake_mode:
+                result = result.new_empty([result.size(d) for d in order]).permute(inverse)
+        return result, [operand, *operands], *rest
+
+    with patched(ir.ExternKernel, "process_kernel", classmethod(with_strides)):
+        yield
