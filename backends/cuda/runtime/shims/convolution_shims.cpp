@@ -6,6 +6,7 @@
 
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/slim/core/layout.h"
 #include "pteron/backends/cuda/runtime/cuda_memory.h"
 #include "pteron/backends/cuda/runtime/execution_scope.h"
 #include "pteron/backends/cuda/runtime/kernels/convolution.h"

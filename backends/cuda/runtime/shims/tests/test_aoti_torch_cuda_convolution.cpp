@@ -206,6 +206,33 @@ TEST_P(ConvolutionNumeric, MatchesFloat64) {
   }
 }
 
+// A weight whose channels lie innermost makes the result so; of a line, only the weight counts.
+TEST_P(ConvolutionNumeric, IsLaidOutAsTorchDoes) {
+  PTERON_REQUIRE_CUDA();
+  const Case& c = GetParam();
+  const DType dtype = DType::Float;
+  const HostTensor x = round_to(HostTensor::random(c.input, 1), dtype);
+  const HostTensor w = round_to(HostTensor::random(c.weight, 2), dtype);
+  if (c.weight[1] == 1) return;  // both layouts are the same
+  const HostTensor expected = reference(c, x, w);
+  for (const bool input_last : {false, true}) {
+    for (const bool weight_last : {false, true}) {
+      TensorPtr input =
+          to_device(x, dtype, input_last ? channels_last(c.input) : contiguous(c.input));
+      TensorPtr weight =
+          to_device(w, dtype, weight_last ? channels_last(c.weight) : contiguous(c.weight));
+      SlimTensor* out = nullptr;
+      ASSERT_EQ(convolution(c, input, weight, nullptr, &out), kAotiSuccess) << shim_error();
+      TensorPtr result(out);
+      EXPECT_TRUE(close_to(to_host(*result), expected, gemm_tolerance(dtype, 64)));
+      const std::vector<int64_t> strides(result->strides().begin(), result->strides().end());
+      const bool last = weight_last || (input_last && c.input.size() != 3);
+      EXPECT_EQ(strides, last ? channels_last(expected.sizes) : contiguous(expected.sizes))
+          << input_last << weight_last;
+    }
+  }
+}
+
 TEST_P(ConvolutionNumeric, MatchesFloat64WithoutALibrary) {
   PTERON_REQUIRE_CUDA();
   const Case& c = GetParam();
