@@ -44,6 +44,58 @@ _PARAMETERS: dict[str, str | None] = {
     "runtime/platform/sha256.h": "Span<const uint8_t> bytes",
     "runtime/program_reader/error_list.h": "const char* name, size_t i",
     "runtime/program_reader/load_options.h": "",
+    "backends/aoti/runtime/container/container.h": (
+        "std::shared_ptr<SharedObject> object, std::shared_ptr<ContainerScope> scope, "
+        "std::vector<NamedConstant> constants, Span<slim::SlimTensor*> inputs, "
+        "Span<slim::SlimTensor*> outputs"
+    ),
+    "backends/aoti/runtime/container/elf_imports.h": "Span<const uint8_t> object",
+    "backends/aoti/runtime/container/shared_object.h": (
+        "Span<const uint8_t> bytes, const Sha256Digest& digest"
+    ),
+    "backends/aoti/slim/core/caching_allocator.h": "size_t nbytes",
+    "backends/aoti/slim/core/layout.h": "Span<const int64_t> sizes, DType dtype, Device device",
+    "backends/aoti/slim/core/scalar.h": "const SlimTensor& tensor, void* pointer",
+    "backends/aoti/slim/core/slim_tensor.h": "",
+    "backends/aoti/slim/core/storage.h": "size_t nbytes, Device device",
+    "backends/aoti/slim/core/strided_copy.h": "TensorPtr target, TensorPtr source",
+    "backends/aoti/slim/cuda/guard.h": (
+        "cudaStream_t stream, int device, void (*launch)(cudaStream_t)"
+    ),
+    "backends/cpu/runtime/kernels/fft.h": "std::complex<float>* row",
+    "backends/cpu/runtime/kernels/parallel.h": "int64_t rows",
+    "backends/cpu/runtime/kernels/random.h": "",
+    "backends/cuda/runtime/cuda_stream.h": "Method* method, cudaStream_t mine, int device",
+    "backends/cuda/runtime/kernels/convolution.h": (
+        "const void* input, const void* weight, void* out, int device, cudaStream_t stream"
+    ),
+    "backends/cuda/runtime/kernels/embedding_bag.h": (
+        "const void* indices, const void* offsets, const void* table, void* out, "
+        "BagResults& results, cudaStream_t stream"
+    ),
+    "backends/cuda/runtime/kernels/indexing.h": (
+        "const void* i, const void* x, void* out, cudaStream_t stream"
+    ),
+    "backends/cuda/runtime/kernels/matrix_layout.h": "void (*copy_to_contiguous)()",
+    "backends/cuda/runtime/kernels/nonzero.h": (
+        "ScalarType dtype, const void* x, int64_t count, const int64_t* sizes, int dims, "
+        "int64_t* coordinates, int device, cudaStream_t stream"
+    ),
+    "backends/cuda/runtime/kernels/pooling.h": "const void* x, void* y, cudaStream_t stream",
+    "backends/cuda/runtime/kernels/random.h": (
+        "int64_t low, int64_t high, void* out, int64_t count, cudaStream_t stream"
+    ),
+    "backends/cuda/runtime/kernels/scan.h": (
+        "const void* x, void* y, int64_t rows, int64_t n, cudaStream_t stream"
+    ),
+    "backends/cuda/runtime/kernels/sort.h": (
+        "const void* x, int64_t rows, int64_t n, int64_t k, void* values, int64_t* indices, "
+        "int device, cudaStream_t stream"
+    ),
+    "backends/cuda/runtime/kernels/strided_copy.h": (
+        "void* y, const void* x, int64_t rows, int64_t cols, int64_t y_row_stride, "
+        "int64_t x_row_stride, int64_t x_col_stride, cudaStream_t stream"
+    ),
 }
 
 
@@ -71,17 +123,20 @@ def compilable(path: str, example: str, index: int) -> str:
     if parameters is not None:
         body = f"Error run({parameters}) {{\n{body}\nreturn Error::Ok;\n}}"
     header = "\n".join(includes)
-    return f"{header}\nnamespace pteron::example_{index} {{\n{body}\n}}\n"
+    namespaces = [f for f in path.split("/")[:3] if f in ("aoti", "cpu", "cuda", "slim")]
+    scope = "::".join(["pteron", *namespaces[-1:], f"example_{index}"])
+    return f"{header}\nnamespace {scope} {{\n{body}\n}}\n"
 
 
 def main(argv: list[str]) -> None:
-    """Takes the paths of headers and ignores those without an example that can be compiled."""
+    """Takes a top folder and the paths of headers, among them those that `_PARAMETERS` names."""
+    wanted = [path for path in _PARAMETERS if path.split("/")[0] == argv[1]]
     found = {}
-    for header in argv[1:]:
-        for path in _PARAMETERS:
+    for header in argv[2:]:
+        for path in wanted:
             if header.endswith(path):
                 found[path] = example_of(Path(header).read_text(encoding="utf-8"))
-    if missing := [path for path in _PARAMETERS if not found.get(path)]:
+    if missing := [path for path in wanted if not found.get(path)]:
         sys.exit(f"no example at the head of {', '.join(missing)}; _PARAMETERS names them")
     parts = [compilable(path, found[path], i) for i, path in enumerate(sorted(found))]
     print(_COMMON)

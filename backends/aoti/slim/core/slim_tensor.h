@@ -4,7 +4,7 @@
 //   PTERON_ASSIGN_OR_RETURN(TensorPtr t, make_tensor(sizes, strides, DType::Float, Device{}));
 //   float* data = t->data_as<float>();
 //   SlimTensor* handle = t.release();         // what the C ABI calls an AtenTensorHandle
-//   TensorPtr(handle);                        // deletes it
+//   TensorPtr owner(handle);                  // deletes it
 //
 // Sizes and strides (counted in elements, never negative) lie inline. Objects and CPU memory come
 // from caches of the calling thread, so that in a steady state nothing here asks the system for

@@ -1,5 +1,7 @@
 // Fourier transforms of one row, of any length.
 //
+//   #include "pteron/backends/cpu/runtime/kernels/scratch.h"
+//
 //   const FftPlan<float> plan(1024, /*forward=*/true);
 //   Scratch<std::complex<float>> work(plan.work_size());
 //   plan.run(row, work.data());             // in place, not normalised
