@@ -26,16 +26,12 @@ class EdgeCompileConfig:
     Attributes:
       preserve_ops: operators that are not decomposed, whatever the partitioners say.
       _check_ir_validity: accepted so that scripts move over; programs are always checked.
-      _skip_dim_order: likewise; the order of dimensions is a property of tensors here.
-      _skip_type_promotion: likewise; numbers and tensors are promoted where they are computed.
       _use_edge_ops: likewise; programs stay in terms of ATen operators.
       _core_aten_ops_exception_list: likewise; any ATen operator may be in a program.
     """
 
     preserve_ops: Sequence[OpOverload] = ()
     _check_ir_validity: bool = True
-    _skip_dim_order: bool = False
-    _skip_type_promotion: bool = False
     _use_edge_ops: bool = True
     _core_aten_ops_exception_list: Sequence[OpOverload] = ()
 

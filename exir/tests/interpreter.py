@@ -20,7 +20,6 @@ from pteron.exir._serialize.tensor_data_file import TensorDataFile
 from pteron.exir.scalar_types import scalar_type_by_number, torch_dtype
 
 GARBAGE = 0xD7
-STATE = "state"
 
 DelegateFunction = Callable[[list[Any], list["Slot"]], None]
 

@@ -9,7 +9,9 @@ from torch.export import ExportedProgram
 
 from pteron.exir import kernels, to_edge
 from pteron.exir.backend.backend_api import to_backend
-from pteron.exir.passes import DecomposeLeftovers, RemoveAsserts, ResolveMutations
+from pteron.exir.passes.decompose_leftovers import DecomposeLeftovers
+from pteron.exir.passes.remove_asserts import RemoveAsserts
+from pteron.exir.passes.resolve_mutations import ResolveMutations
 from pteron.exir.passes.run import run_passes
 from pteron.exir.tests.backends import OpsPartitioner
 from pteron.exir.tests.modules import Cache, Function

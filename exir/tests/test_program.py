@@ -245,8 +245,6 @@ def test_decompositions() -> None:
 def test_flags_of_scripts_that_move_over_are_taken() -> None:
     config = EdgeCompileConfig(
         _check_ir_validity=False,
-        _skip_dim_order=True,
-        _skip_type_promotion=True,
         _use_edge_ops=True,
         _core_aten_ops_exception_list=[aten.linear.default],
     )

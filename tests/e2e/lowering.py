@@ -13,7 +13,6 @@ from safetensors.torch import save_file
 
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
 from pteron.exir import ExecutorchProgramManager, to_edge_transform_and_lower
-from pteron.exir.backend.utils import get_delegates
 from pteron.runtime import Runtime
 from tests.models.cases import Case, Together
 from tests.models.sample import Sample, max_relative_error
@@ -82,15 +81,6 @@ def lower_together(
         manager = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner(options)])
         manager.to_executorch().save(path)
     return Lowered(together, path, exported.call_spec.out_spec)
-
-
-def delegate_sizes(program: ExecutorchProgramManager, method: str = "forward") -> list[int]:
-    """How many ops each delegate of a method stands for."""
-    exported = program.exported_program(method)
-    return [
-        len(getattr(exported.graph_module, node.target).nodes())
-        for node in get_delegates(exported.graph)
-    ]
 
 
 def flat_inputs(sample: Sample, seed: int) -> list[Any]:

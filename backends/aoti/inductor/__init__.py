@@ -16,10 +16,9 @@ refused with a sentence, not with a crash inside Inductor. Its mistakes that we 
 One call at a time: a lock serialises callers, because Inductor's state belongs to the process.
 """
 
-from pteron.backends.aoti.inductor.architectures import UnsupportedArchitecture, fatbinary
+from pteron.backends.aoti.inductor.architectures import UnsupportedArchitecture
 from pteron.backends.aoti.inductor.capture import interface, operator_functions
 from pteron.backends.aoti.inductor.fallbacks import (
-    CalledFunctions,
     c_function,
     compiles_higher_order,
     functions_called_by,
@@ -33,7 +32,6 @@ from pteron.backends.aoti.inductor.tuning import tuning
 __all__ = [
     "LOCK",
     "SUPPORTED_RELEASES",
-    "CalledFunctions",
     "Constant",
     "GeneratedCode",
     "MutatedBuffers",
@@ -42,7 +40,6 @@ __all__ = [
     "UnsupportedTorch",
     "c_function",
     "compiles_higher_order",
-    "fatbinary",
     "functions_called_by",
     "generate",
     "interface",

@@ -1,7 +1,6 @@
 #include "pteron/backends/cuda/runtime/weight_store.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -46,9 +45,6 @@ class Store final {
     if (entry.expired()) entry = weight;
   }
 
-  void count(int64_t nbytes) { nbytes_.fetch_add(nbytes, std::memory_order_relaxed); }
-  size_t nbytes() const { return static_cast<size_t>(nbytes_.load(std::memory_order_relaxed)); }
-
   // `key`'s last owner is gone, unless another took its place meanwhile.
   void forget(const Key& key) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -59,14 +55,12 @@ class Store final {
  private:
   std::mutex mutex_;
   std::map<Key, std::weak_ptr<Weight>> weights_;
-  std::atomic<int64_t> nbytes_{0};
 };
 
 Weight::~Weight() {
   if (!data) return;
   Result<slim::CudaGuard> guard = slim::CudaGuard::make(key.first);
   if (guard.ok()) (void)cudaFree(data);
-  Store::get().count(-static_cast<int64_t>(nbytes));
   Store::get().forget(key);
 }
 
@@ -84,7 +78,6 @@ Result<std::shared_ptr<Weight>> allocate(const Key& key, size_t nbytes) {
   }
   PTERON_CUDA_RETURN_IF_ERROR(status, "allocating memory for a weight");
   weight->nbytes = nbytes;
-  Store::get().count(static_cast<int64_t>(nbytes));
   return weight;
 }
 
@@ -104,8 +97,6 @@ slim::StorageRef storage_of(std::shared_ptr<Weight> weight) {
 }
 
 }  // namespace
-
-size_t weight_store_nbytes() { return Store::get().nbytes(); }
 
 struct WeightUpload::Added {
   std::shared_ptr<Weight> weight;

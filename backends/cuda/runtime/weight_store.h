@@ -51,7 +51,4 @@ class WeightUpload final {
   std::vector<Added> added_;
 };
 
-// Bytes of device memory that weights take now, on all devices. Thread-safe.
-size_t weight_store_nbytes();
-
 }  // namespace pteron::cuda

@@ -132,8 +132,6 @@ void start_thread_cache() {
 
 }  // namespace
 
-size_t cached_block_capacity(uint32_t size_class) { return class_bytes(size_class); }
-
 CachedBlock cached_allocate(size_t nbytes) {
   if (nbytes > size_t{1} << 60) throw std::bad_alloc();
   const uint32_t c = class_of(nbytes);

@@ -28,9 +28,6 @@ inline constexpr size_t kSharedCacheBytes = size_t{1} << 30;
 CachedBlock cached_allocate(size_t nbytes);
 void cached_free(CachedBlock block) noexcept;
 
-// Bytes that a block of this class holds.
-size_t cached_block_capacity(uint32_t size_class);
-
 // Gives back to the system what the shared cache and the calling thread keep.
 void release_cached_memory() noexcept;
 

@@ -57,9 +57,6 @@ class StorageRef final {
   Storage* get() const { return storage_; }
   Storage* operator->() const { return storage_; }
   explicit operator bool() const { return storage_ != nullptr; }
-  bool is_unique() const {
-    return storage_ && storage_->references.load(std::memory_order_acquire) == 1;
-  }
 
  private:
   Storage* storage_ = nullptr;

@@ -24,6 +24,4 @@ RandomStream next_random_stream() {
   return RandomStream(mix());
 }
 
-void seed_random(uint64_t seed) { counter().store(seed, std::memory_order_relaxed); }
-
 }  // namespace pteron::cpu

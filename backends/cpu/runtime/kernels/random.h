@@ -3,8 +3,8 @@
 //   RandomStream stream = next_random_stream();
 //   uint64_t bits = stream();
 //
-// Streams are independent of each other; each belongs to one thread. Seeded by the system unless
-// seed_random() was called. Thread-safe.
+// Streams are independent of each other; each belongs to one thread. Seeded by the system.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,5 @@ class RandomStream final {
 };
 
 RandomStream next_random_stream();
-
-// Streams from here on follow from `seed` and their order.
-void seed_random(uint64_t seed);
 
 }  // namespace pteron::cpu

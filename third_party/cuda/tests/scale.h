@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-namespace pteron::proofs {
+namespace pteron::cuda_tests {
 
 // x[i] *= factor for i < numel, on the stream; x is device memory. Returns the launch's error.
 cudaError_t scale(float* x, int numel, float factor, cudaStream_t stream);
@@ -13,4 +13,4 @@ cudaError_t scale(float* x, int numel, float factor, cudaStream_t stream);
 // Returns false when cuBLAS reports an error.
 bool dot(const float* x, const float* y, int numel, float* result);
 
-}  // namespace pteron::proofs
+}  // namespace pteron::cuda_tests

@@ -5,9 +5,9 @@
 
 #include <vector>
 
-#include "pteron/tests/proofs/scale.h"
+#include "pteron/third_party/cuda/tests/scale.h"
 
-namespace pteron::proofs {
+namespace pteron::cuda_tests {
 namespace {
 
 bool has_device() {
@@ -66,4 +66,4 @@ TEST(Cuda, CublasMultiplies) {
 }
 
 }  // namespace
-}  // namespace pteron::proofs
+}  // namespace pteron::cuda_tests

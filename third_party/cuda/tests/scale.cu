@@ -1,8 +1,8 @@
 #include <cublas_v2.h>
 
-#include "pteron/tests/proofs/scale.h"
+#include "pteron/third_party/cuda/tests/scale.h"
 
-namespace pteron::proofs {
+namespace pteron::cuda_tests {
 namespace {
 
 constexpr int kBlockSize = 256;
@@ -30,4 +30,4 @@ bool dot(const float* x, const float* y, int numel, float* result) {
   return cublasDestroy(handle) == CUBLAS_STATUS_SUCCESS && ok;
 }
 
-}  // namespace pteron::proofs
+}  // namespace pteron::cuda_tests
