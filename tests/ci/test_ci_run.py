@@ -1,4 +1,4 @@
-"""The count that .ci/run prints, from Bazel's summary, and the status that it hands on."""
+"""What .ci/run counts, from Bazel's summary and reports of tests; the status that it hands on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 SUMMARY = """\
-INFO: Found 9 targets and 8 test targets...
+INFO: Found 9 targets and 9 test targets...
 //a:test_cached                                          (cached) PASSED in 0.1s
 //a:test_passed                                                   PASSED in 2.0s
   Stats over 2 runs: max = 2.0s, min = 1.0s, avg = 1.5s, dev = 0.5s
@@ -22,13 +22,39 @@ INFO: Found 9 targets and 8 test targets...
 Executed 4 out of 8 tests: 3 tests pass, 1 fails to build, 2 fail locally, 1 was skipped.
 """
 
+GOOGLETEST = """\
+<?xml version="1.0" encoding="UTF-8"?>
+<testsuites tests="4"><testsuite name="Cuda" tests="4">
+  <testcase name="A" status="run" result="completed" classname="Cuda" />
+  <testcase name="B" status="run" result="skipped" classname="Cuda">
+    <skipped message="c/test.cpp:48&#x0A;no CUDA&#x0A;device&#x0A;"><![CDATA[...]]></skipped>
+  </testcase>
+  <testcase name="C" status="notrun" result="suppressed" classname="Cuda" />
+  <testcase name="D" status="run" result="completed" classname="Cuda">
+    <failure message="c/test.cpp:60&#x0A;1 is not 2" type=""></failure>
+  </testcase>
+</testsuite></testsuites>
+"""
+PYTEST = """\
+<?xml version="1.0" encoding="utf-8"?><testsuites><testsuite name="pytest" tests="2">
+<testcase classname="a" name="b" /><testcase classname="a" name="c">
+<skipped type="pytest.skip" message="no CUDA device">/a/test.py:3: no CUDA device</skipped>
+</testcase>
+</testsuite></testsuites>
+"""
 
-def run(tmp_path: Path, summary: str, status: int) -> tuple[list[str], int]:
-    """Runs .ci/run over a Bazel that prints a summary and ends with a status."""
+
+def run(tmp_path: Path, summary: str, status: int, **reports: str) -> tuple[list[str], int]:
+    """Runs .ci/run over a Bazel that prints a summary, has reports and ends with a status."""
     (tmp_path / "summary").write_text(summary, encoding="utf-8")
+    for name, report in reports.items():
+        folder = tmp_path / name.replace("__", "/")
+        folder.mkdir(parents=True)
+        (folder / "test.xml").write_text(report, encoding="utf-8")
     bazel = tmp_path / "bazel"
     bazel.write_text(
-        f'#!/bin/sh\necho "arguments: $*"\ncat {tmp_path}/summary >&2\nexit {status}\n',
+        f'#!/bin/sh\nif [ "$*" = "info bazel-testlogs" ]; then echo {tmp_path}; exit; fi\n'
+        f'echo "arguments: $*"\ncat {tmp_path}/summary >&2\nexit {status}\n',
         encoding="utf-8",
     )
     bazel.chmod(0o755)
@@ -38,10 +64,28 @@ def run(tmp_path: Path, summary: str, status: int) -> tuple[list[str], int]:
     return done.stdout.splitlines(), done.returncode
 
 
-def test_the_last_line_counts_targets(tmp_path: Path) -> None:
-    lines, status = run(tmp_path, SUMMARY, 3)
+def test_counts_cases_and_says_why_some_were_skipped(tmp_path: Path) -> None:
+    summary = (
+        "//a:test_py   PASSED in 2s\n//c:test_cpp    (cached) FAILED in 2s\n//c:test_x  SKIPPED\n"
+    )
+    reports = {"a__test_py__shard_1_of_2": PYTEST, "a__test_py__shard_2_of_2": PYTEST}
+    lines, status = run(tmp_path, summary, 3, **reports, c__test_cpp=GOOGLETEST, c__gone=PYTEST)
+    assert lines[-7:] == [
+        "",
+        "skipped  why",
+        "      3  no CUDA device",
+        "      1  disabled",
+        "      1  target not compatible with this machine or its flags",
+        "",
+        "3 passed, 1 failed, 5 skipped",
+    ]
+    assert status == 3
+
+
+def test_a_target_without_a_report_is_one_case(tmp_path: Path) -> None:
+    lines, status = run(tmp_path, SUMMARY, 3, c__test_failed=PYTEST, c__test_slow="<testsu")
     assert lines[0] == "arguments: test //..."
-    assert lines[-1] == "3 passed, 4 failed, 1 skipped"
+    assert lines[-1] == "4 passed, 4 failed, 2 skipped"
     assert status == 3
 
 
