@@ -1,4 +1,4 @@
-"""Files without delegates give equal results in both runtimes, whoever wrote them."""
+"""Files without delegates give the same results in both runtimes, whoever wrote them."""
 
 from __future__ import annotations
 
