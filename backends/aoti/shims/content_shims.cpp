@@ -6,6 +6,7 @@
 #include "pteron/backends/aoti/shims/device_operators.h"
 #include "pteron/backends/aoti/slim/core/device_memory.h"
 #include "pteron/backends/aoti/slim/core/numeric.h"
+#include "pteron/backends/aoti/slim/core/scalar.h"
 #include "pteron/backends/aoti/slim/core/strided_copy.h"
 
 namespace pteron::aoti {

@@ -6,7 +6,6 @@
 // Each is its bits, as they lie in a tensor. Conversions go through float.
 #pragma once
 
-#include <complex>
 #include <cstdint>
 #include <cstring>
 #include <limits>

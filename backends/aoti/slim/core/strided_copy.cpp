@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "pteron/backends/aoti/slim/core/device_memory.h"
+#include "pteron/backends/aoti/slim/core/scalar.h"
 
 namespace pteron::slim {
 namespace {

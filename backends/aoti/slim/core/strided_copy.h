@@ -7,11 +7,12 @@
 
 #include <cstdint>
 
-#include "pteron/backends/aoti/slim/core/scalar.h"
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 #include "pteron/runtime/core/error.h"
 
 namespace pteron::slim {
+
+struct Scalar;
 
 // Copies `source` over `target`, converting the dtype and broadcasting the sizes (dimensions of
 // size 1, and missing leading ones). Between devices the dtypes must be equal. Overlapping memory

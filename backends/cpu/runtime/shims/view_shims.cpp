@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/slim/core/scalar.h"
 #include "pteron/backends/aoti/slim/core/strided_copy.h"
 #include "pteron/backends/cpu/runtime/shims/arguments.h"
 
