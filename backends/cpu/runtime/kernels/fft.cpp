@@ -17,18 +17,23 @@ std::complex<T> root(int64_t k, int64_t n, double sign) {
   return {static_cast<T>(std::cos(angle)), static_cast<T>(std::sin(angle))};
 }
 
+// std::complex's own product looks for NaN, which takes several times as long.
+template <typename T>
+std::complex<T> times(std::complex<T> a, std::complex<T> b) {
+  return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+}
+
 }  // namespace
 
 template <typename T>
 FftPlan<T>::FftPlan(int64_t length, bool forward) : length_(length) {
   const double sign = forward ? -1 : 1;
   int64_t rest = length;
-  for (int64_t factor = 2; factor <= kLargestFactor; ++factor) {
-    while (rest % factor == 0 && rest > 1) {
-      factors_.push_back(factor);
-      rest /= factor;
-    }
-  }
+  const auto divide_by = [&](int64_t factor) {
+    for (; rest % factor == 0; rest /= factor) factors_.push_back(factor);
+  };
+  divide_by(4);
+  for (int64_t factor = 2; factor <= kLargestFactor; ++factor) divide_by(factor);
   if (rest == 1) {
     for (int64_t k = 0; k < length; ++k) twiddles_.push_back(root<T>(k, length, sign));
     return;
@@ -67,12 +72,12 @@ void FftPlan<T>::run(std::complex<T>* row, std::complex<T>* work) const {
   }
   const int64_t padded = inner_forward_->length();
   std::complex<T>* const inner_work = work + padded;
-  for (int64_t k = 0; k < length_; ++k) work[k] = row[k] * chirp_[static_cast<size_t>(k)];
+  for (int64_t k = 0; k < length_; ++k) work[k] = times(row[k], chirp_[static_cast<size_t>(k)]);
   std::fill(work + length_, work + padded, std::complex<T>());
   inner_forward_->run(work, inner_work);
-  for (int64_t k = 0; k < padded; ++k) work[k] *= filter_[static_cast<size_t>(k)];
+  for (int64_t k = 0; k < padded; ++k) work[k] = times(work[k], filter_[static_cast<size_t>(k)]);
   inner_backward_->run(work, inner_work);
-  for (int64_t k = 0; k < length_; ++k) row[k] = work[k] * chirp_[static_cast<size_t>(k)];
+  for (int64_t k = 0; k < length_; ++k) row[k] = times(work[k], chirp_[static_cast<size_t>(k)]);
 }
 
 // out = the transform of in[0], in[step], in[2 * step], ...
@@ -84,16 +89,37 @@ void FftPlan<T>::transform(const std::complex<T>* in, std::complex<T>* out, int6
     return;
   }
   const int64_t p = factors_[factor], m = length / p;
-  for (int64_t r = 0; r < p; ++r) transform(in + r * step, out + r * m, m, step * p, factor + 1);
+  for (int64_t r = 0; r < p && m > 1; ++r) {
+    transform(in + r * step, out + r * m, m, step * p, factor + 1);
+  }
+  const std::complex<T>* const roots = twiddles_.data();
   std::complex<T> parts[kLargestFactor];
   for (int64_t k = 0; k < m; ++k) {
     for (int64_t r = 0; r < p; ++r) {
-      parts[r] = out[r * m + k] * twiddles_[static_cast<size_t>(r * k * step)];
+      parts[r] = m == 1 ? in[r * step] : times(out[r * m + k], roots[r * k * step]);
+    }
+    if (p == 2) {
+      out[k] = parts[0] + parts[1];
+      out[m + k] = parts[0] - parts[1];
+      continue;
+    }
+    if (p == 4) {
+      const std::complex<T> even = parts[0] + parts[2], odd = parts[0] - parts[2];
+      const std::complex<T> sum = parts[1] + parts[3];
+      const std::complex<T> turned = times(parts[1] - parts[3], roots[m * step]);
+      out[k] = even + sum;
+      out[m + k] = odd + turned;
+      out[2 * m + k] = even - sum;
+      out[3 * m + k] = odd - turned;
+      continue;
     }
     for (int64_t q = 0; q < p; ++q) {
       std::complex<T> sum = parts[0];
+      int64_t turn = 0;  // q * r * m modulo the length
       for (int64_t r = 1; r < p; ++r) {
-        sum += parts[r] * twiddles_[static_cast<size_t>(q * r * m % length * step)];
+        turn += q * m;
+        if (turn >= length) turn -= length;
+        sum += times(parts[r], roots[turn * step]);
       }
       out[q * m + k] = sum;
     }

@@ -31,7 +31,7 @@ class FftPlan final {
                  size_t factor) const;
 
   int64_t length_;
-  std::vector<int64_t> factors_;           // of the length, small ones first
+  std::vector<int64_t> factors_;           // of the length, fours first
   std::vector<std::complex<T>> twiddles_;  // the roots of unity of the length
   // For lengths with a large prime factor: a convolution by a transform of another length.
   std::unique_ptr<FftPlan> inner_forward_, inner_backward_;
