@@ -30,7 +30,7 @@ _UNUSED = frozenset(
     """.split()
 )
 
-# What those dependencies need in turn, the tool that re-roots them, and the two C++ libraries that
+# What those dependencies need in turn, the tool that re-roots them, and the C++ libraries that
 # stand in for modules of the registry.
 _EXTRA = (
     "libasync-profiler-java",
@@ -45,6 +45,7 @@ _EXTRA = (
     "flatbuffers-compiler",
     "libflatbuffers-dev",
     "googletest",
+    "nlohmann-json3-dev",
 )
 
 

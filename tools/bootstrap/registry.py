@@ -34,7 +34,7 @@ class Module:
 
 _RULES_CC = (("rules_cc", "0.0.11"),)
 
-# The first two are what MODULE.bazel asks for. The others are asked for by Bazel's own modules,
+# The first three are what MODULE.bazel asks for. The others are asked for by Bazel's own modules,
 # which read them only for languages and platforms that are not built here.
 MODULES = (
     Module(
@@ -55,6 +55,13 @@ MODULES = (
             "bin/flatc": "usr/bin/flatc",
             "include/flatbuffers": "usr/include/flatbuffers",
         },
+        deps=_RULES_CC,
+    ),
+    Module(
+        "nlohmann_json",
+        ("3.11.3",),
+        overlay={"BUILD.bazel": "nlohmann_json.BUILD"},
+        sources={"include/nlohmann": "usr/include/nlohmann"},
         deps=_RULES_CC,
     ),
     Module(

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <string_view>
 
 #include "pteron/runtime/core/scalar_type.h"
-#include "pteron/tools/runner/json_scanner.h"
 
 namespace pteron::runner {
 namespace {
+
+using Json = nlohmann::json;
 
 constexpr size_t kLengthNbytes = 8;
 constexpr uint64_t kMaxHeaderNbytes = 100'000'000;
@@ -44,62 +47,61 @@ struct Entry {
   std::vector<int64_t> offsets;
 };
 
-std::vector<int64_t> integers(JsonScanner& scanner) {
-  std::vector<int64_t> values;
-  for (JsonScanner::Items items(scanner, '[', ']'); items.next();)
-    values.push_back(scanner.integer());
-  return values;
-}
-
-void scan_metadata(JsonScanner& scanner) {
-  for (JsonScanner::Items items(scanner, '{', '}'); items.next();) {
-    scanner.string();
-    scanner.expect(':');
-    scanner.string();
+bool read_integers(const Json& list, std::vector<int64_t>& values) {
+  for (const Json& item : list) {
+    if (!item.is_number_unsigned() || item.get<uint64_t>() > INT64_MAX) return false;
+    values.push_back(item.get<int64_t>());
   }
-}
-
-// Fields that the format does not know end the scan with a problem of ours.
-std::string scan_entry(JsonScanner& scanner, Entry& entry) {
-  int fields = 0;
-  for (JsonScanner::Items items(scanner, '{', '}'); items.next();) {
-    const std::string key = scanner.string();
-    scanner.expect(':');
-    if (!scanner.ok()) return scanner.problem();
-    if (key == "dtype") {
-      entry.dtype = scanner.string();
-      fields |= 1;
-    } else if (key == "shape") {
-      entry.shape = integers(scanner);
-      fields |= 2;
-    } else if (key == "data_offsets") {
-      entry.offsets = integers(scanner);
-      fields |= 4;
-    } else {
-      return "tensor \"" + entry.name + "\" has an unknown field \"" + key + "\"";
-    }
-  }
-  if (!scanner.ok()) return scanner.problem();
-  if (fields != 7) return "tensor \"" + entry.name + "\" lacks dtype, shape or data_offsets";
-  return {};
+  return list.is_array();
 }
 
 // Empty, or what is wrong.
-std::string scan_header(std::string_view text, std::vector<Entry>& entries) {
-  JsonScanner scanner(text);
-  for (JsonScanner::Items items(scanner, '{', '}'); items.next();) {
-    std::string name = scanner.string();
-    scanner.expect(':');
-    if (name == "__metadata__") {
-      scan_metadata(scanner);
-      continue;
+std::string read_entry(const Json& fields, Entry& entry) {
+  const std::string who = "tensor \"" + entry.name + "\" ";
+  if (!fields.is_object()) return who + "is not an object";
+  for (const auto& [key, value] : fields.items()) {
+    bool good = false;
+    if (key == "dtype") {
+      good = value.is_string();
+      if (good) entry.dtype = value.get<std::string>();
+    } else if (key == "shape") {
+      good = read_integers(value, entry.shape);
+    } else if (key == "data_offsets") {
+      good = read_integers(value, entry.offsets);
+    } else {
+      return who + "has an unknown field \"" + key + "\"";
     }
-    entries.push_back({std::move(name), {}, {}, {}});
-    std::string problem = scan_entry(scanner, entries.back());
+    if (!good) return who + "has a malformed " + key;
+  }
+  return fields.size() == 3 ? "" : who + "lacks dtype, shape or data_offsets";
+}
+
+// Empty, or what is wrong.
+std::string read_header(std::string_view text, std::vector<Entry>& entries) {
+  std::set<std::string> names;
+  std::string twice;
+  const auto note_name = [&](int depth, Json::parse_event_t event, const Json& name) {
+    if (depth == 1 && event == Json::parse_event_t::key &&
+        !names.insert(name.get<std::string>()).second) {
+      twice = name.get<std::string>();
+    }
+    return true;
+  };
+  Json header;
+  try {
+    header = Json::parse(text, note_name);
+  } catch (const Json::exception& error) {
+    return error.what();
+  }
+  if (!header.is_object()) return "its header is not an object";
+  if (!twice.empty()) return "two tensors are called \"" + twice + "\"";
+  for (const auto& [name, fields] : header.items()) {
+    if (name == "__metadata__") continue;
+    entries.push_back({name, {}, {}, {}});
+    std::string problem = read_entry(fields, entries.back());
     if (!problem.empty()) return problem;
   }
-  scanner.finished();
-  return scanner.problem();
+  return {};
 }
 
 // A view of one tensor, or what is wrong with its entry.
@@ -140,23 +142,6 @@ std::string check_cover(std::vector<Entry> entries, size_t nbytes) {
   return "the tensors end at byte " + std::to_string(end) + " of " + std::to_string(nbytes);
 }
 
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      char escape[8];
-      std::snprintf(escape, sizeof escape, "\\u%04x", c);
-      out += escape;
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
 const char* dtype_name(ScalarType dtype) {
   for (const DtypeName& known : kDtypeNames) {
     if (known.dtype == dtype) return known.name;
@@ -166,16 +151,6 @@ const char* dtype_name(ScalarType dtype) {
 
 size_t nbytes_of(const View& view) {
   return static_cast<size_t>(view.numel()) * element_size(view.dtype);
-}
-
-std::string header_entry(const NamedTensor& tensor, size_t offset) {
-  std::string text =
-      quoted(tensor.name) + ":{\"dtype\":\"" + dtype_name(tensor.view.dtype) + "\",\"shape\":[";
-  for (size_t d = 0; d < tensor.view.dim; ++d) {
-    text += (d ? "," : "") + std::to_string(tensor.view.sizes[d]);
-  }
-  return text + "],\"data_offsets\":[" + std::to_string(offset) + "," +
-         std::to_string(offset + nbytes_of(tensor.view)) + "]}";
 }
 
 }  // namespace
@@ -228,7 +203,7 @@ Result<SafetensorsFile> SafetensorsFile::read(const std::string& path) {
   const size_t data_offset = kLengthNbytes + header_nbytes;
   const Span<const uint8_t> data(bytes.data() + data_offset, bytes.size() - data_offset);
   std::vector<Entry> entries;
-  std::string problem = scan_header({header, static_cast<size_t>(header_nbytes)}, entries);
+  std::string problem = read_header({header, static_cast<size_t>(header_nbytes)}, entries);
   if (!problem.empty()) return fail(problem);
   for (const Entry& entry : entries) {
     View view;
@@ -241,9 +216,6 @@ Result<SafetensorsFile> SafetensorsFile::read(const std::string& path) {
   std::sort(
       file.tensors_.begin(), file.tensors_.end(),
       [](const NamedTensor& a, const NamedTensor& b) { return natural_less(a.name, b.name); });
-  const auto same = [](const NamedTensor& a, const NamedTensor& b) { return a.name == b.name; };
-  const auto twice = std::adjacent_find(file.tensors_.begin(), file.tensors_.end(), same);
-  if (twice != file.tensors_.end()) return fail("two tensors are called \"" + twice->name + "\"");
   return file;
 }
 
@@ -255,20 +227,19 @@ Error write_safetensors(const std::vector<NamedTensor>& tensors, const Metadata&
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return element_size(tensors[a].view.dtype) > element_size(tensors[b].view.dtype);
   });
-  std::string header = "{";
-  if (!metadata.empty()) {
-    header += "\"__metadata__\":{";
-    for (const auto& [key, value] : metadata) {
-      header += (header.back() == '{' ? "" : ",") + quoted(key) + ":" + quoted(value);
-    }
-    header += "}";
-  }
+  Json entries = Json::object();
+  for (const auto& [key, value] : metadata) entries["__metadata__"][key] = value;
   size_t offset = 0;
   for (const size_t i : order) {
-    header += (header.size() == 1 ? "" : ",") + header_entry(tensors[i], offset);
-    offset += nbytes_of(tensors[i].view);
+    const View& view = tensors[i].view;
+    const Span<const int64_t> shape = view.shape();
+    const size_t end = offset + nbytes_of(view);
+    entries[tensors[i].name] = {{"dtype", dtype_name(view.dtype)},
+                                {"shape", std::vector<int64_t>(shape.begin(), shape.end())},
+                                {"data_offsets", {offset, end}}};
+    offset = end;
   }
-  header += "}";
+  std::string header = entries.dump(-1, ' ', false, Json::error_handler_t::replace);
   header.resize((header.size() + 7) / 8 * 8, ' ');
   const uint64_t header_nbytes = header.size();
   PTERON_RETURN_IF_ERROR(file.write(&header_nbytes, sizeof header_nbytes));

@@ -121,10 +121,12 @@ TEST_F(Safetensors, WhatIsWrongIsSaid) {
 
 TEST_F(Safetensors, OtherFilesAreRefused) {
   for (const char* header :
-       {"", "[]", "{", "{}x", R"({"x":1})", R"({"x":{"dtype":1}})",
+       {"", "[]", "{", "{}x", R"({"x":1})", R"({"x":[{}]})", R"({"x":{"dtype":1}})",
         R"({"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,0]}})",
         R"({"x":{"dtype":"F32","shape":[9223372036854775807,9223372036854775807],
                                  "data_offsets":[0,0]}})",
+        R"({"x":{"dtype":"F32","shape":[1.0],"data_offsets":[0,4]}})",
+        R"({"x":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,0]}})",
         R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})",
         R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0]}})"}) {
     EXPECT_NE(problem(header, 0), "") << header;
