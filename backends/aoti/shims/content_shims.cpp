@@ -8,6 +8,7 @@
 #include "pteron/backends/aoti/slim/core/numeric.h"
 #include "pteron/backends/aoti/slim/core/scalar.h"
 #include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/runtime/core/device_allocator.h"
 
 namespace pteron::aoti {
 namespace {
@@ -33,12 +34,12 @@ Result<Scalar> item(AtenTensorHandle tensor) {
   if (tensor->device().type == DeviceType::CPU) {
     return slim::load_scalar(tensor->dtype(), tensor->data());
   }
-  slim::DeviceMemory* memory = slim::find_device_memory(tensor->device().type);
-  PTERON_CHECK_OR_RETURN(memory, Error::NotSupported, "no memory of device type %d here",
+  DeviceAllocator* allocator = find_device_allocator(tensor->device().type);
+  PTERON_CHECK_OR_RETURN(allocator, Error::NotSupported, "no memory of device type %d here",
                          static_cast<int>(tensor->device().type));
   alignas(16) char element[16];
   PTERON_RETURN_IF_ERROR(
-      memory->read(element, tensor->data(), tensor->item_size(), tensor->device()));
+      allocator->copy_to_host(element, tensor->data(), tensor->item_size(), tensor->device()));
   return slim::load_scalar(tensor->dtype(), element);
 }
 

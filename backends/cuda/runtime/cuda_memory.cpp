@@ -161,26 +161,6 @@ Error CudaMemory::zero(const SlimTensor& tensor) {
   return strided_copy(elementwise_copy(tensor, nullptr), stream);
 }
 
-Error CudaMemory::read(void* host, const void* device_data, size_t nbytes, Device device) {
-  PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device.index));
-  const cudaStream_t stream = slim::current_cuda_stream(device.index);
-  PTERON_CUDA_RETURN_IF_ERROR(
-      cudaMemcpyAsync(host, device_data, nbytes, cudaMemcpyDeviceToHost, stream),
-      "reading from the device");
-  PTERON_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream), "reading from the device");
-  return Error::Ok;
-}
-
-Error CudaMemory::write(void* device_data, const void* host, size_t nbytes, Device device) {
-  PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device.index));
-  const cudaStream_t stream = slim::current_cuda_stream(device.index);
-  PTERON_CUDA_RETURN_IF_ERROR(
-      cudaMemcpyAsync(device_data, host, nbytes, cudaMemcpyHostToDevice, stream),
-      "writing to the device");
-  PTERON_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream), "writing to the device");
-  return Error::Ok;
-}
-
 CudaMemory& cuda_memory() {
   static auto* memory = new CudaMemory();
   return *memory;

@@ -20,8 +20,6 @@ class CudaMemory final : public slim::DeviceMemory {
   Error copy(const slim::SlimTensor& target, const slim::SlimTensor& source,
              bool non_blocking) override;
   Error zero(const slim::SlimTensor& tensor) override;
-  Error read(void* host, const void* device_data, size_t nbytes, Device device) override;
-  Error write(void* device_data, const void* host, size_t nbytes, Device device) override;
 };
 
 // The process's one, registered.

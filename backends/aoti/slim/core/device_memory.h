@@ -1,4 +1,5 @@
-// What the common shims need from a device: storage, copies, zeros.
+// What the common shims need of a device: storage of tensors, copies, zeros. Bytes go between device
+// and host by its DeviceAllocator, which the runtime needs for planned memory.
 //
 //   class CudaMemory final : public DeviceMemory { ... };
 //   static const bool registered = (register_device_memory(DeviceType::CUDA, &cuda_memory), true);
@@ -36,10 +37,6 @@ class DeviceMemory {
 
   // Sets every element of `tensor` to zero.
   virtual Error zero(const SlimTensor& tensor) = 0;
-
-  // Copies `nbytes` between this device and the host; complete on return.
-  virtual Error read(void* host, const void* device_data, size_t nbytes, Device device) = 0;
-  virtual Error write(void* device_data, const void* host, size_t nbytes, Device device) = 0;
 };
 
 // `memory` is borrowed for the life of the process. The last registration for a type wins.

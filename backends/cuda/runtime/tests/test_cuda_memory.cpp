@@ -67,16 +67,6 @@ TEST(CudaMemory, ZerosAnyStrides) {
   }
 }
 
-TEST(CudaMemory, ReadsAndWritesBytes) {
-  PTERON_REQUIRE_CUDA();
-  TensorPtr tensor = poisoned({4}, DType::Int);
-  const int32_t written[4] = {1, -2, 3, -4};
-  int32_t read[4] = {};
-  ASSERT_TRUE(cuda_memory().write(tensor->data(), written, sizeof written, testing::kCuda0).ok());
-  ASSERT_TRUE(cuda_memory().read(read, tensor->data(), sizeof read, testing::kCuda0).ok());
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(read[i], written[i]);
-}
-
 TEST(CudaMemory, GivesPinnedHostMemory) {
   PTERON_REQUIRE_CUDA();
   Result<slim::StorageRef> pinned = cuda_memory().allocate_pinned(4096);
