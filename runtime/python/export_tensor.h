@@ -2,10 +2,8 @@
 //
 //   OwnedTensorPtr tensor = OwnedTensor::allocate(output);  // same dtype, sizes, layout, device
 //   tensor->copy_from(output);  // or have it computed there: method.set_output_data(...)
-//   nb::object result = to_python(std::move(tensor), style);
+//   Object result = to_python(std::move(tensor), style);
 #pragma once
-
-#include <nanobind/nanobind.h>
 
 #include <array>
 #include <cstdint>
@@ -15,6 +13,7 @@
 #include "pteron/runtime/core/result.h"
 #include "pteron/runtime/core/tensor.h"
 #include "pteron/runtime/python/dlpack.h"
+#include "pteron/runtime/python/python_object.h"
 
 namespace pteron::python {
 
@@ -65,12 +64,9 @@ struct TensorStyle {
 // A tensor of that library; else a numpy array; where numpy is missing or has no such dtype, a
 // DlpackArray. What is on a device is valid on the calling thread's current stream; a DlpackArray
 // makes the stream of whoever takes it wait. Needs the GIL; throws.
-nanobind::object to_python(OwnedTensorPtr tensor, const TensorStyle& style);
+Object to_python(OwnedTensorPtr tensor, const TensorStyle& style);
 
 // The style of torch if it is loaded in this process, otherwise the default. Never loads it.
 TensorStyle style_of_process();
-
-// Adds the class DlpackArray to the module.
-void define_dlpack_array(nanobind::module_& module);
 
 }  // namespace pteron::python

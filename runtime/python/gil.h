@@ -6,9 +6,9 @@
 //   }
 //
 // A daemon thread that asks for the GIL while the interpreter goes down is ended there, up to
-// Python 3.13: its stack is unwound, as if by an exception that must not be caught. nanobind would
-// tell it to Python as one, and crash, as would destructors that touch Python objects. Here such a
-// thread sleeps until the process is gone, as every thread does from Python 3.14 on.
+// Python 3.13: its stack is unwound, as if by an exception that must not be caught, and destructors
+// on the way touch Python objects that are not the thread's to touch. Here such a thread sleeps
+// until the process is gone, as every thread does from Python 3.14 on.
 #pragma once
 
 #include <Python.h>
@@ -24,16 +24,22 @@ using ThreadEnd = abi::__forced_unwind;
   for (;;) pause();
 }
 
+// `function()`, which may ask for the GIL; returns only with it.
+template <typename Function>
+auto with_gil_back(const Function& function) noexcept {
+  try {
+    return function();
+  } catch (ThreadEnd&) {
+    sleep_until_exit();
+  }
+}
+
 // Without the GIL for a scope.
 class WithoutGil final {
  public:
   WithoutGil() : thread_(PyEval_SaveThread()) {}
   ~WithoutGil() {
-    try {
-      PyEval_RestoreThread(thread_);
-    } catch (ThreadEnd&) {
-      sleep_until_exit();
-    }
+    with_gil_back([this] { PyEval_RestoreThread(thread_); });
   }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
@@ -42,15 +48,16 @@ class WithoutGil final {
   PyThreadState* const thread_;
 };
 
-// `callable(*arguments, **keywords)`, a new reference; null with an exception set if it raised one.
-// For what may be written in Python, which gets the GIL back all the time.
-inline PyObject* call_python(PyObject* callable, PyObject* arguments,
-                             PyObject* keywords = nullptr) noexcept {
-  try {
-    return PyObject_Call(callable, arguments, keywords);
-  } catch (ThreadEnd&) {
-    sleep_until_exit();
-  }
-}
+// With the GIL for a scope, on a thread that may or may not have it.
+class WithGil final {
+ public:
+  WithGil() : state_(with_gil_back([] { return PyGILState_Ensure(); })) {}
+  ~WithGil() { PyGILState_Release(state_); }
+  WithGil(const WithGil&) = delete;
+  WithGil& operator=(const WithGil&) = delete;
+
+ private:
+  const PyGILState_STATE state_;
+};
 
 }  // namespace pteron::python

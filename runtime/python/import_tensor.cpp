@@ -5,10 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "pteron/runtime/python/gil.h"
 #include "pteron/runtime/python/python_error.h"
-
-namespace nb = nanobind;
 
 namespace pteron::python {
 namespace {
@@ -66,23 +63,18 @@ Device device_of(dlpack::Device device) {
       "a tensor is on DLPack device type %d, expected CPU or CUDA; move it first", device.type));
 }
 
-// Lives as long as `text`. Throws if it cannot be encoded.
-std::string_view to_view(const nb::str& text) {
-  const char* data = text.c_str();
-  if (!data) throw nb::python_error();
-  return data;
-}
-
 TensorType inspect(PyTypeObject* type) {
   TensorType result;
-  const nb::handle handle(reinterpret_cast<PyObject*>(type));
-  const nb::str module_name(nb::getattr(handle, "__module__", nb::none()));
-  const std::string_view module = to_view(module_name);
-  result.is_torch = module == "torch" || module.rfind("torch.", 0) == 0;
-  const nb::object capsule = nb::getattr(handle, dlpack::kExchangeApiAttribute, nb::none());
-  if (PyCapsule_IsValid(capsule.ptr(), dlpack::kExchangeApiCapsule)) {
+  auto* const object = reinterpret_cast<PyObject*>(type);
+  const Object name = get_attribute(object, "__module__");
+  if (name && PyUnicode_Check(name.get())) {
+    const std::string_view module = to_view(name.get());
+    result.is_torch = module == "torch" || module.rfind("torch.", 0) == 0;
+  }
+  const Object capsule = get_attribute(object, dlpack::kExchangeApiAttribute);
+  if (capsule && PyCapsule_IsValid(capsule.get(), dlpack::kExchangeApiCapsule)) {
     const auto* api = static_cast<const dlpack::ExchangeApi*>(
-        PyCapsule_GetPointer(capsule.ptr(), dlpack::kExchangeApiCapsule));
+        PyCapsule_GetPointer(capsule.get(), dlpack::kExchangeApiCapsule));
     while (api && api->version.major > dlpack::kMajorVersion) api = api->previous;
     if (api && api->version.major == dlpack::kMajorVersion) result.api = api;
   }
@@ -106,22 +98,22 @@ const TensorType& tensor_type_of(PyTypeObject* type) {
   return *last;
 }
 
-bool ImportedTensor::import(nb::handle object) {
+bool ImportedTensor::import(PyObject* object) {
   clear();
-  type = tensor_type_of(Py_TYPE(object.ptr()));
+  type = tensor_type_of(Py_TYPE(object));
   if (type.api && type.api->borrowed_from_object) {
     dlpack::Tensor tensor;
-    if (type.api->borrowed_from_object(object.ptr(), &tensor) != 0) throw nb::python_error();
-    owner_ = nb::borrow(object);
+    if (type.api->borrowed_from_object(object, &tensor) != 0) throw PythonError();
+    owner_ = borrow(object);
     set(tensor);
     return true;
   }
-  if (PyObject_CheckBuffer(object.ptr()) && import_buffer(object)) return true;
+  if (PyObject_CheckBuffer(object) && import_buffer(object)) return true;
   return import_custom_dtype(object) || import_dlpack(object);
 }
 
-bool ImportedTensor::import_buffer(nb::handle object) {
-  if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_FULL_RO) != 0) {
+bool ImportedTensor::import_buffer(PyObject* object) {
+  if (with_gil_back([&] { return PyObject_GetBuffer(object, &buffer_, PyBUF_FULL_RO); }) != 0) {
     PyErr_Clear();
     buffer_.obj = nullptr;
     return false;
@@ -146,14 +138,14 @@ bool ImportedTensor::import_buffer(nb::handle object) {
 
 // numpy arrays of a dtype that the buffer protocol cannot name (ml_dtypes.bfloat16): seen through
 // integers of the same size.
-bool ImportedTensor::import_custom_dtype(nb::handle object) {
-  if (!nb::hasattr(object, "dtype") || !nb::hasattr(object, "view")) return false;
-  const nb::object array_dtype = object.attr("dtype");
-  if (!nb::hasattr(array_dtype, "name") || !nb::hasattr(array_dtype, "itemsize")) return false;
-  const nb::str name(array_dtype.attr("name"));
-  const std::string_view found = to_view(name);
+bool ImportedTensor::import_custom_dtype(PyObject* object) {
+  const Object array_dtype = get_attribute(object, "dtype");
+  if (!array_dtype || !get_attribute(object, "view")) return false;
+  const Object name = get_attribute(array_dtype.get(), "name");
+  if (!name || !PyUnicode_Check(name.get())) return false;
+  const std::string_view found = to_view(name.get());
   const auto import_as = [&](ScalarType dtype_found, const char* integer) {
-    if (!import_buffer(object.attr("view")(integer))) return false;
+    if (!import_buffer(call_method(object, "view", "(s)", integer).get())) return false;
     dtype = dtype_found;
     return true;
   };
@@ -166,24 +158,23 @@ bool ImportedTensor::import_custom_dtype(nb::handle object) {
   return false;
 }
 
-bool ImportedTensor::import_dlpack(nb::handle object) {
-  if (!nb::hasattr(object, "__dlpack__")) return false;
-  const nb::object dlpack_method = object.attr("__dlpack__");
-  const nb::tuple none;
-  const auto version = nb::steal(
+bool ImportedTensor::import_dlpack(PyObject* object) {
+  const Object method = get_attribute(object, "__dlpack__");
+  if (!method) return false;
+  const Object no_arguments = checked(PyTuple_New(0));
+  const Object version = checked(
       Py_BuildValue("{s:(II)}", "max_version", dlpack::kMajorVersion, dlpack::kMinorVersion));
-  if (!version) throw nb::python_error();
-  auto capsule = nb::steal(call_python(dlpack_method.ptr(), none.ptr(), version.ptr()));
-  if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {  // from before DLPack 1.0
+  owner_ = try_call(method, no_arguments, version);
+  if (!owner_ && PyErr_ExceptionMatches(PyExc_TypeError)) {  // from before DLPack 1.0
     PyErr_Clear();
-    capsule = nb::steal(call_python(dlpack_method.ptr(), none.ptr()));
+    owner_ = try_call(method, no_arguments);
   }
-  if (!capsule) throw nb::python_error();
+  if (!owner_) throw PythonError();
   // The capsule is not renamed: it stays the owner and frees the tensor when it goes.
-  owner_ = capsule;
-  if (PyCapsule_IsValid(capsule.ptr(), dlpack::kVersionedCapsule)) {
+  PyObject* const capsule = owner_.get();
+  if (PyCapsule_IsValid(capsule, dlpack::kVersionedCapsule)) {
     const auto* managed = static_cast<const dlpack::ManagedTensorVersioned*>(
-        PyCapsule_GetPointer(capsule.ptr(), dlpack::kVersionedCapsule));
+        PyCapsule_GetPointer(capsule, dlpack::kVersionedCapsule));
     if (managed->version.major != dlpack::kMajorVersion) {
       throw_error(make_error(Error::NotSupported, "a tensor comes with DLPack %u.%u, expected 1.x",
                              managed->version.major, managed->version.minor));
@@ -191,15 +182,14 @@ bool ImportedTensor::import_dlpack(nb::handle object) {
     set(managed->tensor);
     return true;
   }
-  if (PyCapsule_IsValid(capsule.ptr(), dlpack::kCapsule)) {
-    set(static_cast<const dlpack::ManagedTensor*>(
-            PyCapsule_GetPointer(capsule.ptr(), dlpack::kCapsule))
+  if (PyCapsule_IsValid(capsule, dlpack::kCapsule)) {
+    set(static_cast<const dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule, dlpack::kCapsule))
             ->tensor);
     return true;
   }
   throw_error(make_error(Error::InvalidArgument,
                          "the __dlpack__ of a %s returned no DLPack capsule",
-                         Py_TYPE(object.ptr())->tp_name));
+                         Py_TYPE(object)->tp_name));
 }
 
 void ImportedTensor::set(const dlpack::Tensor& tensor) {
@@ -227,7 +217,7 @@ void ImportedTensor::set_dim(int64_t found) {
 
 void ImportedTensor::clear() {
   if (buffer_.obj) PyBuffer_Release(&buffer_);
-  owner_ = nb::object();
+  owner_.reset();
   imported_ = false;
 }
 

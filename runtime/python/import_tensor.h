@@ -7,7 +7,7 @@
 // protocol (numpy, array, memoryview), `__dlpack__`.
 #pragma once
 
-#include <nanobind/nanobind.h>
+#include <Python.h>
 
 #include <array>
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include "pteron/runtime/core/scalar_type.h"
 #include "pteron/runtime/core/tensor.h"
 #include "pteron/runtime/python/dlpack.h"
+#include "pteron/runtime/python/python_object.h"
 
 namespace pteron::python {
 
@@ -37,7 +38,7 @@ class ImportedTensor final {
 
   // False if `object` is no tensor; throws a Python exception if it is one that cannot be used here
   // (its dtype, device or rank). Keeps the bytes alive until clear(). Needs the GIL.
-  bool import(nanobind::handle object);
+  bool import(PyObject* object);
   void clear();
   bool imported() const { return imported_; }
 
@@ -50,13 +51,13 @@ class ImportedTensor final {
   TensorType type;
 
  private:
-  bool import_buffer(nanobind::handle object);
-  bool import_custom_dtype(nanobind::handle object);
-  bool import_dlpack(nanobind::handle object);
+  bool import_buffer(PyObject* object);
+  bool import_custom_dtype(PyObject* object);
+  bool import_dlpack(PyObject* object);
   void set(const dlpack::Tensor& tensor);
   void set_dim(int64_t dim);
 
-  nanobind::object owner_;
+  Object owner_;
   bool imported_ = false;
   Py_buffer buffer_{};  // released if buffer_.obj is set
 };

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pteron.runtime.python.session import Session
-
 TYPE_CHECKING = False  # not from typing, which is slow to import
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -11,6 +9,7 @@ if TYPE_CHECKING:
 
     from pteron.runtime.python.method_meta import MethodMeta
     from pteron.runtime.python.pytree import Tree
+    from pteron.runtime.python.session import Session
 
 
 class Method:
@@ -20,10 +19,11 @@ class Method:
     turns; load the method again (weights and code are shared) to run at the same time.
     """
 
-    __slots__ = ("_native", "_trees")
+    __slots__ = ("_native", "_session", "_trees")
 
-    def __init__(self, native: Any) -> None:
+    def __init__(self, native: Any, session: Session) -> None:
         self._native = native
+        self._session = session
         self._trees: tuple[Tree, Tree] | None = None
 
     @property
@@ -69,7 +69,7 @@ class Method:
 
     def session(self) -> Session:
         """Where its mutable buffers live."""
-        return Session(self._native.session())
+        return self._session
 
     def reset_state(self) -> None:
         """Puts its mutable buffers back to their initial values, for all methods of its session."""

@@ -1,18 +1,16 @@
 // The extension module pteron.runtime.python._native: what the Python classes of this folder are
 // made of.
 //
-// It is written to compile fast: nanobind makes code for each type that crosses, so few types do.
-// Paths come as bytes, descriptions go as dicts (method_meta.py reads them).
-#define NB_DOMAIN pteron  // settings and types of other packages' modules are not ours
+// The one file that includes pybind11, and written to compile fast: few types cross. Paths come as
+// bytes. Results of CPython's API come as Objects.
 #include <dlfcn.h>
-#include <nanobind/nanobind.h>
-#include <nanobind/stl/shared_ptr.h>
+#include <pybind11/pybind11.h>
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "pteron/runtime/backend/interface.h"
@@ -20,122 +18,110 @@
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/session.h"
 #include "pteron/runtime/kernel/registry.h"
-#include "pteron/runtime/python/export_tensor.h"
+#include "pteron/runtime/python/dlpack_array.h"
+#include "pteron/runtime/python/export_meta.h"
 #include "pteron/runtime/python/gil.h"
 #include "pteron/runtime/python/py_method.h"
 #include "pteron/runtime/python/python_error.h"
+#include "pteron/runtime/python/python_object.h"
+#include "pteron/runtime/python/python_type.h"
 
-namespace nb = nanobind;
+namespace py = pybind11;
 
 namespace pteron::python {
 namespace {
 
 using ProgramPtr = std::shared_ptr<const Program>;
+using Thrown = py::error_already_set;
 
-nb::str to_str(std::string_view text) { return nb::str(text.data(), text.size()); }
-
-nb::object to_object(int64_t value) { return nb::int_(value); }
-nb::object to_object(std::string_view value) { return to_str(value); }
-nb::object to_object(const ValueMeta& meta);
-nb::object to_object(const MutableBufferMeta& meta);
-
-template <typename T>
-nb::object to_list(const std::vector<T>& values) {
-  nb::list list;
-  for (const T& value : values) list.append(to_object(value));
-  return std::move(list);
-}
-
-// Borrowed from `text`; throws TypeError for what is no str.
-std::string_view to_view(nb::handle text) {
-  Py_ssize_t length = 0;
-  const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &length);
-  if (!data) throw nb::python_error();
-  return {data, static_cast<size_t>(length)};
-}
+// What the files without pybind11 made.
+py::object to_pybind(Object object) { return py::reinterpret_steal<py::object>(object.release()); }
 
 // What os.fsencode made of a path.
-std::string to_path(const nb::bytes& path) { return std::string(path.c_str(), path.size()); }
+std::string to_path(const py::bytes& path) { return std::string(std::string_view(path)); }
 
-LoadOptions load_options(int verification, const nb::list& data_paths) {
+LoadOptions load_options(int verification, const py::list& data_paths) {
   LoadOptions options;
   options.verification = static_cast<Verification>(verification);
-  for (const nb::handle path : data_paths) {
-    options.data_paths.push_back(to_path(nb::cast<nb::bytes>(path)));
+  for (const py::handle path : data_paths) {
+    options.data_paths.push_back(to_path(py::cast<py::bytes>(path)));
   }
   return options;
 }
 
-ProgramPtr load_path(const nb::bytes& path, int verification, const nb::list& data_paths) {
+ProgramPtr load_path(const py::bytes& path, int verification, const py::list& data_paths) {
   const LoadOptions options = load_options(verification, data_paths);
   Result<ProgramPtr> program = [&] {
     const std::string file = to_path(path);
     const WithoutGil without_gil;
     return Program::load(file, options);
   }();
-  return value_or_throw(std::move(program));
+  return value_or_throw<Thrown>(std::move(program));
 }
 
 // The bytes object is kept as long as the program.
-ProgramPtr load_bytes(const nb::bytes& bytes, int verification, const nb::list& data_paths) {
+ProgramPtr load_bytes(const py::bytes& bytes, int verification, const py::list& data_paths) {
   const LoadOptions options = load_options(verification, data_paths);
-  const Span<const uint8_t> span(static_cast<const uint8_t*>(bytes.data()), bytes.size());
-  const std::shared_ptr<const void> owner(bytes.inc_ref().ptr(), [](const void* object) {
+  const std::string_view view(bytes);
+  const Span<const uint8_t> span(reinterpret_cast<const uint8_t*>(view.data()), view.size());
+  const std::shared_ptr<const void> owner(borrow(bytes.ptr()).release(), [](const void* object) {
     if (!Py_IsInitialized()) return;
-    const nb::gil_scoped_acquire acquire;
+    const WithGil with_gil;
     Py_DECREF(static_cast<PyObject*>(const_cast<void*>(object)));
   });
   Result<ProgramPtr> program = [&] {
     const WithoutGil without_gil;
     return Program::load(span, owner, options);
   }();
-  return value_or_throw(std::move(program));
+  return value_or_throw<Thrown>(std::move(program));
 }
 
-BackendOption backend_option(std::string_view backend, std::string_view key, nb::handle value) {
+BackendOption backend_option(std::string_view backend, std::string_view key, py::handle value) {
   std::string name(key);
   if (PyBool_Check(value.ptr())) return {std::move(name), value.ptr() == Py_True};
-  if (PyUnicode_Check(value.ptr())) return {std::move(name), std::string(to_view(value))};
+  if (PyUnicode_Check(value.ptr())) return {std::move(name), std::string(to_view(value.ptr()))};
   const std::string where =
       "option \"" + name + "\" of backend \"" + std::string(backend) + "\" is ";
   if (!PyLong_Check(value.ptr())) {
-    throw_error(Error(Error::InvalidArgument, where + "a " + Py_TYPE(value.ptr())->tp_name +
-                                                  ", expected bool, int or str"));
+    throw_error<Thrown>(Error(Error::InvalidArgument, where + "a " + Py_TYPE(value.ptr())->tp_name +
+                                                          ", expected bool, int or str"));
   }
   int overflow = 0;
   const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
   if (overflow != 0) {
-    throw_error(Error(Error::InvalidArgument, where + "an int of more than 64 bits"));
+    throw_error<Thrown>(Error(Error::InvalidArgument, where + "an int of more than 64 bits"));
   }
   return {std::move(name), static_cast<int64_t>(number)};
 }
 
 // `backend_options`: a dict of dicts. `devices`: a dict of strings.
-PyMethod* load_method(const Program& program, const nb::str& name,
-                      std::shared_ptr<PySession> session, const nb::dict& backend_options,
-                      const nb::dict& devices) {
+py::object load_method(const Program& program, const py::str& name, PySession& session,
+                       const py::dict& backend_options, const py::dict& devices) {
   LoadMethodOptions options;
-  for (const auto& [named, used] : devices) {
-    const std::string mapping = std::string(to_view(named)) + "=" + std::string(to_view(used));
-    if (Error error = options.devices.add(mapping); !error.ok()) throw_error(error);
+  for (const auto [named, used] : devices) {
+    const std::string mapping =
+        std::string(to_view(named.ptr())) + "=" + std::string(to_view(used.ptr()));
+    if (Error error = options.devices.add(mapping); !error.ok()) throw_error<Thrown>(error);
   }
-  for (const auto& [backend, choices] : backend_options) {
-    const std::string_view id = to_view(backend);
+  for (const auto [backend, choices] : backend_options) {
+    const std::string_view id = to_view(backend.ptr());
     std::vector<BackendOption>& list = options.backend_options[std::string(id)];
-    for (const auto& [key, value] : nb::cast<nb::dict>(choices)) {
-      list.push_back(backend_option(id, to_view(key), value));
+    for (const auto [key, value] : py::cast<py::dict>(choices)) {
+      list.push_back(backend_option(id, to_view(key.ptr()), value));
     }
   }
-  options.session = session->session();
-  const std::string_view method_name = to_view(name);
+  options.session = session.session();
+  const std::string_view method_name = to_view(name.ptr());
   Result<std::unique_ptr<Method>> method = [&] {
     const WithoutGil without_gil;
     return program.load_method(method_name, options);
   }();
-  return new PyMethod(value_or_throw(std::move(method)), std::move(session));
+  return to_pybind(make_object(PyMethod::type(),
+                               std::make_unique<PyMethod>(value_or_throw<Thrown>(std::move(method)),
+                                                          session.shared_from_this())));
 }
 
-void open_library(const nb::bytes& path) {
+void open_library(const py::bytes& path) {
   const std::string file = to_path(path);
   const char* problem = nullptr;
   {
@@ -143,107 +129,65 @@ void open_library(const nb::bytes& path) {
     if (!dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) problem = dlerror();
   }
   if (problem) {
-    throw_error(
+    throw_error<Thrown>(
         make_error(Error::AccessFailed, "cannot open the library of a backend: %s", problem));
   }
 }
 
-nb::object is_backend_available(const nb::str& id) {
-  const BackendInterface* backend = find_backend(to_view(id));
+py::object is_backend_available(const py::str& id) {
+  const BackendInterface* backend = find_backend(to_view(id.ptr()));
   std::string reason = backend ? "" : "not registered in this process";
   const bool available = backend && backend->is_available(&reason);
-  return nb::make_tuple(available, to_str(reason));
+  return py::make_tuple(available, reason);
 }
 
-nb::object to_object(const ValueMeta& meta) {
-  nb::dict result;
-  result["kind"] = to_str(name_of(meta.kind));
-  result["dtype"] = nb::int_(static_cast<size_t>(meta.dtype));
-  result["sizes"] = to_list(meta.sizes);
-  result["dim_order"] = to_list(meta.dim_order);
-  result["is_static"] = nb::bool_(meta.dynamism == ShapeDynamism::Static);
-  result["nbytes"] = nb::int_(meta.nbytes);
-  result["planned"] = nb::bool_(meta.planned);
-  result["constant"] = nb::bool_(meta.constant);
-  nb::object value = nb::none();
-  if (const auto* number = std::get_if<int64_t>(&meta.value)) value = nb::int_(*number);
-  if (const auto* number = std::get_if<double>(&meta.value)) value = nb::float_(*number);
-  if (const auto* truth = std::get_if<bool>(&meta.value)) value = nb::bool_(*truth);
-  if (const auto* text = std::get_if<std::string>(&meta.value)) value = to_str(*text);
-  result["value"] = value;
-  result["symbolic"] = nb::bool_(meta.symbolic);
-  result["description"] = to_str(meta.describe());
-  return std::move(result);
-}
-
-nb::object to_object(const MutableBufferMeta& meta) {
-  nb::dict result;
-  result["name"] = to_str(meta.name);
-  result["dtype"] = nb::int_(static_cast<size_t>(meta.dtype));
-  result["sizes"] = to_list(meta.sizes);
-  result["nbytes"] = nb::int_(meta.nbytes);
-  return std::move(result);
-}
-
-nb::object to_object(const MethodMeta& meta) {
-  nb::dict result;
-  result["name"] = to_str(meta.name);
-  result["inputs"] = to_list(meta.inputs);
-  result["outputs"] = to_list(meta.outputs);
-  result["mutable_buffers"] = to_list(meta.mutable_buffers);
-  nb::list backends;
-  for (const DelegateMeta& delegate : meta.delegates) backends.append(to_str(delegate.backend_id));
-  result["backends"] = backends;
-  result["operators"] = to_list(meta.operators);
-  result["planned_nbytes"] = nb::int_(meta.planned_nbytes());
-  result["input_tree"] = to_str(meta.input_tree);
-  result["output_tree"] = to_str(meta.output_tree);
-  return std::move(result);
-}
-
-void define_program(nb::module_& module) {
-  nb::class_<Program>(module, "Program")
-      .def("method_names", [](const Program& program) { return to_list(program.method_names()); })
+void define_classes(py::module_& module) {
+  // Local: other packages' modules with pybind11 are to know nothing of them.
+  py::class_<Program, std::shared_ptr<Program>>(module, "Program", py::module_local())
+      .def("method_names",
+           [](const Program& program) { return to_pybind(to_list(program.method_names())); })
       .def("method_meta",
-           [](const Program& program, const nb::str& name) {
-             return to_object(value_or_throw(program.method_meta(to_view(name))));
+           [](const Program& program, const py::str& name) {
+             return to_pybind(
+                 export_meta(value_or_throw<Thrown>(program.method_meta(to_view(name.ptr())))));
            })
       .def("new_session", [](const Program& program) {
         return std::make_shared<PySession>(program.new_session());
       });
-  nb::class_<PySession>(module, "Session")
+  py::class_<PySession, std::shared_ptr<PySession>>(module, "Session", py::module_local())
       .def("reset", &PySession::reset)
-      .def("buffer_names", [](const PySession& session) { return to_list(session.buffer_names()); })
-      .def("buffer", [](PySession& session, const nb::str& name) {
-        return session.buffer(std::string(to_view(name)));
+      .def("buffer_names",
+           [](const PySession& session) { return to_pybind(to_list(session.buffer_names())); })
+      .def("buffer", [](PySession& session, const std::string& name) {
+        return to_pybind(session.buffer(name));
       });
-  nb::class_<PyMethod>(module, "Method")
-      .def("execute", &PyMethod::execute)
-      .def("reset_state", &PyMethod::reset_state)
-      .def("session", &PyMethod::session)
-      .def("meta", [](const PyMethod& method) { return to_object(method.meta()); });
+  module.attr("Method") = py::handle(reinterpret_cast<PyObject*>(PyMethod::type()));
+  module.attr("DlpackArray") = py::handle(reinterpret_cast<PyObject*>(DlpackArray::type()));
 }
 
 }  // namespace
 
-NB_MODULE(_native, module) {
-  // What a daemon thread, or another library, still has when the interpreter is gone is no mistake.
-  nb::set_leak_warnings(false);
-  define_dlpack_array(module);
-  define_program(module);
-  nb::dict scalar_types;
+PYBIND11_MODULE(_native, module) {
+  py::register_local_exception_translator([](std::exception_ptr thrown) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const PythonError&) {  // Python's exception is set
+    }
+  });
+  define_classes(module);
+  py::dict scalar_types;
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
-  scalar_types[#name] = nb::int_(static_cast<size_t>(number));
+  scalar_types[#name] = py::int_(number);
 #include "pteron/runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
   module.attr("SCALAR_TYPES") = scalar_types;
   module.def("load_path", &load_path);
   module.def("load_bytes", &load_bytes);
-  module.def("load_method", &load_method, nb::rv_policy::take_ownership);
+  module.def("load_method", &load_method);
   module.def("open_library", &open_library);
-  module.def("registered_backends", [] { return to_list(registered_backends()); });
+  module.def("registered_backends", [] { return to_pybind(to_list(registered_backends())); });
   module.def("is_backend_available", &is_backend_available);
-  module.def("registered_kernels", [] { return to_list(registered_kernels()); });
+  module.def("registered_kernels", [] { return to_pybind(to_list(registered_kernels())); });
 }
 
 }  // namespace pteron::python

@@ -58,9 +58,10 @@ class Program:
         """
         backend_registry.require(self._native.method_meta(name)["backends"])
         options = {key: dict(value) for key, value in (backend_options or {}).items()}
-        native_session = self._native.new_session() if session is None else session._native
+        session = self.session() if session is None else session
         return Method(
-            _native.load_method(self._native, name, native_session, options, dict(devices or {}))
+            _native.load_method(self._native, name, session._native, options, dict(devices or {})),
+            session,
         )
 
     def __repr__(self) -> str:

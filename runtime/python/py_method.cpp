@@ -7,10 +7,10 @@
 
 #include "pteron/runtime/kernel/convert.h"
 #include "pteron/runtime/kernel/view.h"
+#include "pteron/runtime/python/export_meta.h"
 #include "pteron/runtime/python/gil.h"
 #include "pteron/runtime/python/python_error.h"
-
-namespace nb = nanobind;
+#include "pteron/runtime/python/python_type.h"
 
 namespace pteron::python {
 namespace {
@@ -72,7 +72,7 @@ void PySession::reset() {
   throw_if_error(session_->reset());
 }
 
-nb::object PySession::buffer(const std::string& name) {
+Object PySession::buffer(const std::string& name) {
   const Guard guard(*this);
   throw_if_error(order_.finish());
   const Tensor tensor = value_or_throw(session_->buffer(name));
@@ -95,6 +95,17 @@ PyMethod::~PyMethod() {
   // Closing delegates may take a while and needs no Python.
   const WithoutGil without_gil;
   method_.reset();
+}
+
+PyTypeObject* PyMethod::type() {
+  static PyMethodDef methods[] = {
+      {"execute", method_of<&PyMethod::execute>, METH_O, "Flat inputs to flat outputs."},
+      {"reset_state", method_of<&PyMethod::reset_state>, METH_NOARGS, nullptr},
+      {"meta", method_of<&PyMethod::meta>, METH_NOARGS, "As a dict."},
+      {}};
+  static PyTypeObject* const type =
+      make_type<PyMethod>("pteron.runtime.python._native.Method", "A loaded method.", methods);
+  return type;
 }
 
 // Unplanned outputs need memory of ours: a static one is written straight into what the caller
@@ -166,7 +177,7 @@ bool PyMethod::has_foreign_input() const {
   });
 }
 
-nb::list PyMethod::execute(nb::handle inputs) {
+Object PyMethod::execute(PyObject* inputs) {
   const PySession::Guard guard(*session_);
   struct Release {
     PyMethod* method;
@@ -191,18 +202,17 @@ nb::list PyMethod::execute(nb::handle inputs) {
     return method_->execute();
   }());
   const TensorStyle style = output_style();
-  auto results = nb::steal<nb::list>(PyList_New(static_cast<Py_ssize_t>(outputs_.size())));
-  for (size_t i = 0; i < outputs_.size(); ++i) {
-    PyList_SET_ITEM(results.ptr(), static_cast<Py_ssize_t>(i), output(i, style).release().ptr());
-  }
-  return results;
+  return list_of(outputs_.size(), [&](size_t i) { return output(i, style); });
 }
 
-void PyMethod::reset_state() {
+Object PyMethod::reset_state() {
   const PySession::Guard guard(*session_);
   throw_if_error(session_->order().finish());
   throw_if_error(method_->reset_state());
+  return none();
 }
+
+Object PyMethod::meta() const { return export_meta(method_->meta()); }
 
 void PyMethod::check_count(size_t found) const {
   if (found == inputs_.size()) return;
@@ -214,28 +224,27 @@ void PyMethod::check_count(size_t found) const {
                          method_->name().c_str(), inputs_.size(), expected.c_str(), found));
 }
 
-void PyMethod::import_inputs(nb::handle inputs) {
-  const auto sequence =
-      nb::steal(PySequence_Fast(inputs.ptr(), "inputs must be a sequence of tensors and scalars"));
-  if (!sequence) throw nb::python_error();
-  const auto count = static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.ptr()));
+void PyMethod::import_inputs(PyObject* inputs) {
+  const Object sequence = checked(with_gil_back([inputs] {
+    return PySequence_Fast(inputs, "inputs must be a sequence of tensors and scalars");
+  }));
+  const auto count = static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get()));
   check_count(count);
   for (size_t i = 0; i < count; ++i) {
     // Converting may run Python code, which may shorten the list.
-    if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.ptr())) != count) check_count(0);
-    const auto item =
-        nb::borrow(PySequence_Fast_GET_ITEM(sequence.ptr(), static_cast<Py_ssize_t>(i)));
-    values_[i] = import_value(i, item);
+    if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get())) != count) check_count(0);
+    const Object item =
+        borrow(PySequence_Fast_GET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i)));
+    values_[i] = import_value(i, item.get());
   }
 }
 
-EValue PyMethod::import_value(size_t index, nb::handle object) {
-  PyObject* const value = object.ptr();
+EValue PyMethod::import_value(size_t index, PyObject* value) {
   if (value == Py_None || PyBool_Check(value) || PyLong_Check(value) || PyFloat_Check(value) ||
       PyUnicode_Check(value)) {
-    return import_scalar(index, object);
+    return import_scalar(index, value);
   }
-  if (!inputs_[index].tensor.import(object)) {
+  if (!inputs_[index].tensor.import(value)) {
     throw_error(
         make_error(Error::InvalidType,
                    "input %zu of method \"%s\": found a %s, expected %s; a tensor may be one of "
@@ -248,8 +257,7 @@ EValue PyMethod::import_value(size_t index, nb::handle object) {
   return tensor_value(index);
 }
 
-EValue PyMethod::import_scalar(size_t index, nb::handle object) {
-  PyObject* const value = object.ptr();
+EValue PyMethod::import_scalar(size_t index, PyObject* value) {
   const ValueKind expected = method_->meta().inputs[index].kind;
   if (value == Py_None) return EValue();
   if (PyBool_Check(value)) return EValue(value == Py_True);
@@ -273,11 +281,8 @@ EValue PyMethod::import_scalar(size_t index, nb::handle object) {
     }
     return EValue(static_cast<int64_t>(number));
   }
-  inputs_[index].scalar = nb::borrow(object);
-  Py_ssize_t length = 0;
-  const char* text = PyUnicode_AsUTF8AndSize(value, &length);
-  if (!text) throw nb::python_error();
-  return EValue(std::string_view(text, static_cast<size_t>(length)));
+  inputs_[index].scalar = borrow(value);
+  return EValue(to_view(value));
 }
 
 // A 0-d tensor stands for the number in it. Anything else is left for the method to refuse.
@@ -331,7 +336,7 @@ EValue PyMethod::tensor_value(size_t index) {
 void PyMethod::release_inputs() {
   for (Input& input : inputs_) {
     input.tensor.clear();
-    if (input.scalar) input.scalar = nb::object();
+    input.scalar.reset();
   }
 }
 
@@ -343,48 +348,39 @@ TensorStyle PyMethod::output_style() const {
   return style_of_process();
 }
 
-nb::object PyMethod::output(size_t index, const TensorStyle& style) {
+Object PyMethod::output(size_t index, const TensorStyle& style) {
   Output& output = outputs_[index];
   const EValue& value = method_->get_output(index);
   if (output.direct) return to_python(std::move(output.direct), style);
   return export_value(value, style);
 }
 
-nb::object PyMethod::export_value(const EValue& value, const TensorStyle& style) {
-  const auto list_of = [&](Span<EValue* const> items) {
-    nb::list list;
-    for (const EValue* item : items) {
-      list.append(item ? export_value(*item, style) : nb::object(nb::none()));
-    }
-    return nb::object(list);
+Object PyMethod::export_value(const EValue& value, const TensorStyle& style) {
+  const auto values = [&](Span<EValue* const> items) {
+    return list_of(items.size(),
+                   [&](size_t i) { return items[i] ? export_value(*items[i], style) : none(); });
   };
   switch (value.value_kind()) {
     case ValueKind::None:
-      return nb::none();
+      return none();
     case ValueKind::Int:
-      return nb::int_(value.to_int());
+      return to_object(value.to_int());
     case ValueKind::Double:
-      return nb::float_(value.to_double());
+      return to_object(value.to_double());
     case ValueKind::Bool:
-      return nb::bool_(value.to_bool());
+      return to_object(value.to_bool());
     case ValueKind::String:
-      return nb::str(value.to_string().data(), value.to_string().size());
+      return to_object(value.to_string());
     case ValueKind::IntList:
-      return list_of(value.to_int_list().items);
+      return values(value.to_int_list().items);
     case ValueKind::TensorList:
-      return list_of(value.to_tensor_list().items);
+      return values(value.to_tensor_list().items);
     case ValueKind::OptionalTensorList:
-      return list_of(value.to_optional_tensor_list().items);
-    case ValueKind::DoubleList: {
-      nb::list list;
-      for (const double item : value.to_double_list().items) list.append(item);
-      return std::move(list);
-    }
-    case ValueKind::BoolList: {
-      nb::list list;
-      for (const bool item : value.to_bool_list().items) list.append(item);
-      return std::move(list);
-    }
+      return values(value.to_optional_tensor_list().items);
+    case ValueKind::DoubleList:
+      return to_list(value.to_double_list().items);
+    case ValueKind::BoolList:
+      return to_list(value.to_bool_list().items);
     case ValueKind::Tensor:
       break;
   }

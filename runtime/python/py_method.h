@@ -1,13 +1,15 @@
 // A loaded method as Python sees it: the hot path of the binding.
 #pragma once
 
-#include <nanobind/nanobind.h>
+#include <Python.h>
 
 #include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "pteron/runtime/core/evalue.h"
@@ -15,6 +17,7 @@
 #include "pteron/runtime/executor/session.h"
 #include "pteron/runtime/python/export_tensor.h"
 #include "pteron/runtime/python/import_tensor.h"
+#include "pteron/runtime/python/python_object.h"
 #include "pteron/runtime/python/stream_order.h"
 
 namespace pteron::python {
@@ -30,7 +33,7 @@ class PySession final : public std::enable_shared_from_this<PySession> {
   void reset();
   std::vector<std::string> buffer_names() const { return session_->buffer_names(); }
   // A copy.
-  nanobind::object buffer(const std::string& name);
+  Object buffer(const std::string& name);
   // Only while a Guard is held.
   StreamOrder& order() { return order_; }
 
@@ -59,12 +62,15 @@ class PyMethod final {
   PyMethod(std::unique_ptr<Method> method, std::shared_ptr<PySession> session);
   ~PyMethod();
 
-  const MethodMeta& meta() const { return method_->meta(); }
-  const std::shared_ptr<PySession>& session() const { return session_; }
+  // The class as Python sees it. Borrowed; throws.
+  static PyTypeObject* type();
 
-  // Flat inputs to flat outputs. May be called from any thread; calls into one session take turns.
-  nanobind::list execute(nanobind::handle inputs);
-  void reset_state();
+  // Flat inputs to a list of flat outputs. May be called from any thread; calls into one session
+  // take turns.
+  Object execute(PyObject* inputs);
+  // None.
+  Object reset_state();
+  Object meta() const;
 
  private:
   // How an output gets out.
@@ -74,7 +80,7 @@ class PyMethod final {
   };
   struct Input {
     ImportedTensor tensor;
-    nanobind::object scalar;               // keeps a string alive
+    Object scalar;                         // keeps a string alive
     std::unique_ptr<std::byte[]> staging;  // a rearranged copy, kept for later calls
     size_t staging_nbytes = 0;
   };
@@ -91,15 +97,15 @@ class PyMethod final {
   const dlpack::ExchangeApi* api_of_caller() const;
   bool has_foreign_input() const;
   void check_count(size_t found) const;
-  EValue import_value(size_t index, nanobind::handle object);
-  EValue import_scalar(size_t index, nanobind::handle object);
+  EValue import_value(size_t index, PyObject* value);
+  EValue import_scalar(size_t index, PyObject* value);
   EValue tensor_value(size_t index);
   EValue scalar_of_tensor(const ImportedTensor& tensor, const ValueMeta& expected) const;
-  void import_inputs(nanobind::handle inputs);
+  void import_inputs(PyObject* inputs);
   void release_inputs();
   TensorStyle output_style() const;
-  nanobind::object output(size_t index, const TensorStyle& style);
-  nanobind::object export_value(const EValue& value, const TensorStyle& style);
+  Object output(size_t index, const TensorStyle& style);
+  Object export_value(const EValue& value, const TensorStyle& style);
 
   std::unique_ptr<Method> method_;
   std::shared_ptr<PySession> session_;

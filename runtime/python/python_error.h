@@ -1,32 +1,34 @@
 // Errors of the runtime as Python exceptions, with the same text.
 #pragma once
 
-#include <nanobind/nanobind.h>
+#include <Python.h>
 
 #include <string>
+#include <utility>
 
 #include "pteron/runtime/core/error.h"
 #include "pteron/runtime/core/result.h"
-#include "pteron/runtime/python/gil.h"
+#include "pteron/runtime/python/python_object.h"
 
 namespace pteron::python {
 
-// Throws the exception of the error's family (see errors.py). Needs the GIL.
-[[noreturn]] inline void throw_error(const Error& error) {
-  namespace nb = nanobind;
+// Sets the exception of the error's family (see errors.py). Needs the GIL.
+inline void set_error(const Error& error) {
   const std::string message = error.message();  // may name a file in whatever encoding
-  const nb::object make =
-      nb::module_::import_("pteron.runtime.python.errors").attr("error_of_code");
   PyObject* const text =
       PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace");
   // "N" takes `text` over; null passes on what was raised.
-  const auto arguments = nb::steal(
-      Py_BuildValue("(IsN)", static_cast<unsigned>(error.code()), Error::name(error.code()), text));
-  if (!arguments) throw nb::python_error();
-  const auto exception = nb::steal(call_python(make.ptr(), arguments.ptr()));
-  if (!exception) throw nb::python_error();
-  PyErr_SetObject(exception.type().ptr(), exception.ptr());
-  throw nb::python_error();
+  const Object exception =
+      call_method(import_module("pteron.runtime.python.errors").get(), "error_of_code", "(IsN)",
+                  static_cast<unsigned>(error.code()), Error::name(error.code()), text);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())), exception.get());
+}
+
+// And throws; where pybind11 waits, what it knows takes half as long as what it has to translate.
+template <typename Thrown = PythonError>
+[[noreturn]] void throw_error(const Error& error) {
+  set_error(error);
+  throw Thrown();
 }
 
 // Nothing on success. Needs the GIL.
@@ -35,9 +37,9 @@ inline void throw_if_error(const Error& error) {
 }
 
 // The value, or throws. Needs the GIL.
-template <typename T>
+template <typename Thrown = PythonError, typename T>
 T value_or_throw(Result<T> result) {
-  if (!result.ok()) throw_error(result.error());
+  if (!result.ok()) throw_error<Thrown>(result.error());
   return std::move(result.get());
 }
 

@@ -6,13 +6,12 @@
 // tensors and None. An `Out` is a tensor whose sizes are an upper bound; `call` returns the sizes
 // it has afterwards. A `Result` is a slot with a number, to which the kernel writes another; that
 // is returned.
-#include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/string_view.h>
-#include <nanobind/stl/vector.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -22,28 +21,28 @@
 #include "pteron/runtime/python/import_tensor.h"
 #include "pteron/runtime/python/python_error.h"
 
-namespace nb = nanobind;
+namespace py = pybind11;
 
 namespace pteron::python {
 namespace {
 
 struct Out {
-  nb::object tensor;
+  py::object tensor;
 };
 struct Result {
-  nb::object initial;  // of the kind that the slot keeps
+  py::object initial;  // of the kind that the slot keeps
 };
 
 class Call final {
  public:
-  void add(const nb::object& argument) { arguments_.push_back(value_of(argument)); }
+  void add(const py::object& argument) { arguments_.push_back(value_of(argument)); }
 
-  nb::list run(const std::string& name) {
+  py::list run(const std::string& name) {
     const KernelFunction kernel = find_kernel(name);
-    if (!kernel) throw nb::key_error(name.c_str());
+    if (!kernel) throw py::key_error(name);
     static auto* const context = new KernelContext;
     throw_if_error(kernel(*context, {arguments_.data(), arguments_.size()}));
-    nb::list results;
+    py::list results;
     for (const EValue* value : outs_) results.append(result_of(*value));
     return results;
   }
@@ -54,10 +53,10 @@ class Call final {
     return &values_.back();
   }
 
-  EValue* tensor_value(const nb::object& object, ShapeDynamism dynamism) {
+  EValue* tensor_value(const py::object& object, ShapeDynamism dynamism) {
     imported_.emplace_back();
     ImportedTensor& tensor = imported_.back();
-    if (!tensor.import(object)) throw nb::type_error("no tensor");
+    if (!tensor.import(object.ptr())) throw py::type_error("no tensor");
     std::vector<uint8_t> order(tensor.dim);
     std::iota(order.begin(), order.end(), uint8_t{0});
     std::stable_sort(order.begin(), order.end(), [&](uint8_t a, uint8_t b) {
@@ -69,19 +68,19 @@ class Call final {
                      tensor.data, tensor.device, dynamism));
     for (size_t d = 0; d < tensor.dim; ++d) {
       if (tensor.sizes[d] > 1 && tensor.strides[d] != result.strides()[d]) {
-        throw nb::value_error("a tensor with gaps between its elements");
+        throw py::value_error("a tensor with gaps between its elements");
       }
     }
     return make(EValue(result));
   }
 
-  EValue* list_value(const nb::handle items) {
+  EValue* list_value(const py::handle items) {
     bool ints = true;  // an empty list is one of ints
-    for (const nb::handle item : items) ints &= nb::isinstance<nb::int_>(item);
+    for (const py::handle item : items) ints &= py::isinstance<py::int_>(item);
     auto& pointers = lists_.emplace_back();
-    for (const nb::handle item : items) {
+    for (const py::handle item : items) {
       const bool none = item.is_none();
-      pointers.push_back(none ? nullptr : value_of(nb::borrow(item)));
+      pointers.push_back(none ? nullptr : value_of(py::reinterpret_borrow<py::object>(item)));
     }
     const Span<EValue* const> span(pointers.data(), pointers.size());
     if (ints) return make(EValue(IntList{span}));
@@ -89,39 +88,40 @@ class Call final {
     return make(complete ? EValue(TensorList{span}) : EValue(OptionalTensorList{span}));
   }
 
-  EValue* value_of(const nb::object& argument) {
-    if (nb::isinstance<Out>(argument)) {
-      outs_.push_back(tensor_value(nb::cast<Out>(argument).tensor, ShapeDynamism::DynamicBound));
+  EValue* value_of(const py::object& argument) {
+    if (py::isinstance<Out>(argument)) {
+      outs_.push_back(
+          tensor_value(py::cast<const Out&>(argument).tensor, ShapeDynamism::DynamicBound));
       return outs_.back();
     }
-    if (nb::isinstance<Result>(argument)) {
-      outs_.push_back(value_of(nb::cast<Result>(argument).initial));
+    if (py::isinstance<Result>(argument)) {
+      outs_.push_back(value_of(py::cast<const Result&>(argument).initial));
       return outs_.back();
     }
     if (argument.is_none()) return make(EValue());
-    if (nb::isinstance<nb::bool_>(argument)) return make(EValue(nb::cast<bool>(argument)));
-    if (nb::isinstance<nb::int_>(argument)) return make(EValue(nb::cast<int64_t>(argument)));
-    if (nb::isinstance<nb::float_>(argument)) return make(EValue(nb::cast<double>(argument)));
-    if (nb::isinstance<nb::str>(argument)) {
-      texts_.push_back(nb::cast<std::string>(argument));
+    if (py::isinstance<py::bool_>(argument)) return make(EValue(py::cast<bool>(argument)));
+    if (py::isinstance<py::int_>(argument)) return make(EValue(py::cast<int64_t>(argument)));
+    if (py::isinstance<py::float_>(argument)) return make(EValue(py::cast<double>(argument)));
+    if (py::isinstance<py::str>(argument)) {
+      texts_.push_back(py::cast<std::string>(argument));
       return make(EValue(std::string_view(texts_.back())));
     }
-    if (nb::isinstance<nb::list>(argument) || nb::isinstance<nb::tuple>(argument)) {
+    if (py::isinstance<py::list>(argument) || py::isinstance<py::tuple>(argument)) {
       return list_value(argument);
     }
     return tensor_value(argument, ShapeDynamism::Static);
   }
 
-  static nb::object result_of(const EValue& value) {
+  static py::object result_of(const EValue& value) {
     if (value.is_tensor()) {
-      nb::list sizes;
+      py::list sizes;
       for (size_t d = 0; d < value.tensor().dim(); ++d) sizes.append(value.tensor().size(d));
-      return nb::make_tuple(nb::tuple(sizes), reinterpret_cast<uintptr_t>(value.tensor().data()));
+      return py::make_tuple(py::tuple(sizes), reinterpret_cast<uintptr_t>(value.tensor().data()));
     }
-    if (value.is_int()) return nb::int_(value.to_int());
-    if (value.is_double()) return nb::float_(value.to_double());
-    if (value.is_bool()) return nb::bool_(value.to_bool());
-    return nb::none();
+    if (value.is_int()) return py::int_(value.to_int());
+    if (value.is_double()) return py::float_(value.to_double());
+    if (value.is_bool()) return py::bool_(value.to_bool());
+    return py::none();
   }
 
   std::deque<EValue> values_;
@@ -134,13 +134,19 @@ class Call final {
 
 }  // namespace
 
-NB_MODULE(_kernel_caller, module) {
-  nb::class_<Out>(module, "Out").def(nb::init<nb::object>());
-  nb::class_<Result>(module, "Result").def(nb::init<nb::object>());
-  module.def("call", [](const std::string& name, const nb::list& arguments) {
+PYBIND11_MODULE(_kernel_caller, module) {
+  py::register_local_exception_translator([](std::exception_ptr thrown) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const PythonError&) {  // Python's exception is set
+    }
+  });
+  py::class_<Out>(module, "Out").def(py::init<py::object>());
+  py::class_<Result>(module, "Result").def(py::init<py::object>());
+  module.def("call", [](const std::string& name, const py::list& arguments) {
     Call call;
-    for (const nb::handle argument : arguments) {
-      call.add(nb::borrow(argument));
+    for (const py::handle argument : arguments) {
+      call.add(py::reinterpret_borrow<py::object>(argument));
     }
     return call.run(name);
   });

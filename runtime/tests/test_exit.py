@@ -25,6 +25,9 @@ class OnlyDlpack:
     def __dlpack_device__(self):
         return x.__dlpack_device__()
 
+class SlowDtype(OnlyDlpack):
+    dtype = property(lambda self: time.sleep(0.001))
+
 def slow_error(*arguments):
     time.sleep(0.001)
     return RuntimeError()
@@ -54,8 +57,10 @@ method = program.load_method("forward")
         "at_work(lambda: method.execute([x]))",
         "at_work(lambda: program.load_method('forward').execute([x]))",
         "at_work(lambda: method.execute([OnlyDlpack()]))",
+        "at_work(lambda: method.execute([SlowDtype()]))",
         "at_work(lambda: program.load_method('forward'))",
         "at_work(lambda: Runtime.get().load_program(path))",
+        "data = open(path, 'rb').read(); at_work(lambda: Runtime.get().load_program(data))",
         "errors.error_of_code = slow_error; at_work(lambda: method.execute([]))",
         "errors.error_of_code = slow_error; at_work(lambda: Runtime.get().load_program('missing'))",
     ],

@@ -1,31 +1,26 @@
 """What a few wheels hold besides Python: headers, libraries and programs.
 
-`headers` are directories of the wheel and become the cc_library @HUB//NAME:headers; each of
+`headers` is a directory of the wheel and becomes the cc_library @HUB//NAME:headers; each of
 `files` becomes a target @HUB//NAME:TARGET.
 """
 
-def _layout(headers = [], files = {}):
+def _layout(headers = "", files = {}):
     return struct(headers = headers, files = files)
 
 LAYOUTS = {
     "clang_format": _layout(files = {"program": "clang_format/data/bin/clang-format"}),
     "executorch": _layout(
-        headers = ["executorch/include"],
+        headers = "executorch/include",
         files = {"library": "executorch/lib/libexecutorch.so"},
     ),
-    # Its library is compiled from sources that are included like headers.
-    "nanobind": _layout(headers = [
-        "nanobind/include",
-        "nanobind/ext/robin_map/include",
-        "nanobind/src",
-    ]),
-    "numpy": _layout(headers = ["numpy/_core/include"]),
+    "numpy": _layout(headers = "numpy/_core/include"),
+    "pybind11": _layout(headers = "pybind11/include"),
     "ruff": _layout(files = {"program": "bin/ruff"}),
     "scipy_openblas32": _layout(
-        headers = ["scipy_openblas32/include"],
+        headers = "scipy_openblas32/include",
         files = {"library": "scipy_openblas32/lib/libscipy_openblas.so"},
     ),
-    "torch": _layout(headers = ["torch/include"]),
+    "torch": _layout(headers = "torch/include"),
 }
 
 NO_LAYOUT = _layout()

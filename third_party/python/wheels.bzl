@@ -25,8 +25,8 @@ exports_files(["site-packages"])
 _HEADERS_BUILD = """
 cc_library(
     name = "headers",
-    hdrs = {folders},
-    includes = {folders},
+    hdrs = ["include"],
+    includes = ["include"],
 )
 """
 
@@ -89,13 +89,10 @@ def _wheel_impl(repository_ctx):
         deps = repr(["@%s//:pkg" % dep for dep in attr.wheel_deps]),
         testonly = attr.is_testonly,
     )
-    folders = []
-    for path in attr.headers:
+    if attr.headers:
         # A second way to the same files: an action can't have a directory and a part of it.
-        folders.append("include_%d" % len(folders) if folders else "include")
-        repository_ctx.symlink(installed.get_child(path), folders[-1])
-    if folders:
-        build += _HEADERS_BUILD.format(folders = repr(folders))
+        repository_ctx.symlink(installed.get_child(attr.headers), "include")
+        build += _HEADERS_BUILD
     for name, path in attr.files.items():
         file = "files/" + path.split("/")[-1]
         repository_ctx.symlink(installed.get_child(path), file)
@@ -107,7 +104,7 @@ wheel_repository = repository_rule(
     doc = "One wheel of a lock, installed when a target that needs it is built.",
     attrs = {
         "files": attr.string_dict(doc = "Target name to path in the wheel, for single files."),
-        "headers": attr.string_list(doc = "Directories of C++ headers in the wheel."),
+        "headers": attr.string(doc = "Directory of C++ headers in the wheel; empty for none."),
         "is_testonly": attr.bool(),
         "lock": attr.string(doc = "Path of the lock, for messages."),
         "remedy": attr.string(doc = "What to try when the wheel is not to be had."),

@@ -33,7 +33,7 @@ _SUFFIXES = _SOURCES | {".so"}
 # Folders that are known as `pteron/<folder>`. Their libraries are there already.
 _NAMED = frozenset({"backends", "exir", "runtime"})
 # What the tree imports or compiles and the machine may lack: Python and C++ sources.
-_PACKAGES = ("absl", "flatbuffers", "nanobind")
+_PACKAGES = ("absl", "flatbuffers", "pybind11")
 # Binaries of one build have most of their bytes in common: the window has to span several.
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 128 << 20}]
 

@@ -1,10 +1,10 @@
-"""Python extension modules in C++, written with nanobind.
+"""Python extension modules in C++, written with pybind11.
 
-    load("@pteron//third_party/nanobind:defs.bzl", "nanobind_extension")
+    load("@pteron//third_party/pybind11:defs.bzl", "pybind_extension")
 
-    nanobind_extension(
+    pybind_extension(
         name = "_session",
-        srcs = ["session_bindings.cpp"],  # NB_MODULE(_session, m) { ... }
+        srcs = ["session_bindings.cpp"],  # PYBIND11_MODULE(_session, m) { ... }
         deps = ["//runtime/executor:session"],
     )
 
@@ -17,7 +17,7 @@ load("//tools/build:py.bzl", "py_library")
 
 _COMMON = ["compatible_with", "restricted_to", "tags", "target_compatible_with", "testonly"]
 
-def nanobind_extension(
+def pybind_extension(
         name,
         srcs,
         deps = [],
@@ -31,9 +31,9 @@ def nanobind_extension(
     The module imports as `<package, dotted>.<name>`, in this repository with `pteron.` before it. Also makes the target `<name>.so`.
 
     Args:
-        name: name of the module, the one in its NB_MODULE.
+        name: name of the module, the one in its PYBIND11_MODULE.
         srcs: C++ sources.
-        deps: C++ libraries; nanobind and Python.h are added.
+        deps: C++ libraries; pybind11 and Python.h are added.
         copts: further compiler options.
         linkopts: further linker options.
         data: files that the module opens when it runs.
@@ -49,7 +49,7 @@ def nanobind_extension(
         linkshared = True,
         linkstatic = True,
         visibility = visibility,
-        deps = deps + [Label("//third_party/nanobind")],
+        deps = deps + [Label("//third_party/pybind11")],
         **kwargs
     )
     py_library(

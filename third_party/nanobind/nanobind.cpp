@@ -1,2 +1,0 @@
-// nanobind's library, whose sources come with its wheel. Each extension links a copy.
-#include <nb_combined.cpp>
