@@ -22,10 +22,12 @@ class Program:
 
     def __init__(self, native: Any) -> None:
         self._native = native
-        self._names = frozenset(native.method_names())
+        self._names: frozenset[str] | None = None
 
     @property
     def method_names(self) -> set[str]:
+        if self._names is None:
+            self._names = frozenset(self._native.method_names())
         return set(self._names)
 
     def metadata(self, method_name: str) -> MethodMeta:
@@ -65,4 +67,4 @@ class Program:
         )
 
     def __repr__(self) -> str:
-        return f"Program({sorted(self._names)})"
+        return f"Program({sorted(self.method_names)})"
