@@ -8,7 +8,8 @@ import torch
 
 FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
-TOLERANCE = {torch.float16: 5e-3, torch.bfloat16: 3e-2, torch.float32: 2e-5, torch.float64: 1e-12}
+#: Of sums of products, relative to the largest: one rounding to the dtype; sums in float32.
+_SUMS = {torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float32: 4e-6, torch.float64: 1e-14}
 
 
 def values(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -55,3 +56,13 @@ def check(actual: torch.Tensor, expected: torch.Tensor, rtol: float | None = Non
     if rtol is not None:
         tolerances = {"rtol": rtol, "atol": rtol}
     torch.testing.assert_close(actual, expected, equal_nan=True, **tolerances)
+
+
+def check_sums(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    """Sums of products, such as of matrices, against the same ones in double precision."""
+    assert actual.shape == expected.shape
+    if not actual.is_floating_point():
+        torch.testing.assert_close(actual, expected.to(actual.dtype), rtol=0, atol=0)
+    elif actual.numel():
+        error = (actual.double() - expected).abs().max() / expected.abs().max().clamp_min(1e-30)
+        assert error <= _SUMS[actual.dtype], float(error)
