@@ -3,8 +3,8 @@ call. Such checks stand inside parallel loops, and in loops too small for thread
 
 from __future__ import annotations
 
-import pathlib
-import resource
+import ctypes
+import gc
 from typing import Any
 
 import pytest
@@ -75,14 +75,28 @@ def test_many_failed_calls_keep_no_memory(loaded: Any) -> None:
         for _ in range(times):
             with pytest.raises(InvalidArgumentError, match="index out of bounds"):
                 method.execute([indices])
-        return resident_bytes()
+        gc.collect()
+        return allocated_bytes()
 
     before = fail(50)
-    # A call's own tensors are more than a megabyte in the parallel case.
-    assert fail(200) - before < 20e6
+    # The smallest tensor of a call has a kilobyte.
+    assert fail(200) - before < 200 * 512
     check_right_call(sample, module, method, seed=3)
 
 
-def resident_bytes() -> int:
-    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
+class _Mallinfo2(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd",
+            "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+def allocated_bytes() -> int:
+    """What malloc has given out and not got back."""
+    mallinfo2 = ctypes.CDLL(None).mallinfo2
+    mallinfo2.restype = _Mallinfo2
+    info = mallinfo2()
+    return info.uordblks + info.hblkhd

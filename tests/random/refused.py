@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-REFUSED: dict[int, str] = {}
-"""Seeds, and a part of the message. One in a hundred is too many."""
-
 _MISSING = (
     # Operators, fused attention among them, that CUDA has no shim for, and complex numbers, which
     # it leaves out.
@@ -18,6 +15,6 @@ _MISSING = (
 """Parts of messages about what a release of torch or a device lacks, whatever the seed."""
 
 
-def is_refused(seed: int, error: str) -> bool:
-    """Whether the error of a seed is a refusal that is known."""
-    return any(known in error for known in (REFUSED.get(seed), *_MISSING) if known)
+def is_refused(error: str) -> bool:
+    """Whether the error is a refusal that is known."""
+    return any(known in error for known in _MISSING)

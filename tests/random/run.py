@@ -127,7 +127,7 @@ def report(outcomes: Iterable[Outcome], names: Sequence[str], device: str) -> bo
             for outcome in of_name
             for seed, error in outcome.errors.items()
         ]
-        wrong = [each for each in errors if not is_refused(each[1], each[2])]
+        wrong = [each for each in errors if not is_refused(each[2])]
         seconds = sum(sum(outcome.seconds.values()) for outcome in of_name)
         print(
             f"{name:<22} {seeds - len(errors):>7} {len(wrong):>7} {len(errors) - len(wrong):>8} "

@@ -1,6 +1,8 @@
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <mutex>
 #include <numeric>
 #include <random>
 #include <string>
@@ -100,17 +102,29 @@ TEST(Region, ABarrierWaitsForAll) {
   }
 }
 
+double thread_seconds() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 TEST(Region, ASlowMemberIsAwaitedAsleep) {
   std::atomic<int> arrived{0}, done{0};
+  std::atomic<bool> awake{false};
+  const double before = thread_seconds();
   EXPECT_TRUE(region(3, [&] {
-                if (thread_num() == 1) usleep(20000);
+                const double start = thread_seconds();
+                if (thread_num() == 1) usleep(100000);
                 ++arrived;
                 barrier();
                 EXPECT_EQ(arrived, 3);
-                if (thread_num() == 2) usleep(20000);  // now the owner waits
+                if (thread_seconds() - start > 0.02) awake = true;
+                if (thread_num() == 2) usleep(100000);  // now the owner waits
                 ++done;
               }).ok());
   EXPECT_EQ(done, 3);
+  EXPECT_FALSE(awake);
+  EXPECT_LT(thread_seconds() - before, 0.04);
 }
 
 TEST(Region, OneMemberDoesEachSingle) {
@@ -181,11 +195,18 @@ TEST(Region, AMemberThatGivesUpEndsTheRegion) {
 }
 
 TEST(Region, TheFirstErrorOfSeveralCounts) {
+  std::mutex mutex;
+  std::vector<int> failed;
   const Error error = region(8, [&] {
-    (void)fail_member(make_error(Error::InvalidArgument, "member %d", thread_num()));
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      failed.push_back(thread_num());
+      (void)fail_member(make_error(Error::InvalidArgument, "member %d", thread_num()));
+    }
     leave_member();
   });
-  EXPECT_EQ(error.message().substr(0, 7), "member ");
+  ASSERT_FALSE(failed.empty());
+  EXPECT_EQ(error.message(), "member " + std::to_string(failed.front()));
   EXPECT_FALSE(in_region());
 }
 
