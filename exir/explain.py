@@ -29,6 +29,9 @@ from pteron.exir.backend.partition_boundary import boundaries_of_call
 from pteron.exir.backend.partitioner import DELEGATION_TAG
 from pteron.exir.backend.utils import get_non_lowered_nodes
 from pteron.exir.lowered_backend_module import LoweredBackendModule, lowered_modules
+from pteron.exir.passes.remove_asserts import RemoveAsserts
+from pteron.exir.passes.run import run_passes
+from pteron.exir.undelegated import pending_calls
 
 __all__ = [
     "ConstantReport",
@@ -99,7 +102,8 @@ class MethodReport:
       outputs: described, in order.
       state: buffers that it changes, described.
       partitions: its delegates, in order.
-      kernels: calls that the runtime's own kernels do, by operator.
+      kernels: calls that the runtime's own kernels do, by kernel.
+      pending: calls that no partitioner took, by operator: `to_executorch` has them compiled.
       outside: bytes of constants that are not owned by a delegate.
       verification: how it compared with the exported program; empty before it is emitted.
     """
@@ -110,6 +114,7 @@ class MethodReport:
     state: list[str]
     partitions: list[PartitionReport]
     kernels: dict[str, int]
+    pending: dict[str, int]
     outside: int
     verification: str = ""
 
@@ -181,7 +186,9 @@ def _method(name: str, program: ExportedProgram) -> MethodReport:
         if spec.kind is OutputKind.USER_OUTPUT
     ]
     model = {n: s for n, s in specs.items() if s.kind is not InputKind.USER_INPUT}
-    left = [n for n in get_non_lowered_nodes(program.graph) if kernels.is_executable(n)]
+    left = map(kernels.kernel_of, get_non_lowered_nodes(program.graph))
+    # What only assertions need will be dropped with them.
+    pending = pending_calls(run_passes(program, [RemoveAsserts()]))
     return MethodReport(
         name=name,
         inputs=[_describe(values[n], n) for n in specs if n not in model],
@@ -190,15 +197,12 @@ def _method(name: str, program: ExportedProgram) -> MethodReport:
         partitions=[
             _partition(call, module) for call, module in lowered_modules(program.graph_module)
         ],
-        kernels=dict(Counter(_kernel(n) for n in left).most_common()),
+        kernels=dict(Counter(kernel for kernel in left if kernel).most_common()),
+        pending=dict(Counter(str(n.target) for n in pending).most_common()),
         outside=sum(
             constant_tensor(program, spec).nbytes for n, spec in model.items() if n not in changed
         ),
     )
-
-
-def _kernel(node: Node) -> str:
-    return str(kernels.kernel_name(kernels.overload_called(node)))
 
 
 def _argument(call: Node, index: int) -> Node:
@@ -298,6 +302,8 @@ def _method_lines(method: MethodReport) -> list[str]:
             lines += _block(key, [value], 4)
     if method.kernels:
         lines += _block("kernels", [_counts(method.kernels)])
+    if method.pending:
+        lines += _block("pending", [f"{_counts(method.pending)}: compiled by to_executorch"])
     if method.outside:
         lines += _block("outside", [f"{_size(method.outside)} of constants beside delegates"])
     if method.verification:

@@ -36,13 +36,12 @@ from pteron.exir.decompositions import (
 from pteron.exir.emit.emit_options import EmitOptions
 from pteron.exir.emit.emitter import Emitted, emit_program
 from pteron.exir.explain import ProgramReport, explain
-from pteron.exir.passes.decompose_leftovers import DecomposeLeftovers
 from pteron.exir.passes.pass_base import Pass
 from pteron.exir.passes.remove_asserts import RemoveAsserts
 from pteron.exir.passes.resolve_mutations import ResolveMutations
 from pteron.exir.passes.run import run_passes
 from pteron.exir.shape_bounds import check_input_bounds
-from pteron.exir.undelegated import check_executable
+from pteron.exir.undelegated import lower_leftovers
 from pteron.exir.verification.execution import Written
 from pteron.exir.verification.reference import Reference
 from pteron.exir.verification.verify import MethodVerification, verify
@@ -174,7 +173,8 @@ def to_edge_transform_and_lower(
 ) -> EdgeProgramManager:
     """Decomposes programs, runs passes over them and lowers what partitioners take.
 
-    Operators that a partitioner asks for whole are not decomposed.
+    Operators that a partitioner asks for whole are not decomposed. What no partitioner takes is
+    compiled for the CPU by `to_executorch()`, unless `to_backend` has taken it by then.
 
     Args:
       programs: one program, which becomes method `forward`, or several by method name.
@@ -187,8 +187,6 @@ def to_edge_transform_and_lower(
 
     Raises:
       ValueError: an input has a size without an upper bound, or a partitioner's tags are wrong.
-      UnsupportedOperatorsError: operators are left that nothing in the runtime does; all of them
-        are listed. Not checked without a partitioner, since `to_backend` may still follow.
     """
     methods = _methods(programs)
     partitioners = _per_method(partitioner, methods, "partitioner")
@@ -201,9 +199,6 @@ def to_edge_transform_and_lower(
         manager = manager.to_backend(
             {m: chosen[position] for m, chosen in partitioners.items() if position < len(chosen)}
         )
-    if any(partitioners.values()):
-        manager = manager.transform([DecomposeLeftovers()])
-        check_executable(manager._programs)
     return manager
 
 
@@ -267,7 +262,7 @@ class EdgeProgramManager:
     def to_executorch(
         self, config: ExecutorchBackendConfig | None = None
     ) -> ExecutorchProgramManager:
-        """Plans memory and emits instructions.
+        """Compiles what no partitioner took, plans memory and emits instructions.
 
         Unless the configuration says otherwise, each method then runs on the inputs that it was
         exported with, beside the exported program, and what they return is compared
@@ -277,16 +272,15 @@ class EdgeProgramManager:
         before.
 
         Raises:
-          UnsupportedOperatorsError: operators are left that nothing in the runtime does.
+          UnsupportedOperatorsError: operators are left that nothing compiles; all are listed.
           ValueError: a size has no upper bound, or methods disagree about state of one name.
           VerificationError: the lowered program computes something else than the exported one.
         """
         config = config or ExecutorchBackendConfig()
-        edge = {}
-        for name, program in self._programs.items():
-            program = run_passes(program, [RemoveAsserts(), DecomposeLeftovers(), *config.passes])
-            edge[name] = program
-        check_executable(edge)
+        passes: list[Pass] = [RemoveAsserts(), *config.passes]
+        edge = lower_leftovers(
+            {name: run_passes(program, passes) for name, program in self._programs.items()}
+        )
         programs = {name: ResolveMutations()(program) for name, program in edge.items()}
         emitted = ExecutorchProgramManager(programs, self._constant_methods, config)
         if config.verify:

@@ -11,19 +11,68 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from pteron.exir import kernels
-from pteron.exir._program import mutation_targets, source_line
+from pteron.exir._program import source_line
+from pteron.exir.backend.backend_api import MethodProgramsPartitionerSpec, to_backend
+from pteron.exir.backend.leftovers import leftover_partitioner
 from pteron.exir.backend.partitioner import LEFT_OUT_REASON
 from pteron.exir.backend.utils import get_non_lowered_nodes
-from pteron.exir.passes.remove_asserts import is_assertion
-from pteron.exir.passes.resolve_mutations import ResolveMutations
+from pteron.exir.lowered_backend_module import lowered_modules
 
-__all__ = ["UnsupportedOperatorsError", "check_executable"]
+__all__ = ["UnsupportedOperatorsError", "lower_leftovers", "pending_calls"]
 
 _SHOWN = 3
 
 
 class UnsupportedOperatorsError(RuntimeError):
     """A program calls operators that nothing in the runtime does."""
+
+
+def pending_calls(program: ExportedProgram) -> list[Node]:
+    """Calls that are still to be compiled, in graph order."""
+    return [
+        node
+        for node in get_non_lowered_nodes(program.graph)
+        if node.target is not operator.getitem and not kernels.is_executable(node)
+    ]
+
+
+def lower_leftovers(programs: Mapping[str, ExportedProgram]) -> dict[str, ExportedProgram]:
+    """The programs, lowered by the backend for leftovers where calls are pending.
+
+    Raises:
+      UnsupportedOperatorsError: there is no such backend, or it refuses calls. All are listed.
+    """
+    left = [method for method, program in programs.items() if pending_calls(program)]
+    modules = {
+        method: [module for _, module in lowered_modules(program.graph_module)]
+        for method, program in programs.items()
+    }
+    chosen = {}
+    for method in left:
+        others = [module for other in modules if other != method for module in modules[other]]
+        partitioner = leftover_partitioner([*modules[method], *others])
+        if partitioner is None:
+            raise UnsupportedOperatorsError(
+                "no partitioner takes these operators:\n"
+                + _table(programs)
+                + "\nThe CPU backend compiles what others leave, and is not among what this program"
+                " depends on.\ntry:  adding @pteron//backends/cpu to the deps of the Bazel target;"
+                "\n      a partitioner whose backend takes them."
+            )
+        chosen[method] = partitioner
+    if not left:
+        return dict(programs)
+    lowered = to_backend(MethodProgramsPartitionerSpec(programs, chosen))
+    if any(pending_calls(program) for program in lowered.values()):
+        raise UnsupportedOperatorsError(
+            "no partitioner takes these operators, and the backend that compiles what is left"
+            " refuses them:\n"
+            + _table(lowered)
+            + "\ntry:  a partitioner whose backend takes them (to_edge_transform_and_lower(...,"
+            " partitioner=[...]), one more after the others);\n"
+            "      a rewrite of the named lines in terms of other operators."
+        )
+    return dict(lowered)
 
 
 def _name(node: Node) -> str:
@@ -40,21 +89,12 @@ def _describe(node: Node, method: str) -> str:
     return ", ".join(part for part in parts if part) + (f" ({reason})" if reason else "")
 
 
-def check_executable(programs: Mapping[str, ExportedProgram]) -> None:
-    """Raises UnsupportedOperatorsError naming every call that nothing does, and its line."""
+def _table(programs: Mapping[str, ExportedProgram]) -> str:
+    """A line for each operator that is pending: how often, and where."""
     calls: defaultdict[str, list[str]] = defaultdict(list)
     for method, program in programs.items():
-        resolved = ResolveMutations()(program)
-        for node in get_non_lowered_nodes(resolved.graph):
-            if node.target is operator.getitem or is_assertion(node):
-                continue
-            if not kernels.is_executable(node):
-                calls[_name(node)].append(_describe(node, method))
-        if not kernels.has_kernel(kernels.COPY):
-            for _, name in mutation_targets(resolved):
-                calls[f"{kernels.COPY} (writing state back)"].append(f"%{name} in {method!r}")
-    if not calls:
-        return
+        for node in pending_calls(program):
+            calls[_name(node)].append(_describe(node, method))
     width = max(len(op) for op in calls)
     lines = []
     for op in sorted(calls):
@@ -63,11 +103,4 @@ def check_executable(programs: Mapping[str, ExportedProgram]) -> None:
         lines.append(
             f"  {op:<{width}}  x{len(calls[op])}  {shown}" + (f"; {more} more" if more > 0 else "")
         )
-    raise UnsupportedOperatorsError(
-        "no delegate takes these operators, and the runtime has no kernel for them:\n"
-        + "\n".join(lines)
-        + "\ntry:  a partitioner whose backend takes them (to_edge_transform_and_lower(...,"
-        " partitioner=[...]), one more after the others);\n"
-        "      not leaving them out (options of the partitioner such as leave_out);\n"
-        "      a rewrite of the named lines in terms of other operators."
-    )
+    return "\n".join(lines)

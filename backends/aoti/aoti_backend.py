@@ -21,7 +21,6 @@ import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
 from typing import Any
 
 import torch
@@ -35,18 +34,9 @@ from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 from pteron.exir.backend.backend_details import PreprocessResult
 from pteron.exir.backend.compile_spec_schema import CompileSpec
 from pteron.exir.backend.partition_boundary import BOUNDARIES
+from pteron.exir.undelegated import UnsupportedOperatorsError
 
 _LOG = logging.getLogger(__name__)
-
-
-class COMPILE_SPEC_KEYS(Enum):
-    """Keys of compile specs that every AOTI backend knows."""
-
-    METHOD_NAME = "method_name"
-
-
-class UnsupportedOperators(RuntimeError):
-    """A partition needs functions that the device's runtime does not have."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,25 +108,6 @@ class AotiBackend:
     # --- what all do ---
 
     @classmethod
-    def generate_method_name_compile_spec(cls, method_name: str) -> CompileSpec:
-        """The spec that says which method a partition belongs to. Lowering adds it by itself."""
-        return CompileSpec(COMPILE_SPEC_KEYS.METHOD_NAME.value, method_name.encode())
-
-    @classmethod
-    def method_name_from_compile_specs(cls, compile_specs: list[CompileSpec]) -> str:
-        """The method's name in `compile_specs`; RuntimeError if it is not there."""
-        for spec in compile_specs:
-            if spec.key == COMPILE_SPEC_KEYS.METHOD_NAME.value:
-                return spec.value.decode()
-        found = [spec.key for spec in compile_specs]
-        raise RuntimeError(
-            f"no compile spec says the method's name: expected the key "
-            f"{COMPILE_SPEC_KEYS.METHOD_NAME.value!r}, found {found}. to_edge_transform_and_lower "
-            f"adds it by itself; where preprocess is called directly, add "
-            f"{cls.__name__}.generate_method_name_compile_spec(name)."
-        )
-
-    @classmethod
     def preprocess(
         cls, edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
@@ -197,7 +168,7 @@ class AotiBackend:
     def _prepare(cls, program: ExportedProgram, specs: list[CompileSpec]) -> ExportedProgram:
         """The program as it is compiled: on the device, decomposed, passes applied."""
         device = cls.get_device_name()
-        if device != "cpu":
+        if device != "cpu" or _is_elsewhere(program):
             from torch.export.passes import move_to_device_pass
 
             # With its index, which is also how the program's own assertions will spell it.
@@ -246,28 +217,34 @@ class AotiBackend:
 
     @classmethod
     def _check(cls, names: tuple[str, ...], proxied: tuple[str, ...]) -> None:
-        """UnsupportedOperators, with all of them, unless the runtime has `names`."""
+        """UnsupportedOperatorsError, with all of them, unless the runtime has `names`."""
         missing = sorted(set(names) - cls.get_supported_fallback_kernels().keys())
         if not missing and not proxied:
             return
         lines = [f"  {name}: not in the shim lists of {cls.get_device_name()}" for name in missing]
         lines += [f"  {name}: has no C function at all" for name in proxied]
-        raise UnsupportedOperators(
+        raise UnsupportedOperatorsError(
             f"{cls.__name__}: the compiled code would call what the runtime does not have:\n"
             + "\n".join(lines)
-            + "\nLeave these operators out (the partitioner's leave_out), give them to another "
-            "partitioner, or rewrite the model without them."
+            + "\nLeave these operators to another backend (the partitioner's leave_out), or "
+            "rewrite the model without them."
         )
+
+
+def _is_elsewhere(program: ExportedProgram) -> bool:
+    """Whether a model was exported on another device than the host."""
+    values = [node.meta.get("val") for node in program.graph.nodes]
+    return any(isinstance(value, torch.Tensor) and value.device.type != "cpu" for value in values)
 
 
 def _raise_together(jobs: Sequence[concurrent.futures.Future[Any]]) -> None:
     """Raises what failed: the refused operators of all partitions in one error."""
     errors = [error for job in jobs if (error := job.exception()) is not None]
-    others = [error for error in errors if not isinstance(error, UnsupportedOperators)]
+    others = [error for error in errors if not isinstance(error, UnsupportedOperatorsError)]
     if others:
         raise others[0]
     if len(errors) > 1:
-        raise UnsupportedOperators("\n".join(dict.fromkeys(str(error) for error in errors)))
+        raise UnsupportedOperatorsError("\n".join(dict.fromkeys(str(error) for error in errors)))
     if errors:
         raise errors[0]
 

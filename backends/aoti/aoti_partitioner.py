@@ -26,14 +26,12 @@ from pteron.exir.backend.backend_details import find_backend
 from pteron.exir.backend.compile_spec_schema import CompileSpec
 from pteron.exir.backend.partitioner import (
     DELEGATION_TAG,
+    LEFT_OUT_REASON,
     DelegationSpec,
     Partitioner,
     PartitionResult,
 )
 from pteron.exir.backend.utils import get_non_lowered_nodes, tag_constant_data, tag_mutated_buffer
-
-#: Key of a node's meta: why it was left out.
-LEFT_OUT_REASON = "left_out_reason"
 
 
 class LeftOutWarning(UserWarning):

@@ -10,8 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from pteron.backends.aoti.aoti_backend import COMPILE_SPEC_KEYS
-from pteron.exir.backend.compile_spec_schema import CompileSpec
+from pteron.exir.backend.compile_spec_schema import METHOD_NAME_KEY, CompileSpec
 
 WEIGHTS = ("auto", "packed", "shared")
 GEMM = ("auto", "template", "library")
@@ -73,10 +72,9 @@ class CpuOptions:
             ValueError: a key is unknown or a value is not what the option takes.
         """
         known = {field.name for field in dataclasses.fields(cls)}
-        shared = {key.value for key in COMPILE_SPEC_KEYS}
         values: dict[str, Any] = {}
         for spec in specs:
-            if spec.key in shared:
+            if spec.key == METHOD_NAME_KEY:
                 continue
             if spec.key not in known:
                 raise ValueError(

@@ -21,7 +21,8 @@ class CpuPartitioner(AotiPartitioner):
 
     Args:
         options: `CpuOptions`, or compile specs made of them; the defaults if left out.
-        leave_out: operators to leave to another partitioner; see `op_support.LeaveOut`.
+        leave_out: operators to leave to another partitioner; see `op_support.LeaveOut`. What nobody
+            takes is compiled in partitions of its own.
     """
 
     def __init__(

@@ -21,7 +21,8 @@ class CudaPartitioner(AotiPartitioner):
 
     Args:
         options: `CudaOptions`, or compile specs made of them; the defaults if left out.
-        leave_out: operators to leave to another partitioner; see `op_support.LeaveOut`.
+        leave_out: operators to leave to another partitioner; see `op_support.LeaveOut`. What nobody
+            takes is compiled for the CPU.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ very end.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +69,7 @@ class Extracted:
 
 def _external_inputs(partition: Partition, state: Sequence[Node]) -> list[Node]:
     """Nodes outside that the partition reads, in graph order, and the state that it writes."""
+    graph = partition.nodes[0].graph
     inside = set(partition.nodes) | set(partition.constants)
     used = {
         arg
@@ -77,7 +78,28 @@ def _external_inputs(partition: Partition, state: Sequence[Node]) -> list[Node]:
         if arg not in inside and arg.op != "get_attr"
     }
     used.update(state)
-    return [node for node in partition.nodes[0].graph.nodes if node in used]
+    used.update(_sources_of_sizes(graph, used))
+    return [node for node in graph.nodes if node in used]
+
+
+def _sources_of_sizes(graph: Graph, inputs: Iterable[Node]) -> Iterable[Node]:
+    """Inputs of the method that have the sizes of which `inputs` have sums and products alone."""
+    has: set[Any] = set()
+    needs: set[Any] = set()
+    for node in inputs:
+        for expression in _symbolic_sizes(node):
+            (has if expression.is_Symbol else needs).update(expression.free_symbols)
+    for node in graph.find_nodes(op="placeholder"):
+        sizes = (needs - has).intersection(_symbolic_sizes(node))
+        if sizes:
+            has |= sizes
+            yield node
+
+
+def _symbolic_sizes(node: Node) -> list[Any]:
+    value = node.meta.get("val")
+    sizes: Iterable[Any] = value.shape if isinstance(value, torch.Tensor) else ()
+    return [size.node.expr for size in sizes if isinstance(size, torch.SymInt)]
 
 
 def extract(program: ExportedProgram, partition: Partition) -> Extracted:

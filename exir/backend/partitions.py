@@ -3,7 +3,7 @@
 Nodes of one tag become one call, so all tags together must leave the graph acyclic when each is
 contracted to one node. `plan_partitions` checks that and returns an order in which everything can
 run; before, it gives each partition its own copy of the shape arithmetic that it uses, so that
-integers computed from shapes never pass between partitions.
+numbers, of shapes or of tensors with one element, never pass between partitions.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from pteron.exir.backend.partitioner import DELEGATION_TAG
 
 __all__ = ["Partition", "Step", "is_shape_arithmetic", "plan_partitions"]
 
-_SHAPE_QUERIES = frozenset(
+_QUERIES = frozenset(
     {
+        torch.ops.aten._local_scalar_dense.default,
         torch.ops.aten.sym_size.int,
         torch.ops.aten.sym_stride.int,
         torch.ops.aten.sym_numel.default,
@@ -62,12 +63,12 @@ Step: TypeAlias = Node | Partition
 
 
 def is_shape_arithmetic(node: Node) -> bool:
-    """Whether a node computes a number from shapes and numbers alone, so may be repeated."""
+    """Whether a node computes a number, of shapes, numbers or one element; it may be repeated."""
     if node.op != "call_function":
         return False
     if not isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool | int):
         return False
-    if node.target in _SHAPE_QUERIES:
+    if node.target in _QUERIES:
         return True
     return node.target is not operator.getitem and (
         getattr(node.target, "__module__", None) in _ARITHMETIC_MODULES

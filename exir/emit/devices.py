@@ -8,6 +8,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from pteron.exir import kernels
 from pteron.exir._serialize.schema import DeviceType
 from pteron.exir.delegate import executorch_call_delegate
 from pteron.exir.lowered_backend_module import LoweredBackendModule, lowered_module_of
@@ -60,4 +61,4 @@ def device_of_users(program: ExportedProgram, node: Node) -> Device:
 
 def copy_kernel(target: Device) -> str:
     """The kernel that copies a tensor to `target` from the other side."""
-    return "et_copy::_d2h_copy.out" if target == CPU else "et_copy::_h2d_copy.out"
+    return kernels.DEVICE_TO_HOST if target == CPU else kernels.HOST_TO_DEVICE

@@ -6,7 +6,6 @@ import operator
 import warnings
 
 import torch
-from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.fx import Node
@@ -20,7 +19,6 @@ from pteron.exir.delegate import executorch_call_delegate
 from pteron.exir.emit.devices import CPU, device_of_delegate
 from pteron.exir.emit.emit_options import EmitOptions
 from pteron.exir.emit.instruction_list import InstructionList
-from pteron.exir.emit.kernel_arguments import kernel_arguments, write_back_arguments
 from pteron.exir.emit.method_values import MethodValues
 from pteron.exir.emit.shared_data import SharedData
 from pteron.exir.emit.tensor_slots import TensorSlots
@@ -41,12 +39,6 @@ def container_types(in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec) -> sche
             return ""
 
     return schema.ContainerTypes(dumps(in_spec), dumps(out_spec))
-
-
-def _feeds_delegate(node: Node) -> bool:
-    """Whether a delegate, compiled for the layout in the graph, reads a result of a call."""
-    users = {user for reader in node.users for user in (reader, *reader.users)}
-    return any(user.target is executorch_call_delegate for user in users)
 
 
 class MethodEmitter:
@@ -100,12 +92,10 @@ class MethodEmitter:
             source, position = node.args
             assert isinstance(source, Node) and isinstance(position, int)
             self._values.bind(node, self._values.results_of(source)[position])
-        elif not isinstance(node.meta["val"], torch.Tensor | list | tuple):
-            self._emit_number_call(node)
-        elif isinstance(node.target, OpOverload):
-            self._emit_kernel_call(node, kernels.overload_called(node))
+        elif node.target is torch.ops.aten.clone.default:
+            self._emit_clone(node)
         else:
-            raise TypeError(f"{node.name} ({node.target}) is no call that a program can hold")
+            self._emit_number_call(node)
 
     def _emit_delegate_call(self, node: Node) -> None:
         values = self._values
@@ -160,28 +150,19 @@ class MethodEmitter:
         ]
         result = values.add_result(node.meta["val"], f"output of {node.name}")
         values.bind(node, result)
-        name = kernels.kernel_name(node.target)
-        assert name is not None
+        name = kernels.kernel_of(node)
+        assert name is not None, f"{node.name} ({node.target}) was left to nobody"
         self._instructions.add_kernel(name, [*arguments, result], node)
 
-    def _emit_kernel_call(self, node: Node, op: OpOverload) -> None:
+    def _emit_clone(self, node: Node) -> None:
         values = self._values
-        out, name = kernels.out_variant(op), kernels.kernel_name(op)
-        assert out is not None and name is not None, f"{node.name} ({op}) has no kernel"
-        values.read_all(node.all_input_nodes)
-        example = node.meta["val"]
-        is_several = isinstance(example, list | tuple)
-        results = [
-            values.add_result(item, f"output of {node.name} ({op})")
-            for item in (example if is_several else [example])
-        ]
-        if not _feeds_delegate(node):
-            known = [values.dim_order(arg) for arg in node.all_input_nodes]
-            for index in results:
-                values.make_contiguous(index, unless=[] if op.is_view else known)
-        arguments = kernel_arguments(op, out, node, results, values)
-        values.bind(node, results if is_several else results[0])
-        self._instructions.add_kernel(name, arguments, node)
+        (source,) = node.all_input_nodes
+        values.read(source)  # a copy from a device comes first
+        result = values.add_result(node.meta["val"], f"output of {node.name}")
+        memory_format = values.table.literal(node.kwargs.get("memory_format"))
+        arguments = [values.read(source), memory_format, result, result]
+        values.bind(node, result)
+        self._instructions.add_kernel(kernels.CLONE, arguments, node)
 
     def _write_back(self) -> None:
         """Copies new values of state that no delegate wrote in place."""
@@ -192,7 +173,8 @@ class MethodEmitter:
             state, value = placeholders[name], outputs[position]
             if values.device_of(state) == CPU:
                 source = values.read(value)
-                arguments = write_back_arguments(values.index_of(state), source, values.table)
+                target, is_async = values.index_of(state), values.table.literal(False)
+                arguments = [target, source, is_async, target]
                 self._instructions.add_kernel(kernels.COPY, arguments, state)
             else:
                 values.write_by_way_of_host(state, value)

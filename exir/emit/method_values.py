@@ -137,12 +137,6 @@ class MethodValues:
         self._record_device(index, tensor, node.meta["val"], device)
         return index
 
-    def constant(self, value: torch.Tensor) -> int:
-        """The number of a constant that is not the model's."""
-        tensor = describe_tensor(value, "a constant", self.bounds)
-        tensor.data_index = self._shared.constant_index(Blob(value))
-        return self.table.constant_tensor(tensor)
-
     def _add_constant_data(self, node: Node, fqn: str, tensor: schema.Tensor, blob: Blob) -> None:
         tag = self._options.external_constants(node)
         if tag is None:
@@ -187,21 +181,6 @@ class MethodValues:
             case torch.SymFloat() | float():
                 return self.table.add(schema.Double())
         raise TypeError(f"{what} is of {type(value).__name__}, which a program cannot hold")
-
-    def dim_order(self, node: Node) -> list[int] | None:
-        """The dim order of a node's tensor; None if it is no tensor."""
-        value = self.table.values[self.index_of(node)].value
-        return value.dim_order if isinstance(value, schema.Tensor) else None
-
-    def make_contiguous(self, index: int, unless: list[list[int] | None]) -> None:
-        """Makes a result contiguous, unless its dim order is one of these.
-
-        Graphs have the strides of torch's views. A kernel writes a tensor of its own, and kernels
-        of other runtimes expect results in the dim order of an argument, or contiguous.
-        """
-        value = self.table.values[index].value
-        if isinstance(value, schema.Tensor) and value.dim_order not in unless:
-            value.dim_order = list(range(len(value.dim_order)))
 
     # ---- The instructions that read them.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 
 from pteron.exir.passes.pass_base import PassBase, PassResult
 
-__all__ = ["RemoveAsserts", "is_assertion"]
+__all__ = ["RemoveAsserts"]
 
 _ASSERTIONS = frozenset(
     {
@@ -21,11 +21,6 @@ _ASSERTIONS = frozenset(
 )
 
 
-def is_assertion(node: Node) -> bool:
-    """Whether a node only checks something."""
-    return node.op == "call_function" and node.target in _ASSERTIONS
-
-
 class RemoveAsserts(PassBase):
     """Removes assertions, and what was computed for them alone.
 
@@ -36,7 +31,7 @@ class RemoveAsserts(PassBase):
 
     def call(self, graph_module: GraphModule) -> PassResult:
         graph = graph_module.graph
-        found = [node for node in graph.nodes if is_assertion(node)]
+        found = [n for n in graph.nodes if n.op == "call_function" and n.target in _ASSERTIONS]
         for node in found:
             graph.erase_node(node)
         for node in reversed(graph.nodes):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
-from pteron.exir import kernels
+from pteron.exir.backend import leftovers
+from pteron.exir.tests.backends import OpsPartitioner
 
 
 @pytest.fixture(autouse=True)
@@ -15,11 +14,7 @@ def _seed() -> None:
     torch.manual_seed(0)
 
 
-@pytest.fixture
-def only_kernels(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Pretends that the runtime has these kernels and no others."""
-
-    def pretend(*names: str) -> None:
-        monkeypatch.setattr(kernels, "kernel_names", lambda: frozenset(names))
-
-    return pretend
+@pytest.fixture(autouse=True)
+def _leftovers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What partitioners leave goes to a backend in Python."""
+    monkeypatch.setattr(leftovers, "_make", lambda lowered: OpsPartitioner(backend="OtherBackend"))

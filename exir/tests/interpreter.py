@@ -166,45 +166,8 @@ class Method:
             assert args[0] == args[-1]
             self._values[args[0]].write(self._plain(args[1]))
         else:
-            self._run_out_variant(namespace, name, operator.overload, args)
-
-    def _run_out_variant(self, namespace: str, name: str, overload: str, args: list[int]) -> None:
-        packet = getattr(getattr(torch.ops, namespace), name)
-        op = getattr(packet, overload or "default")
-        arguments = op._schema.arguments
-        outs = [i for i, argument in zip(args, arguments, strict=False) if argument.is_out]
-        returned = args[len(arguments) :]
-        assert len(returned) == 1
-        if len(outs) > 1:
-            assert self._values[returned[0]].items == outs
-        else:
-            assert returned == outs
-        given: dict[str, Any] = {}
-        fresh: list[tuple[Slot, torch.Tensor]] = []
-        for index, argument in zip(args, arguments, strict=False):
-            if argument.is_out:
-                slots = self._written_by(index)
-                fresh += [
-                    (slot, torch.empty(0, dtype=torch_dtype(slot.description.scalar_type)))
-                    for slot in slots
-                ]
-                values = [value for _, value in fresh[-len(slots) :]]
-                is_list = str(argument.type) == "List[Tensor]"
-                given[argument.name] = values if is_list else values[0]
-            elif str(argument.type) in ("Optional[ScalarType]", "ScalarType"):
-                number = self._plain(index)
-                given[argument.name] = None if number is None else torch_dtype(number)
-            elif str(argument.type) == "Optional[MemoryFormat]":
-                given[argument.name] = None
-            else:
-                given[argument.name] = self._plain(index)
-        op(**given)
-        for slot, value in fresh:
-            slot.write(value)
-
-    def _written_by(self, index: int) -> list[Slot]:
-        value = self._values[index]
-        return [value] if isinstance(value, Slot) else [self._values[i] for i in value.items]
+            assert operator.name == "aten::clone" and args[2] == args[3]
+            self._values[args[2]].write(self._plain(args[0]))
 
 
 def _number(name: str, args: Sequence[Any]) -> Any:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch.export import ExportedProgram
 
-from pteron.exir import kernels, to_edge
+from pteron.exir import to_edge
 from pteron.exir.backend.backend_api import to_backend
-from pteron.exir.passes.decompose_leftovers import DecomposeLeftovers
 from pteron.exir.passes.remove_asserts import RemoveAsserts
 from pteron.exir.passes.resolve_mutations import ResolveMutations
 from pteron.exir.passes.run import run_passes
@@ -65,22 +62,3 @@ def test_remove_asserts() -> None:
     assert len(text(program.exported_program())) > 2
     found = text(run_passes(program.exported_program(), [RemoveAsserts()]))
     assert [line.split(" = ")[-1].split("(")[0] for line in found] == ["add.Tensor", "return add"]
-
-
-def test_decompose_leftovers(only_kernels: Callable[..., None]) -> None:
-    only_kernels("aten::sigmoid.out", "aten::mul.out")
-    function = Function(lambda x: torch.nn.functional.silu(x).sigmoid())
-    program = torch.export.export(function, ((torch.ones(2),),)).run_decompositions({})
-    assert [n.target for n in program.graph.nodes if n.op == "call_function"] == [
-        aten.silu.default,
-        aten.sigmoid.default,
-    ]
-    changed = DecomposeLeftovers()(program)
-    calls = [n for n in changed.graph.nodes if n.op == "call_function"]
-    assert all(kernels.kernel_name(n.target) for n in calls)
-    assert aten.silu.default not in [n.target for n in calls]
-    x = torch.randn(2)
-    torch.testing.assert_close(changed.module()((x,)), program.module()((x,)))
-    # What has a kernel stays whole.
-    only_kernels("aten::silu.out", "aten::sigmoid.out")
-    assert DecomposeLeftovers()(program) is program

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from torch import nn
 
 from pteron.exir import to_edge_transform_and_lower
 from pteron.exir._serialize import schema
+from pteron.exir.lowered_backend_module import lowered_modules
 from pteron.exir.program import ExecutorchProgramManager
 from pteron.exir.tests.backends import OpsPartitioner
 from pteron.exir.tests.checks import check, load
@@ -80,8 +80,7 @@ class Swap(nn.Module):
 
 
 @pytest.mark.parametrize("delegated", [True, False])
-def test_swapped_state(only_kernels: Callable[..., None], delegated: bool) -> None:
-    only_kernels("aten::copy_", "aten::clone.out")
+def test_swapped_state(delegated: bool) -> None:
     but = [] if delegated else [aten.clone.default]
     check(Swap(), *[(torch.randn(3),)] * 3, partitioner=[OpsPartitioner(but=but)])
 
@@ -139,8 +138,7 @@ def test_state_that_is_only_written() -> None:
     assert instructions(program) == ["delegate", "aten::copy_"]
 
 
-def test_state_set_to_an_input(only_kernels: Callable[..., None]) -> None:
-    only_kernels("aten::copy_")
+def test_state_set_to_an_input() -> None:
 
     class Keep(nn.Module):
         def __init__(self) -> None:
@@ -181,8 +179,7 @@ STACKS = {
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_state_between_partitions(only_kernels: Callable[..., None], stack: str) -> None:
-    only_kernels("aten::relu.out", "aten::copy_", "aten::add.out", "aten::mul.out")
+def test_state_between_partitions(stack: str) -> None:
     check(Islands(), *[(torch.randn(2, 4),) for _ in range(3)], partitioner=STACKS[stack])
 
 
@@ -202,18 +199,21 @@ class LateReader(nn.Module):
         return late, early
 
 
-def test_old_value_is_read_before_it_is_overwritten(only_kernels: Callable[..., None]) -> None:
-    only_kernels("aten::maximum.out", "aten::minimum.out", "aten::clone.out")
+def test_old_value_is_read_before_it_is_overwritten() -> None:
     program = check(
         LateReader(),
         *[(torch.randn(3),) for _ in range(3)],
-        partitioner=[OpsPartitioner([aten.add.Tensor, aten.mul.Tensor])],
+        partitioner=[
+            OpsPartitioner([aten.add.Tensor, aten.mul.Tensor]),
+            OpsPartitioner([aten.minimum.default], prefix="early"),
+        ],
     )
-    names = instructions(program)
     # The reader that depends on the delegate gets a copy, the other one comes first.
-    assert names.index("aten::clone") < names.index("delegate")
-    assert names.index("aten::minimum") < names.index("delegate")
-    assert names.index("delegate") < names.index("aten::maximum")
+    assert instructions(program) == ["aten::clone", "delegate", "delegate", "delegate"]
+    modules = lowered_modules(program.exported_program().graph_module)
+    called = [str(node.target) for _, module in modules for node in module.nodes()]
+    assert called.index("aten.minimum.default") == 0
+    assert called.index("aten.maximum.default") == len(called) - 1
 
 
 def test_methods_share_state_by_name() -> None:

@@ -1,23 +1,140 @@
-"""Operators that nothing does are reported together, with what is known of each."""
+"""What no partitioner takes is compiled when the program is written, or reported together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import torch
 from torch.export import ExportedProgram
 
-from pteron.exir import UnsupportedOperatorsError, kernels, to_edge, to_edge_transform_and_lower
+from pteron.exir import (
+    ExecutorchBackendConfig,
+    UnsupportedOperatorsError,
+    kernels,
+    to_edge,
+    to_edge_transform_and_lower,
+)
+from pteron.exir.backend import leftovers
 from pteron.exir.backend.partitioner import LEFT_OUT_REASON, PartitionResult
+from pteron.exir.lowered_backend_module import LoweredBackendModule, lowered_modules
+from pteron.exir.program import EdgeProgramManager, ExecutorchProgramManager
 from pteron.exir.tests.backends import OpsPartitioner
 from pteron.exir.tests.checks import load
-from pteron.exir.tests.modules import Cache, Function
+from pteron.exir.tests.modules import Function, Islands
 
 aten = torch.ops.aten
 
 
-class Leaves(OpsPartitioner):
+def backends(program: ExecutorchProgramManager, method: str = "forward") -> list[str]:
+    graph = program.exported_program(method).graph_module
+    return [module.backend_id for _, module in lowered_modules(graph)]
+
+
+def sin_of_relu(*partitioners: OpsPartitioner) -> EdgeProgramManager:
+    function = Function(lambda x: torch.relu(x).sin())
+    exported = torch.export.export(function, ((torch.randn(8),),))
+    return to_edge_transform_and_lower(exported, partitioner=list(partitioners))
+
+
+def test_what_is_left_is_compiled_when_the_program_is_written() -> None:
+    edge = sin_of_relu(OpsPartitioner([aten.relu.default]))
+    (method,) = edge.explain().methods
+    assert len(method.partitions) == 1 and method.pending == {"aten.sin.default": 1}
+    assert "pending     1 aten.sin: compiled by to_executorch" in str(edge.explain())
+    program = edge.to_executorch()
+    assert backends(program) == ["GraphBackend", "OtherBackend"]
+    (method,) = program.explain().methods
+    assert method.pending == {} and method.kernels == {}
+    x = torch.randn(8)
+    torch.testing.assert_close(load(program)["forward"](x), [x.relu().sin()])
+
+
+def test_passes_come_before() -> None:
+    def cosine(module: torch.fx.GraphModule) -> None:
+        for node in module.graph.find_nodes(op="call_function", target=aten.sin.default):
+            node.target = aten.cos.default
+
+    program = sin_of_relu().to_executorch(ExecutorchBackendConfig(passes=[cosine], verify=False))
+    x = torch.randn(8)
+    torch.testing.assert_close(load(program)["forward"](x), [x.relu().cos()])
+
+
+def test_the_delegates_of_its_own_method_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def make(lowered: Sequence[LoweredBackendModule]) -> OpsPartitioner:
+        seen.append([module.backend_id for module in lowered])
+        return OpsPartitioner(backend="OtherBackend")
+
+    monkeypatch.setattr(leftovers, "_make", make)
+    exported = torch.export.export(Islands(), (torch.randn(2, 4),))
+    program = to_edge_transform_and_lower(
+        {"a": exported, "b": exported, "c": exported},
+        partitioner={
+            "a": [OpsPartitioner([aten.addmm.default], backend="OtherBackend")],
+            "b": [OpsPartitioner([aten.relu.default])],
+            "c": [OpsPartitioner()],
+        },
+    ).to_executorch()
+    assert seen == [
+        ["OtherBackend", "OtherBackend", "GraphBackend", "GraphBackend", "GraphBackend"],
+        ["GraphBackend", "GraphBackend", "OtherBackend", "OtherBackend", "GraphBackend"],
+    ]
+    assert backends(program, "c") == ["GraphBackend"]
+
+
+def test_what_kernels_do_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leftovers, "_make", None)
+    monkeypatch.setattr(leftovers, "_BACKENDS", "no_such_package")
+
+    def copies(x: torch.Tensor) -> object:
+        torch._assert_async((x > -1000).all(), "too small")
+        return x.clone(), x.shape[0] * 2
+
+    rows = torch.export.Dim("rows", max=8)
+    exported = torch.export.export(
+        Function(copies), ((torch.randn(3),),), dynamic_shapes=(({0: rows},),)
+    )
+    edge = to_edge(exported)
+    assert edge.explain().methods[0].pending == {}
+    program = edge.to_executorch()
+    x = torch.randn(5)
+    found, count = load(program)["forward"](x)
+    assert torch.equal(found, x) and count == 10 and backends(program) == []
+
+
+def test_without_a_backend_for_it_the_target_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leftovers, "_make", None)
+    monkeypatch.setattr(leftovers, "_BACKENDS", "no_such_package")
+    with pytest.raises(UnsupportedOperatorsError) as error:
+        sin_of_relu().to_executorch()
+    message = str(error.value)
+    assert re.search(r"aten\.relu\.default  x1  %relu in 'forward', modules\.py:\d+\n", message)
+    assert "  aten.sin.default   x1" in message
+    assert "adding @pteron//backends/cpu to the deps of the Bazel target" in message
+
+
+def test_a_backend_is_found_by_its_module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("some_backends", "some_backends/with_leftovers", "some_backends/without"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+    (tmp_path / "some_backends" / "with_leftovers" / "leftovers.py").write_text(
+        "from pteron.exir.backend.leftovers import register_leftover_partitioner\n"
+        "from pteron.exir.tests.backends import OpsPartitioner\n"
+        "register_leftover_partitioner(lambda lowered: OpsPartitioner())\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(leftovers, "_make", None)
+    monkeypatch.setattr(leftovers, "_BACKENDS", "some_backends")
+    assert backends(sin_of_relu().to_executorch()) == ["GraphBackend"]
+
+
+class Refuses(OpsPartitioner):
+    """Says why it leaves some operators."""
+
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         for node in exported_program.graph.nodes:
             if node.target is aten.cumsum.default:
@@ -25,87 +142,30 @@ class Leaves(OpsPartitioner):
         return super().partition(exported_program)
 
 
-def test_all_at_once(only_kernels: Callable[..., None]) -> None:
-    only_kernels()
+def test_what_is_refused_is_listed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        leftovers, "_make", lambda lowered: Refuses(but=[aten.cumsum.default, aten.sin.default])
+    )
     function = Function(lambda x: x.cumsum(0).sin().cumsum(1).cos().cumsum(0).tan().cumsum(1))
     exported = torch.export.export(function, ((torch.randn(8, 8),),))
     with pytest.raises(UnsupportedOperatorsError) as error:
-        to_edge_transform_and_lower(
-            exported, partitioner=[Leaves(but=[aten.cumsum.default, aten.sin.default])]
-        )
+        to_edge(exported).to_executorch()
     message = str(error.value)
     assert "aten.cumsum.default  x4  %cumsum in 'forward', modules.py:" in message
     assert "(there is no shim for it); %cumsum_1 in" in message and "; 1 more" in message
     assert "aten.sin.default     x1  %sin in 'forward'" in message
+    assert "the backend that compiles what is left refuses them" in message
     assert "try:  a partitioner whose backend takes them" in message and "rewrite" in message
 
 
-def test_kernels_make_it_executable(only_kernels: Callable[..., None]) -> None:
-    only_kernels("aten::sin.out", "aten::cumsum.out")
-    function = Function(lambda x: x.cumsum(0).sin())
-    exported = torch.export.export(function, ((torch.randn(8),),))
-    edge = to_edge_transform_and_lower(exported, partitioner=[OpsPartitioner([])])
-    program = edge.to_executorch()
-    (method,) = program.executorch_program.methods
-    assert [op.name for op in method.operators] == ["aten::cumsum", "aten::sin"]
-    x = torch.randn(8)
-    torch.testing.assert_close(load(program)["forward"](x), [x.cumsum(0).sin()])
-
-
-def test_without_partitioner_it_is_checked_at_the_end(only_kernels: Callable[..., None]) -> None:
-    only_kernels()
-    exported = torch.export.export(Function(torch.sin), ((torch.randn(8),),))
-    edge = to_edge_transform_and_lower(exported)
-    edge.to_backend(OpsPartitioner()).to_executorch()
-    with pytest.raises(UnsupportedOperatorsError, match=r"aten\.sin\.default"):
-        edge.to_executorch()
-
-
-def test_writing_state_back_takes_a_kernel(only_kernels: Callable[..., None]) -> None:
-    only_kernels("aten::index_put.out")
-    exported = torch.export.export(Cache(), (torch.ones(1, 4), torch.tensor([0])))
-    with pytest.raises(UnsupportedOperatorsError, match=r"aten::copy_ \(writing state back\)"):
-        to_edge_transform_and_lower(
-            exported, partitioner=[OpsPartitioner(but=[aten.index_put.default])]
-        )
-
-
-def test_assertions_are_dropped(only_kernels: Callable[..., None]) -> None:
-    only_kernels("aten::sin.out")
-
-    def asserts(x: torch.Tensor) -> torch.Tensor:
-        torch._assert_async((x > -1000).all(), "too small")
-        return x.sin()
-
-    exported = torch.export.export(Function(asserts), ((torch.randn(8),),))
-    (method,) = to_edge(exported).to_executorch().executorch_program.methods
-    assert [op.name for op in method.operators] == ["aten::sin"]
-
-
-def test_kernel_names() -> None:
-    assert kernels.kernel_name(aten.add.Tensor) == "aten::add.out"
-    assert kernels.kernel_name(aten.add.Scalar) == "aten::add.Scalar_out"
-    assert kernels.kernel_name(aten.view.default) == "aten::view_copy.out"
-    assert kernels.kernel_name(aten.slice.Tensor) == "aten::slice_copy.Tensor_out"
-    assert kernels.kernel_name(aten.topk.default) == "aten::topk.values"
-    assert kernels.kernel_name(aten.full.default) == "aten::full.out"
-    assert kernels.kernel_name(aten.split_with_sizes.default) == "aten::split_with_sizes_copy.out"
-    assert kernels.kernel_name(aten.sym_size.int) == "aten::sym_size.int"
-    assert kernels.kernel_name(print) is None
-    assert kernels.has_kernel("aten::add.out") and not kernels.has_kernel("aten::add.Tensor")
-
-
-def test_every_listed_kernel_can_be_named() -> None:
-    """Each kernel is the out variant of something that a graph can call, or made by emission."""
-    reachable = {kernels.COPY, *kernels._NUMBER_KERNELS.values()}
-    for name in dir(aten):
-        packet = getattr(aten, name)
-        for overload in getattr(packet, "overloads", list)():
-            reachable.add(kernels.kernel_name(getattr(packet, overload)))
-    made_by_other_writers = ("executorch_prim::et_", "dim_order_ops::", "et_copy::")
-    unreachable = {
-        name
-        for name in kernels.kernel_names() - reachable
-        if not name.startswith(made_by_other_writers)
+def test_every_kernel_is_in_the_runtime() -> None:
+    table = Path(kernels.__file__).parents[1] / "runtime" / "kernel" / "kernels.inc"
+    listed = re.findall(r"^PTERON_KERNEL\(([\w:.]+)", table.read_text(), re.MULTILINE)
+    called = {
+        *kernels.NUMBERS.values(),
+        kernels.CLONE,
+        kernels.COPY,
+        kernels.DEVICE_TO_HOST,
+        kernels.HOST_TO_DEVICE,
     }
-    assert not {name for name in unreachable if not name.endswith("_")}
+    assert called <= set(listed)

@@ -119,9 +119,10 @@ def verify(
         raise VerificationError(
             "the lowered program does not compute what the exported program does:\n"
             + "\n".join(problems)
-            + "\ntry:  leaving that operator out (the partitioner's leave_out), or other options of"
-            " the backend;\n      ExecutorchBackendConfig(verify=False) writes the program all the"
-            " same. Passes that are\n      meant to change results need it, too."
+            + "\ntry:  leaving that operator out (the partitioner's leave_out), which compiles it"
+            " alone,\n      or other options of the backend;\n"
+            "      ExecutorchBackendConfig(verify=False) writes the program all the same. Passes"
+            " that are\n      meant to change results need it, too."
         )
     return reports
 

@@ -13,11 +13,15 @@ import torch
 from torch import nn
 
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
-from pteron.exir import ExecutorchProgramManager, to_edge_transform_and_lower
+from pteron.exir import (
+    EdgeProgramManager,
+    ExecutorchProgramManager,
+    to_edge_transform_and_lower,
+)
 
 
 class Scores(nn.Module):
-    """A part for the backend, an operator that is left to a kernel, and state."""
+    """Parts around an operator that is left out, which becomes a part of its own, and state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,12 +34,18 @@ class Scores(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def program() -> ExecutorchProgramManager:
+def edge() -> EdgeProgramManager:
     torch.manual_seed(0)
     exported = torch.export.export(Scores().eval(), (torch.randn(2, 64),))
-    partitioner = CpuPartitioner(CpuOptions(num_threads=2), leave_out=["aten.relu.default"])
+    partitioner = CpuPartitioner(
+        CpuOptions(isa="x86-64-v2", num_threads=2), leave_out=["aten.relu.default"]
+    )
     with pytest.warns(UserWarning, match="relu .* is left out by request"):
-        edge = to_edge_transform_and_lower(exported, partitioner=[partitioner])
+        return to_edge_transform_and_lower(exported, partitioner=[partitioner])
+
+
+@pytest.fixture(scope="module")
+def program(edge: EdgeProgramManager) -> ExecutorchProgramManager:
     return edge.to_executorch()
 
 
@@ -53,27 +63,36 @@ def facts(text: str) -> dict[str, list[str]]:
     return found
 
 
-def check(text: str, line: int) -> None:
+def check(text: str, count: int) -> None:
     said = facts(text)
-    assert said["isa"] == ["x86-64-v3"] * 2 and said["threads"] == ["2"] * 2
-    assert said["torch"] == [torch.__version__] * 2
+    assert said["isa"] == ["x86-64-v2"] * count and said["threads"] == ["2"] * count
+    assert said["torch"] == [torch.__version__] * count
     assert all(re.match(r"packed, \d+ constants, \d+ bytes", w) for w in said["weights"])
     assert any("aten.addmm" in calls for calls in said["calls"])
-    relu = rf"%relu \(aten\.relu\.default, test_describe\.py:{line}\): aten\.relu\.default is left"
-    boundary = "\n".join(said["boundary"])
-    assert re.search(f"before {relu}", boundary) and re.search(f"after {relu}", boundary)
     assert re.search(r"total.*float32\[64\]|float32\[64\].*total", text)
-    assert "aten::relu.out" in text
 
 
-def relu_line() -> int:
-    text = pathlib.Path(__file__).read_text().splitlines()
-    return 1 + next(i for i, line in enumerate(text) if "torch.relu(self.linear" in line)
+def check_boundary(text: str) -> None:
+    """Why the two parts that the partitioner made are two."""
+    lines = pathlib.Path(__file__).read_text().splitlines()
+    line = 1 + next(i for i, text in enumerate(lines) if "torch.relu(self.linear" in text)
+    relu = rf"%relu \(aten\.relu\.default, test_describe\.py:{line}\): aten\.relu\.default is left"
+    boundary = "\n".join(facts(text)["boundary"])
+    assert re.search(f"before {relu}", boundary) and re.search(f"after {relu}", boundary)
+
+
+def test_explain_before_it_is_written(edge: EdgeProgramManager) -> None:
+    text = str(edge.explain())
+    check(text, 2)
+    check_boundary(text)
+    assert facts(text)["pending"][0] == "1 aten.relu: compiled by to_executorch"
 
 
 def test_explain(program: ExecutorchProgramManager) -> None:
     text = str(program.explain())
-    check(text, relu_line())
+    check(text, 3)
+    assert "pending" not in facts(text) and "1 aten.relu" in facts(text)["calls"]
+    assert "after lowered_module_0 of CpuBackend" in facts(text)["boundary"]
     assert "linear.weight" in text and "16.0 KiB" in text
     assert "x float32[2, 64]" in text
 
@@ -85,6 +104,7 @@ def test_the_runner_describes_the_file(
     runner = pathlib.Path(os.environ["RUNNER"]).resolve()
     command: list[Any] = [runner, f"--program={tmp_path / 'scores.pte'}", "--describe"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    check(done.stdout, relu_line())
+    check(done.stdout, 3)
+    check_boundary(done.stdout)
     assert re.search(r"input +0  float32\[2, 64\]", done.stdout)
     assert 'spec      method_name = "forward"' in done.stdout

@@ -1,4 +1,4 @@
-"""The shared preprocess: its steps, what it refuses, and method names."""
+"""The shared preprocess: its steps, and what it refuses."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ import torch
 
 from pteron.backends.aoti import aoti_backend, elf, inductor, toolchain
 from pteron.backends.aoti.aoti_backend import (
-    COMPILE_SPEC_KEYS,
     AotiBackend,
     BuildTarget,
-    UnsupportedOperators,
 )
 from pteron.backends.aoti.inductor import GeneratedCode, Target
 from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
 from pteron.exir.backend.backend_details import BackendDetails, find_backend
-from pteron.exir.backend.compile_spec_schema import CompileSpec
+from pteron.exir.undelegated import UnsupportedOperatorsError
 
 
 class Device(AotiBackend):
@@ -81,7 +79,7 @@ class Refused(torch.nn.Module):
 
 
 def test_all_missing_functions_are_reported_before_anything_is_compiled(no_compiler) -> None:
-    with pytest.raises(UnsupportedOperators) as caught:
+    with pytest.raises(UnsupportedOperatorsError) as caught:
         Device.preprocess(exported(Refused(), torch.rand(3, 3)), [])
     text = str(caught.value)
     assert "aoti_torch_cpu_median: not in the shim lists of cpu" in text
@@ -104,7 +102,7 @@ def test_the_refusals_of_several_partitions_come_together(no_compiler) -> None:
         "second": [exported(Mode(), torch.rand(3))],
     }
     backend: Any = type("Several", (Device, _Sequential), {})
-    with pytest.raises(UnsupportedOperators) as caught:
+    with pytest.raises(UnsupportedOperatorsError) as caught:
         backend.preprocess_multimethod(programs, {"first": [[]], "second": [[]]})
     assert "aoti_torch_cpu_median" in str(caught.value) and "mode" in str(caught.value)
 
@@ -188,18 +186,3 @@ def test_what_always_fails_raises_the_first_error(monkeypatch) -> None:
     with pytest.raises(AssertionError, match="attempt 1"):
         Device._generate(exported(Reshaped(), torch.rand(6)), Device.get_build_target([]), [])
     assert calls == [True, True, False]
-
-
-def test_the_method_name_goes_there_and_back() -> None:
-    assert COMPILE_SPEC_KEYS.METHOD_NAME.value == "method_name"
-    spec = Device.generate_method_name_compile_spec("prefill")
-    assert spec == CompileSpec("method_name", b"prefill")
-    assert Device.method_name_from_compile_specs([CompileSpec("other", b"x"), spec]) == "prefill"
-
-
-def test_a_missing_method_name_says_what_to_do() -> None:
-    with pytest.raises(RuntimeError) as caught:
-        Device.method_name_from_compile_specs([CompileSpec("isa", b"x")])
-    text = str(caught.value)
-    assert "'method_name'" in text and "['isa']" in text
-    assert "Device.generate_method_name_compile_spec" in text

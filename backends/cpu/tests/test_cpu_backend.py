@@ -10,6 +10,7 @@ from pteron.backends.aoti.aoti_backend import AotiBackend
 from pteron.backends.cpu import CpuBackend, CpuOptions, CpuPartitioner, isa
 from pteron.backends.cpu.cpu_backend import share_weights
 from pteron.exir.backend.backend_details import BackendDetails, find_backend
+from pteron.exir.backend.compile_spec_schema import METHOD_NAME_KEY, CompileSpec
 
 
 class Layer(torch.nn.Module):
@@ -89,9 +90,7 @@ def results():
         for name, rows in (("prefill", 16), ("decode", 1))
     }
     options = CpuOptions(num_threads=2, save_data_externally=True).to_compile_specs()
-    specs = {
-        name: [[*options, CpuBackend.generate_method_name_compile_spec(name)]] for name in programs
-    }
+    specs = {name: [[*options, CompileSpec(METHOD_NAME_KEY, name.encode())]] for name in programs}
     return layer, CpuBackend.preprocess_multimethod(programs, specs)
 
 

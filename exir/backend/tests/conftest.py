@@ -1,5 +1,5 @@
 """The fixtures that the tests of exir share."""
 
-from pteron.exir.tests.conftest import _seed, only_kernels
+from pteron.exir.tests.conftest import _leftovers, _seed
 
-__all__ = ["_seed", "only_kernels"]
+__all__ = ["_leftovers", "_seed"]

@@ -112,8 +112,7 @@ def test_complex_is_refused() -> None:
         lower(Function(lambda x: x * 2), ((torch.ones(2, dtype=torch.complex64),),)).to_executorch()
 
 
-def test_layouts(only_kernels: Callable[..., None]) -> None:
-    only_kernels("aten::relu.out")
+def test_layouts() -> None:
     image = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
     function = Function(lambda x: (torch.relu(x), x * 2, x.permute(3, 1, 0, 2) * 1))
     program = check(function, ((image,),))

@@ -1,0 +1,51 @@
+"""Who compiles what no partitioner took.
+
+One backend does that, when a program is written. Its package in `pteron.backends` has a module
+`leftovers`, which is imported when something is left, and then calls
+
+    register_leftover_partitioner(lambda lowered: MyPartitioner())
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from pteron.exir.backend.partitioner import Partitioner
+from pteron.exir.lowered_backend_module import LoweredBackendModule
+
+__all__ = ["MakePartitioner", "leftover_partitioner", "register_leftover_partitioner"]
+
+MakePartitioner: TypeAlias = Callable[[Sequence[LoweredBackendModule]], Partitioner]
+"""Makes a partitioner, given the delegates of the program: first those of the same method."""
+
+_BACKENDS = "pteron.backends"
+
+_make: MakePartitioner | None = None
+
+
+def register_leftover_partitioner(make: MakePartitioner) -> None:
+    """Makes `make` the one that is asked, in place of any before it."""
+    global _make
+    _make = make
+
+
+def leftover_partitioner(lowered: Sequence[LoweredBackendModule]) -> Partitioner | None:
+    """A partitioner for what is left of a method; None if no backend at hand has one."""
+    if _make is None:
+        _import_registrations()
+    return None if _make is None else _make(lowered)
+
+
+def _import_registrations() -> None:
+    try:
+        folders = importlib.import_module(_BACKENDS).__path__
+    except ModuleNotFoundError:
+        return
+    for info in pkgutil.iter_modules(folders, f"{_BACKENDS}."):
+        name = f"{info.name}.leftovers"
+        if info.ispkg and importlib.util.find_spec(name) is not None:
+            importlib.import_module(name)
