@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "pteron/runtime/kernel/convert.h"
-
 namespace pteron {
 
 int64_t View::numel() const {
@@ -13,51 +11,12 @@ int64_t View::numel() const {
   return numel;
 }
 
-View View::permuted(Span<const int64_t> dims) const {
-  View view = *this;
-  for (size_t d = 0; d < dim; ++d) {
-    view.sizes[d] = sizes[static_cast<size_t>(dims[d])];
-    view.strides[d] = strides[static_cast<size_t>(dims[d])];
-  }
-  return view;
-}
-
-View View::sliced(size_t d, int64_t start, int64_t count, int64_t step) const {
-  View view = *this;
-  if (count > 0) view.data += start * strides[d];
-  view.sizes[d] = count;
-  view.strides[d] = strides[d] * step;
-  return view;
-}
-
 View View::selected(size_t d, int64_t index) const {
   View view = *this;
   view.data += index * strides[d];
   std::copy(sizes.begin() + d + 1, sizes.begin() + dim, view.sizes.begin() + d);
   std::copy(strides.begin() + d + 1, strides.begin() + dim, view.strides.begin() + d);
   --view.dim;
-  return view;
-}
-
-View View::unsqueezed(size_t d) const {
-  View view = *this;
-  std::copy_backward(sizes.begin() + d, sizes.begin() + dim, view.sizes.begin() + dim + 1);
-  std::copy_backward(strides.begin() + d, strides.begin() + dim, view.strides.begin() + dim + 1);
-  view.sizes[d] = 1;
-  view.strides[d] = 0;
-  ++view.dim;
-  return view;
-}
-
-View View::expanded(Span<const int64_t> shape) const {
-  View view = *this;
-  view.dim = shape.size();
-  const size_t added = shape.size() - dim;
-  for (size_t d = 0; d < shape.size(); ++d) {
-    const bool broadcast = d < added || (sizes[d - added] == 1 && shape[d] != 1);
-    view.sizes[d] = shape[d];
-    view.strides[d] = broadcast ? 0 : strides[d - added];
-  }
   return view;
 }
 
@@ -88,10 +47,37 @@ View contiguous_view(ScalarType dtype, Span<const int64_t> sizes, void* data) {
   return view;
 }
 
-template <size_t N>
-Runs<N>::Runs(const std::array<const View*, N>& views) {
+namespace {
+
+// Walks over two views of one shape in runs: stretches along one dimension in which each advances by
+// a constant step. Dimensions are visited in the memory order of the first view, and joined where
+// both allow it, so that contiguous views are a single run.
+class Runs final {
+ public:
+  explicit Runs(const std::array<const View*, 2>& views);
+
+  // To the next run; false when there is none.
+  bool next();
+  int64_t count() const { return count_; }
+  std::byte* data(size_t view) const { return data_[view]; }
+  int64_t step(size_t view) const { return steps_[view]; }  // in bytes
+
+ private:
+  bool started_ = false;
+  bool empty_ = false;
+  size_t outer_dim_ = 0;
+  int64_t count_ = 1;
+  std::array<std::byte*, 2> data_{};
+  std::array<int64_t, 2> steps_{};
+  // The first `outer_dim_` of each, and one more of sizes_ and strides_.
+  std::array<int64_t, kMaxTensorDims> sizes_;
+  std::array<int64_t, kMaxTensorDims> index_;
+  std::array<std::array<int64_t, kMaxTensorDims>, 2> strides_;
+};
+
+Runs::Runs(const std::array<const View*, 2>& views) {
   const View& first = *views[0];
-  for (size_t v = 0; v < N; ++v) data_[v] = views[v]->data;
+  for (size_t v = 0; v < 2; ++v) data_[v] = views[v]->data;
   // Outermost first: by falling steps of the first view.
   std::array<size_t, kMaxTensorDims> order;
   size_t dims = 0;
@@ -110,44 +96,36 @@ Runs<N>::Runs(const std::array<const View*, N>& views) {
   for (size_t i = 0; i < dims; ++i) {
     const size_t d = order[i];
     bool join = joined > 0;
-    for (size_t v = 0; v < N && join; ++v) {
+    for (size_t v = 0; v < 2 && join; ++v) {
       join = strides_[v][joined - 1] == views[v]->strides[d] * first.sizes[d];
     }
     if (!join) sizes_[joined++] = 1;
     sizes_[joined - 1] *= first.sizes[d];
-    for (size_t v = 0; v < N; ++v) strides_[v][joined - 1] = views[v]->strides[d];
+    for (size_t v = 0; v < 2; ++v) strides_[v][joined - 1] = views[v]->strides[d];
   }
   std::fill_n(index_.begin(), joined, int64_t{0});
   if (joined > 0) {
     outer_dim_ = joined - 1;
     count_ = sizes_[outer_dim_];
-    for (size_t v = 0; v < N; ++v) steps_[v] = strides_[v][outer_dim_];
+    for (size_t v = 0; v < 2; ++v) steps_[v] = strides_[v][outer_dim_];
   }
 }
 
-template <size_t N>
-bool Runs<N>::next() {
+bool Runs::next() {
   if (!started_) {
     started_ = true;
     return !empty_;
   }
   for (size_t d = outer_dim_; d-- > 0;) {
     if (++index_[d] < sizes_[d]) {
-      for (size_t v = 0; v < N; ++v) data_[v] += strides_[v][d];
+      for (size_t v = 0; v < 2; ++v) data_[v] += strides_[v][d];
       return true;
     }
     index_[d] = 0;
-    for (size_t v = 0; v < N; ++v) data_[v] -= strides_[v][d] * (sizes_[d] - 1);
+    for (size_t v = 0; v < 2; ++v) data_[v] -= strides_[v][d] * (sizes_[d] - 1);
   }
   return false;
 }
-
-template class Runs<1>;
-template class Runs<2>;
-template class Runs<3>;
-template class Runs<4>;
-
-namespace {
 
 template <size_t kSize>
 void copy_run(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step,
@@ -155,9 +133,9 @@ void copy_run(const std::byte* from, int64_t from_step, std::byte* to, int64_t t
   for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * to_step, from + i * from_step, kSize);
 }
 
-void copy_same_dtype(const View& from, const View& to) {
+void copy_runs(const View& from, const View& to) {
   const auto size = static_cast<int64_t>(element_size(to.dtype));
-  for (Runs<2> runs({&to, &from}); runs.next();) {
+  for (Runs runs({&to, &from}); runs.next();) {
     if (runs.step(0) == size && runs.step(1) == size) {
       std::memmove(runs.data(0), runs.data(1), static_cast<size_t>(runs.count() * size));
       continue;
@@ -179,25 +157,13 @@ Error copy_elements(const View& from, const View& to) {
   PTERON_CHECK_OR_RETURN(same_shape, Error::InvalidArgument,
                          "cannot copy %lld elements to %lld: the sizes differ",
                          static_cast<long long>(from.numel()), static_cast<long long>(to.numel()));
-  if (from.dtype == to.dtype) {
-    const bool same_place =
-        from.data == to.data &&
-        std::equal(from.strides.begin(), from.strides.begin() + from.dim, to.strides.begin());
-    if (!same_place) copy_same_dtype(from, to);
-    return Error::Ok;
-  }
-  dispatch_number(from.dtype, [&](auto number) {
-    using Number = decltype(number);
-    Number buffer[kBlock];
-    for (Runs<2> runs({&to, &from}); runs.next();) {
-      for (int64_t i = 0; i < runs.count(); i += kBlock) {
-        const int64_t count = std::min(kBlock, runs.count() - i);
-        const Number* numbers =
-            load_block(from.dtype, runs.data(1) + i * runs.step(1), runs.step(1), count, buffer);
-        store_block(to.dtype, runs.data(0) + i * runs.step(0), runs.step(0), count, numbers);
-      }
-    }
-  });
+  PTERON_CHECK_OR_RETURN(from.dtype == to.dtype, Error::InvalidArgument,
+                         "cannot copy %s to %s: the dtypes differ", name_of(from.dtype),
+                         name_of(to.dtype));
+  const bool same_place =
+      from.data == to.data &&
+      std::equal(from.strides.begin(), from.strides.begin() + from.dim, to.strides.begin());
+  if (!same_place) copy_runs(from, to);
   return Error::Ok;
 }
 

@@ -3,7 +3,7 @@
 method = MethodBuilder("forward")
 x = method.input([2, 3])
 y = method.planned([2, 3])
-method.kernel("aten::relu.out", x, y, y)
+method.clone(x, y)
 method.output(y)
 data = build_program(method)
 """
@@ -114,6 +114,10 @@ class MethodBuilder:
         table.items = list(items)
         return self._add(schema.Value.TensorList, table)
 
+    def clone(self, source: int, out: int) -> None:
+        """A call that copies one tensor to another."""
+        self.kernel("aten::clone.out", source, self.value(None), out, out)
+
     def output(self, *indices: int) -> None:
         self._method.outputs.extend(indices)
 
@@ -181,30 +185,39 @@ def build_program(*methods: MethodBuilder) -> bytes:
     return bytes(builder.Output())
 
 
-def unary_program(
-    operator: str = "aten::relu.out",
+def copy_program(
     sizes: Sequence[int] = (2, 3),
     dtype: str = "float32",
+    operator: str = "aten::clone.out",
     **options: Any,
 ) -> bytes:
-    """forward(x) = operator(x); `options` are those of the input."""
+    """forward(x) = x; `options` are those of the input."""
     method = MethodBuilder()
     x = method.input(sizes, dtype, **options)
     shape = {"bounded": options.get("bounded", False), "dim_order": options.get("dim_order")}
     y = method.planned(sizes, dtype, **shape)
-    extra = [method.value(None)] if operator == "aten::clone.out" else []
-    method.kernel(operator, x, *extra, y, y)
+    method.kernel(operator, x, method.value(None), y, y)
     method.output(y)
     return build_program(method)
 
 
-def accumulate_method(name: str, operator: str = "aten::add.out") -> MethodBuilder:
-    """name(x): the buffer "total" becomes total + x (or another operator), which is returned."""
+def exchange_method(name: str) -> MethodBuilder:
+    """name(x): returns what the buffer "held" holds, which becomes x."""
     method = MethodBuilder(name)
     x = method.input([2])
-    total = method.tensor([2], buffer_name="total")
+    held = method.tensor([2], buffer_name="held")
     result = method.planned([2])
-    method.kernel(operator, total, x, method.value(1), result, result)
-    method.kernel("aten::copy_", total, result, method.value(False), total)
+    method.clone(held, result)
+    method.kernel("aten::copy_", held, x, method.value(False), held)
     method.output(result)
     return method
+
+
+def divide_program() -> bytes:
+    """forward(n) = 7 // n, which fails for zero."""
+    method = MethodBuilder()
+    n, result = method.value(0), method.value(0)
+    method.kernel("aten::_local_scalar_dense", method.input([], "int64"), n)
+    method.kernel("executorch_prim::floordiv.Scalar", method.value(7), n, result)
+    method.output(result)
+    return build_program(method)

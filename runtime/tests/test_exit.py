@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from pteron.runtime.tests.program_builder import unary_program
+from pteron.runtime.tests.program_builder import copy_program
 
 _START = """
 import builtins, sys, threading, time
@@ -67,7 +67,7 @@ method = program.load_method("forward")
 )
 def test_exit_is_silent(script: str, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "model.pte"
-    path.write_bytes(unary_program())
+    path.write_bytes(copy_program())
     code = _START.format(path=str(path)) + script
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     for _ in range(3):

@@ -15,7 +15,7 @@ import torch
 
 from pteron.runtime import Program, PteronError, Runtime
 from pteron.runtime.python import _native
-from pteron.runtime.tests.program_builder import accumulate_method, build_program, unary_program
+from pteron.runtime.tests.program_builder import build_program, copy_program, exchange_method
 
 CALLS = 1000
 
@@ -90,7 +90,7 @@ def raises(call: Callable[[], object]) -> None:
 
 @pytest.fixture
 def program() -> Program:
-    return Runtime.get().load_program(unary_program())
+    return Runtime.get().load_program(copy_program())
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,13 @@ def program() -> Program:
 )
 @pytest.mark.parametrize("planned", [False, True])
 def test_execute(x: Any, planned: bool) -> None:
-    program = Runtime.get().load_program(unary_program(planned=planned))
+    program = Runtime.get().load_program(copy_program(planned=planned))
     method = program.load_method("forward")
     check_gives_back(lambda: method.execute([x]))
 
 
 def test_an_array_of_no_library() -> None:
-    program = Runtime.get().load_program(unary_program("aten::clone.out", dtype="bfloat16"))
+    program = Runtime.get().load_program(copy_program(dtype="bfloat16"))
     method = program.load_method("forward")
     x = OnlyDlpack(torch.ones(2, 3, dtype=torch.bfloat16))
 
@@ -139,7 +139,7 @@ def test_errors(program: Program, tmp_path: pathlib.Path) -> None:
 
 
 def test_loads(program: Program, tmp_path: pathlib.Path) -> None:
-    data = unary_program()
+    data = copy_program()
     path = tmp_path / "model.pte"
     path.write_bytes(data)
     check_gives_back(lambda: Runtime.get().load_program(data))
@@ -148,12 +148,12 @@ def test_loads(program: Program, tmp_path: pathlib.Path) -> None:
 
 
 def test_state() -> None:
-    program = Runtime.get().load_program(build_program(accumulate_method("add")))
+    program = Runtime.get().load_program(build_program(exchange_method("exchange")))
     one = np.ones(2, np.float32)
 
     def call() -> None:
         session = program.session()
-        method = program.load_method("add", session=session)
+        method = program.load_method("exchange", session=session)
         method.execute([one])
         method.reset_state()
         session.reset()

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from pteron.runtime.tests.program_builder import unary_program
+from pteron.runtime.tests.program_builder import copy_program
 
 _BLOCK = """
 import sys
@@ -41,7 +41,7 @@ def run(script: str, *blocked: str) -> str:
 @pytest.fixture
 def program(tmp_path: pathlib.Path) -> str:
     path = tmp_path / "model.pte"
-    path.write_bytes(unary_program())
+    path.write_bytes(copy_program())
     return str(path)
 
 
@@ -56,7 +56,7 @@ assert isinstance(y, np.ndarray), type(y)
 print(y.tolist())
 """
     )
-    assert run(script, "torch").strip() == "[[0.0, 2.0, 0.0], [4.0, 0.0, 6.0]]"
+    assert run(script, "torch").strip() == "[[-1.0, 2.0, -3.0], [4.0, -5.0, 6.0]]"
 
 
 def test_nothing_but_the_standard_library(program: str) -> None:
@@ -69,7 +69,7 @@ x = memoryview(array.array("f", [-1, 2, -3, 4, -5, 6])).cast("B").cast("f", (2, 
 print(type(y).__name__, y.shape, y.dtype, struct.unpack("6f", y.tobytes()))
 """
     )
-    expected = "DlpackArray (2, 3) float32 (0.0, 2.0, 0.0, 4.0, 0.0, 6.0)"
+    expected = "DlpackArray (2, 3) float32 (-1.0, 2.0, -3.0, 4.0, -5.0, 6.0)"
     assert run(script, "torch", "numpy").strip() == expected
 
 

@@ -31,13 +31,10 @@ _PARAMETERS: dict[str, str | None] = {
     "runtime/executor/method_meta.h": "const std::shared_ptr<Program>& program",
     "runtime/executor/program.h": None,
     "runtime/executor/session.h": "const std::shared_ptr<Program>& program",
-    "runtime/kernel/convert.h": (
-        "ScalarType dtype, std::byte* data, int64_t step_nbytes, int64_t count, "
-        "const float* results"
-    ),
+    "runtime/kernel/convert.h": "const Tensor& tensor",
     "runtime/kernel/kernel_context.h": "KernelContext& context, size_t nbytes",
     "runtime/kernel/registry.h": None,
-    "runtime/kernel/view.h": "const Tensor& input, Span<const int64_t> dims, Tensor& out",
+    "runtime/kernel/view.h": "const Tensor& input, int64_t index, Tensor& out",
     "runtime/platform/cpu_features.h": "",
     "runtime/platform/log.h": "const char* id, const std::string& reason, void* user",
     "runtime/platform/mapped_file.h": "void (*parse)(Span<const uint8_t>)",

@@ -1,4 +1,4 @@
-"""Files of ours for the oracle: models that need no delegate, and one with delegates."""
+"""Models for the oracle: those that need no delegate, and some that do."""
 
 from __future__ import annotations
 
@@ -11,21 +11,45 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 
 
-class Elementwise(nn.Module):
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        s = torch.sigmoid(x) * y - x / (y.abs() + 1)
-        return s, torch.where(x > y, x, -y), torch.clamp(s, -0.5, 0.5), (x * 3).to(torch.int32)
+class Numbers(nn.Module):
+    """Sizes, a number from a tensor, and what comes of them."""
+
+    def forward(self, x: torch.Tensor, n: torch.Tensor) -> tuple[Any, ...]:
+        rows = x.shape[0]
+        return x.clone(), rows * 2 + 1, (rows + 7) // 2, 10 - rows, rows % 3, n.item()
 
 
-class Shapes(nn.Module):
+class Held(nn.Module):
+    """State with an initial value that is not zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("held", torch.tensor([1.0, 2.0, 3.0]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        old = self.held.clone()
+        self.held.copy_(x)
+        return old
+
+
+class Constants(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 2))
+
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        turned = x.permute(1, 0).unsqueeze(0).expand(2, -1, -1)
-        joined = torch.cat([x, x[:1]], 0)
-        return turned.clone(), joined, x.sum(1, keepdim=True), x.reshape(-1)[2:8:2].clone()
+        return x.clone(), self.weight.clone()
+
+
+class Rows(nn.Module):
+    """A view, and a loop over rows: what ExecuTorch writes for them."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch._higher_order_ops.map(torch.clone, x), x.view(-1).clone()
 
 
 class Attention(nn.Module):
-    """Products, softmax, a norm; weights are constants of the program."""
+    """Products, softmax, a norm."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +63,7 @@ class Attention(nn.Module):
 
 
 class Product(nn.Module):
-    """Products with weights as they are stored."""
+    """A product with a weight as it is stored."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,26 +71,14 @@ class Product(nn.Module):
         self.bias = nn.Parameter(torch.randn(5))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.softmax(torch.addmm(self.bias, x, self.weight), -1)
-
-
-class Counter(nn.Module):
-    """State with an initial value that is not zero."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("total", torch.tensor([1.0, 2.0, 3.0]))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.total.add_(x)
-        return self.total * 2
+        return torch.addmm(self.bias, x, self.weight)
 
 
 class Scalars(nn.Module):
     """Inputs and outputs that are no tensors."""
 
     def forward(self, x: torch.Tensor, scale: float, flag: bool) -> Any:
-        return x * scale if flag else x, scale, flag, None, 7
+        return x.clone(), scale, flag, None, 7
 
 
 @dataclass(frozen=True)
@@ -96,17 +108,22 @@ def _randn(*sizes: int) -> torch.Tensor:
     return torch.randn(*sizes, generator=generator)
 
 
+_ROWS = Dim("rows", min=1, max=8)
+
 CASES = {
-    "elementwise": Case(Elementwise, ((_randn(3, 4), _randn(4, 3).T.contiguous()),)),
-    "shapes": Case(Shapes, ((_randn(4, 5),),)),
-    "attention": Case(Attention, ((_randn(2, 6, 8),),)),
-    "product": Case(Product, ((_randn(3, 8),),)),
-    "dynamic": Case(
-        Elementwise,
-        ((_randn(3, 4), _randn(3, 4)), (_randn(7, 4), _randn(7, 4)), (_randn(1, 4), _randn(1, 4))),
-        ({0: Dim("n", min=1, max=8)}, {0: Dim("n", min=1, max=8)}),
+    "numbers": Case(
+        Numbers,
+        tuple((_randn(rows, 4), torch.tensor(rows - 3)) for rows in (3, 7, 1)),
+        ({0: _ROWS}, None),
     ),
-    "state": Case(Counter, ((_randn(3),), (_randn(3),), (_randn(3),))),
+    "state": Case(Held, ((_randn(3),), (_randn(3),), (_randn(3),))),
+    "constants": Case(Constants, ((_randn(3),),)),
     "scalars": Case(Scalars, ((_randn(3), 2.5, True),)),
 }
-"""Models of operators that both runtimes have kernels for."""
+"""Models that need kernels alone."""
+
+STOCK_CASES = {**CASES, "rows": Case(Rows, ((_randn(3, 4),), (_randn(3, 4),)))}
+"""The same, and what kernels do in programs of ExecuTorch alone."""
+
+ATTENTION = Case(Attention, ((_randn(2, 6, 8),),))
+PRODUCT = Case(Product, ((_randn(3, 8),), (_randn(5, 8),)), ({0: _ROWS},))

@@ -14,8 +14,8 @@ from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPas
 from executorch.runtime import Runtime as StockRuntime
 
 from pteron.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
-from pteron.runtime import Runtime
-from tests.oracle.programs import CASES, Case
+from pteron.runtime import NotSupportedError, Runtime
+from tests.oracle.programs import ATTENTION, CASES, STOCK_CASES, Case
 
 
 def run_everywhere(case: Case, path: Path, data_path: Sequence[Path] = ()) -> None:
@@ -49,36 +49,49 @@ def test_files_of_ours(name: str, tmp_path: Path) -> None:
 
 
 def test_file_of_ours_with_constants_beside(tmp_path: Path) -> None:
-    edge = to_edge_transform_and_lower(CASES["product"].export())
+    edge = to_edge_transform_and_lower(CASES["constants"].export())
     program = edge.to_executorch(ExecutorchBackendConfig(external_constants=True))
     program.save(tmp_path / "ours.pte")
     program.write_tensor_data_to_file(tmp_path)
-    run_everywhere(CASES["product"], tmp_path / "ours.pte", list(tmp_path.glob("*.ptd")))
+    run_everywhere(CASES["constants"], tmp_path / "ours.pte", list(tmp_path.glob("*.ptd")))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", STOCK_CASES)
 def test_files_of_the_stock(name: str, tmp_path: Path) -> None:
-    config = StockConfig(passes=[InitializedMutableBufferPass(["total"])])
-    program = stock_exir.to_edge(CASES[name].export()).to_executorch(config)
+    config = StockConfig(passes=[InitializedMutableBufferPass(["held"])])
+    program = stock_exir.to_edge(STOCK_CASES[name].export()).to_executorch(config)
     path = tmp_path / "stock.pte"
     path.write_bytes(program.buffer)
-    run_everywhere(CASES[name], path)
+    run_everywhere(STOCK_CASES[name], path)
 
 
 def test_file_of_the_stock_with_constants_beside(tmp_path: Path) -> None:
-    program = stock_exir.to_edge(CASES["attention"].export()).to_executorch(
+    program = stock_exir.to_edge(CASES["constants"].export()).to_executorch(
         StockConfig(external_constants=True)
     )
     (tmp_path / "stock.pte").write_bytes(program.buffer)
     program.write_tensor_data_to_file(str(tmp_path))
-    run_everywhere(CASES["attention"], tmp_path / "stock.pte", list(tmp_path.glob("*.ptd")))
+    run_everywhere(CASES["constants"], tmp_path / "stock.pte", list(tmp_path.glob("*.ptd")))
+
+
+def test_kernels_that_ours_has_not_are_listed_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "stock.pte"
+    path.write_bytes(stock_exir.to_edge(ATTENTION.export()).to_executorch().buffer)
+    program = Runtime.get().load_program(path)
+    names = program.metadata("forward").operators()
+    ours = Runtime.get().operator_registry.operator_names
+    missing = sorted(set(names) - set(ours))
+    assert len(missing) > 3
+    with pytest.raises(NotSupportedError) as raised:
+        program.load_method("forward")
+    assert f"{len(missing)} kernels are not registered: {', '.join(missing)}." in str(raised.value)
 
 
 def test_ours_describes_delegates_of_the_stock(tmp_path: Path) -> None:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 
     edge = stock_exir.to_edge_transform_and_lower(
-        CASES["attention"].export(), partitioner=[XnnpackPartitioner()]
+        ATTENTION.export(), partitioner=[XnnpackPartitioner()]
     )
     path = tmp_path / "xnnpack.pte"
     path.write_bytes(edge.to_executorch().buffer)

@@ -19,6 +19,7 @@ from pteron.backends.example.blas.op_support import PRODUCTS
 from pteron.exir import to_edge_transform_and_lower
 from pteron.exir.backend.partitioner import Partitioner
 from tests.oracle.plugin import plug_in
+from tests.oracle.programs import ATTENTION
 
 
 class Mlp(nn.Module):
@@ -92,6 +93,11 @@ def test_cpu_alone_with_weights_beside(tmp_path: Path) -> None:
     calls = [(torch.randn(batch, 16),) for batch in (3, 7)]
     partitioners = [CpuPartitioner(CpuOptions(save_data_externally=True))]
     run_in_stock(Mlp().eval(), calls, (BATCH,), partitioners, tmp_path)
+
+
+def test_what_no_partitioner_took(tmp_path: Path) -> None:
+    plug_in("pteron.backends.cpu")
+    run_in_stock(ATTENTION.module(), ATTENTION.calls, None, [], tmp_path)
 
 
 def test_a_file_is_refused_with_our_sentence(

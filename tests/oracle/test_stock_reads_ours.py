@@ -26,7 +26,7 @@ from pteron.exir._serialize.program_file import ProgramFile, deserialize_program
 from pteron.exir._serialize.tensor_data_file import deserialize_tensor_data
 from pteron.runtime import Runtime
 from tests.oracle.fields import differences, in_stock_words, plain
-from tests.oracle.programs import CASES
+from tests.oracle.programs import CASES, PRODUCT
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def lower(name: str, **options: Any) -> ExecutorchProgramManager:
 
 def delegated() -> ExecutorchProgramManager:
     edge = to_edge_transform_and_lower(
-        {"forward": CASES["attention"].export(), "other": CASES["dynamic"].export()},
+        {"forward": PRODUCT.export(), "other": PRODUCT.export()},
         partitioner=[BlasPartitioner(BlasOptions(external_tag="blas"))],
         constant_methods={"length": 128, "sizes": [1, 2], "name": "text"},
     )
@@ -142,7 +142,7 @@ def test_tensor_data(everything: Path) -> None:
 
 
 def test_external_constants(tmp_path: Path) -> None:
-    program = lower("attention", external_constants=True)
+    program = lower("constants", external_constants=True)
     program.write_tensor_data_to_file(tmp_path)
     (path,) = tmp_path.glob("*.ptd")
     compare_tensor_data(path.read_bytes())

@@ -1,6 +1,6 @@
 #include "pteron/runtime/kernel/portable/arguments.h"
 
-#include <algorithm>
+#include <iterator>
 #include <string>
 
 namespace pteron::kernels {
@@ -8,8 +8,6 @@ namespace {
 
 uint16_t kind_of(const EValue& value) {
   switch (value.value_kind()) {
-    case ValueKind::None:
-      return kNone;
     case ValueKind::Int:
       return kInt;
     case ValueKind::Double:
@@ -18,25 +16,15 @@ uint16_t kind_of(const EValue& value) {
       return kBool;
     case ValueKind::Tensor:
       return kTensor;
-    case ValueKind::String:
-      return kString;
     case ValueKind::IntList:
       return kIntList;
-    case ValueKind::TensorList:
-      return kTensorList;
-    case ValueKind::OptionalTensorList:
-      return kOptionalTensorList;
-    case ValueKind::DoubleList:
-    case ValueKind::BoolList:
-      break;
+    default:
+      return 0;
   }
-  return 0;
 }
 
 std::string describe_kinds(uint16_t kinds) {
-  static constexpr const char* kNames[] = {"Tensor", "Int",     "Double",     "Bool",
-                                           "String", "IntList", "TensorList", "OptionalTensorList",
-                                           "None"};
+  static constexpr const char* kNames[] = {"Tensor", "Int", "Double", "Bool", "IntList"};
   std::string text;
   for (size_t bit = 0; bit < std::size(kNames); ++bit) {
     if (kinds & (1u << bit)) text += (text.empty() ? "" : " or ") + std::string(kNames[bit]);
@@ -55,46 +43,14 @@ Error check_tensor(size_t index, const Tensor& tensor) {
   return Error::Ok;
 }
 
-Error check_items(size_t index, Span<EValue* const> items, uint16_t kind, uint16_t or_null) {
-  for (const EValue* item : items) {
-    if (!item && or_null) continue;
-    const uint16_t found = item ? kind_of(*item) : 0;
-    PTERON_CHECK_OR_RETURN(found & (kind | or_null), Error::InvalidType,
-                           "argument %zu is a list with an item that is %s, expected %s", index,
-                           item ? name_of(item->value_kind()) : "missing",
-                           describe_kinds(kind).c_str());
-    if (item->is_tensor()) PTERON_RETURN_IF_ERROR(check_tensor(index, item->tensor()));
-  }
-  return Error::Ok;
-}
-
-bool is_in(const EValue* value, const EValue& argument) {
-  const auto has = [value](Span<EValue* const> items) {
-    return std::find(items.begin(), items.end(), value) != items.end();
-  };
-  return value == &argument ||
-         (argument.is_tensor_list() && has(argument.to_tensor_list().items)) ||
-         (argument.is_optional_tensor_list() && has(argument.to_optional_tensor_list().items));
-}
-
 // Kernels give outputs new sizes before they read their inputs.
 Error check_written(Span<EValue* const> arguments, size_t written, size_t count) {
-  const EValue& target = *arguments[written];
-  const EValue* const single[] = {&target};
-  Span<const EValue* const> tensors(single);
-  if (target.is_tensor_list()) {
-    const Span<EValue* const> items = target.to_tensor_list().items;
-    tensors = {items.data(), items.size()};
-  }
-  for (const EValue* tensor : tensors) {
-    PTERON_CHECK_OR_RETURN(!tensor->tensor().is_constant(), Error::InvalidArgument,
-                           "argument %zu is a constant of the program, and is written", written);
-  }
+  PTERON_CHECK_OR_RETURN(!arguments[written]->tensor().is_constant(), Error::InvalidArgument,
+                         "argument %zu is a constant of the program, and is written", written);
   for (size_t i = 0; i < count; ++i) {
-    for (const EValue* tensor : tensors) {
-      PTERON_CHECK_OR_RETURN(i == written || !is_in(tensor, *arguments[i]), Error::InvalidArgument,
-                             "argument %zu is also argument %zu, which is written", i, written);
-    }
+    PTERON_CHECK_OR_RETURN(i == written || arguments[i] != arguments[written],
+                           Error::InvalidArgument,
+                           "argument %zu is also argument %zu, which is written", i, written);
   }
   return Error::Ok;
 }
@@ -110,22 +66,13 @@ Error check_arguments(Span<EValue* const> arguments, const uint16_t* kinds, size
     const uint16_t found = kind_of(value);
     PTERON_CHECK_OR_RETURN(found & kinds[i], Error::InvalidType, "argument %zu is %s, expected %s",
                            i, name_of(value.value_kind()), describe_kinds(kinds[i]).c_str());
-    switch (found) {
-      case kTensor:
-        PTERON_RETURN_IF_ERROR(check_tensor(i, value.tensor()));
-        break;
-      case kIntList:
-        PTERON_RETURN_IF_ERROR(check_items(i, value.to_int_list().items, kInt, 0));
-        break;
-      case kTensorList:
-        PTERON_RETURN_IF_ERROR(check_items(i, value.to_tensor_list().items, kTensor, 0));
-        break;
-      case kOptionalTensorList:
-        PTERON_RETURN_IF_ERROR(
-            check_items(i, value.to_optional_tensor_list().items, kTensor, kNone));
-        break;
-      default:
-        break;
+    if (found == kTensor) PTERON_RETURN_IF_ERROR(check_tensor(i, value.tensor()));
+    if (found == kIntList) {
+      for (const EValue* item : value.to_int_list().items) {
+        PTERON_CHECK_OR_RETURN(item->is_int(), Error::InvalidType,
+                               "argument %zu is a list with an item that is %s, expected Int", i,
+                               name_of(item->value_kind()));
+      }
     }
     if (kinds[i] & kWritten) PTERON_RETURN_IF_ERROR(check_written(arguments, i, count));
   }

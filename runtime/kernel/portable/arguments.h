@@ -1,33 +1,25 @@
 // Typed kernels behind the one signature of the registry.
 //
-//   PTERON_DEFINE_KERNEL(add_out,
-//                        (const Tensor& self, const Tensor& other, Scalar alpha, Tensor& out)) {
+//   PTERON_DEFINE_KERNEL(select_copy_out,
+//                        (const Tensor& self, int64_t dim, int64_t index, Tensor& out)) {
 //     ...
 //     return Error::Ok;
 //   }
 //
-// defines add_out(KernelContext&, Span<EValue* const>), which checks number, kinds and memory of
-// all arguments before it calls the body. A first parameter `KernelContext& context` is passed
-// through.
+// defines select_copy_out(KernelContext&, Span<EValue* const>), which checks number, kinds and
+// memory of all arguments before it calls the body.
 //
 // Parameters and what a program may give for them:
 //   const Tensor&, Tensor&     a tensor on the CPU, with memory
-//   const Tensor*              the same, or None (null)
-//   int64_t, double, bool      Int; Double or Int; Bool
+//   int64_t, bool              Int; Bool
 //   Scalar                     Int, Double or Bool
-//   std::string_view           String
 //   Ints                       IntList
-//   Outs                       TensorList, to be written
-//   Tensors, OptionalTensors   TensorList; OptionalTensorList or TensorList
-//   std::optional<T>           any of the values above, or None
 //   Ignored                    anything
 //   EValue&                    anything, to be written
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string_view>
 #include <utility>
 
 #include "pteron/runtime/core/error.h"
@@ -44,10 +36,6 @@ class Scalar final {
   Scalar(bool value) : dtype_(ScalarType::Bool), int_(value) {}         // NOLINT
 
   ScalarType dtype() const { return dtype_; }
-  // Of `dtype()`: an int64_t (0 or 1 for a bool) or a double.
-  const void* data() const {
-    return dtype_ == ScalarType::Double ? static_cast<const void*>(&double_) : &int_;
-  }
   template <typename T>
   T to() const {
     return dtype_ == ScalarType::Double ? static_cast<T>(double_) : static_cast<T>(int_);
@@ -68,23 +56,6 @@ struct Ints {
   int64_t operator[](size_t i) const { return items[i]->to_int(); }
 };
 
-struct Tensors {
-  Span<EValue* const> items;
-  size_t size() const { return items.size(); }
-  Tensor& operator[](size_t i) const { return items[i]->tensor(); }
-};
-
-// The same, to be written.
-struct Outs : Tensors {};
-
-struct OptionalTensors {
-  Span<EValue* const> items;
-  size_t size() const { return items.size(); }
-  const Tensor* operator[](size_t i) const {
-    return items[i] && items[i]->is_tensor() ? &items[i]->tensor() : nullptr;
-  }
-};
-
 struct Ignored {};
 
 // What an argument may hold, as bits, for the one check that all kernels share.
@@ -93,13 +64,9 @@ enum ArgumentKind : uint16_t {
   kInt = 1 << 1,
   kDouble = 1 << 2,
   kBool = 1 << 3,
-  kString = 1 << 4,
-  kIntList = 1 << 5,
-  kTensorList = 1 << 6,
-  kOptionalTensorList = 1 << 7,
-  kNone = 1 << 8,
-  kAnything = 1 << 9,
-  kWritten = 1 << 10,  // a tensor or list that no other argument may be, too
+  kIntList = 1 << 4,
+  kAnything = 1 << 5,
+  kWritten = 1 << 6,  // a tensor that no other argument may be, too
 };
 
 template <typename T>
@@ -113,34 +80,16 @@ struct Argument;
   }
 PTERON_ARGUMENT(const Tensor&, kTensor, value.tensor());
 PTERON_ARGUMENT(Tensor&, kTensor | kWritten, value.tensor());
-PTERON_ARGUMENT(const Tensor*, kTensor | kNone, value.is_tensor() ? &value.tensor() : nullptr);
 PTERON_ARGUMENT(int64_t, kInt, value.to_int());
-PTERON_ARGUMENT(double, kDouble | kInt,
-                value.is_int() ? static_cast<double>(value.to_int()) : value.to_double());
 PTERON_ARGUMENT(bool, kBool, value.to_bool());
 PTERON_ARGUMENT(Scalar, kInt | kDouble | kBool,
                 value.is_int()      ? Scalar(value.to_int())
                 : value.is_double() ? Scalar(value.to_double())
                                     : Scalar(value.to_bool()));
-PTERON_ARGUMENT(std::string_view, kString, value.to_string());
 PTERON_ARGUMENT(Ints, kIntList, Ints{value.to_int_list().items});
-PTERON_ARGUMENT(Tensors, kTensorList, Tensors{value.to_tensor_list().items});
-PTERON_ARGUMENT(Outs, kTensorList | kWritten, Outs{{value.to_tensor_list().items}});
-PTERON_ARGUMENT(OptionalTensors, kOptionalTensorList | kTensorList,
-                OptionalTensors{value.is_tensor_list() ? value.to_tensor_list().items
-                                                       : value.to_optional_tensor_list().items});
 PTERON_ARGUMENT(Ignored, kAnything, ((void)value, Ignored{}));
 PTERON_ARGUMENT(EValue&, kAnything, value);
 #undef PTERON_ARGUMENT
-
-template <typename T>
-struct Argument<std::optional<T>> {
-  static constexpr uint16_t kKinds = Argument<T>::kKinds | kNone;
-  static std::optional<T> get(EValue& value) {
-    if (value.is_none()) return std::nullopt;
-    return Argument<T>::get(value);
-  }
-};
 
 // InvalidArgument or InvalidType: another number of arguments (what the operator returns follows
 // the `count` of its schema and may be missing), another kind, a tensor without memory or on a
@@ -155,30 +104,16 @@ Error call_typed(Error (*kernel)(Parameters...), Span<EValue* const> arguments,
   return kernel(Argument<Parameters>::get(*arguments[I])...);
 }
 
-template <typename... Parameters, size_t... I>
-Error call_typed(Error (*kernel)(KernelContext&, Parameters...), KernelContext& context,
-                 Span<EValue* const> arguments, std::index_sequence<I...>) {
-  static constexpr uint16_t kKinds[] = {Argument<Parameters>::kKinds...};
-  PTERON_RETURN_IF_ERROR(check_arguments(arguments, kKinds, sizeof...(Parameters)));
-  return kernel(context, Argument<Parameters>::get(*arguments[I])...);
-}
-
 template <typename... Parameters>
-Error call_kernel(Error (*kernel)(Parameters...), KernelContext&, Span<EValue* const> arguments) {
+Error call_kernel(Error (*kernel)(Parameters...), Span<EValue* const> arguments) {
   return call_typed(kernel, arguments, std::index_sequence_for<Parameters...>());
-}
-
-template <typename... Parameters>
-Error call_kernel(Error (*kernel)(KernelContext&, Parameters...), KernelContext& context,
-                  Span<EValue* const> arguments) {
-  return call_typed(kernel, context, arguments, std::index_sequence_for<Parameters...>());
 }
 
 }  // namespace pteron::kernels
 
-#define PTERON_DEFINE_KERNEL(name, parameters)                        \
-  static Error name##_typed parameters;                               \
-  Error name(KernelContext& context, Span<EValue* const> arguments) { \
-    return call_kernel(name##_typed, context, arguments);             \
-  }                                                                   \
+#define PTERON_DEFINE_KERNEL(name, parameters)                \
+  static Error name##_typed parameters;                       \
+  Error name(KernelContext&, Span<EValue* const> arguments) { \
+    return call_kernel(name##_typed, arguments);              \
+  }                                                           \
   static Error name##_typed parameters

@@ -160,8 +160,7 @@ PTERON_SCALAR_COMPARISON(scalar_gt, >)
 PTERON_SCALAR_COMPARISON(scalar_ge, >=)
 
 PTERON_DEFINE_KERNEL(sym_size, (const Tensor& self, int64_t dim, EValue& result)) {
-  PTERON_CHECK_OR_RETURN(self.dim() > 0, Error::InvalidArgument, "a 0-d tensor has no sizes");
-  PTERON_ASSIGN_OR_RETURN(const size_t d, normalized_dim(dim, self.dim()));
+  PTERON_ASSIGN_OR_RETURN(const size_t d, checked_dim(self, dim));
   return set_result(result, EValue(self.size(d)));
 }
 PTERON_DEFINE_KERNEL(sym_numel, (const Tensor& self, EValue& result)) {
