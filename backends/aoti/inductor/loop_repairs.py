@@ -267,10 +267,10 @@ def layouts_of_fourier_transforms() -> Iterator[None]:
         return
 
     def with_strides(cls: Any, kernel: Any, *args: Any, **kwargs: Any) -> Any:
-        result, (operand, *operands), *rest = process(cls, kernel, *args, **kwargs)
-        if kernel in (r2c, c2c) and operand.get_device().type == "cpu":
+        result, operands, *rest = process(cls, kernel, *args, **kwargs)
+        if kernel in (r2c, c2c) and operands[0].get_device().type == "cpu":
             sizevars: Any = V.graph.sizevars
-            strides = sizevars.size_hints(operand.get_stride())
+            strides = sizevars.size_hints(operands[0].get_stride())
             dims = [d % result.dim() for d in args[1]]
             order = sorted(range(result.dim()), key=lambda d: -strides[d])
             order = [d for d in order if d not in dims] + [d for d in order if d in dims]
@@ -279,7 +279,7 @@ def layouts_of_fourier_transforms() -> Iterator[None]:
             inverse = sorted(range(result.dim()), key=order.__getitem__)
             with V.graph.fake_mode:
                 result = result.new_empty([result.size(d) for d in order]).permute(inverse)
-        return result, [operand, *operands], *rest
+        return result, operands, *rest
 
     with patched(ir.ExternKernel, "process_kernel", classmethod(with_strides)):
         yield
