@@ -18,7 +18,9 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import logging
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -30,6 +32,7 @@ from pteron.backends.aoti import elf, inductor, payload, shim_list, toolchain
 from pteron.backends.aoti.contract import contract_of
 from pteron.backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
 from pteron.backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPass
+from pteron.exir._program import source_line
 from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 from pteron.exir.backend.backend_details import PreprocessResult
 from pteron.exir.backend.compile_spec_schema import CompileSpec
@@ -37,6 +40,10 @@ from pteron.exir.backend.partition_boundary import BOUNDARIES
 from pteron.exir.undelegated import UnsupportedOperatorsError
 
 _LOG = logging.getLogger(__name__)
+
+
+class InductorFailedError(RuntimeError):
+    """Inductor failed on a partition, with each set of options that there is to try."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,10 +126,10 @@ class AotiBackend:
             program = cls._prepare(edge_program, compile_specs)
             code = cls._generate(program, target, compile_specs)
             contract = contract_of(program)
-        cls._check(inductor.operator_functions(code.model), code.proxied)
+        cls._check(program, inductor.operator_functions(code.model), code.proxied)
         shared_object = toolchain.build(code, target.machine, device=device, embedded=code.embedded)
         imported = elf.undefined_symbols(shared_object)
-        cls._check(imported, ())
+        cls._check(program, imported, ())
         result = payload.build(
             shared_object,
             dataclasses.replace(
@@ -149,13 +156,22 @@ class AotiBackend:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             jobs = {
                 method: [
-                    pool.submit(cls.preprocess, program, specs)
+                    pool.submit(cls._preprocess_of, method, program, specs)
                     for program, specs in zip(programs, compile_specs[method], strict=True)
                 ]
                 for method, programs in edge_programs.items()
             }
         _raise_together([job for jobs_of_method in jobs.values() for job in jobs_of_method])
         return {method: [job.result() for job in done] for method, done in jobs.items()}
+
+    @classmethod
+    def _preprocess_of(
+        cls, method: str, program: ExportedProgram, specs: list[CompileSpec]
+    ) -> PreprocessResult:
+        try:
+            return cls.preprocess(program, specs)
+        except (InductorFailedError, UnsupportedOperatorsError) as error:
+            raise type(error)(f"in method {method!r}, {error}") from error.__cause__
 
     @classmethod
     def describe(
@@ -213,22 +229,69 @@ class AotiBackend:
                     change,
                 )
             return code
-        raise failures[0]
+        raise _inductor_error(cls.__name__, program, failures[0]) from failures[0]
 
     @classmethod
-    def _check(cls, names: tuple[str, ...], proxied: tuple[str, ...]) -> None:
+    def _check(
+        cls, program: ExportedProgram, names: tuple[str, ...], proxied: tuple[str, ...]
+    ) -> None:
         """UnsupportedOperatorsError, with all of them, unless the runtime has `names`."""
+        device = cls.get_device_name()
         missing = sorted(set(names) - cls.get_supported_fallback_kernels().keys())
         if not missing and not proxied:
             return
-        lines = [f"  {name}: not in the shim lists of {cls.get_device_name()}" for name in missing]
-        lines += [f"  {name}: has no C function at all" for name in proxied]
+        lines = [
+            f"  {name}: not in the shim lists of {device}"
+            + _calls(program, functools.partial(_is_called, name, device))
+            for name in missing
+        ]
+        lines += [
+            f"  {name}: has no C function at all"
+            + _calls(program, functools.partial(_is_named, name.replace("::", ".")))
+            for name in proxied
+        ]
         raise UnsupportedOperatorsError(
             f"{cls.__name__}: the compiled code would call what the runtime does not have:\n"
             + "\n".join(lines)
-            + "\nLeave these operators to another backend (the partitioner's leave_out), or "
-            "rewrite the model without them."
+            + "\ntry:  leaving these operators to another backend (the partitioner's leave_out);"
+            "\n      rewriting the model without them."
         )
+
+
+def _is_called(function: str, device: str, op: torch._ops.OpOverload) -> bool:
+    return inductor.c_function(op, device) == function
+
+
+def _is_named(name: str, op: torch._ops.OpOverload) -> bool:
+    return str(op).startswith(name)
+
+
+def _inductor_error(
+    backend: str, program: ExportedProgram, failure: Exception
+) -> InductorFailedError:
+    """What to raise where Inductor fails, naming the operator that it was at, if it says so."""
+    said = str(failure)
+    first = said.strip().partition("\n")[0]
+    found = re.search(r"^\s*target: (\S+)", said, re.MULTILINE)
+    name = found[1] if found else ""
+    calls = _calls(program, functools.partial(_is_named, name))
+    at = f" at {name}{calls}" if name else ""
+    return InductorFailedError(
+        f"{backend}: Inductor failed{at}: {type(failure).__name__}: {first}\n"
+        "try:  leaving that operator to another backend (the partitioner's leave_out); other "
+        "options of the backend;\n      rewriting the model without it."
+    )
+
+
+def _calls(program: ExportedProgram, is_meant: Callable[[torch._ops.OpOverload], bool]) -> str:
+    """Where the partition has such calls: ` (%mm, model.py:41)`, with the first three of them."""
+    nodes = [
+        node
+        for node in program.graph.nodes
+        if isinstance(node.target, torch._ops.OpOverload) and is_meant(node.target)
+    ]
+    shown = [", ".join(filter(None, (f"%{n.name}", source_line(n)))) for n in nodes[:3]]
+    return f" ({'; '.join(shown)}{'; ...' if len(nodes) > 3 else ''})" if nodes else ""
 
 
 def _is_elsewhere(program: ExportedProgram) -> bool:

@@ -24,7 +24,9 @@ def unpack(folder: Path) -> Path:
         return tree
     partial = folder / f"tree.partial.{os.getpid()}"
     with tarfile.open(archive) as packed:
-        packed.extractall(partial, filter="tar")
+        # Python 3.11.3 and earlier have no filters.
+        packed.extraction_filter = getattr(tarfile, "tar_filter", None)
+        packed.extractall(partial)
     (partial / ".unpacked").write_text(digest)
     shutil.rmtree(tree, ignore_errors=True)
     partial.rename(tree)

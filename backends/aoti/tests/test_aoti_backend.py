@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from pteron.backends.aoti import aoti_backend, elf, inductor, toolchain
 from pteron.backends.aoti.aoti_backend import (
     AotiBackend,
     BuildTarget,
+    InductorFailedError,
 )
 from pteron.backends.aoti.inductor import GeneratedCode, Target
 from pteron.backends.aoti.payload import SharedObjectInfo
@@ -82,7 +84,8 @@ def test_all_missing_functions_are_reported_before_anything_is_compiled(no_compi
     with pytest.raises(UnsupportedOperatorsError) as caught:
         Device.preprocess(exported(Refused(), torch.rand(3, 3)), [])
     text = str(caught.value)
-    assert "aoti_torch_cpu_median: not in the shim lists of cpu" in text
+    median = r"aoti_torch_cpu_median: not in the shim lists of cpu \(%\w+, test_aoti_backend.py:\d+"
+    assert re.search(median, text), text
     assert "multinomial" in text and "_linalg_det" in text
     assert "aoti_torch_cpu_mm_out" not in text
     assert "leave_out" in text and "partitioner" in text
@@ -104,7 +107,27 @@ def test_the_refusals_of_several_partitions_come_together(no_compiler) -> None:
     backend: Any = type("Several", (Device, _Sequential), {})
     with pytest.raises(UnsupportedOperatorsError) as caught:
         backend.preprocess_multimethod(programs, {"first": [[]], "second": [[]]})
-    assert "aoti_torch_cpu_median" in str(caught.value) and "mode" in str(caught.value)
+    text = str(caught.value)
+    assert "in method 'first', Several: " in text and "aoti_torch_cpu_median" in text
+    assert "in method 'second', Several: " in text and "mode" in text
+
+
+def test_where_inductor_fails_the_operator_and_its_line_are_named(
+    no_compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("NotImplementedError: PermuteView\n  target: aten.sin.default\n")
+
+    class Sin(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.sin()
+
+    monkeypatch.setattr(inductor, "generate", fail)
+    with pytest.raises(InductorFailedError) as caught:
+        Device.preprocess(exported(Sin(), torch.rand(3)), [])
+    said = r"failed at aten.sin.default \(%sin\w*, test_aoti_backend.py:\d+\): .*PermuteView"
+    assert re.search(said, str(caught.value)), caught.value
+    assert isinstance(caught.value.__cause__, RuntimeError)
 
 
 def test_weights_beside_the_program_go_to_the_file_of_the_device(
@@ -183,6 +206,6 @@ def test_what_always_fails_raises_the_first_error(monkeypatch) -> None:
         raise AssertionError(f"attempt {len(calls)}")
 
     monkeypatch.setattr(inductor, "generate", generate)
-    with pytest.raises(AssertionError, match="attempt 1"):
+    with pytest.raises(InductorFailedError, match="Device: Inductor failed: .*attempt 1"):
         Device._generate(exported(Reshaped(), torch.rand(6)), Device.get_build_target([]), [])
     assert calls == [True, True, False]
