@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +31,9 @@ def _module() -> Path:
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("downstream") / "workspace"
-    shutil.copytree("tests/downstream/workspace", folder)
+    shutil.copytree("tests/downstream/workspace", folder, copy_function=shutil.copyfile)
+    for copied in (folder, *folder.rglob("*")):
+        copied.chmod(copied.stat().st_mode | stat.S_IWUSR)  # the checkout may be read-only
     torch = "cpu" if importlib.metadata.version("torch").endswith("+cpu") else "cuda"
     with open(folder / ".bazelrc", "a", encoding="utf-8") as rc:
         rc.write(f'common "--override_module=pteron={_module()}"\n')
