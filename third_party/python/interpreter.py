@@ -17,13 +17,13 @@ import sysconfig
 import tempfile
 
 
-def probe():
+def probe() -> dict[str, object]:
     """The facts that the build needs, about the interpreter behind any virtual environment."""
     include = sysconfig.get_paths()["include"]
     try:
         import pip
 
-        pip_version = pip.__version__
+        pip_version: str | None = pip.__version__
     except ImportError:
         pip_version = None
     return {
@@ -37,7 +37,7 @@ def probe():
     }
 
 
-def make(parent):
+def make(parent: str) -> str:
     """Makes the virtual environment in one step, or finds the one that is there already.
 
     Returns:
@@ -57,7 +57,7 @@ def make(parent):
     return directory
 
 
-def _fill(directory, base):
+def _fill(directory: str, base: str) -> None:
     os.chmod(directory, 0o755)
     os.mkdir(os.path.join(directory, "bin"))
     os.symlink(base, os.path.join(directory, "bin", "python3"))
@@ -66,7 +66,7 @@ def _fill(directory, base):
         config.write("include-system-site-packages = false\n")
 
 
-def _rename(fresh, directory):
+def _rename(fresh: str, directory: str) -> None:
     try:
         os.rename(fresh, directory)
     except OSError:
@@ -74,7 +74,7 @@ def _rename(fresh, directory):
             raise
 
 
-def _is_made(directory):
+def _is_made(directory: str) -> bool:
     return os.path.exists(os.path.join(directory, "bin", "python3"))
 
 

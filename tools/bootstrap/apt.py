@@ -182,9 +182,9 @@ def find_key(mirror: str, source_files: list[Path]) -> str | None:
                     return key
         else:
             for options, uri in re.findall(r"^deb\s+\[([^]]*)\]\s+(\S+)", text, re.MULTILINE):
-                key = re.search(r"signed-by=(\S+)", options)
-                if key and _same(mirror, [uri]):
-                    return key.group(1)
+                signed_by = re.search(r"signed-by=(\S+)", options)
+                if signed_by and _same(mirror, [uri]):
+                    return signed_by.group(1)
     return str(_DEBIAN_KEYRING) if _DEBIAN_KEYRING.exists() else None
 
 

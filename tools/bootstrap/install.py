@@ -90,10 +90,15 @@ class Tree:
         rpath = ":".join(str(self.home / path) for path in search)
         subprocess.run(
             [
-                *(self.root / self._loader(), "--library-path", libraries),
-                *(self.root / "usr/bin/patchelf", *options),
+                self.root / self._loader(),
+                "--library-path",
+                libraries,
+                self.root / "usr/bin/patchelf",
+                *options,
                 # DT_RPATH, unlike DT_RUNPATH, also holds for the libraries of libraries.
-                *("--force-rpath", "--set-rpath", rpath),
+                "--force-rpath",
+                "--set-rpath",
+                rpath,
                 *(self.root / path for path in files),
             ],
             check=True,

@@ -63,6 +63,7 @@ def test_racing_processes_build_once_and_see_it_whole(tmp_path: Path) -> None:
 def test_who_waits_says_so(tmp_path: Path) -> None:
     with cache.locked(tmp_path):
         process = spawn(BUILD_ONCE, tmp_path)
+        assert process.stderr is not None
         said = process.stderr.readline()
         assert said == "tools/bazel: another tools/bazel is setting up Bazel; waiting for it\n"
         assert process.poll() is None
@@ -106,6 +107,7 @@ def test_children_of_a_killed_process_are_waited_for(tmp_path: Path) -> None:
     process = spawn(LEAVE_CHILD, tmp_path)
     process.wait()
     assert is_locked(tmp_path)
+    assert process.stdin is not None
     process.stdin.close()
     with cache.locked(tmp_path):
         assert is_locked(tmp_path)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tools.bootstrap import install, registry
+from tools.bootstrap.report import Problem
 
 
 def test_absolute_links_of_the_tree_are_rerooted(tmp_path: Path) -> None:
@@ -41,7 +42,7 @@ def test_the_class_path_names_the_jars_that_are_there(tmp_path: Path) -> None:
 def test_a_damaged_archive_is_an_error(tmp_path: Path) -> None:
     archive = tmp_path / "broken.deb"
     archive.write_bytes(b"not an archive")
-    with pytest.raises(install.Problem, match="unpacking a Debian package failed .broken.deb"):
+    with pytest.raises(Problem, match="unpacking a Debian package failed .broken.deb"):
         install.Tree(tmp_path, tmp_path).unpack([archive])
 
 
