@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,8 @@ class Machine:
                 shutil.copytree(source, target, ignore=shutil.ignore_patterns("tests"))
             else:
                 shutil.copy(source, target)
+        for copied in self.checkout.rglob("*"):  # of a checkout that may be read-only
+            copied.chmod(copied.stat().st_mode | stat.S_IWUSR)
         for tool in _SHELL_TOOLS:
             (self._programs / tool).symlink_to(shutil.which(tool) or f"/bin/{tool}")
 
