@@ -263,7 +263,8 @@ def _is_called(function: str, device: str, op: torch._ops.OpOverload) -> bool:
 
 
 def _is_named(name: str, op: torch._ops.OpOverload) -> bool:
-    return str(op).startswith(name)
+    """Whether it is the operator, named with its overload or without."""
+    return name in (str(op), str(op.overloadpacket))
 
 
 def _inductor_error(
@@ -273,9 +274,9 @@ def _inductor_error(
     said = str(failure)
     first = said.strip().partition("\n")[0]
     found = re.search(r"^\s*target: (\S+)", said, re.MULTILINE)
-    name = found[1] if found else ""
-    calls = _calls(program, functools.partial(_is_named, name))
-    at = f" at {name}{calls}" if name else ""
+    at = ""
+    if found:
+        at = f" at {found[1]}{_calls(program, functools.partial(_is_named, found[1]))}"
     return InductorFailedError(
         f"{backend}: Inductor failed{at}: {type(failure).__name__}: {first}\n"
         "try:  leaving that operator to another backend (the partitioner's leave_out); other "

@@ -97,9 +97,9 @@ def test_convolution_is_channels_last_where_torch_is(shims: ShimLibrary) -> None
         (x.permute(0, 1, 3, 2).contiguous().permute(0, 1, 3, 2), weight),
         (values(2, 1, 8, 9), values(4, 1, 3, 3)),
         (values(2, 3, 1, 1).to(memory_format=last), values(4, 3, 1, 1)),
-        # A line whose channels lie innermost does not count, its weight does.
-        *((a, b) for a in _channels_innermost(line) for b in _channels_innermost(taps)),
-        *((line, b) for b in _channels_innermost(values(4, 3, 1))),
+        # In one dimension only the weight's layout counts.
+        *((a, b) for a in _both_layouts(line) for b in _both_layouts(taps)),
+        *((line, b) for b in _both_layouts(values(4, 3, 1))),
     ]
     for a, b in pairs:
         ones, zeros = [1] * (a.dim() - 2), [0] * (a.dim() - 2)
@@ -119,7 +119,7 @@ def _like(tensor: torch.Tensor, layout: torch.Tensor) -> torch.Tensor:
     return tensor.permute(order).contiguous().permute(inverse)
 
 
-def _channels_innermost(tensor: torch.Tensor) -> list[torch.Tensor]:
+def _both_layouts(tensor: torch.Tensor) -> list[torch.Tensor]:
     """A tensor of three dimensions as it is, and laid out as channels-last ones are."""
     return [tensor, tensor.transpose(1, 2).contiguous().transpose(1, 2)]
 

@@ -206,7 +206,8 @@ TEST_P(ConvolutionNumeric, MatchesFloat64) {
   }
 }
 
-// A weight whose channels lie innermost makes the result so; of a line, only the weight counts.
+// A channels-last weight makes the result channels-last; a channels-last input does, too, but not in
+// one dimension.
 TEST_P(ConvolutionNumeric, IsLaidOutAsTorchDoes) {
   PTERON_REQUIRE_CUDA();
   const Case& c = GetParam();
