@@ -1,11 +1,14 @@
 #include "pteron/backends/cpu/runtime/kernels/gemm.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <type_traits>
 
 #include "cblas.h"
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
 #include "pteron/backends/cpu/runtime/kernels/scratch.h"
+#include "pteron/runtime/platform/log.h"
 
 namespace pteron::cpu {
 namespace {
@@ -22,14 +25,40 @@ constexpr int64_t kProductPerThread = 256 * 1024;
 template <typename T>
 constexpr bool is_blas_v = std::is_same_v<T, float> || std::is_same_v<T, double>;
 
-// One thread a call: we split the work ourselves, on the threads that compiled code uses. A second
-// pool would fight with that one for the cores.
-void prepare_blas() {
-  static const bool once = [] {
-    scipy_openblas_set_num_threads(1);
-    return true;
+struct Blas {
+  decltype(&scipy_cblas_sgemm) sgemm;
+  decltype(&scipy_cblas_dgemm) dgemm;
+};
+
+template <typename Function>
+void find(void* library, const char* name, Function** function) {
+  *function = reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+// Null where there is none. OpenBLAS is ten times as large as the rest of the runtime and most
+// programs never call it, so the first product that wants it opens it.
+const Blas* blas() {
+  static const Blas* const opened = []() -> const Blas* {
+    constexpr char kLibrary[] = "libscipy_openblas.so";
+    void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+      PTERON_LOG(Warning,
+                 "matrix products run without OpenBLAS, many times slower: %s. Expected %s in a "
+                 "directory where the dynamic linker looks: see LD_LIBRARY_PATH",
+                 dlerror(), kLibrary);
+      return nullptr;
+    }
+    static Blas functions;
+    find(library, "scipy_cblas_sgemm", &functions.sgemm);
+    find(library, "scipy_cblas_dgemm", &functions.dgemm);
+    // One thread a call: we split the work ourselves, on the threads that compiled code uses. A
+    // second pool would fight with that one for the cores.
+    decltype(&scipy_openblas_set_num_threads) set_num_threads;
+    find(library, "scipy_openblas_set_num_threads", &set_num_threads);
+    set_num_threads(1);
+    return &functions;
   }();
-  (void)once;
+  return opened;
 }
 
 template <typename T>
@@ -137,8 +166,8 @@ void copy_rows(Matrix<const T> from, T* to) {
 }
 
 template <typename T>
-void call_blas(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> out) {
-  prepare_blas();
+void call_blas(const Blas& blas, double alpha, Matrix<const T> a, Matrix<const T> b, double beta,
+               Matrix<T> out) {
   const auto transposition = [](const Matrix<const T>& m) {
     return m.col_stride == 1 ? CblasNoTrans : CblasTrans;
   };
@@ -149,40 +178,41 @@ void call_blas(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, 
   const auto m = static_cast<blasint>(out.rows), n = static_cast<blasint>(out.cols),
              k = static_cast<blasint>(a.cols);
   if constexpr (std::is_same_v<T, float>) {
-    scipy_cblas_sgemm(CblasRowMajor, transposition(a), transposition(b), m, n, k,
-                      static_cast<float>(alpha), a.data, leading(a), b.data, leading(b),
-                      static_cast<float>(beta), out.data, static_cast<blasint>(out.row_stride));
+    blas.sgemm(CblasRowMajor, transposition(a), transposition(b), m, n, k,
+               static_cast<float>(alpha), a.data, leading(a), b.data, leading(b),
+               static_cast<float>(beta), out.data, static_cast<blasint>(out.row_stride));
   } else {
-    scipy_cblas_dgemm(CblasRowMajor, transposition(a), transposition(b), m, n, k, alpha, a.data,
-                      leading(a), b.data, leading(b), beta, out.data,
-                      static_cast<blasint>(out.row_stride));
+    blas.dgemm(CblasRowMajor, transposition(a), transposition(b), m, n, k, alpha, a.data,
+               leading(a), b.data, leading(b), beta, out.data,
+               static_cast<blasint>(out.row_stride));
   }
 }
 
 template <typename T>
-void gemm_blas(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> out) {
+void gemm_blas(const Blas& blas, double alpha, Matrix<const T> a, Matrix<const T> b, double beta,
+               Matrix<T> out) {
   a = normalized(a);
   b = normalized(b);
   out = normalized(out);
   if (out.col_stride != 1 && out.row_stride == 1) {
-    return gemm_blas<T>(alpha, b.transposed(), a.transposed(), beta, out.transposed());
+    return gemm_blas<T>(blas, alpha, b.transposed(), a.transposed(), beta, out.transposed());
   }
   // Whatever the library cannot read or write is copied. Matrices that large do not occur.
   if (!is_blas_matrix(a) && a.rows * a.cols > 0) {
     Scratch<T> copy(a.rows * a.cols);
     copy_rows(a, copy.data());
-    return gemm_blas<T>(alpha, {copy.data(), a.rows, a.cols, a.cols, 1}, b, beta, out);
+    return gemm_blas<T>(blas, alpha, {copy.data(), a.rows, a.cols, a.cols, 1}, b, beta, out);
   }
   if (!is_blas_matrix(b)) {
     Scratch<T> copy(b.rows * b.cols);
     copy_rows(b, copy.data());
-    return gemm_blas<T>(alpha, a, {copy.data(), b.rows, b.cols, b.cols, 1}, beta, out);
+    return gemm_blas<T>(blas, alpha, a, {copy.data(), b.rows, b.cols, b.cols, 1}, beta, out);
   }
   if (out.col_stride != 1 || out.cols > out.row_stride || out.row_stride > INT32_MAX) {
     Scratch<T> copy(out.rows * out.cols);
     if (beta != 0)
       copy_rows<T>({out.data, out.rows, out.cols, out.row_stride, out.col_stride}, copy.data());
-    gemm_blas<T>(alpha, a, b, beta, {copy.data(), out.rows, out.cols, out.cols, 1});
+    gemm_blas<T>(blas, alpha, a, b, beta, {copy.data(), out.rows, out.cols, out.cols, 1});
     for (int64_t i = 0; i < out.rows; ++i) {
       for (int64_t j = 0; j < out.cols; ++j) {
         out.data[i * out.row_stride + j * out.col_stride] = copy[i * out.cols + j];
@@ -190,7 +220,7 @@ void gemm_blas(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, 
     }
     return;
   }
-  call_blas(alpha, a, b, beta, out);
+  call_blas(blas, alpha, a, b, beta, out);
 }
 
 template <typename T>
@@ -247,7 +277,8 @@ void gemm_serial(double alpha, Matrix<const T> a, Matrix<const T> b, double beta
       if (a.col_stride == 1 && b.row_stride == 1) return gemm_dots<T>(alpha, a, b, beta, out);
       return gemm_loop<T>(alpha, a, b, beta, out);
     }
-    gemm_blas<T>(alpha, a, b, beta, out);
+    if (const Blas* found = blas()) return gemm_blas<T>(*found, alpha, a, b, beta, out);
+    gemm_loop<T>(alpha, a, b, beta, out);
   } else if constexpr (is_small_float_v<T>) {
     gemm_widened<T>(alpha, a, b, beta, out);
   } else {

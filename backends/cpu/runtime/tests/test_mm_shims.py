@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -38,6 +40,8 @@ def test_mm_out_large_uses_threads(shims: ShimLibrary) -> None:
     out = poison(300, 500, dtype=torch.float32)
     shims.call("cpu_mm_out", out, a, b)
     check_sums(out, a.double() @ b.double())
+    # Nothing is linked with OpenBLAS: the first large product finds and opens it.
+    assert "/libscipy_openblas.so\n" in Path("/proc/self/maps").read_text()
 
 
 @pytest.mark.parametrize("dtype", FLOATING + [torch.int64], ids=str)
