@@ -23,7 +23,6 @@ from tests.models.networks import NETWORKS
 from tests.models.sample import Sample, max_relative_error
 
 _CALLS = 3  # with inputs of seeds 0, 1, 2
-_NUMPY_DTYPES = {torch.bfloat16}  # what numpy does not have
 
 RUNNER = pathlib.Path(os.environ["RUNNER"]).resolve()
 WITHOUT_TORCH = pathlib.Path(__file__).with_name("run_without_torch.py")
@@ -78,18 +77,24 @@ def test_through_the_runner(lowered: Any) -> None:
 
 def test_in_a_process_without_torch(lowered: Any) -> None:
     sample, path, expected = lowered
-    tensors = [v for v in flat_inputs(sample, 0) + expected[0] if isinstance(v, torch.Tensor)]
-    if {tensor.dtype for tensor in tensors} & _NUMPY_DTYPES:
-        pytest.skip("numpy has no bfloat16; //runtime/tests covers it through DLPack")
     import numpy as np
 
     folder = path.parent
     for seed in range(_CALLS):
-        values = [np.asarray(value) for value in flat_inputs(sample, seed)]
-        np.savez(folder / f"inputs_{seed}.npz", *values)
+        inputs = {}
+        for index, value in enumerate(flat_inputs(sample, seed)):
+            bits = isinstance(value, torch.Tensor) and value.dtype == torch.bfloat16
+            name = f"{'bfloat16' if bits else 'input'}_{index}"
+            inputs[name] = np.asarray(value.view(torch.uint16) if bits else value)
+        np.savez(folder / f"inputs_{seed}.npz", **inputs)
     command = [sys.executable, WITHOUT_TORCH, f"--program={path}", f"--calls={_CALLS}"]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     for seed in range(_CALLS):
         with np.load(folder / f"outputs_{seed}.npz") as archive:
-            found = [torch.from_numpy(archive[name]) for name in archive.files]
+            found = [
+                torch.from_numpy(archive[name]).view(torch.bfloat16)
+                if name.startswith("bfloat16")
+                else torch.from_numpy(archive[name])
+                for name in archive.files
+            ]
         check(sample, found, [torch.as_tensor(value) for value in expected[seed]])
