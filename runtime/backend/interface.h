@@ -56,7 +56,8 @@ struct BackendInitContext {
   EventTracer* tracer = nullptr;                  // may be null
 };
 
-// What a backend may use during one execution. Borrowed for the call.
+// What a backend may use during one execution. Borrowed for the call, whose event the runtime has
+// opened: what a delegate reports lies within it.
 struct BackendExecutionContext {
   std::string_view method_name;
   EventTracer* tracer = nullptr;  // may be null

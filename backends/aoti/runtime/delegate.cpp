@@ -37,8 +37,7 @@ class AotiDelegate final : public Delegate {
                  device_->device()),
         reuses_output_buffers_(device_->reuses_output_buffers()) {}
 
-  Error execute(BackendExecutionContext& context, Span<EValue* const> arguments) override {
-    TraceScope trace(context.tracer, "delegate", context.method_name);
+  Error execute(BackendExecutionContext&, Span<EValue* const> arguments) override {
     PTERON_RETURN_IF_ERROR(device_->begin_run());
     const EndRun end_run{*device_};
     PTERON_RETURN_IF_ERROR(binding_.bind_inputs(arguments));

@@ -115,6 +115,26 @@ TEST(Delegate, ASteadyStateAsksTheSystemForNothing) {
   EXPECT_EQ(slim::caching_allocator_stats().system_allocations, after_first);
 }
 
+struct CountingTracer final : EventTracer {
+  uint64_t begin(std::string_view, std::string_view) override { return ++begun; }
+  void end(uint64_t) override {}
+  uint64_t begun = 0;
+};
+
+TEST(Delegate, LeavesTheEventOfItsCallToTheRuntime) {
+  const Payload payload;
+  Result<std::unique_ptr<Delegate>> delegate = load(payload);
+  ASSERT_TRUE(delegate.ok());
+  float x[] = {1, 2, 3}, y[3];
+  std::vector<EValue> values = {tensor_over(x, 3), tensor_over(y, 3)};
+  EValue* pointers[] = {&values[0], &values[1]};
+  CountingTracer tracer;
+  BackendExecutionContext context;
+  context.tracer = &tracer;
+  ASSERT_TRUE((*delegate)->execute(context, pointers).ok());
+  EXPECT_EQ(tracer.begun, 0u);
+}
+
 TEST(Delegate, RefusesWrongInputsAndGoesOn) {
   const Payload payload;
   Result<std::unique_ptr<Delegate>> delegate = load(payload);
