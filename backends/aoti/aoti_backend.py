@@ -4,13 +4,14 @@
 it and from `BackendDetails`::
 
     @final
-    class CpuBackend(AotiBackend, BackendDetails):
+    class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
         @classmethod
         def get_device_name(cls) -> str:
             return "cpu"
         ...
 
 `preprocess` is the same for all of them; the class methods above it are what a device may change.
+Compile specs are read once, and what they say goes to all others as options.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ import functools
 import logging
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch.export import ExportedProgram
 
 from pteron.backends.aoti import elf, inductor, payload, shim_list, toolchain
+from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.contract import contract_of
 from pteron.backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
 from pteron.backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPass
@@ -40,6 +42,8 @@ from pteron.exir.backend.partition_boundary import BOUNDARIES
 from pteron.exir.undelegated import UnsupportedOperatorsError
 
 _LOG = logging.getLogger(__name__)
+
+OptionsT = TypeVar("OptionsT", bound=AotiOptions)
 
 
 class InductorFailedError(RuntimeError):
@@ -63,7 +67,7 @@ class BuildTarget:
     own_blobs: bool = True
 
 
-class AotiBackend:
+class AotiBackend(Generic[OptionsT]):
     """See the module's text."""
 
     # --- what a device says ---
@@ -74,8 +78,13 @@ class AotiBackend:
         raise NotImplementedError(f"{cls.__name__} must say its device: get_device_name")
 
     @classmethod
-    def get_build_target(cls, compile_specs: list[CompileSpec]) -> BuildTarget:
-        """What the options in `compile_specs` ask for; ValueError for an option it cannot serve."""
+    def get_options(cls, compile_specs: Iterable[CompileSpec]) -> OptionsT:
+        """What `compile_specs` say; ValueError for what is no option."""
+        raise NotImplementedError(f"{cls.__name__} must read its options: get_options")
+
+    @classmethod
+    def get_build_target(cls, options: OptionsT) -> BuildTarget:
+        """What `options` ask for; ValueError for an option it cannot serve."""
         raise NotImplementedError(f"{cls.__name__} must say its target: get_build_target")
 
     @classmethod
@@ -89,19 +98,17 @@ class AotiBackend:
         return {}
 
     @classmethod
-    def get_aoti_compile_options(cls, compile_specs: list[CompileSpec]) -> dict[str, Any]:
+    def get_aoti_compile_options(cls, options: OptionsT) -> dict[str, Any]:
         """Inductor options that win over the shared ones."""
         return {}
 
     @classmethod
-    def get_custom_passes(
-        cls, compile_specs: list[CompileSpec]
-    ) -> list[Callable[[torch.fx.GraphModule], Any]]:
+    def get_custom_passes(cls, options: OptionsT) -> list[Callable[[torch.fx.GraphModule], Any]]:
         """Passes over the partition's graph, in order, just before compilation."""
         return [ReplaceViewCopyWithViewPass()]
 
     @classmethod
-    def save_data_externally(cls, compile_specs: list[CompileSpec]) -> bool:
+    def save_data_externally(cls, options: OptionsT) -> bool:
         """Whether weights go to a .ptd under the tag `aoti_{device}_blob`."""
         return False
 
@@ -119,12 +126,32 @@ class AotiBackend:
         cls, edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
         """Compiles one partition to a shared object, constants and metadata."""
+        return cls.compile_partition(edge_program, cls.get_options(compile_specs))
+
+    @classmethod
+    def preprocess_multimethod(
+        cls,
+        edge_programs: dict[str, list[ExportedProgram]],
+        compile_specs: dict[str, list[list[CompileSpec]]],
+    ) -> dict[str, list[PreprocessResult]]:
+        """Compiles all partitions of all methods."""
+        options = {
+            method: [cls.get_options(specs) for specs in lists]
+            for method, lists in compile_specs.items()
+        }
+        return cls.compile_partitions(edge_programs, options)
+
+    @classmethod
+    def compile_partition(
+        cls, edge_program: ExportedProgram, options: OptionsT
+    ) -> PreprocessResult:
+        """What `preprocess` does, once the options are read."""
         device = cls.get_device_name()
-        target = cls.get_build_target(compile_specs)
+        target = cls.get_build_target(options)
         _warm_up(target.machine, device)
         with inductor.LOCK, cls.get_extra_aoti_compile_context_manager():
-            program = cls._prepare(edge_program, compile_specs)
-            code = cls._generate(program, target, compile_specs)
+            program = cls._prepare(edge_program, options)
+            code = cls._generate(program, target, options)
             contract = contract_of(program)
         cls._check(program, inductor.operator_functions(code.model), code.proxied)
         shared_object = toolchain.build(code, target.machine, device=device, embedded=code.embedded)
@@ -142,22 +169,22 @@ class AotiBackend:
             op_counts=payload.count_operators(program),
             boundaries=edge_program.graph_module.meta.get(BOUNDARIES, ()),
             own_blobs=target.own_blobs,
-            weights_tag=f"aoti_{device}_blob" if cls.save_data_externally(compile_specs) else None,
+            weights_tag=f"aoti_{device}_blob" if cls.save_data_externally(options) else None,
         )
         return PreprocessResult(result.processed_bytes, data_store_output=result.data)
 
     @classmethod
-    def preprocess_multimethod(
+    def compile_partitions(
         cls,
         edge_programs: dict[str, list[ExportedProgram]],
-        compile_specs: dict[str, list[list[CompileSpec]]],
+        options: dict[str, list[OptionsT]],
     ) -> dict[str, list[PreprocessResult]]:
         """Compiles all partitions: code of one is generated while that of another is compiled."""
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             jobs = {
                 method: [
-                    pool.submit(cls._preprocess_of, method, program, specs)
-                    for program, specs in zip(programs, compile_specs[method], strict=True)
+                    pool.submit(cls._compile_of, method, program, chosen)
+                    for program, chosen in zip(programs, options[method], strict=True)
                 ]
                 for method, programs in edge_programs.items()
             }
@@ -165,11 +192,11 @@ class AotiBackend:
         return {method: [job.result() for job in done] for method, done in jobs.items()}
 
     @classmethod
-    def _preprocess_of(
-        cls, method: str, program: ExportedProgram, specs: list[CompileSpec]
+    def _compile_of(
+        cls, method: str, program: ExportedProgram, options: OptionsT
     ) -> PreprocessResult:
         try:
-            return cls.preprocess(program, specs)
+            return cls.compile_partition(program, options)
         except (InductorFailedError, UnsupportedOperatorsError) as error:
             raise type(error)(f"in method {method!r}, {error}") from error.__cause__
 
@@ -181,7 +208,7 @@ class AotiBackend:
         return payload.describe(processed_bytes, data_store_output)
 
     @classmethod
-    def _prepare(cls, program: ExportedProgram, specs: list[CompileSpec]) -> ExportedProgram:
+    def _prepare(cls, program: ExportedProgram, options: OptionsT) -> ExportedProgram:
         """The program as it is compiled: on the device, decomposed, passes applied."""
         device = cls.get_device_name()
         if device != "cpu" or _is_elsewhere(program):
@@ -191,16 +218,16 @@ class AotiBackend:
             program = move_to_device_pass(program, "cuda:0" if device == "cuda" else device)
         if table := cls.get_decomposition_table():
             program = program.run_decompositions(dict(table))
-        for apply in cls.get_custom_passes(specs):
+        for apply in cls.get_custom_passes(options):
             apply(program.graph_module)
         return program
 
     @classmethod
     def _generate(
-        cls, program: ExportedProgram, target: BuildTarget, specs: list[CompileSpec]
+        cls, program: ExportedProgram, target: BuildTarget, options: OptionsT
     ) -> inductor.GeneratedCode:
         """Sources with the tuned options or, where Inductor fails, with easier ones."""
-        options = cls.get_aoti_compile_options(specs)
+        entries = cls.get_aoti_compile_options(options)
         plain = dataclasses.replace(target.code, freeze=False)
         attempts = [("", target.code), ("aten.view as aten.reshape", target.code)]
         if target.code.freeze:
@@ -210,7 +237,7 @@ class AotiBackend:
             if failures:
                 ReshapeInsteadOfViewPass()(program.graph_module)
             try:
-                code = inductor.generate(program, code_target, options)
+                code = inductor.generate(program, code_target, entries)
             except (
                 inductor.UnsupportedTorch,
                 inductor.UnsupportedArchitecture,

@@ -62,7 +62,7 @@ class AotiPartitioner(Partitioner):
         self._specs = list(compile_specs)
         self._delegation = DelegationSpec(backend_id, self._specs)
         self._device = backend.get_device_name()
-        self._target = backend.get_build_target(self._specs).code
+        self._target = backend.get_build_target(backend.get_options(self._specs)).code
         self._shims = frozenset(backend.get_supported_fallback_kernels())
         self._leave_out = leave_out
         self._ops_to_not_decompose = list(ops_to_not_decompose)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any, final
 
@@ -21,7 +21,7 @@ from pteron.exir.backend.compile_spec_schema import CompileSpec
 
 
 @final
-class CpuBackend(AotiBackend, BackendDetails):
+class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
     """Compiles partitions to x86-64 code that runs without libtorch."""
 
     @classmethod
@@ -29,8 +29,11 @@ class CpuBackend(AotiBackend, BackendDetails):
         return "cpu"
 
     @classmethod
-    def get_build_target(cls, compile_specs: list[CompileSpec]) -> BuildTarget:
-        options = CpuOptions.from_compile_specs(compile_specs)
+    def get_options(cls, compile_specs: Iterable[CompileSpec]) -> CpuOptions:
+        return CpuOptions.from_compile_specs(compile_specs)
+
+    @classmethod
+    def get_build_target(cls, options: CpuOptions) -> BuildTarget:
         isa = instruction_sets.level(options.isa)
         threads = options.num_threads or instruction_sets.physical_cores()
         packed = options.weights != "shared"
@@ -54,31 +57,28 @@ class CpuBackend(AotiBackend, BackendDetails):
         )
 
     @classmethod
-    def get_custom_passes(
-        cls, compile_specs: list[CompileSpec]
-    ) -> list[Callable[[torch.fx.GraphModule], Any]]:
-        passes = super().get_custom_passes(compile_specs)
-        code = cls.get_build_target(compile_specs).code
+    def get_custom_passes(cls, options: CpuOptions) -> list[Callable[[torch.fx.GraphModule], Any]]:
+        passes = super().get_custom_passes(options)
+        code = cls.get_build_target(options).code
         # Only a product that is generated with packed weights is worth it.
         return [PatchesAsProductsPass(), *passes] if code.freeze and code.templates else passes
 
     @classmethod
-    def save_data_externally(cls, compile_specs: list[CompileSpec]) -> bool:
-        return CpuOptions.from_compile_specs(compile_specs).save_data_externally
+    def save_data_externally(cls, options: CpuOptions) -> bool:
+        return options.save_data_externally
 
     @classmethod
-    def preprocess_multimethod(
+    def compile_partitions(
         cls,
         edge_programs: dict[str, list[ExportedProgram]],
-        compile_specs: dict[str, list[list[CompileSpec]]],
+        options: dict[str, list[CpuOptions]],
     ) -> dict[str, list[PreprocessResult]]:
         """The shared one; weights="auto" becomes "shared" where methods have tensors in common."""
         if share_weights(edge_programs.values()):
-            compile_specs = {
-                method: [_with_shared_weights(specs) for specs in lists]
-                for method, lists in compile_specs.items()
+            options = {
+                method: [_with_shared_weights(o) for o in options[method]] for method in options
             }
-        return super().preprocess_multimethod(edge_programs, compile_specs)
+        return super().compile_partitions(edge_programs, options)
 
 
 def share_weights(methods: Iterable[list[ExportedProgram]]) -> bool:
@@ -97,9 +97,7 @@ def share_weights(methods: Iterable[list[ExportedProgram]]) -> bool:
     return False
 
 
-def _with_shared_weights(specs: list[CompileSpec]) -> list[CompileSpec]:
-    options = CpuOptions.from_compile_specs(specs)
+def _with_shared_weights(options: CpuOptions) -> CpuOptions:
     if options.weights != "auto" or options.gemm == "template":
-        return specs
-    kept = [spec for spec in specs if spec.key != "weights"]
-    return [*kept, CompileSpec("weights", json.dumps("shared").encode())]
+        return options
+    return dataclasses.replace(options, weights="shared")

@@ -6,11 +6,8 @@ CpuOptions(isa="native", weights="shared").to_compile_specs()
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Iterable
-from typing import Any
 
-from pteron.exir.backend.compile_spec_schema import METHOD_NAME_KEY, CompileSpec
+from pteron.backends.aoti.aoti_options import AotiOptions
 
 WEIGHTS = ("auto", "packed", "shared")
 GEMM = ("auto", "template", "library")
@@ -18,7 +15,7 @@ ISA = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "native")
 
 
 @dataclasses.dataclass(frozen=True)
-class CpuOptions:
+class CpuOptions(AotiOptions):
     """Options of `CpuBackend`.
 
     Attributes:
@@ -56,34 +53,3 @@ class CpuOptions:
             )
         if problems:
             raise ValueError("; ".join(problems))
-
-    def to_compile_specs(self) -> list[CompileSpec]:
-        """One spec for each option, its value as JSON."""
-        return [
-            CompileSpec(field.name, json.dumps(getattr(self, field.name)).encode())
-            for field in dataclasses.fields(self)
-        ]
-
-    @classmethod
-    def from_compile_specs(cls, specs: Iterable[CompileSpec]) -> CpuOptions:
-        """The options that `specs` carry; those not there have their defaults.
-
-        Raises:
-            ValueError: a key is unknown or a value is not what the option takes.
-        """
-        known = {field.name for field in dataclasses.fields(cls)}
-        values: dict[str, Any] = {}
-        for spec in specs:
-            if spec.key == METHOD_NAME_KEY:
-                continue
-            if spec.key not in known:
-                raise ValueError(
-                    f"CpuBackend has no option {spec.key!r}; known: {', '.join(sorted(known))}"
-                )
-            try:
-                values[spec.key] = json.loads(spec.value)
-            except ValueError as error:
-                raise ValueError(
-                    f"compile spec {spec.key!r} is {spec.value!r}; expected JSON ({error})"
-                ) from error
-        return cls(**values)

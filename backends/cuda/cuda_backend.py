@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, final
 
 import torch
@@ -31,7 +31,7 @@ class NoCudaDevice(RuntimeError):
 
 
 @final
-class CudaBackend(AotiBackend, BackendDetails):
+class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
     """Compiles partitions to CUDA kernels, and a host part that runs them without libtorch."""
 
     @classmethod
@@ -39,8 +39,11 @@ class CudaBackend(AotiBackend, BackendDetails):
         return "cuda"
 
     @classmethod
-    def get_build_target(cls, compile_specs: list[CompileSpec]) -> BuildTarget:
-        options = CudaOptions.from_compile_specs(compile_specs)
+    def get_options(cls, compile_specs: Iterable[CompileSpec]) -> CudaOptions:
+        return CudaOptions.from_compile_specs(compile_specs)
+
+    @classmethod
+    def get_build_target(cls, options: CudaOptions) -> BuildTarget:
         return BuildTarget(
             code=Target("cuda", freeze=False, architectures=_further_architectures(options)),
             machine=Machine(march=(), defines=("USE_CUDA",), include_folders=_include_folders()),
@@ -55,8 +58,8 @@ class CudaBackend(AotiBackend, BackendDetails):
         )
 
     @classmethod
-    def preprocess(
-        cls, edge_program: ExportedProgram, compile_specs: list[CompileSpec]
+    def compile_partition(
+        cls, edge_program: ExportedProgram, options: CudaOptions
     ) -> PreprocessResult:
         if not torch.cuda.is_available():
             raise NoCudaDevice(
@@ -64,28 +67,24 @@ class CudaBackend(AotiBackend, BackendDetails):
                 "(torch.cuda.is_available() is False). Lower the model on a machine that has one."
             )
         toolkit.include_folders()  # says what is missing before anything is compiled
-        return super().preprocess(edge_program, compile_specs)
+        return super().compile_partition(edge_program, options)
 
     @classmethod
-    def preprocess_multimethod(
+    def compile_partitions(
         cls,
         edge_programs: dict[str, list[ExportedProgram]],
-        compile_specs: dict[str, list[list[CompileSpec]]],
+        options: dict[str, list[CudaOptions]],
     ) -> dict[str, list[PreprocessResult]]:
         """As all AOTI backends; what tuning measures is recorded with the first partition."""
-        options = [
-            CudaOptions.from_compile_specs(specs)
-            for partitions in compile_specs.values()
-            for specs in partitions
-        ]
-        if not any(each.tunes for each in options) or not torch.cuda.is_available():
-            return super().preprocess_multimethod(edge_programs, compile_specs)
-        texts = dict.fromkeys(each.autotune_record for each in options if each.autotune_record)
+        all_options = [each for chosen in options.values() for each in chosen]
+        if not any(each.tunes for each in all_options) or not torch.cuda.is_available():
+            return super().compile_partitions(edge_programs, options)
+        texts = dict.fromkeys(each.autotune_record for each in all_options if each.autotune_record)
         replayed = AutotuneRecord.merged(map(AutotuneRecord.from_json, texts))
         if texts:
             replayed.check_made_here()
         with inductor.tuning(replayed.files) as measured:
-            results = super().preprocess_multimethod(edge_programs, compile_specs)
+            results = super().compile_partitions(edge_programs, options)
         if texts and (missing := replayed.missing(measured)):
             _LOG.warning(
                 "the record of tuning does not cover this program: %d of %d files of measurements "
@@ -99,18 +98,15 @@ class CudaBackend(AotiBackend, BackendDetails):
         return results
 
     @classmethod
-    def save_data_externally(cls, compile_specs: list[CompileSpec]) -> bool:
-        return CudaOptions.from_compile_specs(compile_specs).save_data_externally
+    def save_data_externally(cls, options: CudaOptions) -> bool:
+        return options.save_data_externally
 
     @classmethod
-    def get_custom_passes(
-        cls, compile_specs: list[CompileSpec]
-    ) -> list[Callable[[torch.fx.GraphModule], Any]]:
-        return [*cuda_passes(), *super().get_custom_passes(compile_specs)]
+    def get_custom_passes(cls, options: CudaOptions) -> list[Callable[[torch.fx.GraphModule], Any]]:
+        return [*cuda_passes(), *super().get_custom_passes(options)]
 
     @classmethod
-    def get_aoti_compile_options(cls, compile_specs: list[CompileSpec]) -> dict[str, Any]:
-        options = CudaOptions.from_compile_specs(compile_specs)
+    def get_aoti_compile_options(cls, options: CudaOptions) -> dict[str, Any]:
         entries: dict[str, Any] = {
             "max_autotune_gemm": options.gemm != "cublas",
             "max_autotune_gemm_backends": {

@@ -6,13 +6,11 @@ CudaOptions(gemm="best", save_data_externally=False).to_compile_specs()
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
-from collections.abc import Iterable
-from typing import Any
+from typing import ClassVar
 
+from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.cuda.autotune_record import AutotuneRecord
-from pteron.exir.backend.compile_spec_schema import METHOD_NAME_KEY, CompileSpec
 
 GEMM = ("cublas", "triton", "best")
 AUTOTUNE = ("off", "kernels", "exhaustive")
@@ -21,7 +19,7 @@ _ARCHITECTURE = re.compile(r"sm_\d{2,3}")
 
 
 @dataclasses.dataclass(frozen=True)
-class CudaOptions:
+class CudaOptions(AotiOptions):
     """Options of `CudaBackend`.
 
     Attributes:
@@ -44,6 +42,8 @@ class CudaOptions:
         emulate_precision_casts: fused kernels round intermediate results as the operators one by
             one would; slower, nearer to eager in bfloat16 and float16.
     """
+
+    TEXTS: ClassVar[tuple[str, ...]] = ("target_device",)
 
     target_device: str = "cuda"
     architectures: tuple[str, ...] = ()
@@ -86,39 +86,3 @@ class CudaOptions:
     def tunes(self) -> bool:
         """Whether lowering measures anything."""
         return self.gemm != "cublas" or self.autotune != "off"
-
-    def to_compile_specs(self) -> list[CompileSpec]:
-        """One spec for each option: `target_device` as text, the others as JSON."""
-        specs = []
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            text = value if field.name == "target_device" else json.dumps(value)
-            specs.append(CompileSpec(field.name, text.encode()))
-        return specs
-
-    @classmethod
-    def from_compile_specs(cls, specs: Iterable[CompileSpec]) -> CudaOptions:
-        """The options that `specs` carry; those not there have their defaults.
-
-        Raises:
-            ValueError: a key is unknown or a value is not what the option takes.
-        """
-        known = {field.name for field in dataclasses.fields(cls)}
-        values: dict[str, Any] = {}
-        for spec in specs:
-            if spec.key == METHOD_NAME_KEY:
-                continue
-            if spec.key not in known:
-                raise ValueError(
-                    f"CudaBackend has no option {spec.key!r}; known: {', '.join(sorted(known))}"
-                )
-            if spec.key == "target_device":
-                values[spec.key] = spec.value.decode()
-                continue
-            try:
-                values[spec.key] = json.loads(spec.value)
-            except ValueError as error:
-                raise ValueError(
-                    f"compile spec {spec.key!r} is {spec.value!r}; expected JSON ({error})"
-                ) from error
-        return cls(**values)

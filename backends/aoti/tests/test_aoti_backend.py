@@ -15,6 +15,7 @@ from pteron.backends.aoti.aoti_backend import (
     BuildTarget,
     InductorFailedError,
 )
+from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.inductor import GeneratedCode, Target
 from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
@@ -22,7 +23,7 @@ from pteron.exir.backend.backend_details import BackendDetails, find_backend
 from pteron.exir.undelegated import UnsupportedOperatorsError
 
 
-class Device(AotiBackend):
+class Device(AotiBackend[AotiOptions]):
     """The mixin with the least that a device has to say. Not a backend, so not registered."""
 
     @classmethod
@@ -30,7 +31,11 @@ class Device(AotiBackend):
         return "cpu"
 
     @classmethod
-    def get_build_target(cls, compile_specs) -> BuildTarget:
+    def get_options(cls, compile_specs) -> AotiOptions:
+        return AotiOptions.from_compile_specs(compile_specs)
+
+    @classmethod
+    def get_build_target(cls, options) -> BuildTarget:
         return BuildTarget(
             Target("cpu", 256, 1),
             Machine(("-march=x86-64-v3",), ("CPU_CAPABILITY_AVX2",)),
@@ -63,13 +68,15 @@ def test_a_device_must_say_what_it_is() -> None:
     with pytest.raises(NotImplementedError, match="get_device_name"):
         AotiBackend.get_device_name()
     with pytest.raises(NotImplementedError, match="get_build_target"):
-        AotiBackend.get_build_target([])
+        AotiBackend.get_build_target(AotiOptions())
+    with pytest.raises(NotImplementedError, match="get_options"):
+        AotiBackend.get_options([])
 
 
 def test_hooks_have_defaults() -> None:
     assert Device.get_decomposition_table() == {}
-    assert Device.get_aoti_compile_options([]) == {}
-    assert Device.save_data_externally([]) is False
+    assert Device.get_aoti_compile_options(AotiOptions()) == {}
+    assert Device.save_data_externally(AotiOptions()) is False
     with Device.get_extra_aoti_compile_context_manager():
         pass
     assert "aoti_torch_cpu_mm_out" in Device.get_supported_fallback_kernels()
@@ -136,7 +143,7 @@ def test_weights_beside_the_program_go_to_the_file_of_the_device(
 ) -> None:
     class Outside(Device):
         @classmethod
-        def save_data_externally(cls, compile_specs) -> bool:
+        def save_data_externally(cls, options) -> bool:
             return True
 
     monkeypatch.setattr(aoti_backend, "_warm_up", lambda machine, device: None)
@@ -166,6 +173,10 @@ def test_mutated_buffers_are_refused(no_compiler) -> None:
         Device.preprocess(exported(Counter(), torch.rand(3)), [])
 
 
+def generated(program: torch.export.ExportedProgram) -> GeneratedCode:
+    return Device._generate(program, Device.get_build_target(AotiOptions()), AotiOptions())
+
+
 class Reshaped(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.view(6) + 1
@@ -190,7 +201,7 @@ def test_where_inductor_fails_less_is_asked_of_it(works, said, monkeypatch, capl
     monkeypatch.setattr(inductor, "generate", generate)
     program = exported(Reshaped(), torch.rand(2, 3))
     with caplog.at_level(logging.WARNING):
-        assert Device._generate(program, Device.get_build_target([]), []) is plain_code
+        assert generated(program) is plain_code
     warned = [r.getMessage() for r in caplog.records if r.name == aoti_backend.__name__]
     if said is None:
         assert warned == []
@@ -208,5 +219,5 @@ def test_what_always_fails_raises_the_first_error(monkeypatch) -> None:
 
     monkeypatch.setattr(inductor, "generate", generate)
     with pytest.raises(InductorFailedError, match="Device: Inductor failed: .*attempt 1"):
-        Device._generate(exported(Reshaped(), torch.rand(6)), Device.get_build_target([]), [])
+        generated(exported(Reshaped(), torch.rand(6)))
     assert calls == [True, True, False]

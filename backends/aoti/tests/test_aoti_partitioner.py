@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
+from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.aoti_partitioner import AotiPartitioner, LeftOutWarning
 from pteron.backends.aoti.inductor import Target
 from pteron.backends.aoti.payload import SharedObjectInfo
@@ -32,11 +33,15 @@ class PartitionerTestBackend(AotiBackend, BackendDetails):
         return "cpu"
 
     @classmethod
-    def get_build_target(cls, compile_specs) -> BuildTarget:
+    def get_options(cls, compile_specs) -> AotiOptions:
+        return AotiOptions.from_compile_specs(compile_specs)
+
+    @classmethod
+    def get_build_target(cls, options) -> BuildTarget:
         return BuildTarget(Target("cpu"), Machine(()), SharedObjectInfo("cpu", (), 1))
 
     @classmethod
-    def preprocess(cls, edge_program, compile_specs) -> PreprocessResult:
+    def compile_partition(cls, edge_program, options) -> PreprocessResult:
         return PreprocessResult(b"nothing")
 
 

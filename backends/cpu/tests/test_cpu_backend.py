@@ -24,7 +24,7 @@ class Layer(torch.nn.Module):
 
 
 def target(**options):
-    return CpuBackend.get_build_target(CpuOptions(**options).to_compile_specs())
+    return CpuBackend.get_build_target(CpuOptions(**options))
 
 
 def test_it_is_a_registered_final_backend() -> None:

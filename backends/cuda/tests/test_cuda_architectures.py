@@ -46,12 +46,11 @@ def _architectures(code: bytes, folder: pathlib.Path) -> set[str]:
 @pytest.mark.parametrize("gemm", ["cublas", "triton"])
 def test_every_kernel_has_code_for_each(gemm: str, tmp_path: pathlib.Path) -> None:
     options = CudaOptions(gemm=gemm, architectures=(_other(),))
-    specs = options.to_compile_specs()
     program = sample_named("mlp_block").export().run_decompositions({})
     code = inductor.generate(
-        CudaBackend._prepare(program, specs),
-        CudaBackend.get_build_target(specs).code,
-        CudaBackend.get_aoti_compile_options(specs),
+        CudaBackend._prepare(program, options),
+        CudaBackend.get_build_target(options).code,
+        CudaBackend.get_aoti_compile_options(options),
     )
     assert code.embedded
     for name, kernel in code.embedded.items():

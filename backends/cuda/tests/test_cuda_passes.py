@@ -12,7 +12,7 @@ from torch import nn
 from torch.export import Dim, ExportedProgram, export
 
 from pteron.backends.aoti.contract import contract_of
-from pteron.backends.cuda import CudaBackend
+from pteron.backends.cuda import CudaBackend, CudaOptions
 from pteron.backends.cuda.cuda_passes import MAX_BYTES, SelectInsteadOfCondPass, cuda_passes
 from pteron.backends.cuda.tests.programs import check, load, lower, save
 
@@ -131,7 +131,7 @@ def test_sizes_that_are_not_known_are_left_alone() -> None:
 
 
 def test_the_backend_applies_them() -> None:
-    found = [type(each) for each in CudaBackend.get_custom_passes([])]
+    found = [type(each) for each in CudaBackend.get_custom_passes(CudaOptions())]
     assert found[: len(cuda_passes())] == [type(each) for each in cuda_passes()]
     assert len(found) > len(cuda_passes())  # what all backends apply
 
