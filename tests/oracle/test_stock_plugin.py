@@ -14,8 +14,8 @@ from torch import nn
 from torch.export import Dim
 
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
-from pteron.backends.example.blas import BlasOptions, BlasPartitioner
-from pteron.backends.example.blas.op_support import PRODUCTS
+from pteron.backends.example.blas.blas_backend import PRODUCTS
+from pteron.backends.example.blas.blas_partitioner import BlasPartitioner
 from pteron.exir import to_edge_transform_and_lower
 from pteron.exir.backend.partitioner import Partitioner
 from tests.oracle.plugin import plug_in
@@ -40,7 +40,7 @@ class Products(nn.Module):
         self.weight = nn.Linear(16, 8)
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return torch.addmm(y, self.weight(x), y)
+        return torch.mm(self.weight(x), y)
 
 
 def run_in_stock(
@@ -73,9 +73,7 @@ def test_blas(tag: str, tmp_path: Path) -> None:
     plug_in("pteron.backends.example.blas")
     torch.manual_seed(0)
     calls = [(torch.randn(8, 16), torch.randn(8, 8)) for _ in range(3)]
-    run_in_stock(
-        Products().eval(), calls, None, [BlasPartitioner(BlasOptions(external_tag=tag))], tmp_path
-    )
+    run_in_stock(Products().eval(), calls, None, [BlasPartitioner(external_tag=tag)], tmp_path)
 
 
 def test_blas_and_cpu_stacked(tmp_path: Path) -> None:
@@ -105,7 +103,7 @@ def test_a_file_is_refused_with_our_sentence(
 ) -> None:
     plug_in("pteron.backends.example.blas")
     example = (torch.randn(8, 16), torch.randn(8, 8))
-    partitioner = BlasPartitioner(BlasOptions(external_tag="away"))
+    partitioner = BlasPartitioner(external_tag="away")
     edge = to_edge_transform_and_lower(
         torch.export.export(Products().eval(), example), partitioner=[partitioner]
     )

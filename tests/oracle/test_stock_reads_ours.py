@@ -16,7 +16,7 @@ from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSeria
 from executorch.runtime import Runtime as StockRuntime
 from executorch.runtime import Verification as StockVerification
 
-from pteron.backends.example.blas import BlasOptions, BlasPartitioner
+from pteron.backends.example.blas.blas_partitioner import BlasPartitioner
 from pteron.exir import (
     ExecutorchBackendConfig,
     ExecutorchProgramManager,
@@ -47,7 +47,7 @@ def lower(name: str, **options: Any) -> ExecutorchProgramManager:
 def delegated() -> ExecutorchProgramManager:
     edge = to_edge_transform_and_lower(
         {"forward": PRODUCT.export(), "other": PRODUCT.export()},
-        partitioner=[BlasPartitioner(BlasOptions(external_tag="blas"))],
+        partitioner=[BlasPartitioner(external_tag="blas")],
         constant_methods={"length": 128, "sizes": [1, 2], "name": "text"},
     )
     return edge.to_executorch(ExecutorchBackendConfig(emit_stacktrace=True))

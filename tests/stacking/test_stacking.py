@@ -14,8 +14,8 @@ import torch
 from torch.export import Dim, ExportedProgram
 
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
-from pteron.backends.example.blas import BlasOptions, BlasPartitioner
-from pteron.backends.example.blas.op_support import PRODUCTS
+from pteron.backends.example.blas.blas_backend import PRODUCTS
+from pteron.backends.example.blas.blas_partitioner import BlasPartitioner
 from pteron.exir import EdgeProgramManager, to_edge, to_edge_transform_and_lower
 from pteron.exir.backend.partitioner import DELEGATION_TAG, Partitioner
 from pteron.exir.backend.utils import get_non_lowered_nodes
@@ -40,7 +40,7 @@ def export(model: Interleaved) -> ExportedProgram:
 
 
 def partitioners(order: str, *, external: bool = False) -> list[Partitioner]:
-    blas = BlasPartitioner(BlasOptions(external_tag="blas_weights" if external else ""))
+    blas = BlasPartitioner(external_tag="blas_weights" if external else "")
     options = CpuOptions(save_data_externally=external)
     if order == "blas_first":
         return [blas, CpuPartitioner(options)]

@@ -6,16 +6,15 @@ to_edge_transform_and_lower(program, partitioner=[BlasPartitioner(), CpuPartitio
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import final
+from typing import Any, final
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
-from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from pteron.backends.example.blas.blas_backend import BlasBackend
-from pteron.backends.example.blas.blas_options import BlasOptions
-from pteron.backends.example.blas.op_support import OpSupport, is_product, reason
+from pteron.backends.example.blas.blas_backend import PRODUCTS, BlasBackend, operands
+from pteron.exir.backend.compile_spec_schema import CompileSpec
 from pteron.exir.backend.partitioner import (
     DELEGATION_TAG,
     LEFT_OUT_REASON,
@@ -24,18 +23,41 @@ from pteron.exir.backend.partitioner import (
     PartitionResult,
 )
 from pteron.exir.backend.utils import get_non_lowered_nodes, tag_constant_data, tag_mutated_buffer
+from pteron.exir.tensor_layout import dim_order_of
+
+
+def reason(node: Node) -> str | None:
+    """Why a product cannot be taken; None if it can."""
+    for tensor in (*node.all_input_nodes, node):
+        value = tensor.meta["val"]
+        if value.dtype is not torch.float32:
+            return f"{tensor.name} is {value.dtype}; BlasBackend multiplies torch.float32"
+        if dim_order_of(value) != list(range(value.dim())):
+            return f"{tensor.name} is not row-major"
+    if any(scale != 1 for scale in node.kwargs.values()):
+        return f"{node.name} has factors; BlasBackend adds the product and a row as they are"
+    _, right, bias = (operand and operand.meta["val"] for operand in operands(node))
+    if right.dim() != 2:
+        return f"the weight of {node.name} is not a matrix"
+    if bias is not None and not _is_row(bias, node.meta["val"].shape[-1]):
+        return f"{node.name} adds a tensor of shape {tuple(bias.shape)}; BlasBackend adds a row"
+    return None
+
+
+def _is_row(bias: torch.Tensor, columns: Any) -> bool:
+    return bias.dim() == 1 and statically_known_true(bias.shape[0] == columns)
 
 
 @final
 class BlasPartitioner(Partitioner):
-    """One partition for products that feed each other with nothing else between.
+    """Each product becomes a delegate.
 
     Args:
-        options: `BlasOptions`; the defaults if left out.
+        external_tag: weights go to the file `<external_tag>.ptd`; "" keeps them in the program.
     """
 
-    def __init__(self, options: BlasOptions | None = None) -> None:
-        specs = (options or BlasOptions()).to_compile_specs()
+    def __init__(self, external_tag: str = "") -> None:
+        specs = [CompileSpec("external_tag", external_tag.encode())]
         self._delegation = DelegationSpec(BlasBackend.__name__, specs)
 
     def ops_to_not_decompose(
@@ -45,19 +67,14 @@ class BlasPartitioner(Partitioner):
         return [torch.ops.aten.linear.default], lambda node: reason(node) is None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        free = get_non_lowered_nodes(exported_program.graph)
-        position = {node: index for index, node in enumerate(free)}
-        islands = CapabilityBasedPartitioner(
-            exported_program.graph_module, OpSupport(free), allows_single_node_partition=True
-        ).propose_partitions()
-        groups = [sorted(island.nodes, key=position.__getitem__) for island in islands]
-        tags = {}
-        for index, nodes in enumerate(sorted(groups, key=lambda nodes: position[nodes[0]])):
-            tags[f"blas_{index}"] = self._delegation
-            for node in nodes:
-                node.meta[DELEGATION_TAG] = f"blas_{index}"
-        for node in free:
-            if is_product(node) and (why := reason(node)) is not None:
+        tags: dict[str, DelegationSpec] = {}
+        for node in get_non_lowered_nodes(exported_program.graph):
+            if node.target not in PRODUCTS:
+                continue
+            if (why := reason(node)) is None:
+                node.meta[DELEGATION_TAG] = f"blas_{len(tags)}"
+                tags[f"blas_{len(tags)}"] = self._delegation
+            else:
                 node.meta[LEFT_OUT_REASON] = why
         tag_constant_data(exported_program)
         tag_mutated_buffer(exported_program)
