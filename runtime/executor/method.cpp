@@ -18,6 +18,7 @@ size_t Method::inputs_size() const { return state_->inputs.size(); }
 size_t Method::outputs_size() const { return state_->outputs.size(); }
 
 Error Method::set_input(size_t index, const EValue& value) {
+  PTERON_RETURN_IF_ERROR(state_->check_idle());
   PTERON_CHECK_OR_RETURN(index < inputs_size(), Error::InvalidArgument,
                          "method %s: there is no input %zu, it takes %zu", name().c_str(), index,
                          inputs_size());
@@ -28,6 +29,7 @@ Error Method::set_input(size_t index, const EValue& value) {
 }
 
 Error Method::set_inputs(Span<const EValue> values) {
+  PTERON_RETURN_IF_ERROR(state_->check_idle());
   PTERON_CHECK_OR_RETURN(values.size() == inputs_size(), Error::InvalidArgument,
                          "method %s: %zu inputs were given, it takes %zu", name().c_str(),
                          values.size(), inputs_size());
@@ -43,6 +45,7 @@ Error Method::set_inputs(Span<const EValue> values) {
 }
 
 Error Method::set_output_data(size_t index, void* data, size_t nbytes) {
+  PTERON_RETURN_IF_ERROR(state_->check_idle());
   PTERON_CHECK_OR_RETURN(index < outputs_size(), Error::InvalidArgument,
                          "method %s: there is no output %zu, it has %zu", name().c_str(), index,
                          outputs_size());
@@ -59,20 +62,41 @@ Error Method::set_output_data(size_t index, void* data, size_t nbytes) {
 }
 
 Error Method::execute() {
-  State& state = *state_;
-  if (__builtin_expect(state.num_missing > 0, 0)) return state.explain_missing();
-  TraceScope scope(state.tracer, "method", state.meta.name);
-  Error error = state.run();
-  state.forget_overwritten_inputs();
-  if (__builtin_expect(!error.ok(), 0)) state.restore_slots();
+  if (__builtin_expect(state_->is_running.exchange(true, std::memory_order_acquire), 0)) {
+    return state_->explain_running();
+  }
+  Error error = state_->execute();
+  state_->is_running.store(false, std::memory_order_release);
   return error;
 }
 
 const EValue& Method::get_output(size_t index) const { return *state_->outputs[index].value; }
 
 Error Method::reset_state() {
+  PTERON_RETURN_IF_ERROR(state_->check_idle());
   PTERON_RETURN_IF_ERROR(state_->write_initial_values());
   return state_->reset_mutable_buffers();
+}
+
+Error Method::State::execute() {
+  if (__builtin_expect(num_missing > 0, 0)) return explain_missing();
+  TraceScope scope(tracer, "method", meta.name);
+  Error error = run();
+  forget_overwritten_inputs();
+  if (__builtin_expect(!error.ok(), 0)) restore_slots();
+  return error;
+}
+
+Error Method::State::check_idle() const {
+  const bool running = is_running.load(std::memory_order_relaxed);
+  return __builtin_expect(running, 0) ? explain_running() : Error(Error::Ok);
+}
+
+Error Method::State::explain_running() const {
+  return make_error(Error::InvalidState,
+                    "method %s: it is running, on another thread or in a caller of this one; load "
+                    "it again to run it twice at once",
+                    meta.name.c_str());
 }
 
 bool Method::State::is_in_own_memory(size_t index, const EValue& value) const {

@@ -6,7 +6,8 @@
 //   const Tensor& output = method->get_output(0).tensor();   // until the next execute()
 //
 // Not thread-safe: one thread at a time. Load the method again for another thread; code and weights
-// are shared. execute() itself allocates nothing, takes no lock and logs nothing; what a delegate
+// are shared. What is called while the method runs (from another thread, or from a callback) is
+// refused with InvalidState. execute() itself allocates nothing, takes no lock and logs nothing; what a delegate
 // does in it is the delegate's promise.
 //
 // After an error the method is as usable as before it: set inputs and execute again. Mutable

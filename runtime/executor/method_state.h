@@ -4,6 +4,7 @@
 // arguments lie in, before the program.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <string>
@@ -24,6 +25,11 @@ struct Method::State {
   explicit State(EventTracer* event_tracer) : tracer(event_tracer), kernel_context(event_tracer) {}
   ~State();
 
+  // Runs once what is all set, with nobody else at it.
+  Error execute();
+  // InvalidState while the method runs.
+  Error check_idle() const;
+  Error explain_running() const;
   // All instructions once. Allocates nothing unless it fails.
   Error run();
   // What a run changed in slots (not in memory) to what it was after load, but for inputs.
@@ -82,6 +88,7 @@ struct Method::State {
 
   std::vector<Input> inputs;
   std::vector<Output> outputs;
+  std::atomic<bool> is_running{false};
   size_t num_missing = 0;  // inputs and outputs that execute() waits for
 
   std::vector<std::string> operator_names;

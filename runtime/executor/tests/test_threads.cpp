@@ -114,5 +114,46 @@ TEST(ThreadsTest, MetadataIsReadFromEverywhere) {
   EXPECT_EQ(good, static_cast<int>(kThreads) * 50);
 }
 
+// What another thread does while the method runs, or a callback on the same thread.
+struct Intruder final : EventTracer {
+  uint64_t begin(std::string_view category, std::string_view) override {
+    if (category == "method" && body) body();
+    return 0;
+  }
+  void end(uint64_t) override {}
+  std::function<void()> body;
+};
+
+TEST(ThreadsTest, ARunningMethodIsLeftAlone) {
+  Intruder intruder;
+  LoadMethodOptions options;
+  options.tracer = &intruder;
+  auto method = load_program()->load_method("forward", options);
+  ASSERT_TRUE(method.ok()) << method.error().message();
+  std::vector<float> data{1, 2};
+  const int64_t sizes[] = {2};
+  const EValue input(*Tensor::make(ScalarType::Float, sizes, data.data()));
+  std::vector<Error> errors;
+  const auto intrude = [&] {
+    errors.push_back((*method)->execute());
+    errors.push_back((*method)->set_input(0, input));
+    errors.push_back((*method)->set_inputs({&input, 1}));
+    errors.push_back((*method)->set_output_data(0, data.data(), 8));
+    errors.push_back((*method)->reset_state());
+  };
+  ASSERT_TRUE((*method)->set_input(0, input).ok());
+  intruder.body = intrude;
+  ASSERT_TRUE((*method)->execute().ok());
+  intruder.body = [&] { std::thread(intrude).join(); };
+  ASSERT_TRUE((*method)->execute().ok());
+  ASSERT_EQ(errors.size(), 10u);
+  for (const Error& error : errors) {
+    EXPECT_EQ(error, Error::InvalidState);
+    EXPECT_NE(error.message().find("it is running"), std::string::npos) << error.message();
+  }
+  intruder.body = nullptr;
+  EXPECT_TRUE(run(**method, 3)) << "and afterwards it works as before";
+}
+
 }  // namespace
 }  // namespace pteron
