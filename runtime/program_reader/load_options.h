@@ -3,9 +3,11 @@
 //   LoadOptions options;
 //   options.data_paths = {"model.ptd"};
 //   options.verification = Verification::Full;
+//   options.allowed_backends.emplace();   // no native code comes from this file
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,10 @@ struct LoadOptions {
   // Tensor-data files (.ptd) that hold what the program refers to by name. Keys must differ among
   // all.
   std::vector<std::string> data_paths;
+  // Ids of the backends that the program's delegates may have; unset: all, empty: none. A program
+  // with another one is refused before anything of a delegate is read. Most backends run native
+  // code from the file, so a file from somebody untrusted wants an empty list (SECURITY.md).
+  std::optional<std::vector<std::string>> allowed_backends;
 };
 
 }  // namespace pteron

@@ -1,6 +1,7 @@
 #include "pteron/runtime/program_reader/program_data.h"
 
-#include <unordered_set>
+#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "pteron/runtime/program_reader/file_layout.h"
@@ -12,6 +13,13 @@ namespace pteron {
 namespace {
 
 using flatbuffers::uoffset_t;
+
+template <typename Names>
+std::string join(const Names& names) {
+  std::string text;
+  for (const auto& name : names) (text += text.empty() ? "" : ", ") += name;
+  return text.empty() ? "none" : text;
+}
 
 }  // namespace
 
@@ -39,6 +47,9 @@ Result<std::unique_ptr<ProgramData>> ProgramData::read(FileBytes file, const Loa
       Error::InvalidProgram, "%s: its FlatBuffers part is damaged", name.c_str());
   data->root_ = schema::GetProgram(layout.flatbuffer.data());
   data->has_integrity_table_ = layout.has_integrity_table;
+  if (options.allowed_backends) {
+    PTERON_RETURN_IF_ERROR(data->check_backends(*options.allowed_backends));
+  }
   for (const std::string& path : options.data_paths) {
     PTERON_ASSIGN_OR_RETURN(std::unique_ptr<TensorDataFile> data_file, TensorDataFile::open(path));
     data->data_files_.push_back(std::move(data_file));
@@ -46,6 +57,27 @@ Result<std::unique_ptr<ProgramData>> ProgramData::read(FileBytes file, const Loa
   PTERON_RETURN_IF_ERROR(data->read_tables(options, layout));
   if (options.verification == Verification::Full) PTERON_RETURN_IF_ERROR(data->verify_segments());
   return data;
+}
+
+// Before all other checks: what is not allowed is refused whatever else is wrong with it.
+Error ProgramData::check_backends(const std::vector<std::string>& allowed) const {
+  std::set<std::string_view> found;
+  if (root_->methods()) {
+    for (const schema::Method* const method : *root_->methods()) {
+      if (!method->delegates()) continue;
+      for (const schema::Delegate* const delegate : *method->delegates()) {
+        found.insert(delegate->id() ? delegate->id()->string_view() : "");
+      }
+    }
+  }
+  const bool all_allowed = std::all_of(found.begin(), found.end(), [&](std::string_view id) {
+    return std::find(allowed.begin(), allowed.end(), id) != allowed.end();
+  });
+  PTERON_CHECK_OR_RETURN(all_allowed, Error::NotSupported,
+                         "%s: it has delegates of these backends: %s; allowed are: %s. If you "
+                         "trust the file, native code included, allow them all",
+                         file_.name().c_str(), join(found).c_str(), join(allowed).c_str());
+  return Error::Ok;
 }
 
 Error ProgramData::read_tables(const LoadOptions& options, const FileLayout& layout) {

@@ -67,6 +67,7 @@ class ProgramData final {
  private:
   ProgramData() = default;
 
+  Error check_backends(const std::vector<std::string>& allowed) const;
   Error read_tables(const LoadOptions& options, const struct FileLayout& layout);
   void read_indexed_data(ErrorList* errors);
   void read_named_data(ErrorList* errors);

@@ -40,17 +40,26 @@ py::object to_pybind(Object object) { return py::reinterpret_steal<py::object>(o
 // What os.fsencode made of a path.
 std::string to_path(const py::bytes& path) { return std::string(std::string_view(path)); }
 
-LoadOptions load_options(int verification, const py::list& data_paths) {
+// `allowed_backends`: a list, or None for all.
+LoadOptions load_options(int verification, const py::list& data_paths,
+                         const py::object& allowed_backends) {
   LoadOptions options;
   options.verification = static_cast<Verification>(verification);
   for (const py::handle path : data_paths) {
     options.data_paths.push_back(to_path(py::cast<py::bytes>(path)));
   }
+  if (!allowed_backends.is_none()) {
+    options.allowed_backends.emplace();
+    for (const py::handle id : py::cast<py::list>(allowed_backends)) {
+      options.allowed_backends->emplace_back(to_view(id.ptr()));
+    }
+  }
   return options;
 }
 
-ProgramPtr load_path(const py::bytes& path, int verification, const py::list& data_paths) {
-  const LoadOptions options = load_options(verification, data_paths);
+ProgramPtr load_path(const py::bytes& path, int verification, const py::list& data_paths,
+                     const py::object& allowed_backends) {
+  const LoadOptions options = load_options(verification, data_paths, allowed_backends);
   Result<ProgramPtr> program = [&] {
     const std::string file = to_path(path);
     const WithoutGil without_gil;
@@ -60,8 +69,9 @@ ProgramPtr load_path(const py::bytes& path, int verification, const py::list& da
 }
 
 // The bytes object is kept as long as the program.
-ProgramPtr load_bytes(const py::bytes& bytes, int verification, const py::list& data_paths) {
-  const LoadOptions options = load_options(verification, data_paths);
+ProgramPtr load_bytes(const py::bytes& bytes, int verification, const py::list& data_paths,
+                      const py::object& allowed_backends) {
+  const LoadOptions options = load_options(verification, data_paths, allowed_backends);
   const std::string_view view(bytes);
   const Span<const uint8_t> span(reinterpret_cast<const uint8_t*>(view.data()), view.size());
   const std::shared_ptr<const void> owner(borrow(bytes.ptr()).release(), [](const void* object) {

@@ -11,7 +11,7 @@ from pteron.runtime.python.verification import Verification
 
 TYPE_CHECKING = False  # not from typing, which is slow to import
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from typing import BinaryIO
 
     _Path = str | os.PathLike[str]
@@ -46,6 +46,7 @@ class Runtime:
         *,
         verification: Verification = Verification.InternalConsistency,
         data_path: _Path | Sequence[_Path] | None = None,
+        allowed_backends: Collection[str] | None = None,
     ) -> Program:
         """Opens a program file.
 
@@ -53,18 +54,27 @@ class Runtime:
           data: its path (the file is mapped, not read), its bytes, or a binary file to read.
           verification: how much is checked.
           data_path: tensor-data files (.ptd) with what the program keeps outside, one or several.
+          allowed_backends: ids of the backends that the program's delegates may have; by default
+            all. A delegate is native code in most backends, so give `()` for a file from somebody
+            you do not trust.
         """
+        if isinstance(allowed_backends, str):
+            raise TypeError("allowed_backends: found a str, expected a collection of them")
         if data_path is None:
             data_path = []
         elif isinstance(data_path, (str, os.PathLike)):
             data_path = [data_path]
-        data_paths = [os.fsencode(path) for path in data_path]
+        options = (
+            verification.value,
+            [os.fsencode(path) for path in data_path],
+            None if allowed_backends is None else list(allowed_backends),
+        )
         if isinstance(data, (str, os.PathLike)):
-            return Program(_native.load_path(os.fsencode(data), verification.value, data_paths))
+            return Program(_native.load_path(os.fsencode(data), *options))
         if hasattr(data, "read"):
             data = data.read()
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(
                 f"a program is a path, bytes or a binary file; found {type(data).__name__}"
             )
-        return Program(_native.load_bytes(bytes(data), verification.value, data_paths))
+        return Program(_native.load_bytes(bytes(data), *options))

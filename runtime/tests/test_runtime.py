@@ -69,6 +69,25 @@ def test_programs_come_from_paths_bytes_and_files(tmp_path: pathlib.Path) -> Non
         Runtime.get().load_program(3)
 
 
+def test_only_allowed_backends_are_loaded(tmp_path: pathlib.Path) -> None:
+    method = MethodBuilder()
+    x = method.input([2])
+    method.delegate("SomeBackend", x)
+    method.output(x)
+    data = build_program(method)
+    path = tmp_path / "model.pte"
+    path.write_bytes(data)
+    for source in (data, path):
+        with pytest.raises(NotSupportedError, match=r"SomeBackend; allowed are: none"):
+            Runtime.get().load_program(source, allowed_backends=())
+        with pytest.raises(NotSupportedError, match=r"SomeBackend; allowed are: A, B"):
+            Runtime.get().load_program(source, allowed_backends=("A", "B"))
+        assert Runtime.get().load_program(source, allowed_backends={"SomeBackend"})
+    assert Runtime.get().load_program(copy_program(), allowed_backends=[])
+    with pytest.raises(TypeError, match="found a str"):
+        Runtime.get().load_program(data, allowed_backends="SomeBackend")
+
+
 def test_a_path_in_no_encoding(tmp_path: pathlib.Path) -> None:
     path = os.fsdecode(os.fsencode(tmp_path) + b"/model-\xff.pte")
     with pytest.raises(NotFoundError, match="model-\N{REPLACEMENT CHARACTER}.pte"):

@@ -25,6 +25,8 @@ const char kUsage[] =
   --describe              print what the program holds; runs nothing unless --inputs, --outputs or
                           --repeat is there too
   --verification LEVEL    minimal, internal_consistency (default), or full
+  --allowed_backends B,C  refuse a program with delegates of other backends; --allowed_backends= for
+                          one with any, that is, with native code
   --backend_option B:K=V  an option for backend B, such as CpuBackend:num_threads=2; may be repeated
   --device A=B            use device B where the program names A, such as cuda:0=cuda:1; may be
                           repeated
@@ -102,6 +104,8 @@ std::string set_flag(const std::string& name, const std::string& value, Argument
     return set_repeat(value, arguments);
   } else if (name == "verification") {
     return set_verification(value, arguments);
+  } else if (name == "allowed_backends") {
+    arguments.load.allowed_backends = value.empty() ? std::vector<std::string>() : split(value);
   } else if (name == "backend_option") {
     return set_backend_option(value, arguments);
   } else if (name == "device") {

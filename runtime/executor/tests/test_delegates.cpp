@@ -137,6 +137,40 @@ TEST_F(DelegatesTest, DamagedProcessedBytesNeverReachTheBackend) {
   EXPECT_EQ(scale_backend_log().events, Events{});
 }
 
+TEST_F(DelegatesTest, OnlyAllowedBackendsAreLoaded) {
+  ProgramSpec spec = scaled({"a"});
+  spec.methods->front().delegates->push_back({"OtherBackend", true, 1, 0, {}});
+  // That nothing of the delegates is looked at: the bytes of one are damaged, of another missing.
+  spec.methods->front().delegates->push_back({"ThirdBackend", false, 7, 9, {}});
+  Bytes bytes = write_program(spec);
+  bytes.back() ^= 1;
+  const auto refusal = [&](std::vector<std::string> allowed, Verification verification) {
+    LoadOptions options;
+    options.verification = verification;
+    options.allowed_backends = std::move(allowed);
+    const auto program = Program::load(bytes, nullptr, options);
+    EXPECT_FALSE(program.ok());
+    EXPECT_EQ(program.error(), Error::NotSupported);
+    return program.error().message();
+  };
+  for (const Verification verification : {Verification::Minimal, Verification::Full}) {
+    EXPECT_NE(refusal({}, verification)
+                  .find("it has delegates of these backends: OtherBackend, ScaleBackend, "
+                        "ThirdBackend; allowed are: none"),
+              std::string::npos);
+    EXPECT_NE(refusal({kScaleBackend, "OtherBackend"}, verification)
+                  .find("allowed are: ScaleBackend, OtherBackend"),
+              std::string::npos);
+  }
+  EXPECT_EQ(scale_backend_log().events, Events{});
+
+  LoadOptions options;
+  options.allowed_backends = {kScaleBackend};
+  EXPECT_TRUE(Program::load(write_program(scaled({"a"})), nullptr, options).ok());
+  options.allowed_backends->clear();
+  EXPECT_TRUE(Program::load(write_program(scaled({})), nullptr, options).ok());
+}
+
 struct Recorder final : EventTracer {
   uint64_t begin(std::string_view category, std::string_view name) override {
     events.push_back(std::string(category) + " " + std::string(name));

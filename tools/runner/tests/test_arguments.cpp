@@ -38,7 +38,15 @@ TEST(Arguments, Defaults) {
   ASSERT_TRUE(parsed.ok());
   EXPECT_EQ(parsed->methods, (std::vector<std::string>{"forward"}));
   EXPECT_EQ(parsed->load.verification, Verification::InternalConsistency);
+  EXPECT_FALSE(parsed->load.allowed_backends);
   EXPECT_FALSE(parsed->describe);
+}
+
+TEST(Arguments, AnEmptyListOfBackendsAllowsNone) {
+  using Ids = std::vector<std::string>;
+  EXPECT_EQ(parse({"--program=m.pte", "--allowed_backends="})->load.allowed_backends, Ids{});
+  EXPECT_EQ(parse({"--program=m.pte", "--allowed_backends", "A,B"})->load.allowed_backends,
+            (Ids{"A", "B"}));
 }
 
 TEST(Arguments, HelpNeedsNothingElse) {

@@ -175,6 +175,8 @@ def test_describe(folder: pathlib.Path) -> None:
         "method empty: 0 instructions",
     ):
         assert expected in text
+    refusal = fail(folder, "--program=m.pte", "--describe", "--allowed_backends=")
+    assert "m.pte: it has delegates of these backends: NoSuchBackend; allowed are: none" in refusal
 
 
 def test_describe_and_run(folder: pathlib.Path) -> None:
