@@ -329,15 +329,18 @@ def _is_elsewhere(program: ExportedProgram) -> bool:
 
 
 def _raise_together(jobs: Sequence[concurrent.futures.Future[Any]]) -> None:
-    """Raises what failed: the refused operators of all partitions in one error."""
+    """Raises what failed: what is known of all partitions in one error."""
     errors = [error for job in jobs if (error := job.exception()) is not None]
-    others = [error for error in errors if not isinstance(error, UnsupportedOperatorsError)]
-    if others:
-        raise others[0]
-    if len(errors) > 1:
-        raise UnsupportedOperatorsError("\n".join(dict.fromkeys(str(error) for error in errors)))
-    if errors:
-        raise errors[0]
+    if not errors:
+        return
+    refused = [error for error in errors if isinstance(error, UnsupportedOperatorsError)]
+    failed = [error for error in errors if isinstance(error, InductorFailedError)]
+    unknown = [error for error in errors if error not in refused + failed]
+    first = [*unknown, *failed, *refused][0]
+    texts = dict.fromkeys(str(error) for error in errors)
+    if unknown or len(texts) == 1:
+        raise first
+    raise type(first)("\n".join(texts)) from first.__cause__
 
 
 def _warm_up(machine: toolchain.Machine, device: str) -> None:

@@ -1,7 +1,7 @@
 """Runs a program on inputs_{seed}.npz beside it where torch cannot be imported.
 
-Writes outputs_{seed}.npz. Fails if anything tried to import torch. numpy has no bfloat16: such arrays
-are files of uint16 whose names begin with "bfloat16".
+Writes outputs_{seed}.npz. Fails if anything tried to import torch. numpy has no bfloat16: such
+arrays are uint16 in the files, and their names begin with "bfloat16".
 """
 
 from __future__ import annotations

@@ -119,6 +119,33 @@ def test_the_refusals_of_several_partitions_come_together(no_compiler) -> None:
     assert "in method 'second', Several: " in text and "mode" in text
 
 
+def test_refusals_and_failures_of_inductor_come_together(
+    no_compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generate = inductor.generate
+
+    def fail_for_sin(program: torch.export.ExportedProgram, *others: Any) -> Any:
+        if "sin" in str(program.graph):
+            raise RuntimeError("an assertion of Inductor")
+        return generate(program, *others)
+
+    class Sin(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.sin()
+
+    monkeypatch.setattr(inductor, "generate", fail_for_sin)
+    programs = {
+        "refused": [exported(Refused(), torch.rand(3, 3))],
+        "failed": [exported(Sin(), torch.rand(3))],
+    }
+    backend: Any = type("Several", (Device, _Sequential), {})
+    with pytest.raises(InductorFailedError) as caught:
+        backend.preprocess_multimethod(programs, {name: [[]] for name in programs})
+    text = str(caught.value)
+    assert "in method 'refused', " in text and "multinomial" in text
+    assert "in method 'failed', " in text and "an assertion of Inductor" in text
+
+
 @pytest.mark.parametrize("target", ["aten.sin.default", "aten.sin"])
 def test_where_inductor_fails_the_operator_and_its_line_are_named(
     no_compiler, monkeypatch: pytest.MonkeyPatch, target: str
