@@ -5,8 +5,8 @@
 Each contender runs in fresh processes of its own, several times in turn with the others: our
 runner (no Python), and a Python process that loads an AOTInductor package, which needs libtorch.
 The median counts. Start to result is the life of a process that runs the model once; a second
-process runs it twice and says how long the load took and how much memory was resident at most,
-mapped files included.
+process runs it twice and says how long the load took, how much memory was resident at most, mapped
+files included, and how large those files are: the program, its code, and all libraries.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class Footprint:
     load_ms: float
     start_to_result_ms: float
     peak_rss_mib: float
+    mapped_files_mib: float
 
 
 def large_sample() -> Sample:
@@ -96,9 +97,16 @@ def run(command: list[str], file_nbytes: int) -> Footprint:
     report = output_of("--repeat", "1")
     load = re.search(r"load (\d+) us", report)
     peak = re.search(r"peak memory (\d+) KiB", report)
-    if not load or not peak:
+    mapped = re.search(r"mapped files (\d+) KiB", report)
+    if not load or not peak or not mapped:
         raise RuntimeError(f"{command[0]} says nothing of its load or memory: {report}")
-    return Footprint(file_nbytes / _MIB, int(load[1]) / 1e3, elapsed_ms, int(peak[1]) / 1024)
+    return Footprint(
+        file_mib=file_nbytes / _MIB,
+        load_ms=int(load[1]) / 1e3,
+        start_to_result_ms=elapsed_ms,
+        peak_rss_mib=int(peak[1]) / 1024,
+        mapped_files_mib=int(mapped[1]) / 1024,
+    )
 
 
 def measure(sample: Sample, folder: pathlib.Path) -> dict[str, Footprint]:
@@ -145,7 +153,7 @@ def main(argv: list[str]) -> None:
     table = Table(title=f"medians of {_RUNS.value} fresh processes")
     table.add_column("model")
     table.add_column("contender")
-    for name in ("file MiB", "load ms", "start to result ms", "peak RSS MiB", "RSS / file"):
+    for name in ("file MiB", "load ms", "start to result ms", "peak RSS MiB", "mapped MiB"):
         table.add_column(name, justify="right")
     results = {}
     with tempfile.TemporaryDirectory() as temporary:
@@ -155,7 +163,7 @@ def main(argv: list[str]) -> None:
             results[name] = {who: dataclasses.asdict(row) for who, row in measured.items()}
             for who, row in measured.items():
                 cells = [f"{value:.1f}" for value in dataclasses.astuple(row)]
-                table.add_row(name, who, *cells, f"{row.peak_rss_mib / row.file_mib:.2f}")
+                table.add_row(name, who, *cells)
         runner_nbytes = stripped_runner_nbytes(folder)
     Console(width=120).print(table)
     print(f"runner with the CPU backend, stripped: {runner_nbytes} bytes")

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 _PACKAGE = flags.DEFINE_string("package", None, "The package.", required=True)
 _INPUTS = flags.DEFINE_string("inputs", None, "Tensors input_0, input_1, ...", required=True)
-_REPEAT = flags.DEFINE_integer("repeat", 0, "More runs; then prints load time and peak memory.")
+_REPEAT = flags.DEFINE_integer("repeat", 0, "More runs; then prints load time and memory.")
 
 
 def main(argv: list[str]) -> None:
@@ -32,6 +32,12 @@ def main(argv: list[str]) -> None:
         for line in pathlib.Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 print(f"peak memory {line.split()[1]} KiB")
+        mapped = 0
+        for line in pathlib.Path("/proc/self/maps").read_text().splitlines():
+            if "/" in line:
+                begin, end = (int(address, 16) for address in line.split()[0].split("-"))
+                mapped += end - begin
+        print(f"mapped files {mapped // 1024} KiB")
 
 
 if __name__ == "__main__":

@@ -86,14 +86,20 @@ Error measure(Task& task, int64_t repeat) {
   return Error::Ok;
 }
 
-// The most memory that was this process's at once, files it maps included.
-void print_peak_memory() {
-  std::ifstream status("/proc/self/status");
+// The most memory that was this process's at once, files it maps included, and how large those are.
+void print_memory() {
   std::string line;
-  while (std::getline(status, line)) {
+  for (std::ifstream status("/proc/self/status"); std::getline(status, line);) {
     if (line.rfind("VmHWM:", 0) != 0) continue;
     std::printf("process: peak memory %lld KiB\n", std::atoll(line.c_str() + 6));
   }
+  unsigned long long mapped = 0;
+  for (std::ifstream maps("/proc/self/maps"); std::getline(maps, line);) {
+    unsigned long long begin = 0, end = 0;
+    if (line.find('/') == std::string::npos) continue;
+    if (std::sscanf(line.c_str(), "%llx-%llx", &begin, &end) == 2) mapped += end - begin;
+  }
+  std::printf("process: mapped files %llu KiB\n", mapped / 1024);
 }
 
 // Options for backends that no method has would be ignored without a word.
@@ -131,7 +137,7 @@ Error run_methods(const Arguments& arguments, const Program& program, double ope
                 first_us);
     PTERON_RETURN_IF_ERROR(measure(task, arguments.repeat));
   }
-  if (arguments.repeat > 0) print_peak_memory();
+  if (arguments.repeat > 0) print_memory();
   // Only now, so that a failure leaves no file of any method.
   for (Task& task : tasks) {
     if (task.outputs) PTERON_RETURN_IF_ERROR(task.outputs->commit());

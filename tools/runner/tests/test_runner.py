@@ -149,6 +149,8 @@ def test_repeat_prints_latency_and_memory(folder: pathlib.Path) -> None:
     assert re.search(rf"median {number}, p10 {number}, p90 {number} over 20 runs", text)
     peak = re.search(r"process: peak memory (\d+) KiB", text)
     assert peak and 1024 < int(peak[1]) < 1024**2
+    mapped = re.search(r"process: mapped files (\d+) KiB", text)
+    assert mapped and 4 * 1024 < int(mapped[1]) < 20 * 1024  # no OpenBLAS, which has 25 MB
 
 
 def test_the_output_is_that_of_the_first_run(folder: pathlib.Path) -> None:
