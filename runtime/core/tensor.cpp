@@ -83,34 +83,68 @@ Result<Tensor> Tensor::make(ScalarType dtype, Span<const int64_t> sizes,
     tensor.max_sizes_[i] = sizes[i];
     tensor.numel_ *= sizes[i];
   }
-  tensor.capacity_nbytes_ = tensor.nbytes();
+  tensor.capacity_nbytes_ = data ? tensor.nbytes() : 0;
   set_strides(sizes, dim_order, tensor.strides_.data());
   return tensor;
 }
 
+size_t Tensor::max_nbytes() const {
+  size_t nbytes = element_size(dtype_);
+  for (size_t i = 0; i < dim_; ++i) nbytes *= static_cast<size_t>(max_sizes_[i]);
+  return nbytes;
+}
+
+bool Tensor::has_sizes(Span<const int64_t> sizes) const {
+  return sizes.size() == dim_ && std::equal(sizes.begin(), sizes.end(), sizes_.begin());
+}
+
 Error Tensor::resize(Span<const int64_t> sizes) {
-  if (sizes.size() == dim_ && std::equal(sizes.begin(), sizes.end(), sizes_.begin())) {
-    return Error::Ok;
+  if (has_sizes(sizes)) return Error::Ok;
+  PTERON_RETURN_IF_ERROR(check_resize(sizes, capacity_nbytes_));
+  set_sizes(sizes);
+  return Error::Ok;
+}
+
+Error Tensor::share_data(const Tensor& other, Span<const int64_t> sizes) {
+  const bool same = has_sizes(sizes) && nbytes() <= other.capacity_nbytes_;
+  if (!same) {
+    PTERON_RETURN_IF_ERROR(check_resize(sizes, other.capacity_nbytes_));
+    set_sizes(sizes);
   }
-  PTERON_CHECK_OR_RETURN(dynamism_ != ShapeDynamism::Static, Error::InvalidArgument,
-                         "%s is static and cannot become %s", describe().c_str(),
-                         list(sizes).c_str());
+  data_ = other.data_;
+  capacity_nbytes_ = other.capacity_nbytes_;
+  is_constant_ = other.is_constant_;
+  return Error::Ok;
+}
+
+Error Tensor::check_resize(Span<const int64_t> sizes, size_t capacity_nbytes) const {
+  PTERON_CHECK_OR_RETURN(dynamism_ != ShapeDynamism::Static || has_sizes(sizes),
+                         Error::InvalidArgument, "%s is static and cannot become %s",
+                         describe().c_str(), list(sizes).c_str());
   PTERON_CHECK_OR_RETURN(sizes.size() == dim_, Error::InvalidArgument,
                          "%s cannot become %s, which has another rank", describe().c_str(),
                          list(sizes).c_str());
+  size_t nbytes = element_size(dtype_);  // no overflow below: the bound has none
   for (size_t i = 0; i < dim_; ++i) {
     PTERON_CHECK_OR_RETURN(sizes[i] >= 0 && sizes[i] <= max_sizes_[i], Error::InvalidArgument,
                            "size %lld of dimension %zu is not within 0..%lld",
                            static_cast<long long>(sizes[i]), i,
                            static_cast<long long>(max_sizes_[i]));
+    nbytes *= static_cast<size_t>(sizes[i]);
   }
+  PTERON_CHECK_OR_RETURN(nbytes <= capacity_nbytes, Error::InvalidArgument,
+                         "%s cannot become %s: that takes %zu bytes, and its memory has %zu",
+                         describe().c_str(), list(sizes).c_str(), nbytes, capacity_nbytes);
+  return Error::Ok;
+}
+
+void Tensor::set_sizes(Span<const int64_t> sizes) {
   numel_ = 1;
   for (size_t i = 0; i < dim_; ++i) {
     sizes_[i] = sizes[i];
     numel_ *= sizes[i];
   }
   set_strides(sizes, dim_order(), strides_.data());
-  return Error::Ok;
 }
 
 std::string Tensor::describe() const { return std::string(name_of(dtype_)) + list(sizes()); }

@@ -4,7 +4,7 @@
 //   float data[6];
 //   Result<Tensor> tensor = Tensor::make(ScalarType::Float, sizes, data);   // contiguous
 //   int64_t fewer[] = {1, 3};
-//   Error error = tensor->resize(fewer);   // within the capacity it was made with
+//   Error error = tensor->resize(fewer);   // within the bytes behind the pointer
 //
 // Sizes and strides are counted in elements and lie inline, so that making, copying and resizing a
 // tensor allocates nothing. The data pointer is borrowed: its owner must outlive every use.
@@ -31,7 +31,7 @@ enum class ShapeDynamism : int8_t { Static = 0, DynamicBound = 1, DynamicUnbound
 
 class Tensor final {
  public:
-  // A contiguous tensor. `data` may be null and set later. InvalidArgument: more than
+  // A contiguous tensor. `data` holds all its elements, or is null and set later. InvalidArgument: more than
   // kMaxTensorDims dimensions, a negative size, a byte count that overflows; InvalidType: dtype.
   static Result<Tensor> make(ScalarType dtype, Span<const int64_t> sizes, void* data,
                              Device device = {});
@@ -55,7 +55,9 @@ class Tensor final {
   Span<const uint8_t> dim_order() const { return {dim_order_.data(), dim_}; }
   int64_t numel() const { return numel_; }
   size_t nbytes() const { return static_cast<size_t>(numel_) * element_size(dtype_); }
-  // Bytes of the upper bound of its shape: what its memory must hold.
+  // Bytes of the upper bound of its shape.
+  size_t max_nbytes() const;
+  // Bytes behind data(), at least nbytes(); zero without data.
   size_t capacity_nbytes() const { return capacity_nbytes_; }
   // The upper bound of each size; equal to sizes() for a static tensor.
   Span<const int64_t> max_sizes() const { return {max_sizes_.data(), dim_}; }
@@ -67,33 +69,36 @@ class Tensor final {
   T* data_as() const {
     return static_cast<T*>(data_);
   }
-  // `data` is borrowed and must hold capacity_nbytes() bytes on device().
-  void set_data(void* data) {
+  // `data` is borrowed: `nbytes` on device(), not fewer than nbytes() unless it is null.
+  void set_data(void* data, size_t nbytes) {
     data_ = data;
+    capacity_nbytes_ = data ? nbytes : 0;
     is_constant_ = false;
   }
-  // The same for memory that may be mapped from a file: whoever writes to tensors must refuse this
-  // one.
-  void set_constant_data(const void* data) {
-    data_ = const_cast<void*>(data);
+  // The same for memory that nobody may write, such as a mapped file: whoever writes to tensors
+  // must refuse this one.
+  void set_constant_data(const void* data, size_t nbytes) {
+    set_data(const_cast<void*>(data), nbytes);
     is_constant_ = true;
-  }
-  // The memory of `other`, constant or not.
-  void share_data(const Tensor& other) {
-    data_ = other.data_;
-    is_constant_ = other.is_constant_;
   }
   bool is_constant() const { return is_constant_; }
 
   // New sizes of the same rank, strides by the same dim order. InvalidArgument for another rank, a
-  // size above max_sizes(), or any change of a static tensor; the tensor is then unchanged.
+  // size above max_sizes(), any change of a static tensor, or more bytes than there are; the tensor
+  // is then unchanged.
   Error resize(Span<const int64_t> sizes);
+  // The same over the memory of `other`, constant or not.
+  Error share_data(const Tensor& other, Span<const int64_t> sizes);
 
   // "float32[2, 3]", for messages.
   std::string describe() const;
 
  private:
   Tensor() = default;
+
+  bool has_sizes(Span<const int64_t> sizes) const;
+  Error check_resize(Span<const int64_t> sizes, size_t capacity_nbytes) const;
+  void set_sizes(Span<const int64_t> sizes);
 
   void copy_from(const Tensor& other) noexcept {
     data_ = other.data_;

@@ -53,10 +53,10 @@ Error Method::set_output_data(size_t index, void* data, size_t nbytes) {
   PTERON_CHECK_OR_RETURN(output.needs_data, Error::InvalidState,
                          "method %s: output %zu has memory of its own", name().c_str(), index);
   Tensor& tensor = output.value->tensor();
-  PTERON_CHECK_OR_RETURN(data && nbytes >= tensor.capacity_nbytes(), Error::InvalidArgument,
+  PTERON_CHECK_OR_RETURN(data && nbytes >= tensor.max_nbytes(), Error::InvalidArgument,
                          "method %s: output %zu needs %zu bytes, %zu were given", name().c_str(),
-                         index, tensor.capacity_nbytes(), data ? nbytes : 0);
-  tensor.set_data(data);
+                         index, tensor.max_nbytes(), data ? nbytes : 0);
+  tensor.set_data(data, nbytes);
   state_->mark_set(&output.is_set);
   return Error::Ok;
 }
@@ -132,10 +132,10 @@ Error Method::State::write_input(size_t index, const EValue& value) {
   if (value.is_tensor()) {
     const Tensor& source = value.tensor();
     Tensor& tensor = slot.tensor();
-    PTERON_RETURN_IF_ERROR(tensor.resize(source.sizes()));
     if (!meta.inputs[index].planned) {
-      tensor.share_data(source);
+      PTERON_RETURN_IF_ERROR(tensor.share_data(source, source.sizes()));
     } else {
+      PTERON_RETURN_IF_ERROR(tensor.resize(source.sizes()));
       PTERON_RETURN_IF_ERROR(
           copy_within_device(tensor.data(), source.data(), source.nbytes(), tensor.device()));
     }

@@ -196,15 +196,16 @@ Error MethodLoader::set_address(const TensorStorage& storage, Tensor* tensor) {
   if (storage.is_unset()) return Error::Ok;
   if (storage.is_constant()) {
     PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> bytes, contents_of(storage, *tensor));
-    tensor->set_constant_data(bytes.data());
+    tensor->set_constant_data(bytes.data(), bytes.size());
     return Error::Ok;
   }
   if (uint8_t* const data = address_in_session(storage)) {
-    tensor->set_data(data);
+    tensor->set_data(data, tensor->nbytes());
     return Error::Ok;
   }
   uint8_t* const pool = pools_[storage.memory_id];
-  tensor->set_data(pool ? pool + storage.offset : nullptr);  // a pool without bytes has no address
+  // A pool without bytes has no address.
+  tensor->set_data(pool ? pool + storage.offset : nullptr, tensor->nbytes());
   if (storage.contents == TensorStorage::Contents::None) return Error::Ok;
   PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> bytes, contents_of(storage, *tensor));
   state_->initial_values.push_back({tensor->data(), bytes, tensor->device()});

@@ -99,7 +99,7 @@ Result<Session::Buffer*> Session::find_or_add(std::string_view name, const Tenso
   PTERON_ASSIGN_OR_RETURN(PlannedBuffer memory,
                           PlannedBuffer::allocate(tensor.nbytes(), tensor.device()));
   auto buffer = std::unique_ptr<Buffer>(new Buffer{tensor, std::move(memory), initial});
-  buffer->tensor.set_data(buffer->memory.data());
+  buffer->tensor.set_data(buffer->memory.data(), buffer->memory.nbytes());
   // New memory is zeroed.
   if (!initial.empty()) PTERON_RETURN_IF_ERROR(reset(*buffer));
   Buffer* const added = buffer.get();

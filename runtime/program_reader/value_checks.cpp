@@ -187,7 +187,7 @@ void ValueChecks::check_planned(size_t index, const TensorStorage& storage, cons
   }
   const uint64_t pool_nbytes =
       static_cast<uint64_t>(method_.buffer_sizes()->Get(storage.memory_id));
-  const uint64_t nbytes = tensor.capacity_nbytes();
+  const uint64_t nbytes = tensor.nbytes();
   if (storage.offset > pool_nbytes || nbytes > pool_nbytes - storage.offset) {
     errors_->add("method %s: value %zu (%llu bytes at %llu) goes beyond buffer %u of %llu bytes",
                  name_.c_str(), index, static_cast<ull>(nbytes), static_cast<ull>(storage.offset),

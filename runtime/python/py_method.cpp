@@ -328,7 +328,7 @@ EValue PyMethod::tensor_value(size_t index) {
     input.staging.reset(new std::byte[expected.nbytes]);
     input.staging_nbytes = expected.nbytes;
   }
-  result.set_data(input.staging.get());
+  result.set_data(input.staging.get(), input.staging_nbytes);
   throw_if_error(copy_elements(view_of(tensor), pteron::view_of(result)));
   return EValue(result);
 }

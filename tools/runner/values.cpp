@@ -117,7 +117,7 @@ Error Inputs::add(size_t index, const ValueMeta& meta, const View* source) {
           : Tensor::make(dtype, sizes, nullptr);
   if (!made.ok()) return made.take_error();
   memory_.emplace_back(new std::byte[made->nbytes() + 1]());
-  made->set_data(memory_.back().get());
+  made->set_data(memory_.back().get(), made->nbytes());
   if (source) PTERON_RETURN_IF_ERROR(copy_elements(*source, view_of(*made)));
   values_.push_back(EValue(*made));
   return Error::Ok;

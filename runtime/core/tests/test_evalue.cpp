@@ -68,7 +68,7 @@ TEST(EValueTest, ACopyOfATensorIsAnotherHandle) {
   EValue second = first;
   second.tensor().data_as<float>()[0] = 7;
   EXPECT_EQ(data[0], 7);
-  second.tensor().set_data(nullptr);
+  second.tensor().set_data(nullptr, 0);
   EXPECT_EQ(first.tensor().data(), data);
 }
 

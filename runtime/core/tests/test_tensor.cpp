@@ -73,13 +73,14 @@ TEST(TensorTest, RefusesByteCountsThatOverflow) {
 
 TEST(TensorTest, ResizesWithinItsBound) {
   const Sizes bound{4, 8};
+  float data[32];
   Result<Tensor> tensor =
-      Tensor::make(ScalarType::Float, bound, Order{0, 1}, nullptr, {}, ShapeDynamism::DynamicBound);
+      Tensor::make(ScalarType::Float, bound, Order{0, 1}, data, {}, ShapeDynamism::DynamicBound);
   ASSERT_TRUE(tensor.ok());
   ASSERT_TRUE(tensor->resize(Sizes{3, 5}).ok());
   EXPECT_EQ(tensor->numel(), 15);
   EXPECT_EQ(to_vector(tensor->strides()), (Sizes{5, 1}));
-  EXPECT_EQ(tensor->capacity_nbytes(), 128u);
+  EXPECT_EQ(tensor->max_nbytes(), 128u);
   EXPECT_EQ(to_vector(tensor->max_sizes()), bound);
 
   const Error error = tensor->resize(Sizes{3, 9});
@@ -88,6 +89,28 @@ TEST(TensorTest, ResizesWithinItsBound) {
   EXPECT_EQ(to_vector(tensor->sizes()), (Sizes{3, 5})) << "a failed resize changes nothing";
   EXPECT_EQ(tensor->resize(Sizes{3}), Error::InvalidArgument);
   EXPECT_EQ(tensor->resize(Sizes{3, -1}), Error::InvalidArgument);
+}
+
+TEST(TensorTest, ResizesWithinItsMemory) {
+  float data[6];
+  Result<Tensor> bounded = Tensor::make(ScalarType::Float, Sizes{4, 8}, Order{0, 1}, nullptr, {},
+                                        ShapeDynamism::DynamicBound);
+  ASSERT_TRUE(bounded.ok());
+  EXPECT_EQ(bounded->capacity_nbytes(), 0u);
+  EXPECT_EQ(bounded->resize(Sizes{1, 2}), Error::InvalidArgument) << "there is no memory at all";
+  EXPECT_TRUE(bounded->resize(Sizes{4, 0}).ok());
+
+  const Tensor six = *Tensor::make(ScalarType::Float, Sizes{6}, data);
+  ASSERT_TRUE(bounded->share_data(six, Sizes{2, 3}).ok());
+  EXPECT_EQ(bounded->data(), data);
+  EXPECT_EQ(bounded->capacity_nbytes(), 24u);
+  EXPECT_TRUE(bounded->resize(Sizes{1, 5}).ok());
+  EXPECT_EQ(bounded->resize(Sizes{1, 7}).message(),
+            "float32[1, 5] cannot become [1, 7]: that takes 28 bytes, and its memory has 24");
+
+  const Tensor one = *Tensor::make(ScalarType::Float, Sizes{1}, data + 5);
+  EXPECT_EQ(bounded->share_data(one, Sizes{1, 5}), Error::InvalidArgument) << "the same sizes";
+  EXPECT_EQ(bounded->data(), data) << "a failure changes nothing";
 }
 
 TEST(TensorTest, AStaticTensorKeepsItsSizes) {

@@ -71,9 +71,7 @@ PTERON_DEFINE_KERNEL(et_view, (const Tensor& self, Ints sizes, Tensor& out)) {
                          Error::InvalidArgument,
                          "%s cannot be viewed as %s in the given %zu sizes without a copy",
                          self.describe().c_str(), out.describe().c_str(), sizes.size());
-  PTERON_RETURN_IF_ERROR(resize_out(out, {shape, sizes.size()}));
-  out.share_data(self);
-  return Error::Ok;
+  return out.share_data(self, {shape, sizes.size()});
 }
 
 // copy_to[index] = copy_from. A bounded `copy_to` grows to index + 1 slices.

@@ -71,7 +71,7 @@ TEST_F(Arguments, ListsOfAnotherKind) {
 }
 
 TEST_F(Arguments, WithoutMemory) {
-  tensor_.tensor().set_data(nullptr);
+  tensor_.tensor().set_data(nullptr, 0);
   expect(call(example, {&tensor_, &int_, &double_, &out_}), Error::InvalidState,
          "argument 0, float32[2], has no memory");
 }
@@ -82,7 +82,7 @@ TEST_F(Arguments, ReadAndWritten) {
 }
 
 TEST_F(Arguments, ConstantsAreRead) {
-  tensor_.tensor().set_constant_data(memory_);
+  tensor_.tensor().set_constant_data(memory_, sizeof(memory_));
   EXPECT_TRUE(call(example, {&tensor_, &int_, &double_, &out_}).ok());
   expect(call(example, {&out_, &int_, &double_, &tensor_}), Error::InvalidArgument,
          "argument 3 is a constant of the program, and is written");

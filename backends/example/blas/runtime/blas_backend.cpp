@@ -65,10 +65,10 @@ class BlasDelegate final : public Delegate {
     Tensor& first = arguments[stores_[0]]->tensor();
     if (stores_[0] >= num_inputs_) {
       PTERON_RETURN_IF_ERROR(first.resize(product.sizes()));
-      product.set_data(first.data());
+      product.set_data(first.data(), first.capacity_nbytes());
     } else {
       PTERON_ASSIGN_OR_RETURN(float* const data, reserve(static_cast<size_t>(product.numel())));
-      product.set_data(data);
+      product.set_data(data, product.nbytes());
     }
     if (product.numel() > 0) multiply(left, right, bias, product);
     for (const size_t store : stores_) {
@@ -100,7 +100,7 @@ class BlasDelegate final : public Delegate {
                            "weight %s has %zu bytes at %p; expected %zu, aligned to %zu",
                            weight->key()->c_str(), data->size(),
                            static_cast<const void*>(data->data()), tensor.nbytes(), alignof(float));
-    tensor.set_constant_data(data->data());
+    tensor.set_constant_data(data->data(), data->size());
     return Operand{0, std::move(tensor)};
   }
 

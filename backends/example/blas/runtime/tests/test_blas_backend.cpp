@@ -38,7 +38,7 @@ struct Argument {
     auto tensor =
         Tensor::make(ScalarType::Float, sizes, order, nullptr, {}, ShapeDynamism::DynamicBound);
     data.resize(static_cast<size_t>(tensor->numel()), std::nanf(""));
-    tensor->set_data(data.data());
+    tensor->set_data(data.data(), tensor->nbytes());
     value = EValue(*tensor);
   }
 
@@ -144,7 +144,7 @@ TEST(BlasBackendTest, RefusesWrongArguments) {
   Argument c({3, 3}, Floats(9));
   EXPECT_EQ(run(load(plan({}, {2}, false, true)), {&a, &c, &out}), Error::InvalidArgument);
   EXPECT_EQ(run(delegate, {&a, &c, &out}), Error::Ok) << "usable after errors";
-  out.value.tensor().set_constant_data(out.data.data());
+  out.value.tensor().set_constant_data(out.data.data(), out.value.tensor().nbytes());
   EXPECT_EQ(run(delegate, {&a, &c, &out}), Error::InvalidArgument);
 }
 
