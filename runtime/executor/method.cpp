@@ -56,6 +56,9 @@ Error Method::set_output_data(size_t index, void* data, size_t nbytes) {
   PTERON_CHECK_OR_RETURN(data && nbytes >= tensor.max_nbytes(), Error::InvalidArgument,
                          "method %s: output %zu needs %zu bytes, %zu were given", name().c_str(),
                          index, tensor.max_nbytes(), data ? nbytes : 0);
+  if (output.needs_zeros) {
+    PTERON_RETURN_IF_ERROR(fill_zero(data, tensor.max_nbytes(), tensor.device()));
+  }
   tensor.set_data(data, nbytes);
   state_->mark_set(&output.is_set);
   return Error::Ok;
@@ -81,9 +84,11 @@ Error Method::reset_state() {
 Error Method::State::execute() {
   if (__builtin_expect(num_missing > 0, 0)) return explain_missing();
   TraceScope scope(tracer, "method", meta.name);
+  restore_slots(num_redirected);
   Error error = run();
+  if (__builtin_expect(error.ok(), 1)) error = check_outputs();
   forget_overwritten_inputs();
-  if (__builtin_expect(!error.ok(), 0)) restore_slots();
+  if (__builtin_expect(!error.ok(), 0)) restore_slots(snapshots.size());
   return error;
 }
 
@@ -102,7 +107,8 @@ Error Method::State::explain_running() const {
 bool Method::State::is_in_own_memory(size_t index, const EValue& value) const {
   if (!value.is_tensor() || value.tensor().numel() == 0) return false;
   const void* const data = value.tensor().data();
-  const EValue& slot = *inputs[index].value;
+  const Input& input = inputs[index];
+  const EValue& slot = input.prototype ? *input.prototype : *input.value;
   const bool in_place = slot.is_tensor() && slot.tensor().data() == data;
   return !in_place && owns(data, value.tensor().nbytes());
 }

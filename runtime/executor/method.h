@@ -60,7 +60,8 @@ class Method final {
 
   // Memory for an output that is not planned; must hold the upper bound of the output's shape and
   // stay valid until it is set again or the method goes. InvalidState if the output has its own
-  // memory (planned, constant, or the handle of another value).
+  // memory (planned, constant, or the handle of another value). Zeroed if the program may leave some
+  // of it unwritten; of an output that only delegates write, they promise to write all.
   Error set_output_data(size_t index, void* data, size_t nbytes);
 
   // Runs the method once. InvalidState: what is not set, all of it. Tensors and symbolic scalars

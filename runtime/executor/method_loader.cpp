@@ -7,6 +7,7 @@
 #include "pteron/runtime/executor/external_data.h"
 #include "pteron/runtime/executor/method_meta_reader.h"
 #include "pteron/runtime/program_reader/error_list.h"
+#include "pteron/runtime/program_reader/value_checks.h"
 
 namespace pteron {
 namespace {
@@ -34,7 +35,8 @@ MethodLoader::MethodLoader(std::shared_ptr<const Program> program, const schema:
       data_(program_->data()),
       method_(method),
       options_(options),
-      state_(std::make_unique<Method::State>(options.tracer)) {
+      state_(std::make_unique<Method::State>(options.tracer)),
+      comparisons_left_(max_honest_items(data_)) {
   state_->program = program_;
   state_->max_instructions = options.max_instructions;
   state_->meta = read_method_meta(data_, method);
@@ -57,7 +59,7 @@ Result<std::unique_ptr<Method>> MethodLoader::load() {
     make_other_values();
     PTERON_RETURN_IF_ERROR(state_->write_initial_values());
     PTERON_RETURN_IF_ERROR(init_delegates());
-    make_instructions();
+    PTERON_RETURN_IF_ERROR(make_instructions());
     prepare_ends();
     take_snapshots();
     return Error::Ok;

@@ -32,7 +32,7 @@ class MethodLoader final {
   Error make_tensors();
   void make_other_values();
   Error init_delegates();
-  void make_instructions();
+  Error make_instructions();
   void prepare_ends();
   void take_snapshots();
 
@@ -49,7 +49,9 @@ class MethodLoader final {
 
   Result<std::unique_ptr<Delegate>> init_delegate(const DelegateMeta& meta,
                                                   const schema::Delegate& delegate);
+  void find_writers();
   Instruction make_instruction(const schema::Instruction& instruction, size_t chain_begin);
+  Error check_arguments(Instruction* instruction);
   bool is_reused(size_t input) const;
   template <typename Item>
   Span<EValue* const> pointers_to(const flatbuffers::Vector<Item>* indices);
@@ -69,7 +71,12 @@ class MethodLoader final {
   std::unique_ptr<Method::State> state_;
   std::vector<uint8_t*> pools_;  // by memory_id
   std::vector<MutableRange> mutable_ranges_;
-  std::vector<bool> moved_to_;  // by value
+  // By value: may get other memory, by a move or view; a kernel or move touches it; a delegate does,
+  // in every run.
+  std::vector<bool> redirected_;
+  std::vector<bool> touched_;
+  std::vector<bool> delegated_;
+  uint64_t comparisons_left_;  // honest calls of kernels have few arguments
 };
 
 }  // namespace pteron

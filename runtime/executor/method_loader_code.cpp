@@ -4,6 +4,7 @@
 
 #include "pteron/runtime/executor/method_loader.h"
 #include "pteron/runtime/executor/method_meta_reader.h"
+#include "pteron/runtime/program_reader/error_list.h"
 
 namespace pteron {
 
@@ -45,26 +46,61 @@ Result<std::unique_ptr<Delegate>> MethodLoader::init_delegate(const DelegateMeta
   return made;
 }
 
-void MethodLoader::make_instructions() {
-  moved_to_.resize(state_->values.size());
+void MethodLoader::find_writers() {
+  redirected_.resize(state_->values.size());
+  touched_.resize(state_->values.size());
+  delegated_.resize(state_->values.size());
   for (const schema::Chain* const chain : *method_.chains()) {
+    bool always = true;  // until the first jump
     for (const schema::Instruction* const instruction : *chain->instructions()) {
-      const schema::MoveCall* const move = instruction->call_as_MoveCall();
-      if (move) moved_to_[move->to_index()] = true;
+      if (const schema::MoveCall* const move = instruction->call_as_MoveCall()) {
+        redirected_[move->to_index()] = true;
+        touched_[move->from_index()] = true;
+      } else if (const schema::KernelCall* const call = instruction->call_as_KernelCall()) {
+        const schema::Operator& op = *method_.operators()->Get(call->operator_index());
+        const bool views = find_kernel(qualified_name(op))->memory == KernelMemory::View;
+        for (uoffset_t i = 0; i < call->args()->size(); ++i) {
+          touched_[call->args()->Get(i)] = true;
+          // Whichever of them it takes for its output.
+          const bool is_tensor = state_->values[call->args()->Get(i)].is_tensor();
+          if (views && i > 0 && is_tensor) redirected_[call->args()->Get(i)] = true;
+        }
+      } else if (const schema::DelegateCall* const call = instruction->call_as_DelegateCall()) {
+        for (const int32_t index : *call->args()) delegated_[index] = delegated_[index] || always;
+      } else if (instruction->call_as_JumpFalseCall()) {
+        always = false;
+      }
     }
   }
+  for (size_t i = 0; i < state_->values.size(); ++i) {
+    if (!touched_[i]) continue;
+    EValue* const value = &state_->values[i];
+    for (const EValue* const item : tensors_in(value)) {
+      if (item) touched_[item - state_->values.data()] = true;
+    }
+  }
+}
+
+Error MethodLoader::make_instructions() {
+  find_writers();
   if (method_.operators()) {
     for (const schema::Operator* const op : *method_.operators()) {
       state_->operator_names.push_back(qualified_name(*op));
     }
   }
+  ErrorList errors;
   state_->instructions.reserve(state_->meta.num_instructions);
   for (const schema::Chain* const chain : *method_.chains()) {
     const size_t chain_begin = state_->instructions.size();
     for (const schema::Instruction* const instruction : *chain->instructions()) {
       state_->instructions.push_back(make_instruction(*instruction, chain_begin));
+      Error error = check_arguments(&state_->instructions.back());
+      if (error.ok()) continue;
+      const std::string position = std::to_string(state_->instructions.size() - 1);
+      errors.add(std::move(error).with_context("instruction " + position));
     }
   }
+  return errors.to_error("");
 }
 
 Instruction MethodLoader::make_instruction(const schema::Instruction& source, size_t chain_begin) {
@@ -77,7 +113,7 @@ Instruction MethodLoader::make_instruction(const schema::Instruction& source, si
       const schema::KernelCall& call = *source.call_as_KernelCall();
       instruction.kind = Instruction::Kind::Kernel;
       instruction.name = state_->operator_names[call.operator_index()];
-      instruction.kernel = find_kernel(instruction.name);
+      instruction.kernel = find_kernel(instruction.name)->function;
       arguments = call.args();
       break;
     }
@@ -106,19 +142,41 @@ Instruction MethodLoader::make_instruction(const schema::Instruction& source, si
     default:
       break;  // FreeCall: only unbounded tensors have memory to free, and there are none
   }
-  if (!arguments) return instruction;
-  instruction.arguments = pointers_to(arguments);
-  const auto is_moved_to = [this](const EValue* slot) {
-    return slot && moved_to_[slot - state_->values.data()];
-  };
-  for (const EValue* const argument : instruction.arguments) {
-    Span<EValue* const> items;
-    if (argument->is_tensor_list()) items = argument->to_tensor_list().items;
-    if (argument->is_optional_tensor_list()) items = argument->to_optional_tensor_list().items;
-    instruction.check_arguments = instruction.check_arguments || is_moved_to(argument) ||
-                                  std::any_of(items.begin(), items.end(), is_moved_to);
-  }
+  if (arguments) instruction.arguments = pointers_to(arguments);
   return instruction;
+}
+
+// What can be known of a call's memory before it runs, and what has to be looked at then.
+Error MethodLoader::check_arguments(Instruction* instruction) {
+  const bool is_kernel = instruction->kind == Instruction::Kind::Kernel;
+  const KernelMemory memory =
+      is_kernel ? find_kernel(instruction->name)->memory : KernelMemory::Shared;
+  if (memory == KernelMemory::View) return Error::Ok;
+  uint64_t tensors = 0;
+  size_t num_callers = 0;
+  for (EValue* const& argument : instruction->arguments) {
+    for (const EValue* const item : tensors_in(argument)) {
+      ++tensors;
+      if (!item) continue;
+      instruction->check_arguments |= redirected_[item - state_->values.data()];
+      if (!item->tensor().data()) ++num_callers;
+    }
+  }
+  uint64_t comparisons = tensors;
+  if (tensors > 0 && memory == KernelMemory::Separate) {
+    comparisons *= tensors_in(*(instruction->arguments.end() - 1)).size() + 1;
+  }
+  PTERON_CHECK_OR_RETURN(comparisons <= comparisons_left_, Error::InvalidProgram,
+                         "lists among the arguments have more items than a program needs");
+  comparisons_left_ -= comparisons;
+  if (memory == KernelMemory::Shared) return Error::Ok;
+  instruction->check_overlap = instruction->check_arguments || num_callers > 1;
+  if (instruction->check_overlap) return Error::Ok;
+  PTERON_CHECK_OR_RETURN(!output_overlaps(instruction->arguments), Error::InvalidProgram,
+                         "what %.*s writes overlaps another argument, and the kernel is not "
+                         "registered as right then",
+                         static_cast<int>(instruction->name.size()), instruction->name.data());
+  return Error::Ok;
 }
 
 // Whether another tensor is planned where the input is, so that a run may overwrite it.
@@ -145,12 +203,13 @@ void MethodLoader::prepare_ends() {
     input.value = &state_->values[index];
     input.needs_value = meta.inputs[i].kind == ValueKind::Tensor || meta.inputs[i].symbolic;
     input.is_overwritten =
-        input.needs_value && (moved_to_[index] || (meta.inputs[i].planned && is_reused(index)));
-    if (moved_to_[index]) input.prototype = std::make_unique<EValue>(*input.value);
+        input.needs_value && (redirected_[index] || (meta.inputs[i].planned && is_reused(index)));
+    if (redirected_[index]) input.prototype = std::make_unique<EValue>(*input.value);
     if (input.needs_value) ++state_->num_missing;
     state_->inputs.push_back(std::move(input));
   }
   std::vector<bool> is_output(state_->values.size());
+  std::vector<EValue*> uncertain;
   for (size_t i = 0; i < meta.outputs.size(); ++i) {
     const int32_t index = method_.outputs()->Get(static_cast<uoffset_t>(i));
     const bool is_repeated = is_output[index];  // the first one brings the memory
@@ -160,9 +219,19 @@ void MethodLoader::prepare_ends() {
     const bool has_elements = meta.outputs[i].nbytes > 0;
     output.needs_data = meta.outputs[i].kind == ValueKind::Tensor && has_elements &&
                         !meta.outputs[i].planned && !meta.outputs[i].constant && !is_input[index] &&
-                        !moved_to_[index] && !is_repeated;
+                        !redirected_[index] && !is_repeated;
+    output.needs_zeros = output.needs_data && (touched_[index] || !delegated_[index]);
     if (output.needs_data) ++state_->num_missing;
     state_->outputs.push_back(output);
+    if (!is_repeated) uncertain.push_back(output.value);
+  }
+  for (EValue* const& value : uncertain) {
+    for (EValue* const item : tensors_in(value)) {
+      if (!item) continue;
+      const size_t slot = item - state_->values.data();
+      const bool is_given = item->tensor().data() || is_input[slot] || is_output[slot];
+      if (redirected_[slot] || !is_given) state_->uncertain_outputs.push_back(item);
+    }
   }
 }
 
@@ -172,9 +241,13 @@ void MethodLoader::take_snapshots() {
   for (size_t i = 0; i < state_->values.size(); ++i) {
     EValue& slot = state_->values[i];
     // Kernels write ints, doubles and bools; moves write anything.
-    const bool may_change = moved_to_[i] || slot.is_int() || slot.is_double() || slot.is_bool();
+    const bool may_change = redirected_[i] || slot.is_int() || slot.is_double() || slot.is_bool();
     if (may_change && !is_input[i]) state_->snapshots.emplace_back(&slot, slot);
   }
+  const auto first_other =
+      std::stable_partition(state_->snapshots.begin(), state_->snapshots.end(),
+                            [](const auto& snapshot) { return snapshot.second.is_tensor(); });
+  state_->num_redirected = static_cast<size_t>(first_other - state_->snapshots.begin());
 }
 
 }  // namespace pteron

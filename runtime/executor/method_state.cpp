@@ -11,16 +11,19 @@ bool lacks_memory(const EValue& value) {
 
 // Whether a tensor among the arguments, or in a list among them, has no memory.
 bool any_lacks_memory(Span<EValue* const> arguments) {
-  for (const EValue* const argument : arguments) {
-    if (lacks_memory(*argument)) return true;
-    Span<EValue* const> items;
-    if (argument->is_tensor_list()) items = argument->to_tensor_list().items;
-    if (argument->is_optional_tensor_list()) items = argument->to_optional_tensor_list().items;
-    for (const EValue* const item : items) {
+  for (EValue* const& argument : arguments) {
+    for (const EValue* const item : tensors_in(argument)) {
       if (item && lacks_memory(*item)) return true;
     }
   }
   return false;
+}
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  const auto a_begin = reinterpret_cast<uintptr_t>(a.data());
+  const auto b_begin = reinterpret_cast<uintptr_t>(b.data());
+  return a.device() == b.device() && a_begin < b_begin + b.capacity_nbytes() &&
+         b_begin < a_begin + a.capacity_nbytes();
 }
 
 // The condition of a jump: a bool, or whether all elements of a bool tensor are true.
@@ -42,6 +45,22 @@ Result<bool> truth(const EValue& condition) {
 }
 
 }  // namespace
+
+bool output_overlaps(Span<EValue* const> arguments) {
+  if (arguments.empty()) return false;
+  EValue* const& output = *(arguments.end() - 1);
+  for (const EValue* const written : tensors_in(output)) {
+    for (EValue* const& argument : arguments) {
+      if (argument == output) continue;
+      for (const EValue* const read : tensors_in(argument)) {
+        if (written && read && written != read && overlap(written->tensor(), read->tensor())) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
 
 Method::State::~State() {
   // In reverse, so that the first sees the others gone.
@@ -91,6 +110,10 @@ Error Method::State::call(const Instruction& instruction) {
     PTERON_CHECK_OR_RETURN(!any_lacks_memory(instruction.arguments), Error::InvalidProgram,
                            "an argument has no memory; nothing was moved to it yet");
   }
+  if (__builtin_expect(instruction.check_overlap, 0)) {
+    PTERON_CHECK_OR_RETURN(!output_overlaps(instruction.arguments), Error::InvalidArgument,
+                           "what it writes overlaps another argument; give it a copy");
+  }
   if (instruction.kind == Instruction::Kind::Kernel) {
     TraceScope scope(tracer, "kernel", instruction.name);
     return instruction.kernel(kernel_context, instruction.arguments);
@@ -109,8 +132,18 @@ Error Method::State::explain(size_t index, Error error) const {
   return std::move(error).with_context(where);
 }
 
-void Method::State::restore_slots() {
-  for (const auto& [slot, snapshot] : snapshots) *slot = snapshot;
+void Method::State::restore_slots(size_t count) {
+  for (size_t i = 0; i < count; ++i) *snapshots[i].first = snapshots[i].second;
+}
+
+Error Method::State::check_outputs() const {
+  for (const EValue* const output : uncertain_outputs) {
+    PTERON_CHECK_OR_RETURN(!lacks_memory(*output), Error::InvalidProgram,
+                           "method %s: an output, or a tensor in one, %s, has no memory; no "
+                           "instruction that ran gave it any",
+                           meta.name.c_str(), output->tensor().describe().c_str());
+  }
+  return Error::Ok;
 }
 
 Error Method::State::write_initial_values() {

@@ -32,8 +32,9 @@ struct Method::State {
   Error explain_running() const;
   // All instructions once. Allocates nothing unless it fails.
   Error run();
-  // What a run changed in slots (not in memory) to what it was after load, but for inputs.
-  void restore_slots();
+  // What a run changed in the first `count` slots (not in memory) to what it was after load, but
+  // for inputs.
+  void restore_slots(size_t count);
   // Planned memory with contents in the file, and this method's mutable buffers.
   Error write_initial_values();
   Error reset_mutable_buffers();
@@ -60,7 +61,8 @@ struct Method::State {
   };
   struct Output {
     EValue* value = nullptr;
-    bool needs_data = false;  // the caller brings the memory
+    bool needs_data = false;   // the caller brings the memory
+    bool needs_zeros = false;  // a run may leave some of it as it was
     bool is_set = false;
   };
   struct InitialValue {
@@ -83,11 +85,14 @@ struct Method::State {
   std::vector<EValue> values;                 // the slots; never resized after load
   std::deque<std::vector<EValue*>> pointers;  // items of lists, arguments of calls
   std::deque<std::unique_ptr<bool[]>> bool_lists;
-  // Slots that a run may change, as they were after load.
+  // Slots that a run may change, as they were after load. The first are tensors that it gives other
+  // memory, perhaps a caller's: a run begins without that.
   std::vector<std::pair<EValue*, EValue>> snapshots;
+  size_t num_redirected = 0;
 
   std::vector<Input> inputs;
   std::vector<Output> outputs;
+  std::vector<EValue*> uncertain_outputs;  // tensors that may have no memory after a run
   std::atomic<bool> is_running{false};
   size_t num_missing = 0;  // inputs and outputs that execute() waits for
 
@@ -101,6 +106,7 @@ struct Method::State {
  private:
   Error call(const Instruction& instruction);
   Error explain(size_t index, Error error) const;
+  Error check_outputs() const;
   // `value` must be of the input's kind.
   bool is_in_own_memory(size_t index, const EValue& value) const;
 };

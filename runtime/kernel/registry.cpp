@@ -12,10 +12,10 @@ struct Registry {
   std::vector<Span<const Kernel>> tables;
 
   // With the mutex held.
-  KernelFunction find(std::string_view name) const {
+  const Kernel* find(std::string_view name) const {
     for (const Span<const Kernel>& table : tables) {
       for (const Kernel& kernel : table) {
-        if (kernel.name == name) return kernel.function;
+        if (kernel.name == name) return &kernel;
       }
     }
     return nullptr;
@@ -44,7 +44,7 @@ Error register_kernels(Span<const Kernel> kernels) {
   return Error::Ok;
 }
 
-KernelFunction find_kernel(std::string_view name) {
+const Kernel* find_kernel(std::string_view name) {
   Registry& all = registry();
   const std::lock_guard<std::mutex> lock(all.mutex);
   return all.find(name);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace pteron {
 
@@ -148,6 +149,23 @@ void copy_runs(const View& from, const View& to) {
   }
 }
 
+// Where the bytes of a view begin and end; it has elements.
+std::pair<uintptr_t, uintptr_t> ends_of(const View& view) {
+  auto begin = reinterpret_cast<uintptr_t>(view.data);
+  uintptr_t end = begin + element_size(view.dtype);
+  for (size_t d = 0; d < view.dim; ++d) {
+    const int64_t reach = view.strides[d] * (view.sizes[d] - 1);
+    (reach < 0 ? begin : end) += static_cast<uintptr_t>(reach);
+  }
+  return {begin, end};
+}
+
+bool overlap(const View& a, const View& b) {
+  const auto [a_begin, a_end] = ends_of(a);
+  const auto [b_begin, b_end] = ends_of(b);
+  return a_begin < b_end && b_begin < a_end;
+}
+
 }  // namespace
 
 Error copy_elements(const View& from, const View& to) {
@@ -163,7 +181,11 @@ Error copy_elements(const View& from, const View& to) {
   const bool same_place =
       from.data == to.data &&
       std::equal(from.strides.begin(), from.strides.begin() + from.dim, to.strides.begin());
-  if (!same_place) copy_runs(from, to);
+  if (same_place || to.numel() == 0) return Error::Ok;
+  PTERON_CHECK_OR_RETURN(!overlap(from, to), Error::InvalidArgument,
+                         "cannot copy %lld elements to where some of them are",
+                         static_cast<long long>(from.numel()));
+  copy_runs(from, to);
   return Error::Ok;
 }
 

@@ -38,8 +38,8 @@ View view_of(const Tensor& tensor);
 // Contiguous elements at `data`.
 View contiguous_view(ScalarType dtype, Span<const int64_t> sizes, void* data);
 
-// Copies between views of the same sizes and dtype. The views must not overlap, unless they are the
-// same. InvalidArgument: sizes or dtypes differ.
+// Copies between views of the same sizes and dtype. InvalidArgument: sizes or dtypes differ, or the
+// views overlap (the memory between their ends does) without being the same.
 Error copy_elements(const View& from, const View& to);
 
 }  // namespace pteron

@@ -224,6 +224,16 @@ def test_view_of_other_sizes(sizes: Sequence[int]) -> None:
         view(sizes).execute([torch.randn(4, 6)])
 
 
+def test_a_view_is_an_output() -> None:
+    method = MethodBuilder()
+    x, out = method.input([4, 6]), method.tensor([2, 12])
+    method.kernel("executorch_prim::et_view.default", x, method.int_list([2, 12]), out)
+    method.output(out)
+    loaded = load(method)
+    for given in torch.randn(3, 4, 6):
+        assert torch.equal(loaded.execute([given])[0], given.view(2, 12))
+
+
 def test_view_of_what_is_not_contiguous() -> None:
     with pytest.raises(InvalidArgumentError, match="cannot be viewed as"):
         view((2, 12), dim_order=[1, 0]).execute([torch.randn(4, 6)])

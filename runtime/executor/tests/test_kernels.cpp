@@ -142,8 +142,9 @@ Error sum_lists(KernelContext& context, Arguments arguments) {
 Error fail(KernelContext&, Arguments) { return Error(Error::Internal, "failed as told"); }
 
 const Kernel kKernels[] = {
-    {"test::add.out", add},         {"test::copy_", copy_},     {"test::fill.out", fill},
-    {"test::size", size},           {"test::add_int", add_int}, {"test::less", less},
+    {"test::add.out", add},         {"test::copy_", copy_, KernelMemory::Shared},
+    {"test::fill.out", fill},       {"test::size", size},
+    {"test::add_int", add_int},     {"test::less", less},
     {"test::sum_lists", sum_lists}, {"test::fail", fail},
 };
 

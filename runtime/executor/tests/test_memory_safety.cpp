@@ -2,6 +2,7 @@
 // its own.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -88,6 +89,204 @@ TEST(MemorySafetyTest, ViewsDoNotGrow) {
   Floats two(2);
   ASSERT_TRUE(method->set_input(0, tensor(two)).ok());
   expect_message(method->execute(), Error::InvalidArgument, "takes 16 bytes, and its memory has 8");
+}
+
+// A program that redirects a slot to input x only where the input `flag` is true, and then clones
+// the slot to its output.
+struct Redirecting {
+  ProgramSpec program;
+  MethodSpec& spec = program.add_method("forward");
+  int flag = spec.add(false);
+  int x = spec.add(TensorSpec::input({2}));
+  int out = spec.add(TensorSpec::planned({2}, 0));
+
+  std::unique_ptr<Method> finish(int slot, const std::function<void()>& redirect) {
+    spec.instruction(JumpFalseSpec{flag, 2});
+    redirect();
+    spec.kernel("aten::clone.out", {slot, spec.add(NoneSpec{}), out, out});
+    spec.inputs = {flag, x};
+    spec.outputs = {out};
+    return load(program);
+  }
+};
+
+Error run(Method& method, bool flag, Floats& x) {
+  const EValue inputs[] = {EValue(flag), tensor(x)};
+  PTERON_RETURN_IF_ERROR(method.set_inputs(inputs));
+  return method.execute();
+}
+
+Floats floats_of(const EValue& value) {
+  const auto* const data = value.tensor().data_as<const float>();
+  return {data, data + value.tensor().numel()};
+}
+
+TEST(MemorySafetyTest, AViewIsForgottenBeforeTheNextRun) {
+  Redirecting it;
+  const int view = it.spec.add(TensorSpec::planned({2}, 64));
+  const auto method =
+      it.finish(view, [&] { it.spec.kernel(kView, {it.x, it.spec.add(Sizes{2}), view}); });
+  Floats freed{7, 7}, x{1, 1};
+  ASSERT_TRUE(run(*method, true, freed).ok());
+  EXPECT_EQ(floats_of(method->get_output(0)), freed);
+  ASSERT_TRUE(run(*method, false, x).ok());
+  EXPECT_EQ(floats_of(method->get_output(0)), Floats(2)) << "its own memory";
+}
+
+TEST(MemorySafetyTest, AMoveIsForgottenBeforeTheNextRun) {
+  Redirecting it;
+  const int moved = it.spec.add(TensorSpec::input({2}));
+  const auto method = it.finish(moved, [&] { it.spec.instruction(MoveSpec{it.x, moved}); });
+  Floats freed{7, 7}, x{1, 1};
+  ASSERT_TRUE(run(*method, true, freed).ok());
+  EXPECT_EQ(floats_of(method->get_output(0)), freed);
+  expect_message(run(*method, false, x), Error::InvalidProgram, "an argument has no memory");
+}
+
+// An input that was redirected into planned memory is no way to bring that in as an input.
+TEST(MemorySafetyTest, PlannedMemoryIsNoInputEvenWhereAnInputWasRedirected) {
+  ProgramSpec program;
+  MethodSpec& spec = program.add_method("forward");
+  const int x = spec.add(TensorSpec::input({2}));
+  const int planned = spec.add(TensorSpec::planned({2}, 0));
+  spec.instruction(MoveSpec{planned, x});
+  spec.inputs = {x};
+  spec.outputs = {x, planned};
+  const auto method = load(program);
+  Floats data(2);
+  ASSERT_TRUE(method->set_input(0, tensor(data)).ok());
+  ASSERT_TRUE(method->execute().ok());
+  const EValue output = method->get_output(1);
+  expect_message(method->set_input(0, output), Error::InvalidArgument, "copy it first");
+}
+
+// out = x by way of `write`, which is jumped over where the input `flag` is false.
+ProgramSpec unplanned_output(const std::string& write) {
+  ProgramSpec program;
+  MethodSpec& spec = program.add_method("forward");
+  const int flag = spec.add(false);
+  const int x = spec.add(TensorSpec::input({2}));
+  const int out = spec.add(TensorSpec::input({2}));
+  spec.instruction(JumpFalseSpec{flag, 2});
+  if (write == "clone") spec.kernel("aten::clone.out", {x, spec.add(NoneSpec{}), out, out});
+  if (write == "view") spec.kernel(kView, {x, spec.add(Sizes{-1}), out});
+  if (write == "move") spec.instruction(MoveSpec{x, out});
+  if (write == "list") spec.instruction(MoveSpec{x, x});
+  spec.inputs = {flag, x};
+  spec.outputs = {write == "list" ? spec.add(TensorListSpec{{{x, out}}}) : out};
+  return program;
+}
+
+TEST(MemorySafetyTest, OutputsThatNothingWroteAreZero) {
+  const auto method = load(unplanned_output("clone"));
+  Floats x{1, 2}, garbage{7, 7};
+  ASSERT_TRUE(method->set_output_data(0, garbage.data(), 8).ok());
+  ASSERT_TRUE(run(*method, false, x).ok());
+  EXPECT_EQ(garbage, Floats(2));
+  ASSERT_TRUE(run(*method, true, x).ok());
+  EXPECT_EQ(garbage, x);
+}
+
+// What a delegate writes in every run is not written twice.
+TEST(MemorySafetyTest, OutputsOfDelegatesAreNotZeroed) {
+  ProgramSpec program;
+  MethodSpec& spec = program.add_method("forward");
+  spec.delegates = {
+      {kScaleBackend, true, 1, static_cast<uint32_t>(program.add_segment(text("2"))), {}}};
+  const int x = spec.add(TensorSpec::input({2}));
+  const int out = spec.add(TensorSpec::input({2}));
+  spec.instruction(DelegateCallSpec{0, {{x, out}}});
+  spec.inputs = {x};
+  spec.outputs = {out};
+  const auto method = load(program);
+  Floats garbage{7, 7};
+  ASSERT_TRUE(method->set_output_data(0, garbage.data(), 8).ok());
+  EXPECT_EQ(garbage, (Floats{7, 7}));
+}
+
+TEST(MemorySafetyTest, AViewIsAnOutputWithoutMemoryOfItsOwn) {
+  const auto method = load(unplanned_output("view"));
+  Floats x{1, 2}, unused(2);
+  expect_message(method->set_output_data(0, unused.data(), 8), Error::InvalidState,
+                 "memory of its own");
+  ASSERT_TRUE(run(*method, true, x).ok());
+  EXPECT_EQ(floats_of(method->get_output(0)), x);
+}
+
+TEST(MemorySafetyTest, OutputsWithoutMemoryAreRefused) {
+  Floats x{1, 2};
+  for (const char* const write : {"view", "move", "list"}) {
+    const auto method = load(unplanned_output(write));
+    expect_message(run(*method, false, x), Error::InvalidProgram,
+                   "an output, or a tensor in one, float32[2], has no memory");
+    EXPECT_EQ(run(*method, true, x).ok(), std::string(write) != "list");
+  }
+}
+
+// Kernels may read again what they checked, an index say, while they write.
+TEST(MemorySafetyTest, WhatIsWrittenOverlapsNoArgument) {
+  for (const uint64_t offset : {0, 4, 8, 12}) {
+    ProgramSpec program;
+    MethodSpec& spec = program.add_method("forward");
+    const int x = spec.add(TensorSpec::planned({2}, 4));
+    const int out = spec.add(TensorSpec::planned({2}, offset));
+    spec.kernel("test::add.out", {x, x, out, out});
+    const auto method = try_load(program);
+    EXPECT_EQ(method.ok(), offset == 12) << offset;
+    if (method.ok()) continue;
+    expect_message(method.error(), Error::InvalidProgram,
+                   "instruction 0: what test::add.out writes overlaps another argument");
+  }
+}
+
+TEST(MemorySafetyTest, WhatIsWrittenOverlapsNoItemOfAList) {
+  ProgramSpec program;
+  MethodSpec& spec = program.add_method("forward");
+  const int list = spec.add(OptionalTensorListSpec{{{-1, spec.add(TensorSpec::planned({2}, 0))}}});
+  const int out = spec.add(TensorListSpec{{{spec.add(TensorSpec::planned({2}, 4))}}});
+  spec.kernel("test::add.out", {list, list, out, out});
+  EXPECT_EQ(try_load(program).error(), Error::InvalidProgram);
+}
+
+// By a view, a move, or two inputs of one caller, which are known when the call runs.
+TEST(MemorySafetyTest, WhatIsWrittenOverlapsNoRedirectedArgument) {
+  ProgramSpec program;
+  MethodSpec& spec = program.add_method("forward");
+  const int out = spec.add(TensorSpec::planned({2}, 0));
+  const int moved = spec.add(TensorSpec::planned({2}, 64));
+  spec.instruction(MoveSpec{out, moved});
+  spec.kernel("test::add.out", {moved, moved, out, out});
+  expect_message(load(program)->execute(), Error::InvalidArgument,
+                 "what it writes overlaps another argument");
+}
+
+TEST(MemorySafetyTest, WhatIsWrittenOverlapsNoOtherInput) {
+  ProgramSpec program;
+  MethodSpec& spec = program.add_method("forward");
+  const int x = spec.add(TensorSpec::input({2}));
+  const int y = spec.add(TensorSpec::input({2}));
+  spec.kernel("test::add.out", {x, x, y, y});
+  spec.inputs = {x, y};
+  const auto method = load(program);
+  Floats data(3), other(2);
+  const int64_t two[] = {2};
+  const EValue begin(*Tensor::make(ScalarType::Float, two, data.data()));
+  const EValue end(*Tensor::make(ScalarType::Float, two, data.data() + 1));
+  EXPECT_TRUE(method->set_inputs(std::vector<EValue>{begin, tensor(other)}).ok());
+  EXPECT_TRUE(method->execute().ok());
+  EXPECT_TRUE(method->set_inputs(std::vector<EValue>{begin, end}).ok());
+  expect_message(method->execute(), Error::InvalidArgument, "overlaps another argument");
+}
+
+// A file may say that a kernel returns something else than it writes: copies see it themselves.
+TEST(MemorySafetyTest, CopiesOverlapNothing) {
+  ProgramSpec program;
+  MethodSpec& spec = program.add_method("forward");
+  const int x = spec.add(TensorSpec::planned({2}, 0));
+  const int out = spec.add(TensorSpec::planned({2}, 4));
+  const int other = spec.add(TensorSpec::planned({2}, 64));
+  spec.kernel("aten::clone.out", {x, spec.add(NoneSpec{}), out, other});
+  expect_message(load(program)->execute(), Error::InvalidArgument, "where some of them are");
 }
 
 }  // namespace

@@ -66,7 +66,8 @@ Error check_arguments(Span<EValue* const> arguments, const uint16_t* kinds, size
     const uint16_t found = kind_of(value);
     PTERON_CHECK_OR_RETURN(found & kinds[i], Error::InvalidType, "argument %zu is %s, expected %s",
                            i, name_of(value.value_kind()), describe_kinds(kinds[i]).c_str());
-    if (found == kTensor) PTERON_RETURN_IF_ERROR(check_tensor(i, value.tensor()));
+    if (found == kTensor && !(kinds[i] & kHandle))
+      PTERON_RETURN_IF_ERROR(check_tensor(i, value.tensor()));
     if (found == kIntList) {
       for (const EValue* item : value.to_int_list().items) {
         PTERON_CHECK_OR_RETURN(item->is_int(), Error::InvalidType,

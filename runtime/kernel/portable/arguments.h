@@ -11,6 +11,7 @@
 //
 // Parameters and what a program may give for them:
 //   const Tensor&, Tensor&     a tensor on the CPU, with memory
+//   Handle                     a tensor that gets the memory of another; may have none before
 //   int64_t, bool              Int; Bool
 //   Scalar                     Int, Double or Bool
 //   Ints                       IntList
@@ -58,6 +59,10 @@ struct Ints {
 
 struct Ignored {};
 
+struct Handle {
+  Tensor& tensor;
+};
+
 // What an argument may hold, as bits, for the one check that all kernels share.
 enum ArgumentKind : uint16_t {
   kTensor = 1 << 0,
@@ -67,6 +72,7 @@ enum ArgumentKind : uint16_t {
   kIntList = 1 << 4,
   kAnything = 1 << 5,
   kWritten = 1 << 6,  // a tensor that no other argument may be, too
+  kHandle = 1 << 7,   // a tensor whose memory is not looked at
 };
 
 template <typename T>
@@ -80,6 +86,7 @@ struct Argument;
   }
 PTERON_ARGUMENT(const Tensor&, kTensor, value.tensor());
 PTERON_ARGUMENT(Tensor&, kTensor | kWritten, value.tensor());
+PTERON_ARGUMENT(Handle, kTensor | kHandle, Handle{value.tensor()});
 PTERON_ARGUMENT(int64_t, kInt, value.to_int());
 PTERON_ARGUMENT(bool, kBool, value.to_bool());
 PTERON_ARGUMENT(Scalar, kInt | kDouble | kBool,

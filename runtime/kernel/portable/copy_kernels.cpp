@@ -47,7 +47,8 @@ PTERON_DEFINE_KERNEL(select_copy_out,
 }
 
 // A view without a copy: `out` gets the pointer of `self`. One size may be -1, for what is left.
-PTERON_DEFINE_KERNEL(et_view, (const Tensor& self, Ints sizes, Tensor& out)) {
+PTERON_DEFINE_KERNEL(et_view, (const Tensor& self, Ints sizes, Handle view)) {
+  Tensor& out = view.tensor;
   int64_t shape[kMaxTensorDims];
   int64_t known = 1;
   int64_t* unknown = nullptr;
@@ -67,10 +68,10 @@ PTERON_DEFINE_KERNEL(et_view, (const Tensor& self, Ints sizes, Tensor& out)) {
   } else {
     valid = valid && known == self.numel();
   }
-  PTERON_CHECK_OR_RETURN(valid && is_contiguous(self) && self.dtype() == out.dtype(),
-                         Error::InvalidArgument,
-                         "%s cannot be viewed as %s in the given %zu sizes without a copy",
-                         self.describe().c_str(), out.describe().c_str(), sizes.size());
+  PTERON_CHECK_OR_RETURN(
+      valid && is_contiguous(self) && self.dtype() == out.dtype() && self.device() == out.device(),
+      Error::InvalidArgument, "%s cannot be viewed as %s in the given %zu sizes without a copy",
+      self.describe().c_str(), out.describe().c_str(), sizes.size());
   return out.share_data(self, {shape, sizes.size()});
 }
 

@@ -2,11 +2,11 @@
 #include "pteron/runtime/kernel/portable/kernels.h"
 #include "pteron/runtime/kernel/registry.h"
 
-namespace pteron {
+namespace pteron::kernels {
 namespace {
 
 const Kernel kPortableKernels[] = {
-#define PTERON_KERNEL(name, function) {#name, kernels::function},
+#define PTERON_KERNEL(name, ...) {#name, __VA_ARGS__},
 #include "pteron/runtime/kernel/kernels.inc"
 #undef PTERON_KERNEL
 };
@@ -14,4 +14,4 @@ const Kernel kPortableKernels[] = {
 [[maybe_unused]] const bool kRegistered = register_kernels(kPortableKernels).ok();
 
 }  // namespace
-}  // namespace pteron
+}  // namespace pteron::kernels

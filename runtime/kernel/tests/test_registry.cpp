@@ -16,13 +16,13 @@ const Kernel kKernels[] = {{"test::add_one", add_one}, {"test::other.out", add_o
 
 TEST(Registry, Example) {
   ASSERT_TRUE(register_kernels(kKernels).ok());
-  const KernelFunction kernel = find_kernel("test::add_one");
+  const Kernel* const kernel = find_kernel("test::add_one");
   ASSERT_NE(kernel, nullptr);
   EValue in(int64_t{41});
   EValue out;
   EValue* const arguments[] = {&in, &out};
   KernelContext context;
-  ASSERT_TRUE(kernel(context, {arguments, 2}).ok());
+  ASSERT_TRUE(kernel->function(context, {arguments, 2}).ok());
   EXPECT_EQ(out.to_int(), 42);
 }
 
