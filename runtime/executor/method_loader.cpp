@@ -1,6 +1,7 @@
 #include "pteron/runtime/executor/method_loader.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -164,6 +165,11 @@ Error MethodLoader::make_tensors() {
     state_->values[i] = EValue(std::move(tensor));
   }
   PTERON_RETURN_IF_ERROR(errors.to_error(""));
+  // One buffer may be several values.
+  auto& buffers = state_->mutable_buffers;
+  std::sort(buffers.begin(), buffers.end());
+  buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
+  std::sort(mutable_ranges_.begin(), mutable_ranges_.end());
   for (uoffset_t i = 0; i < values.size(); ++i) {
     const schema::Tensor* const source = values[i]->value_as_Tensor();
     if (source) errors.add(set_address(TensorStorage::of(*source), &state_->values[i].tensor()));
@@ -178,8 +184,8 @@ Error MethodLoader::add_mutable_buffer(const TensorStorage& storage, const Tenso
   }
   PTERON_ASSIGN_OR_RETURN(Session::Buffer* const buffer,
                           state_->session->find_or_add(storage.name, tensor, initial));
-  auto& buffers = state_->mutable_buffers;
-  if (std::find(buffers.begin(), buffers.end(), buffer) == buffers.end()) buffers.push_back(buffer);
+  state_->mutable_buffers.push_back(buffer);
+  if (tensor.nbytes() == 0) return Error::Ok;
   mutable_ranges_.push_back({storage.memory_id, storage.offset, storage.offset + tensor.nbytes(),
                              Session::data(*buffer)});
   return Error::Ok;
@@ -215,13 +221,13 @@ Error MethodLoader::set_address(const TensorStorage& storage, Tensor* tensor) {
 }
 
 uint8_t* MethodLoader::address_in_session(const TensorStorage& storage) const {
-  for (const MutableRange& range : mutable_ranges_) {
-    if (range.memory_id == storage.memory_id && storage.offset >= range.begin &&
-        storage.offset < range.end) {
-      return range.data + (storage.offset - range.begin);
-    }
-  }
-  return nullptr;
+  // Ranges are equal or apart: the last one that begins here or before.
+  const MutableRange wanted{storage.memory_id, storage.offset, 0, nullptr};
+  const auto next = std::upper_bound(mutable_ranges_.begin(), mutable_ranges_.end(), wanted);
+  if (next == mutable_ranges_.begin()) return nullptr;
+  const MutableRange& range = *std::prev(next);
+  if (range.memory_id != storage.memory_id || storage.offset >= range.end) return nullptr;
+  return range.data + (storage.offset - range.begin);
 }
 
 void MethodLoader::make_other_values() {

@@ -52,7 +52,7 @@ class MethodLoader final {
   void find_writers();
   Instruction make_instruction(const schema::Instruction& instruction, size_t chain_begin);
   Error check_arguments(Instruction* instruction);
-  bool is_reused(size_t input) const;
+  std::vector<bool> find_reused() const;
   template <typename Item>
   Span<EValue* const> pointers_to(const flatbuffers::Vector<Item>* indices);
 
@@ -62,6 +62,9 @@ class MethodLoader final {
     uint64_t begin;
     uint64_t end;
     uint8_t* data;
+    bool operator<(const MutableRange& other) const {
+      return memory_id != other.memory_id ? memory_id < other.memory_id : begin < other.begin;
+    }
   };
 
   std::shared_ptr<const Program> program_;

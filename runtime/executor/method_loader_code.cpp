@@ -179,22 +179,36 @@ Error MethodLoader::check_arguments(Instruction* instruction) {
   return Error::Ok;
 }
 
-// Whether another tensor is planned where the input is, so that a run may overwrite it.
-bool MethodLoader::is_reused(size_t input) const {
-  const Tensor& tensor = state_->values[input].tensor();
-  const uint8_t* const begin = tensor.data_as<const uint8_t>();
-  const uint8_t* const end = begin + tensor.capacity_nbytes();
+// Of each value whether it is a tensor that shares memory with another one.
+std::vector<bool> MethodLoader::find_reused() const {
+  struct Range {
+    const uint8_t* begin;
+    const uint8_t* end;
+    size_t value;
+  };
+  std::vector<Range> ranges;
   for (size_t i = 0; i < state_->values.size(); ++i) {
-    if (i == input || !state_->values[i].is_tensor()) continue;
-    const Tensor& other = state_->values[i].tensor();
-    const uint8_t* const data = other.data_as<const uint8_t>();
-    if (data < end && begin < data + other.capacity_nbytes()) return true;
+    if (!state_->values[i].is_tensor()) continue;
+    const Tensor& tensor = state_->values[i].tensor();
+    const uint8_t* const begin = tensor.data_as<const uint8_t>();
+    if (begin && tensor.capacity_nbytes() > 0) {
+      ranges.push_back({begin, begin + tensor.capacity_nbytes(), i});
+    }
   }
-  return false;
+  std::sort(ranges.begin(), ranges.end(),
+            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  std::vector<bool> reused(state_->values.size());
+  const Range* longest = nullptr;  // of those before, the one that ends last
+  for (const Range& range : ranges) {
+    if (longest && range.begin < longest->end) reused[range.value] = reused[longest->value] = true;
+    if (!longest || range.end > longest->end) longest = &range;
+  }
+  return reused;
 }
 
 void MethodLoader::prepare_ends() {
   const MethodMeta& meta = state_->meta;
+  const std::vector<bool> reused = find_reused();
   std::vector<bool> is_input(state_->values.size());
   for (size_t i = 0; i < meta.inputs.size(); ++i) {
     const int32_t index = method_.inputs()->Get(static_cast<uoffset_t>(i));
@@ -203,7 +217,7 @@ void MethodLoader::prepare_ends() {
     input.value = &state_->values[index];
     input.needs_value = meta.inputs[i].kind == ValueKind::Tensor || meta.inputs[i].symbolic;
     input.is_overwritten =
-        input.needs_value && (redirected_[index] || (meta.inputs[i].planned && is_reused(index)));
+        input.needs_value && (redirected_[index] || (meta.inputs[i].planned && reused[index]));
     if (redirected_[index]) input.prototype = std::make_unique<EValue>(*input.value);
     if (input.needs_value) ++state_->num_missing;
     state_->inputs.push_back(std::move(input));

@@ -66,14 +66,13 @@ std::vector<std::string> Session::buffer_names() const {
   std::lock_guard<std::mutex> lock(mutex_);
   names.reserve(buffers_.size());
   for (const auto& [name, buffer] : buffers_) names.push_back(name);
-  std::sort(names.begin(), names.end());
   return names;
 }
 
 Result<Tensor> Session::buffer(std::string_view name) const {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = buffers_.find(std::string(name));
+    const auto found = buffers_.find(name);
     if (found != buffers_.end()) return found->second->tensor;
   }
   std::string names;
@@ -86,7 +85,7 @@ Result<Tensor> Session::buffer(std::string_view name) const {
 Result<Session::Buffer*> Session::find_or_add(std::string_view name, const Tensor& tensor,
                                               Span<const uint8_t> initial) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = buffers_.find(std::string(name));
+  const auto found = buffers_.find(name);
   if (found != buffers_.end()) {
     Buffer& buffer = *found->second;
     PTERON_RETURN_IF_ERROR(check_agreement(name, buffer.tensor, tensor));

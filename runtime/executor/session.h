@@ -17,11 +17,12 @@
 // threads. More concurrency is more sessions.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "pteron/runtime/core/error.h"
@@ -67,7 +68,7 @@ class Session final {
 
   std::shared_ptr<const Program> program_;
   mutable std::mutex mutex_;  // guards the map, not the bytes
-  std::unordered_map<std::string, std::unique_ptr<Buffer>> buffers_;
+  std::map<std::string, std::unique_ptr<Buffer>, std::less<>> buffers_;
 };
 
 }  // namespace pteron

@@ -9,28 +9,30 @@ int length_of(std::string_view text) { return static_cast<int>(text.size()); }
 
 }  // namespace
 
-void DataMap::add(std::string_view key, const Entry& entry, ErrorList* errors) {
-  const auto [found, added] = entries_.emplace(key, entry);
-  if (!added) {
-    errors->add("named data \"%.*s\" is in %s and again in %s", length_of(key), key.data(),
-                found->second.segments->file_name().c_str(), entry.segments->file_name().c_str());
-    return;
-  }
-  keys_.push_back(key);
+void DataMap::finish(ErrorList* errors) {
+  std::stable_sort(entries_.begin(), entries_.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  const auto same_key = [&](const auto& a, const auto& b) {
+    if (a.first != b.first) return false;
+    errors->add("named data \"%.*s\" is in %s and again in %s", length_of(a.first), a.first.data(),
+                a.second.segments->file_name().c_str(), b.second.segments->file_name().c_str());
+    return true;
+  };
+  entries_.erase(std::unique(entries_.begin(), entries_.end(), same_key), entries_.end());
 }
 
-void DataMap::finish() { std::sort(keys_.begin(), keys_.end()); }
-
 const DataMap::Entry* DataMap::find(std::string_view key) const {
-  const auto found = entries_.find(key);
-  return found == entries_.end() ? nullptr : &found->second;
+  const auto found =
+      std::lower_bound(entries_.begin(), entries_.end(), key,
+                       [](const auto& entry, std::string_view name) { return entry.first < name; });
+  return found == entries_.end() || found->first != key ? nullptr : &found->second;
 }
 
 Result<const DataMap::Entry*> DataMap::get(std::string_view key) const {
   const Entry* const entry = find(key);
   PTERON_CHECK_OR_RETURN(entry, Error::NotFound,
                          "no named data \"%.*s\" among %zu keys; is a tensor-data file missing?",
-                         length_of(key), key.data(), keys_.size());
+                         length_of(key), key.data(), entries_.size());
   return entry;
 }
 
@@ -46,9 +48,9 @@ Result<Span<const uint8_t>> DataMap::get_verified(std::string_view key) const {
 }
 
 Result<std::string_view> DataMap::get_key(size_t index) const {
-  PTERON_CHECK_OR_RETURN(index < keys_.size(), Error::NotFound, "key %zu of %zu", index,
-                         keys_.size());
-  return keys_[index];
+  PTERON_CHECK_OR_RETURN(index < entries_.size(), Error::NotFound, "key %zu of %zu", index,
+                         entries_.size());
+  return entries_[index].first;
 }
 
 }  // namespace pteron

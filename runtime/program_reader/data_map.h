@@ -1,15 +1,15 @@
 // The named data of a program file and of the data files beside it, as one map.
 //
 //   DataMap map;
-//   map.add("weights", {&segments, 3, layout}, &errors);   // for every entry
-//   map.finish();
+//   map.add("weights", {&segments, 3, layout});   // for every entry
+//   map.finish(&errors);
 //
 // Borrows keys and segments. Thread-safe after finish().
 #pragma once
 
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "pteron/runtime/backend/named_data_map.h"
@@ -32,24 +32,23 @@ class DataMap final : public NamedDataMap {
     Span<const uint8_t> bytes() const { return segments->bytes(index); }
   };
 
-  // A key that is there already is a problem, and the first entry stays.
-  void add(std::string_view key, const Entry& entry, ErrorList* errors);
-  // Sorts the keys.
-  void finish();
+  void add(std::string_view key, const Entry& entry) { entries_.emplace_back(key, entry); }
+  // Before any question. A key that is there twice is a problem, and its first entry stays.
+  void finish(ErrorList* errors);
 
   // Null for an unknown key.
   const Entry* find(std::string_view key) const;
 
   Result<Span<const uint8_t>> get_data(std::string_view key) const override;
   Result<Span<const uint8_t>> get_verified(std::string_view key) const override;
-  size_t num_keys() const override { return keys_.size(); }
+  size_t num_keys() const override { return entries_.size(); }
   Result<std::string_view> get_key(size_t index) const override;
 
  private:
   Result<const Entry*> get(std::string_view key) const;
 
-  std::unordered_map<std::string_view, Entry> entries_;
-  std::vector<std::string_view> keys_;  // sorted
+  // Sorted by key: whoever writes the keys can make a hash table slow.
+  std::vector<std::pair<std::string_view, Entry>> entries_;
 };
 
 }  // namespace pteron

@@ -1,4 +1,5 @@
-// Proves that reading a FlatBuffers root stays inside its bytes. It says nothing about meaning.
+// Proves that reading a FlatBuffers root stays inside its bytes and costs what its size explains. It
+// says nothing about meaning.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 
 #include "flatbuffers/flatbuffers.h"
 #include "pteron/runtime/core/span.h"
+#include "pteron/runtime/program_reader/structure_limits.h"
 
 namespace pteron {
 
@@ -14,13 +16,13 @@ template <typename Root>
 bool verify_flatbuffer(Span<const uint8_t> bytes, const char* identifier) {
   flatbuffers::Verifier::Options options;
   options.max_depth = 64;
-  // A table needs eight bytes at least; only one that is reached in several ways is counted more
-  // than once, and no writer does that.
-  options.max_tables =
-      static_cast<flatbuffers::uoffset_t>(std::max<size_t>(1'000'000, bytes.size() / 8));
+  // A table and the reference to it need eight bytes at least.
+  options.max_tables = static_cast<flatbuffers::uoffset_t>(
+      std::clamp<size_t>(bytes.size() / 8, 1 << 16, kMaxTables));
   options.check_alignment = true;
   flatbuffers::Verifier verifier(bytes.data(), bytes.size(), options);
-  return verifier.VerifyBuffer<Root>(identifier);
+  return verifier.VerifyBuffer<Root>(identifier) &&
+         is_within_limits(*flatbuffers::GetRoot<Root>(bytes.data()), bytes.size());
 }
 
 // The verifier asks that a vector's length is aligned, and not that wider items are. Ask before

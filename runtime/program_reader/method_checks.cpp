@@ -1,7 +1,6 @@
 #include "pteron/runtime/program_reader/method_checks.h"
 
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "pteron/runtime/program_reader/tensor_storage.h"
@@ -15,6 +14,8 @@ using Indices = flatbuffers::Vector<int32_t>;
 
 // Longest operator name, overload included.
 constexpr size_t kMaxOperatorName = 99;
+// A value may be several outputs, and each has a description.
+constexpr size_t kMaxRepeatedOutputs = 10'000;
 
 template <typename T>
 size_t size_of(const flatbuffers::Vector<T>* vector) {
@@ -24,11 +25,7 @@ size_t size_of(const flatbuffers::Vector<T>* vector) {
 class MethodChecks final {
  public:
   MethodChecks(const ProgramData& data, const schema::Method& method, ErrorList* errors)
-      : data_(data),
-        method_(method),
-        errors_(errors),
-        values_(data, method, errors),
-        arguments_left_(max_honest_items(data)) {}
+      : data_(data), method_(method), errors_(errors), values_(data, method, errors) {}
 
   void check() {
     const size_t before = errors_->count();
@@ -38,10 +35,12 @@ class MethodChecks final {
     // What follows asks about values.
     if (errors_->count() > before) return;
     has_pointer_.resize(values_.size());
+    seen_lists_.resize(values_.size());
     check_ends(method_.inputs(), "input");
     check_ends(method_.outputs(), "output");
     check_chains();
     if (errors_->count() > before) return;
+    seen_lists_.assign(values_.size(), false);
     check_pointers();
   }
 
@@ -106,11 +105,20 @@ class MethodChecks final {
       return;
     }
     const bool is_input = indices == method_.inputs();
+    if (indices->size() > values_.size() + kMaxRepeatedOutputs) {
+      errors_->add("method %s: %u %ss of %zu values", name(), indices->size(), what,
+                   values_.size());
+      return;
+    }
     for (uoffset_t i = 0; i < indices->size(); ++i) {
       const int32_t index = indices->Get(i);
       if (!in_range(index)) {
         errors_->add("method %s: %s %u is value %d of %zu", name(), what, i, index, values_.size());
         continue;
+      }
+      if (is_input && has_pointer_[index]) {
+        errors_->add("method %s: input %u is value %d, which is an input already", name(), i,
+                     index);
       }
       has_pointer_[index] = true;  // the caller's
       if (!is_input) continue;
@@ -131,15 +139,23 @@ class MethodChecks final {
       return;
     }
     for (size_t c = 0; c < method_.chains()->size(); ++c) {
+      if (!method_.chains()->Get(static_cast<uoffset_t>(c))->instructions()) {
+        errors_->add("method %s: chain %zu has no list of instructions", name(), c);
+      }
+    }
+    for_each_instruction([this](const schema::Instruction& instruction, size_t chain_length) {
+      check_instruction(instruction, chain_length);
+    });
+  }
+
+  template <typename Check>
+  void for_each_instruction(const Check& check) {
+    for (size_t c = 0; c < method_.chains()->size(); ++c) {
       const auto* const instructions =
           method_.chains()->Get(static_cast<uoffset_t>(c))->instructions();
-      if (!instructions) {
-        errors_->add("method %s: chain %zu has no list of instructions", name(), c);
-        continue;
-      }
-      for (size_t i = 0; i < instructions->size(); ++i) {
+      for (size_t i = 0; i < size_of(instructions); ++i) {
         position_ = {c, i};
-        check_instruction(*instructions->Get(static_cast<uoffset_t>(i)), instructions->size());
+        check(*instructions->Get(static_cast<uoffset_t>(i)), instructions->size());
       }
     }
   }
@@ -198,15 +214,7 @@ class MethodChecks final {
       problem("it has no list of arguments");
       return;
     }
-    if (arguments->size() > arguments_left_) {
-      problem("the arguments so far are more than the file has bytes for");
-      arguments_left_ = 0;
-      return;
-    }
-    arguments_left_ -= arguments->size();
-    for (const int32_t index : *arguments) {
-      if (check_index(index, "an argument is")) used_.push_back({index, position_});
-    }
+    for (const int32_t index : *arguments) check_index(index, "an argument is");
   }
 
   // The last argument of a kernel is what it returns, that is what it has written.
@@ -221,8 +229,8 @@ class MethodChecks final {
     };
     check(index);
     const auto* const list = method_.values()->Get(index)->value_as_TensorList();
-    if (!list || !list->items() || list->items()->size() > arguments_left_) return;
-    arguments_left_ -= list->items()->size();
+    if (!list || !list->items() || seen_lists_[index]) return;
+    seen_lists_[index] = true;
     for (const int32_t item : *list->items()) check(item);
   }
 
@@ -238,7 +246,6 @@ class MethodChecks final {
     } else if (from_kind > schema::Value::String) {
       problem(std::string("it moves a list (") + schema::EnumNameValue(from_kind) + ")");
     }
-    used_.push_back({move.from_index(), position_});
     has_pointer_[move.to_index()] = true;  // at the latest when it is moved to
   }
 
@@ -254,11 +261,8 @@ class MethodChecks final {
         (!tensor || static_cast<ScalarType>(tensor->scalar_type()) != ScalarType::Bool)) {
       problem("its condition, value " + std::to_string(jump.condition_index()) +
               ", is neither a bool nor a bool tensor");
-    } else if (tensor) {
-      used_.push_back({jump.condition_index(), position_});
-      if (TensorStorage::of(*tensor).device.type != DeviceType::CPU) {
-        problem("its condition is not on the CPU");
-      }
+    } else if (tensor && TensorStorage::of(*tensor).device.type != DeviceType::CPU) {
+      problem("its condition is not on the CPU");
     }
   }
 
@@ -271,24 +275,34 @@ class MethodChecks final {
 
   // A tensor that is read or written must have bytes to read or write.
   void check_pointers() {
-    const auto check = [this](const Use& use, int32_t index) {
-      if (values_.is_unset_tensor(index) && !has_pointer_[index]) {
-        position_ = use.position;
-        problem("nothing gives memory to value " + std::to_string(index));
-        has_pointer_[index] = true;  // said once
+    for_each_instruction([this](const schema::Instruction& instruction, size_t) {
+      const Indices* arguments = nullptr;
+      if (const auto* const call = instruction.call_as_KernelCall()) arguments = call->args();
+      if (const auto* const call = instruction.call_as_DelegateCall()) arguments = call->args();
+      for (size_t i = 0; i < size_of(arguments); ++i) {
+        check_pointer(arguments->Get(static_cast<uoffset_t>(i)));
       }
-    };
-    for (const Use& use : used_) {
-      const schema::EValue& value = *method_.values()->Get(static_cast<uoffset_t>(use.index));
-      check(use, use.index);
-      const Indices* items = nullptr;
-      if (const auto* const list = value.value_as_TensorList()) items = list->items();
-      if (const auto* const list = value.value_as_OptionalTensorList()) items = list->items();
-      // A list is looked through once.
-      if (!items || !seen_lists_.insert(use.index).second) continue;
-      for (const int32_t item : *items) {
-        if (item >= 0) check(use, item);
+      if (const auto* const move = instruction.call_as_MoveCall())
+        check_pointer(move->from_index());
+      if (const auto* const jump = instruction.call_as_JumpFalseCall()) {
+        check_pointer(jump->condition_index());
       }
+    });
+  }
+
+  void check_pointer(int32_t index) {
+    if (values_.is_unset_tensor(index) && !has_pointer_[index]) {
+      problem("nothing gives memory to value " + std::to_string(index));
+      has_pointer_[index] = true;  // said once
+    }
+    const schema::EValue& value = *method_.values()->Get(static_cast<uoffset_t>(index));
+    const Indices* items = nullptr;
+    if (const auto* const list = value.value_as_TensorList()) items = list->items();
+    if (const auto* const list = value.value_as_OptionalTensorList()) items = list->items();
+    if (!items || seen_lists_[index]) return;
+    seen_lists_[index] = true;
+    for (const int32_t item : *items) {
+      if (item >= 0) check_pointer(item);
     }
   }
 
@@ -301,39 +315,16 @@ class MethodChecks final {
     size_t chain = 0;
     size_t instruction = 0;
   };
-  struct Use {
-    int32_t index;
-    Position position;
-  };
-
   const ProgramData& data_;
   const schema::Method& method_;
   ErrorList* errors_;
   ValueChecks values_;
   Position position_;              // the instruction that is being checked
   std::vector<bool> has_pointer_;  // by value: the caller or a move gives it one
-  std::vector<Use> used_;
-  std::unordered_set<int32_t> seen_lists_;
-  uint64_t arguments_left_;  // arguments that share their bytes are no honest ones
+  std::vector<bool> seen_lists_;   // by value: each is looked through once
 };
 
 }  // namespace
-
-void check_method_names(const schema::Program& program, ErrorList* errors) {
-  if (!program.methods() || program.methods()->size() == 0) {
-    errors->add("it has no methods");
-    return;
-  }
-  std::unordered_set<std::string_view> names;
-  for (uoffset_t i = 0; i < program.methods()->size(); ++i) {
-    const flatbuffers::String* const name = program.methods()->Get(i)->name();
-    if (!name || name->size() == 0) {
-      errors->add("method %u has no name", i);
-    } else if (!names.insert(name->string_view()).second) {
-      errors->add("method \"%s\" is there twice", name->c_str());
-    }
-  }
-}
 
 void check_method(const ProgramData& data, const schema::Method& method, ErrorList* errors) {
   MethodChecks(data, method, errors).check();

@@ -15,10 +15,7 @@
 
 namespace pteron {
 
-// That there are methods, and that each has a name of its own.
-void check_method_names(const schema::Program& program, ErrorList* errors);
-
-// One method. The tables of `data` that it refers to must be read already.
+// One method, which has a name. The tables of `data` that it refers to must be read already.
 void check_method(const ProgramData& data, const schema::Method& method, ErrorList* errors);
 
 }  // namespace pteron

@@ -44,7 +44,10 @@ Result<std::unique_ptr<ProgramData>> ProgramData::read(FileBytes file, const Loa
                           read_file_layout(data->file_.bytes(), FileKind::Program, name));
   PTERON_CHECK_OR_RETURN(
       verify_flatbuffer<schema::Program>(layout.flatbuffer, schema::ProgramIdentifier()),
-      Error::InvalidProgram, "%s: its FlatBuffers part is damaged", name.c_str());
+      Error::InvalidProgram,
+      "%s: its FlatBuffers part is damaged, or its lists and tables share their bytes, "
+      "which no writer does",
+      name.c_str());
   data->root_ = schema::GetProgram(layout.flatbuffer.data());
   data->has_integrity_table_ = layout.has_integrity_table;
   if (options.allowed_backends) {
@@ -96,9 +99,11 @@ Error ProgramData::read_tables(const LoadOptions& options, const FileLayout& lay
   read_indexed_data(&errors);
   read_named_data(&errors);
   // The checks of methods rely on the tables.
-  if (errors.empty()) {
-    check_method_names(*root_, &errors);
-    if (options.verification != Verification::Minimal && errors.empty()) check_methods(&errors);
+  if (errors.empty()) read_methods(&errors);
+  if (errors.empty() && options.verification != Verification::Minimal) {
+    for (const schema::Method* const method : *root_->methods()) {
+      check_method(*this, *method, &errors);
+    }
   }
   return errors.to_error(file_.name());
 }
@@ -137,18 +142,35 @@ void ProgramData::read_named_data(ErrorList* errors) {
         errors->add("named data \"%s\" is in segment %u of %zu", entry->key()->c_str(),
                     entry->segment_index(), segments_.size());
       } else {
-        named_data_.add(entry->key()->string_view(), {&segments_, entry->segment_index(), nullptr},
-                        errors);
+        named_data_.add(entry->key()->string_view(), {&segments_, entry->segment_index(), nullptr});
       }
     }
   }
-  for (const auto& data_file : data_files_) data_file->add_to(&named_data_, errors);
-  named_data_.finish();
+  for (const auto& data_file : data_files_) data_file->add_to(&named_data_);
+  named_data_.finish(errors);
 }
 
-void ProgramData::check_methods(ErrorList* errors) const {
-  for (const schema::Method* const method : *root_->methods()) {
-    check_method(*this, *method, errors);
+// That there are methods, and that each has a name of its own.
+void ProgramData::read_methods(ErrorList* errors) {
+  if (!root_->methods() || root_->methods()->size() == 0) {
+    errors->add("it has no methods");
+    return;
+  }
+  for (uoffset_t i = 0; i < root_->methods()->size(); ++i) {
+    const schema::Method* const method = root_->methods()->Get(i);
+    if (!method->name() || method->name()->size() == 0) {
+      errors->add("method %u has no name", i);
+    } else {
+      methods_.push_back(method);
+    }
+  }
+  std::sort(methods_.begin(), methods_.end(), [](const auto* a, const auto* b) {
+    return a->name()->string_view() < b->name()->string_view();
+  });
+  for (size_t i = 1; i < methods_.size(); ++i) {
+    if (methods_[i]->name()->string_view() == methods_[i - 1]->name()->string_view()) {
+      errors->add("method \"%s\" is there twice", methods_[i]->name()->c_str());
+    }
   }
 }
 
@@ -164,22 +186,24 @@ Error ProgramData::verify_segments() const {
 }
 
 Result<const schema::Method*> ProgramData::find_method(std::string_view name) const {
-  std::string names;
-  for (const schema::Method* const method : *root_->methods()) {
-    if (method->name()->string_view() != name) {
-      if (!names.empty()) names += ", ";
-      names += method->name()->str();
-      continue;
+  const auto found = std::lower_bound(methods_.begin(), methods_.end(), name,
+                                      [](const auto* method, std::string_view wanted) {
+                                        return method->name()->string_view() < wanted;
+                                      });
+  if (found == methods_.end() || (*found)->name()->string_view() != name) {
+    std::vector<std::string_view> names;
+    for (const schema::Method* const method : *root_->methods()) {
+      names.push_back(method->name()->string_view());
     }
-    if (verification_ == Verification::Minimal) {
-      ErrorList errors;
-      check_method(*this, *method, &errors);
-      PTERON_RETURN_IF_ERROR(errors.to_error(file_.name()));
-    }
-    return method;
+    return make_error(Error::NotFound, "%s: no method \"%.*s\"; it has %s", file_.name().c_str(),
+                      static_cast<int>(name.size()), name.data(), join(names).c_str());
   }
-  return make_error(Error::NotFound, "%s: no method \"%.*s\"; it has %s", file_.name().c_str(),
-                    static_cast<int>(name.size()), name.data(), names.c_str());
+  if (verification_ == Verification::Minimal) {
+    ErrorList errors;
+    check_method(*this, **found, &errors);
+    PTERON_RETURN_IF_ERROR(errors.to_error(file_.name()));
+  }
+  return *found;
 }
 
 Span<const uint8_t> ProgramData::processed(const schema::Delegate& delegate) const {

@@ -71,7 +71,7 @@ class ProgramData final {
   Error read_tables(const LoadOptions& options, const struct FileLayout& layout);
   void read_indexed_data(ErrorList* errors);
   void read_named_data(ErrorList* errors);
-  void check_methods(ErrorList* errors) const;
+  void read_methods(ErrorList* errors);
   Error verify_segments() const;
 
   FileBytes file_;
@@ -83,6 +83,7 @@ class ProgramData final {
   DataMap named_data_;
   IndexedData constants_;
   IndexedData initial_values_;
+  std::vector<const schema::Method*> methods_;  // sorted by name
 };
 
 }  // namespace pteron

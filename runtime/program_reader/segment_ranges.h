@@ -1,6 +1,7 @@
 // From the segment table of a file to ranges that are known to lie in it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -14,7 +15,8 @@ namespace pteron {
 
 // `table` (may be null) lists offset and size of each segment, as both schemas do. Every range that
 // does not lie between the segment base and the end of the file is a problem, and empty in the
-// result. A file whose segments are all empty need not say where they begin.
+// result; so are two that overlap, since checking their digests would read the same bytes again and
+// again. A file whose segments are all empty need not say where they begin.
 template <typename SchemaSegment>
 std::vector<Segments::Range> read_segment_ranges(
     const flatbuffers::Vector<flatbuffers::Offset<SchemaSegment>>* table, const FileLayout& layout,
@@ -42,6 +44,18 @@ std::vector<Segments::Range> read_segment_ranges(
       continue;
     }
     ranges[i] = {layout.segment_base + segment->offset(), segment->size()};
+  }
+  std::vector<size_t> order;
+  for (size_t i = 0; i < count; ++i) {
+    if (ranges[i].nbytes > 0) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return ranges[a].offset < ranges[b].offset; });
+  for (size_t k = 1; k < order.size(); ++k) {
+    const Segments::Range& before = ranges[order[k - 1]];
+    if (ranges[order[k]].offset - before.offset < before.nbytes) {
+      errors->add("segments %zu and %zu overlap", order[k - 1], order[k]);
+    }
   }
   return ranges;
 }

@@ -18,7 +18,10 @@ Result<std::unique_ptr<TensorDataFile>> TensorDataFile::open(const std::string& 
                           read_file_layout(bytes, FileKind::TensorData, path));
   PTERON_CHECK_OR_RETURN(
       verify_flatbuffer<schema::TensorData>(layout.flatbuffer, schema::TensorDataIdentifier()),
-      Error::InvalidExternalData, "%s: its FlatBuffers part is damaged", path.c_str());
+      Error::InvalidExternalData,
+      "%s: its FlatBuffers part is damaged, or its lists and tables share their bytes, "
+      "which no writer does",
+      path.c_str());
   data->root_ = schema::GetTensorData(layout.flatbuffer.data());
 
   ErrorList errors;
@@ -47,11 +50,11 @@ Result<std::unique_ptr<TensorDataFile>> TensorDataFile::open(const std::string& 
   return data;
 }
 
-void TensorDataFile::add_to(DataMap* map, ErrorList* errors) const {
+void TensorDataFile::add_to(DataMap* map) const {
   if (!root_->named_data()) return;
   for (const schema::TensorDataEntry* const entry : *root_->named_data()) {
     map->add(entry->key()->string_view(),
-             {&segments_, entry->segment_index(), entry->tensor_layout()}, errors);
+             {&segments_, entry->segment_index(), entry->tensor_layout()});
   }
 }
 

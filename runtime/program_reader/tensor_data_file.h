@@ -1,7 +1,7 @@
 // A tensor-data file (.ptd), opened: segments and their keys.
 //
 //   PTERON_ASSIGN_OR_RETURN(auto file, TensorDataFile::open("model.ptd"));
-//   file->add_to(&map, &errors);
+//   file->add_to(&map);
 //
 // Immutable; must outlive every map it was added to.
 #pragma once
@@ -27,7 +27,7 @@ class TensorDataFile final {
   static Result<std::unique_ptr<TensorDataFile>> open(const std::string& path);
 
   const Segments& segments() const { return segments_; }
-  void add_to(DataMap* map, ErrorList* errors) const;
+  void add_to(DataMap* map) const;
 
  private:
   TensorDataFile() = default;

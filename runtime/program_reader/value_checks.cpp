@@ -12,16 +12,8 @@ using ull = unsigned long long;
 
 }  // namespace
 
-uint64_t max_honest_items(const ProgramData& data) {
-  return 1'000'000 + 16 * uint64_t{data.file().bytes().size()};
-}
-
 ValueChecks::ValueChecks(const ProgramData& data, const schema::Method& method, ErrorList* errors)
-    : data_(data),
-      method_(method),
-      errors_(errors),
-      name_(method.name()->str()),
-      items_left_(max_honest_items(data)) {}
+    : data_(data), method_(method), errors_(errors), name_(method.name()->str()) {}
 
 void ValueChecks::check() {
   if (!method_.values()) {
@@ -130,12 +122,6 @@ void ValueChecks::check_items(size_t index, const flatbuffers::Vector<Item>* ite
     errors_->add("method %s: value %zu is misaligned", name_.c_str(), index);
     return;
   }
-  if (items->size() > items_left_) {
-    errors_->add("method %s: its lists have more items than the file has bytes for", name_.c_str());
-    items_left_ = 0;
-    return;
-  }
-  items_left_ -= items->size();
   for (uoffset_t i = 0; i < items->size(); ++i) {
     const int64_t item = items->Get(i);
     if (optional && item == -1) continue;

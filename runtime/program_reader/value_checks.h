@@ -12,10 +12,6 @@
 
 namespace pteron {
 
-// Items of all lists of a method together, above which a small file would cost much time and
-// memory: its lists share their bytes, which no writer does.
-uint64_t max_honest_items(const ProgramData& data);
-
 // Checks one method's values. After check(), the questions below can be asked if there were no
 // errors so far; indices must be in range.
 class ValueChecks final {
@@ -54,7 +50,6 @@ class ValueChecks final {
   std::string name_;                  // of the method
   std::vector<Device> pool_devices_;  // by memory_id
   std::vector<PlannedRange> ranges_;
-  uint64_t items_left_;
 };
 
 }  // namespace pteron

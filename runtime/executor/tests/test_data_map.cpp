@@ -33,10 +33,10 @@ class DataMapTest : public ::testing::Test {
 };
 
 TEST_F(DataMapTest, Examples) {
-  map_.add("b", {&segments_, 0, nullptr}, &errors_);
-  map_.add("a", {&segments_, 1, nullptr}, &errors_);
-  map_.add("c", {&segments_, 0, nullptr}, &errors_);  // keys may share a segment
-  map_.finish();
+  map_.add("b", {&segments_, 0, nullptr});
+  map_.add("a", {&segments_, 1, nullptr});
+  map_.add("c", {&segments_, 0, nullptr});  // keys may share a segment
+  map_.finish(&errors_);
   EXPECT_TRUE(errors_.empty());
   EXPECT_EQ(text_of(*map_.get_data("a")), "second");
   EXPECT_EQ(text_of(*map_.get_verified("b")), "first");
@@ -47,8 +47,8 @@ TEST_F(DataMapTest, Examples) {
 }
 
 TEST_F(DataMapTest, UnknownKeysAreNamed) {
-  map_.add("a", {&segments_, 0, nullptr}, &errors_);
-  map_.finish();
+  map_.add("a", {&segments_, 0, nullptr});
+  map_.finish(&errors_);
   for (const auto& result : {map_.get_data("x"), map_.get_verified("x")}) {
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error(), Error::NotFound);
@@ -57,8 +57,9 @@ TEST_F(DataMapTest, UnknownKeysAreNamed) {
 }
 
 TEST_F(DataMapTest, AKeyIsThereOnce) {
-  map_.add("a", {&segments_, 0, nullptr}, &errors_);
-  map_.add("a", {&segments_, 1, nullptr}, &errors_);
+  map_.add("a", {&segments_, 0, nullptr});
+  map_.add("a", {&segments_, 1, nullptr});
+  map_.finish(&errors_);
   EXPECT_EQ(errors_.count(), 1u);
   EXPECT_EQ(text_of(*map_.get_data("a")), "first");
   EXPECT_EQ(map_.num_keys(), 1u);
@@ -66,8 +67,9 @@ TEST_F(DataMapTest, AKeyIsThereOnce) {
 
 TEST_F(DataMapTest, DamageIsFoundByVerifyingOnly) {
   file_[3] ^= 1;
-  map_.add("a", {&segments_, 0, nullptr}, &errors_);
-  map_.add("b", {&segments_, 1, nullptr}, &errors_);
+  map_.add("a", {&segments_, 0, nullptr});
+  map_.add("b", {&segments_, 1, nullptr});
+  map_.finish(&errors_);
   EXPECT_TRUE(map_.get_data("a").ok());
   EXPECT_TRUE(map_.get_verified("b").ok());
   for (int i = 0; i < 2; ++i) {
@@ -81,7 +83,8 @@ TEST_F(DataMapTest, DamageIsFoundByVerifyingOnly) {
 
 TEST_F(DataMapTest, FilesWithoutDigestsPass) {
   const Segments plain(file_, {{2, 5}}, nullptr, "plain");
-  map_.add("a", {&plain, 0, nullptr}, &errors_);
+  map_.add("a", {&plain, 0, nullptr});
+  map_.finish(&errors_);
   EXPECT_TRUE(map_.get_verified("a").ok());
   EXPECT_EQ(plain.digest(0), "");
   EXPECT_EQ(segments_.digest(0), to_hex(sha256(testing::text("first"))));
