@@ -85,7 +85,9 @@ void keep_openmp_runtimes() {
 
 Result<std::shared_ptr<SharedObject>> SharedObject::load(Span<const uint8_t> bytes,
                                                          const Sha256Digest& digest) {
-  const Sha256Digest found = sha256(bytes);
+  // The copy is what is checked, renamed and run: a mapped file may change under a reader.
+  std::vector<uint8_t> copy(bytes.begin(), bytes.end());
+  const Sha256Digest found = sha256(copy);
   PTERON_CHECK_OR_RETURN(found == digest, Error::InvalidProgram,
                          "the model's code is damaged: SHA-256 of its %zu bytes is %s, expected %s",
                          bytes.size(), to_hex(found).c_str(), to_hex(digest).c_str());
@@ -96,7 +98,6 @@ Result<std::shared_ptr<SharedObject>> SharedObject::load(Span<const uint8_t> byt
     objects.by_digest.erase(known);
   }
 
-  std::vector<uint8_t> copy(bytes.begin(), bytes.end());
   std::shared_ptr<SharedObject> object(new SharedObject);
   object->digest_ = digest;
   PTERON_ASSIGN_OR_RETURN(object->imported_, rename_imports(copy));

@@ -4,9 +4,8 @@
 //                           SharedObject::load(bytes, digest));
 //   void* run = object->symbol("AOTInductorModelContainerRun");
 //
-// The bytes are checked against their digest, the names of their shims are made private in a copy,
-// all of them are looked up, and only then is the copy opened; it never has a name in a file
-// system. Shared objects of equal bytes are one: loaded once, unmapped when the last owner lets go.
+// A copy of the bytes is checked against the digest, the names of its shims are made private, all of
+// them are looked up, and only then is it opened; it never has a name in a file system. Shared objects of equal bytes are one: loaded once, unmapped when the last owner lets go.
 // Thread-safe.
 //
 // load() trusts the digest: whoever vouches for it vouches for code that runs in this process.

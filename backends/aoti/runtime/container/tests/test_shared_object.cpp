@@ -1,3 +1,10 @@
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
 #include <thread>
 
 #include "gtest/gtest.h"
@@ -64,6 +71,44 @@ TEST(SharedObject, RefusesDamagedBytesBeforeOpeningThem) {
     EXPECT_EQ(object.error(), Error::InvalidProgram);
     EXPECT_NE(object.error().message().find(to_hex(digest)), std::string::npos);
   }
+}
+
+// The bytes that were opened, from their file in memory.
+std::vector<uint8_t> opened_bytes() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry, gone).string();
+    if (target.find("memfd:pteron_model_") == std::string::npos) continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  return {};
+}
+
+// Another process writes to the bytes meanwhile, as it may to a mapped file.
+TEST(SharedObject, RunsTheBytesThatWereChecked) {
+  const std::vector<uint8_t> bytes = read_toy("toy_model");
+  const Sha256Digest digest = sha256(bytes);
+  const size_t last = bytes.size() - 1;  // far from what is parsed
+  auto* const shared = static_cast<uint8_t*>(
+      ::mmap(nullptr, bytes.size(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(shared, MAP_FAILED);
+  std::copy(bytes.begin(), bytes.end(), shared);
+  const pid_t writer = ::fork();
+  if (writer == 0) {
+    for (volatile uint8_t* const byte = shared + last;; ::usleep(1)) *byte = *byte ^ 1;
+  }
+  int opened = 0;
+  for (int i = 0; i < 2000 && !HasFailure(); ++i) {
+    auto object = SharedObject::load({shared, bytes.size()}, digest);
+    if (!object.ok()) continue;
+    ++opened;
+    EXPECT_EQ(opened_bytes().at(last), bytes.at(last)) << "after " << i << " loads";
+  }
+  ::kill(writer, SIGKILL);
+  ::waitpid(writer, nullptr, 0);
+  ::munmap(shared, bytes.size());
+  EXPECT_GT(opened, 0);
 }
 
 TEST(SharedObject, NamesEveryMissingShim) {
