@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "pteron/backends/aoti/shims/private_names.h"
 
@@ -17,6 +18,11 @@ constexpr uint16_t kMachine = EM_AARCH64;
 #else
 #error "unknown machine"
 #endif
+
+// Linkers make less than ten. Each address is looked up among all.
+constexpr size_t kMaxLoads = 64;
+// How often the bytes of the names are gone over in all.
+constexpr uint64_t kMaxTimesShared = 16;
 
 Error invalid(const char* what) {
   return make_error(Error::InvalidProgram, "the model's code is not a usable shared object: %s",
@@ -65,6 +71,7 @@ class ElfFile {
           return invalid("a segment outside the file");
         }
         if (segment.p_type == PT_LOAD) {
+          if (loads_.size() == kMaxLoads) return invalid("more load segments than linkers make");
           loads_.push_back(segment);
         } else if (dynamic_.p_type == PT_DYNAMIC) {
           return invalid("two dynamic segments");
@@ -77,6 +84,7 @@ class ElfFile {
     return Error::Ok;
   }
 
+  uint64_t size() const { return bytes_.size(); }
   const Elf64_Phdr& dynamic() const { return dynamic_; }
 
   // Where `length` bytes at a virtual address lie in the file.
@@ -189,6 +197,7 @@ Error count_symbols(const ElfFile& file, const DynamicTable& table, uint64_t* co
   const uint64_t buckets = table.gnu_hash + sizeof(header) + uint64_t{header.bloom} * 8;
   const uint64_t chains = buckets + uint64_t{header.buckets} * 4;
   uint64_t last = 0;
+  if (header.buckets > file.size() / 4) return invalid("hash table");
   for (uint64_t i = 0; i < header.buckets; ++i) {
     uint32_t bucket = 0;
     if (!file.read_address(buckets + i * 4, &bucket)) return invalid("hash table");
@@ -200,7 +209,8 @@ Error count_symbols(const ElfFile& file, const DynamicTable& table, uint64_t* co
   }
   uint32_t chain = 0;
   do {
-    if (!file.read_address(chains + (last - header.first) * 4, &chain)) {
+    if (last > file.size() / sizeof(Elf64_Sym) ||
+        !file.read_address(chains + (last - header.first) * 4, &chain)) {
       return invalid("hash table");
     }
     ++last;
@@ -211,15 +221,21 @@ Error count_symbols(const ElfFile& file, const DynamicTable& table, uint64_t* co
 
 // The offsets into the strings that version tables use.
 Error read_version_names(const ElfFile& file, DynamicTable* table) {
+  // Their tables have a name for every 8 bytes at most, unless they overlap.
+  const size_t most = table->names.size() + file.size() / 8;
   uint64_t address = table->version_needs;
   for (uint64_t i = 0; i < table->version_needs_count; ++i) {
     Elf64_Verneed need;
-    if (!file.read_address(address, &need)) return invalid("needed versions");
+    if (!file.read_address(address, &need) || table->names.size() > most) {
+      return invalid("needed versions");
+    }
     table->names.push_back(need.vn_file);
     uint64_t auxiliary = address + need.vn_aux;
     for (uint64_t k = 0; k < need.vn_cnt; ++k) {
       Elf64_Vernaux version;
-      if (!file.read_address(auxiliary, &version)) return invalid("needed versions");
+      if (!file.read_address(auxiliary, &version) || table->names.size() > most) {
+        return invalid("needed versions");
+      }
       table->names.push_back(version.vna_name);
       if (version.vna_next == 0) break;
       auxiliary += version.vna_next;
@@ -234,7 +250,9 @@ Error read_version_names(const ElfFile& file, DynamicTable* table) {
     uint64_t auxiliary = address + definition.vd_aux;
     for (uint64_t k = 0; k < definition.vd_cnt; ++k) {
       Elf64_Verdaux version;
-      if (!file.read_address(auxiliary, &version)) return invalid("defined versions");
+      if (!file.read_address(auxiliary, &version) || table->names.size() > most) {
+        return invalid("defined versions");
+      }
       table->names.push_back(version.vda_name);
       if (version.vda_next == 0) break;
       auxiliary += version.vda_next;
@@ -277,6 +295,16 @@ Result<std::vector<std::string>> rename_imports(Span<uint8_t> object) {
     return (version & 0x7fff) > VER_NDX_GLOBAL;
   };
 
+  // Names may be the ends of others, but not all of all.
+  uint64_t left = kMaxTimesShared * strings_size;
+  const auto name_at = [&](uint64_t offset) -> Result<std::string_view> {
+    if (offset >= strings_size) return invalid("a name outside the strings");
+    const size_t length = ::strnlen(strings + offset, left);
+    if (length == left) return invalid("names that overlap");
+    left -= length;
+    return std::string_view(strings + offset, length);
+  };
+
   struct Rename {
     uint64_t begin;
     const RenamedPrefix* prefix;
@@ -287,8 +315,7 @@ Result<std::vector<std::string>> rename_imports(Span<uint8_t> object) {
   for (uint64_t i = 1; i < num_symbols; ++i) {
     Elf64_Sym symbol;
     file.read(symbols_offset + i * sizeof(symbol), &symbol);
-    if (symbol.st_name >= strings_size) return invalid("a name outside the strings");
-    const char* name = strings + symbol.st_name;
+    PTERON_ASSIGN_OR_RETURN(const std::string_view name, name_at(symbol.st_name));
     const RenamedPrefix* prefix =
         symbol.st_shndx == SHN_UNDEF && !has_version(i) ? find_renamed_prefix(name) : nullptr;
     if (prefix) {
@@ -303,8 +330,8 @@ Result<std::vector<std::string>> rename_imports(Span<uint8_t> object) {
   // A string table may use the end of one name as another. No other name may begin where bytes
   // change, or run over them.
   for (const uint64_t name : table.names) {
-    if (name >= strings_size) return invalid("a name outside the strings");
-    const uint64_t end = name + std::strlen(strings + name);
+    PTERON_ASSIGN_OR_RETURN(const std::string_view text, name_at(name));
+    const uint64_t end = name + text.size();
     auto next = std::lower_bound(renames.begin(), renames.end(), Rename{name, nullptr});
     const bool runs_over = next != renames.end() && next->begin < end;
     const bool begins_inside =

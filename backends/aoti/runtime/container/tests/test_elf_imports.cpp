@@ -1,4 +1,8 @@
+#include <elf.h>
+
 #include <algorithm>
+#include <cstring>
+#include <ctime>
 #include <random>
 
 #include "gtest/gtest.h"
@@ -82,6 +86,89 @@ TEST(RenameImports, SurvivesDamage) {
     if (rename_imports(object).ok()) continue;
     ASSERT_EQ(object, before);
   }
+}
+
+// A shared object with nothing but what is parsed: `body` at address kBody of a file that is loaded
+// `loads` times, at one address after the other.
+constexpr uint64_t kBody = 0x400000;
+
+std::vector<uint8_t> make_object(std::vector<Elf64_Dyn> dynamic, const std::vector<uint8_t>& body,
+                                 uint16_t loads = 1) {
+  dynamic.push_back({DT_NULL, {0}});
+  const uint64_t size = kBody + body.size();
+  std::vector<uint8_t> object = read_toy("toy_model");
+  Elf64_Ehdr header;
+  std::memcpy(&header, object.data(), sizeof(header));
+  header.e_phoff = sizeof(header);
+  header.e_phnum = static_cast<uint16_t>(loads + 1);
+  object.assign(kBody, 0);
+  std::memcpy(object.data(), &header, sizeof(header));
+  const auto add_segment = [&](size_t i, uint32_t type, uint64_t offset, uint64_t address,
+                               uint64_t nbytes) {
+    const Elf64_Phdr segment{type, PF_R, offset, address, address, nbytes, nbytes, 1};
+    std::memcpy(object.data() + sizeof(header) + i * sizeof(segment), &segment, sizeof(segment));
+  };
+  for (uint16_t i = 0; i < loads; ++i) add_segment(i, PT_LOAD, 0, i * size, size);
+  const uint64_t at = kBody - dynamic.size() * sizeof(Elf64_Dyn);
+  add_segment(loads, PT_DYNAMIC, at, at, dynamic.size() * sizeof(Elf64_Dyn));
+  std::memcpy(object.data() + at, dynamic.data(), dynamic.size() * sizeof(Elf64_Dyn));
+  object.insert(object.end(), body.begin(), body.end());
+  return object;
+}
+
+void check_refused_at_once(std::vector<uint8_t> object) {
+  const clock_t start = std::clock();
+  const Result<std::vector<std::string>> result = rename_imports(object);
+  EXPECT_LT(std::clock() - start, CLOCKS_PER_SEC);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error(), Error::InvalidProgram) << result.error().message();
+}
+
+TEST(RenameImports, CountsNoHashTableThatIsLargerThanTheFile) {
+  for (const uint16_t loads : {uint16_t{1}, uint16_t{60'000}}) {
+    std::vector<uint8_t> body(1 << 20);
+    const uint32_t gnu_hash[] = {UINT32_MAX, 1, 0, 0};  // buckets, first, bloom words, shift
+    std::memcpy(body.data(), gnu_hash, sizeof(gnu_hash));
+    check_refused_at_once(make_object(
+        {{DT_STRTAB, {kBody}}, {DT_STRSZ, {64}}, {DT_SYMTAB, {kBody}}, {DT_GNU_HASH, {kBody}}},
+        body, loads));
+  }
+}
+
+TEST(RenameImports, RefusesNamesThatOverlap) {
+  constexpr uint32_t kSymbols = 40'000;
+  std::vector<Elf64_Sym> symbols(kSymbols);
+  for (uint32_t i = 0; i < kSymbols; ++i) symbols[i].st_name = i;
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(symbols.data());
+  std::vector<uint8_t> body(bytes, bytes + kSymbols * sizeof(Elf64_Sym));
+  const uint64_t hash = kBody + body.size();
+  const uint32_t chains[] = {1, kSymbols, 0, 0};
+  body.insert(body.end(), reinterpret_cast<const uint8_t*>(chains),
+              reinterpret_cast<const uint8_t*>(chains + 4));
+  const uint64_t strings = kBody + body.size();
+  body.resize(body.size() + (1 << 20), 'a');
+  body.back() = 0;
+  check_refused_at_once(make_object(
+      {{DT_STRTAB, {strings}}, {DT_STRSZ, {1 << 20}}, {DT_SYMTAB, {kBody}}, {DT_HASH, {hash}}},
+      body));
+}
+
+TEST(RenameImports, RefusesVersionsThatOverlap) {
+  std::vector<uint8_t> body(1 << 20);
+  const uint32_t chains[] = {1, 1, 0, 0};
+  std::memcpy(body.data(), chains, sizeof(chains));
+  // Every 16 bytes a needed version, whose names begin here and follow each other as closely.
+  for (uint64_t at = 64; at + 32 <= body.size(); at += 16) {
+    const Elf64_Verneed need{1, 0xffff, 0, 16, 16};
+    std::memcpy(body.data() + at, &need, sizeof(need));
+  }
+  check_refused_at_once(make_object({{DT_STRTAB, {kBody + 16}},
+                                     {DT_STRSZ, {16}},
+                                     {DT_SYMTAB, {kBody}},
+                                     {DT_HASH, {kBody}},
+                                     {DT_VERNEED, {kBody + 64}},
+                                     {DT_VERNEEDNUM, {UINT32_MAX}}},
+                                    body));
 }
 
 }  // namespace
