@@ -52,4 +52,18 @@ constexpr const char* name_of(ScalarType dtype) {
   }
 }
 
+constexpr bool is_floating(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Half:
+    case ScalarType::Float:
+    case ScalarType::Double:
+    case ScalarType::BFloat16:
+    case ScalarType::Float8_e5m2:
+    case ScalarType::Float8_e4m3fn:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace pteron

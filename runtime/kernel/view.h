@@ -25,7 +25,7 @@ struct View {
   // The first `dim` of each; the others are not even initialised, since views are made all the
   // time.
   std::array<int64_t, kMaxTensorDims> sizes;
-  std::array<int64_t, kMaxTensorDims> strides;  // in bytes
+  std::array<int64_t, kMaxTensorDims> strides;  // in elements
 
   int64_t numel() const;
   Span<const int64_t> shape() const { return {sizes.data(), dim}; }

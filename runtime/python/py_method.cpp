@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "pteron/runtime/kernel/convert.h"
+#include "pteron/runtime/core/element.h"
 #include "pteron/runtime/kernel/view.h"
 #include "pteron/runtime/python/export_meta.h"
 #include "pteron/runtime/python/gil.h"
@@ -40,9 +40,7 @@ View view_of(const ImportedTensor& tensor) {
   view.dtype = tensor.dtype;
   view.dim = tensor.dim;
   view.sizes = tensor.sizes;
-  for (size_t d = 0; d < tensor.dim; ++d) {
-    view.strides[d] = tensor.strides[d] * static_cast<int64_t>(element_size(tensor.dtype));
-  }
+  view.strides = tensor.strides;
   return view;
 }
 

@@ -20,10 +20,16 @@ _PARAMETERS: dict[str, str | None] = {
     "runtime/backend/interface.h": None,
     "runtime/backend/named_data_map.h": "const NamedDataMap& map, std::string_view key",
     "runtime/core/device_allocator.h": "size_t nbytes, Device device, const void* host",
+    "runtime/core/element.h": "const Tensor& tensor",
     "runtime/core/error.h": None,
     "runtime/core/evalue.h": "const Tensor& tensor, void (*use)(const Tensor&)",
     "runtime/core/result.h": None,
     "runtime/core/scalar_type.h": "ScalarType dtype, size_t numel",
+    "runtime/core/small_float.h": "",
+    "runtime/core/strided_copy.h": (
+        "void* to, const int64_t* to_strides, const void* from, const int64_t* from_strides, "
+        "const int64_t* sizes, size_t dim"
+    ),
     "runtime/core/tensor.h": "",
     "runtime/executor/method.h": (
         "const std::shared_ptr<Program>& program, Span<const EValue> inputs"
@@ -31,7 +37,6 @@ _PARAMETERS: dict[str, str | None] = {
     "runtime/executor/method_meta.h": "const std::shared_ptr<Program>& program",
     "runtime/executor/program.h": None,
     "runtime/executor/session.h": "const std::shared_ptr<Program>& program",
-    "runtime/kernel/convert.h": "const Tensor& tensor",
     "runtime/kernel/kernel_context.h": "KernelContext& context, size_t nbytes",
     "runtime/kernel/registry.h": None,
     "runtime/kernel/view.h": "const Tensor& input, int64_t index, Tensor& out",
@@ -55,7 +60,7 @@ _PARAMETERS: dict[str, str | None] = {
     "backends/aoti/slim/core/scalar.h": "const SlimTensor& tensor, void* pointer",
     "backends/aoti/slim/core/slim_tensor.h": "",
     "backends/aoti/slim/core/storage.h": "size_t nbytes, Device device",
-    "backends/aoti/slim/core/strided_copy.h": "TensorPtr target, TensorPtr source",
+    "backends/aoti/slim/core/tensor_copy.h": "TensorPtr target, TensorPtr source",
     "backends/aoti/slim/cuda/guard.h": (
         "cudaStream_t stream, int device, void (*launch)(cudaStream_t)"
     ),

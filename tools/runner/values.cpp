@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string>
 
-#include "pteron/runtime/kernel/convert.h"
+#include "pteron/runtime/core/element.h"
 
 namespace pteron::runner {
 namespace {

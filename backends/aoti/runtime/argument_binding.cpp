@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 
 namespace pteron::aoti {
 

@@ -7,7 +7,7 @@
 #include "pteron/backends/aoti/slim/core/device_memory.h"
 #include "pteron/backends/aoti/slim/core/numeric.h"
 #include "pteron/backends/aoti/slim/core/scalar.h"
-#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/runtime/core/device_allocator.h"
 
 namespace pteron::aoti {

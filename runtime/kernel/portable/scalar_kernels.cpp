@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "pteron/runtime/kernel/convert.h"
+#include "pteron/runtime/core/element.h"
 #include "pteron/runtime/kernel/portable/kernels.h"
 #include "pteron/runtime/kernel/portable/shapes.h"
 

@@ -21,7 +21,7 @@ std::vector<int32_t> slow_elements(const View& view) {
   std::array<int64_t, kMaxTensorDims> at{};
   for (int64_t i = 0; i < view.numel(); ++i) {
     const std::byte* data = view.data;
-    for (size_t d = 0; d < view.dim; ++d) data += at[d] * view.strides[d];
+    for (size_t d = 0; d < view.dim; ++d) data += at[d] * view.strides[d] * 4;
     elements.push_back(*reinterpret_cast<const int32_t*>(data));
     for (size_t d = view.dim; d-- > 0 && ++at[d] == view.sizes[d];) at[d] = 0;
   }
@@ -91,7 +91,7 @@ TEST(CopyElements, LikeTheSlowWay) {
       std::swap(from.strides[d], from.strides[other]);
     }
     if (from.dim > 0 && from.sizes[0] > 1) {  // every second, from the end
-      from.data += (from.sizes[0] - 1) * from.strides[0];
+      from.data += (from.sizes[0] - 1) * from.strides[0] * 4;
       from.sizes[0] = (from.sizes[0] + 1) / 2;
       from.strides[0] *= -2;
     }

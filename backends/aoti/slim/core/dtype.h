@@ -68,17 +68,7 @@ constexpr bool is_complex(DType dtype) {
 }
 
 constexpr bool is_floating_point(DType dtype) {
-  switch (dtype) {
-    case DType::Half:
-    case DType::Float:
-    case DType::Double:
-    case DType::BFloat16:
-    case DType::Float8_e5m2:
-    case DType::Float8_e4m3fn:
-      return true;
-    default:
-      return false;
-  }
+  return is_floating(static_cast<ScalarType>(dtype));
 }
 
 }  // namespace pteron::slim

@@ -2,18 +2,13 @@
 
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "pteron/backends/aoti/slim/core/numeric.h"
+#include "pteron/runtime/core/element.h"
 
 namespace pteron::slim {
 namespace {
-
-template <typename T>
-T load(const void* element) {
-  T value;
-  std::memcpy(&value, element, sizeof(T));
-  return value;
-}
 
 template <typename T>
 void store(void* element, T value) {
@@ -84,80 +79,31 @@ bool Scalar::to_bool() const {
 
 Scalar load_scalar(DType dtype, const void* element) {
   switch (dtype) {
-    case DType::Byte:
-      return Scalar::of(uint64_t{load<uint8_t>(element)});
-    case DType::Char:
-      return Scalar::of(int64_t{load<int8_t>(element)});
-    case DType::Short:
-      return Scalar::of(int64_t{load<int16_t>(element)});
-    case DType::Int:
-      return Scalar::of(int64_t{load<int32_t>(element)});
-    case DType::Long:
-      return Scalar::of(load<int64_t>(element));
-    case DType::UInt16:
-      return Scalar::of(uint64_t{load<uint16_t>(element)});
-    case DType::UInt32:
-      return Scalar::of(uint64_t{load<uint32_t>(element)});
-    case DType::UInt64:
-      return Scalar::of(load<uint64_t>(element));
-    case DType::Bool:
-      return Scalar::of(uint64_t{load<uint8_t>(element) != 0});
-    case DType::Half:
-      return Scalar::of(double{load<Half>(element)});
-    case DType::BFloat16:
-      return Scalar::of(double{load<BFloat16>(element)});
-    case DType::Float8_e5m2:
-      return Scalar::of(double{load<Float8_e5m2>(element)});
-    case DType::Float8_e4m3fn:
-      return Scalar::of(double{load<Float8_e4m3fn>(element)});
-    case DType::Float:
-      return Scalar::of(double{load<float>(element)});
-    case DType::Double:
-      return Scalar::of(load<double>(element));
     case DType::ComplexHalf: {
-      const auto value = load<ComplexHalf>(element);
+      const auto value = load_element<ComplexHalf>(element);
       return Scalar::of(std::complex<double>(float{value.real}, float{value.imag}));
     }
     case DType::ComplexFloat:
-      return Scalar::of(std::complex<double>(load<std::complex<float>>(element)));
+      return Scalar::of(std::complex<double>(load_element<std::complex<float>>(element)));
     case DType::ComplexDouble:
-      return Scalar::of(load<std::complex<double>>(element));
+      return Scalar::of(load_element<std::complex<double>>(element));
+    default:
+      return visit_element_type(static_cast<ScalarType>(dtype), [element](auto type) {
+        using T = decltype(type);
+        const T value = load_element<T>(element);
+        if constexpr (!std::is_integral_v<T>) {
+          return Scalar::of(double{value});
+        } else if constexpr (std::is_signed_v<T>) {
+          return Scalar::of(int64_t{value});
+        } else {
+          return Scalar::of(uint64_t{value});
+        }
+      });
   }
-  return Scalar();
 }
 
 void store_scalar(DType dtype, void* element, const Scalar& value) {
   switch (dtype) {
-    case DType::Byte:
-      return store(element, static_cast<uint8_t>(value.to_int64()));
-    case DType::Char:
-      return store(element, static_cast<int8_t>(value.to_int64()));
-    case DType::Short:
-      return store(element, static_cast<int16_t>(value.to_int64()));
-    case DType::Int:
-      return store(element, static_cast<int32_t>(value.to_int64()));
-    case DType::Long:
-      return store(element, value.to_int64());
-    case DType::UInt16:
-      return store(element, static_cast<uint16_t>(value.to_uint64()));
-    case DType::UInt32:
-      return store(element, static_cast<uint32_t>(value.to_uint64()));
-    case DType::UInt64:
-      return store(element, value.to_uint64());
-    case DType::Bool:
-      return store(element, static_cast<uint8_t>(value.to_bool()));
-    case DType::Half:
-      return store(element, Half(static_cast<float>(value.to_double())));
-    case DType::BFloat16:
-      return store(element, BFloat16(static_cast<float>(value.to_double())));
-    case DType::Float8_e5m2:
-      return store(element, Float8_e5m2(static_cast<float>(value.to_double())));
-    case DType::Float8_e4m3fn:
-      return store(element, Float8_e4m3fn(static_cast<float>(value.to_double())));
-    case DType::Float:
-      return store(element, static_cast<float>(value.to_double()));
-    case DType::Double:
-      return store(element, value.to_double());
     case DType::ComplexHalf: {
       const auto c = std::complex<float>(value.to_complex());
       return store(element, ComplexHalf{Half(c.real()), Half(c.imag())});
@@ -166,6 +112,21 @@ void store_scalar(DType dtype, void* element, const Scalar& value) {
       return store(element, std::complex<float>(value.to_complex()));
     case DType::ComplexDouble:
       return store(element, value.to_complex());
+    default:
+      return visit_element_type(static_cast<ScalarType>(dtype), [element, &value](auto type) {
+        using T = decltype(type);
+        if constexpr (std::is_same_v<T, bool>) {
+          store(element, value.to_bool());
+        } else if constexpr (std::is_same_v<T, uint64_t>) {
+          store(element, value.to_uint64());
+        } else if constexpr (std::is_integral_v<T>) {
+          store(element, static_cast<T>(value.to_int64()));
+        } else if constexpr (std::is_same_v<T, double>) {
+          store(element, value.to_double());
+        } else {
+          store(element, T(static_cast<float>(value.to_double())));
+        }
+      });
   }
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "pteron/backends/aoti/slim/core/numeric.h"
-#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 
 namespace pteron::cpu {
 namespace {

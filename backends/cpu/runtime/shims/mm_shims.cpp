@@ -4,7 +4,7 @@
 #include <string>
 
 #include "pteron/backends/aoti/shims/shim_export.h"
-#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/cpu/runtime/kernels/gemm.h"
 #include "pteron/backends/cpu/runtime/shims/arguments.h"
 

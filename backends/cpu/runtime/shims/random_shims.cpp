@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "pteron/backends/aoti/shims/shim_export.h"
-#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/cpu/runtime/kernels/random.h"
 #include "pteron/backends/cpu/runtime/shims/arguments.h"
 

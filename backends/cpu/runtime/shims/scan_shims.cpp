@@ -3,7 +3,7 @@
 #include <type_traits>
 
 #include "pteron/backends/aoti/shims/shim_export.h"
-#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
 #include "pteron/backends/cpu/runtime/kernels/rows.h"
 #include "pteron/backends/cpu/runtime/kernels/sort.h"

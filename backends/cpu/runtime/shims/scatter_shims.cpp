@@ -5,7 +5,7 @@
 
 #include "pteron/backends/aoti/shims/shim_export.h"
 #include "pteron/backends/aoti/slim/core/scalar.h"
-#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/cpu/runtime/kernels/rows.h"
 #include "pteron/backends/cpu/runtime/kernels/scratch.h"
 #include "pteron/backends/cpu/runtime/kernels/sort.h"

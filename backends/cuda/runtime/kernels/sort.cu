@@ -16,11 +16,6 @@ unsigned blocks(int64_t count) {
   return static_cast<unsigned>(needed < 65536 ? needed : 65536);
 }
 
-bool is_floating(ScalarType dtype) {
-  return dtype == ScalarType::Half || dtype == ScalarType::BFloat16 || dtype == ScalarType::Float ||
-         dtype == ScalarType::Double;
-}
-
 // Bits that sort as unsigned numbers in the order of the values.
 __device__ inline uint64_t ordered_bits(double value) {
   if (value != value) return ~uint64_t{0};

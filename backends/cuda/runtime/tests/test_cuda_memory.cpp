@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/cuda/runtime/cuda_memory.h"
 #include "pteron/backends/cuda/runtime/testing/cuda_test.h"
 #include "pteron/runtime/core/device_allocator.h"

@@ -32,10 +32,4 @@ void fill_tensor(const SlimTensor& tensor, const Scalar& value);
 // Whether two tensors on one device have a byte in common, judged by the ranges they span.
 bool may_overlap(const SlimTensor& a, const SlimTensor& b);
 
-// `count` runs of `sizes`, outermost first, between two strided layouts; strides in elements of
-// `item_size` bytes. The building block of the above.
-void copy_strided(void* target, const int64_t* target_strides, const void* source,
-                  const int64_t* source_strides, const int64_t* sizes, size_t dim,
-                  size_t item_size);
-
 }  // namespace pteron::slim

@@ -1,101 +1,14 @@
-#include "pteron/backends/aoti/slim/core/strided_copy.h"
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "pteron/backends/aoti/slim/core/device_memory.h"
 #include "pteron/backends/aoti/slim/core/scalar.h"
+#include "pteron/runtime/core/strided_copy.h"
 
 namespace pteron::slim {
 namespace {
-
-// Dimensions of two strided layouts, merged where both allow it and ordered so that the last one is
-// the innermost of the target.
-struct Plan {
-  size_t dim = 0;
-  int64_t sizes[kMaxDims];
-  int64_t target[kMaxDims];
-  int64_t source[kMaxDims];
-};
-
-Plan make_plan(const int64_t* target_strides, const int64_t* source_strides, const int64_t* sizes,
-               size_t dim) {
-  size_t order[kMaxDims];
-  size_t n = 0;
-  for (size_t i = 0; i < dim; ++i) {
-    if (sizes[i] != 1) order[n++] = i;
-  }
-  std::stable_sort(order, order + n,
-                   [&](size_t a, size_t b) { return target_strides[a] > target_strides[b]; });
-  Plan plan;
-  for (size_t k = 0; k < n; ++k) {
-    const size_t i = order[k];
-    const size_t last = plan.dim - 1;
-    if (plan.dim > 0 && plan.target[last] == sizes[i] * target_strides[i] &&
-        plan.source[last] == sizes[i] * source_strides[i]) {
-      plan.sizes[last] *= sizes[i];
-      plan.target[last] = target_strides[i];
-      plan.source[last] = source_strides[i];
-    } else {
-      plan.sizes[plan.dim] = sizes[i];
-      plan.target[plan.dim] = target_strides[i];
-      plan.source[plan.dim] = source_strides[i];
-      ++plan.dim;
-    }
-  }
-  return plan;
-}
-
-// Calls inner(target offset, source offset, count, target stride, source stride) for each innermost
-// run; all in elements.
-template <typename Inner>
-void for_each_run(const Plan& plan, Inner&& inner) {
-  if (plan.dim == 0) {
-    inner(0, 0, 1, 1, 1);
-    return;
-  }
-  for (size_t i = 0; i < plan.dim; ++i) {
-    if (plan.sizes[i] == 0) return;
-  }
-  const size_t last = plan.dim - 1;
-  int64_t index[kMaxDims] = {0};
-  int64_t target = 0, source = 0;
-  while (true) {
-    inner(target, source, plan.sizes[last], plan.target[last], plan.source[last]);
-    size_t d = last;
-    while (d-- > 0) {
-      target += plan.target[d];
-      source += plan.source[d];
-      if (++index[d] < plan.sizes[d]) break;
-      target -= plan.target[d] * plan.sizes[d];
-      source -= plan.source[d] * plan.sizes[d];
-      index[d] = 0;
-    }
-    if (d == static_cast<size_t>(-1)) return;
-  }
-}
-
-template <typename T>
-void copy_runs(const Plan& plan, void* target_data, const void* source_data) {
-  T* const target_base = static_cast<T*>(target_data);
-  const T* const source_base = static_cast<const T*>(source_data);
-  for_each_run(plan, [&](int64_t target, int64_t source, int64_t count, int64_t target_stride,
-                         int64_t source_stride) {
-    T* to = target_base + target;
-    const T* from = source_base + source;
-    if (target_stride == 1 && source_stride == 1) {
-      std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
-    } else if (target_stride == 1) {
-      for (int64_t i = 0; i < count; ++i) to[i] = from[i * source_stride];
-    } else {
-      for (int64_t i = 0; i < count; ++i) to[i * target_stride] = from[i * source_stride];
-    }
-  });
-}
-
-struct Bytes16 {
-  uint64_t low, high;
-};
 
 // The strides of `source` seen with the sizes of `target`.
 Error broadcast_strides(const SlimTensor& target, const SlimTensor& source, int64_t* strides) {
@@ -138,24 +51,6 @@ bool is_dense(const SlimTensor& tensor) {
 }
 
 }  // namespace
-
-void copy_strided(void* target, const int64_t* target_strides, const void* source,
-                  const int64_t* source_strides, const int64_t* sizes, size_t dim,
-                  size_t item_size) {
-  const Plan plan = make_plan(target_strides, source_strides, sizes, dim);
-  switch (item_size) {
-    case 1:
-      return copy_runs<uint8_t>(plan, target, source);
-    case 2:
-      return copy_runs<uint16_t>(plan, target, source);
-    case 4:
-      return copy_runs<uint32_t>(plan, target, source);
-    case 8:
-      return copy_runs<uint64_t>(plan, target, source);
-    default:
-      return copy_runs<Bytes16>(plan, target, source);
-  }
-}
 
 bool may_overlap(const SlimTensor& a, const SlimTensor& b) {
   if (!a.is_defined() || !b.is_defined() || a.numel() == 0 || b.numel() == 0) return false;
@@ -205,13 +100,12 @@ Error copy_tensor(const SlimTensor& target, const SlimTensor& source, bool non_b
                  target.sizes().data(), target.dim(), target.item_size());
     return Error::Ok;
   }
-  const Plan plan =
-      make_plan(target.strides().data(), strides, target.sizes().data(), target.dim());
+  const StridedPlan plan(target.strides().data(), strides, target.sizes().data(), target.dim());
   char* const to = target.data_as<char>();
   const char* const from = source.data_as<char>();
   const auto to_bytes = static_cast<int64_t>(target.item_size());
   const auto from_bytes = static_cast<int64_t>(source.item_size());
-  for_each_run(plan, [&](int64_t t, int64_t s, int64_t count, int64_t t_stride, int64_t s_stride) {
+  plan.for_each_run([&](int64_t t, int64_t s, int64_t count, int64_t t_stride, int64_t s_stride) {
     for (int64_t i = 0; i < count; ++i) {
       store_scalar(target.dtype(), to + (t + i * t_stride) * to_bytes,
                    load_scalar(source.dtype(), from + (s + i * s_stride) * from_bytes));

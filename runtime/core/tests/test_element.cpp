@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "pteron/runtime/kernel/convert.h"
+#include "pteron/runtime/core/element.h"
 
 namespace pteron {
 namespace {

@@ -1,0 +1,73 @@
+// One element of any dtype as a number.
+//
+//   const double x = load_one<double>(tensor.dtype(), tensor.data());
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "pteron/runtime/core/scalar_type.h"
+#include "pteron/runtime/core/small_float.h"
+
+namespace pteron {
+
+// Calls visitor(T()), T being the C++ type of the elements. Those of Bool are bytes, of which any
+// but zero is true: not every one is a bool of C++.
+template <typename Visitor>
+auto visit_element_type(ScalarType dtype, Visitor&& visitor) {
+  switch (dtype) {
+    case ScalarType::Byte:
+      return visitor(uint8_t());
+    case ScalarType::Char:
+      return visitor(int8_t());
+    case ScalarType::Short:
+      return visitor(int16_t());
+    case ScalarType::Int:
+      return visitor(int32_t());
+    case ScalarType::Long:
+      return visitor(int64_t());
+    case ScalarType::UInt16:
+      return visitor(uint16_t());
+    case ScalarType::UInt32:
+      return visitor(uint32_t());
+    case ScalarType::UInt64:
+      return visitor(uint64_t());
+    case ScalarType::Bool:
+      return visitor(bool());
+    case ScalarType::Half:
+      return visitor(Half());
+    case ScalarType::BFloat16:
+      return visitor(BFloat16());
+    case ScalarType::Float8_e5m2:
+      return visitor(Float8_e5m2());
+    case ScalarType::Float8_e4m3fn:
+      return visitor(Float8_e4m3fn());
+    case ScalarType::Double:
+      return visitor(double());
+    case ScalarType::Float:
+      break;
+  }
+  return visitor(float());
+}
+
+// Of any alignment.
+template <typename T>
+T load_element(const void* data) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return *static_cast<const unsigned char*>(data) != 0;
+  } else {
+    T value;
+    std::memcpy(&value, data, sizeof value);
+    return value;
+  }
+}
+
+// `Number` is double or int64_t; the conversion is C's.
+template <typename Number>
+Number load_one(ScalarType dtype, const void* data) {
+  return visit_element_type(
+      dtype, [data](auto type) { return static_cast<Number>(load_element<decltype(type)>(data)); });
+}
+
+}  // namespace pteron
