@@ -8,7 +8,6 @@
 #include "pteron/runtime/executor/external_data.h"
 #include "pteron/runtime/executor/method_meta_reader.h"
 #include "pteron/runtime/program_reader/error_list.h"
-#include "pteron/runtime/program_reader/value_checks.h"
 
 namespace pteron {
 namespace {
@@ -37,7 +36,7 @@ MethodLoader::MethodLoader(std::shared_ptr<const Program> program, const schema:
       method_(method),
       options_(options),
       state_(std::make_unique<Method::State>(options.tracer)),
-      comparisons_left_(max_honest_items(data_)) {
+      comparisons_left_(uint64_t{1} << 26) {
   state_->program = program_;
   state_->max_instructions = options.max_instructions;
   state_->meta = read_method_meta(data_, method);

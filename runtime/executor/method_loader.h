@@ -74,12 +74,12 @@ class MethodLoader final {
   std::unique_ptr<Method::State> state_;
   std::vector<uint8_t*> pools_;  // by memory_id
   std::vector<MutableRange> mutable_ranges_;
-  // By value: may get other memory, by a move or view; a kernel or move touches it; a delegate does,
+  // By value: a move or view may give it other memory; a kernel or move touches it; a delegate does,
   // in every run.
   std::vector<bool> redirected_;
   std::vector<bool> touched_;
   std::vector<bool> delegated_;
-  uint64_t comparisons_left_;  // honest calls of kernels have few arguments
+  uint64_t comparisons_left_;  // a tenth of a second; honest calls of kernels have few arguments
 };
 
 }  // namespace pteron

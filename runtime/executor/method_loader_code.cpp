@@ -152,23 +152,22 @@ Error MethodLoader::check_arguments(Instruction* instruction) {
   const KernelMemory memory =
       is_kernel ? find_kernel(instruction->name)->memory : KernelMemory::Shared;
   if (memory == KernelMemory::View) return Error::Ok;
-  uint64_t tensors = 0;
-  size_t num_callers = 0;
-  for (EValue* const& argument : instruction->arguments) {
-    for (const EValue* const item : tensors_in(argument)) {
-      ++tensors;
-      if (!item) continue;
-      instruction->check_arguments |= redirected_[item - state_->values.data()];
-      if (!item->tensor().data()) ++num_callers;
-    }
-  }
-  uint64_t comparisons = tensors;
-  if (tensors > 0 && memory == KernelMemory::Separate) {
+  uint64_t comparisons = 0;
+  for (EValue* const& argument : instruction->arguments) comparisons += tensors_in(argument).size();
+  if (comparisons > 0 && memory == KernelMemory::Separate) {
     comparisons *= tensors_in(*(instruction->arguments.end() - 1)).size() + 1;
   }
   PTERON_CHECK_OR_RETURN(comparisons <= comparisons_left_, Error::InvalidProgram,
                          "lists among the arguments have more items than a program needs");
   comparisons_left_ -= comparisons;
+  size_t num_callers = 0;
+  for (EValue* const& argument : instruction->arguments) {
+    for (const EValue* const item : tensors_in(argument)) {
+      if (!item) continue;
+      instruction->check_arguments |= redirected_[item - state_->values.data()];
+      if (!item->tensor().data()) ++num_callers;
+    }
+  }
   if (memory == KernelMemory::Shared) return Error::Ok;
   instruction->check_overlap = instruction->check_arguments || num_callers > 1;
   if (instruction->check_overlap) return Error::Ok;
