@@ -1,42 +1,42 @@
 #include "pteron/runtime/core/device_allocator.h"
 
-#include <map>
-#include <mutex>
-#include <utility>
+#include <array>
+#include <atomic>
 
 namespace pteron {
 namespace {
 
-struct Registry {
-  std::mutex mutex;
-  std::map<DeviceType, std::unique_ptr<DeviceAllocator>> allocators;
-};
-
-// Never destroyed: methods that are freed by static destructors still need their allocator.
-Registry& registry() {
-  static Registry* const instance = new Registry;
-  return *instance;
-}
+// By device type. What is registered is never destroyed: methods that are freed by static
+// destructors still need it.
+std::array<std::atomic<DeviceAllocator*>, 2> allocators{};
 
 }  // namespace
 
 Error register_device_allocator(DeviceType type, std::unique_ptr<DeviceAllocator> allocator) {
   PTERON_CHECK_OR_RETURN(type != DeviceType::CPU && is_valid(type) && allocator,
                          Error::InvalidArgument, "an allocator needs a device type other than CPU");
-  Registry& all = registry();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  const bool added = all.allocators.emplace(type, std::move(allocator)).second;
+  DeviceAllocator* none = nullptr;
+  const bool added =
+      allocators[static_cast<size_t>(type)].compare_exchange_strong(none, allocator.get());
   PTERON_CHECK_OR_RETURN(added, Error::AlreadyLoaded,
                          "there is an allocator for device type %d already",
                          static_cast<int>(type));
+  (void)allocator.release();
   return Error::Ok;
 }
 
 DeviceAllocator* find_device_allocator(DeviceType type) {
-  Registry& all = registry();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  const auto found = all.allocators.find(type);
-  return found == all.allocators.end() ? nullptr : found->second.get();
+  return is_valid(type) ? allocators[static_cast<size_t>(type)].load(std::memory_order_acquire)
+                        : nullptr;
+}
+
+Result<DeviceAllocator*> device_allocator_of(Device device) {
+  DeviceAllocator* const allocator = find_device_allocator(device.type);
+  PTERON_CHECK_OR_RETURN(allocator, Error::NotFound,
+                         "no allocator for %s memory is registered; link the device's backend into "
+                         "the program, or open its library",
+                         describe(device).c_str());
+  return allocator;
 }
 
 }  // namespace pteron

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <utility>
+#include <memory>
 
 #include "pteron/runtime/core/device_allocator.h"
 
@@ -15,72 +15,47 @@ constexpr size_t kAlignment = 64;
 // From here on pages of its own, which the system zeroes when they are touched.
 constexpr size_t kMappedNbytes = size_t{1} << 18;
 
-Result<DeviceAllocator*> allocator_of(Device device) {
-  DeviceAllocator* const allocator = find_device_allocator(device.type);
-  PTERON_CHECK_OR_RETURN(allocator, Error::NotFound,
-                         "no allocator for %s memory is registered; link the device's backend into "
-                         "the program, or open its library",
-                         describe(device).c_str());
-  return allocator;
-}
-
-void* allocate_cpu(size_t nbytes) {
+// Null if there is none.
+StorageRef allocate_cpu(size_t nbytes) {
+  auto storage = std::make_unique<Storage>();
+  storage->nbytes = nbytes;
   if (nbytes >= kMappedNbytes) {
     void* const pages = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return pages == MAP_FAILED ? nullptr : pages;
+    if (pages == MAP_FAILED) return {};
+    storage->data = pages;
+    storage->destroy = [](Storage* self) noexcept {
+      ::munmap(self->data, self->nbytes);
+      delete self;
+    };
+  } else {
+    const size_t rounded = (nbytes + kAlignment - 1) / kAlignment * kAlignment;
+    storage->data = std::aligned_alloc(kAlignment, rounded);
+    if (!storage->data) return {};
+    std::memset(storage->data, 0, rounded);
+    storage->destroy = [](Storage* self) noexcept {
+      std::free(self->data);
+      delete self;
+    };
   }
-  const size_t rounded = (nbytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* const block = std::aligned_alloc(kAlignment, rounded);
-  if (block) std::memset(block, 0, rounded);
-  return block;
+  return StorageRef(storage.release());
 }
 
 }  // namespace
 
 Result<PlannedBuffer> PlannedBuffer::allocate(size_t nbytes, Device device) {
   PlannedBuffer buffer;
-  buffer.device_ = device;
   if (nbytes == 0) return buffer;
-  void* data = nullptr;
-  if (device.type == DeviceType::CPU) {
-    data = allocate_cpu(nbytes);
-    PTERON_CHECK_OR_RETURN(data, Error::MemoryAllocationFailed,
+  if (device.type == DeviceType::CPU) {  // the system gives zeros
+    buffer.storage_ = allocate_cpu(nbytes);
+    PTERON_CHECK_OR_RETURN(buffer.storage_, Error::MemoryAllocationFailed,
                            "no %zu bytes of memory for planned tensors", nbytes);
-  } else {
-    PTERON_ASSIGN_OR_RETURN(DeviceAllocator* const allocator, allocator_of(device));
-    PTERON_ASSIGN_OR_RETURN(data, allocator->allocate(nbytes, device));
+    return buffer;
   }
-  buffer.data_ = static_cast<uint8_t*>(data);
-  buffer.nbytes_ = nbytes;
-  // The system gave zeros to the CPU; the destructor frees the memory if the device fails.
-  if (device.type != DeviceType::CPU) {
-    PTERON_RETURN_IF_ERROR(fill_zero(data, nbytes, device));
-  }
+  PTERON_ASSIGN_OR_RETURN(DeviceAllocator* const allocator, device_allocator_of(device));
+  PTERON_ASSIGN_OR_RETURN(buffer.storage_, allocator->allocate(nbytes, device));
+  PTERON_RETURN_IF_ERROR(allocator->fill_zero(buffer.data(), nbytes, device, Wait::Yes));
   return buffer;
-}
-
-PlannedBuffer::~PlannedBuffer() {
-  if (!data_) return;
-  if (device_.type != DeviceType::CPU) {
-    find_device_allocator(device_.type)->free(data_, device_);  // allocators are for ever
-  } else if (nbytes_ >= kMappedNbytes) {
-    ::munmap(data_, nbytes_);
-  } else {
-    std::free(data_);
-  }
-}
-
-PlannedBuffer::PlannedBuffer(PlannedBuffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      nbytes_(std::exchange(other.nbytes_, 0)),
-      device_(other.device_) {}
-
-PlannedBuffer& PlannedBuffer::operator=(PlannedBuffer&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(nbytes_, other.nbytes_);
-  std::swap(device_, other.device_);
-  return *this;
 }
 
 Error copy_to_device(void* destination, Span<const uint8_t> source, Device device) {
@@ -89,8 +64,8 @@ Error copy_to_device(void* destination, Span<const uint8_t> source, Device devic
     std::memcpy(destination, source.data(), source.size());
     return Error::Ok;
   }
-  PTERON_ASSIGN_OR_RETURN(DeviceAllocator* const allocator, allocator_of(device));
-  return allocator->copy_from_host(destination, source.data(), source.size(), device);
+  PTERON_ASSIGN_OR_RETURN(DeviceAllocator* const allocator, device_allocator_of(device));
+  return allocator->copy(destination, device, source.data(), Device{}, source.size(), Wait::Yes);
 }
 
 Error copy_within_device(void* destination, const void* source, size_t nbytes, Device device) {
@@ -99,8 +74,8 @@ Error copy_within_device(void* destination, const void* source, size_t nbytes, D
     std::memmove(destination, source, nbytes);
     return Error::Ok;
   }
-  PTERON_ASSIGN_OR_RETURN(DeviceAllocator* const allocator, allocator_of(device));
-  return allocator->copy(destination, source, nbytes, device);
+  PTERON_ASSIGN_OR_RETURN(DeviceAllocator* const allocator, device_allocator_of(device));
+  return allocator->copy(destination, device, source, device, nbytes, Wait::Yes);
 }
 
 Error fill_zero(void* destination, size_t nbytes, Device device) {
@@ -109,8 +84,8 @@ Error fill_zero(void* destination, size_t nbytes, Device device) {
     std::memset(destination, 0, nbytes);
     return Error::Ok;
   }
-  PTERON_ASSIGN_OR_RETURN(DeviceAllocator* const allocator, allocator_of(device));
-  return allocator->fill_zero(destination, nbytes, device);
+  PTERON_ASSIGN_OR_RETURN(DeviceAllocator* const allocator, device_allocator_of(device));
+  return allocator->fill_zero(destination, nbytes, device, Wait::Yes);
 }
 
 }  // namespace pteron

@@ -2,7 +2,7 @@
 //
 //   PTERON_ASSIGN_OR_RETURN(PlannedBuffer arena, PlannedBuffer::allocate(nbytes, device));
 //
-// Move-only; freed on destruction. CPU memory begins at a multiple of 64, and pages of a large
+// Freed with the last copy. CPU memory begins at a multiple of 64, and pages of a large
 // buffer cost nothing until they are touched.
 #pragma once
 
@@ -13,6 +13,7 @@
 #include "pteron/runtime/core/error.h"
 #include "pteron/runtime/core/result.h"
 #include "pteron/runtime/core/span.h"
+#include "pteron/runtime/core/storage.h"
 
 namespace pteron {
 
@@ -22,21 +23,12 @@ class PlannedBuffer final {
   // allocation.
   static Result<PlannedBuffer> allocate(size_t nbytes, Device device);
 
-  PlannedBuffer() = default;  // empty
-  ~PlannedBuffer();
-  PlannedBuffer(PlannedBuffer&& other) noexcept;
-  PlannedBuffer& operator=(PlannedBuffer&& other) noexcept;
-  PlannedBuffer(const PlannedBuffer&) = delete;
-  PlannedBuffer& operator=(const PlannedBuffer&) = delete;
-
-  uint8_t* data() const { return data_; }  // an address of the device
-  size_t nbytes() const { return nbytes_; }
-  Device device() const { return device_; }
+  // An address of the device; null if empty.
+  uint8_t* data() const { return storage_ ? static_cast<uint8_t*>(storage_->data) : nullptr; }
+  size_t nbytes() const { return storage_ ? storage_->nbytes : 0; }
 
  private:
-  uint8_t* data_ = nullptr;
-  size_t nbytes_ = 0;
-  Device device_;
+  StorageRef storage_;
 };
 
 // `source` is CPU memory that does not overlap.

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <new>
 
-#include "pteron/runtime/core/device_allocator.h"
 #include "pteron/runtime/python/dlpack_array.h"
 #include "pteron/runtime/python/import_tensor.h"
 #include "pteron/runtime/python/python_error.h"
@@ -34,10 +33,6 @@ dlpack::DataType dlpack_dtype(ScalarType dtype) {
 
 Result<OwnedTensorPtr> OwnedTensor::allocate(const Tensor& tensor) {
   const bool on_cpu = tensor.device().type == DeviceType::CPU;
-  DeviceAllocator* allocator = on_cpu ? nullptr : find_device_allocator(tensor.device().type);
-  PTERON_CHECK_OR_RETURN(on_cpu || allocator, Error::NotFound,
-                         "an output lies on a device whose memory nobody manages in this process; "
-                         "open the library of its backend first");
   const size_t nbytes = tensor.nbytes();
   // Aligned by hand: malloc keeps small blocks at hand, aligned_alloc does not.
   const size_t header = sizeof(OwnedTensor) + kAlignment;
@@ -68,33 +63,28 @@ Result<OwnedTensorPtr> OwnedTensor::allocate(const Tensor& tensor) {
   if (!on_cpu) {
     managed.tensor.data = nullptr;
     if (nbytes > 0) {
-      PTERON_ASSIGN_OR_RETURN(managed.tensor.data, allocator->allocate(nbytes, tensor.device()));
+      PTERON_ASSIGN_OR_RETURN(DeviceAllocator* const allocator,
+                              device_allocator_of(tensor.device()));
+      PTERON_ASSIGN_OR_RETURN(owned->storage_, allocator->allocate(nbytes, tensor.device()));
+      managed.tensor.data = owned->storage_->data;
     }
   }
   return owned;
 }
 
 void OwnedTensor::release(OwnedTensor* tensor) {
-  if (tensor->device_.type != DeviceType::CPU && tensor->data()) {
-    find_device_allocator(tensor->device_.type)->free(tensor->data(), tensor->device_);
-  }
   tensor->~OwnedTensor();
   std::free(tensor);
 }
 
-Error OwnedTensor::copy_from(const Tensor& tensor) {
+Error OwnedTensor::copy_from(const Tensor& tensor, Wait wait) {
   if (nbytes_ == 0) return Error::Ok;
   if (device_.type != DeviceType::CPU) {
-    return find_device_allocator(device_.type)->copy(data(), tensor.data(), nbytes_, device_);
+    return find_device_allocator(device_.type)
+        ->copy(data(), device_, tensor.data(), device_, nbytes_, wait);
   }
   std::memcpy(data(), tensor.data(), nbytes_);
   return Error::Ok;
-}
-
-Error OwnedTensor::copy_in_order_from(const Tensor& tensor) {
-  if (nbytes_ == 0) return Error::Ok;
-  return find_device_allocator(device_.type)
-      ->copy_in_order(data(), tensor.data(), nbytes_, device_);
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "pteron/runtime/core/device_allocator.h"
 #include "pteron/runtime/core/error.h"
 #include "pteron/runtime/core/result.h"
 #include "pteron/runtime/core/tensor.h"
@@ -29,10 +30,8 @@ class OwnedTensor final {
   static Result<std::unique_ptr<OwnedTensor, Delete>> allocate(const Tensor& tensor);
   static void release(OwnedTensor* tensor);
 
-  // Bytes of a tensor of the same shape and device; complete on return.
-  Error copy_from(const Tensor& tensor);
-  // The same on a device, on the calling thread's current stream: the host does not wait.
-  Error copy_in_order_from(const Tensor& tensor);
+  // Bytes of a tensor of the same shape and device.
+  Error copy_from(const Tensor& tensor, Wait wait = Wait::Yes);
 
   void* data() const { return managed_.tensor.data; }
   ScalarType dtype() const { return dtype_; }
@@ -52,6 +51,7 @@ class OwnedTensor final {
   ScalarType dtype_ = ScalarType::Float;
   pteron::Device device_;
   size_t nbytes_ = 0;
+  StorageRef storage_;  // on a device
 };
 using OwnedTensorPtr = std::unique_ptr<OwnedTensor, OwnedTensor::Delete>;
 

@@ -385,7 +385,7 @@ Object PyMethod::export_value(const EValue& value, const TensorStyle& style) {
   const Tensor& tensor = value.tensor();
   OwnedTensorPtr copy = value_or_throw(OwnedTensor::allocate(tensor));
   if (tensor.device().type != DeviceType::CPU) {
-    throw_if_error(copy->copy_in_order_from(tensor));
+    throw_if_error(copy->copy_from(tensor, Wait::No));
   } else if (tensor.nbytes() < kLargeCopyNbytes) {
     throw_if_error(copy->copy_from(tensor));
   } else {

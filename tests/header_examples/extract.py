@@ -20,6 +20,7 @@ _PARAMETERS: dict[str, str | None] = {
     "runtime/backend/interface.h": None,
     "runtime/backend/named_data_map.h": "const NamedDataMap& map, std::string_view key",
     "runtime/core/device_allocator.h": "size_t nbytes, Device device, const void* host",
+    "runtime/core/storage.h": "DeviceAllocator* allocator, size_t nbytes, Device device",
     "runtime/core/element.h": "const Tensor& tensor",
     "runtime/core/error.h": None,
     "runtime/core/evalue.h": "const Tensor& tensor, void (*use)(const Tensor&)",

@@ -4,7 +4,6 @@
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/shims/device_operators.h"
-#include "pteron/backends/aoti/slim/core/device_memory.h"
 #include "pteron/backends/aoti/slim/core/numeric.h"
 #include "pteron/backends/aoti/slim/core/scalar.h"
 #include "pteron/backends/aoti/slim/core/tensor_copy.h"
@@ -34,12 +33,10 @@ Result<Scalar> item(AtenTensorHandle tensor) {
   if (tensor->device().type == DeviceType::CPU) {
     return slim::load_scalar(tensor->dtype(), tensor->data());
   }
-  DeviceAllocator* allocator = find_device_allocator(tensor->device().type);
-  PTERON_CHECK_OR_RETURN(allocator, Error::NotSupported, "no memory of device type %d here",
-                         static_cast<int>(tensor->device().type));
+  PTERON_ASSIGN_OR_RETURN(DeviceAllocator* const allocator, device_allocator_of(tensor->device()));
   alignas(16) char element[16];
-  PTERON_RETURN_IF_ERROR(
-      allocator->copy_to_host(element, tensor->data(), tensor->item_size(), tensor->device()));
+  PTERON_RETURN_IF_ERROR(allocator->copy(element, Device{}, tensor->data(), tensor->device(),
+                                         tensor->item_size(), Wait::Yes));
   return slim::load_scalar(tensor->dtype(), element);
 }
 
@@ -111,14 +108,7 @@ PTERON_AOTI_SHIM(AOTITorchError, tensor_copy_)(AtenTensorHandle source, AtenTens
 PTERON_AOTI_SHIM(AOTITorchError, zero_)(AtenTensorHandle self) {
   return c_boundary("aoti_torch_zero_", [&]() -> Error {
     PTERON_RETURN_IF_ERROR(check_defined(self, "self"));
-    if (self->device().type == DeviceType::CPU) {
-      slim::fill_tensor(*self, Scalar());
-      return Error::Ok;
-    }
-    slim::DeviceMemory* memory = slim::find_device_memory(self->device().type);
-    PTERON_CHECK_OR_RETURN(memory, Error::NotSupported, "no memory of device type %d here",
-                           static_cast<int>(self->device().type));
-    return memory->zero(*self);
+    return slim::zero_tensor(*self);
   });
 }
 

@@ -5,7 +5,7 @@
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/shims/handle_scope.h"
-#include "pteron/backends/aoti/slim/core/device_memory.h"
+#include "pteron/runtime/core/device_allocator.h"
 
 namespace pteron::aoti {
 namespace {
@@ -80,13 +80,17 @@ PTERON_AOTI_SHIM(AOTITorchError, empty_strided_pinned)
     PTERON_ASSIGN_OR_RETURN(const size_t nbytes,
                             slim::storage_nbytes(shape.sizes, shape.strides, type));
     // Generated code names the CPU here, and whoever has a device is meant.
-    slim::DeviceMemory* memory =
-        slim::find_device_memory(device.type == DeviceType::CPU ? DeviceType::CUDA : device.type);
-    auto storage = memory ? memory->allocate_pinned(nbytes) : slim::allocate_storage(nbytes, {});
-    if (!storage.ok()) return storage.take_error();
+    DeviceAllocator* const allocator =
+        find_device_allocator(device.type == DeviceType::CPU ? DeviceType::CUDA : device.type);
+    slim::StorageRef storage;
+    if (allocator) {
+      PTERON_ASSIGN_OR_RETURN(storage, allocator->allocate_pinned(nbytes));
+    }
+    if (!storage) {
+      PTERON_ASSIGN_OR_RETURN(storage, slim::allocate_storage(nbytes, {}));
+    }
     TensorPtr tensor(new SlimTensor);
-    PTERON_RETURN_IF_ERROR(
-        tensor->set(std::move(storage.get()), shape.sizes, shape.strides, 0, type));
+    PTERON_RETURN_IF_ERROR(tensor->set(std::move(storage), shape.sizes, shape.strides, 0, type));
     *ret = tensor.release();
     return Error::Ok;
   });

@@ -1,104 +1,23 @@
-#include "pteron/backends/cuda/runtime/cuda_memory.h"
-
+// CUDA memory for the runtime's planned pools, inputs and outputs and for the tensors of compiled
+// code, registered for DeviceType::CUDA.
+//
+// Work goes to the calling thread's current stream of the device. Storage is an output buffer that
+// the open ExecutionScope offers, or comes from its pool, or else from that of the current stream,
+// where it goes back to: an output that is let go of is soon the memory of another.
 #include <cuda_runtime_api.h>
 
 #include <memory>
 
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/aoti/slim/cuda/guard.h"
 #include "pteron/backends/cuda/runtime/caching_pool.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 #include "pteron/backends/cuda/runtime/execution_scope.h"
+#include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
 #include "pteron/backends/cuda/runtime/output_buffer_reuse.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
+#include "pteron/runtime/core/device_allocator.h"
 
 namespace pteron::cuda {
-namespace {
-
-using slim::SlimTensor;
-using slim::StorageRef;
-using slim::TensorPtr;
-
-// Whether both lie in memory in the same order without gaps, so that bytes can be copied.
-bool is_one_run(const SlimTensor& target, const SlimTensor& source) {
-  if (target.is_contiguous() && source.is_contiguous()) return true;
-  for (size_t i = 0; i < target.dim(); ++i) {
-    if (target.size(i) != 1 && target.stride(i) != source.stride(i)) return false;
-  }
-  Result<size_t> reach = slim::storage_nbytes(target.sizes(), target.strides(), target.dtype());
-  return reach.ok() && *reach == target.nbytes();
-}
-
-Result<TensorPtr> contiguous_like(const SlimTensor& tensor, Device device) {
-  int64_t strides[slim::kMaxDims];
-  slim::contiguous_strides(tensor.sizes(), strides);
-  return slim::make_tensor(tensor.sizes(), Span<const int64_t>(strides, tensor.dim()),
-                           tensor.dtype(), device);
-}
-
-Error copy_on_device(const SlimTensor& target, const SlimTensor& source, cudaStream_t stream) {
-  if (is_one_run(target, source)) {
-    PTERON_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(target.data(), source.data(), target.nbytes(),
-                                                cudaMemcpyDeviceToDevice, stream),
-                                "copying a tensor");
-    return Error::Ok;
-  }
-  return strided_copy(elementwise_copy(target, &source), stream);
-}
-
-Error copy_to_host(const SlimTensor& target, const SlimTensor& source, bool non_blocking,
-                   cudaStream_t stream) {
-  if (is_one_run(target, source)) {
-    PTERON_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(target.data(), source.data(), target.nbytes(),
-                                                cudaMemcpyDeviceToHost, stream),
-                                "copying a tensor to the host");
-    if (non_blocking) return Error::Ok;
-    PTERON_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream), "copying a tensor to the host");
-    return Error::Ok;
-  }
-  PTERON_ASSIGN_OR_RETURN(TensorPtr packed, contiguous_like(source, source.device()));
-  PTERON_ASSIGN_OR_RETURN(TensorPtr staged, contiguous_like(source, Device{}));
-  PTERON_RETURN_IF_ERROR(copy_on_device(*packed, source, stream));
-  PTERON_RETURN_IF_ERROR(copy_to_host(*staged, *packed, false, stream));
-  return slim::copy_tensor(target, *staged);
-}
-
-Error copy_from_host(const SlimTensor& target, const SlimTensor& source, bool non_blocking,
-                     cudaStream_t stream) {
-  if (is_one_run(target, source)) {
-    // From pageable memory the call returns when the source has been read, from pinned memory
-    // before.
-    PTERON_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(target.data(), source.data(), target.nbytes(),
-                                                cudaMemcpyHostToDevice, stream),
-                                "copying a tensor from the host");
-    if (non_blocking) return Error::Ok;
-    PTERON_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream), "copying a tensor from the host");
-    return Error::Ok;
-  }
-  PTERON_ASSIGN_OR_RETURN(TensorPtr staged, contiguous_like(source, Device{}));
-  PTERON_ASSIGN_OR_RETURN(TensorPtr packed, contiguous_like(source, target.device()));
-  PTERON_RETURN_IF_ERROR(slim::copy_tensor(*staged, source));
-  PTERON_RETURN_IF_ERROR(copy_from_host(*packed, *staged, false, stream));
-  return copy_on_device(target, *packed, stream);
-}
-
-void free_pinned(slim::Storage* storage) noexcept {
-  (void)cudaFreeHost(storage->data);
-  delete storage;
-}
-
-}  // namespace
-
-StridedCopy elementwise_copy(const SlimTensor& target, const SlimTensor* source) {
-  StridedCopy copy;
-  copy.target = target.data();
-  copy.source = source ? source->data() : nullptr;
-  copy.item_nbytes = target.item_size();
-  for (size_t i = 0; i < target.dim(); ++i) {
-    copy.add_dim(target.size(i), target.stride(i), source ? source->stride(i) : 0);
-  }
-  return copy;
-}
 
 // Scratch memory may be kept beyond a run, so it is never an output buffer.
 Result<StorageRef> allocate_scratch(size_t nbytes, int device) {
@@ -108,68 +27,122 @@ Result<StorageRef> allocate_scratch(size_t nbytes, int device) {
   return CachingPool::of_stream(device, stream).allocate(nbytes);
 }
 
-Result<StorageRef> CudaMemory::allocate(size_t nbytes, Device device) {
-  const ExecutionResources* scope = ExecutionScope::current();
-  if (scope && scope->output_buffers && scope->pool->device() == device.index) {
-    if (StorageRef storage = scope->output_buffers->take(nbytes)) return storage;
-    PTERON_ASSIGN_OR_RETURN(StorageRef storage, scope->pool->allocate(nbytes));
-    scope->output_buffers->note(storage->data);
-    return storage;
-  }
-  return allocate_scratch(nbytes, device.index);
-}
-
-Result<StorageRef> CudaMemory::allocate_pinned(size_t nbytes) {
-  auto storage = std::make_unique<slim::Storage>();
-  PTERON_CUDA_RETURN_IF_ERROR(
-      cudaHostAlloc(&storage->data, nbytes > 0 ? nbytes : 1, cudaHostAllocPortable),
-      "allocating pinned host memory");
-  storage->nbytes = nbytes;
-  storage->destroy = &free_pinned;
-  return StorageRef(storage.release());
-}
-
-Error CudaMemory::copy(const SlimTensor& target, const SlimTensor& source, bool non_blocking) {
-  if (target.numel() == 0) return Error::Ok;
-  const Device to = target.device(), from = source.device();
-  const int device = to.type == DeviceType::CUDA ? to.index : from.index;
-  PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device));
-  const cudaStream_t stream = slim::current_cuda_stream(device);
-  if (to.type == DeviceType::CPU) return copy_to_host(target, source, non_blocking, stream);
-  if (from.type == DeviceType::CPU) return copy_from_host(target, source, non_blocking, stream);
-  if (to == from) return copy_on_device(target, source, stream);
-  PTERON_CHECK_OR_RETURN(is_one_run(target, source), Error::NotSupported,
-                         "copying from cuda:%d %s to cuda:%d %s: make both contiguous first",
-                         from.index, source.describe().c_str(), to.index,
-                         target.describe().c_str());
-  PTERON_CUDA_RETURN_IF_ERROR(cudaMemcpyPeerAsync(target.data(), to.index, source.data(),
-                                                  from.index, target.nbytes(), stream),
-                              "copying a tensor between devices");
-  return Error::Ok;
-}
-
-Error CudaMemory::zero(const SlimTensor& tensor) {
-  if (tensor.numel() == 0) return Error::Ok;
-  const int device = tensor.device().index;
-  PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device));
-  const cudaStream_t stream = slim::current_cuda_stream(device);
-  if (is_one_run(tensor, tensor)) {
-    PTERON_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(tensor.data(), 0, tensor.nbytes(), stream),
-                                "zeroing a tensor");
-    return Error::Ok;
-  }
-  return strided_copy(elementwise_copy(tensor, nullptr), stream);
-}
-
-CudaMemory& cuda_memory() {
-  static auto* memory = new CudaMemory();
-  return *memory;
-}
-
 namespace {
 
+class CudaEvent final : public DeviceEvent {
+ public:
+  CudaEvent(cudaEvent_t event, int device) : event_(event), device_(device) {}
+  ~CudaEvent() override { (void)cudaEventDestroy(event_); }
+
+  Error record() override {
+    PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device_));
+    PTERON_CUDA_RETURN_IF_ERROR(cudaEventRecord(event_, slim::current_cuda_stream(device_)),
+                                "recording an event");
+    return Error::Ok;
+  }
+
+  Error make_wait(void* stream) override {
+    PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device_));
+    PTERON_CUDA_RETURN_IF_ERROR(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), event_, 0),
+                                "making a stream wait");
+    return Error::Ok;
+  }
+
+ private:
+  const cudaEvent_t event_;
+  const int device_;
+};
+
+class CudaMemory final : public DeviceAllocator {
+ public:
+  Result<StorageRef> allocate(size_t nbytes, Device device) override {
+    const ExecutionResources* scope = ExecutionScope::current();
+    if (scope && scope->output_buffers && scope->pool->device() == device.index) {
+      if (StorageRef storage = scope->output_buffers->take(nbytes)) return storage;
+      PTERON_ASSIGN_OR_RETURN(StorageRef storage, scope->pool->allocate(nbytes));
+      scope->output_buffers->note(storage->data);
+      return storage;
+    }
+    return allocate_scratch(nbytes, device.index);
+  }
+
+  Result<StorageRef> allocate_pinned(size_t nbytes) override {
+    auto storage = std::make_unique<Storage>();
+    PTERON_CUDA_RETURN_IF_ERROR(
+        cudaHostAlloc(&storage->data, nbytes > 0 ? nbytes : 1, cudaHostAllocPortable),
+        "allocating pinned host memory");
+    storage->nbytes = nbytes;
+    storage->destroy = [](Storage* self) noexcept {
+      (void)cudaFreeHost(self->data);
+      delete self;
+    };
+    return StorageRef(storage.release());
+  }
+
+  Error copy(void* destination, Device to, const void* source, Device from, size_t nbytes,
+             Wait wait) override {
+    const int device = to.type == DeviceType::CUDA ? to.index : from.index;
+    PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device));
+    const cudaStream_t stream = slim::current_cuda_stream(device);
+    const cudaError_t status =
+        to.type == from.type && to.index != from.index
+            ? cudaMemcpyPeerAsync(destination, to.index, source, from.index, nbytes, stream)
+            : cudaMemcpyAsync(destination, source, nbytes,
+                              to.type == DeviceType::CPU     ? cudaMemcpyDeviceToHost
+                              : from.type == DeviceType::CPU ? cudaMemcpyHostToDevice
+                                                             : cudaMemcpyDeviceToDevice,
+                              stream);
+    PTERON_CUDA_RETURN_IF_ERROR(status, "copying memory of a device");
+    return wait_for(stream, wait);
+  }
+
+  Error copy_strided(void* target, const int64_t* target_strides, const void* source,
+                     const int64_t* source_strides, const int64_t* sizes, size_t dim,
+                     size_t item_size, Device device) override {
+    PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device.index));
+    StridedCopy copy;
+    copy.target = target;
+    copy.source = source;
+    copy.item_nbytes = item_size;
+    for (size_t i = 0; i < dim; ++i) {
+      copy.add_dim(sizes[i], target_strides[i], source ? source_strides[i] : 0);
+    }
+    return strided_copy(copy, slim::current_cuda_stream(device.index));
+  }
+
+  Error fill_zero(void* destination, size_t nbytes, Device device, Wait wait) override {
+    PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device.index));
+    const cudaStream_t stream = slim::current_cuda_stream(device.index);
+    PTERON_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(destination, 0, nbytes, stream),
+                                "zeroing memory of a device");
+    return wait_for(stream, wait);
+  }
+
+  Result<void*> set_stream(void* stream, Device device) override {
+    void* const before = slim::current_cuda_stream(device.index);
+    PTERON_RETURN_IF_ERROR(
+        slim::set_current_cuda_stream(device.index, static_cast<cudaStream_t>(stream)));
+    return before;
+  }
+
+  Result<std::unique_ptr<DeviceEvent>> make_event(Device device) override {
+    PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device.index));
+    cudaEvent_t event = nullptr;
+    PTERON_CUDA_RETURN_IF_ERROR(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+                                "creating an event");
+    return std::unique_ptr<DeviceEvent>(new CudaEvent(event, device.index));
+  }
+
+ private:
+  static Error wait_for(cudaStream_t stream, Wait wait) {
+    if (wait == Wait::No) return Error::Ok;
+    PTERON_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream), "waiting for a copy");
+    return Error::Ok;
+  }
+};
+
 [[maybe_unused]] const bool registered =
-    (slim::register_device_memory(DeviceType::CUDA, &cuda_memory()), true);
+    register_device_allocator(DeviceType::CUDA, std::make_unique<CudaMemory>()).ok();
 
 }  // namespace
 }  // namespace pteron::cuda

@@ -9,16 +9,18 @@ namespace {
 
 class NoMemory final : public DeviceAllocator {
  public:
-  Result<void*> allocate(size_t, Device) override { return Error::MemoryAllocationFailed; }
-  void free(void*, Device) override {}
-  Error copy_from_host(void*, const void*, size_t, Device) override { return Error::Ok; }
-  Error copy_to_host(void*, const void*, size_t, Device) override { return Error::Ok; }
-  Error copy(void*, const void*, size_t, Device) override { return Error::NotSupported; }
-  Error fill_zero(void*, size_t, Device) override { return Error::Ok; }
+  Result<StorageRef> allocate(size_t, Device) override { return Error::MemoryAllocationFailed; }
+  Error copy(void*, Device, const void*, Device, size_t, Wait) override { return Error::Ok; }
+  Error copy_strided(void*, const int64_t*, const void*, const int64_t*, const int64_t*, size_t,
+                     size_t, Device) override {
+    return Error::Ok;
+  }
+  Error fill_zero(void*, size_t, Device, Wait) override { return Error::Ok; }
 };
 
 TEST(DeviceAllocatorTest, OneForEachDeviceType) {
   EXPECT_EQ(find_device_allocator(DeviceType::CUDA), nullptr);
+  EXPECT_EQ(device_allocator_of(Device{DeviceType::CUDA, 0}).error(), Error::NotFound);
   auto allocator = std::make_unique<NoMemory>();
   DeviceAllocator* const expected = allocator.get();
   ASSERT_TRUE(register_device_allocator(DeviceType::CUDA, std::move(allocator)).ok());
@@ -34,16 +36,16 @@ TEST(DeviceAllocatorTest, RefusesTheCpuAndNothing) {
             Error::InvalidArgument);
   EXPECT_EQ(register_device_allocator(DeviceType::CUDA, nullptr), Error::InvalidArgument);
   EXPECT_EQ(find_device_allocator(DeviceType::CPU), nullptr);
+  EXPECT_EQ(find_device_allocator(static_cast<DeviceType>(7)), nullptr);
 }
 
-TEST(DeviceAllocatorTest, ADeviceWithoutStreamsDoesThingsAtOnce) {
+TEST(DeviceAllocatorTest, ADeviceMayHaveNoStreams) {
   NoMemory allocator;
   const Device device{DeviceType::CUDA, 0};
   int stream = 0;
   Result<void*> before = allocator.set_stream(&stream, device);
   ASSERT_TRUE(before.ok());
   EXPECT_EQ(*before, nullptr);
-  EXPECT_EQ(allocator.copy_in_order(nullptr, nullptr, 1, device), Error::NotSupported);  // copy()'s
   Result<std::unique_ptr<DeviceEvent>> event = allocator.make_event(device);
   ASSERT_TRUE(event.ok());
   EXPECT_EQ(*event, nullptr);

@@ -32,13 +32,9 @@ Error copy_between_devices(Span<EValue* const> arguments, bool to_device) {
   PTERON_RETURN_IF_ERROR(resize_out(out, self.sizes()));
   if (self.nbytes() == 0) return Error::Ok;
   PTERON_CHECK_OR_RETURN(self.data() && out.data(), Error::InvalidState, "a tensor has no memory");
-  DeviceAllocator* allocator = find_device_allocator(device.type);
-  PTERON_CHECK_OR_RETURN(
-      allocator, Error::NotFound,
-      "nobody manages the memory of the device in this process; open the library of "
-      "its backend first");
-  return to_device ? allocator->copy_from_host(out.data(), self.data(), self.nbytes(), device)
-                   : allocator->copy_to_host(out.data(), self.data(), self.nbytes(), device);
+  PTERON_ASSIGN_OR_RETURN(DeviceAllocator* const allocator, device_allocator_of(device));
+  return allocator->copy(out.data(), out.device(), self.data(), self.device(), self.nbytes(),
+                         Wait::Yes);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <new>
 
 #include "pteron/backends/aoti/slim/core/caching_allocator.h"
-#include "pteron/backends/aoti/slim/core/device_memory.h"
+#include "pteron/runtime/core/device_allocator.h"
 
 namespace pteron::slim {
 namespace {
@@ -43,12 +43,8 @@ Result<Storage*> new_cpu_storage(size_t nbytes) {
 
 Result<StorageRef> allocate_storage(size_t nbytes, Device device) {
   if (device.type != DeviceType::CPU) {
-    DeviceMemory* memory = find_device_memory(device.type);
-    PTERON_CHECK_OR_RETURN(memory, Error::NotSupported,
-                           "no memory of device type %d here: the library of its backend is not "
-                           "loaded",
-                           static_cast<int>(device.type));
-    return memory->allocate(nbytes, device);
+    PTERON_ASSIGN_OR_RETURN(DeviceAllocator* const allocator, device_allocator_of(device));
+    return allocator->allocate(nbytes, device);
   }
   PTERON_ASSIGN_OR_RETURN(Storage * storage, new_cpu_storage(nbytes));
   storage->data = reinterpret_cast<char*>(storage) + kStorageAlignment;

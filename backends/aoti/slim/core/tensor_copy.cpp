@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "pteron/backends/aoti/slim/core/device_memory.h"
 #include "pteron/backends/aoti/slim/core/scalar.h"
+#include "pteron/runtime/core/device_allocator.h"
 #include "pteron/runtime/core/strided_copy.h"
 
 namespace pteron::slim {
@@ -50,6 +50,51 @@ bool is_dense(const SlimTensor& tensor) {
   return true;
 }
 
+// Whether both lie in memory in the same order without gaps, so that bytes can be copied.
+bool is_one_run(const SlimTensor& target, const SlimTensor& source) {
+  if (target.is_contiguous() && source.is_contiguous()) return true;
+  for (size_t i = 0; i < target.dim(); ++i) {
+    if (target.size(i) != 1 && target.stride(i) != source.stride(i)) return false;
+  }
+  return is_dense(target);
+}
+
+Result<TensorPtr> contiguous_like(const SlimTensor& tensor, Device device) {
+  int64_t strides[kMaxDims];
+  contiguous_strides(tensor.sizes(), strides);
+  return make_tensor(tensor.sizes(), Span<const int64_t>(strides, tensor.dim()), tensor.dtype(),
+                     device);
+}
+
+// Where at least one is not on the host; of equal sizes.
+Error copy_on_devices(const SlimTensor& target, const SlimTensor& source, bool non_blocking) {
+  PTERON_CHECK_OR_RETURN(target.dtype() == source.dtype(), Error::NotSupported,
+                         "a copy between devices cannot convert %s to %s",
+                         source.describe().c_str(), target.describe().c_str());
+  const Device to = target.device(), from = source.device();
+  const bool with_host = to.type == DeviceType::CPU || from.type == DeviceType::CPU;
+  PTERON_ASSIGN_OR_RETURN(DeviceAllocator* const allocator,
+                          device_allocator_of(to.type == DeviceType::CPU ? from : to));
+  if (is_one_run(target, source)) {
+    return allocator->copy(target.data(), to, source.data(), from, target.nbytes(),
+                           with_host && !non_blocking ? Wait::Yes : Wait::No);
+  }
+  if (to == from) {
+    return allocator->copy_strided(target.data(), target.strides().data(), source.data(),
+                                   source.strides().data(), target.sizes().data(), target.dim(),
+                                   target.item_size(), to);
+  }
+  PTERON_CHECK_OR_RETURN(with_host, Error::NotSupported,
+                         "copying from %s %s to %s %s: make both contiguous first",
+                         describe(from).c_str(), source.describe().c_str(), describe(to).c_str(),
+                         target.describe().c_str());
+  PTERON_ASSIGN_OR_RETURN(TensorPtr packed, contiguous_like(source, from));
+  PTERON_ASSIGN_OR_RETURN(TensorPtr moved, contiguous_like(source, to));
+  PTERON_RETURN_IF_ERROR(copy_tensor(*packed, source));
+  PTERON_RETURN_IF_ERROR(copy_tensor(*moved, *packed));
+  return copy_tensor(target, *moved);
+}
+
 }  // namespace
 
 bool may_overlap(const SlimTensor& a, const SlimTensor& b) {
@@ -71,19 +116,11 @@ Error copy_tensor(const SlimTensor& target, const SlimTensor& source, bool non_b
   const bool on_cpu =
       target.device().type == DeviceType::CPU && source.device().type == DeviceType::CPU;
   if (!on_cpu) {
-    PTERON_CHECK_OR_RETURN(target.dtype() == source.dtype(), Error::NotSupported,
-                           "a copy between devices cannot convert %s to %s",
-                           source.describe().c_str(), target.describe().c_str());
-    const DeviceType type =
-        target.device().type != DeviceType::CPU ? target.device().type : source.device().type;
-    DeviceMemory* memory = find_device_memory(type);
-    PTERON_CHECK_OR_RETURN(memory, Error::NotSupported, "no memory of device type %d here",
-                           static_cast<int>(type));
     SlimTensor expanded;
     PTERON_RETURN_IF_ERROR(expanded.set(source.storage(), target.sizes(),
                                         Span<const int64_t>(strides, target.dim()),
                                         source.storage_offset(), source.dtype()));
-    return memory->copy(target, expanded, non_blocking);
+    return copy_on_devices(target, expanded, non_blocking);
   }
 
   if (target.data() == source.data() && target.dtype() == source.dtype() &&
@@ -133,6 +170,21 @@ Result<TensorPtr> contiguous_tensor(const SlimTensor& tensor) {
   PTERON_ASSIGN_OR_RETURN(TensorPtr copy, make_tensor(tensor.sizes(), tensor.dtype()));
   PTERON_RETURN_IF_ERROR(copy_tensor(*copy, tensor));
   return copy;
+}
+
+Error zero_tensor(const SlimTensor& tensor) {
+  if (tensor.numel() == 0) return Error::Ok;
+  if (tensor.device().type == DeviceType::CPU) {
+    fill_tensor(tensor, Scalar());
+    return Error::Ok;
+  }
+  PTERON_ASSIGN_OR_RETURN(DeviceAllocator* const allocator, device_allocator_of(tensor.device()));
+  if (is_dense(tensor)) {
+    return allocator->fill_zero(tensor.data(), tensor.nbytes(), tensor.device(), Wait::No);
+  }
+  return allocator->copy_strided(tensor.data(), tensor.strides().data(), nullptr, nullptr,
+                                 tensor.sizes().data(), tensor.dim(), tensor.item_size(),
+                                 tensor.device());
 }
 
 void fill_tensor(const SlimTensor& tensor, const Scalar& value) {

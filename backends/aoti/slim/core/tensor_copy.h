@@ -1,4 +1,4 @@
-// Copies and fills of CPU tensors with any strides.
+// Copies and fills of tensors with any strides.
 //
 //   PTERON_RETURN_IF_ERROR(copy_tensor(*target, *source));     // any devices
 //
@@ -15,8 +15,10 @@ namespace pteron::slim {
 struct Scalar;
 
 // Copies `source` over `target`, converting the dtype and broadcasting the sizes (dimensions of
-// size 1, and missing leading ones). Between devices the dtypes must be equal. Overlapping memory
-// is copied as if through a temporary. InvalidArgument: sizes that do not broadcast.
+// size 1, and missing leading ones). On the host, overlapping memory is copied as if through a
+// temporary. Elsewhere the dtypes must be equal, and work is queued on the current stream; of copies
+// to or from the host that is only so with `non_blocking`. InvalidArgument: sizes that do not
+// broadcast; NotSupported: two devices where strides differ.
 Error copy_tensor(const SlimTensor& target, const SlimTensor& source, bool non_blocking = false);
 
 // A tensor of its own with the same contents: with the same strides where the elements lie without
@@ -25,6 +27,9 @@ Result<TensorPtr> clone_tensor(const SlimTensor& tensor);
 
 // Row-major: an alias where it is already, else a copy. CPU only.
 Result<TensorPtr> contiguous_tensor(const SlimTensor& tensor);
+
+// Sets every element to zero, on any device, there on the current stream.
+Error zero_tensor(const SlimTensor& tensor);
 
 // Sets every element of a CPU tensor.
 void fill_tensor(const SlimTensor& tensor, const Scalar& value);

@@ -7,7 +7,7 @@
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/slim/core/layout.h"
-#include "pteron/backends/cuda/runtime/cuda_memory.h"
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/cuda/runtime/execution_scope.h"
 #include "pteron/backends/cuda/runtime/kernels/convolution.h"
 #include "pteron/backends/cuda/runtime/shims/arguments.h"
@@ -37,7 +37,7 @@ Result<TensorPtr> packed(const SlimTensor& tensor, bool channels_last) {
   PTERON_ASSIGN_OR_RETURN(
       TensorPtr copy, slim::make_tensor(tensor.sizes(), Span<const int64_t>(strides, tensor.dim()),
                                         tensor.dtype(), tensor.device()));
-  PTERON_RETURN_IF_ERROR(cuda_memory().copy(*copy, tensor, true));
+  PTERON_RETURN_IF_ERROR(slim::copy_tensor(*copy, tensor, true));
   return copy;
 }
 

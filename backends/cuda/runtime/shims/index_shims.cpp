@@ -8,7 +8,7 @@
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/shims/device_operators.h"
 #include "pteron/backends/aoti/slim/core/layout.h"
-#include "pteron/backends/cuda/runtime/cuda_memory.h"
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/cuda/runtime/shims/advanced_index.h"
 #include "pteron/backends/cuda/runtime/shims/arguments.h"
 
@@ -114,7 +114,7 @@ Error put_out(const SlimTensor& out, const SlimTensor& self, Span<const SlimTens
   PTERON_ASSIGN_OR_RETURN(const Put put, Put::make(out, indices, values));
   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(self));
   if (out.data() != self.data() || !same_strides(out, self)) {
-    PTERON_RETURN_IF_ERROR(cuda_memory().copy(out, self, true));
+    PTERON_RETURN_IF_ERROR(slim::copy_tensor(out, self, true));
   }
   return put.run(out, values, accumulate, scope.stream());
 }
@@ -156,7 +156,7 @@ PTERON_AOTI_SHIM(AOTITorchError, cuda_index_put)
     PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(*self));
     PTERON_ASSIGN_OR_RETURN(TensorPtr out,
                             make_result(*self, self->sizes(), self->strides().data()));
-    PTERON_RETURN_IF_ERROR(cuda_memory().copy(*out, *self, true));
+    PTERON_RETURN_IF_ERROR(slim::copy_tensor(*out, *self, true));
     PTERON_RETURN_IF_ERROR(put.run(*out, *values, accumulate != 0, scope.stream()));
     *ret0 = out.release();
     return Error::Ok;

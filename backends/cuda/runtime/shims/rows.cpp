@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "pteron/backends/cuda/runtime/cuda_memory.h"
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 
 namespace pteron::cuda {
 namespace {
@@ -44,7 +44,7 @@ Result<TensorPtr> rows_along(const SlimTensor& tensor, size_t dim) {
   PTERON_ASSIGN_OR_RETURN(TensorPtr moved, moved_to_end(tensor, dim));
   if (moved->is_contiguous()) return moved;
   PTERON_ASSIGN_OR_RETURN(TensorPtr copy, contiguous_like(*moved));
-  PTERON_RETURN_IF_ERROR(cuda_memory().copy(*copy, *moved, true));
+  PTERON_RETURN_IF_ERROR(slim::copy_tensor(*copy, *moved, true));
   return copy;
 }
 
@@ -80,7 +80,7 @@ Result<RowResult> RowResult::make(Span<const int64_t> sizes, Span<const int64_t>
 Error RowResult::finish() {
   if (!rows_) return Error::Ok;
   PTERON_ASSIGN_OR_RETURN(TensorPtr moved, moved_to_end(*result_, dim_));
-  PTERON_RETURN_IF_ERROR(cuda_memory().copy(*moved, *rows_, true));
+  PTERON_RETURN_IF_ERROR(slim::copy_tensor(*moved, *rows_, true));
   rows_.reset();
   return Error::Ok;
 }

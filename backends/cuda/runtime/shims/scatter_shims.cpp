@@ -5,8 +5,8 @@
 
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
-#include "pteron/backends/cuda/runtime/cuda_memory.h"
 #include "pteron/backends/cuda/runtime/kernels/scatter.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
 #include "pteron/backends/cuda/runtime/shims/arguments.h"
@@ -78,7 +78,7 @@ PTERON_AOTI_SHIM(AOTITorchError, cuda_scatter_reduce_two_out)
     }
     PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(*out));
     if (out->data() != self->data()) {
-      PTERON_RETURN_IF_ERROR(cuda_memory().copy(*out, *self, true));
+      PTERON_RETURN_IF_ERROR(slim::copy_tensor(*out, *self, true));
     }
     slim::StorageRef counts;
     if (scatter.reduction == Reduction::kMean) {

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "pteron/backends/aoti/slim/core/tensor_copy.h"
-#include "pteron/backends/cuda/runtime/cuda_memory.h"
 #include "pteron/backends/cuda/runtime/testing/cuda_test.h"
 #include "pteron/runtime/core/device_allocator.h"
 
@@ -29,10 +28,7 @@ TensorPtr on_host(const HostTensor& numbers, std::vector<int64_t> strides) {
   return std::move(*tensor);
 }
 
-TEST(CudaMemory, IsRegistered) {
-  EXPECT_EQ(slim::find_device_memory(DeviceType::CUDA), &cuda_memory());
-  EXPECT_NE(find_device_allocator(DeviceType::CUDA), nullptr);
-}
+TEST(CudaMemory, IsRegistered) { EXPECT_NE(find_device_allocator(DeviceType::CUDA), nullptr); }
 
 TEST(CudaMemory, CopiesBetweenHostAndDeviceWithAnyStrides) {
   PTERON_REQUIRE_CUDA();
@@ -62,37 +58,37 @@ TEST(CudaMemory, ZerosAnyStrides) {
   PTERON_REQUIRE_CUDA();
   for (const std::vector<int64_t>& strides : {std::vector<int64_t>{7, 1}, {1, 5}, {16, 2}}) {
     TensorPtr tensor = poisoned({5, 7}, DType::Float, strides);
-    ASSERT_TRUE(cuda_memory().zero(*tensor).ok());
+    ASSERT_TRUE(slim::zero_tensor(*tensor).ok());
     EXPECT_TRUE(testing::equal_to(to_host(*tensor), HostTensor::zeros({5, 7})));
   }
 }
 
 TEST(CudaMemory, GivesPinnedHostMemory) {
   PTERON_REQUIRE_CUDA();
-  Result<slim::StorageRef> pinned = cuda_memory().allocate_pinned(4096);
+  Result<StorageRef> pinned = find_device_allocator(DeviceType::CUDA)->allocate_pinned(4096);
   ASSERT_TRUE(pinned.ok()) << pinned.error().message();
   cudaPointerAttributes attributes{};
   ASSERT_EQ(cudaPointerGetAttributes(&attributes, (*pinned)->data), cudaSuccess);
   EXPECT_EQ(attributes.type, cudaMemoryTypeHost);
 }
 
-TEST(CudaAllocator, AllocatesCopiesAndFills) {
+TEST(CudaMemory, AllocatesCopiesAndFills) {
   PTERON_REQUIRE_CUDA();
   DeviceAllocator* allocator = find_device_allocator(DeviceType::CUDA);
   ASSERT_NE(allocator, nullptr);
   const Device device = testing::kCuda0;
-  Result<void*> a = allocator->allocate(1024, device), b = allocator->allocate(1024, device);
-  ASSERT_TRUE(a.ok() && b.ok());
+  Result<StorageRef> first = allocator->allocate(1024, device);
+  Result<StorageRef> second = allocator->allocate(1024, device);
+  ASSERT_TRUE(first.ok() && second.ok());
+  void *const a = (*first)->data, *const b = (*second)->data;
   std::vector<unsigned char> bytes(1024, 7), back(1024, 0);
-  EXPECT_TRUE(allocator->copy_from_host(*a, bytes.data(), 1024, device).ok());
-  EXPECT_TRUE(allocator->copy(*b, *a, 1024, device).ok());
-  EXPECT_TRUE(allocator->copy_to_host(back.data(), *b, 1024, device).ok());
+  EXPECT_TRUE(allocator->copy(a, device, bytes.data(), Device{}, 1024, Wait::Yes).ok());
+  EXPECT_TRUE(allocator->copy(b, device, a, device, 1024, Wait::No).ok());
+  EXPECT_TRUE(allocator->copy(back.data(), Device{}, b, device, 1024, Wait::Yes).ok());
   EXPECT_EQ(back, bytes);
-  EXPECT_TRUE(allocator->fill_zero(*b, 1024, device).ok());
-  EXPECT_TRUE(allocator->copy_to_host(back.data(), *b, 1024, device).ok());
+  EXPECT_TRUE(allocator->fill_zero(b, 1024, device, Wait::No).ok());
+  EXPECT_TRUE(allocator->copy(back.data(), Device{}, b, device, 1024, Wait::Yes).ok());
   EXPECT_EQ(back, std::vector<unsigned char>(1024, 0));
-  allocator->free(*a, device);
-  allocator->free(*b, device);
 }
 
 }  // namespace
