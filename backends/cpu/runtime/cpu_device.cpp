@@ -15,7 +15,10 @@ namespace {
 class ThreadScope final : public aoti::ContainerScope {
  public:
   explicit ThreadScope(int threads) : threads_(threads) {}
-  void enter() noexcept override { limit_.emplace(std::min(threads_, max_threads())); }
+  Error enter() noexcept override {
+    limit_.emplace(std::min(threads_, max_threads()));
+    return Error::Ok;
+  }
   void leave() noexcept override { limit_.reset(); }
 
  private:
@@ -27,7 +30,10 @@ class ThreadScope final : public aoti::ContainerScope {
 class FixedThreadScope final : public aoti::ContainerScope {
  public:
   explicit FixedThreadScope(int threads) : threads_(threads) {}
-  void enter() noexcept override { limit_.emplace(threads_); }
+  Error enter() noexcept override {
+    limit_.emplace(threads_);
+    return Error::Ok;
+  }
   void leave() noexcept override { limit_.reset(); }
 
  private:

@@ -76,15 +76,17 @@ class CudaDevice::Scope final : public aoti::ContainerScope {
   Scope(const ExecutionResources* resources, MethodStream& stream)
       : resources_(resources), stream_(stream) {}
 
-  void enter() noexcept override { (void)enter(stream_.own()); }
+  Error enter() noexcept override { return enter(stream_.own()); }
 
   Error enter(cudaStream_t stream) noexcept {
-    if (depth_++ > 0) return Error::Ok;
-    scope_.emplace(resources_);
-    workspace_before_ = BlasWorkspace::set_current(&stream_.workspace());
-    Result<slim::CudaStreamGuard> guard = slim::CudaStreamGuard::make(stream, stream_.device());
-    if (!guard.ok()) return guard.take_error();
-    guard_.emplace(std::move(*guard));
+    if (depth_ == 0) {
+      Result<slim::CudaStreamGuard> guard = slim::CudaStreamGuard::make(stream, stream_.device());
+      if (!guard.ok()) return guard.take_error();
+      guard_.emplace(std::move(*guard));
+      workspace_before_ = BlasWorkspace::set_current(&stream_.workspace());
+      scope_.emplace(resources_);
+    }
+    ++depth_;
     return Error::Ok;
   }
 
@@ -170,9 +172,7 @@ Error CudaDevice::finish_constants() {
 
 Error CudaDevice::begin_run() {
   PTERON_ASSIGN_OR_RETURN(const cudaStream_t stream, stream_->begin());
-  Error error = scope_->enter(stream);
-  if (!error.ok()) scope_->leave();
-  return error;
+  return scope_->enter(stream);
 }
 
 void CudaDevice::end_run() noexcept {

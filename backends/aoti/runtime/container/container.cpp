@@ -37,7 +37,8 @@ using GetLastError = int32_t (*)(const char**);
 class Entered final {
  public:
   explicit Entered(ContainerScope* scope) : scope_(scope) {
-    if (scope_) scope_->enter();
+    if (scope_) error_ = scope_->enter();
+    if (!error_.ok()) scope_ = nullptr;
   }
   ~Entered() {
     if (scope_) scope_->leave();
@@ -45,8 +46,11 @@ class Entered final {
   Entered(const Entered&) = delete;
   Entered& operator=(const Entered&) = delete;
 
+  Error take_error() { return std::move(error_); }
+
  private:
   ContainerScope* scope_;
+  Error error_;
 };
 
 void delete_all(Span<SlimTensor*> handles) {
@@ -110,6 +114,7 @@ Result<std::unique_ptr<Container>> Container::create(std::shared_ptr<SharedObjec
       reinterpret_cast<GetLastError>(container->object_->symbol("AOTInductorGetLastError"));
 
   Entered entered(container->scope_.get());
+  PTERON_RETURN_IF_ERROR(entered.take_error());
   clear_shim_error();
   if (api.create(&container->handle_, 1, device.c_str(), nullptr) != 0) {
     container->handle_ = nullptr;
@@ -171,6 +176,7 @@ Error Container::set_borrowed_constants(std::vector<NamedConstant> constants) {
   }
   constants_ = std::move(constants);
   Entered entered(scope_.get());
+  PTERON_RETURN_IF_ERROR(entered.take_error());
   HandleScope handles;
   clear_shim_error();
   const int32_t status =
@@ -197,6 +203,7 @@ Error Container::copy_constants(Span<const uint8_t> blob) {
   PTERON_CHECK_OR_RETURN(blob.size() >= total, Error::InvalidProgram,
                          "%zu bytes of weights, the model reads %zu", blob.size(), total);
   Entered entered(scope_.get());
+  PTERON_RETURN_IF_ERROR(entered.take_error());
   clear_shim_error();
   return api_->update_from_blob(handle_, blob.data()) == 0
              ? Error(Error::Ok)
@@ -214,6 +221,10 @@ Error Container::run(Span<SlimTensor*> inputs, Span<SlimTensor*> outputs, void* 
     return error;
   }
   Entered entered(scope_.get());
+  if (Error error = entered.take_error(); __builtin_expect(!error.ok(), 0)) {
+    delete_all(inputs);
+    return error;
+  }
   const int32_t status = api_->run(handle_, inputs.data(), inputs.size(), outputs.data(),
                                    outputs.size(), stream, nullptr);
   if (__builtin_expect(status == 0 && !run_has_failed(), 1)) return Error::Ok;

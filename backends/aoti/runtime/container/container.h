@@ -27,7 +27,8 @@ namespace pteron::aoti {
 class ContainerScope {
  public:
   virtual ~ContainerScope() = default;
-  virtual void enter() noexcept {}
+  // Where it fails nothing is called, and there is nothing to leave.
+  virtual Error enter() noexcept { return Error::Ok; }
   virtual void leave() noexcept {}
 };
 

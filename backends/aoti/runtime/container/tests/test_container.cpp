@@ -15,9 +15,12 @@ using slim::TensorPtr;
 struct CountingScope final : ContainerScope {
   int entered = 0;
   bool inside = false;
-  void enter() noexcept override {
+  bool fails = false;
+  Error enter() noexcept override {
+    if (fails) return Error(Error::InvalidState, "no such device");
     ++entered;
     inside = true;
+    return Error::Ok;
   }
   void leave() noexcept override { inside = false; }
 };
@@ -126,6 +129,26 @@ TEST(Container, EntersItsScopeAroundEveryCall) {
   }
   EXPECT_EQ(scope->entered, 3);
   EXPECT_FALSE(scope->inside);
+}
+
+TEST(Container, CallsNothingWhereItsScopeCannotBeEntered) {
+  auto scope = std::make_shared<CountingScope>();
+  std::unique_ptr<Container> container = make(scope);
+  scope->fails = true;
+  float x[] = {1, 2, 3};
+  SlimTensor* inputs[] = {over(x).release()};
+  SlimTensor* outputs[] = {nullptr};
+  EXPECT_EQ(container->run(inputs, outputs, nullptr).message(), "no such device");
+  EXPECT_EQ(inputs[0], nullptr);
+  EXPECT_EQ(outputs[0], nullptr);
+  EXPECT_EQ(Container::create(toy(), "cpu", scope).error().message(), "no such device");
+  std::vector<NamedConstant> constants;
+  constants.push_back({"bias", over(x)});
+  EXPECT_EQ(container->set_borrowed_constants(std::move(constants)), Error::InvalidState);
+  scope->fails = false;
+  inputs[0] = over(x).release();
+  EXPECT_TRUE(container->run(inputs, outputs, nullptr).ok());
+  delete outputs[0];
 }
 
 TEST(Container, ASteadyStateAsksTheSystemForNothing) {
