@@ -52,6 +52,9 @@ Error CpuDevice::set_option(const BackendOption& option) {
 }
 
 Error CpuDevice::check_machine(const aoti::Metadata& metadata) {
+  PTERON_CHECK_OR_RETURN(!metadata.isa.empty(), Error::InvalidProgram,
+                         "the metadata names no instruction set that the code was compiled for: "
+                         "lower the model again");
   PTERON_RETURN_IF_ERROR(check_cpu(metadata.isa, metadata.cpu_features));
   const int64_t compiled = std::clamp<int64_t>(metadata.num_threads, 1, 4096);
   PTERON_CHECK_OR_RETURN(requested_threads_ <= compiled, Error::InvalidArgument,

@@ -22,7 +22,6 @@ std::string_view text_of(const CompileSpec& spec) {
 }
 
 Error check_architecture(const aoti::Metadata& metadata, int device) {
-  if (metadata.cuda_archs.empty()) return Error::Ok;
   int major = 0, minor = 0;
   PTERON_CUDA_RETURN_IF_ERROR(
       cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
@@ -127,6 +126,10 @@ Error CudaDevice::set_option(const BackendOption& option) {
 }
 
 Error CudaDevice::check_machine(const aoti::Metadata& metadata) {
+  PTERON_CHECK_OR_RETURN(
+      !metadata.cuda_archs.empty(), Error::InvalidProgram,
+      "the metadata names no GPU that the code was compiled for: lower the model "
+      "again");
   const int count = device_count();
   PTERON_CHECK_OR_RETURN(count > 0, Error::NotFound,
                          "the program runs on CUDA and this machine has no CUDA device that can be "

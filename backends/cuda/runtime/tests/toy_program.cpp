@@ -38,10 +38,15 @@ Bytes metadata_of(const Sha256Digest& object, const std::string& weights) {
       schema::CreateConstantDirect(builder, "weight", "weight", 6, &sizes, &strides, 0,
                                    weights.c_str(), 0, kToySize * kToySize * 4)};
   const std::vector<uint8_t> digest(object.begin(), object.end());
-  builder.Finish(
-      schema::CreateModelMetadataDirect(builder, "cuda", "2.13.0", 1, nullptr, nullptr, nullptr, 1,
-                                        nullptr, &digest, &inputs, &outputs, &constants, "packed"),
-      schema::ModelMetadataIdentifier());
+  // It has no kernels of its own.
+  std::vector<flatbuffers::Offset<flatbuffers::String>> architectures;
+  for (const char* name : {"sm_70", "sm_80", "sm_90", "sm_100", "sm_120"}) {
+    architectures.push_back(builder.CreateString(name));
+  }
+  builder.Finish(schema::CreateModelMetadataDirect(builder, "cuda", "2.13.0", 1, nullptr, nullptr,
+                                                   nullptr, 1, &architectures, &digest, &inputs,
+                                                   &outputs, &constants, "packed"),
+                 schema::ModelMetadataIdentifier());
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
 
