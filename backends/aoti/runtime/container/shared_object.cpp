@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -73,11 +74,32 @@ std::string join(const std::vector<std::string>& names) {
   return text;
 }
 
+// Whether the object itself defines what OpenMP's runtimes do, not one that it needs.
+bool is_openmp_runtime(void* object, const std::string& path) {
+  for (const char* name : {"omp_get_num_threads", "GOMP_parallel", "__kmpc_fork_call"}) {
+    Dl_info info;
+    void* const function = dlsym(object, name);
+    if (function && dladdr(function, &info) && path == info.dli_fname) return true;
+  }
+  return false;
+}
+
 // A shared object that was linked with an OpenMP runtime brings it. Its threads wait in its code
 // when they have nothing to do, also once the shared object is gone, so it stays.
 void keep_openmp_runtimes() {
-  for (const char* name : {"libgomp.so.1", "libomp.so.5", "libiomp5.so"}) {
-    if (void* runtime = dlopen(name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE)) dlclose(runtime);
+  std::vector<std::string> paths;  // the loader may be asked again only when it has told all
+  const auto note = [](dl_phdr_info* info, size_t, void* data) {
+    if (*info->dlpi_name) static_cast<std::vector<std::string>*>(data)->push_back(info->dlpi_name);
+    return 0;
+  };
+  (void)dl_iterate_phdr(note, &paths);
+  for (const std::string& path : paths) {
+    void* const object = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (!object) continue;
+    if (is_openmp_runtime(object, path)) {
+      (void)dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    }
+    dlclose(object);
   }
 }
 

@@ -1,3 +1,4 @@
+#include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,6 +44,21 @@ TEST(SharedObject, LoadsAgainAfterUnloading) {
     ASSERT_TRUE(object.ok()) << object.error().message();
   }
   EXPECT_EQ(mapped_shared_objects(), 0);
+}
+
+// Its threads may wait in it.
+TEST(SharedObject, AnOpenMpRuntimeThatItBroughtStays) {
+  const char* const path = "backends/aoti/runtime/container/tests/libtoy_openmp.so";
+  void* const runtime = dlopen(path, RTLD_NOW);
+  ASSERT_NE(runtime, nullptr) << dlerror();
+  const std::vector<uint8_t> bytes = read_toy("toy_model_openmp");
+  {
+    Result<std::shared_ptr<SharedObject>> object = SharedObject::load(bytes, sha256(bytes));
+    ASSERT_TRUE(object.ok()) << object.error().message();
+    dlclose(runtime);
+  }
+  EXPECT_EQ(mapped_shared_objects(), 0);
+  EXPECT_NE(dlopen(path, RTLD_NOW | RTLD_NOLOAD), nullptr);
 }
 
 TEST(SharedObject, ThreadsShareOne) {

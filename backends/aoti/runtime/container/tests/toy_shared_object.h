@@ -9,7 +9,7 @@
 
 namespace pteron::aoti {
 
-// `name`: "toy_model" or "toy_model_missing", built beside the test.
+// `name`: "toy_model", "toy_model_missing" or "toy_model_openmp", built beside the test.
 inline std::vector<uint8_t> read_toy(const std::string& name) {
   std::ifstream file("backends/aoti/runtime/container/tests/lib" + name + ".so", std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
