@@ -9,6 +9,7 @@
 
 #include "pteron/backends/aoti/slim/cuda/guard.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/runtime/platform/log.h"
 
 namespace pteron::cuda {
 namespace {
@@ -100,6 +101,7 @@ slim::StorageRef storage_of(std::shared_ptr<Weight> weight) {
 
 struct WeightUpload::Added {
   std::shared_ptr<Weight> weight;
+  Span<const uint8_t> bytes;
 };
 
 WeightUpload::WeightUpload(int device) : device_(device) {}
@@ -107,13 +109,27 @@ WeightUpload::WeightUpload(int device) : device_(device) {}
 Result<slim::StorageRef> WeightUpload::add(const Sha256Digest& digest, Span<const uint8_t> bytes) {
   const Key key(device_, digest);
   for (const Added& added : added_) {
-    if (added.weight->key == key) return storage_of(added.weight);
+    if (added.weight->key == key && added.bytes.size() == bytes.size() &&
+        std::equal(bytes.begin(), bytes.end(), added.bytes.begin())) {
+      return storage_of(added.weight);
+    }
   }
-  if (std::shared_ptr<Weight> shared = Store::get().find(key)) return storage_of(std::move(shared));
   PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device_));
   PTERON_RETURN_IF_ERROR(start());
+  if (std::shared_ptr<Weight> shared = Store::get().find(key)) {
+    bool same = shared->nbytes == bytes.size();
+    if (same) {
+      PTERON_ASSIGN_OR_RETURN(same, holds(shared->data, bytes));
+    }
+    if (same) return storage_of(std::move(shared));
+    PTERON_LOG(
+        Warning,
+        "two weights of digest %s differ, so that a file is damaged: load programs with full "
+        "verification to find out which",
+        to_hex(digest).c_str());
+  }
   PTERON_ASSIGN_OR_RETURN(std::shared_ptr<Weight> weight, allocate(key, bytes.size()));
-  added_.push_back({weight});  // before the copy, which must end before the memory goes
+  added_.push_back({weight, bytes});  // before the copy, which must end before the memory goes
   PTERON_RETURN_IF_ERROR(copy(weight->data, bytes));
   return storage_of(std::move(weight));
 }
@@ -145,6 +161,20 @@ Error WeightUpload::copy(void* target, Span<const uint8_t> bytes) {
     done += nbytes;
   }
   return Error::Ok;
+}
+
+Result<bool> WeightUpload::holds(const void* weight, Span<const uint8_t> bytes) {
+  for (size_t done = 0; done < bytes.size();) {
+    const size_t nbytes = std::min(kBufferNbytes, bytes.size() - done);
+    PTERON_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(pinned_, static_cast<const char*>(weight) + done,
+                                                nbytes, cudaMemcpyDeviceToHost, stream_),
+                                "comparing a weight");
+    // Also for uploads that read the buffer.
+    PTERON_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_), "comparing a weight");
+    if (std::memcmp(pinned_, bytes.data() + done, nbytes) != 0) return false;
+    done += nbytes;
+  }
+  return true;
 }
 
 Error WeightUpload::finish() {

@@ -6,7 +6,8 @@
 //   PTERON_RETURN_IF_ERROR(upload.finish());        // all of them are there; others can share them
 //
 // A weight lives as long as a tensor looks at it. Bytes go over two pinned buffers, so that reading
-// the file and copying to the device overlap.
+// the file and copying to the device overlap. Digests are what files claim; who would share a weight
+// first compares its bytes with those on the device.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -30,8 +31,9 @@ class WeightUpload final {
   WeightUpload(const WeightUpload&) = delete;
   WeightUpload& operator=(const WeightUpload&) = delete;
 
-  // The storage for `bytes`, whose SHA-256 is `digest`; contents are there after finish(). Aligned
-  // to 256 bytes. MemoryAllocationFailed says how much was asked for and is free.
+  // The storage for `bytes`, which outlive this; contents are there after finish(). Equal bytes
+  // have equal digests. Aligned to 256 bytes. MemoryAllocationFailed says how much was asked for and
+  // is free.
   Result<slim::StorageRef> add(const Sha256Digest& digest, Span<const uint8_t> bytes);
 
   // Waits for the copies and offers the weights to others.
@@ -42,6 +44,8 @@ class WeightUpload final {
 
   Error start();
   Error copy(void* target, Span<const uint8_t> bytes);
+  // Whether a finished weight holds these bytes.
+  Result<bool> holds(const void* weight, Span<const uint8_t> bytes);
 
   const int device_;
   cudaStream_t stream_ = nullptr;
