@@ -26,25 +26,6 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 from torch.utils._pytree import TreeSpec
 
-__all__ = [
-    "CONSTANT_KINDS",
-    "MUTATION_KINDS",
-    "argument_spec",
-    "constant_tensor",
-    "copy_graph",
-    "copy_graph_module",
-    "copy_program",
-    "flat_outputs",
-    "flat_program",
-    "input_spec_for",
-    "input_specs_by_name",
-    "make_program",
-    "mutation_targets",
-    "output_spec_for",
-    "source_line",
-    "with_graph",
-]
-
 CONSTANT_KINDS = frozenset({InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR})
 """Kinds of inputs that are tensors of the model."""
 

@@ -13,8 +13,6 @@ from pteron.exir._serialize.container import SEGMENT_ALIGNMENT
 from pteron.exir._serialize.program_file import CONSTANT_ALIGNMENT
 from pteron.exir.memory_planning import MemoryPlanningPass
 
-__all__ = ["EdgeCompileConfig", "ExecutorchBackendConfig"]
-
 DEFAULT_EXTERNAL_TAG = "_default_external_constant"
 """Name of the .ptd file of constants that are external without a name."""
 

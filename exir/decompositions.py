@@ -17,8 +17,6 @@ from torch.utils import _pytree as pytree
 
 from pteron.exir._program import copy_program
 
-__all__ = ["decompose", "decompose_nodes", "decomposition_table", "functionalize"]
-
 Table = dict[OpOverload, Callable[..., Any]]
 
 

@@ -33,14 +33,6 @@ from pteron.exir.passes.remove_asserts import RemoveAsserts
 from pteron.exir.passes.run import run_passes
 from pteron.exir.undelegated import pending_calls
 
-__all__ = [
-    "ConstantReport",
-    "MethodReport",
-    "PartitionReport",
-    "ProgramReport",
-    "explain",
-]
-
 
 @dataclass(frozen=True)
 class ConstantReport:

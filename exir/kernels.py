@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-__all__ = ["CLONE", "COPY", "DEVICE_TO_HOST", "HOST_TO_DEVICE", "NUMBERS", "is_executable"]
-
 COPY = "aten::copy_"
 """Writes a tensor into another."""
 

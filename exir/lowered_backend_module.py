@@ -13,8 +13,6 @@ from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 from pteron.exir.backend.compile_spec_schema import CompileSpec
 from pteron.exir.delegate import executorch_call_delegate
 
-__all__ = ["CallTree", "LoweredBackendModule", "lowered_module_of", "lowered_modules"]
-
 
 class CallTree(NamedTuple):
     """How arguments and results of a call are nested."""

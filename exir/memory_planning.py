@@ -11,14 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-__all__ = [
-    "ALIGNMENT",
-    "Lifetime",
-    "MemoryPlanningPass",
-    "plan_greedy",
-    "plan_side_by_side",
-]
-
 ALIGNMENT = 64
 """Of every planned tensor, in bytes: a cache line, and the widest vector register."""
 

@@ -46,13 +46,6 @@ from pteron.exir.verification.execution import Written
 from pteron.exir.verification.reference import Reference
 from pteron.exir.verification.verify import MethodVerification, verify
 
-__all__ = [
-    "EdgeProgramManager",
-    "ExecutorchProgramManager",
-    "to_edge",
-    "to_edge_transform_and_lower",
-]
-
 Programs: TypeAlias = ExportedProgram | Mapping[str, ExportedProgram]
 Passes: TypeAlias = Sequence[Pass] | Mapping[str, Sequence[Pass]]
 Partitioners: TypeAlias = (

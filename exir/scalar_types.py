@@ -18,14 +18,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "ScalarType",
-    "scalar_type",
-    "scalar_type_by_number",
-    "scalar_types",
-    "torch_dtype",
-]
-
 _TABLE = Path(__file__).parent.parent / "runtime" / "core" / "scalar_types.inc"
 _LINE = re.compile(r"^PTERON_SCALAR_TYPE\((\w+),\s*(\d+),\s*(\d+),\s*(\w+),\s*(\d+),\s*(\d+)\)")
 

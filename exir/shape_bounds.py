@@ -13,8 +13,6 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from pteron.exir._program import input_specs_by_name
 
-__all__ = ["ShapeBounds", "check_input_bounds"]
-
 _LARGEST = 2**31 - 1
 """Sizes are 32-bit in the file."""
 

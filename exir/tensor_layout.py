@@ -9,8 +9,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["dim_order_of", "with_dense_strides"]
-
 
 def _hint(size: int | torch.SymInt) -> int:
     if isinstance(size, int):

@@ -18,8 +18,6 @@ from pteron.exir.backend.partitioner import LEFT_OUT_REASON
 from pteron.exir.backend.utils import get_non_lowered_nodes
 from pteron.exir.lowered_backend_module import lowered_modules
 
-__all__ = ["UnsupportedOperatorsError", "lower_leftovers", "pending_calls"]
-
 _SHOWN = 3
 
 

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Blob", "BytesLike", "JoinedBlob", "as_bytes_view"]
-
 BytesLike: TypeAlias = Any
 """A torch tensor, or anything with the buffer protocol (bytes, memoryview, mmap, numpy arrays)."""
 

@@ -18,8 +18,6 @@ from typing import BinaryIO
 
 from pteron.exir._serialize.blob import Blob, JoinedBlob
 
-__all__ = ["SEGMENT_ALIGNMENT", "Chunks", "Container", "FileKind", "layout_segments"]
-
 SEGMENT_ALIGNMENT = 128
 """Every segment starts at a multiple of this many bytes of the file."""
 

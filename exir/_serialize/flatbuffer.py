@@ -17,8 +17,6 @@ import numpy as np
 
 from pteron.exir._serialize import schema
 
-__all__ = ["from_flatbuffer", "to_flatbuffer"]
-
 
 @dataclasses.dataclass(frozen=True)
 class _Field:

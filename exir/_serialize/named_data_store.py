@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from pteron.exir._serialize.blob import Blob, BytesLike
 from pteron.exir._serialize.schema import TensorLayout
 
-__all__ = ["DataEntry", "NamedDataStore", "NamedDataStoreOutput"]
-
 
 @dataclass(frozen=True)
 class DataEntry:

@@ -23,8 +23,6 @@ from pteron.exir._serialize.container import (
 from pteron.exir._serialize.flatbuffer import from_flatbuffer, to_flatbuffer
 from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 
-__all__ = ["ProgramData", "deserialize_program", "serialize_program"]
-
 CONSTANT_ALIGNMENT = 64
 """Of each constant within the constant segment: what vector loads and BLAS like."""
 

@@ -18,8 +18,6 @@ from pteron.exir._serialize.container import (
 from pteron.exir._serialize.flatbuffer import from_flatbuffer, to_flatbuffer
 from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 
-__all__ = ["TensorDataFile", "deserialize_tensor_data", "serialize_tensor_data"]
-
 
 def serialize_tensor_data(
     data: NamedDataStoreOutput,

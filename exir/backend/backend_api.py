@@ -30,8 +30,6 @@ from pteron.exir.backend.partitions import Partition, Step, plan_partitions
 from pteron.exir.backend.utils import find_difference
 from pteron.exir.lowered_backend_module import CallTree, LoweredBackendModule
 
-__all__ = ["MethodProgramsPartitionerSpec", "to_backend"]
-
 
 @dataclass(frozen=True)
 class MethodProgramsPartitionerSpec:

@@ -25,14 +25,6 @@ from torch.export import ExportedProgram
 from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 from pteron.exir.backend.compile_spec_schema import CompileSpec
 
-__all__ = [
-    "BackendDetails",
-    "PreprocessResult",
-    "describe_delegate",
-    "find_backend",
-    "known_backends",
-]
-
 
 @dataclass(frozen=True)
 class PreprocessResult:

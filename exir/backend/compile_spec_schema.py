@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["METHOD_NAME_KEY", "CompileSpec"]
-
 METHOD_NAME_KEY = "method_name"
 """Key of the spec that names the method a partition belongs to. Lowering adds it by itself."""
 

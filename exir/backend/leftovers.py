@@ -17,8 +17,6 @@ from typing import TypeAlias
 from pteron.exir.backend.partitioner import Partitioner
 from pteron.exir.lowered_backend_module import LoweredBackendModule
 
-__all__ = ["MakePartitioner", "leftover_partitioner", "register_leftover_partitioner"]
-
 MakePartitioner: TypeAlias = Callable[[Sequence[LoweredBackendModule]], Partitioner]
 """Makes a partitioner, given the delegates of the program: first those of the same method."""
 

@@ -42,8 +42,6 @@ from pteron.exir.delegate import executorch_call_delegate
 from pteron.exir.lowered_backend_module import LoweredBackendModule
 from pteron.exir.tensor_layout import with_dense_strides
 
-__all__ = ["Extracted", "backend_program", "extract", "insert_delegates"]
-
 
 @dataclass(frozen=True)
 class Extracted:

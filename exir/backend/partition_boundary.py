@@ -16,8 +16,6 @@ from pteron.exir.backend.partitions import is_shape_arithmetic
 from pteron.exir.backend.utils import is_delegate_call
 from pteron.exir.lowered_backend_module import lowered_module_of
 
-__all__ = ["BOUNDARIES", "boundaries_of_call", "boundaries_of_nodes"]
-
 BOUNDARIES = "partition_boundaries"
 """The key of the meta of a partition's graph module under which its backend finds the lines."""
 

@@ -23,14 +23,6 @@ from torch.export import ExportedProgram
 
 from pteron.exir.backend.compile_spec_schema import CompileSpec
 
-__all__ = [
-    "DELEGATION_TAG",
-    "LEFT_OUT_REASON",
-    "DelegationSpec",
-    "Partitioner",
-    "PartitionResult",
-]
-
 DELEGATION_TAG = "delegation_tag"
 """The key of `node.meta` under which a partitioner writes the tag of a node."""
 

@@ -29,8 +29,6 @@ from pteron.exir._program import (
 )
 from pteron.exir.backend.partitioner import DELEGATION_TAG
 
-__all__ = ["Partition", "Step", "is_shape_arithmetic", "plan_partitions"]
-
 _QUERIES = frozenset(
     {
         torch.ops.aten._local_scalar_dense.default,

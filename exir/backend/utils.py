@@ -17,16 +17,6 @@ from pteron.exir._program import CONSTANT_KINDS, input_specs_by_name, mutation_t
 from pteron.exir.backend.partitioner import DELEGATION_TAG
 from pteron.exir.delegate import executorch_call_delegate
 
-__all__ = [
-    "get_delegates",
-    "get_non_lowered_nodes",
-    "is_delegate_call",
-    "is_identical_graph",
-    "is_shape_dynamic",
-    "tag_constant_data",
-    "tag_mutated_buffer",
-]
-
 
 def is_delegate_call(node: object) -> bool:
     """Whether a node calls a delegate."""

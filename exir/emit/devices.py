@@ -13,8 +13,6 @@ from pteron.exir._serialize.schema import DeviceType
 from pteron.exir.delegate import executorch_call_delegate
 from pteron.exir.lowered_backend_module import LoweredBackendModule, lowered_module_of
 
-__all__ = ["CPU", "Device", "copy_kernel", "device_of_delegate", "device_of_users"]
-
 TARGET_DEVICE_KEY = "target_device"
 """Key of the compile spec by which a backend names the device of its tensors, such as `cuda:0`."""
 

@@ -9,8 +9,6 @@ from torch.fx import Node
 
 from pteron.exir.memory_planning import MemoryPlanningPass
 
-__all__ = ["EmitOptions"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class EmitOptions:

@@ -26,8 +26,6 @@ from pteron.exir.emit.shared_data import SharedData
 from pteron.exir.emit.tensor_slots import TensorSlots, allocate
 from pteron.exir.emit.value_table import ValueTable
 
-__all__ = ["Emitted", "emit_program"]
-
 
 @dataclass(frozen=True)
 class Emitted:

@@ -7,8 +7,6 @@ from torch.fx import Node
 from pteron.exir._serialize import schema
 from pteron.exir.emit.source_frames import source_frames
 
-__all__ = ["InstructionList"]
-
 
 class InstructionList:
     """Instructions in order, and the operators that they name."""

@@ -24,8 +24,6 @@ from pteron.exir.emit.shared_data import SharedData
 from pteron.exir.emit.tensor_slots import TensorSlots
 from pteron.exir.lowered_backend_module import lowered_module_of
 
-__all__ = ["MethodEmitter", "container_types"]
-
 
 def container_types(in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec) -> schema.ContainerTypes:
     """The trees of inputs and outputs as JSON; empty for trees of classes unknown to torch."""

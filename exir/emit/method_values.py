@@ -32,8 +32,6 @@ from pteron.exir.lowered_backend_module import lowered_modules
 from pteron.exir.shape_bounds import ShapeBounds
 from pteron.exir.tensor_layout import dim_order_of
 
-__all__ = ["MethodValues"]
-
 
 def _written_inputs(program: ExportedProgram) -> set[str]:
     """Placeholders that a method writes: its delegates in place, and itself at its end."""

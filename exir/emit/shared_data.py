@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pteron.exir._serialize.blob import Blob
 from pteron.exir._serialize.named_data_store import NamedDataStore
 
-__all__ = ["SharedData"]
-
 
 @dataclass
 class SharedData:

@@ -8,8 +8,6 @@ from torch.fx import Node
 
 from pteron.exir._serialize import schema
 
-__all__ = ["source_frames"]
-
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
 
 

@@ -16,8 +16,6 @@ from pteron.exir.scalar_types import scalar_type
 from pteron.exir.shape_bounds import ShapeBounds
 from pteron.exir.tensor_layout import dim_order_of
 
-__all__ = ["StateTensor", "TensorSlots", "allocate", "describe_tensor", "nbytes_of"]
-
 _DEVICE_ALIGNMENT = 256
 """Of tensors in memory of a device: what its own allocator gives."""
 

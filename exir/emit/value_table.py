@@ -8,8 +8,6 @@ import torch
 
 from pteron.exir._serialize import schema
 
-__all__ = ["ValueTable", "literal"]
-
 
 def literal(value: Any, what: str = "a constant") -> schema.Value:
     """The file's form of a plain Python value. TypeError, naming `what`, for any other."""

@@ -7,8 +7,6 @@ from torch.fx import GraphModule
 
 from pteron.exir.passes.pass_base import PassBase, PassResult
 
-__all__ = ["RemoveAsserts"]
-
 _ASSERTIONS = frozenset(
     {
         torch.ops.aten._assert_async.msg,

@@ -19,8 +19,6 @@ from pteron.exir._program import (
 from pteron.exir.lowered_backend_module import lowered_modules
 from pteron.exir.passes.pass_base import ProgramPass
 
-__all__ = ["ResolveMutations"]
-
 
 class ResolveMutations(ProgramPass):
     """Makes delegates change state in place, as they were compiled to.

@@ -10,8 +10,6 @@ from torch.fx import GraphModule
 from pteron.exir._program import copy_program, flat_outputs, with_graph
 from pteron.exir.passes.pass_base import Pass, PassResult, ProgramPass
 
-__all__ = ["run_passes"]
-
 
 def run_passes(program: ExportedProgram, passes: Sequence[Pass]) -> ExportedProgram:
     """The program after all passes, in order; the given one is not changed.

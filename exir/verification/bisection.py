@@ -47,8 +47,6 @@ from pteron.exir.verification.comparison import compare, rounding_of
 from pteron.exir.verification.execution import Written
 from pteron.exir.verification.reference import Reference
 
-__all__ = ["first_difference"]
-
 _SECONDS = 600
 """Lowering prefixes of a large partition takes long; then the search ends with a range."""
 

@@ -12,8 +12,6 @@ from torch.fx import GraphModule, Interpreter
 
 from pteron.exir._program import CONSTANT_KINDS, constant_tensor, input_specs_by_name
 
-__all__ = ["State", "call", "on_host"]
-
 State: TypeAlias = dict[str, torch.Tensor]
 """Buffers that a program changes, by the model's name for them."""
 

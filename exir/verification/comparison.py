@@ -20,8 +20,6 @@ from torch.fx import Interpreter
 
 from pteron.exir.verification.interpreters import PreciseInterpreter, RoundingInterpreter
 
-__all__ = ["INCOMPARABLE", "RESOLUTION", "Comparison", "compare", "difference", "rounding_of"]
-
 RESOLUTION = {
     torch.float64: 1e-12,
     torch.complex128: 1e-12,

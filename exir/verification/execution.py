@@ -17,8 +17,6 @@ from pteron.exir.verification.call import on_host
 if TYPE_CHECKING:
     from pteron.runtime import Program
 
-__all__ = ["CannotRunHere", "Written", "loaded", "run"]
-
 
 @dataclass(frozen=True)
 class Written:

@@ -13,8 +13,6 @@ from pteron.exir.delegate import executorch_call_delegate
 from pteron.exir.lowered_backend_module import LoweredBackendModule
 from pteron.exir.verification.call import call
 
-__all__ = ["PreciseInterpreter", "RoundingInterpreter"]
-
 _PRECISE = {
     torch.float16: torch.float64,
     torch.bfloat16: torch.float64,

@@ -17,8 +17,6 @@ from torch.utils import _pytree as pytree
 from pteron.exir._program import constant_tensor, input_specs_by_name
 from pteron.exir.verification.call import State, call, on_host
 
-__all__ = ["Reference"]
-
 _CALLS_WITH_STATE = 3
 
 

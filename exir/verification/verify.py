@@ -17,8 +17,6 @@ from pteron.exir.verification.reference import Reference
 
 _LOG = logging.getLogger(__name__)
 
-__all__ = ["MethodVerification", "VerificationError", "verify"]
-
 
 class VerificationError(RuntimeError):
     """A lowered program does not compute what the exported one does."""
