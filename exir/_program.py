@@ -1,7 +1,5 @@
 """Helpers over `torch.export.ExportedProgram` that the lowering shares."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Options of lowering and of writing a program."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

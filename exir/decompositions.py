@@ -1,7 +1,5 @@
 """Which operators are broken into smaller ones before partitioners see a program."""
 
-from __future__ import annotations
-
 import operator
 import warnings
 from collections.abc import Callable, Iterable

@@ -5,8 +5,6 @@ print(report)                              # a plain text table
 report.methods[0].partitions[0].op_counts  # the same as data
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

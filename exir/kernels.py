@@ -4,8 +4,6 @@ Everything that computes with the elements of tensors is compiled; `runtime/kern
 lists the kernels that are left, and why.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Upper bounds of symbolic sizes: what planned memory must hold."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

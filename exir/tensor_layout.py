@@ -3,8 +3,6 @@
 Sizes may be symbols; their hints (the sizes of the example) decide about the order of strides.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

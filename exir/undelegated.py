@@ -1,7 +1,5 @@
 """Calls that neither a delegate nor a kernel of the runtime does."""
 
-from __future__ import annotations
-
 import operator
 from collections import defaultdict
 from collections.abc import Mapping

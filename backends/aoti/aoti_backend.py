@@ -14,8 +14,6 @@ it and from `BackendDetails`::
 Compile specs are read once, and what they say goes to all others as options.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import dataclasses

@@ -3,8 +3,6 @@
 CpuOptions(isa="native", weights="shared").to_compile_specs()
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Iterable

@@ -8,8 +8,6 @@ partitioners are such foreign bodies, and so are operators that the runtime has 
 these are left out with a warning that names each.
 """
 
-from __future__ import annotations
-
 import operator
 import warnings
 from collections.abc import Callable, Iterable

@@ -5,8 +5,6 @@ has one number in the whole contract. A size that is `scale * symbol + offset` s
 expression is free within its bounds.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Set
 from typing import Any, TypeAlias

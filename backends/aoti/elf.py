@@ -1,8 +1,6 @@
 """What a linked shared object asks for: undefined symbols and needed libraries (ELF64,
 little-endian)."""
 
-from __future__ import annotations
-
 import dataclasses
 import struct
 from collections.abc import Iterator

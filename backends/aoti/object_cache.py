@@ -6,8 +6,6 @@ the folder. What was not used for longest goes first once all entries exceed `li
 `PTERON_CACHE_MB` sets that bound (default 2048, and 0 keeps nothing between processes).
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import hashlib

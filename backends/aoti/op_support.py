@@ -9,8 +9,6 @@ that one node and read. No C++ compiler runs here::
     support.reason(node)   # None, or "aten.multinomial.default needs ..., which ..."
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeAlias

@@ -10,8 +10,6 @@ method they come from::
     metadata          "<so_key>/<weights_key>/metadata", a FlatBuffer of schema/metadata.fbs
 """
 
-from __future__ import annotations
-
 import collections
 import concurrent.futures
 import ctypes

@@ -7,8 +7,6 @@ One line a symbol, in `shims.inc` and its device's siblings::
     OPENMP_SHIM(GOMP_parallel, 2)         // parallel regions
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re

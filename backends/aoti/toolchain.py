@@ -16,8 +16,6 @@ Only the `AOTInductor*` entry points are exported, nothing is unique-global, the
 stripped and no path of the building machine gets in: equal sources give equal bytes.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import dataclasses
 import functools

@@ -5,8 +5,6 @@
 Names are loaded when they are used, so that finding the native library imports no torch.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The CPU backend's lowering half: which machine, which weights, how many threads."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any, final

@@ -1,7 +1,5 @@
 """Instruction sets of x86-64 by their psABI level, and what this machine has."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os

@@ -1,7 +1,5 @@
 """The CPU backend compiles what no partitioner took; `exir` imports this when something is left."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pteron.backends.cpu.cpu_backend import CpuBackend

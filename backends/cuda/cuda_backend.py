@@ -1,7 +1,5 @@
 """The CUDA backend's lowering half: which GPU, who multiplies matrices, what is tuned."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable

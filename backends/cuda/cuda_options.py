@@ -3,8 +3,6 @@
 CudaOptions(gemm="best", save_data_externally=False).to_compile_specs()
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from typing import ClassVar

@@ -3,8 +3,6 @@
 to_edge_transform_and_lower(program, partitioner=[CudaPartitioner()])
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import final
 

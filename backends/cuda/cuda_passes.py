@@ -7,8 +7,6 @@ Which passes there are, and which were tried and are not, with numbers:
 decisions/2026-11-21-passes.md.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

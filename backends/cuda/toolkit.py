@@ -1,7 +1,5 @@
 """What lowering needs of a CUDA toolkit: headers. Kernels are compiled by Triton."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import os

@@ -7,8 +7,6 @@ that take turns), the size of the file and how long loading and lowering took. t
 beside the lowering, in a process of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import pathlib
 import sys

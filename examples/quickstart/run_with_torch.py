@@ -1,7 +1,5 @@
 """The quickstart's model in PyTorch, eager and compiled; writes eager's output to an .npz file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

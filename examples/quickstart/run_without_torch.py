@@ -3,8 +3,6 @@
 Reads the image from an .npz file and writes the output and the time to load to another.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 

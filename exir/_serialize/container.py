@@ -4,8 +4,6 @@ One layout serves `.pte` and `.ptd`; `runtime/schema/README.md` shows it. Bulk d
 joined: a file is a list of chunks that are written one after the other.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

@@ -4,8 +4,6 @@ Works by name: dataclass `Tensor` is table `Tensor` (class `TensorT` of the gene
 API), field `data_index` is `dataIndex` there, and the class of a value is its member of a union.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import types
 import typing

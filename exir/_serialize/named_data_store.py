@@ -9,8 +9,6 @@ Keys are unique over everything that is loaded together. The same key with the s
 added again; equal bytes under several keys are stored once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

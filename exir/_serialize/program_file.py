@@ -5,8 +5,6 @@ chunks.save("model.pte")
 data = deserialize_program(Path("model.pte").read_bytes())
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

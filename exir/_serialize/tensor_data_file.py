@@ -1,7 +1,5 @@
 """A tensor-data file (.ptd): named blobs and constants that are stored beside the program file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ to_backend(exported_program, partitioner)          # what a partitioner takes ->
 to_backend(MethodProgramsPartitionerSpec(...))     # several methods at once -> dict of them
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Options of a backend, as they are stored in the file."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 METHOD_NAME_KEY = "method_name"

@@ -6,8 +6,6 @@ One backend does that, when a program is written. Its package in `pteron.backend
     register_leftover_partitioner(lambda lowered: MyPartitioner())
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import pkgutil

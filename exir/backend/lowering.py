@@ -11,8 +11,6 @@ the call here; `pteron.exir.passes.resolve_mutations` turns that into a change i
 very end.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ after lowered_module_0 of BlasBackend
 before %relu (aten.relu.default, model.py:12): no partitioner took it
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 from torch.fx import Node

@@ -11,8 +11,6 @@ A partitioner tags nodes; it never edits the graph::
             return PartitionResult(exported_program, {"mm": DelegationSpec("MyBackend", [])})
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

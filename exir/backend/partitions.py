@@ -6,8 +6,6 @@ run; before, it gives each partition its own copy of the shape arithmetic that i
 numbers, of shapes or of tensors with one element, never pass between partitions.
 """
 
-from __future__ import annotations
-
 import functools
 import heapq
 import math

@@ -5,8 +5,6 @@ nodes = get_non_lowered_nodes(exported_program.graph)
 tag_constant_data(exported_program)
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterable
 

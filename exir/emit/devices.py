@@ -1,7 +1,5 @@
 """The device of each value: the host, or the device of the delegates that use it."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

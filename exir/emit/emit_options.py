@@ -1,7 +1,5 @@
 """How programs are written to files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 

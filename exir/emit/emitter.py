@@ -8,8 +8,6 @@ appear; constants and delegates' data of equal content are stored once in the fi
 method.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

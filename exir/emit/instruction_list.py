@@ -1,7 +1,5 @@
 """The instructions of one method, as they are emitted."""
 
-from __future__ import annotations
-
 from torch.fx import Node
 
 from pteron.exir._serialize import schema

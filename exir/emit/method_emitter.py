@@ -1,7 +1,5 @@
 """Emits one method: walks its graph and adds an instruction for each call."""
 
-from __future__ import annotations
-
 import operator
 import warnings
 

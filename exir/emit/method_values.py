@@ -4,8 +4,6 @@ Tensors that a delegate computes on a device stay there until an instruction rea
 the copy that this takes is emitted then, once.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

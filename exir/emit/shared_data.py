@@ -1,7 +1,5 @@
 """The data that the methods of a program share in its file."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from pteron.exir._serialize.blob import Blob

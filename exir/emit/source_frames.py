@@ -1,7 +1,5 @@
 """Where an instruction comes from in the model's source."""
 
-from __future__ import annotations
-
 import re
 
 from torch.fx import Node

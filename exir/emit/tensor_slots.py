@@ -1,7 +1,5 @@
 """The tensors of one method, and the memory of each."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field

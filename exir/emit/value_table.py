@@ -1,7 +1,5 @@
 """The numbered values of one method."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

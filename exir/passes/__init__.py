@@ -1,7 +1,5 @@
 """Rewrites of programs, one a file."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

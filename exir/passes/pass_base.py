@@ -11,8 +11,6 @@ Programs stay functional between passes: nothing is changed in place, and no two
 as far as the graph can tell. `ResolveMutations`, the last, ends that.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """Drops run-time assertions that no delegate took."""
 
-from __future__ import annotations
-
 import torch
 from torch.fx import GraphModule
 

@@ -1,7 +1,5 @@
 """Turns new values of state into changes in place."""
 
-from __future__ import annotations
-
 import operator
 
 import torch

@@ -1,7 +1,5 @@
 """Runs passes over a program and keeps its signature consistent."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from torch.export import ExportedProgram

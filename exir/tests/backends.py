@@ -4,8 +4,6 @@
 `OpsPartitioner` takes the operators it is told, in convex islands.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

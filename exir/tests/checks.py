@@ -1,7 +1,5 @@
 """Lower, write, read, run and compare: what most tests of lowering do."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -6,8 +6,6 @@ written, gives a wrong result. Delegates of `pteron.exir.tests.backends` run the
 they were given.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

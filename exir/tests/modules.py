@@ -1,7 +1,5 @@
 """Small models that several tests lower."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Delegates of a device get their tensors there; copies are made where they are needed, once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The report says what is in the program, as data and as a table."""
 
-from __future__ import annotations
-
 import torch
 
 from pteron.exir import to_edge, to_edge_transform_and_lower

@@ -1,7 +1,5 @@
 """Plans never let two tensors overlap that live at the same time, and reuse what they can."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Passes, as graphs before and after."""
 
-from __future__ import annotations
-
 import torch
 from torch.export import ExportedProgram
 

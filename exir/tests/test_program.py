@@ -1,7 +1,5 @@
 """The front door: managers, several methods, options, files."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The table of dtypes agrees with torch."""
 
-from __future__ import annotations
-
 import torch
 from absl.testing import absltest
 

@@ -1,7 +1,5 @@
 """Files: what is written is read again, damage is found, nothing is half-written."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import struct

@@ -1,7 +1,5 @@
 """State: buffers and inputs that a model changes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

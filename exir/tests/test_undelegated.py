@@ -1,7 +1,5 @@
 """What no partitioner takes is compiled when the program is written, or reported together."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -6,8 +6,6 @@ ends with the operator that is sought. This is done over the calls of the method
 one call each, and then over the calls inside the delegate.
 """
 
-from __future__ import annotations
-
 import operator
 import time
 from collections.abc import Callable, Sequence

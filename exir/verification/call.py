@@ -1,7 +1,5 @@
 """Runs an exported program once, with the graph interpreter of the caller's choice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 

@@ -8,8 +8,6 @@ between it and itself with every operator's result changed in the last place. A 
 much of little differences is thereby distinguished from a lowering that is wrong.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Runs graphs in higher precision, or with more rounding than there is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

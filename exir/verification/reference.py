@@ -1,7 +1,5 @@
 """What an exported program computes on the inputs that it was exported with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Compares a lowered program with what was exported."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence

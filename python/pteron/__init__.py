@@ -10,8 +10,6 @@
 Names are imported on first use: `import pteron` costs nothing, `pteron.Runtime` imports no torch.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """What the runtime raises: one exception a family of error codes, with the text of C++."""
 
-from __future__ import annotations
-
 
 class PteronError(RuntimeError):
     """Anything that goes wrong in the runtime.

@@ -1,7 +1,5 @@
 """What a method takes and returns, read from the file without loading the method."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

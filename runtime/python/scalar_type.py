@@ -1,7 +1,5 @@
 """The element types of tensors, from the runtime's table of them."""
 
-from __future__ import annotations
-
 import enum
 
 import pteron.runtime.python._native as _native

@@ -1,7 +1,5 @@
 """How much of a file is checked before it is used."""
 
-from __future__ import annotations
-
 import enum
 
 

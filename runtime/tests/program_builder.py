@@ -8,8 +8,6 @@ method.output(y)
 data = build_program(method)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

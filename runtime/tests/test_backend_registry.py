@@ -1,7 +1,5 @@
 """Backends are found by their id, opened once, and nothing else of their package is imported."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import subprocess

@@ -1,7 +1,5 @@
 """Interpreters that end while something of the runtime is alive or at work."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import subprocess

@@ -1,7 +1,5 @@
 """Every kernel of the runtime, called by a program."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

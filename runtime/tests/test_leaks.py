@@ -1,7 +1,5 @@
 """What a call takes it gives back: memory, Python objects, references."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import pathlib

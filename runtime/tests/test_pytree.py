@@ -1,7 +1,5 @@
 """Nested inputs and outputs: Method.__call__ and what it is made of."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

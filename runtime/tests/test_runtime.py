@@ -1,7 +1,5 @@
 """Runtime, Program, Method, Session and what they raise."""
 
-from __future__ import annotations
-
 import io
 import os
 import pathlib

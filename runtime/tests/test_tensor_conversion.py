@@ -1,7 +1,5 @@
 """Tensors on their way in and out: libraries, layouts, dtypes and whose memory it is."""
 
-from __future__ import annotations
-
 import array
 import gc
 import weakref

@@ -1,7 +1,5 @@
 """One program, many threads."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The runtime in processes where torch, or numpy too, cannot be imported."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import subprocess

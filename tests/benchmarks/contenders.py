@@ -4,8 +4,6 @@ A contender is made once (lowering, compiling, loading) and then called; what it
 not part of its time. Whoever cannot take a model says why by an exception.
 """
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Callable
 

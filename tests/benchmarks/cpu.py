@@ -11,8 +11,6 @@ would take the cores from the next contender, so each turn begins with a pause, 
 sleep, and with calls that are not timed, which wake its own.
 """
 
-from __future__ import annotations
-
 import json
 import pathlib
 import platform

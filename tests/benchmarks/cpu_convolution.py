@@ -8,8 +8,6 @@ ours is faster; the median over rounds counts. A result that differs from eager'
 time.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os

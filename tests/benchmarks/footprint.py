@@ -9,8 +9,6 @@ process runs it twice and says how long the load took, how much memory was resid
 files included, and how large those files are: the program, its code, and all libraries.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

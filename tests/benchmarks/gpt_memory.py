@@ -7,8 +7,6 @@ and of files (code, and weights that are mapped from the program). Fails if the 
 memory twice while it runs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -7,8 +7,6 @@ eager, torch.compile and reduce-overhead), `choices` (cuBLAS beside Triton's tem
 (whole programs on eight threads beside a bare cuBLAS loop).
 """
 
-from __future__ import annotations
-
 import json
 import pathlib
 import sys

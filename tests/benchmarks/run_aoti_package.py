@@ -3,8 +3,6 @@
 run_aoti_package.py --package model.pt2 --inputs inputs.safetensors [--repeat 1]
 """
 
-from __future__ import annotations
-
 import pathlib
 import time
 

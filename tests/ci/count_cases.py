@@ -6,8 +6,6 @@ LOG has what Bazel printed, TESTLOGS is its folder of reports (`bazel info bazel
 its exit status. A target without a report of its own is one case.
 """
 
-from __future__ import annotations
-
 import collections
 import re
 import sys

@@ -1,7 +1,5 @@
 """What .ci/run counts, from Bazel's summary and reports of tests; the status that it hands on."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

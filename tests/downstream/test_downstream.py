@@ -4,8 +4,6 @@ Its first build runs beside decoys of a CUDA installation; a second one, in anot
 without them, gives the same bytes.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Lowers samples to files and lays out their inputs and outputs for other processes."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import unittest

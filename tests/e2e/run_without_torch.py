@@ -4,8 +4,6 @@ Writes outputs_{seed}.npz. Fails if anything tried to import torch. numpy has no
 arrays are uint16 in the files, and their names begin with "bfloat16".
 """
 
-from __future__ import annotations
-
 import sys
 
 sys.modules["torch"] = None  # type: ignore[assignment]  # any `import torch` raises from here on

@@ -4,8 +4,6 @@ Through Python beside torch, through the runner, and in a process that cannot im
 that a model keeps is compared over several calls.
 """
 
-from __future__ import annotations
-
 import os
 import pathlib
 import subprocess

@@ -1,7 +1,5 @@
 """What explain() says of a program and what the runner says of its file: the same facts."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import re

@@ -1,8 +1,6 @@
 """An index out of range fails its call, in words, and nothing else: not the process, not the next
 call. Such checks stand inside parallel loops, and in loops too small for threads."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 from typing import Any

@@ -4,8 +4,6 @@ Every step is fed the token that eager chose (teacher forcing), so that one near
 the comparison; where eager's choice is clear, ours must be the same.
 """
 
-from __future__ import annotations
-
 import pathlib
 from typing import Any
 

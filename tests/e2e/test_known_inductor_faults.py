@@ -5,8 +5,6 @@ fault the supported releases have are put right in backends/aoti/inductor/*_repa
 keep us from a release that has it again.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Models that read a part of a parameter, or one parameter under several names."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable

@@ -4,8 +4,6 @@ An example is what the first comment of a header has indented. It stands in a na
 statements become the body of a function, whose parameters `_PARAMETERS` lists. `...` is left out.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import sys

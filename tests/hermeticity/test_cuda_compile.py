@@ -3,8 +3,6 @@
 Takes the very action that Bazel runs, lays out its inputs in other folders, and runs it there.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ Imports in functions and under TYPE_CHECKING count: they hide a circle and do no
 package fetches on first use of a name (`import_module`) does not.
 """
 
-from __future__ import annotations
-
 import ast
 import graphlib
 from collections.abc import Collection, Iterator, Mapping

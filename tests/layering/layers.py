@@ -7,8 +7,6 @@ module of it. Layers that the table does not name may depend on any.
 Headers are known as `pteron/<path>`, modules of backends, exir and runtime as `pteron.<path>`.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

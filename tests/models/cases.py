@@ -5,8 +5,6 @@ exported = torch.export.export(together, together.inputs())
 found = tree_unflatten(flat_outputs, exported.call_spec.out_spec)  # {name of a case: its outputs}
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Small modules, each with features of torch.export that a lowering can get wrong."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

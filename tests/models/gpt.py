@@ -7,8 +7,6 @@ Both wrappers hold the decoder under the same name, so that weights and caches h
 in both methods: weights are stored once, and a session lets the methods share the cache.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -1,7 +1,5 @@
 """The networks of the benchmark: the shapes that people deploy, small enough for two cores."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -3,8 +3,6 @@
 See `random_steps` for what a family is.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -5,8 +5,6 @@ Together with the other families they call every function that compiled code can
 See `random_steps` for what a family is.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

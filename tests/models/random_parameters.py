@@ -11,8 +11,6 @@ Elements of parameters are random numbers, all different, so that a wrong offset
 See `random_steps` for what a family is.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import TypeAlias

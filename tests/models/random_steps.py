@@ -8,8 +8,6 @@ A family draws one step for the shapes in the pool, or None where it does not fi
 Weights and buffers that a step needs go into the module, under names that end in its number.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import TypeAlias

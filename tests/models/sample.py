@@ -1,7 +1,5 @@
 """What a sample model is: how to build it, export it and feed it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

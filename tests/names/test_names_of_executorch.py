@@ -1,7 +1,5 @@
 """What runtime/names_of_executorch.md says is here, is here."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.machinery
 import importlib.util

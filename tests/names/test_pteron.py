@@ -1,7 +1,5 @@
 """The public package `import pteron`, and that its modules have no other name."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import os
@@ -51,7 +49,7 @@ def test_the_import_is_light() -> None:
     imported = run(
         "import sys; before = {*sys.modules}; import pteron; print(sorted({*sys.modules} - before))"
     )
-    assert imported == "['__future__', 'pteron']"
+    assert imported == "['pteron']"
     assert run("import sys, pteron; pteron.Runtime; print('torch' in sys.modules)") == "False"
 
 

@@ -5,8 +5,6 @@ turns a table of ours, with everything below it, into plain data with the stock'
 `plain` does so with a table of the stock's.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from enum import Enum
 from typing import Any

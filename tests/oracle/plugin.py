@@ -1,7 +1,5 @@
 """Our delegates as plug-ins of the stock runtime."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import importlib

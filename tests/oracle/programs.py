@@ -1,7 +1,5 @@
 """Models for the oracle: those that need no delegate, and some that do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Files without delegates give the same results in both runtimes, whoever wrote them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files with our delegates run in the stock runtime, where the delegates are plugged in."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The stock ExecuTorch opens files of ours and reads the same in them as we do."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -4,8 +4,6 @@ On the CPU they cover each value of `weights`, of `gemm` and both widths of vect
 one thread and for two; on a GPU each way to multiply.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -3,8 +3,6 @@
 The lists here say what a run of many modules has to meet, and what none can meet, with the reason.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import re

@@ -6,8 +6,6 @@
 Most of the time that a small module takes is the same for ten of them in one program.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import logging

@@ -1,7 +1,5 @@
 """Random modules that lowering refuses."""
 
-from __future__ import annotations
-
 _MISSING = (
     # Operators, fused attention among them, that CUDA has no shim for, and complex numbers, which
     # it leaves out.

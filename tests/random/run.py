@@ -11,8 +11,6 @@ and each function of the runtime imported. The exit status is 0 if nothing faile
 were met, 75 if there are seeds left.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import json

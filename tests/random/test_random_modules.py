@@ -4,8 +4,6 @@
 `tools/bazel run //tests/random -- --output=FOLDER --seeds=7:8 --together=1`.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 

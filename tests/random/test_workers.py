@@ -1,7 +1,5 @@
 """Outcomes of groups: whose failure it is, what is left to do, what the report finds missing."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

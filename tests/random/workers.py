@@ -9,8 +9,6 @@ in whatever way, are run one by one, so that those that fail are known; likewise
 to give up templates for the whole group, which it warns of.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

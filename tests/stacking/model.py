@@ -1,7 +1,5 @@
 """A model of which two backends take turns, with every kind of constant and state between them."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

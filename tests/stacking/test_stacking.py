@@ -4,8 +4,6 @@ The model is lowered twice (two partitions for the CPU backend each time), saved
 runtime and compared with eager over several calls, state included.
 """
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

@@ -6,8 +6,6 @@
 Headers that are generated are found after a build.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

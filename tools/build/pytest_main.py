@@ -1,7 +1,5 @@
 """Main program of every pytest_test: runs pytest as a Bazel test expects it."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import MutableMapping

@@ -3,8 +3,6 @@
 Needs a C++ compiler (CXX, g++ if that is not set) and Python.h; pybind11 comes with the bundle.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -6,8 +6,6 @@ FOLDER then holds two files: `run.py`, and the archive that it unpacks and works
 machine and run `python3 FOLDER/run.py --output=RESULTS` there; see README.md.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import lzma

@@ -5,8 +5,6 @@ outcome = run_case(case, folder, seconds=60)
 outcome.failed  # 0
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """What a bundle finds on the machine that it runs on."""
 
-from __future__ import annotations
-
 import glob
 import importlib.util
 import os

@@ -3,8 +3,6 @@
 Unpacks the archive that lies beside this file (once) and hands over to tools/gpu/session.py in it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

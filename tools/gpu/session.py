@@ -3,8 +3,6 @@
 A stage that is done is not run again: delete its JSON file to repeat it.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

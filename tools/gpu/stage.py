@@ -9,8 +9,6 @@ The result is out/<stage>.json, written anew after each case::
      "seconds": 41.2, "cases": [{"name": "test_scale", "passed": 3, ..., "tail": "..."}]}
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The stages of a bundle: what each runs, over the unpacked tree."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Callable

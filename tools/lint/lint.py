@@ -4,8 +4,6 @@
 files that are named (`-- runtime exir/emit`); as a test, `:check` works on a copy of it.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The formatters, linters and the type checker: what each looks at, checks and rewrites."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import subprocess

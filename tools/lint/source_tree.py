@@ -1,7 +1,5 @@
 """The repository `@source_tree` seen from Python: the checkout's source files, all of them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -5,8 +5,6 @@ Triton compiles the configuration that won here for the other architectures as w
 takes the part that fits.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Takes Inductor's sources and constants where it would compile them."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

@@ -1,7 +1,5 @@
 """What Inductor would ask the exporter's CPU, answered for the target's."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

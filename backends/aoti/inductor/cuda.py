@@ -1,7 +1,5 @@
 """Machine code of CUDA kernels, collected where Inductor compiled it."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import tempfile

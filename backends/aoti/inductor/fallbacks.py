@@ -1,7 +1,5 @@
 """Operators that Inductor does not compile but calls, by its own tables and by trying."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

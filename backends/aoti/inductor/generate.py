@@ -3,8 +3,6 @@
 One call at a time: a lock serialises callers, because Inductor's state belongs to the process.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack

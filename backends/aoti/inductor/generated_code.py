@@ -1,7 +1,5 @@
 """What code is generated for, and what comes out."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Repairs of passes over graphs."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence

@@ -8,8 +8,6 @@
 * Micro-GEMMs become sources of their own (`micro_gemms`).
 """
 
-from __future__ import annotations
-
 import re
 
 from pteron.backends.aoti.inductor import micro_gemms

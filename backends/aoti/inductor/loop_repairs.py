@@ -1,7 +1,5 @@
 """Repairs of lowerings and loops, and of how buffers are read."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

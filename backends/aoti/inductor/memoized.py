@@ -5,8 +5,6 @@ text is parsed and compiled by jinja2 and their index expressions by sympy: half
 code generation takes. Both depend on the text alone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Iterator

@@ -8,8 +8,6 @@ For 512-bit registers only: in AVX2 functions on their own GCC 12 keeps the accu
 2.3 times slower (torch 2.11's headers: always; 2.13's: without -fno-early-inlining).
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """Attributes and environment variables that are patched for a scope."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import os

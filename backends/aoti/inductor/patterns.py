@@ -1,7 +1,5 @@
 """Inductor's graph patterns, without those that lead to operators we do not serve."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

@@ -1,7 +1,5 @@
 """Which torch releases lowering knows."""
 
-from __future__ import annotations
-
 import torch
 
 #: torch releases whose Inductor was read and tested.

@@ -4,8 +4,6 @@ Each has a test that fails without it, in `tests/test_repairs.py` unless it says
 release has cured costs nothing and can go.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Inductor's process-wide state as our code generation needs it, put back afterwards."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Iterator

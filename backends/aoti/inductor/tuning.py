@@ -15,8 +15,6 @@ Candidates that do not compile (too much shared memory, say) have no time. Induc
 them all again to find that out; where times are replayed, candidates without one are passed over.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """Repairs of what is made of constants: packed products, folded factors."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

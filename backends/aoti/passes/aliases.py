@@ -5,8 +5,6 @@ sets.share(a, b)       # same memory, through any chain of views?
 sets.is_written(a)     # does any node write that memory?
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterator
 from typing import Any

@@ -18,8 +18,6 @@ clone is put in. Should that not restore the layout, the graph stays as it was.
 Pairs of operators come from torch's registry; `view_of_copy` is the table.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import operator

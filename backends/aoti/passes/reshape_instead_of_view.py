@@ -6,8 +6,6 @@ Decompositions can leave a `view` on memory whose strides no longer allow it. `r
 where they do and copies where they do not. It is a second try, not a habit: see `AotiBackend`.
 """
 
-from __future__ import annotations
-
 import torch
 from torch.fx import GraphModule
 from torch.fx.passes.infra.pass_base import PassBase, PassResult

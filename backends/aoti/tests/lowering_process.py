@@ -7,8 +7,6 @@ matrix products; `compile` that of the calls in what torch.compile makes of the 
 freezing; `fail` a lowering that raises inside Inductor.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

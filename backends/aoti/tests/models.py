@@ -1,7 +1,5 @@
 """Models that the tests of this folder lower."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """The shared preprocess: its steps, and what it refuses."""
 
-from __future__ import annotations
-
 import logging
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Partitions: one if possible, convex ones otherwise, and whose each constant is."""
 
-from __future__ import annotations
-
 import copy
 import operator
 import warnings

@@ -1,7 +1,5 @@
 """Contracts of partitions: symbols, ranges, strides, mutation."""
 
-from __future__ import annotations
-
 import torch
 from torch.export import Dim
 

@@ -1,7 +1,5 @@
 """Reading shared objects; real ones are read in test_toolchain."""
 
-from __future__ import annotations
-
 import pytest
 
 from pteron.backends.aoti import elf

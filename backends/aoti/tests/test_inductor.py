@@ -1,7 +1,5 @@
 """What we rely on in Inductor, and that its state is ours only while we generate code."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The cache of build results."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import os
 import threading

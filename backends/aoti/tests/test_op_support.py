@@ -1,7 +1,5 @@
 """Which operators can be delegated, and what is said of the others."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Blobs and metadata: keys, sharing, what a reader finds."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 

@@ -1,7 +1,5 @@
 """What Inductor gets wrong comes out right: generated code, and the graphs that lead to it."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The lists of shims, as Python reads them."""
 
-from __future__ import annotations
-
 import pytest
 
 from pteron.backends.aoti import shim_list

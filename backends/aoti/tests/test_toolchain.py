@@ -1,8 +1,6 @@
 """Shared objects: vectorised, self-contained, the same each time, and clear errors without a
 compiler."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

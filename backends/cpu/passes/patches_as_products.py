@@ -8,8 +8,6 @@ The product is generated into the code like any other, its weights packed, where
 would be a call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From a program to delegates for a CPU: targets, shared weights, one real lowering."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

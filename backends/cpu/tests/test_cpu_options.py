@@ -1,7 +1,5 @@
 """Options of the CPU backend and their way through compile specs."""
 
-from __future__ import annotations
-
 import pytest
 
 from pteron.backends.cpu.cpu_options import CpuOptions

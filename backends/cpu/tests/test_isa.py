@@ -1,7 +1,5 @@
 """Instruction set levels and what this machine has."""
 
-from __future__ import annotations
-
 import platform
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What no partitioner took, compiled by this backend when a program is written."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

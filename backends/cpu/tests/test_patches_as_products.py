@@ -1,7 +1,5 @@
 """Convolutions over patches that do not overlap are products."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

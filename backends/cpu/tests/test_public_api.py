@@ -1,7 +1,5 @@
 """Finding the native library imports no torch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Lowering for the CPU compares what it made with what was exported, and names what is wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from typing import Any

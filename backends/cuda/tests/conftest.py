@@ -1,7 +1,5 @@
 """What pytest has to know of these tests."""
 
-from __future__ import annotations
-
 import pytest
 
 

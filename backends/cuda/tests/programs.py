@@ -1,7 +1,5 @@
 """Sample models as program files for the GPU, and what eager says of them."""
 
-from __future__ import annotations
-
 import pathlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Records of tuning, and the cache folder that they are taken from. Needs no GPU."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 

@@ -1,7 +1,5 @@
 """Shared objects for several GPU architectures. Needs a GPU, and fatbinary of the CUDA toolkit."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Choices of tuning are recorded with the program and made again from the record. Needs a GPU."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import logging

@@ -5,8 +5,6 @@ is measured, not guessed: eager, which rounds after every operator, differs from
 and ours may differ by at most twice as much, since fused kernels round after other operations.
 """
 
-from __future__ import annotations
-
 import copy
 import pathlib
 from collections.abc import Callable

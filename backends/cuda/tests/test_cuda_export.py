@@ -3,8 +3,6 @@
 Through Python with tensors on the host and on the device, and through the runner.
 """
 
-from __future__ import annotations
-
 import os
 import pathlib
 import subprocess

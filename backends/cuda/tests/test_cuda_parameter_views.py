@@ -1,7 +1,5 @@
 """Products with parts of parameters, of modules on the GPU. Needs a GPU."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

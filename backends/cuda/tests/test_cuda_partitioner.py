@@ -1,7 +1,5 @@
 """What the CUDA partitioner takes, and its options. Needs no GPU."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Passes over a partition's graph, and that lowering applies them. The last case needs a GPU."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The list of CUDA shims against the library and the tests: every name is exported and tested."""
 
-from __future__ import annotations
-
 import ctypes
 import pathlib
 import re

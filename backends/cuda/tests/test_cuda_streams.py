@@ -3,8 +3,6 @@
 Needs a GPU. A kernel that only passes time stands for earlier work of the caller.
 """
 
-from __future__ import annotations
-
 import os
 import pathlib
 import subprocess

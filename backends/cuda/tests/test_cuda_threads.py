@@ -1,7 +1,5 @@
 """Whole programs from eight threads at once, each with a stream of its own. Needs a GPU."""
 
-from __future__ import annotations
-
 import pathlib
 import threading
 import time

@@ -1,7 +1,5 @@
 """What loading takes on the GPU, unloading gives back. Needs a GPU that nobody else uses."""
 
-from __future__ import annotations
-
 import gc
 import pathlib
 import time

@@ -1,7 +1,5 @@
 """Lowering for CUDA compares what it made with what was exported. Needs a GPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

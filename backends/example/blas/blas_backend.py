@@ -1,7 +1,5 @@
 """The BLAS backend's lowering half: a matrix product becomes a plan and its weights."""
 
-from __future__ import annotations
-
 from typing import Any, final
 
 import flatbuffers

@@ -3,8 +3,6 @@
 to_edge_transform_and_lower(program, partitioner=[BlasPartitioner(), CpuPartitioner()])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, final
 

@@ -1,7 +1,5 @@
 """The C++ example does what it says."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import subprocess

@@ -1,7 +1,5 @@
 """Programs that take turns."""
 
-from __future__ import annotations
-
 import pathlib
 import sys
 

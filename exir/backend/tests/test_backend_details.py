@@ -1,7 +1,5 @@
 """Backends are final, have unique names, and are found by them."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

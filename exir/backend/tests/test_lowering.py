@@ -1,7 +1,5 @@
 """Features of exported programs, run from the written file and compared with eager."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

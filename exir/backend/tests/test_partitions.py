@@ -1,7 +1,5 @@
 """Tags become partitions: convexity, order, constants, shape arithmetic, several backends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

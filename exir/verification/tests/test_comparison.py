@@ -1,7 +1,5 @@
 """What passes for rounding, and what does not."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

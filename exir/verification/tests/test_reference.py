@@ -1,7 +1,5 @@
 """Exported programs run as they are, in double precision, and with rounding exaggerated."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Matrix products: cuBLAS beside Inductor's Triton template, product by product, on the GPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -4,8 +4,6 @@ For each size: time on the GPU (CUDA events around batches of launches) and time
 clock around the same batches, for sizes that do not fill the launch queue), medians over rounds.
 """
 
-from __future__ import annotations
-
 import ctypes
 import statistics
 from pathlib import Path

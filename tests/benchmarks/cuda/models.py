@@ -3,8 +3,6 @@
 Tensors stay on the device, bfloat16. The overhead of a call is its latency less its kernels.
 """
 
-from __future__ import annotations
-
 import copy
 import ctypes
 import dataclasses

@@ -1,7 +1,5 @@
 """The networks that the benchmark measures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -5,8 +5,6 @@ times in batches, whose launches alone the host's clock sees. The bare loop call
 the same products, as often, with as many threads, and does nothing else.
 """
 
-from __future__ import annotations
-
 import statistics
 import tempfile
 import threading

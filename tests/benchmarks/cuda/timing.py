@@ -7,8 +7,6 @@ A launch is a callable that starts `count` calls and returns the host's microsec
 results are medians over the rounds, in microseconds a call.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 import time

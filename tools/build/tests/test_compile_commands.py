@@ -1,7 +1,5 @@
 """What a compile action of Bazel becomes for clangd."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tools.build.compile_commands import commands

@@ -1,7 +1,5 @@
 """What pytest_test makes of Bazel's test environment, on a module of four tests."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import subprocess

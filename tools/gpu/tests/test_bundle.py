@@ -1,7 +1,5 @@
 """What a bundle holds, what it weighs, and that its parts work when unpacked. Needs no GPU."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Stages over commands of this machine. Needs no GPU."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

@@ -1,7 +1,5 @@
 """The linter on a small tree: it finds what is wrong, puts it right, and then is content."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The runner as a program: files in, files out, and what it says."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import re

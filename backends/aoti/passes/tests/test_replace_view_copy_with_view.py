@@ -1,7 +1,5 @@
 """Copies become views where nobody can tell, and only there."""
 
-from __future__ import annotations
-
 import operator
 import random
 from collections.abc import Callable

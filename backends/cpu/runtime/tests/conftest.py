@@ -3,8 +3,6 @@
 The seed is printed; PTERON_TEST_SEED repeats a run.
 """
 
-from __future__ import annotations
-
 import os
 import pathlib
 import random

@@ -10,8 +10,6 @@ optional tensors, `HandleArray([...])` an array. Results are the last arguments,
 handles.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """What the tests of shims share: random values in awkward layouts, and a strict comparison."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -1,7 +1,5 @@
 """Complex numbers, views, Fourier transforms, distances: shims against torch's operators."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

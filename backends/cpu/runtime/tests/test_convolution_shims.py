@@ -1,7 +1,5 @@
 """Convolutions: shims against torch's operators."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Gather, scatter, masks and embedding bags: shims against torch's operators."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Matrix products: shims against torch's operators."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Pooling: shims against torch's operators."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Random numbers: shims draw from the distribution of torch's operators."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

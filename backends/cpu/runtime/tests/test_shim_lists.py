@@ -1,7 +1,5 @@
 """The lists of shims against the libraries and the tests: every name is exported and tested."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import pathlib

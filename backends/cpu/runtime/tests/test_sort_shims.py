@@ -1,7 +1,5 @@
 """Sorting, selection of the largest, and scans: shims against torch's operators."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

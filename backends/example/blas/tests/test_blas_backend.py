@@ -1,7 +1,5 @@
 """What the BLAS backend takes, the weights that it makes, and files with them, run and compared."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The tutorial quotes the code as it is."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from pathlib import Path
