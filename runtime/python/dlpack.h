@@ -9,11 +9,9 @@ namespace pteron::python::dlpack {
 inline constexpr uint32_t kMajorVersion = 1;
 inline constexpr uint32_t kMinorVersion = 1;
 
-// Names of the capsules that `__dlpack__` returns, and what a consumer renames them to.
+// Names of the capsules that `__dlpack__` returns.
 inline constexpr char kCapsule[] = "dltensor";
-inline constexpr char kUsedCapsule[] = "used_dltensor";
 inline constexpr char kVersionedCapsule[] = "dltensor_versioned";
-inline constexpr char kUsedVersionedCapsule[] = "used_dltensor_versioned";
 // Name of the capsule in the attribute `__dlpack_c_exchange_api__` of a type.
 inline constexpr char kExchangeApiCapsule[] = "dlpack_exchange_api";
 inline constexpr char kExchangeApiAttribute[] = "__dlpack_c_exchange_api__";

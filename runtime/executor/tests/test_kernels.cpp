@@ -109,16 +109,14 @@ Error less(KernelContext&, Arguments arguments) {
   return set(arguments[2], EValue(arguments[0]->to_int() < arguments[1]->to_int()));
 }
 
-Error sum_lists(KernelContext& context, Arguments arguments) {
+Error sum_lists(KernelContext&, Arguments arguments) {
   PTERON_RETURN_IF_ERROR(check_count(arguments, 7));
   const bool kinds = arguments[0]->is_int_list() && arguments[1]->is_double_list() &&
                      arguments[2]->is_bool_list() && arguments[3]->is_tensor_list() &&
                      arguments[4]->is_optional_tensor_list();
   PTERON_CHECK_OR_RETURN(kinds, Error::InvalidType, "expected five lists");
   PTERON_RETURN_IF_ERROR(check_floats(*arguments[5]));
-  PTERON_ASSIGN_OR_RETURN(void* const scratch, context.scratch(sizeof(double)));
-  double& sum = *static_cast<double*>(scratch);
-  sum = 0;
+  double sum = 0;
   for (const EValue* const item : arguments[0]->to_int_list().items) sum += item->to_int();
   for (const double item : arguments[1]->to_double_list().items) sum += item;
   for (const bool item : arguments[2]->to_bool_list().items) sum += item;

@@ -46,17 +46,5 @@ TEST(Registry, ListsNamesSorted) {
   EXPECT_EQ(std::count(names.begin(), names.end(), "test::other.out"), 1);
 }
 
-TEST(KernelContext, ScratchIsAlignedAndKept) {
-  KernelContext context;
-  Result<void*> large = context.scratch(1000);
-  ASSERT_TRUE(large.ok());
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(*large) % 64, 0u);
-  Result<void*> small = context.scratch(10);
-  ASSERT_TRUE(small.ok());
-  EXPECT_EQ(*small, *large);
-  EXPECT_EQ(context.scratch(SIZE_MAX).error().code(), Error::MemoryAllocationFailed);
-  EXPECT_TRUE(context.scratch(0).ok());
-}
-
 }  // namespace
 }  // namespace pteron
