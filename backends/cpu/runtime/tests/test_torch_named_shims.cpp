@@ -8,33 +8,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-
-// As torch declares them.
-struct AtenTensorOpaque;
-using AtenTensorHandle = AtenTensorOpaque*;
-
-extern "C" {
-int32_t aoti_torch_empty_strided(int64_t ndim, const int64_t* sizes, const int64_t* strides,
-                                 int32_t dtype, int32_t device_type, int32_t device_index,
-                                 AtenTensorHandle* ret);
-int32_t aoti_torch_create_tensor_from_blob_v2(void* data, int64_t ndim, const int64_t* sizes,
-                                              const int64_t* strides, int64_t storage_offset,
-                                              int32_t dtype, int32_t device_type,
-                                              int32_t device_index, AtenTensorHandle* ret,
-                                              int32_t layout, const uint8_t* opaque_metadata,
-                                              int64_t opaque_metadata_size);
-int32_t aoti_torch_delete_tensor_object(AtenTensorHandle tensor);
-int32_t aoti_torch_get_data_ptr(AtenTensorHandle tensor, void** ret);
-int32_t aoti_torch_get_sizes(AtenTensorHandle tensor, int64_t** ret);
-int32_t aoti_torch_get_storage_offset(AtenTensorHandle tensor, int64_t* ret);
-int32_t aoti_torch_scalar_to_tensor_float64(double value, AtenTensorHandle* ret);
-int32_t aoti_torch_item_float64(AtenTensorHandle tensor, double* ret);
-int32_t aoti_torch_cpu_mm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat2);
-int32_t aoti_torch_cpu_addmm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat1,
-                                 AtenTensorHandle mat2, double beta, double alpha);
-int32_t aoti_torch_device_type_cpu();
-int32_t aoti_torch_dtype_float32();
-}
+#include "torch/csrc/inductor/aoti_torch/c/shim.h"
+#include "torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h"
 
 namespace pteron::cpu {
 namespace {

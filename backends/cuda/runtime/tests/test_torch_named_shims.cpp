@@ -8,22 +8,8 @@
 #include <vector>
 
 #include "pteron/backends/cuda/runtime/testing/cuda_test.h"
-
-// As torch declares them.
-struct AtenTensorOpaque;
-using AtenTensorHandle = AtenTensorOpaque*;
-
-extern "C" {
-int32_t aoti_torch_empty_strided(int64_t ndim, const int64_t* sizes, const int64_t* strides,
-                                 int32_t dtype, int32_t device_type, int32_t device_index,
-                                 AtenTensorHandle* ret);
-int32_t aoti_torch_delete_tensor_object(AtenTensorHandle tensor);
-int32_t aoti_torch_get_data_ptr(AtenTensorHandle tensor, void** ret);
-int32_t aoti_torch_get_sizes(AtenTensorHandle tensor, int64_t** ret);
-int32_t aoti_torch_cuda_mm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat2);
-int32_t aoti_torch_device_type_cuda();
-int32_t aoti_torch_dtype_float32();
-}
+#include "torch/csrc/inductor/aoti_torch/c/shim.h"
+#include "torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.h"
 
 namespace pteron::cuda::testing {
 namespace {
