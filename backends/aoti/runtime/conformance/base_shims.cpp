@@ -1,86 +1,19 @@
 // Creation, views, queries and contents of tensors on the device that joined.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
 #include <vector>
 
-#include "gtest/gtest.h"
 #include "pteron/backends/aoti/runtime/conformance/conformance.h"
-#include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/shims/failed_check.h"
 
 namespace pteron::aoti::conformance {
 namespace {
 
-constexpr int32_t kFloat = 6, kInt64 = 4, kInt8 = 1;
-using List = std::vector<int64_t>;
+constexpr int32_t kInt64 = 4, kInt8 = 1;
 
-class BaseShims : public testing::Test {
- protected:
-  void SetUp() override {
-    device_ = test_device();
-    if (!device_.available) GTEST_SKIP() << device_.why_not;
-    clear_shim_error();
-  }
-
-  void TearDown() override {
-    for (AtenTensorHandle handle : handles_) ptrn_torch_delete_tensor_object(handle);
-  }
-
-  AtenTensorHandle keep(AtenTensorHandle handle) {
-    handles_.push_back(handle);
-    return handle;
-  }
-
-  AtenTensorHandle empty(const List& sizes, const List& strides, int32_t dtype = kFloat) {
-    AtenTensorHandle handle = nullptr;
-    EXPECT_EQ(ptrn_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(),
-                                       strides.data(), dtype, device_.type, device_.index, &handle),
-              0)
-        << shim_error();
-    return keep(handle);
-  }
-
-  // Over host memory that outlives the test.
-  AtenTensorHandle on_host(std::vector<float>* values, const List& sizes, const List& strides) {
-    AtenTensorHandle handle = nullptr;
-    EXPECT_EQ(
-        ptrn_torch_create_tensor_from_blob(values->data(), static_cast<int64_t>(sizes.size()),
-                                           sizes.data(), strides.data(), 0, kFloat, 0, -1, &handle),
-        0)
-        << shim_error();
-    return keep(handle);
-  }
-
-  // A [2, 3] tensor of 0..5 on the device.
-  AtenTensorHandle numbers() {
-    AtenTensorHandle tensor = empty({2, 3}, {3, 1});
-    values_ = {0, 1, 2, 3, 4, 5};
-    EXPECT_EQ(ptrn_torch_copy_(tensor, on_host(&values_, {2, 3}, {3, 1}), 0), 0) << shim_error();
-    return tensor;
-  }
-
-  // Row-major contents.
-  std::vector<float> contents(AtenTensorHandle tensor) {
-    int64_t numel = 0, dim = 0;
-    int64_t* sizes = nullptr;
-    EXPECT_EQ(ptrn_torch_get_numel(tensor, &numel), 0);
-    EXPECT_EQ(ptrn_torch_get_dim(tensor, &dim), 0);
-    EXPECT_EQ(ptrn_torch_get_sizes(tensor, &sizes), 0);
-    List shape(sizes, sizes + dim), strides(shape.size());
-    int64_t stride = 1;
-    for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
-    std::vector<float> result(static_cast<size_t>(numel), std::nanf(""));
-    EXPECT_EQ(ptrn_torch_copy_(on_host(&result, shape, strides), tensor, 0), 0) << shim_error();
-    return result;
-  }
-
-  TestDevice device_{};
-  std::vector<AtenTensorHandle> handles_;
-  std::vector<float> values_;
-};
+class BaseShims : public DeviceTest {};
 
 TEST_F(BaseShims, EmptyStridedTellsWhatItIs) {
   AtenTensorHandle tensor = empty({2, 3}, {4, 1});
@@ -278,6 +211,16 @@ TEST_F(BaseShims, PinnedMemoryIsOnTheHost) {
   void* data = nullptr;
   EXPECT_EQ(ptrn_torch_get_data_ptr(pinned, &data), 0);
   std::memset(data, 1, 12);
+}
+
+TEST_F(BaseShims, BlobsAreUsedInPlace) {
+  float value = 7;
+  AtenTensorHandle blob = nullptr;
+  ASSERT_EQ(
+      ptrn_torch_create_tensor_from_blob(&value, 0, nullptr, nullptr, 0, kFloat, 0, -1, &blob), 0);
+  void* data = nullptr;
+  EXPECT_EQ(ptrn_torch_get_data_ptr(keep(blob), &data), 0);
+  EXPECT_EQ(data, &value);
 }
 
 TEST_F(BaseShims, BlobsOfOtherLayoutsAreRefused) {

@@ -1,9 +1,7 @@
 // Writing where indices say, on the device that joined.
 #include <vector>
 
-#include "gtest/gtest.h"
 #include "pteron/backends/aoti/runtime/conformance/conformance.h"
-#include "pteron/backends/aoti/shims/c_boundary.h"
 
 extern "C" int32_t ptrn_torch_index_put_out(AtenTensorHandle, AtenTensorHandle,
                                             const AtenTensorHandle*, uint32_t, AtenTensorHandle,
@@ -12,72 +10,16 @@ extern "C" int32_t ptrn_torch_index_put_out(AtenTensorHandle, AtenTensorHandle,
 namespace pteron::aoti::conformance {
 namespace {
 
-constexpr int32_t kFloat = 6, kInt32 = 3, kInt64 = 4, kBool = 11;
-using List = std::vector<int64_t>;
+constexpr int32_t kInt32 = 3, kInt64 = 4, kBool = 11;
 
-List row_major(const List& sizes) {
-  List strides(sizes.size());
-  int64_t stride = 1;
-  for (size_t d = sizes.size(); d-- > 0; stride *= sizes[d]) strides[d] = stride;
-  return strides;
-}
-
-class IndexShims : public testing::Test {
- protected:
-  void SetUp() override {
-    device_ = test_device();
-    if (!device_.available) GTEST_SKIP() << device_.why_not;
-    clear_shim_error();
-  }
-
-  void TearDown() override {
-    for (AtenTensorHandle handle : handles_) ptrn_torch_delete_tensor_object(handle);
-  }
-
-  template <typename T>
-  AtenTensorHandle on_host(T* values, const List& sizes, int32_t dtype) {
-    AtenTensorHandle handle = nullptr;
-    EXPECT_EQ(
-        ptrn_torch_create_tensor_from_blob(values, static_cast<int64_t>(sizes.size()), sizes.data(),
-                                           row_major(sizes).data(), 0, dtype, 0, -1, &handle),
-        0)
-        << shim_error();
-    handles_.push_back(handle);
-    return handle;
-  }
-
-  template <typename T>
-  AtenTensorHandle on_device(std::vector<T> values, const List& sizes, int32_t dtype) {
-    AtenTensorHandle handle = nullptr;
-    EXPECT_EQ(ptrn_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(),
-                                       row_major(sizes).data(), dtype, device_.type, device_.index,
-                                       &handle),
-              0)
-        << shim_error();
-    handles_.push_back(handle);
-    EXPECT_EQ(ptrn_torch_copy_(handle, on_host(values.data(), sizes, dtype), 0), 0) << shim_error();
-    return handle;
-  }
-
-  std::vector<float> contents(AtenTensorHandle tensor, const List& sizes) {
-    std::vector<float> result(6, -1.0f);
-    EXPECT_EQ(ptrn_torch_copy_(on_host(result.data(), sizes, kFloat), tensor, 0), 0)
-        << shim_error();
-    return result;
-  }
-
-  AtenTensorHandle numbers() { return on_device<float>({0, 1, 2, 3, 4, 5}, {2, 3}, kFloat); }
-
-  TestDevice device_{};
-  std::vector<AtenTensorHandle> handles_;
-};
+class IndexShims : public DeviceTest {};
 
 TEST_F(IndexShims, PutsValuesWhereNumbersSay) {
   AtenTensorHandle self = numbers();
   const AtenTensorHandle indices[] = {nullptr, on_device<int64_t>({2, -3}, {2}, kInt64)};
   AtenTensorHandle values = on_device<float>({10, 20, 30, 40}, {2, 2}, kFloat);
   ASSERT_EQ(ptrn_torch_index_put_out(self, self, indices, 2, values, false), 0) << shim_error();
-  EXPECT_EQ(contents(self, {2, 3}), (std::vector<float>{20, 1, 10, 40, 4, 30}));
+  EXPECT_EQ(contents(self), (std::vector<float>{20, 1, 10, 40, 4, 30}));
 }
 
 TEST_F(IndexShims, AddsWhereNumbersRepeat) {
@@ -86,8 +28,8 @@ TEST_F(IndexShims, AddsWhereNumbersRepeat) {
                                       on_device<int32_t>({0, 2, 0}, {3}, kInt32)};
   AtenTensorHandle values = on_device<float>({8}, {1}, kFloat);
   ASSERT_EQ(ptrn_torch_index_put_out(out, self, indices, 2, values, true), 0) << shim_error();
-  EXPECT_EQ(contents(out, {2, 3}), (std::vector<float>{0, 1, 10, 19, 4, 5}));
-  EXPECT_EQ(contents(self, {2, 3}), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(contents(out), (std::vector<float>{0, 1, 10, 19, 4, 5}));
+  EXPECT_EQ(contents(self), (std::vector<float>{0, 1, 2, 3, 4, 5}));
 }
 
 TEST_F(IndexShims, PutsValuesWhereAMaskHolds) {
@@ -95,7 +37,7 @@ TEST_F(IndexShims, PutsValuesWhereAMaskHolds) {
   const AtenTensorHandle indices[] = {on_device<uint8_t>({1, 0, 0, 0, 1, 1}, {2, 3}, kBool)};
   AtenTensorHandle values = on_device<float>({10, 20, 30}, {3}, kFloat);
   ASSERT_EQ(ptrn_torch_index_put_out(self, self, indices, 1, values, false), 0) << shim_error();
-  EXPECT_EQ(contents(self, {2, 3}), (std::vector<float>{10, 1, 2, 3, 20, 30}));
+  EXPECT_EQ(contents(self), (std::vector<float>{10, 1, 2, 3, 20, 30}));
 }
 
 TEST_F(IndexShims, LeavesOutAloneWhereSomethingIsWrong) {
@@ -110,7 +52,7 @@ TEST_F(IndexShims, LeavesOutAloneWhereSomethingIsWrong) {
   EXPECT_NE(ptrn_torch_index_put_out(self, self, nullptr, 1, values, false), 0);
   EXPECT_NE(ptrn_torch_index_put_out(nullptr, self, three, 2, values, false), 0);
   EXPECT_NE(ptrn_torch_index_put_out(self, self, three, 2, nullptr, false), 0);
-  EXPECT_EQ(contents(self, {2, 3}), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(contents(self), (std::vector<float>{0, 1, 2, 3, 4, 5}));
 }
 
 }  // namespace

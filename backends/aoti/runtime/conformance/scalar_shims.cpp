@@ -1,10 +1,5 @@
 // Single numbers, into tensors and out of them, and the constants of the C ABI.
-#include <cstring>
-#include <vector>
-
-#include "gtest/gtest.h"
 #include "pteron/backends/aoti/runtime/conformance/conformance.h"
-#include "pteron/backends/aoti/shims/c_boundary.h"
 
 #define ITEM_AND_SCALAR(name, type)                                   \
   extern "C" int32_t ptrn_torch_item_##name(AtenTensorHandle, type*); \
@@ -93,13 +88,8 @@ TEST(ConstantShims, HaveTheNumbersOfTheCAbi) {
 #undef EXPECT_CONSTANT
 }
 
-class ScalarShims : public testing::Test {
+class ScalarShims : public DeviceTest {
  protected:
-  void SetUp() override {
-    device_ = test_device();
-    if (!device_.available) GTEST_SKIP() << device_.why_not;
-  }
-
   // The same number on the device; deletes `host`.
   AtenTensorHandle on_device(AtenTensorHandle host) {
     int32_t dtype = -1;
@@ -113,8 +103,6 @@ class ScalarShims : public testing::Test {
     ptrn_torch_delete_tensor_object(host);
     return tensor;
   }
-
-  TestDevice device_{};
 };
 
 #define TEST_ROUND_TRIP(name, type, value)                                \
