@@ -1,7 +1,6 @@
 #include "pteron/runtime/python/export_meta.h"
 
 #include <cstddef>
-#include <string>
 #include <utility>
 #include <variant>
 #include <vector>

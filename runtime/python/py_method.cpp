@@ -1,7 +1,6 @@
 #include "pteron/runtime/python/py_method.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 

@@ -10,7 +10,6 @@
 
 #include <cstddef>
 #include <cstdio>
-#include <memory>
 #include <string>
 
 #include "pteron/runtime/core/error.h"

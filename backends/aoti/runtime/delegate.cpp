@@ -1,7 +1,6 @@
 #include "pteron/backends/aoti/runtime/delegate.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <unordered_map>
 #include <utility>

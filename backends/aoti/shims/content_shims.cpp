@@ -1,5 +1,4 @@
 // Contents of tensors: copies, zeros, single numbers, writes by indices.
-#include <complex>
 
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"

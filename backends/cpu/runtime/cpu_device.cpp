@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <string>
 #include <variant>
 
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"

@@ -1,7 +1,6 @@
 #include "pteron/backends/cuda/runtime/loaded_modules.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "pteron/backends/aoti/slim/cuda/guard.h"
 #include "pteron/backends/cuda/runtime/platform/driver.h"

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <vector>
 
 #include "pteron/runtime/executor/tests/program_writer.h"
 #include "pteron/runtime/platform/sha256.h"

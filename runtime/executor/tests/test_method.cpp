@@ -1,7 +1,6 @@
 // Inputs, outputs, failures and jumps of a loaded method.
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>

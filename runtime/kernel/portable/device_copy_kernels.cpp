@@ -1,6 +1,5 @@
 // Copies between the host and a device, which a program orders explicitly.
 #include <algorithm>
-#include <cstring>
 
 #include "pteron/runtime/core/device_allocator.h"
 #include "pteron/runtime/kernel/portable/kernels.h"

@@ -1,7 +1,6 @@
 #include "pteron/backends/cpu/runtime/kernels/convolution.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "pteron/backends/aoti/slim/core/numeric.h"
 #include "pteron/backends/cpu/runtime/kernels/gemm.h"

@@ -1,7 +1,5 @@
 #include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
 
-#include <algorithm>
-
 namespace pteron::cpu {
 namespace {
 

@@ -1,8 +1,5 @@
 #include "pteron/backends/cpu/runtime/shims/advanced_index.h"
 
-#include <algorithm>
-#include <string>
-
 #include "pteron/backends/aoti/slim/core/numeric.h"
 #include "pteron/backends/aoti/slim/core/tensor_copy.h"
 

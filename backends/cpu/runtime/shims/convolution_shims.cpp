@@ -1,6 +1,4 @@
 // Convolution of all kinds.
-#include <algorithm>
-#include <string>
 #include <vector>
 
 #include "pteron/backends/aoti/shims/shim_export.h"

@@ -1,7 +1,6 @@
 // Distances between all pairs of rows.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "pteron/backends/aoti/shims/shim_export.h"
 #include "pteron/backends/aoti/slim/core/tensor_copy.h"

@@ -1,6 +1,5 @@
 // Bags of embeddings: sums, means or maxima of rows of a table.
 #include <algorithm>
-#include <type_traits>
 #include <vector>
 
 #include "pteron/backends/aoti/shims/shim_export.h"

@@ -1,7 +1,5 @@
 // Matrix products. `out` has its shape already and may have any strides; everything is checked
 // before it is written.
-#include <algorithm>
-#include <string>
 
 #include "pteron/backends/aoti/shims/shim_export.h"
 #include "pteron/backends/aoti/slim/core/tensor_copy.h"

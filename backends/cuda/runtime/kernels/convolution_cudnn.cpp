@@ -3,7 +3,6 @@
 #include <array>
 #include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "pteron/backends/cuda/runtime/kernels/convolution.h"

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 
 #include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
 

@@ -1,6 +1,5 @@
 // Pooling of images and volumes. Results are channels-last where the input is, as torch has it for
 // each of them.
-#include <utility>
 
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"

@@ -1,7 +1,6 @@
 #include "pteron/backends/cuda/runtime/shims/rows.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "pteron/backends/aoti/slim/core/tensor_copy.h"
 

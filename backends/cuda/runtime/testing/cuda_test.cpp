@@ -3,7 +3,6 @@
 #include <cuda_runtime_api.h>
 
 #include <cmath>
-#include <cstring>
 #include <random>
 
 #include "pteron/backends/aoti/slim/core/scalar.h"

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <thread>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "pteron/backends/cpu/runtime/openmp/region.h"

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
 #include <vector>
 
 #include "pteron/backends/cuda/runtime/kernels/recorded_launch.h"

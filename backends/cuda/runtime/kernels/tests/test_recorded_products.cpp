@@ -2,9 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "pteron/backends/cuda/runtime/kernels/gemm.h"
 #include "pteron/backends/cuda/runtime/kernels/tests/gemm_problem.h"

@@ -1,7 +1,6 @@
 // addmm_out: out = beta * self + alpha * mat1 @ mat2.
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <string>
 #include <vector>
 

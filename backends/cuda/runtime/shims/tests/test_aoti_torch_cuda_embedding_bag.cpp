@@ -1,7 +1,6 @@
 // Bags of embeddings against float64.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <string>
 #include <vector>
 

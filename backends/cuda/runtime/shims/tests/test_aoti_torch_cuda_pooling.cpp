@@ -1,7 +1,6 @@
 // Poolings against float64: sliding and adaptive, averages and maxima, of images and volumes.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>

@@ -1,7 +1,6 @@
 // randint_low_out.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <limits>
 #include <string>
 #include <vector>

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <string>
 
 #include "pteron/backends/example/blas/schema/plan_generated.h"
 #include "pteron/runtime/backend/interface.h"
