@@ -16,6 +16,9 @@ inline constexpr char kVersionedCapsule[] = "dltensor_versioned";
 inline constexpr char kExchangeApiCapsule[] = "dlpack_exchange_api";
 inline constexpr char kExchangeApiAttribute[] = "__dlpack_c_exchange_api__";
 
+// A flag of ManagedTensorVersioned.
+inline constexpr uint64_t kReadOnly = 1;
+
 enum DeviceCode : int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13 };
 
 struct Version {

@@ -120,6 +120,7 @@ bool ImportedTensor::import_buffer(PyObject* object) {
   }
   dtype = dtype_of(buffer_);
   device = Device{};
+  is_read_only = buffer_.readonly != 0;
   set_dim(buffer_.ndim);
   data = static_cast<std::byte*>(buffer_.buf);
   for (size_t d = 0; d < dim; ++d) {
@@ -180,6 +181,7 @@ bool ImportedTensor::import_dlpack(PyObject* object) {
                              managed->version.major, managed->version.minor));
     }
     set(managed->tensor);
+    is_read_only = (managed->flags & dlpack::kReadOnly) != 0;
     return true;
   }
   if (PyCapsule_IsValid(capsule, dlpack::kCapsule)) {
@@ -195,6 +197,7 @@ bool ImportedTensor::import_dlpack(PyObject* object) {
 void ImportedTensor::set(const dlpack::Tensor& tensor) {
   dtype = dtype_of(tensor.dtype);
   device = device_of(tensor.device);
+  is_read_only = false;
   set_dim(tensor.ndim);
   data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
   std::copy(tensor.shape, tensor.shape + dim, sizes.begin());

@@ -43,6 +43,7 @@ class ImportedTensor final {
   bool imported() const { return imported_; }
 
   std::byte* data = nullptr;
+  bool is_read_only = false;  // its owner lets nobody write the bytes
   ScalarType dtype = ScalarType::Float;
   Device device;
   size_t dim = 0;

@@ -37,9 +37,9 @@ class Method:
         """Runs on flat `inputs`, in the order of the exported program, and returns flat outputs.
 
         Tensors are used where they lie if their layout is the method's, otherwise they are copied
-        once. Outputs own their memory. They are tensors of the library of the first tensor among
-        the inputs (numpy arrays for one that is only a buffer); without any, torch's if torch is
-        loaded, else numpy's.
+        once. Read-only arrays are refused where the method writes to them. Outputs own their
+        memory. They are tensors of the library of the first tensor among the inputs (numpy arrays
+        for one that is only a buffer); without any, torch's if torch is loaded, else numpy's.
 
         Where inputs or outputs live on a GPU, a call is queued like an operator of torch: on
         torch's current stream of the calling thread, where its outputs are valid, and the host does

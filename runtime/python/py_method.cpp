@@ -313,7 +313,10 @@ EValue PyMethod::tensor_value(size_t index) {
   const Span<const uint8_t> dim_order(expected.dim_order.data(), expected.dim_order.size());
   Tensor result = value_or_throw(Tensor::make(tensor.dtype, sizes, dim_order, tensor.data,
                                               tensor.device, ShapeDynamism::Static));
-  if (has_layout(tensor, expected.dim_order) && is_aligned(tensor)) return EValue(result);
+  if (has_layout(tensor, expected.dim_order) && is_aligned(tensor)) {
+    if (tensor.is_read_only) result.set_constant_data(tensor.data, result.nbytes());
+    return EValue(result);
+  }
   if (tensor.device.type != DeviceType::CPU) {
     throw_error(make_error(Error::InvalidArgument,
                            "input %zu of method \"%s\" lies on a device in another layout than %s; "

@@ -306,3 +306,23 @@ def test_an_exception_of_the_input_comes_through() -> None:
 
     with pytest.raises(KeyError, match="broken"):
         load(copy_program()).execute([Broken(None)])
+
+
+def read_only(library: str) -> Any:
+    array = np.array([5, 6], np.uint8)
+    array.flags.writeable = False
+    return {"bytes": bytes(array), "numpy": array, "dlpack": OnlyDlpack(array)}[library]
+
+
+@pytest.mark.parametrize("library", ["bytes", "numpy", "dlpack"])
+def test_read_only_inputs_are_read_only(library: str) -> None:
+    method = MethodBuilder()
+    x, y = method.input([2], "uint8"), method.input([2], "uint8")
+    method.kernel("aten::copy_", x, y, method.value(False), x)
+    method.output(x)
+    overwriting = load(build_program(method))
+    given, two = read_only(library), np.array([1, 2], np.uint8)
+    for _ in range(2):
+        with pytest.raises(InvalidArgumentError, match="argument 0 is read-only"):
+            overwriting.execute([given, two])
+        assert overwriting.execute([two.copy(), given])[0].tolist() == [5, 6]

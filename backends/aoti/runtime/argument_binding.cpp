@@ -89,7 +89,8 @@ Error ArgumentBinding::bind_tensor(size_t i, const Tensor& tensor) {
   PTERON_CHECK_OR_RETURN(tensor.data() || tensor.numel() == 0, Error::InvalidState,
                          "input %zu: %s has no data", i, tensor.describe().c_str());
   PTERON_CHECK_OR_RETURN(!tensor.is_constant() || !contract_.is_mutated(i), Error::InvalidArgument,
-                         "input %zu: it is a constant of the program, and the code writes to it",
+                         "input %zu: it is read-only (a constant of the program, or an input over "
+                         "memory that its owner lets nobody write), and the code writes to it",
                          i);
   const Span<const int64_t> expected(strides, tensor.dim());
   Input& input = slots_[i];
@@ -227,7 +228,7 @@ Error ArgumentBinding::check_outputs(Span<EValue* const> arguments) const {
     PTERON_CHECK_OR_RETURN(tensor.data() || output->numel() == 0, Error::InvalidState,
                            "output %zu: %s has no data", i, tensor.describe().c_str());
     PTERON_CHECK_OR_RETURN(!tensor.is_constant(), Error::InvalidArgument,
-                           "output %zu: it is a constant of the program", i);
+                           "output %zu: it is read-only", i);
   }
   return Error::Ok;
 }

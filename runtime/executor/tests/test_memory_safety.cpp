@@ -278,6 +278,27 @@ TEST(MemorySafetyTest, WhatIsWrittenOverlapsNoOtherInput) {
   expect_message(method->execute(), Error::InvalidArgument, "overlaps another argument");
 }
 
+// The copy is told to write one tensor, and to return another.
+TEST(MemorySafetyTest, CopiesFromADeviceWriteNoConstants) {
+  ProgramSpec program;
+  MethodSpec& spec = program.add_method("forward");
+  TensorSpec on_device = TensorSpec::input({2});
+  on_device.has_extra = true;
+  on_device.device_type = 1;
+  const int x = spec.add(on_device);
+  const int constant = spec.add(TensorSpec::constant({2}, program.add_constant(floats({1, 2}))));
+  const int other = spec.add(TensorSpec::planned({2}, 0));
+  spec.kernel("et_copy::_d2h_copy.out", {x, constant, other});
+  spec.inputs = {x};
+  const auto method = load(program);
+  Floats data(2);
+  const int64_t two[] = {2};
+  const Device device{DeviceType::CUDA, 0};
+  const EValue input(*Tensor::make(ScalarType::Float, two, data.data(), device));
+  ASSERT_TRUE(method->set_input(0, input).ok());
+  expect_message(method->execute(), Error::InvalidArgument, "is written is read-only");
+}
+
 // A file may say that a kernel returns something else than it writes: copies see it themselves.
 TEST(MemorySafetyTest, CopiesOverlapNothing) {
   ProgramSpec program;

@@ -46,7 +46,9 @@ Error check_tensor(size_t index, const Tensor& tensor) {
 // Kernels give outputs new sizes before they read their inputs.
 Error check_written(Span<EValue* const> arguments, size_t written, size_t count) {
   PTERON_CHECK_OR_RETURN(!arguments[written]->tensor().is_constant(), Error::InvalidArgument,
-                         "argument %zu is a constant of the program, and is written", written);
+                         "argument %zu is read-only (a constant of the program, or an input over "
+                         "memory that its owner lets nobody write), and is written",
+                         written);
   for (size_t i = 0; i < count; ++i) {
     PTERON_CHECK_OR_RETURN(i == written || arguments[i] != arguments[written],
                            Error::InvalidArgument,

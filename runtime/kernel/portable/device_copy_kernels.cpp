@@ -23,6 +23,8 @@ Error copy_between_devices(Span<EValue* const> arguments, bool to_device) {
   PTERON_CHECK_OR_RETURN(device.type != DeviceType::CPU && host.type == DeviceType::CPU,
                          Error::InvalidArgument,
                          "expected one tensor on the host and one on a device");
+  PTERON_CHECK_OR_RETURN(!out.is_constant(), Error::InvalidArgument,
+                         "the tensor that is written is read-only");
   const Span<const uint8_t> order = self.dim_order();
   PTERON_CHECK_OR_RETURN(self.dtype() == out.dtype() && order.size() == out.dim() &&
                              std::equal(order.begin(), order.end(), out.dim_order().begin()),

@@ -84,8 +84,10 @@ TEST_F(Arguments, ReadAndWritten) {
 TEST_F(Arguments, ConstantsAreRead) {
   tensor_.tensor().set_constant_data(memory_, sizeof(memory_));
   EXPECT_TRUE(call(example, {&tensor_, &int_, &double_, &out_}).ok());
-  expect(call(example, {&out_, &int_, &double_, &tensor_}), Error::InvalidArgument,
-         "argument 3 is a constant of the program, and is written");
+  expect(
+      call(example, {&out_, &int_, &double_, &tensor_}), Error::InvalidArgument,
+      "argument 3 is read-only (a constant of the program, or an input over memory that its owner "
+      "lets nobody write), and is written");
 }
 
 TEST_F(Arguments, OnADevice) {

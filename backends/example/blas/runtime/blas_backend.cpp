@@ -117,7 +117,7 @@ class BlasDelegate final : public Delegate {
     }
     for (const size_t store : stores_) {
       PTERON_CHECK_OR_RETURN(!arguments[store]->tensor().is_constant(), Error::InvalidArgument,
-                             "argument %zu is a constant of the program, and is written", store);
+                             "argument %zu is read-only, and is written", store);
     }
     return Error::Ok;
   }
