@@ -128,6 +128,7 @@ Error MethodLoader::check_kernels() const {
 }
 
 Error MethodLoader::allocate_pools() {
+  if (options_.separate_tensors) return Error::Ok;
   const std::vector<PoolMeta>& pools = state_->meta.pools;
   size_t cpu_nbytes = 0;
   for (const PoolMeta& pool : pools) {
@@ -144,7 +145,7 @@ Error MethodLoader::allocate_pools() {
       PTERON_ASSIGN_OR_RETURN(PlannedBuffer memory,
                               PlannedBuffer::allocate(pool.nbytes, pool.device));
       pools_.push_back(memory.data());
-      state_->device_memory.push_back(std::move(memory));
+      state_->other_memory.push_back(std::move(memory));
     }
   }
   return Error::Ok;
@@ -210,13 +211,27 @@ Error MethodLoader::set_address(const TensorStorage& storage, Tensor* tensor) {
     tensor->set_data(data, tensor->nbytes());
     return Error::Ok;
   }
-  uint8_t* const pool = pools_[storage.memory_id];
-  // A pool without bytes has no address.
-  tensor->set_data(pool ? pool + storage.offset : nullptr, tensor->nbytes());
+  PTERON_ASSIGN_OR_RETURN(uint8_t* const planned, planned_address(storage, *tensor));
+  tensor->set_data(planned, tensor->nbytes());
   if (storage.contents == TensorStorage::Contents::None) return Error::Ok;
   PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> bytes, contents_of(storage, *tensor));
   state_->initial_values.push_back({tensor->data(), bytes, tensor->device()});
   return Error::Ok;
+}
+
+Result<uint8_t*> MethodLoader::planned_address(const TensorStorage& storage, const Tensor& tensor) {
+  if (!options_.separate_tensors) {
+    uint8_t* const pool = pools_[storage.memory_id];
+    return pool ? pool + storage.offset : nullptr;  // one without bytes has no address
+  }
+  uint8_t*& data = separate_[{storage.memory_id, storage.offset, tensor.nbytes()}];
+  if (!data) {
+    PTERON_ASSIGN_OR_RETURN(PlannedBuffer memory,
+                            PlannedBuffer::allocate(tensor.nbytes(), tensor.device()));
+    data = memory.data();
+    state_->other_memory.push_back(std::move(memory));
+  }
+  return data;
 }
 
 uint8_t* MethodLoader::address_in_session(const TensorStorage& storage) const {

@@ -5,7 +5,9 @@
 // One use, one thread. Whatever was initialised before a failure is destroyed with the loader.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include "pteron/runtime/core/result.h"
@@ -44,6 +46,7 @@ class MethodLoader final {
   // The bytes that a tensor with contents has at load.
   Result<Span<const uint8_t>> contents_of(const TensorStorage& storage, const Tensor& tensor) const;
   Error set_address(const TensorStorage& storage, Tensor* tensor);
+  Result<uint8_t*> planned_address(const TensorStorage& storage, const Tensor& tensor);
   // The address of planned bytes in the session, if they belong to a mutable buffer; else null.
   uint8_t* address_in_session(const TensorStorage& storage) const;
 
@@ -73,6 +76,8 @@ class MethodLoader final {
   const LoadMethodOptions& options_;
   std::unique_ptr<Method::State> state_;
   std::vector<uint8_t*> pools_;  // by memory_id
+  // By memory_id, offset and size, if each has its own memory.
+  std::map<std::tuple<uint32_t, uint64_t, size_t>, uint8_t*> separate_;
   std::vector<MutableRange> mutable_ranges_;
   // By value: a move or view may give it other memory; a kernel or move touches it; a delegate does,
   // in every run.

@@ -166,7 +166,7 @@ bool Method::State::owns(const void* data, size_t nbytes) const {
     const auto start = reinterpret_cast<uintptr_t>(memory.data());
     return begin < start + memory.nbytes() && start < begin + nbytes;
   };
-  return touches(cpu_memory) || std::any_of(device_memory.begin(), device_memory.end(), touches);
+  return touches(cpu_memory) || std::any_of(other_memory.begin(), other_memory.end(), touches);
 }
 
 }  // namespace pteron

@@ -77,8 +77,8 @@ struct Method::State {
   EventTracer* tracer;
   uint64_t max_instructions = 0;
 
-  PlannedBuffer cpu_memory;                  // all CPU pools
-  std::vector<PlannedBuffer> device_memory;  // one for each other pool
+  PlannedBuffer cpu_memory;                 // all CPU pools
+  std::vector<PlannedBuffer> other_memory;  // one for each other pool, or for each tensor
   std::vector<InitialValue> initial_values;
   std::vector<Session::Buffer*> mutable_buffers;
 

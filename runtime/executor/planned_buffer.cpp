@@ -7,13 +7,15 @@
 #include <memory>
 
 #include "pteron/runtime/core/device_allocator.h"
+#include "pteron/runtime/executor/program.h"
 
 namespace pteron {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// From here on pages of its own, which the system zeroes when they are touched.
-constexpr size_t kMappedNbytes = size_t{1} << 18;
+// From here on pages of its own, which the system zeroes when they are touched. AddressSanitizer
+// sees the ends of the heap's blocks only.
+constexpr size_t kMappedNbytes = kAddressSanitizer ? SIZE_MAX : size_t{1} << 18;
 
 // Null if there is none.
 StorageRef allocate_cpu(size_t nbytes) {
@@ -29,10 +31,8 @@ StorageRef allocate_cpu(size_t nbytes) {
       delete self;
     };
   } else {
-    const size_t rounded = (nbytes + kAlignment - 1) / kAlignment * kAlignment;
-    storage->data = std::aligned_alloc(kAlignment, rounded);
-    if (!storage->data) return {};
-    std::memset(storage->data, 0, rounded);
+    if (::posix_memalign(&storage->data, kAlignment, nbytes) != 0) return {};
+    std::memset(storage->data, 0, nbytes);
     storage->destroy = [](Storage* self) noexcept {
       std::free(self->data);
       delete self;

@@ -45,6 +45,15 @@ class Method;
 class Session;
 class ProgramData;
 
+// Whether this was compiled with AddressSanitizer.
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kAddressSanitizer = true;
+#elif defined(__has_feature)
+inline constexpr bool kAddressSanitizer = __has_feature(address_sanitizer);
+#else
+inline constexpr bool kAddressSanitizer = false;
+#endif
+
 struct LoadMethodOptions {
   // Where mutable buffers live; made by new_session() of the same program. Null: a session of its
   // own.
@@ -59,6 +68,10 @@ struct LoadMethodOptions {
   EventTracer* tracer = nullptr;
   // execute() gives up after so many instructions, since a loop in a file may have no end.
   uint64_t max_instructions = 10'000'000;
+  // Memory of its own for each planned tensor instead of one block for all, so that AddressSanitizer
+  // sees what reaches beyond a tensor. Those planned at the very same bytes still share them: one
+  // may be a view of the other.
+  bool separate_tensors = kAddressSanitizer;
 };
 
 // What a file holds, human-readable.

@@ -28,14 +28,16 @@ EValue tensor(Floats& data) {
   return EValue(*Tensor::make(ScalarType::Float, sizes, data.data()));
 }
 
-Result<std::unique_ptr<Method>> try_load(const ProgramSpec& spec) {
+Result<std::unique_ptr<Method>> try_load(const ProgramSpec& spec, bool separate_tensors = false) {
   auto program = Program::load(write_program(spec));
   if (!program.ok()) return program.take_error();
-  return (*program)->load_method("forward");
+  LoadMethodOptions options;
+  options.separate_tensors = separate_tensors;
+  return (*program)->load_method("forward", options);
 }
 
-std::unique_ptr<Method> load(const ProgramSpec& spec) {
-  auto method = try_load(spec);
+std::unique_ptr<Method> load(const ProgramSpec& spec, bool separate_tensors = false) {
+  auto method = try_load(spec, separate_tensors);
   EXPECT_TRUE(method.ok()) << method.error().message();
   return std::move(*method);
 }
@@ -297,6 +299,31 @@ TEST(MemorySafetyTest, CopiesFromADeviceWriteNoConstants) {
   const EValue input(*Tensor::make(ScalarType::Float, two, data.data(), device));
   ASSERT_TRUE(method->set_input(0, input).ok());
   expect_message(method->execute(), Error::InvalidArgument, "is written is read-only");
+}
+
+TEST(MemorySafetyTest, TensorsHaveMemoryOfTheirOwnWhereAsked) {
+  ProgramSpec program;
+  MethodSpec& spec = program.add_method("forward");
+  const int x = spec.add(TensorSpec::planned({4}, 0));
+  const int view = spec.add(TensorSpec::planned({4}, 0));  // which no instruction makes
+  const int shorter = spec.add(TensorSpec::planned({2}, 0));
+  const int beside = spec.add(TensorSpec::planned({2}, 16));
+  const int seen = spec.add(TensorSpec::planned({2, 2}, 64));
+  const int one = spec.add(int64_t{1});
+  spec.kernel("test::fill.out", {one, x, x});
+  spec.kernel(kView, {view, spec.add(Sizes{2, 2}), seen});
+  spec.outputs = {x, view, shorter, beside, seen};
+  for (const bool separate : {false, true}) {
+    const auto method = load(program, separate);
+    ASSERT_TRUE(method->execute().ok());
+    const Floats ones(4, 1);
+    EXPECT_EQ(floats_of(method->get_output(0)), ones);
+    EXPECT_EQ(floats_of(method->get_output(1)), ones);
+    EXPECT_EQ(floats_of(method->get_output(2)), Floats(2, separate ? 0 : 1));
+    EXPECT_EQ(floats_of(method->get_output(4)), ones);
+    const auto begin = [&](size_t i) { return method->get_output(i).tensor().data_as<float>(); };
+    EXPECT_EQ(begin(0) + 4 == begin(3), !separate);
+  }
 }
 
 // A file may say that a kernel returns something else than it writes: copies see it themselves.

@@ -362,7 +362,9 @@ TEST(MethodTest, MemoryThatCannotBeHadIsAnError) {
   program.add_method("forward").buffer_sizes = {{0, int64_t{1} << 60}};
   auto loaded = Program::load(write_program(program));
   ASSERT_TRUE(loaded.ok());
-  const auto method = (*loaded)->load_method("forward");
+  LoadMethodOptions options;
+  options.separate_tensors = false;  // there is none
+  const auto method = (*loaded)->load_method("forward", options);
   ASSERT_FALSE(method.ok());
   expect_message(method.error(), Error::MemoryAllocationFailed, "no 1152921504606846976 bytes");
 }
@@ -374,10 +376,11 @@ TEST(MethodTest, DeviceMemoryNeedsAnAllocator) {
   auto loaded = Program::load(write_program(program));
   ASSERT_TRUE(loaded.ok());
   EXPECT_EQ(describe((*loaded)->method_meta("forward")->pools[0].device), "cuda:0");
-  const auto method = (*loaded)->load_method("forward");
+  LoadMethodOptions options;
+  options.separate_tensors = false;  // there is none
+  const auto method = (*loaded)->load_method("forward", options);
   ASSERT_FALSE(method.ok());
   expect_message(method.error(), Error::NotFound, "no allocator for cuda:0 memory");
-  LoadMethodOptions options;
   ASSERT_TRUE(options.devices.add("cuda:0=cuda:3").ok());
   const auto elsewhere = (*loaded)->load_method("forward", options);
   ASSERT_FALSE(elsewhere.ok());
