@@ -361,6 +361,24 @@ Bytes write_tensor_data(const TensorDataSpec& data, const WriteOptions& options)
   return assemble(builder, false, data.segments, options);
 }
 
+void repair_digests(const Bytes& whole, Bytes* damaged) {
+  constexpr size_t kDigests = 48;  // behind the fields of the header, "PTI1" and their number
+  uint64_t flatbuffer_nbytes, base;
+  std::memcpy(&flatbuffer_nbytes, whole.data() + 16, sizeof(flatbuffer_nbytes));
+  std::memcpy(&base, whole.data() + 24, sizeof(base));
+  const auto& segments = *schema::GetProgram(whole.data())->segments();
+  if (damaged->size() < whole.size()) return;
+  std::fill_n(damaged->begin() + kDigests, 32 * (1 + segments.size()), uint8_t{0});
+  const auto part = [&](uint64_t offset, uint64_t nbytes) {
+    return Bytes(damaged->begin() + offset, damaged->begin() + offset + nbytes);
+  };
+  store_digest(damaged, kDigests, part(0, flatbuffer_nbytes));
+  for (flatbuffers::uoffset_t i = 0; i < segments.size(); ++i) {
+    const schema::Segment& segment = *segments[i];
+    store_digest(damaged, kDigests + 32 * (1 + i), part(base + segment.offset(), segment.size()));
+  }
+}
+
 std::string write_file(const std::string& name, const Bytes& bytes) {
   const std::string path = ::testing::TempDir() + "/" + name;
   std::ofstream file(path, std::ios::binary);

@@ -26,6 +26,9 @@ struct WriteOptions {
 Bytes write_program(const ProgramSpec& program, const WriteOptions& options = {});
 Bytes write_tensor_data(const TensorDataSpec& data, const WriteOptions& options = {});
 
+// Gives `damaged`, which was the program file `whole` before, the digests of what is in it now.
+void repair_digests(const Bytes& whole, Bytes* damaged);
+
 // Writes `bytes` to a new file in the test's folder and gives its path.
 std::string write_file(const std::string& name, const Bytes& bytes);
 

@@ -23,6 +23,14 @@ Error check_floats(const EValue& value) {
   return Error::Ok;
 }
 
+// One that may be written.
+Error check_out(const EValue& value) {
+  PTERON_RETURN_IF_ERROR(check_floats(value));
+  PTERON_CHECK_OR_RETURN(!value.tensor().is_constant(), Error::InvalidArgument, "%s is read-only",
+                         value.tensor().describe().c_str());
+  return Error::Ok;
+}
+
 Error check_count(Arguments arguments, size_t count) {
   PTERON_CHECK_OR_RETURN(arguments.size() == count, Error::InvalidArgument,
                          "%zu arguments, expected %zu", arguments.size(), count);
@@ -31,7 +39,8 @@ Error check_count(Arguments arguments, size_t count) {
 
 Error add(KernelContext&, Arguments arguments) {
   PTERON_RETURN_IF_ERROR(check_count(arguments, 4));
-  for (size_t i = 0; i < 3; ++i) PTERON_RETURN_IF_ERROR(check_floats(*arguments[i]));
+  for (size_t i = 0; i < 2; ++i) PTERON_RETURN_IF_ERROR(check_floats(*arguments[i]));
+  PTERON_RETURN_IF_ERROR(check_out(*arguments[2]));
   const Tensor& a = arguments[0]->tensor();
   const Tensor& b = arguments[1]->tensor();
   Tensor& out = arguments[2]->tensor();
@@ -46,7 +55,8 @@ Error add(KernelContext&, Arguments arguments) {
 
 Error copy_(KernelContext&, Arguments arguments) {
   PTERON_RETURN_IF_ERROR(check_count(arguments, 3));
-  for (size_t i = 0; i < 2; ++i) PTERON_RETURN_IF_ERROR(check_floats(*arguments[i]));
+  PTERON_RETURN_IF_ERROR(check_out(*arguments[0]));
+  PTERON_RETURN_IF_ERROR(check_floats(*arguments[1]));
   const Tensor& self = arguments[0]->tensor();
   const Tensor& source = arguments[1]->tensor();
   PTERON_CHECK_OR_RETURN(self.numel() == source.numel(), Error::InvalidArgument, "%s and %s",
@@ -59,7 +69,7 @@ Error copy_(KernelContext&, Arguments arguments) {
 
 Error fill(KernelContext&, Arguments arguments) {
   PTERON_RETURN_IF_ERROR(check_count(arguments, 3));
-  PTERON_RETURN_IF_ERROR(check_floats(*arguments[1]));
+  PTERON_RETURN_IF_ERROR(check_out(*arguments[1]));
   PTERON_CHECK_OR_RETURN(arguments[0]->is_int(), Error::InvalidType, "expected an int");
   const Tensor& out = arguments[1]->tensor();
   for (int64_t i = 0; i < out.numel(); ++i) {
@@ -115,7 +125,7 @@ Error sum_lists(KernelContext&, Arguments arguments) {
                      arguments[2]->is_bool_list() && arguments[3]->is_tensor_list() &&
                      arguments[4]->is_optional_tensor_list();
   PTERON_CHECK_OR_RETURN(kinds, Error::InvalidType, "expected five lists");
-  PTERON_RETURN_IF_ERROR(check_floats(*arguments[5]));
+  PTERON_RETURN_IF_ERROR(check_out(*arguments[5]));
   double sum = 0;
   for (const EValue* const item : arguments[0]->to_int_list().items) sum += item->to_int();
   for (const double item : arguments[1]->to_double_list().items) sum += item;
@@ -163,7 +173,7 @@ class ScaleDelegate final : public Delegate {
     PTERON_CHECK_OR_RETURN(arguments.size() >= 2, Error::InvalidArgument, "too few arguments");
     EValue& out_value = *arguments[arguments.size() - 1];
     PTERON_RETURN_IF_ERROR(check_floats(*arguments[0]));
-    PTERON_RETURN_IF_ERROR(check_floats(out_value));
+    PTERON_RETURN_IF_ERROR(check_out(out_value));
     const Tensor& in = arguments[0]->tensor();
     Tensor& out = out_value.tensor();
     PTERON_RETURN_IF_ERROR(out.resize(in.sizes()));
