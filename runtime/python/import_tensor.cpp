@@ -29,8 +29,9 @@ ScalarType dtype_of(dlpack::DataType dtype) {
 ScalarType dtype_of(const Py_buffer& buffer) {
   const char* format = buffer.format ? buffer.format : "B";
   const bool swapped = (*format == '>' || *format == '!') && buffer.itemsize > 1;
-  if (std::strchr("@=<>!", *format)) ++format;
-  if (!swapped && format[0] != '\0' && format[1] == '\0') {
+  // strchr finds the end of its text, too.
+  if (*format != '\0' && std::strchr("@=<>!", *format)) ++format;
+  if (!swapped && buffer.itemsize <= 8 && format[0] != '\0' && format[1] == '\0') {
     uint8_t code = UINT8_MAX;
     if (std::strchr("bhilqn", *format)) code = 0;
     if (std::strchr("BHILQN", *format)) code = 1;
@@ -113,7 +114,8 @@ bool ImportedTensor::import(PyObject* object) {
 }
 
 bool ImportedTensor::import_buffer(PyObject* object) {
-  if (with_gil_back([&] { return PyObject_GetBuffer(object, &buffer_, PyBUF_FULL_RO); }) != 0) {
+  // By strides, that is, without pointers to follow on the way.
+  if (with_gil_back([&] { return PyObject_GetBuffer(object, &buffer_, PyBUF_RECORDS_RO); }) != 0) {
     PyErr_Clear();
     buffer_.obj = nullptr;
     return false;

@@ -1,6 +1,7 @@
 """Tensors on their way in and out: libraries, layouts, dtypes and whose memory it is."""
 
 import array
+import ctypes
 import gc
 import weakref
 from typing import Any
@@ -245,6 +246,52 @@ def test_bounded_shapes(planned_output: bool) -> None:
         loaded.execute([torch.randn(5, 3)])
     with pytest.raises(InvalidArgumentError):
         loaded.execute([torch.randn(3, 5).t()])  # above the bound, and another layout
+
+
+class PyBuffer(ctypes.Structure):
+    """CPython's Py_buffer."""
+
+    _fields_ = [
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("strides", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("suboffsets", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("internal", ctypes.c_void_p),
+    ]
+
+
+@pytest.mark.parametrize(
+    "format, itemsize, suboffset",
+    [
+        (b"\0f", 4, None),  # what is behind the end of the format is nobody's business
+        (b"f", 36, None),  # 8 * 36 is 32 in a byte
+        (b"f", 4, 0),  # elements are behind pointers
+    ],
+    ids=["empty-format", "large-elements", "suboffsets"],
+)
+def test_buffers_that_are_no_tensors(format: bytes, itemsize: int, suboffset: int | None) -> None:
+    one = ctypes.c_ssize_t * 1
+    memory = ctypes.create_string_buffer(4 * itemsize)
+    view = PyBuffer(
+        buf=ctypes.addressof(memory),
+        len=2 * itemsize,
+        itemsize=itemsize,
+        ndim=1,
+        format=format,
+        shape=one(2),
+        strides=one(itemsize),
+        suboffsets=None if suboffset is None else one(suboffset),
+    )
+    ctypes.pythonapi.PyMemoryView_FromBuffer.restype = ctypes.py_object
+    exporter = ctypes.pythonapi.PyMemoryView_FromBuffer(ctypes.byref(view))
+    with pytest.raises(InvalidArgumentError, match="format|found a memoryview"):
+        load(copy_program(sizes=[2])).execute([exporter])
 
 
 def test_inputs_are_let_go_of() -> None:

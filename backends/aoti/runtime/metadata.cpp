@@ -17,9 +17,11 @@ std::string_view text(const flatbuffers::String* string) {
   return string ? std::string_view(string->c_str(), string->size()) : std::string_view();
 }
 
-template <typename T>
-std::vector<T> numbers(const flatbuffers::Vector<T>* values) {
-  return values ? std::vector<T>(values->begin(), values->end()) : std::vector<T>();
+// The verifier asks that a vector's length is aligned, and not that wider items are.
+std::vector<int64_t> numbers(const flatbuffers::Vector<int64_t>* values) {
+  std::vector<int64_t> result(values ? values->size() : 0);
+  if (values) std::memcpy(result.data(), values->Data(), result.size() * sizeof(int64_t));
+  return result;
 }
 
 std::vector<std::string_view> texts(
@@ -116,6 +118,10 @@ Result<ConstantInfo> parse_constant(const schema::Constant* table, const std::st
 }  // namespace
 
 Result<Metadata> Metadata::parse(Span<const uint8_t> blob) {
+  PTERON_CHECK_OR_RETURN(
+      reinterpret_cast<uintptr_t>(blob.data()) % alignof(int64_t) == 0, Error::InvalidProgram,
+      "model metadata: it lies in the file at no multiple of %zu; write the file again",
+      alignof(int64_t));
   flatbuffers::Verifier verifier(blob.data(), blob.size());
   PTERON_CHECK_OR_RETURN(
       blob.size() >= 8 && schema::ModelMetadataBufferHasIdentifier(blob.data()) &&

@@ -1,8 +1,10 @@
 """The runner as a program: files in, files out, and what it says."""
 
+import json
 import os
 import pathlib
 import re
+import struct
 import subprocess
 
 import numpy as np
@@ -234,6 +236,22 @@ def test_a_scalar_of_another_kind(folder: pathlib.Path) -> None:
     for wrong in (np.array(7.0), np.array(True), np.array([7])):
         save_file({"n": wrong}, folder / "x.safetensors")
         assert "input 0: found a" in fail(folder, *RUN)
+
+
+def test_numbers_may_lie_anywhere_in_the_file(folder: pathlib.Path) -> None:
+    method = MethodBuilder()
+    method.output(method.scalar_input(True), method.scalar_input(0.5), method.scalar_input(7))
+    (folder / "m.pte").write_bytes(build_program(method))
+    header = json.dumps(
+        {
+            "input_0": {"dtype": "BOOL", "shape": [], "data_offsets": [0, 1]},
+            "input_1": {"dtype": "F64", "shape": [], "data_offsets": [1, 9]},
+            "input_2": {"dtype": "I64", "shape": [], "data_offsets": [9, 17]},
+        }
+    ).encode()
+    data = struct.pack("<Q", len(header)) + header + struct.pack("<?dq", True, 0.5, 7)
+    (folder / "x.safetensors").write_bytes(data)
+    succeed(folder, *RUN)  # which refuses other numbers than the method was exported with
 
 
 def test_a_failing_method_leaves_the_old_output(folder: pathlib.Path) -> None:

@@ -261,6 +261,17 @@ TEST(Delegate, RefusesConstantsThatDoNotFit) {
   failure_of(payload, Error::NotFound);
 }
 
+TEST(Delegate, RefusesMisalignedMetadata) {
+  const Payload good;
+  const std::vector<uint8_t>& whole = good.data.blobs.at(good.metadata_key);
+  std::vector<uint8_t> moved(whole.size() + 1);
+  std::copy(whole.begin(), whole.end(), moved.begin() + 1);
+  const Result<Metadata> metadata = Metadata::parse({moved.data() + 1, whole.size()});
+  ASSERT_FALSE(metadata.ok());
+  EXPECT_EQ(metadata.error(), Error::InvalidProgram);
+  EXPECT_TRUE(contains(metadata.error().message(), "multiple of 8"));
+}
+
 TEST(Delegate, RefusesEveryTruncationAndFlipOfTheMetadata) {
   const Payload good;
   const std::vector<uint8_t>& whole = good.data.blobs.at(good.metadata_key);
