@@ -3,7 +3,12 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "pteron/runtime/core/printable.h"
+
 namespace pteron {
+
+Error::Error(Code code, const std::string& message)
+    : code_(code), message_(std::make_unique<std::string>(printable(message, Newlines::Keep))) {}
 
 const char* Error::name(Code code) {
   switch (code) {
@@ -59,7 +64,7 @@ Error make_error(Error::Code code, const char* format, ...) {
   std::string message(length > 0 ? static_cast<size_t>(length) : 0, '\0');
   if (length > 0) vsnprintf(message.data(), message.size() + 1, format, again);
   va_end(again);
-  return Error(code, std::move(message));
+  return Error(code, message);
 }
 
 }  // namespace pteron

@@ -51,8 +51,8 @@ class [[nodiscard]] Error final {
 
   // Implicit, so that `return Error::Ok;` and `return Error::NotFound;` read well.
   Error(Code code = Ok) : code_(code) {}  // NOLINT(google-explicit-constructor)
-  Error(Code code, std::string message)
-      : code_(code), message_(std::make_unique<std::string>(std::move(message))) {}
+  // `message` may have text of a file in it: it is kept as printable() shows it, with its newlines.
+  Error(Code code, const std::string& message);
 
   bool ok() const { return code_ == Ok; }
   Code code() const { return code_; }

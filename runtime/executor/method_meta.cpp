@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "pteron/runtime/core/printable.h"
+
 namespace pteron {
 namespace {
 
@@ -14,7 +16,7 @@ struct DescribeScalar {
     return text;
   }
   std::string operator()(bool value) const { return value ? " true" : " false"; }
-  std::string operator()(const std::string& value) const { return " \"" + value + "\""; }
+  std::string operator()(const std::string& value) const { return " \"" + printable(value) + "\""; }
 };
 
 }  // namespace

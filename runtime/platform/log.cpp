@@ -8,6 +8,8 @@
 #include <mutex>
 #include <string>
 
+#include "pteron/runtime/core/printable.h"
+
 namespace pteron {
 namespace {
 
@@ -78,7 +80,7 @@ void log_message(LogLevel level, const char* format, ...) {
     std::lock_guard<std::mutex> lock(guarded.mutex);
     sink = guarded.sink;
   }
-  sink.function(level, message.c_str(), sink.user);
+  sink.function(level, printable(message, Newlines::Keep).c_str(), sink.user);
 }
 
 }  // namespace pteron

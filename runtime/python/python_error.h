@@ -14,7 +14,7 @@ namespace pteron::python {
 
 // Sets the exception of the error's family (see errors.py). Needs the GIL.
 inline void set_error(const Error& error) {
-  const std::string message = error.message();  // may name a file in whatever encoding
+  const std::string message = error.message();
   PyObject* const text =
       PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace");
   // "N" takes `text` over; null passes on what was raised.

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "pteron/runtime/backend/interface.h"
+#include "pteron/runtime/core/printable.h"
 #include "pteron/runtime/kernel/registry.h"
 
 namespace pteron::runner {
@@ -14,16 +15,17 @@ __attribute__((format(printf, 2, 3))) void append(std::string& text, const char*
   va_list arguments;
   va_start(arguments, format);
   char line[512];
-  const int length = vsnprintf(line, sizeof line, format, arguments);
+  const auto length = static_cast<size_t>(vsnprintf(line, sizeof line, format, arguments));
   va_end(arguments);
-  text.append(line, std::min<size_t>(static_cast<size_t>(std::max(length, 0)), sizeof line - 1));
+  text.append(line, std::min(length, sizeof line - 1));
+  if (length >= sizeof line) text += "...\n";
 }
 
 void append_indented(std::string& text, const std::string& lines, const char* indent) {
   size_t start = 0;
   while (start < lines.size()) {
     const size_t end = std::min(lines.find('\n', start), lines.size());
-    text += indent + lines.substr(start, end - start) + "\n";
+    text += indent + printable(lines.substr(start, end - start)) + "\n";
     start = end + 1;
   }
 }
@@ -57,8 +59,8 @@ void describe_state(std::string& text, const MethodMeta& meta) {
     std::string sizes;
     for (const int64_t size : buffer.sizes)
       sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
-    append(text, "  state       %s: %s[%s], %s%s\n", buffer.name.c_str(), name_of(buffer.dtype),
-           sizes.c_str(), human_nbytes(buffer.nbytes).c_str(),
+    append(text, "  state       %s: %s[%s], %s%s\n", printable(buffer.name).c_str(),
+           name_of(buffer.dtype), sizes.c_str(), human_nbytes(buffer.nbytes).c_str(),
            buffer.has_initial_value ? ", initial value in the file" : "");
   }
 }
@@ -77,10 +79,10 @@ void describe_delegates(std::string& text, const Program& program, const MethodM
     const DelegateMeta& delegate = meta.delegates[i];
     const std::string id(delegate.backend_id);
     const BackendInterface* backend = find_backend(id);
-    append(text, "  delegate%2zu  %s%s\n", i, id.c_str(),
+    append(text, "  delegate%2zu  %s%s\n", i, printable(id).c_str(),
            backend ? "" : ", a backend that is not in this program");
     for (const CompileSpec& spec : delegate.compile_specs) {
-      append(text, "    spec      %s = %s\n", std::string(spec.key).c_str(),
+      append(text, "    spec      %s = %s\n", printable(spec.key).c_str(),
              spec_value(spec.value).c_str());
     }
     if (backend) {
@@ -94,7 +96,7 @@ void describe_delegates(std::string& text, const Program& program, const MethodM
 }
 
 void describe_method(std::string& text, const Program& program, const MethodMeta& meta) {
-  append(text, "\nmethod %s: %zu instructions, %zu values\n", meta.name.c_str(),
+  append(text, "\nmethod %s: %zu instructions, %zu values\n", printable(meta.name).c_str(),
          meta.num_instructions, meta.num_values);
   describe_values(text, "input", meta.inputs);
   describe_values(text, "output", meta.outputs);
@@ -102,7 +104,7 @@ void describe_method(std::string& text, const Program& program, const MethodMeta
   describe_state(text, meta);
   describe_delegates(text, program, meta);
   for (const std::string& name : meta.operators) {
-    append(text, "  kernel      %s%s\n", name.c_str(),
+    append(text, "  kernel      %s%s\n", printable(name).c_str(),
            find_kernel(name) ? "" : ", which is not in this program");
   }
 }
@@ -113,8 +115,8 @@ void describe_data(std::string& text, const Program& program) {
   for (const NamedDataMeta& entry : entries) {
     const bool elsewhere = entry.file != program.path();
     append(text, "  %10s  %s%s%s\n", human_nbytes(entry.nbytes).c_str(),
-           std::string(entry.key).c_str(), elsewhere ? "  in " : "",
-           elsewhere ? std::string(entry.file).c_str() : "");
+           printable(entry.key).c_str(), elsewhere ? "  in " : "",
+           elsewhere ? printable(entry.file).c_str() : "");
   }
   const std::vector<SegmentMeta> segments = program.segments();
   if (!segments.empty()) append(text, "\nsegments: %zu\n", segments.size());
@@ -147,7 +149,7 @@ Result<std::string> describe(const Program& program) {
           ? "all digests checked"
           : "digest of the program part checked; code is checked before it runs, "
             "weights under --verification=full";
-  append(text, "program %s: %s\nintegrity: %s\n", program.path().c_str(),
+  append(text, "program %s: %s\nintegrity: %s\n", printable(program.path()).c_str(),
          human_nbytes(program.file_nbytes()).c_str(), integrity);
   for (const std::string& name : program.method_names()) {
     PTERON_ASSIGN_OR_RETURN(const MethodMeta meta, program.method_meta(name));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "pteron/runtime/core/printable.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/session.h"
@@ -81,7 +82,7 @@ Error measure(Task& task, int64_t repeat) {
     return times_us[static_cast<size_t>(q * static_cast<double>(times_us.size() - 1) + 0.5)];
   };
   std::printf("%s: median %.2f us, p10 %.2f us, p90 %.2f us over %lld runs\n",
-              task.method->name().c_str(), quantile(0.5), quantile(0.1), quantile(0.9),
+              printable(task.method->name()).c_str(), quantile(0.5), quantile(0.1), quantile(0.9),
               static_cast<long long>(repeat));
   return Error::Ok;
 }
@@ -133,8 +134,8 @@ Error run_methods(const Arguments& arguments, const Program& program, double ope
     const double first_us = microseconds_since(first);
     if (task.outputs) PTERON_RETURN_IF_ERROR(write_outputs(*task.method, *task.outputs));
     if (arguments.repeat == 0) continue;
-    std::printf("%s: load %.0f us, first run %.0f us\n", task.method->name().c_str(), load_us,
-                first_us);
+    std::printf("%s: load %.0f us, first run %.0f us\n", printable(task.method->name()).c_str(),
+                load_us, first_us);
     PTERON_RETURN_IF_ERROR(measure(task, arguments.repeat));
   }
   if (arguments.repeat > 0) print_memory();

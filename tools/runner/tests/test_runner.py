@@ -181,6 +181,23 @@ def test_describe(folder: pathlib.Path) -> None:
     assert "m.pte: it has delegates of these backends: NoSuchBackend; allowed are: none" in refusal
 
 
+def test_what_a_file_says_is_no_command(folder: pathlib.Path) -> None:
+    clear = "\x1b[2J\x1b]0;title\x07\x9b\r\n"
+    method = MethodBuilder(f"method{clear}")
+    x = method.tensor([2], buffer_name=f"state{clear}")
+    method.delegate(f"backend{clear}", x)
+    method.kernel(f"kernel{clear}::a.b", x)
+    method.output(method.scalar_input(f"text{clear}"))
+    (folder / "m.pte").write_bytes(build_program(method))
+    text = succeed(folder, "--program=m.pte", "--describe")
+    text += fail(folder, "--program=m.pte", "--allowed_backends=")
+    text += fail(folder, "--program=m.pte", "--method=other")
+    text += fail(folder, "--program=m.pte", f"--method=method{clear}")
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text), text
+    for name in ("method", "state", "backend", "kernel", "text"):
+        assert rf"{name}\x1b[2J\x1b]0;title\x07\xc2\x9b\x0d\x0a" in text
+
+
 def test_describe_and_run(folder: pathlib.Path) -> None:
     assert "method forward" in succeed(folder, *RUN, "--describe")
     assert (folder / "y.safetensors").exists()
