@@ -19,8 +19,9 @@ std::string_view text(const flatbuffers::String* string) {
 
 // The verifier asks that a vector's length is aligned, and not that wider items are.
 std::vector<int64_t> numbers(const flatbuffers::Vector<int64_t>* values) {
-  std::vector<int64_t> result(values ? values->size() : 0);
-  if (values) std::memcpy(result.data(), values->Data(), result.size() * sizeof(int64_t));
+  if (!values || values->size() == 0) return {};
+  std::vector<int64_t> result(values->size());
+  std::memcpy(result.data(), values->Data(), result.size() * sizeof(int64_t));
   return result;
 }
 
