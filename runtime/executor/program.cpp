@@ -24,7 +24,8 @@ Result<std::shared_ptr<const Program>> Program::load(const std::string& path,
 Result<std::shared_ptr<const Program>> Program::load(Span<const uint8_t> bytes,
                                                      std::shared_ptr<const void> owner,
                                                      const LoadOptions& options) {
-  PTERON_ASSIGN_OR_RETURN(FileBytes file, FileBytes::from_memory(bytes, std::move(owner)));
+  PTERON_ASSIGN_OR_RETURN(FileBytes file,
+                          FileBytes::from_memory({bytes, std::move(owner)}, "program in memory"));
   PTERON_ASSIGN_OR_RETURN(std::unique_ptr<ProgramData> data,
                           ProgramData::read(std::move(file), options));
   return std::shared_ptr<const Program>(new Program(std::move(data)));

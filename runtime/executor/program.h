@@ -18,7 +18,9 @@
 //
 // The file is mapped, not read: constants and delegates' blobs are used in place, and loading
 // touches none of their pages (unless under Verification::Full). The file must not be changed while
-// it is open.
+// it is open: where somebody truncates it, the next access ends the process with SIGBUS. Where
+// others can write to it, read it and load its bytes; LoadOptions::data_files takes those of data
+// files.
 //
 // Immutable and thread-safe: share one Program among all threads. Methods and sessions keep it
 // alive.

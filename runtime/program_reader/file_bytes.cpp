@@ -18,21 +18,21 @@ Result<FileBytes> FileBytes::map(const std::string& path) {
   return file;
 }
 
-Result<FileBytes> FileBytes::from_memory(Span<const uint8_t> bytes,
-                                         std::shared_ptr<const void> owner) {
+Result<FileBytes> FileBytes::from_memory(const FileInMemory& source, const std::string& name) {
+  const Span<const uint8_t> bytes = source.bytes;
   FileBytes file;
-  file.name_ = "program in memory";
+  file.name_ = name;
   const bool aligned = reinterpret_cast<uintptr_t>(bytes.data()) % kFileAlignment == 0;
-  if (bytes.empty() || (owner && aligned)) {
+  if (bytes.empty() || (source.owner && aligned)) {
     file.bytes_ = bytes;
-    file.owner_ = std::move(owner);
+    file.owner_ = source.owner;
     return file;
   }
   // Rounded up, as aligned_alloc wants it.
   const size_t nbytes = (bytes.size() + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
   void* const copy = std::aligned_alloc(kFileAlignment, nbytes);
   PTERON_CHECK_OR_RETURN(copy, Error::MemoryAllocationFailed,
-                         "no memory for a copy of a program of %zu bytes", bytes.size());
+                         "no memory for a copy of a %s of %zu bytes", name.c_str(), bytes.size());
   file.owner_ =
       std::shared_ptr<const void>(copy, [](const void* p) { std::free(const_cast<void*>(p)); });
   std::memcpy(copy, bytes.data(), bytes.size());

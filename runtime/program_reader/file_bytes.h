@@ -9,6 +9,7 @@
 #include "pteron/runtime/core/result.h"
 #include "pteron/runtime/core/span.h"
 #include "pteron/runtime/platform/mapped_file.h"
+#include "pteron/runtime/program_reader/load_options.h"
 
 namespace pteron {
 
@@ -16,10 +17,9 @@ namespace pteron {
 class FileBytes final {
  public:
   static Result<FileBytes> map(const std::string& path);
-  // Uses `bytes` in place if there is an owner and they are aligned, otherwise copies them.
+  // Uses them in place if there is an owner and they are aligned, otherwise copies them.
   // MemoryAllocationFailed.
-  static Result<FileBytes> from_memory(Span<const uint8_t> bytes,
-                                       std::shared_ptr<const void> owner);
+  static Result<FileBytes> from_memory(const FileInMemory& file, const std::string& name);
 
   FileBytes() = default;
 

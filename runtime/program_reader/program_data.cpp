@@ -54,8 +54,14 @@ Result<std::unique_ptr<ProgramData>> ProgramData::read(FileBytes file, const Loa
     PTERON_RETURN_IF_ERROR(data->check_backends(*options.allowed_backends));
   }
   for (const std::string& path : options.data_paths) {
-    PTERON_ASSIGN_OR_RETURN(std::unique_ptr<TensorDataFile> data_file, TensorDataFile::open(path));
-    data->data_files_.push_back(std::move(data_file));
+    PTERON_ASSIGN_OR_RETURN(FileBytes bytes, FileBytes::map(path));
+    PTERON_RETURN_IF_ERROR(data->add_data_file(std::move(bytes)));
+  }
+  for (size_t i = 0; i < options.data_files.size(); ++i) {
+    PTERON_ASSIGN_OR_RETURN(
+        FileBytes bytes, FileBytes::from_memory(options.data_files[i],
+                                                "tensor data " + std::to_string(i) + " in memory"));
+    PTERON_RETURN_IF_ERROR(data->add_data_file(std::move(bytes)));
   }
   PTERON_RETURN_IF_ERROR(data->read_tables(options, layout));
   if (options.verification == Verification::Full) PTERON_RETURN_IF_ERROR(data->verify_segments());
@@ -80,6 +86,13 @@ Error ProgramData::check_backends(const std::vector<std::string>& allowed) const
                          "%s: it has delegates of these backends: %s; allowed are: %s. If you "
                          "trust the file, native code included, allow them all",
                          file_.name().c_str(), join(found).c_str(), join(allowed).c_str());
+  return Error::Ok;
+}
+
+Error ProgramData::add_data_file(FileBytes file) {
+  PTERON_ASSIGN_OR_RETURN(std::unique_ptr<TensorDataFile> data_file,
+                          TensorDataFile::read(std::move(file)));
+  data_files_.push_back(std::move(data_file));
   return Error::Ok;
 }
 

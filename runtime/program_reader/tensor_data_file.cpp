@@ -10,18 +10,19 @@
 
 namespace pteron {
 
-Result<std::unique_ptr<TensorDataFile>> TensorDataFile::open(const std::string& path) {
+Result<std::unique_ptr<TensorDataFile>> TensorDataFile::read(FileBytes file) {
   auto data = std::unique_ptr<TensorDataFile>(new TensorDataFile);
-  PTERON_ASSIGN_OR_RETURN(data->file_, FileBytes::map(path));
+  data->file_ = std::move(file);
+  const std::string& name = data->file_.name();
   const Span<const uint8_t> bytes = data->file_.bytes();
   PTERON_ASSIGN_OR_RETURN(const FileLayout layout,
-                          read_file_layout(bytes, FileKind::TensorData, path));
+                          read_file_layout(bytes, FileKind::TensorData, name));
   PTERON_CHECK_OR_RETURN(
       verify_flatbuffer<schema::TensorData>(layout.flatbuffer, schema::TensorDataIdentifier()),
       Error::InvalidExternalData,
       "%s: its FlatBuffers part is damaged, or its lists and tables share their bytes, "
       "which no writer does",
-      path.c_str());
+      name.c_str());
   data->root_ = schema::GetTensorData(layout.flatbuffer.data());
 
   ErrorList errors;
@@ -44,9 +45,9 @@ Result<std::unique_ptr<TensorDataFile>> TensorDataFile::open(const std::string& 
     }
   }
   if (!errors.empty()) {
-    return Error(Error::InvalidExternalData, errors.to_error(path).message());
+    return Error(Error::InvalidExternalData, errors.to_error(name).message());
   }
-  data->segments_ = Segments(bytes, std::move(ranges), layout.segment_digests, path);
+  data->segments_ = Segments(bytes, std::move(ranges), layout.segment_digests, name);
   return data;
 }
 

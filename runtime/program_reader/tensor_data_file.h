@@ -1,6 +1,7 @@
 // A tensor-data file (.ptd), opened: segments and their keys.
 //
-//   PTERON_ASSIGN_OR_RETURN(auto file, TensorDataFile::open("model.ptd"));
+//   PTERON_ASSIGN_OR_RETURN(FileBytes bytes, FileBytes::map("model.ptd"));
+//   PTERON_ASSIGN_OR_RETURN(auto file, TensorDataFile::read(std::move(bytes)));
 //   file->add_to(&map);
 //
 // Immutable; must outlive every map it was added to.
@@ -22,9 +23,8 @@ struct TensorData;
 
 class TensorDataFile final {
  public:
-  // NotFound, AccessFailed: the path; InvalidExternalData: the contents, all that is wrong with
-  // them.
-  static Result<std::unique_ptr<TensorDataFile>> open(const std::string& path);
+  // InvalidExternalData: all that is wrong with it.
+  static Result<std::unique_ptr<TensorDataFile>> read(FileBytes file);
 
   const Segments& segments() const { return segments_; }
   void add_to(DataMap* map) const;

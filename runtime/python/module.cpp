@@ -40,13 +40,27 @@ py::object to_pybind(Object object) { return py::reinterpret_steal<py::object>(o
 // What os.fsencode made of a path.
 std::string to_path(const py::bytes& path) { return std::string(std::string_view(path)); }
 
-// `allowed_backends`: a list, or None for all.
-LoadOptions load_options(int verification, const py::list& data_paths,
+// The bytes object is kept as long as the program.
+FileInMemory file_in_memory(const py::bytes& bytes) {
+  const std::string_view view(bytes);
+  std::shared_ptr<const void> owner(borrow(bytes.ptr()).release(), [](const void* object) {
+    if (!Py_IsInitialized()) return;
+    const WithGil with_gil;
+    Py_DECREF(static_cast<PyObject*>(const_cast<void*>(object)));
+  });
+  return {{reinterpret_cast<const uint8_t*>(view.data()), view.size()}, std::move(owner)};
+}
+
+// Lists of bytes; `allowed_backends` is a list, or None for all.
+LoadOptions load_options(int verification, const py::list& data_paths, const py::list& data_files,
                          const py::object& allowed_backends) {
   LoadOptions options;
   options.verification = static_cast<Verification>(verification);
   for (const py::handle path : data_paths) {
     options.data_paths.push_back(to_path(py::cast<py::bytes>(path)));
+  }
+  for (const py::handle bytes : data_files) {
+    options.data_files.push_back(file_in_memory(py::cast<py::bytes>(bytes)));
   }
   if (!allowed_backends.is_none()) {
     options.allowed_backends.emplace();
@@ -58,8 +72,8 @@ LoadOptions load_options(int verification, const py::list& data_paths,
 }
 
 ProgramPtr load_path(const py::bytes& path, int verification, const py::list& data_paths,
-                     const py::object& allowed_backends) {
-  const LoadOptions options = load_options(verification, data_paths, allowed_backends);
+                     const py::list& data_files, const py::object& allowed_backends) {
+  const LoadOptions options = load_options(verification, data_paths, data_files, allowed_backends);
   Result<ProgramPtr> program = [&] {
     const std::string file = to_path(path);
     const WithoutGil without_gil;
@@ -68,20 +82,13 @@ ProgramPtr load_path(const py::bytes& path, int verification, const py::list& da
   return value_or_throw<Thrown>(std::move(program));
 }
 
-// The bytes object is kept as long as the program.
 ProgramPtr load_bytes(const py::bytes& bytes, int verification, const py::list& data_paths,
-                      const py::object& allowed_backends) {
-  const LoadOptions options = load_options(verification, data_paths, allowed_backends);
-  const std::string_view view(bytes);
-  const Span<const uint8_t> span(reinterpret_cast<const uint8_t*>(view.data()), view.size());
-  const std::shared_ptr<const void> owner(borrow(bytes.ptr()).release(), [](const void* object) {
-    if (!Py_IsInitialized()) return;
-    const WithGil with_gil;
-    Py_DECREF(static_cast<PyObject*>(const_cast<void*>(object)));
-  });
+                      const py::list& data_files, const py::object& allowed_backends) {
+  const LoadOptions options = load_options(verification, data_paths, data_files, allowed_backends);
+  const FileInMemory file = file_in_memory(bytes);
   Result<ProgramPtr> program = [&] {
     const WithoutGil without_gil;
-    return Program::load(span, owner, options);
+    return Program::load(file.bytes, file.owner, options);
   }();
   return value_or_throw<Thrown>(std::move(program));
 }

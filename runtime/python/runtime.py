@@ -12,9 +12,10 @@ from pteron.runtime.python.verification import Verification
 TYPE_CHECKING = False  # not from typing, which is slow to import
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-    from typing import BinaryIO
+    from typing import Any, BinaryIO
 
     _Path = str | os.PathLike[str]
+    _Bytes = bytes | bytearray | memoryview | BinaryIO
 
 
 class OperatorRegistry:
@@ -42,39 +43,52 @@ class Runtime:
 
     def load_program(
         self,
-        data: _Path | bytes | bytearray | memoryview | BinaryIO,
+        data: _Path | _Bytes,
         *,
         verification: Verification = Verification.InternalConsistency,
-        data_path: _Path | Sequence[_Path] | None = None,
+        data_path: _Path | _Bytes | Sequence[_Path | _Bytes] | None = None,
         allowed_backends: Collection[str] | None = None,
     ) -> Program:
         """Opens a program file.
 
         Args:
-          data: its path (the file is mapped, not read), its bytes, or a binary file to read.
+          data: its path, its bytes, or a binary file to read. Of a path the file is mapped, not
+            read: who truncates it meanwhile ends the process, so give bytes where others can write.
           verification: how much is checked.
-          data_path: tensor-data files (.ptd) with what the program keeps outside, one or several.
+          data_path: tensor-data files (.ptd) with what the program keeps outside, one or several,
+            given as `data` is.
           allowed_backends: ids of the backends that the program's delegates may have; by default
             all. A delegate is native code in most backends, so give `()` for a file from somebody
             you do not trust.
         """
         if isinstance(allowed_backends, str):
             raise TypeError("allowed_backends: found a str, expected a collection of them")
-        if data_path is None:
-            data_path = []
-        elif isinstance(data_path, (str, os.PathLike)):
-            data_path = [data_path]
-        options = (
-            verification.value,
-            [os.fsencode(path) for path in data_path],
-            None if allowed_backends is None else list(allowed_backends),
-        )
-        if isinstance(data, (str, os.PathLike)):
-            return Program(_native.load_path(os.fsencode(data), *options))
-        if hasattr(data, "read"):
-            data = data.read()
-        if not isinstance(data, (bytes, bytearray, memoryview)):
-            raise TypeError(
-                f"a program is a path, bytes or a binary file; found {type(data).__name__}"
+        beside: Any = [] if data_path is None else data_path
+        is_path, program = _read(data)
+        files = [_read(file) for file in ([beside] if _is_one_file(beside) else beside)]
+        load = _native.load_path if is_path else _native.load_bytes
+        return Program(
+            load(
+                program,
+                verification.value,
+                [file for is_path, file in files if is_path],
+                [file for is_path, file in files if not is_path],
+                None if allowed_backends is None else list(allowed_backends),
             )
-        return Program(_native.load_bytes(bytes(data), *options))
+        )
+
+
+def _is_one_file(data: object) -> bool:
+    kinds = (str, os.PathLike, bytes, bytearray, memoryview)
+    return isinstance(data, kinds) or hasattr(data, "read")
+
+
+def _read(data: Any) -> tuple[bool, bytes]:
+    """Whether it is a path, and the path or the contents."""
+    if isinstance(data, (str, os.PathLike)):
+        return True, os.fsencode(data)
+    if hasattr(data, "read"):
+        data = data.read()
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"a file is a path, bytes or a binary file; found {type(data).__name__}")
+    return False, bytes(data)

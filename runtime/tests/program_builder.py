@@ -9,12 +9,14 @@ data = build_program(method)
 """
 
 import math
+import struct
 from collections.abc import Sequence
 from typing import Any
 
 import flatbuffers
 
 import pteron.runtime.schema.program_generated as schema
+import pteron.runtime.schema.tensor_data_generated as data_schema
 
 # numbers and sizes of runtime/core/scalar_types.inc
 DTYPES = {
@@ -69,8 +71,9 @@ class MethodBuilder:
         bounded: bool = False,
         dim_order: Sequence[int] | None = None,
         buffer_name: str = "",
+        external_name: str = "",
     ) -> int:
-        """A tensor; with a `buffer_name` it is a mutable buffer."""
+        """A tensor; with a `buffer_name` a mutable buffer, with an `external_name` a constant."""
         number, element_nbytes = DTYPES[dtype]
         tensor = schema.TensorT()
         tensor.scalarType = number
@@ -86,6 +89,10 @@ class MethodBuilder:
         if buffer_name:
             tensor.extra = schema.ExtraTensorInfoT()
             tensor.extra.fullyQualifiedName = buffer_name
+        if external_name:
+            tensor.extra = schema.ExtraTensorInfoT()
+            tensor.extra.fullyQualifiedName = external_name
+            tensor.extra.location = schema.TensorLocation.External
         return self._add(schema.Value.Tensor, tensor)
 
     def value(self, value: Any) -> int:
@@ -181,6 +188,29 @@ def build_program(*methods: MethodBuilder) -> bytes:
     builder = flatbuffers.Builder(1024)
     builder.Finish(program.Pack(builder), b"ET12")
     return bytes(builder.Output())
+
+
+def build_tensor_data(name: str, values: Sequence[float]) -> bytes:
+    """The bytes of a data file with one tensor, a row of float32."""
+    layout = data_schema.TensorLayoutT()
+    layout.scalarType = DTYPES["float32"][0]
+    layout.sizes, layout.dimOrder = [len(values)], [0]
+    entry = data_schema.TensorDataEntryT()
+    entry.key, entry.segmentIndex, entry.tensorLayout = name, 0, layout
+    segment = data_schema.TensorDataSegmentT()
+    segment.offset, segment.size = 0, 4 * len(values)
+    data = data_schema.TensorDataT()
+    data.segments, data.namedData = [segment], [entry]
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(data.Pack(builder), b"FT01")
+    root = builder.Output()
+    # The header goes between the identifier and the tables.
+    inserted = 48
+    base = -(-(len(root) + inserted) // _ALIGNMENT) * _ALIGNMENT
+    header = struct.pack("<4sI4Q", b"FH01", 40, inserted, len(root), base, segment.size)
+    (offset,) = struct.unpack_from("<I", root)
+    head = struct.pack("<I", offset + inserted) + bytes(root[4:8]) + header.ljust(inserted, b"\0")
+    return (head + bytes(root[8:])).ljust(base, b"\0") + struct.pack(f"<{len(values)}f", *values)
 
 
 def copy_program(

@@ -24,6 +24,7 @@ from pteron.runtime import (
 from pteron.runtime.tests.program_builder import (
     MethodBuilder,
     build_program,
+    build_tensor_data,
     copy_program,
     divide_program,
     exchange_method,
@@ -65,6 +66,25 @@ def test_programs_come_from_paths_bytes_and_files(tmp_path: pathlib.Path) -> Non
         np.testing.assert_array_equal(y, x)
     with pytest.raises(TypeError, match="found int"):
         Runtime.get().load_program(3)
+
+
+def test_tensor_data_comes_from_paths_bytes_and_files(tmp_path: pathlib.Path) -> None:
+    method = MethodBuilder()
+    weights = [method.tensor([2], external_name=name) for name in ("a", "b")]
+    method.output(*weights)
+    program = build_program(method)
+    a, b = (build_tensor_data(name, [1, 2]) for name in ("a", "b"))
+    path = tmp_path / "b.ptd"
+    path.write_bytes(b)
+    for second in (path, str(path), b, bytearray(b), memoryview(b), io.BytesIO(b)):
+        loaded = Runtime.get().load_program(program, data_path=[a, second])
+        outputs = loaded.load_method("forward").execute([])
+        assert [output.tolist() for output in outputs] == [[1, 2], [1, 2]]
+    assert Runtime.get().load_program(program, data_path=b).method_names == {"forward"}
+    with pytest.raises(InvalidProgramError, match="tensor data 1 in memory: 8 bytes are too few"):
+        Runtime.get().load_program(program, data_path=[a, b"no data!"])
+    with pytest.raises(TypeError, match="found int"):
+        Runtime.get().load_program(program, data_path=[3])  # type: ignore[list-item]
 
 
 def test_only_allowed_backends_are_loaded(tmp_path: pathlib.Path) -> None:

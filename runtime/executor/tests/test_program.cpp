@@ -314,6 +314,30 @@ TEST(ProgramTest, KeysMustDifferAmongAllFiles) {
   EXPECT_FALSE(Program::load(files.program, options).ok());
 }
 
+TEST(ProgramTest, DataFilesComeFromMemory) {
+  const EverythingProgram everything = EverythingProgram::make();
+  const auto data = std::make_shared<const Bytes>(testing::write_tensor_data(everything.data));
+  LoadOptions options;
+  options.verification = Verification::Full;
+  for (const bool in_place : {true, false}) {
+    options.data_files = {{*data, in_place ? data : nullptr}};
+    const auto program =
+        Program::load(testing::write_program(everything.program), nullptr, options);
+    ASSERT_TRUE(program.ok()) << program.error().message();
+    EXPECT_EQ(data.use_count(), in_place ? 3 : 1) << "the program keeps what it uses";
+    options.data_files.clear();
+    auto method = (*program)->load_method("forward");
+    ASSERT_TRUE(method.ok()) << method.error().message();
+    check_forward(**method, 1);
+  }
+  const Bytes other = testing::text("no such data");
+  options.data_files = {{other, nullptr}};
+  const auto program = Program::load(testing::write_program(everything.program), nullptr, options);
+  ASSERT_FALSE(program.ok());
+  EXPECT_EQ(program.error(), Error::InvalidExternalData);
+  EXPECT_NE(program.error().message().find("tensor data 0 in memory: 12 bytes"), std::string::npos);
+}
+
 TEST(ProgramTest, AProgramFileIsNoDataFile) {
   const Files files = write(EverythingProgram::make(), "confused");
   LoadOptions options;
