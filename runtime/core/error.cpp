@@ -2,13 +2,27 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <new>
 
 #include "pteron/runtime/core/printable.h"
 
 namespace pteron {
 
-Error::Error(Code code, const std::string& message)
-    : code_(code), message_(std::make_unique<std::string>(printable(message, Newlines::Keep))) {}
+Error::Error(Code code, const std::string& message) : code_(code) {
+  try {
+    message_ = std::make_unique<std::string>(printable(message, Newlines::Keep));
+  } catch (const std::bad_alloc&) {  // the code says enough
+  }
+}
+
+Error Error::with_context(const std::string& context) && {
+  if (ok()) return Ok;
+  try {
+    return Error(code_, context + ": " + message());
+  } catch (const std::bad_alloc&) {
+    return std::move(*this);
+  }
+}
 
 const char* Error::name(Code code) {
   switch (code) {
@@ -61,10 +75,15 @@ Error make_error(Error::Code code, const char* format, ...) {
   va_copy(again, arguments);
   const int length = vsnprintf(nullptr, 0, format, arguments);
   va_end(arguments);
-  std::string message(length > 0 ? static_cast<size_t>(length) : 0, '\0');
-  if (length > 0) vsnprintf(message.data(), message.size() + 1, format, again);
+  Error error = code;
+  try {
+    std::string message(length > 0 ? static_cast<size_t>(length) : 0, '\0');
+    if (length > 0) vsnprintf(message.data(), message.size() + 1, format, again);
+    error = Error(code, message);
+  } catch (const std::bad_alloc&) {  // the code says enough
+  }
   va_end(again);
-  return Error(code, message);
+  return error;
 }
 
 }  // namespace pteron

@@ -51,7 +51,8 @@ class [[nodiscard]] Error final {
 
   // Implicit, so that `return Error::Ok;` and `return Error::NotFound;` read well.
   Error(Code code = Ok) : code_(code) {}  // NOLINT(google-explicit-constructor)
-  // `message` may have text of a file in it: it is kept as printable() shows it, with its newlines.
+  // `message` may have text of a file in it: it is kept as printable() shows it, with its newlines;
+  // or not at all if there is no memory for it.
   Error(Code code, const std::string& message);
 
   bool ok() const { return code_ == Ok; }
@@ -61,10 +62,7 @@ class [[nodiscard]] Error final {
   std::string message() const { return message_ ? *message_ : std::string(name(code_)); }
 
   // The same error with `context + ": "` before its message. A success stays a success.
-  Error with_context(const std::string& context) && {
-    if (ok()) return Ok;
-    return Error(code_, context + ": " + message());
-  }
+  Error with_context(const std::string& context) &&;
 
   // "InvalidArgument" for InvalidArgument; "Unknown" for a number outside the enum.
   static const char* name(Code code);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "pteron/runtime/core/catch_exceptions.h"
 #include "pteron/runtime/executor/input_checks.h"
 #include "pteron/runtime/executor/method_state.h"
 #include "pteron/runtime/program_reader/error_list.h"
@@ -23,7 +24,7 @@ Error Method::set_input(size_t index, const EValue& value) {
                          "method %s: there is no input %zu, it takes %zu", name().c_str(), index,
                          inputs_size());
   if (__builtin_expect(!state_->is_input(index, value), 0)) {
-    return state_->explain_inputs({&value, 1}, index);
+    return catch_exceptions([&] { return state_->explain_inputs({&value, 1}, index); });
   }
   return state_->write_input(index, value);
 }
@@ -35,7 +36,7 @@ Error Method::set_inputs(Span<const EValue> values) {
                          values.size(), inputs_size());
   for (size_t i = 0; i < values.size(); ++i) {
     if (__builtin_expect(!state_->is_input(i, values[i]), 0)) {
-      return state_->explain_inputs(values, 0);
+      return catch_exceptions([&] { return state_->explain_inputs(values, 0); });
     }
   }
   for (size_t i = 0; i < values.size(); ++i) {
@@ -68,7 +69,7 @@ Error Method::execute() {
   if (__builtin_expect(state_->is_running.exchange(true, std::memory_order_acquire), 0)) {
     return state_->explain_running();
   }
-  Error error = state_->execute();
+  Error error = catch_exceptions([this] { return state_->execute(); });
   state_->is_running.store(false, std::memory_order_release);
   return error;
 }
@@ -85,8 +86,10 @@ Error Method::State::execute() {
   if (__builtin_expect(num_missing > 0, 0)) return explain_missing();
   TraceScope scope(tracer, "method", meta.name);
   restore_slots(num_redirected);
-  Error error = run();
-  if (__builtin_expect(error.ok(), 1)) error = check_outputs();
+  Error error = catch_exceptions([this] {
+    Error failure = run();
+    return __builtin_expect(failure.ok(), 1) ? check_outputs() : std::move(failure);
+  });
   forget_overwritten_inputs();
   if (__builtin_expect(!error.ok(), 0)) restore_slots(snapshots.size());
   return error;

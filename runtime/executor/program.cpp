@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "pteron/runtime/core/catch_exceptions.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/method_loader.h"
 #include "pteron/runtime/executor/method_meta_reader.h"
@@ -15,17 +16,23 @@ Program::~Program() = default;
 
 Result<std::shared_ptr<const Program>> Program::load(const std::string& path,
                                                      const LoadOptions& options) {
-  PTERON_ASSIGN_OR_RETURN(FileBytes file, FileBytes::map(path));
-  PTERON_ASSIGN_OR_RETURN(std::unique_ptr<ProgramData> data,
-                          ProgramData::read(std::move(file), options));
-  return std::shared_ptr<const Program>(new Program(std::move(data)));
+  return catch_exceptions([&]() -> Result<std::shared_ptr<const Program>> {
+    PTERON_ASSIGN_OR_RETURN(FileBytes file, FileBytes::map(path));
+    return load(std::move(file), options);
+  });
 }
 
 Result<std::shared_ptr<const Program>> Program::load(Span<const uint8_t> bytes,
                                                      std::shared_ptr<const void> owner,
                                                      const LoadOptions& options) {
-  PTERON_ASSIGN_OR_RETURN(FileBytes file,
-                          FileBytes::from_memory({bytes, std::move(owner)}, "program in memory"));
+  return catch_exceptions([&]() -> Result<std::shared_ptr<const Program>> {
+    PTERON_ASSIGN_OR_RETURN(FileBytes file,
+                            FileBytes::from_memory({bytes, std::move(owner)}, "program in memory"));
+    return load(std::move(file), options);
+  });
+}
+
+Result<std::shared_ptr<const Program>> Program::load(FileBytes file, const LoadOptions& options) {
   PTERON_ASSIGN_OR_RETURN(std::unique_ptr<ProgramData> data,
                           ProgramData::read(std::move(file), options));
   return std::shared_ptr<const Program>(new Program(std::move(data)));
@@ -40,14 +47,18 @@ std::vector<std::string> Program::method_names() const {
 }
 
 Result<MethodMeta> Program::method_meta(std::string_view name) const {
-  PTERON_ASSIGN_OR_RETURN(const schema::Method* const method, data_->find_method(name));
-  return read_method_meta(*data_, *method);
+  return catch_exceptions([&]() -> Result<MethodMeta> {
+    PTERON_ASSIGN_OR_RETURN(const schema::Method* const method, data_->find_method(name));
+    return read_method_meta(*data_, *method);
+  });
 }
 
 Result<std::unique_ptr<Method>> Program::load_method(std::string_view name,
                                                      const LoadMethodOptions& options) const {
-  PTERON_ASSIGN_OR_RETURN(const schema::Method* const method, data_->find_method(name));
-  return MethodLoader(shared_from_this(), *method, options).load();
+  return catch_exceptions([&]() -> Result<std::unique_ptr<Method>> {
+    PTERON_ASSIGN_OR_RETURN(const schema::Method* const method, data_->find_method(name));
+    return MethodLoader(shared_from_this(), *method, options).load();
+  });
 }
 
 std::shared_ptr<Session> Program::new_session() const {

@@ -46,6 +46,7 @@ namespace pteron {
 class Method;
 class Session;
 class ProgramData;
+class FileBytes;
 
 // Whether this was compiled with AddressSanitizer.
 #if defined(__SANITIZE_ADDRESS__)
@@ -137,6 +138,7 @@ class Program final : public std::enable_shared_from_this<Program> {
 
  private:
   explicit Program(std::unique_ptr<ProgramData> data);
+  static Result<std::shared_ptr<const Program>> load(FileBytes file, const LoadOptions& options);
 
   std::unique_ptr<ProgramData> data_;
 };

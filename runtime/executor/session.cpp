@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "pteron/runtime/core/catch_exceptions.h"
 #include "pteron/runtime/executor/planned_buffer.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/program_reader/error_list.h"
@@ -46,11 +47,13 @@ Session::~Session() = default;
 
 Error Session::reset() {
   std::lock_guard<std::mutex> lock(mutex_);
-  ErrorList errors;
-  for (const auto& [name, buffer] : buffers_) {
-    errors.add(reset(*buffer).with_context("mutable buffer " + name));
-  }
-  return errors.to_error("");
+  return catch_exceptions([this] {
+    ErrorList errors;
+    for (const auto& [name, buffer] : buffers_) {
+      errors.add(reset(*buffer).with_context("mutable buffer " + name));
+    }
+    return errors.to_error("");
+  });
 }
 
 Error Session::reset(Buffer& buffer) {
@@ -75,11 +78,13 @@ Result<Tensor> Session::buffer(std::string_view name) const {
     const auto found = buffers_.find(name);
     if (found != buffers_.end()) return found->second->tensor;
   }
-  std::string names;
-  for (const std::string& known : buffer_names()) names += (names.empty() ? "" : ", ") + known;
-  return make_error(Error::NotFound, "no mutable buffer \"%.*s\" in the session; it has %s",
-                    static_cast<int>(name.size()), name.data(),
-                    names.empty() ? "none (load a method into it first)" : names.c_str());
+  return catch_exceptions([&]() -> Result<Tensor> {
+    std::string names;
+    for (const std::string& known : buffer_names()) names += (names.empty() ? "" : ", ") + known;
+    return make_error(Error::NotFound, "no mutable buffer \"%.*s\" in the session; it has %s",
+                      static_cast<int>(name.size()), name.data(),
+                      names.empty() ? "none (load a method into it first)" : names.c_str());
+  });
 }
 
 Result<Session::Buffer*> Session::find_or_add(std::string_view name, const Tensor& tensor,

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "pteron/runtime/core/catch_exceptions.h"
 #include "pteron/runtime/core/printable.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/program.h"
@@ -169,7 +170,9 @@ Error run(int argc, const char* const* argv) {
 }  // namespace pteron::runner
 
 int main(int argc, char** argv) {
-  const pteron::Error error = pteron::runner::run(argc, argv);
+  // What a file asks for may be more than there is.
+  const pteron::Error error =
+      pteron::catch_exceptions([&] { return pteron::runner::run(argc, argv); });
   if (error.ok() && std::fflush(stdout) == 0) return 0;
   std::fprintf(stderr, "runner: %s\n",
                error.ok() ? "cannot write to the standard output" : error.message().c_str());

@@ -1,5 +1,9 @@
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
 
+#include <atomic>
+#include <exception>
+#include <new>
+
 #include "pteron/backends/cpu/runtime/openmp/region.h"
 
 namespace pteron::cpu {
@@ -17,20 +21,29 @@ ThreadLimit::~ThreadLimit() {
 namespace internal {
 
 void run_tasks(int count, void (*task)(void* context, int i), void* context) {
+  // An exception that leaves a task on a thread of the pool would end the process.
   struct Tasks {
     void (*task)(void* context, int i);
     void* context;
     int count;
+    std::atomic<bool> has_failed{false};
+    std::exception_ptr failure;
   } tasks{task, context, count};
   const Error error = openmp::run_region(
       [](void* data) {
-        const Tasks& t = *static_cast<const Tasks*>(data);
-        for (int i = openmp::thread_num(); i < t.count; i += openmp::num_threads()) {
-          t.task(t.context, i);
+        Tasks& t = *static_cast<Tasks*>(data);
+        try {
+          for (int i = openmp::thread_num(); i < t.count; i += openmp::num_threads()) {
+            t.task(t.context, i);
+          }
+        } catch (...) {
+          if (!t.has_failed.exchange(true)) t.failure = std::current_exception();
         }
       },
       &tasks, count);
-  (void)error;  // tasks check nothing and meet at no barrier
+  if (tasks.failure) std::rethrow_exception(tasks.failure);
+  // Tasks check nothing and meet at no barrier, so that all that fails is memory for the threads.
+  if (!error.ok()) throw std::bad_alloc();
 }
 
 }  // namespace internal

@@ -28,11 +28,12 @@ class ThreadLimit final {
 
 namespace internal {
 // Calls task(context, i) for i in [0, count), each on a thread of its own as far as there are any.
+// Of what they throw the first is thrown.
 void run_tasks(int count, void (*task)(void* context, int i), void* context);
 }  // namespace internal
 
 // Splits [0, size) into at most max_threads() ranges of at least `grain`, and calls body(begin,
-// end) for each. `body` must not throw.
+// end) for each. What `body` throws is thrown here, once all that had begun is done.
 template <typename Body>
 void parallel_for(int64_t size, int64_t grain, const Body& body) {
   if (size <= 0) return;

@@ -5,6 +5,7 @@
 
 #include "pteron/backends/cpu/runtime/openmp/critical.h"
 #include "pteron/backends/cpu/runtime/openmp/team.h"
+#include "pteron/runtime/core/catch_exceptions.h"
 
 namespace pteron::cpu::openmp {
 namespace {
@@ -35,9 +36,13 @@ Error run_region(void (*body)(void*), void* data, int threads) {
   if (__builtin_expect(thread.member != nullptr, 0)) return run_nested(thread, body, data);
   const int size = std::min(threads > 0 ? threads : max_threads(), kMaxTeam);
   if (size == 1) return run_alone(thread, body, data);
-  Team& team = Team::acquire(thread);
-  Error error = team.run(body, data, size);
-  team.release();
+  Team* team = nullptr;
+  PTERON_RETURN_IF_ERROR(catch_exceptions([&]() -> Error {
+    team = &Team::acquire(thread);
+    return Error::Ok;
+  }));
+  Error error = team->run(body, data, size);
+  team->release();
   return error;
 }
 
