@@ -40,21 +40,23 @@ void find(void* library, const char* name, Function** function) {
 const Blas* blas() {
   static const Blas* const opened = []() -> const Blas* {
     constexpr char kLibrary[] = "libscipy_openblas.so";
-    void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
+    static Blas functions{};
+    decltype(&scipy_openblas_set_num_threads) set_num_threads = nullptr;
+    if (void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL)) {
+      find(library, "scipy_cblas_sgemm", &functions.sgemm);
+      find(library, "scipy_cblas_dgemm", &functions.dgemm);
+      find(library, "scipy_openblas_set_num_threads", &set_num_threads);
+    }
+    if (!functions.sgemm || !functions.dgemm || !set_num_threads) {
+      const char* const reason = dlerror();
       PTERON_LOG(Warning,
                  "matrix products run without OpenBLAS, many times slower: %s. Expected %s in a "
                  "directory where the dynamic linker looks: see LD_LIBRARY_PATH",
-                 dlerror(), kLibrary);
+                 reason ? reason : "it lacks functions", kLibrary);
       return nullptr;
     }
-    static Blas functions;
-    find(library, "scipy_cblas_sgemm", &functions.sgemm);
-    find(library, "scipy_cblas_dgemm", &functions.dgemm);
     // One thread a call: we split the work ourselves, on the threads that compiled code uses. A
     // second pool would fight with that one for the cores.
-    decltype(&scipy_openblas_set_num_threads) set_num_threads;
-    find(library, "scipy_openblas_set_num_threads", &set_num_threads);
     set_num_threads(1);
     return &functions;
   }();
