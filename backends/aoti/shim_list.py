@@ -1,16 +1,18 @@
 """The names that compiled models may import, read from the lists the runtime is built from.
 
-One line a symbol, in `shims.inc` and its device's siblings::
+One entry a symbol, in a device's `shims.inc` and in what that includes::
 
-    AOTI_SHIM(aoti_torch_cpu_mm_out, 1)   // name, first version of the list that has it
-    SLEEF_SHIM(Sleef_expf8_u10, 1)        // vector mathematics
-    OPENMP_SHIM(GOMP_parallel, 2)         // parallel regions
+    AOTI_SHIM(mm_out, 1, Tensor(out), Tensor(self), Tensor(mat2))  // aoti_torch_<device>_mm_out
+    AOTI_COMMON_SHIM(zero_, 1)         // aoti_torch_zero_; first version of the list that has it
+    SLEEF_SHIM(Sleef_expf8_u10, 1)     // vector mathematics
+    OPENMP_SHIM(GOMP_parallel, 2)      // parallel regions
+    CUDA_SHIM(cudaMalloc, 1)           // of the CUDA runtime and driver
 """
 
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _BACKENDS = Path(__file__).parent.parent
@@ -24,7 +26,51 @@ _OF_DEVICE = {
     "cuda": ("cuda/runtime/shims/shims.inc",),
     "mps": ("apple/metal/runtime/shims/shims.inc",),
 }
-_ENTRY = re.compile(r"^\s*(?:AOTI|SLEEF|OPENMP)_SHIM\(\s*(\w+)\s*,\s*(\d+)\s*\)", re.MULTILINE)
+_ENTRY = re.compile(r"^\s*(\w+_SHIM)\(\s*(\w+)\s*,\s*(\d+)\s*[,)]", re.MULTILINE)
+_INCLUDE = re.compile(r'^#include "pteron/backends/(.*)"$', re.MULTILINE)
+_PARAMETER = re.compile(r"\s*(\w+)\((\w+)\)\s*([,)])")
+#: The parameters of backends/aoti/ops/parameters.h in C, where {0} is the name.
+_IN_C = {
+    "Tensor": "AtenTensorHandle {0}",
+    "OptionalTensor": "AtenTensorHandle* {0}",
+    "TensorList": "const AtenTensorHandle* {0}, int64_t {0}_len_",
+    "OptionalTensorList": "const AtenTensorHandle** {0}, int64_t {0}_len_",
+    "Int": "int64_t {0}",
+    "Float": "double {0}",
+    "String": "const char* {0}",
+    "Bool": "int32_t {0}",
+    "Dtype": "int32_t {0}",
+    "OptionalInt": "int64_t* {0}",
+    "OptionalFloat": "double* {0}",
+    "OptionalBool": "int32_t* {0}",
+    "OptionalString": "const char** {0}",
+    "OptionalDtype": "int32_t* {0}",
+    "OptionalLayout": "int32_t* {0}",
+    "OptionalDevice": "int32_t* {0}, int32_t {0}_index_",
+    "IntList": "const int64_t* {0}, int64_t {0}_len_",
+    "Result": "AtenTensorHandle* {0}",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Shim:
+    """One name.
+
+    Attributes:
+        name: as models import it.
+        version: of the first list that has it.
+        parameters: types and names, as the table has them; None where it has none.
+    """
+
+    name: str
+    version: int
+    parameters: tuple[tuple[str, str], ...] | None = None
+
+    @property
+    def declaration(self) -> str:
+        """The C function of an operator."""
+        parameters = ", ".join(_IN_C[kind].format(name) for kind, name in self.parameters or ())
+        return f"AOTITorchError {self.name}({parameters})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,14 +78,23 @@ class ShimList:
     """What one device's runtime offers to compiled code.
 
     Attributes:
-        versions: name to the first list version that has it.
+        shims: by name.
     """
 
-    versions: dict[str, int]
+    shims: dict[str, Shim]
 
     @property
     def names(self) -> frozenset[str]:
-        return frozenset(self.versions)
+        return frozenset(self.shims)
+
+    @property
+    def versions(self) -> dict[str, int]:
+        return {name: shim.version for name, shim in self.shims.items()}
+
+    @property
+    def declarations(self) -> dict[str, str]:
+        """The C functions of operators, by name."""
+        return {n: shim.declaration for n, shim in self.shims.items() if shim.parameters}
 
     @property
     def version(self) -> int:
@@ -48,17 +103,37 @@ class ShimList:
 
     def version_for(self, names: Iterable[str]) -> int:
         """The oldest list version that has all of `names`."""
-        return max((self.versions[name] for name in names), default=0)
+        return max((self.shims[name].version for name in names), default=0)
 
 
-def parse(text: str, where: str) -> dict[str, int]:
-    """Entries of one list; a name that stands twice is an error."""
-    found: dict[str, int] = {}
-    for name, version in _ENTRY.findall(text):
-        if name in found:
-            raise ValueError(f"{where}: {name} is listed twice")
-        found[name] = int(version)
+def parse(text: str, where: str, device: str = "cpu") -> dict[str, Shim]:
+    """Entries of one list and of those it includes; a name that stands twice is an error."""
+    found: dict[str, Shim] = {}
+    for shim in _entries(text, device):
+        if shim.name in found:
+            raise ValueError(f"{where}: {shim.name} is listed twice")
+        found[shim.name] = shim
     return found
+
+
+def _entries(text: str, device: str) -> Iterator[Shim]:
+    for match in _ENTRY.finditer(text):
+        if match[1] == "AOTI_SHIM":
+            parameters = tuple(_parameters(text, match.end()))
+            yield Shim(f"aoti_torch_{device}_{match[2]}", int(match[3]), parameters)
+        else:
+            prefix = "aoti_torch_" if match[1] == "AOTI_COMMON_SHIM" else ""
+            yield Shim(prefix + match[2], int(match[3]))
+    for path in _INCLUDE.findall(text):
+        yield from _entries((_BACKENDS / path).read_text(), device)
+
+
+def _parameters(text: str, position: int) -> Iterator[tuple[str, str]]:
+    while match := _PARAMETER.match(text, position):
+        yield match[1], match[2]
+        position = match.end()
+        if match[3] == ")":
+            return
 
 
 @functools.cache
@@ -66,9 +141,9 @@ def load(device: str) -> ShimList:
     """The shims of `device` ("cpu", "cuda", "mps"), common ones included."""
     if device not in _OF_DEVICE:
         raise ValueError(f"no shim lists for device {device!r}; known: {sorted(_OF_DEVICE)}")
-    versions: dict[str, int] = {}
+    shims: dict[str, Shim] = {}
     for name in _COMMON + _OF_DEVICE[device]:
         path = _BACKENDS / name
         if path.exists():
-            versions |= parse(path.read_text(), name)
-    return ShimList(versions)
+            shims |= parse(path.read_text(), name, device)
+    return ShimList(shims)

@@ -4,7 +4,7 @@
 //
 // defines aoti_torch_get_dim, which jumps to ptrn_torch_get_dim. Registers and stack stay as the
 // caller left them, so no signature is needed here. A program with a name that no shim has does
-// not link. For the sources that torch_names.bzl makes.
+// not link. For the sources named torch_named_shims.cpp.
 #pragma once
 
 #if defined(__x86_64__)

@@ -7,22 +7,36 @@ from pteron.backends.aoti import shim_list
 
 def test_entries_are_read_and_comments_are_not() -> None:
     text = """
-    // AOTI_SHIM(name as models import it, first version)
-    AOTI_SHIM(aoti_torch_zero_, 1)
+    // AOTI_COMMON_SHIM(name, first version)
+    AOTI_COMMON_SHIM(zero_, 1, (AtenTensorHandle self))
+    AOTI_SHIM(topk, 4, Tensor(self), IntList(k),
+              Result(values))
       SLEEF_SHIM( Sleef_expf8_u10 , 3 )
     OPENMP_SHIM(GOMP_parallel, 2)
-    // AOTI_SHIM(aoti_torch_gone, 1)
+    // AOTI_SHIM(gone, 1)
     """
-    assert shim_list.parse(text, "x.inc") == {
+    found = shim_list.parse(text, "x.inc", "cuda")
+    assert {name: shim.version for name, shim in found.items()} == {
         "aoti_torch_zero_": 1,
+        "aoti_torch_cuda_topk": 4,
         "Sleef_expf8_u10": 3,
         "GOMP_parallel": 2,
     }
+    assert found["aoti_torch_cuda_topk"].declaration == (
+        "AOTITorchError aoti_torch_cuda_topk(AtenTensorHandle self, const int64_t* k, "
+        "int64_t k_len_, AtenTensorHandle* values)"
+    )
+
+
+def test_included_lists_are_read() -> None:
+    shims = shim_list.load("cpu")
+    assert "aoti_torch_cpu_topk" in shims.declarations
+    assert "aoti_torch_empty_strided" not in shims.declarations
 
 
 def test_a_name_that_stands_twice_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"x\.inc: aoti_torch_zero_ is listed twice"):
-        shim_list.parse("AOTI_SHIM(aoti_torch_zero_, 1)\nAOTI_SHIM(aoti_torch_zero_, 2)", "x.inc")
+        shim_list.parse("SLEEF_SHIM(aoti_torch_zero_, 1)\nSLEEF_SHIM(aoti_torch_zero_, 2)", "x.inc")
 
 
 def test_the_cpu_list_has_common_shims_operators_and_vector_mathematics() -> None:
@@ -33,7 +47,7 @@ def test_the_cpu_list_has_common_shims_operators_and_vector_mathematics() -> Non
 
 
 def test_the_version_for_some_names_is_the_newest_of_theirs() -> None:
-    shims = shim_list.ShimList({"a": 1, "b": 4, "c": 7})
+    shims = shim_list.ShimList({n: shim_list.Shim(n, v) for n, v in (("a", 1), ("b", 4), ("c", 7))})
     assert shims.version_for(["a", "b"]) == 4
     assert shims.version_for([]) == 0
     assert shims.version == 7

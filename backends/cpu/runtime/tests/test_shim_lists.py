@@ -19,7 +19,7 @@ _PREFIXES = {"aoti_torch_": "ptrn_torch_", "Sleef_": "ptrn_v", "GOMP_": "ptrn_",
 
 
 def _names(path: str) -> list[str]:
-    return sorted(parse((_BACKENDS / path).read_text(), path))
+    return sorted(parse((_BACKENDS / path).read_text(), path, "cpu"))
 
 
 def _text(*paths: str) -> str:
@@ -78,7 +78,10 @@ def test_every_operator_shim_has_a_test() -> None:
         called.update("cpu_" + pattern.replace("{dims}", dims) for dims in "23")
     for names in re.findall(r'parametrize\("name", \[(.*?)\]', text):
         called.update("cpu_" + name for name in re.findall(r'"(\w+)"', names))
-    untested = [n for n in _names(_CPU) if n.removeprefix("aoti_torch_") not in called]
+    # Operators are tested by //backends/aoti/ops/conformance, which looks for that itself.
+    shims = parse((_BACKENDS / _CPU).read_text(), _CPU, "cpu")
+    listed = [n for n, s in shims.items() if not s.parameters]
+    untested = [n for n in listed if n.removeprefix("aoti_torch_") not in called]
     assert untested == []
 
 

@@ -1,10 +1,10 @@
-// Running sums along the rows of a matrix.
+// Running sums, products and extremes along the rows of a matrix.
 //
-//   PTERON_RETURN_IF_ERROR(cumsum_rows(ScalarType::BFloat16, x, ScalarType::Float, y, rows, n,
-//                                      stream));
+//   const Scan scan{ScanKind::kSum, rows, n};
+//   PTERON_RETURN_IF_ERROR(scan_rows(scan, ScalarType::BFloat16, x, ScalarType::Float, y, stream));
 //
-// `x` and `y` are row-major (rows, n). Elements are converted to the dtype of y first. 16-bit
-// floats are summed in float32, integers in int64. Asynchronous on `stream`.
+// `x` and `y` are row-major (rows, n). Elements are converted to the dtype of y first. 16-bit floats
+// are added and multiplied in float32, integers in 64 bits. Asynchronous on `stream`.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,8 +16,20 @@
 
 namespace pteron::cuda {
 
-// InvalidType for float8 and bool results.
-Error cumsum_rows(ScalarType x_dtype, const void* x, ScalarType y_dtype, void* y, int64_t rows,
-                  int64_t n, cudaStream_t stream);
+// Those of ScanCall::Kind (backends/aoti/ops/scan.h).
+enum class ScanKind { kSum, kProduct, kLogSumExp, kMaximum, kMinimum };
+
+struct Scan {
+  ScanKind kind;
+  int64_t rows, n;
+};
+
+// Sums, products, logarithms of sums. InvalidType for float8.
+Error scan_rows(const Scan& scan, ScalarType x_dtype, const void* x, ScalarType y_dtype, void* y,
+                cudaStream_t stream);
+
+// Extremes and where they are: the last of equal ones; a NaN stays. InvalidType for float8.
+Error scan_extremes(const Scan& scan, ScalarType dtype, const void* x, void* y, int64_t* indices,
+                    cudaStream_t stream);
 
 }  // namespace pteron::cuda

@@ -64,24 +64,17 @@ void strides_like(const SlimTensor& like, Span<const int64_t> sizes, int64_t* st
   }
 }
 
-Result<RowResult> RowResult::make(Span<const int64_t> sizes, Span<const int64_t> strides,
-                                  slim::DType dtype, Device device, size_t dim) {
+Result<RowResult> RowResult::make(const SlimTensor& result, size_t dim) {
   RowResult made;
-  made.dim_ = dim;
-  PTERON_ASSIGN_OR_RETURN(made.result_, slim::make_tensor(sizes, strides, dtype, device));
-  PTERON_ASSIGN_OR_RETURN(TensorPtr moved, moved_to_end(*made.result_, dim));
-  if (!moved->is_contiguous()) {
-    PTERON_ASSIGN_OR_RETURN(made.rows_, contiguous_like(*moved));
+  PTERON_ASSIGN_OR_RETURN(made.moved_, moved_to_end(result, dim));
+  if (!made.moved_->is_contiguous()) {
+    PTERON_ASSIGN_OR_RETURN(made.rows_, contiguous_like(*made.moved_));
   }
   return made;
 }
 
 Error RowResult::finish() {
-  if (!rows_) return Error::Ok;
-  PTERON_ASSIGN_OR_RETURN(TensorPtr moved, moved_to_end(*result_, dim_));
-  PTERON_RETURN_IF_ERROR(slim::copy_tensor(*moved, *rows_, true));
-  rows_.reset();
-  return Error::Ok;
+  return rows_ ? slim::copy_tensor(*moved_, *rows_, true) : Error(Error::Ok);
 }
 
 }  // namespace pteron::cuda

@@ -1,9 +1,8 @@
-// Tensors as matrices whose rows run along one dimension, and results laid out as torch lays them
-// out.
+// Tensors as matrices whose rows run along one dimension.
 //
 //   PTERON_ASSIGN_OR_RETURN(TensorPtr x, rows_along(*self, dim));       // row-major, `dim` last
-//   PTERON_ASSIGN_OR_RETURN(RowResult y, RowResult::make(sizes, strides, dtype, device, dim));
-//   kernel(x->data(), y.data(), y.rows(), ...);
+//   PTERON_ASSIGN_OR_RETURN(RowResult y, RowResult::make(result, dim));
+//   kernel(x->data(), y.data(), ...);
 //   PTERON_RETURN_IF_ERROR(y.finish());                                  // where the strides say
 #pragma once
 
@@ -27,17 +26,14 @@ void strides_like(const slim::SlimTensor& like, Span<const int64_t> sizes, int64
 // A result that a kernel writes with `dim` last.
 class RowResult final {
  public:
-  static Result<RowResult> make(Span<const int64_t> sizes, Span<const int64_t> strides,
-                                slim::DType dtype, Device device, size_t dim);
-  void* data() const { return (rows_ ? rows_ : result_)->data(); }
+  static Result<RowResult> make(const slim::SlimTensor& result, size_t dim);
+  void* data() const { return (rows_ ? rows_ : moved_)->data(); }
   // Copies to where the result's strides say, if that is elsewhere.
   Error finish();
-  slim::SlimTensor* release() { return result_.release(); }
 
  private:
-  slim::TensorPtr result_;
-  slim::TensorPtr rows_;  // null where the result is written in place
-  size_t dim_ = 0;
+  slim::TensorPtr moved_;  // the result with `dim` last
+  slim::TensorPtr rows_;   // null where it is written in place
 };
 
 }  // namespace pteron::cuda

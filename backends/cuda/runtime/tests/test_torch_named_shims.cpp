@@ -17,10 +17,14 @@ namespace {
 // Those of the CUDA runtime and driver stay private.
 std::vector<std::string> torch_names() {
   const char* const names[] = {
-#define AOTI_SHIM(name, version) #name,
+#define AOTI_COMMON_SHIM(name, ...) "aoti_torch_" #name,
+#define AOTI_SHIM(name, ...) "aoti_torch_cuda_" #name,
+#define CUDA_SHIM(...)
 #include "pteron/backends/aoti/shims/shims.inc"
 #include "pteron/backends/cuda/runtime/shims/shims.inc"
+#undef AOTI_COMMON_SHIM
 #undef AOTI_SHIM
+#undef CUDA_SHIM
   };
   std::vector<std::string> found;
   for (const std::string name : names) {

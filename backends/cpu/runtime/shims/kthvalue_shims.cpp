@@ -23,60 +23,6 @@ void give(Selection selection, AtenTensorHandle* values, AtenTensorHandle* indic
   *indices = selection.indices.release();
 }
 
-// The first `count` of each sorted row.
-template <typename T>
-void sort_rows(const SlimTensor& self, size_t dim, int64_t count, bool descending,
-               const SlimTensor& values, const SlimTensor& indices) {
-  const Rows in(self, dim), out_values(values, dim), out_indices(indices, dim);
-  const T* const source = self.data_as<const T>();
-  const RankedBefore<T> before{descending};
-  parallel_for(in.count(), in.grain(), [&](int64_t begin, int64_t end) {
-    Scratch<Ranked<T>> scratch(in.length());
-    Ranked<T>* const ranked = scratch.data();
-    for (int64_t l = begin; l < end; ++l) {
-      const T* row = source + in.offset(l);
-      for (int64_t i = 0; i < in.length(); ++i) ranked[i] = {row[i * in.stride()], i};
-      if (count == in.length()) {
-        std::sort(ranked, ranked + count, before);
-      } else {
-        std::nth_element(ranked, ranked + count, ranked + in.length(), before);
-        std::sort(ranked, ranked + count, before);
-      }
-      T* value = values.data_as<T>() + out_values.offset(l);
-      int64_t* index = indices.data_as<int64_t>() + out_indices.offset(l);
-      for (int64_t i = 0; i < count; ++i) {
-        value[i * out_values.stride()] = ranked[i].value;
-        index[i * out_indices.stride()] = ranked[i].index;
-      }
-    }
-  });
-}
-
-Error run_sort(const SlimTensor& self, size_t dim, int64_t count, bool descending,
-               const Selection& out) {
-  bool done = false;
-  PTERON_DISPATCH_REAL(self.dtype(), T, {
-    sort_rows<T>(self, dim, count, descending, *out.values, *out.indices);
-    done = true;
-  });
-  return done ? Error(Error::Ok) : PTERON_CPU_NO_DTYPE(&self);
-}
-
-Error sort(AtenTensorHandle self, int64_t dim, bool descending, AtenTensorHandle* values,
-           AtenTensorHandle* indices) {
-  PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
-  PTERON_RETURN_IF_ERROR(check_pointer(values, "values"));
-  PTERON_RETURN_IF_ERROR(check_pointer(indices, "indices"));
-  PTERON_ASSIGN_OR_RETURN(const size_t d, aoti::dim_argument(dim, self->dim()));
-  Selection out;
-  PTERON_ASSIGN_OR_RETURN(out.values, make_ordered_like(*self, self->dtype()));
-  PTERON_ASSIGN_OR_RETURN(out.indices, make_ordered_like(*self, DType::Long));
-  const int64_t length = self->dim() == 0 ? 1 : self->size(d);
-  PTERON_RETURN_IF_ERROR(run_sort(*self, d, length, descending, out));
-  give(std::move(out), values, indices);
-  return Error::Ok;
-}
-
 // Sizes of `self` with `count` along `dim`.
 Result<Selection> make_selection(const SlimTensor& self, size_t dim, int64_t count) {
   int64_t sizes[slim::kMaxDims];
@@ -143,41 +89,6 @@ Error kthvalue(AtenTensorHandle self, int64_t k, int64_t dim, bool keepdim,
 }
 
 }  // namespace
-
-PTERON_AOTI_SHIM(AOTITorchError, cpu_sort)
-(AtenTensorHandle self, int64_t dim, int32_t descending, AtenTensorHandle* values,
- AtenTensorHandle* indices) {
-  return c_boundary("aoti_torch_cpu_sort",
-                    [&] { return sort(self, dim, descending != 0, values, indices); });
-}
-
-PTERON_AOTI_SHIM(AOTITorchError, cpu_sort_stable)
-(AtenTensorHandle self, int32_t*, int64_t dim, int32_t descending, AtenTensorHandle* values,
- AtenTensorHandle* indices) {
-  return c_boundary("aoti_torch_cpu_sort_stable",
-                    [&] { return sort(self, dim, descending != 0, values, indices); });
-}
-
-// Always sorted, whatever `sorted` says.
-PTERON_AOTI_SHIM(AOTITorchError, cpu_topk)
-(AtenTensorHandle self, int64_t k, int64_t dim, int32_t largest, int32_t, AtenTensorHandle* values,
- AtenTensorHandle* indices) {
-  return c_boundary("aoti_torch_cpu_topk", [&]() -> Error {
-    PTERON_RETURN_IF_ERROR(check_cpu_tensor(self, "self"));
-    PTERON_RETURN_IF_ERROR(check_pointer(values, "values"));
-    PTERON_RETURN_IF_ERROR(check_pointer(indices, "indices"));
-    PTERON_ASSIGN_OR_RETURN(const size_t d, aoti::dim_argument(dim, self->dim()));
-    const int64_t length = self->dim() == 0 ? 1 : self->size(d);
-    PTERON_CHECK_OR_RETURN(k >= 0 && k <= length, Error::InvalidArgument,
-                           "found k %lld, expected 0 to %lld for dimension %zu of %s",
-                           static_cast<long long>(k), static_cast<long long>(length), d,
-                           self->describe().c_str());
-    PTERON_ASSIGN_OR_RETURN(Selection out, make_selection(*self, d, k));
-    PTERON_RETURN_IF_ERROR(run_sort(*self, d, k, largest != 0, out));
-    give(std::move(out), values, indices);
-    return Error::Ok;
-  });
-}
 
 PTERON_AOTI_SHIM(AOTITorchError, cpu_kthvalue)
 (AtenTensorHandle self, int64_t k, int64_t dim, int32_t keepdim, AtenTensorHandle* values,

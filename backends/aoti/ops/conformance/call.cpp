@@ -1,0 +1,253 @@
+#include "pteron/backends/aoti/ops/conformance/call.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+#include "pteron/backends/aoti/slim/core/numeric.h"
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
+
+namespace pteron::aoti::conformance {
+namespace {
+
+using slim::DType;
+using slim::SlimTensor;
+
+// Of a case that is not as call.h says, or of memory: the tests end there.
+template <typename T>
+T need(Result<T> result) {
+  if (!result.ok()) throw std::runtime_error(result.error().message());
+  return std::move(*result);
+}
+
+void need(const Error& error) {
+  if (!error.ok()) throw std::runtime_error(error.message());
+}
+
+std::vector<int64_t> list(const Json& tensor, const char* key) {
+  return tensor.at(key).get<std::vector<int64_t>>();
+}
+
+int64_t numel_of(const Json& tensor) {
+  int64_t numel = 1;
+  for (const int64_t size : list(tensor, "sizes")) numel *= size;
+  return numel;
+}
+
+bool is_integer(DType dtype) { return !slim::is_floating_point(dtype) && !slim::is_complex(dtype); }
+
+double number_of(const Json& value) {
+  if (!value.is_string()) return value.get<double>();
+  return std::strtod(value.get<std::string>().c_str(), nullptr);
+}
+
+template <typename T>
+void put(unsigned char* bytes, T value) {
+  std::memcpy(bytes, &value, sizeof(T));
+}
+
+template <typename T>
+T get(const unsigned char* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof(T));
+  return value;
+}
+
+void store(const Element& element, DType dtype, unsigned char* bytes) {
+  PTERON_DISPATCH_REAL(dtype, T, {
+    if constexpr (std::is_integral_v<T>) {
+      return put(bytes, static_cast<T>(element.integer));
+    } else {
+      return put(bytes, static_cast<T>(element.number.real()));
+    }
+  });
+  if (dtype == DType::ComplexFloat) return put(bytes, std::complex<float>(element.number));
+  if (dtype == DType::ComplexDouble) return put(bytes, element.number);
+  throw std::runtime_error(std::string("no elements of ") + slim::name_of(dtype));
+}
+
+Element load(DType dtype, const unsigned char* bytes) {
+  Element element;
+  PTERON_DISPATCH_REAL(dtype, T, {
+    if constexpr (std::is_integral_v<T>) {
+      element.integer = static_cast<int64_t>(get<T>(bytes));
+    } else {
+      element.number = static_cast<double>(static_cast<slim::accumulate_t<T>>(get<T>(bytes)));
+    }
+  });
+  if (dtype == DType::ComplexFloat) element.number = get<std::complex<float>>(bytes);
+  if (dtype == DType::ComplexDouble) element.number = get<std::complex<double>>(bytes);
+  return element;
+}
+
+// Of nothing that a case computes with.
+Element poison() { return {113, {std::nan(""), std::nan("")}}; }
+
+// Calls body(position in the storage) for the elements, row-major.
+template <typename Body>
+void for_each_position(Span<const int64_t> sizes, Span<const int64_t> strides, int64_t offset,
+                       const Body& body) {
+  int64_t numel = 1;
+  for (const int64_t size : sizes) numel *= size;
+  for (int64_t i = 0; i < numel; ++i) {
+    int64_t at = offset, rest = i;
+    for (size_t d = sizes.size(); d-- > 0;) {
+      at += rest % sizes[d] * strides[d];
+      rest /= sizes[d];
+    }
+    body(at);
+  }
+}
+
+}  // namespace
+
+DType dtype_of(const Json& tensor) {
+  const std::string name = tensor.at("dtype");
+  for (int32_t number = 0; number < 128; ++number) {
+    DType dtype;
+    if (slim::to_dtype(number, &dtype) && name == slim::name_of(dtype)) return dtype;
+  }
+  throw std::runtime_error("no dtype " + name);
+}
+
+std::vector<int64_t> strides_of(const Json& tensor) {
+  if (tensor.contains("strides")) return list(tensor, "strides");
+  const std::vector<int64_t> sizes = list(tensor, "sizes");
+  std::vector<int64_t> strides(sizes.size());
+  slim::contiguous_strides(Span<const int64_t>(sizes.data(), sizes.size()), strides.data());
+  return strides;
+}
+
+std::vector<Element> elements_of(const Json& tensor) {
+  const DType dtype = dtype_of(tensor);
+  std::vector<Element> elements(static_cast<size_t>(numel_of(tensor)));
+  for (size_t i = 0; i < elements.size(); ++i) {
+    Element& element = elements[i];
+    if (tensor.contains("formula")) {
+      const std::vector<double> f = tensor["formula"];
+      const int64_t residue =
+          (static_cast<int64_t>(f[0]) * static_cast<int64_t>(i) + static_cast<int64_t>(f[1])) %
+          static_cast<int64_t>(f[2]);
+      element.number = (static_cast<double>(residue) + f[3]) * f[4];
+      element.integer = static_cast<int64_t>(element.number.real());
+      continue;
+    }
+    const Json& value = tensor.at("data").at(i);
+    if (value.is_array()) {
+      element.number = {number_of(value[0]), number_of(value[1])};
+    } else if (is_integer(dtype)) {
+      element.integer = value.is_boolean() ? value.get<bool>() : value.get<int64_t>();
+    } else {
+      element.number = number_of(value);
+    }
+  }
+  // As the dtype rounds them.
+  for (Element& element : elements) {
+    unsigned char bytes[16];
+    store(element, dtype, bytes);
+    element = load(dtype, bytes);
+  }
+  return elements;
+}
+
+Call::~Call() {
+  for (AtenTensorHandle* result : results_) delete *result;
+}
+
+const Json& Call::next() {
+  if (position_ >= arguments_.size()) throw std::runtime_error("too few arguments");
+  argument_tensors_.push_back(nullptr);
+  return arguments_[position_++];
+}
+
+AtenTensorHandle Call::tensor(const Json& value) {
+  if (value.is_null()) return nullptr;
+  const DType dtype = dtype_of(value);
+  const std::vector<int64_t> sizes = list(value, "sizes"), strides = strides_of(value);
+  const Span<const int64_t> shape(sizes.data(), sizes.size()),
+      steps(strides.data(), strides.size());
+  const int64_t offset = value.value("offset", int64_t{0});
+  slim::StorageRef storage;
+  if (value.contains("of")) {
+    storage = argument_tensors_.at(value["of"].get<size_t>())->storage();
+  } else {
+    const size_t item = slim::element_size(dtype);
+    const size_t nbytes =
+        need(slim::storage_nbytes(shape, steps, dtype)) + static_cast<size_t>(offset) * item;
+    std::vector<unsigned char> bytes((nbytes / item + 2) * item);
+    for (size_t at = 0; at < bytes.size(); at += item) store(poison(), dtype, &bytes[at]);
+    const std::vector<Element> elements = elements_of(value);
+    size_t i = 0;
+    for_each_position(shape, steps, offset, [&](int64_t at) {
+      store(elements[i++], dtype, &bytes[static_cast<size_t>(at) * item]);
+    });
+    const int64_t size = static_cast<int64_t>(bytes.size()), one = 1;
+    const Span<const int64_t> all(&size, 1), dense(&one, 1);
+    slim::TensorPtr host =
+        need(slim::make_tensor_from_blob(bytes.data(), all, dense, 0, DType::Byte, Device{}));
+    slim::TensorPtr there = need(slim::make_tensor(all, dense, DType::Byte, device_));
+    need(slim::copy_tensor(*there, *host));
+    storage = there->storage();
+    memory_.push_back({std::move(there), std::move(bytes)});
+  }
+  auto tensor = std::make_unique<SlimTensor>();
+  need(tensor->set(storage, shape, steps, offset, dtype));
+  tensors_.push_back(std::move(tensor));
+  if (!argument_tensors_.back()) argument_tensors_.back() = tensors_.back().get();
+  return tensors_.back().get();
+}
+
+AtenTensorHandle* Call::add_result() {
+  results_.push_back(keep<AtenTensorHandle>(nullptr));
+  return results_.back();
+}
+
+std::vector<unsigned char> Call::read_bytes(const SlimTensor& tensor) const {
+  const auto size = static_cast<int64_t>(tensor.storage()->nbytes);
+  std::vector<unsigned char> bytes(static_cast<size_t>(size));
+  if (size == 0) return bytes;
+  const int64_t one = 1;
+  const Span<const int64_t> all(&size, 1), dense(&one, 1);
+  SlimTensor raw;
+  need(raw.set(tensor.storage(), all, dense, 0, DType::Byte));
+  slim::TensorPtr host =
+      need(slim::make_tensor_from_blob(bytes.data(), all, dense, 0, DType::Byte, Device{}));
+  need(slim::copy_tensor(*host, raw));
+  return bytes;
+}
+
+std::vector<Element> Call::read(const SlimTensor& tensor) const {
+  const std::vector<unsigned char> bytes = read_bytes(tensor);
+  std::vector<Element> elements;
+  elements.reserve(static_cast<size_t>(tensor.numel()));
+  for_each_position(tensor.sizes(), tensor.strides(), tensor.storage_offset(), [&](int64_t at) {
+    elements.push_back(
+        load(tensor.dtype(), &bytes.at(static_cast<size_t>(at) * tensor.item_size())));
+  });
+  return elements;
+}
+
+bool Call::kept_its_hands_off(int written) const {
+  const SlimTensor* target =
+      written < 0 ? nullptr : argument_tensors_.at(static_cast<size_t>(written));
+  for (const Memory& memory : memory_) {
+    std::vector<unsigned char> now = read_bytes(*memory.bytes);
+    if (target && target->storage().get() == memory.bytes->storage().get()) {
+      const size_t item = target->item_size();
+      for_each_position(target->sizes(), target->strides(), target->storage_offset(),
+                        [&](int64_t at) {
+                          const size_t byte = static_cast<size_t>(at) * item;
+                          std::memcpy(&now[byte], &memory.before[byte], item);
+                        });
+    }
+    if (now.size() < memory.before.size() ||
+        std::memcmp(now.data(), memory.before.data(), memory.before.size()) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace pteron::aoti::conformance

@@ -1,0 +1,91 @@
+// One call of a shim with the arguments of a case, and what became of its tensors.
+//
+//   Call call(device, case["arguments"]);
+//   int32_t status = shim(call);                                 // binding.h
+//   std::vector<Element> elements = call.read(*call.result(0));
+//
+// A tensor of a case is an object,
+//
+//   {"dtype": "float32", "sizes": [2, 3], "strides": [3, 1], "offset": 0, "data": [...]}
+//
+// with its elements row-major: numbers, [real, imaginary], "nan", "inf" or "-inf". Without strides
+// it is row-major. Instead of data, "formula": [a, b, m, offset, scale] has element i be
+// ((a i + b) mod m + offset) scale, and "of": k has it lie in the storage of argument k. What strides
+// and offset skip holds NaN or 113, so that reading or writing it shows.
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+
+namespace pteron::aoti::conformance {
+
+using Json = nlohmann::json;
+
+// Of integers and bool `integer` counts, of others `number`.
+struct Element {
+  int64_t integer = 0;
+  std::complex<double> number = 0;
+};
+
+// All elements of a tensor of a case, as its dtype holds them; row-major.
+std::vector<Element> elements_of(const Json& tensor);
+slim::DType dtype_of(const Json& tensor);
+std::vector<int64_t> strides_of(const Json& tensor);
+
+class Call final {
+ public:
+  Call(Device device, const Json& arguments) : device_(device), arguments_(arguments) {}
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  // For binding.h: the next argument of the case, a tensor (null for null) for a part of it, and a
+  // place for a result.
+  const Json& next();
+  AtenTensorHandle tensor(const Json& value);
+  AtenTensorHandle* add_result();
+  // A copy that lives as long as the call.
+  template <typename T>
+  T* keep(T value) {
+    auto kept = std::make_shared<T>(std::move(value));
+    kept_.push_back(kept);
+    return kept.get();
+  }
+
+  Device device() const { return device_; }
+  size_t num_results() const { return results_.size(); }
+  slim::SlimTensor* result(size_t i) const { return *results_[i]; }
+  // The first tensor of argument `i`, or null.
+  slim::SlimTensor* argument(size_t i) const { return argument_tensors_[i]; }
+
+  std::vector<Element> read(const slim::SlimTensor& tensor) const;
+  // True if nothing was written but elements of argument `written` (-1: of none).
+  bool kept_its_hands_off(int written) const;
+
+  ~Call();
+
+ private:
+  struct Memory {
+    slim::TensorPtr bytes;  // all of a storage
+    std::vector<unsigned char> before;
+  };
+  std::vector<unsigned char> read_bytes(const slim::SlimTensor& tensor) const;
+
+  Device device_;
+  const Json& arguments_;
+  size_t position_ = 0;
+  std::vector<slim::SlimTensor*> argument_tensors_;
+  std::vector<slim::TensorPtr> tensors_;
+  std::vector<Memory> memory_;
+  std::vector<AtenTensorHandle*> results_;
+  std::vector<std::shared_ptr<void>> kept_;
+};
+
+}  // namespace pteron::aoti::conformance

@@ -1,0 +1,220 @@
+"""Cases of operators, and what torch makes of them.
+
+A module of `cases/` has a function of this kind::
+
+    def cases() -> Iterator[Json]:
+        for name, x in layouts(numbers(4, 6)):
+            yield case(f"rows/{name}", "topk", x, 2, 1, True, True)
+        yield error("k", "topk", numbers(3), 4, 0, True, True, parts=["found k 4"])
+
+Arguments are those of the shim, in the order of the C function, without the results: tensors,
+numbers, lists, None; a dtype by its torch.dtype. Tensors that share memory share it in the case,
+too. `call.h` says how they are stored.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import torch
+
+Json: TypeAlias = dict[str, Any]
+
+FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+#: What one rounding to the dtype costs, and sums in float32; relative to the largest element.
+TOLERANCE = {torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float32: 4e-6, torch.float64: 1e-14}
+
+
+def short(dtype: torch.dtype) -> str:
+    """ "float32"."""
+    return str(dtype).removeprefix("torch.")
+
+
+def numbers(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> torch.Tensor:
+    """Multiples of 1/16 between -4 and 4, or integers between -7 and 7, with repetitions."""
+    generator = torch.Generator().manual_seed(seed)
+    if dtype == torch.bool:
+        return torch.randint(0, 2, shape, generator=generator).to(dtype)
+    if dtype.is_complex:
+        parts = torch.randint(-64, 65, (*shape, 2), generator=generator).double() / 16
+        return torch.view_as_complex(parts).to(dtype)
+    if dtype.is_floating_point:
+        return (torch.randint(-64, 65, shape, generator=generator).double() / 16).to(dtype)
+    low = 0 if dtype == torch.uint8 else -7
+    return torch.randint(low, 8, shape, generator=generator).to(dtype)
+
+
+def layouts(tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """The same contents row-major, with dimensions swapped in memory, with gaps, at an offset."""
+    yield "row_major", tensor.contiguous()
+    if tensor.dim() >= 2:
+        yield "swapped", tensor.transpose(0, -1).contiguous().transpose(0, -1)
+        wide = torch.zeros(*tensor.shape[:-1], tensor.shape[-1] * 2, dtype=tensor.dtype)
+        wide[..., ::2] = tensor
+        yield "gaps", wide[..., ::2]
+    padded = torch.zeros(tensor.numel() + 5, dtype=tensor.dtype)
+    padded[5:] = tensor.flatten()
+    yield "offset", padded[5:].view(tensor.shape)
+
+
+class Formula:
+    """A large tensor: element i is ((a i + b) mod m + offset) scale."""
+
+    def __init__(
+        self, *sizes: int, of: tuple[int, int, int, float, float], dtype: torch.dtype
+    ) -> None:
+        a, b, m, offset, scale = of
+        self.of = of
+        i = torch.arange(math.prod(sizes))
+        self.tensor = (((a * i + b) % m + offset).double() * scale).to(dtype).view(sizes)
+
+
+def overload(shim: str) -> torch._ops.OpOverload:
+    """aten.sort.stable for "sort_stable"."""
+    parts = shim.split("_")
+    for cut in range(len(parts), 0, -1):
+        packet = getattr(torch.ops.aten, "_".join(parts[:cut]), None)
+        name = "_".join(parts[cut:]) or "default"
+        if packet is not None and name in packet.overloads():
+            found: torch._ops.OpOverload = getattr(packet, name)
+            return found
+    raise ValueError(f"no operator of aten for {shim}")
+
+
+def case(
+    name: str,
+    shim: str,
+    *arguments: Any,
+    wide: bool = False,
+    tolerance: float | None = None,
+    unchecked: Sequence[int] = (),
+    written: int | None = None,
+) -> Json:
+    """A call that succeeds, with torch's results.
+
+    Args:
+        name: of the case; letters, digits, slashes.
+        shim: without "aoti_torch_" and the device.
+        arguments: see above.
+        wide: the values are those that torch computes in double precision.
+        tolerance: of the values, relative to the largest; by the dtype if `wide`, else exact.
+        unchecked: results whose values are not torch's (those of random numbers, of ties).
+        written: the argument that the call writes; 0 for operators that end in "_out".
+    """
+    op = overload(shim)
+    if written is None and op._overloadname.endswith("out"):
+        written = 0
+    results = _run(op, arguments)
+    if wide:
+        exact = _run(op, [_widened(argument) for argument in arguments])
+        results = [
+            _like(value, result.dtype, result) for value, result in zip(exact, results, strict=True)
+        ]
+        if tolerance is None:
+            tolerance = max(TOLERANCE.get(result.dtype, 0.0) for result in results)
+    made: Json = {"case": f"{shim}/{name}", "shim": shim, "arguments": _arguments(arguments)}
+    if tolerance:
+        made["tolerance"] = tolerance
+    if unchecked:
+        made["unchecked"] = list(unchecked)
+    every = 997 if any(isinstance(argument, Formula) for argument in arguments) else 1
+    if written is None:
+        made["results"] = [_tensor(result, every) for result in results]
+    else:
+        made["written"] = {"argument": written, "tensor": _tensor(results[0], every)}
+    return made
+
+
+def error(name: str, shim: str, *arguments: Any, parts: Sequence[str]) -> Json:
+    """A call that fails with a message that has all of `parts`."""
+    stored = _arguments(arguments)
+    return {"case": f"{shim}/{name}", "shim": shim, "arguments": stored, "error": list(parts)}
+
+
+def _run(op: torch._ops.OpOverload, arguments: Sequence[Any]) -> list[torch.Tensor]:
+    values = [_value(argument) for argument in arguments]
+    schema = op._schema.arguments
+    positional, named = [], {}
+    if any(argument.is_out for argument in schema):
+        named["out"] = values.pop(0).clone(memory_format=torch.preserve_format)
+    for argument, value in zip(schema, values, strict=False):
+        if argument.kwarg_only:
+            named[argument.name] = value
+        else:
+            positional.append(value)
+    found = op(*positional, **named)
+    return [found] if isinstance(found, torch.Tensor) else list(found)
+
+
+def _value(argument: Any) -> Any:
+    return argument.tensor if isinstance(argument, Formula) else argument
+
+
+def _widened(argument: Any) -> Any:
+    argument = _value(argument)
+    if isinstance(argument, torch.Tensor):
+        if argument.is_complex():
+            return argument.to(torch.complex128)
+        return argument.double() if argument.is_floating_point() else argument
+    if isinstance(argument, torch.dtype) and argument.is_floating_point:
+        return torch.float64
+    return argument
+
+
+def _like(value: torch.Tensor, dtype: torch.dtype, like: torch.Tensor) -> torch.Tensor:
+    made = torch.empty_strided(like.shape, like.stride(), dtype=dtype)
+    return made.copy_(value.to(dtype))
+
+
+def _arguments(arguments: Sequence[Any]) -> list[Any]:
+    storages: dict[int, int] = {}
+
+    def stored(position: int, argument: Any) -> Any:
+        if isinstance(argument, Formula):
+            made = _tensor(argument.tensor, 0)
+            return made | {"formula": list(argument.of)}
+        if isinstance(argument, torch.Tensor):
+            memory = argument.untyped_storage().data_ptr()
+            made = _tensor(argument, 1)
+            if memory and memory in storages:
+                del made["data"]
+                return made | {"of": storages[memory]}
+            storages[memory] = position
+            return made
+        if isinstance(argument, torch.dtype):
+            return short(argument)
+        if isinstance(argument, list | tuple):
+            return [stored(position, item) for item in argument]
+        return argument
+
+    return [stored(position, argument) for position, argument in enumerate(arguments)]
+
+
+def _tensor(tensor: torch.Tensor, every: int) -> Json:
+    made: Json = {"dtype": short(tensor.dtype), "sizes": list(tensor.shape)}
+    if not tensor.is_contiguous():
+        made["strides"] = list(tensor.stride())
+    if tensor.storage_offset():
+        made["offset"] = tensor.storage_offset()
+    if every > 1:
+        made["every"] = every
+    if every:
+        # As many digits as tell any two numbers of the dtype apart.
+        digits = 17 if tensor.dtype in (torch.float64, torch.complex128) else 9
+        made["data"] = [_number(item, digits) for item in _flat(tensor)[::every].tolist()]
+    return made
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.resolve_conj().reshape(-1)
+
+
+def _number(value: complex, digits: int) -> Any:
+    if isinstance(value, complex):
+        return [_number(value.real, digits), _number(value.imag, digits)]
+    if isinstance(value, int):
+        return int(value)
+    if not math.isfinite(value):
+        return str(value)
+    return float(f"{value:.{digits}g}")

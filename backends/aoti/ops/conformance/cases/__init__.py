@@ -1,0 +1,1 @@
+"""Cases of the operators' conformance suite, a module for each family."""

@@ -1,0 +1,29 @@
+// The suite of operators that every device passes: calls of its shims, with results that torch made
+// (goldens/, one file for each family).
+//
+//   // One file of a backend, in its tests:
+//   namespace pteron::aoti::conformance {
+//   DeviceShims device_shims() { return {TestDevice..., kShims}; }
+//   }  // namespace pteron::aoti::conformance
+//
+// and a cc_test of it over //backends/aoti/ops/conformance and the backend's library.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "pteron/backends/aoti/ops/conformance/binding.h"
+#include "pteron/runtime/core/device.h"
+
+namespace pteron::aoti::conformance {
+
+struct DeviceShims {
+  Device device;
+  std::map<std::string, Shim> shims;
+  const char* why_not;  // null, or why there is no such device: the cases are skipped
+};
+
+// Defined by each backend that joins.
+DeviceShims device_shims();
+
+}  // namespace pteron::aoti::conformance

@@ -1,0 +1,18 @@
+// The operators of all devices, one function for each line of ops.inc:
+//
+//   Error topk(const Kernels& kernels, const SlimTensor& self, int64_t k, ..., TensorPtr& values, ...)
+//
+// parses and checks, allocates results and has a kernel of the device do the work. What it computes
+// is what torch's operator of that name does; where it deviates stands at its definition.
+#pragma once
+
+#include "pteron/backends/aoti/ops/kernels.h"
+#include "pteron/backends/aoti/ops/shim_macros.h"
+
+namespace pteron::aoti::ops {
+
+#define AOTI_SHIM(name, since, ...) PTERON_DECLARE_OPERATOR(name, __VA_ARGS__)
+#include "pteron/backends/aoti/ops/ops.inc"
+#undef AOTI_SHIM
+
+}  // namespace pteron::aoti::ops

@@ -1,0 +1,45 @@
+#include "pteron/backends/aoti/ops/results.h"
+
+#include <algorithm>
+
+namespace pteron::aoti {
+
+using slim::SlimTensor;
+using slim::TensorPtr;
+
+Result<TensorPtr> make_row_major(Span<const int64_t> sizes, slim::DType dtype, Device device) {
+  int64_t strides[slim::kMaxDims];
+  PTERON_CHECK_OR_RETURN(sizes.size() <= slim::kMaxDims, Error::InvalidArgument,
+                         "the result would have %zu dimensions, expected at most %zu", sizes.size(),
+                         slim::kMaxDims);
+  slim::contiguous_strides(sizes, strides);
+  return slim::make_tensor(sizes, Span<const int64_t>(strides, sizes.size()), dtype, device);
+}
+
+Result<TensorPtr> make_channels_last(Span<const int64_t> sizes, slim::DType dtype, Device device) {
+  int64_t strides[slim::kMaxDims];
+  slim::channels_last_strides(sizes, strides);
+  return slim::make_tensor(sizes, Span<const int64_t>(strides, sizes.size()), dtype, device);
+}
+
+Result<TensorPtr> make_ordered_like(Span<const int64_t> sizes, slim::DType dtype, Device device,
+                                    std::initializer_list<const int64_t*> operand_strides) {
+  int64_t strides[slim::kMaxDims];
+  slim::ordered_strides(sizes, operand_strides, strides);
+  return slim::make_tensor(sizes, Span<const int64_t>(strides, sizes.size()), dtype, device);
+}
+
+Result<TensorPtr> make_ordered_like(const SlimTensor& operand, slim::DType dtype) {
+  return make_ordered_like(operand.sizes(), dtype, operand.device(), {operand.strides().data()});
+}
+
+Sizes::Sizes(const SlimTensor& tensor) : dim(tensor.dim()) {
+  std::copy(tensor.sizes().begin(), tensor.sizes().end(), values);
+}
+
+Error no_kernel_for(const SlimTensor& tensor) {
+  return make_error(Error::NotSupported, "no kernel for the dtype of %s",
+                    tensor.describe().c_str());
+}
+
+}  // namespace pteron::aoti

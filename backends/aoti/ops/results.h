@@ -1,0 +1,45 @@
+// Results of operators, uninitialised, laid out as torch lays them out: generated code knows their
+// strides from tracing.
+#pragma once
+
+#include <initializer_list>
+
+#include "pteron/backends/aoti/slim/core/layout.h"
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
+
+namespace pteron::aoti {
+
+Result<slim::TensorPtr> make_row_major(Span<const int64_t> sizes, slim::DType dtype, Device device);
+
+// Channels innermost for 3 to 5 dimensions; row-major for other ranks.
+Result<slim::TensorPtr> make_channels_last(Span<const int64_t> sizes, slim::DType dtype,
+                                           Device device);
+
+// Of slim::ordered_strides().
+Result<slim::TensorPtr> make_ordered_like(Span<const int64_t> sizes, slim::DType dtype,
+                                          Device device,
+                                          std::initializer_list<const int64_t*> operand_strides);
+
+// The same for a result of the sizes and on the device of `operand`.
+Result<slim::TensorPtr> make_ordered_like(const slim::SlimTensor& operand, slim::DType dtype);
+
+// The sizes of a tensor, to change one of them.
+struct Sizes {
+  explicit Sizes(const slim::SlimTensor& tensor);
+  operator Span<const int64_t>() const { return {values, dim}; }  // NOLINT: a list of sizes
+
+  int64_t values[slim::kMaxDims];
+  size_t dim;
+};
+
+// 1 for a tensor of no dimensions.
+inline int64_t size_along(const slim::SlimTensor& tensor, size_t dim) {
+  return tensor.dim() == 0 ? 1 : tensor.size(dim);
+}
+
+// The error for a dtype for which there is no kernel.
+Error no_kernel_for(const slim::SlimTensor& tensor);
+
+}  // namespace pteron::aoti

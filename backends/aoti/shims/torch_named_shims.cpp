@@ -1,0 +1,5 @@
+// The shims of shims.inc under the names that torch gives them.
+#include "pteron/backends/aoti/shims/torch_name.h"
+
+#define AOTI_COMMON_SHIM(name, ...) PTERON_TORCH_NAME(name)
+#include "pteron/backends/aoti/shims/shims.inc"

@@ -1,0 +1,13 @@
+// What a CPU does for the operators of backends/aoti/ops. Calls are defined there.
+#pragma once
+
+#include "pteron/backends/aoti/ops/kernels.h"
+
+namespace pteron::cpu {
+
+const aoti::Kernels& kernels();
+
+Error scan(const aoti::ScanCall& call);
+Error sort(const aoti::SortCall& call);
+
+}  // namespace pteron::cpu

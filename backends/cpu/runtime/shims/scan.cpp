@@ -1,0 +1,115 @@
+#include "pteron/backends/aoti/ops/scan.h"
+
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "pteron/backends/aoti/ops/results.h"
+#include "pteron/backends/aoti/slim/core/numeric.h"
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
+#include "pteron/backends/cpu/runtime/kernels/parallel.h"
+#include "pteron/backends/cpu/runtime/kernels/rows.h"
+#include "pteron/backends/cpu/runtime/kernels/sort.h"
+#include "pteron/backends/cpu/runtime/shims/kernels.h"
+
+namespace pteron::cpu {
+namespace {
+
+using aoti::ScanCall;
+using Kind = ScanCall::Kind;
+
+// Wider than the elements: float sums are kept in double, narrower ones in float.
+template <typename T>
+using running_t = std::conditional_t<std::is_same_v<T, float>, double, slim::accumulate_t<T>>;
+
+// Integers wrap.
+template <typename T>
+using wrapping_t =
+    std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, uint64_t, T>;
+
+// out[i] = step(out[i - 1], out[i]), from `start`.
+template <typename T, typename Step>
+void accumulate(const ScanCall& call, running_t<T> start, const Step& step) {
+  const Rows rows(call.out, call.dim);
+  parallel_for(rows.count(), rows.grain(), [&](int64_t begin, int64_t end) {
+    for (int64_t l = begin; l < end; ++l) {
+      T* row = call.out.data_as<T>() + rows.offset(l);
+      running_t<T> running = start;
+      for (int64_t i = 0; i < rows.length(); ++i) {
+        T& element = row[i * rows.stride()];
+        running = step(running, static_cast<running_t<T>>(element));
+        element = static_cast<T>(running);
+      }
+    }
+  });
+}
+
+template <typename T>
+void sums(const ScanCall& call) {
+  using Wide = wrapping_t<running_t<T>>;
+  accumulate<T>(call, 0, [](Wide a, Wide b) { return static_cast<running_t<T>>(a + b); });
+}
+
+template <typename T>
+void products(const ScanCall& call) {
+  using Wide = wrapping_t<running_t<T>>;
+  accumulate<T>(call, 1, [](Wide a, Wide b) { return static_cast<running_t<T>>(a * b); });
+}
+
+template <typename T>
+void log_sums(const ScanCall& call) {
+  using Wide = running_t<T>;
+  accumulate<T>(call, -std::numeric_limits<Wide>::infinity(), [](Wide a, Wide b) {
+    if (a != a || b != b) return a + b;
+    const Wide high = std::max(a, b), low = std::min(a, b);
+    if (std::isinf(high)) return high;
+    return high + std::log1p(std::exp(low - high));
+  });
+}
+
+template <typename T>
+void extremes(const ScanCall& call) {
+  using Wide = slim::accumulate_t<T>;
+  const Rows rows(call.out, call.dim);
+  parallel_for(rows.count(), rows.grain(), [&](int64_t begin, int64_t end) {
+    for (int64_t l = begin; l < end; ++l) {
+      T* row = call.out.data_as<T>() + rows.offset(l);
+      int64_t* index = call.indices->data_as<int64_t>() + rows.offset(l);
+      int64_t best = 0;
+      for (int64_t i = 0; i < rows.length(); ++i) {
+        const T value = row[i * rows.stride()], held = row[best * rows.stride()];
+        const bool better = call.kind == Kind::kMaximum
+                                ? static_cast<Wide>(value) >= static_cast<Wide>(held)
+                                : static_cast<Wide>(value) <= static_cast<Wide>(held);
+        if (is_nan(value) || (!is_nan(held) && better)) best = i;
+        row[i * rows.stride()] = row[best * rows.stride()];
+        index[i * rows.stride()] = best;
+      }
+    }
+  });
+}
+
+}  // namespace
+
+Error scan(const ScanCall& call) {
+  PTERON_RETURN_IF_ERROR(slim::copy_tensor(call.out, call.self));
+  const slim::DType dtype = call.out.dtype();
+  switch (call.kind) {
+    case Kind::kSum:
+      PTERON_DISPATCH_REAL(dtype, T, sums<T>(call); return Error::Ok);
+      break;
+    case Kind::kProduct:
+      PTERON_DISPATCH_REAL(dtype, T, products<T>(call); return Error::Ok);
+      break;
+    case Kind::kLogSumExp:
+      PTERON_DISPATCH_FLOATING(dtype, T, log_sums<T>(call); return Error::Ok);
+      break;
+    case Kind::kMaximum:
+    case Kind::kMinimum:
+      PTERON_DISPATCH_REAL(dtype, T, extremes<T>(call); return Error::Ok);
+      break;
+  }
+  return aoti::no_kernel_for(call.out);
+}
+
+}  // namespace pteron::cpu

@@ -1,0 +1,6 @@
+// The shims of shims.inc under the names that torch gives them.
+#include "pteron/backends/aoti/shims/torch_name.h"
+
+#define AOTI_COMMON_SHIM(name, ...) PTERON_TORCH_NAME(name)
+#define AOTI_SHIM(name, ...) PTERON_TORCH_NAME(cpu_##name)
+#include "pteron/backends/cpu/runtime/shims/shims.inc"

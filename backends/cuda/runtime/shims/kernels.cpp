@@ -1,0 +1,15 @@
+#include "pteron/backends/cuda/runtime/shims/kernels.h"
+
+namespace pteron::cuda {
+
+const aoti::Kernels& kernels() {
+  static const aoti::Kernels kernels = [] {
+    aoti::Kernels k;
+    k.scan = scan;
+    k.sort = sort;
+    return k;
+  }();
+  return kernels;
+}
+
+}  // namespace pteron::cuda

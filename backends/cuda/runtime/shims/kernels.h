@@ -1,0 +1,13 @@
+// What CUDA does for the operators of backends/aoti/ops. Calls are defined there.
+#pragma once
+
+#include "pteron/backends/aoti/ops/kernels.h"
+
+namespace pteron::cuda {
+
+const aoti::Kernels& kernels();
+
+Error scan(const aoti::ScanCall& call);
+Error sort(const aoti::SortCall& call);
+
+}  // namespace pteron::cuda

@@ -1,0 +1,32 @@
+// CUDA joins the suite of operators.
+#include "gtest/gtest.h"
+#include "pteron/backends/aoti/ops/conformance/conformance.h"
+#include "pteron/backends/cuda/runtime/cuda_error.h"
+
+#define AOTI_COMMON_SHIM(...)
+#define CUDA_SHIM(...)
+#define AOTI_SHIM(name, since, ...) PTERON_DECLARE_SHIM(cuda, name, __VA_ARGS__)
+#include "pteron/backends/cuda/runtime/shims/shims.inc"
+#undef AOTI_SHIM
+
+namespace pteron::aoti::conformance {
+
+DeviceShims device_shims() {
+  return {Device{DeviceType::CUDA, 0},
+          {
+#define AOTI_SHIM(name, since, ...) PTERON_BIND_SHIM(cuda, name, __VA_ARGS__)
+#include "pteron/backends/cuda/runtime/shims/shims.inc"
+#undef AOTI_SHIM
+          },
+          cuda::device_count() > 0 ? nullptr : "there is no CUDA device"};
+}
+
+#ifdef PTERON_TESTED_SHIM
+// The cases of one shim, unless the command line says otherwise.
+[[maybe_unused]] const bool chosen = [] {
+  GTEST_FLAG_SET(filter, "*/" PTERON_TESTED_SHIM "_*");
+  return true;
+}();
+#endif
+
+}  // namespace pteron::aoti::conformance

@@ -1,0 +1,7 @@
+// The shims of shims.inc under the names that torch gives them.
+#include "pteron/backends/aoti/shims/torch_name.h"
+
+#define AOTI_COMMON_SHIM(name, ...) PTERON_TORCH_NAME(name)
+#define AOTI_SHIM(name, ...) PTERON_TORCH_NAME(cuda_##name)
+#define CUDA_SHIM(...)  // their names are not torch's
+#include "pteron/backends/cuda/runtime/shims/shims.inc"
