@@ -26,7 +26,7 @@ _BINARIES = flags.DEFINE_spaceseplist("binaries", [], "Programs, as paths of thi
 
 # Compiled for the Python here; the machine compiles its own.
 _LEFT_OUT = frozenset({"pteron/runtime/python/_native.so"})
-_SOURCES = frozenset({".py", ".h", ".cpp", ".inc"})
+_SOURCES = frozenset({".py", ".h", ".cpp", ".inc", ".json"})
 _SUFFIXES = _SOURCES | {".so"}
 # Folders that are known as `pteron/<folder>`. Their libraries are there already.
 _NAMED = frozenset({"backends", "exir", "runtime"})

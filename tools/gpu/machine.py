@@ -35,6 +35,9 @@ def environment(tree: Path) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "PTERON_CUDA_LIBRARY_PATH": ":".join(libraries),
         "RUNNER": str(tree / "bin" / "runner_cuda"),
+        # Where a test finds the repository's files, as Bazel says it.
+        "TEST_SRCDIR": str(tree),
+        "TEST_WORKSPACE": "pteron",
     }
 
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <set>
@@ -22,13 +23,20 @@ const char* const kFamilies[] = {
 #undef AOTI_FAMILY
 };
 
+// Where the repository's files are, as Bazel tells tests.
+std::string source_folder() {
+  const char *root = std::getenv("TEST_SRCDIR"), *repository = std::getenv("TEST_WORKSPACE");
+  return root && repository ? std::string(root) + "/" + repository + "/" : "";
+}
+
 // Those of shims that the device has.
 const std::vector<Json>& cases() {
   static const std::vector<Json> all = [] {
     const auto shims = device_shims().shims;
     std::vector<Json> found;
     for (const std::string family : kFamilies) {
-      const std::string path = "backends/aoti/ops/conformance/goldens/" + family + ".json";
+      const std::string path =
+          source_folder() + "backends/aoti/ops/conformance/goldens/" + family + ".json";
       std::ifstream file(path);
       if (!file) {
         ADD_FAILURE() << "cannot open " << path;
