@@ -3,7 +3,8 @@
 One entry a symbol, in a device's `shims.inc` and in what that includes::
 
     AOTI_SHIM(mm_out, 1, Tensor(out), Tensor(self), Tensor(mat2))  // aoti_torch_<device>_mm_out
-    AOTI_COMMON_SHIM(zero_, 1)         // aoti_torch_zero_; first version of the list that has it
+    AOTI_COMMON_SHIM(zero_, 1, ...)    // aoti_torch_zero_; first version of the list that has it
+    AOTI_CONSTANT_SHIM(dtype_bool, 1, 11)
     SLEEF_SHIM(Sleef_expf8_u10, 1)     // vector mathematics
     OPENMP_SHIM(GOMP_parallel, 2)      // parallel regions
     CUDA_SHIM(cudaMalloc, 1)           // of the CUDA runtime and driver
@@ -122,7 +123,7 @@ def _entries(text: str, device: str) -> Iterator[Shim]:
             parameters = tuple(_parameters(text, match.end()))
             yield Shim(f"aoti_torch_{device}_{match[2]}", int(match[3]), parameters)
         else:
-            prefix = "aoti_torch_" if match[1] == "AOTI_COMMON_SHIM" else ""
+            prefix = "aoti_torch_" if match[1].startswith("AOTI_") else ""
             yield Shim(prefix + match[2], int(match[3]))
     for path in _INCLUDE.findall(text):
         yield from _entries((_BACKENDS / path).read_text(), device)

@@ -4,6 +4,7 @@
 
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/shims/failed_check.h"
+#include "pteron/backends/aoti/shims/shims.h"
 #include "pteron/runtime/platform/log.h"
 
 namespace pteron::aoti {

@@ -3,6 +3,7 @@
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/shims/device_operators.h"
+#include "pteron/backends/aoti/shims/shims.h"
 #include "pteron/backends/aoti/slim/core/numeric.h"
 #include "pteron/backends/aoti/slim/core/scalar.h"
 #include "pteron/backends/aoti/slim/core/tensor_copy.h"
@@ -139,13 +140,6 @@ PTERON_ITEM_AND_SCALAR_SHIMS(int32, int32_t, Int)
 PTERON_ITEM_AND_SCALAR_SHIMS(int64, int64_t, Long)
 PTERON_ITEM_AND_SCALAR_SHIMS(bool, bool, Bool)
 
-// A complex number by value is passed as a struct of two, as the C ABI's own type is.
-struct AbiComplexFloat {
-  float real, imag;
-};
-struct AbiComplexDouble {
-  double real, imag;
-};
 PTERON_ITEM_AND_SCALAR_SHIMS(complex64, AbiComplexFloat, ComplexFloat)
 PTERON_SCALAR_SHIM(complex128, AbiComplexDouble, ComplexDouble)
 

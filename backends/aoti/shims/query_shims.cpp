@@ -2,6 +2,7 @@
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/shims/failed_check.h"
+#include "pteron/backends/aoti/shims/shims.h"
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 
 namespace pteron::aoti {

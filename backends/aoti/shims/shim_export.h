@@ -24,4 +24,12 @@ using AOTITorchError = int32_t;
 inline constexpr AOTITorchError kAotiSuccess = 0;
 inline constexpr AOTITorchError kAotiFailure = 1;
 
+// A complex number by value is passed as a struct of two, as the C ABI's own type is.
+struct AbiComplexFloat {
+  float real, imag;
+};
+struct AbiComplexDouble {
+  double real, imag;
+};
+
 }  // namespace pteron::aoti

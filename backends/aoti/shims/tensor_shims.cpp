@@ -5,6 +5,7 @@
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/shims/handle_scope.h"
+#include "pteron/backends/aoti/shims/shims.h"
 #include "pteron/runtime/core/device_allocator.h"
 
 namespace pteron::aoti {

@@ -3,10 +3,6 @@
 
 #include "pteron/backends/aoti/runtime/conformance/conformance.h"
 
-extern "C" int32_t ptrn_torch_index_put_out(AtenTensorHandle, AtenTensorHandle,
-                                            const AtenTensorHandle*, uint32_t, AtenTensorHandle,
-                                            bool);
-
 namespace pteron::aoti::conformance {
 namespace {
 

@@ -18,10 +18,12 @@ using List = std::vector<int64_t>;
 
 const char* const kNames[] = {
 #define AOTI_COMMON_SHIM(name, ...) "aoti_torch_" #name,
+#define AOTI_CONSTANT_SHIM(name, ...) "aoti_torch_" #name,
 #define AOTI_SHIM(name, ...) "aoti_torch_cpu_" #name,
 #include "pteron/backends/aoti/shims/shims.inc"
 #include "pteron/backends/cpu/runtime/shims/shims.inc"
 #undef AOTI_COMMON_SHIM
+#undef AOTI_CONSTANT_SHIM
 #undef AOTI_SHIM
 };
 

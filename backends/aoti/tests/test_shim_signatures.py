@@ -1,0 +1,85 @@
+"""Signatures of shims against torch's own headers and functions, of the installed torch."""
+
+import ctypes
+import pathlib
+import re
+
+import pytest
+import torch
+
+from pteron.backends.aoti import shim_list
+
+_HEADERS = pathlib.Path(torch.__file__).parent / "include/torch/csrc/inductor/aoti_torch"
+_BACKENDS = pathlib.Path(shim_list.__file__).parent.parent
+# What a type of torch's is called here.
+_TYPES = {
+    "c10::Half": "uint16_t",
+    "c10::BFloat16": "uint16_t",
+    "c10::complex<float>": "AbiComplexFloat",
+    "c10::complex<double>": "AbiComplexDouble",
+    "AtenGeneratorHandle": "void*",
+}
+
+
+def _types(parameters: str) -> list[str]:
+    """The types of "int64_t ndim, const int64_t* sizes": names left out, one spelling."""
+    found = []
+    for parameter in filter(None, (part.strip() for part in parameters.split(","))):
+        kind = re.sub(r"\w+$", "", parameter).strip() or parameter
+        kind = re.sub(r"^const (\w+)$", r"\1", re.sub(r"\s+(?=\*)|\s+$", "", kind))
+        for theirs, ours in _TYPES.items():
+            kind = kind.replace(theirs, ours)
+        found.append(kind)
+    return found
+
+
+def _torch_functions(device: str) -> dict[str, tuple[str, list[str]]]:
+    """Returned type and parameters of all C functions that torch has for `device`."""
+    headers = [*(_HEADERS / "c").glob("*.h"), _HEADERS / f"generated/c_shim_{device}.h"]
+    functions = {}
+    for header in headers:
+        text = re.sub(r"//.*", "", header.read_text())
+        for match in re.finditer(
+            r"AOTI_TORCH_EXPORT\s+(\w+)\s+(aoti_\w+)\s*\(([^;]*?)\)\s*;", text, re.DOTALL
+        ):
+            functions[match[2]] = (match[1], _types(match[3]))
+    assert len(functions) > 200
+    return functions
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_operators_have_the_signatures_of_torch(device: str) -> None:
+    torch_functions = _torch_functions(device)
+    differing = {}
+    for name, declaration in shim_list.load(device).declarations.items():
+        if name not in torch_functions:
+            continue  # an operator that torch has no C function for
+        found = re.fullmatch(r"(\w+) \w+\((.*)\)", declaration)
+        assert found is not None
+        if (found[1], _types(found[2])) != torch_functions[name]:
+            differing[name] = (declaration, torch_functions[name])
+    assert differing == {}
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_common_shims_have_the_signatures_of_torch(device: str) -> None:
+    torch_functions = _torch_functions(device)
+    text = "".join(
+        (_BACKENDS / path).read_text()
+        for path in ("aoti/shims/shims.inc", f"{device}/runtime/shims/shims.inc")
+    )
+    entry = r"AOTI_COMMON_SHIM\((\w+), \d+,\s*(\w+),\s*\((.*?)\)\)$"
+    listed = re.findall(entry, text, re.DOTALL | re.MULTILINE)
+    assert len(listed) > 60
+    found = {f"aoti_torch_{name}": (kind, _types(types)) for name, kind, types in listed}
+    assert {n: f for n, f in found.items() if f != torch_functions.get(n)} == {}
+
+
+def test_constants_have_the_numbers_of_torch() -> None:
+    library = ctypes.CDLL(str(pathlib.Path(torch.__file__).parent / "lib/libtorch_cpu.so"))
+    text = (_BACKENDS / "aoti/shims/shims.inc").read_text()
+    listed = re.findall(r"AOTI_CONSTANT_SHIM\((\w+), \d+, (\d+)\)", text)
+    # An older torch lacks the newest dtypes.
+    numbers = {name: int(n) for name, n in listed if hasattr(library, f"aoti_torch_{name}")}
+    assert len(numbers) > 35
+    assert numbers == {name: getattr(library, f"aoti_torch_{name}")() for name in numbers}
