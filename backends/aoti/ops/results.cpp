@@ -37,6 +37,18 @@ Sizes::Sizes(const SlimTensor& tensor) : dim(tensor.dim()) {
   std::copy(tensor.sizes().begin(), tensor.sizes().end(), values);
 }
 
+void Sizes::reduce(size_t d, bool keepdim) {
+  if (dim == 0) return;
+  values[d] = 1;
+  if (!keepdim) std::copy(values + d + 1, values + dim--, values + d);
+}
+
+Error check_ordered(const SlimTensor& self) {
+  PTERON_CHECK_OR_RETURN(!slim::is_complex(self.dtype()), Error::InvalidType,
+                         "found self %s, complex numbers have no order", self.describe().c_str());
+  return Error::Ok;
+}
+
 Error no_kernel_for(const SlimTensor& tensor) {
   return make_error(Error::NotSupported, "no kernel for the dtype of %s",
                     tensor.describe().c_str());

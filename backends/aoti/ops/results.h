@@ -29,6 +29,8 @@ Result<slim::TensorPtr> make_ordered_like(const slim::SlimTensor& operand, slim:
 struct Sizes {
   explicit Sizes(const slim::SlimTensor& tensor);
   operator Span<const int64_t>() const { return {values, dim}; }  // NOLINT: a list of sizes
+  // One element along dimension `d`, or with `keepdim` false no such dimension.
+  void reduce(size_t d, bool keepdim);
 
   int64_t values[slim::kMaxDims];
   size_t dim;
@@ -38,6 +40,9 @@ struct Sizes {
 inline int64_t size_along(const slim::SlimTensor& tensor, size_t dim) {
   return tensor.dim() == 0 ? 1 : tensor.size(dim);
 }
+
+// InvalidType for complex numbers.
+Error check_ordered(const slim::SlimTensor& self);
 
 // The error for a dtype for which there is no kernel.
 Error no_kernel_for(const slim::SlimTensor& tensor);

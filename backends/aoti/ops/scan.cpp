@@ -27,8 +27,7 @@ Error accumulate(const Kernels& kernels, Kind kind, const SlimTensor& self, int6
 Error extremes(const Kernels& kernels, Kind kind, const SlimTensor& self, int64_t dim,
                TensorPtr& values, TensorPtr& indices) {
   PTERON_ASSIGN_OR_RETURN(const size_t d, dim_argument(dim, self.dim()));
-  PTERON_CHECK_OR_RETURN(!slim::is_complex(self.dtype()), Error::InvalidType,
-                         "found self %s, complex numbers have no order", self.describe().c_str());
+  PTERON_RETURN_IF_ERROR(check_ordered(self));
   PTERON_ASSIGN_OR_RETURN(values, make_row_major(self.sizes(), self.dtype(), self.device()));
   PTERON_ASSIGN_OR_RETURN(indices, make_row_major(self.sizes(), DType::Long, self.device()));
   return kernels.scan({kind, self, d, *values, indices.get()});

@@ -9,19 +9,9 @@ using slim::DType;
 using slim::SlimTensor;
 using slim::TensorPtr;
 
-namespace {
-
-Error check_real(const SlimTensor& self) {
-  PTERON_CHECK_OR_RETURN(!slim::is_complex(self.dtype()), Error::InvalidType,
-                         "found self %s, complex numbers have no order", self.describe().c_str());
-  return Error::Ok;
-}
-
-}  // namespace
-
 Error sort(const Kernels& kernels, const SlimTensor& self, int64_t dim, bool descending,
            TensorPtr& values, TensorPtr& indices) {
-  PTERON_RETURN_IF_ERROR(check_real(self));
+  PTERON_RETURN_IF_ERROR(check_ordered(self));
   PTERON_ASSIGN_OR_RETURN(const size_t d, dim_argument(dim, self.dim()));
   PTERON_ASSIGN_OR_RETURN(values, make_ordered_like(self, self.dtype()));
   PTERON_ASSIGN_OR_RETURN(indices, make_ordered_like(self, DType::Long));
@@ -35,7 +25,7 @@ Error sort_stable(const Kernels& kernels, const SlimTensor& self, std::optional<
 
 Error topk(const Kernels& kernels, const SlimTensor& self, int64_t k, int64_t dim, bool largest,
            bool, TensorPtr& values, TensorPtr& indices) {
-  PTERON_RETURN_IF_ERROR(check_real(self));
+  PTERON_RETURN_IF_ERROR(check_ordered(self));
   PTERON_ASSIGN_OR_RETURN(const size_t d, dim_argument(dim, self.dim()));
   const int64_t length = size_along(self, d);
   PTERON_CHECK_OR_RETURN(k >= 0 && k <= length, Error::InvalidArgument,

@@ -167,7 +167,7 @@ Result<TensorPtr> clone_tensor(const SlimTensor& tensor) {
 
 Result<TensorPtr> contiguous_tensor(const SlimTensor& tensor) {
   if (tensor.is_contiguous()) return make_alias(tensor);
-  PTERON_ASSIGN_OR_RETURN(TensorPtr copy, make_tensor(tensor.sizes(), tensor.dtype()));
+  PTERON_ASSIGN_OR_RETURN(TensorPtr copy, contiguous_like(tensor, tensor.device()));
   PTERON_RETURN_IF_ERROR(copy_tensor(*copy, tensor));
   return copy;
 }

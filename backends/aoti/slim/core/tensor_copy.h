@@ -25,7 +25,7 @@ Error copy_tensor(const SlimTensor& target, const SlimTensor& source, bool non_b
 // gaps or overlap, else row-major.
 Result<TensorPtr> clone_tensor(const SlimTensor& tensor);
 
-// Row-major: an alias where it is already, else a copy. CPU only.
+// Row-major: an alias where it is already, else a copy, on the same device.
 Result<TensorPtr> contiguous_tensor(const SlimTensor& tensor);
 
 // Sets every element to zero, on any device, there on the current stream.

@@ -8,6 +8,7 @@ namespace pteron::cpu {
 const aoti::Kernels& kernels();
 
 Error scan(const aoti::ScanCall& call);
+Error select(const aoti::SelectCall& call);
 Error sort(const aoti::SortCall& call);
 
 }  // namespace pteron::cpu

@@ -16,26 +16,6 @@ from pteron.backends.cpu.runtime.tests.shim_testing import (
 aten = torch.ops.aten
 
 
-def numbers_with_ties(dtype: torch.dtype) -> torch.Tensor:
-    x = values(6, 5, 9, dtype=dtype)
-    if dtype.is_floating_point:
-        x = (x * 2).round() / 2
-        x[2, 3, 4] = float("nan")
-        x[0, 0, 0] = float("inf")
-    return x
-
-
-@pytest.mark.parametrize("keepdim", [False, True])
-def test_kthvalue(shims: ShimLibrary, keepdim: bool) -> None:
-    for x in layouts(numbers_with_ties(torch.float32)):
-        for k, dim in ((1, 0), (4, 1), (9, 2)):
-            found, indices = shims.call("cpu_kthvalue", x, k, dim, keepdim, results=2)
-            expected = aten.kthvalue(x, k, dim, keepdim)[0]
-            check(found, expected)
-            index = indices if keepdim else indices.unsqueeze(dim)
-            check(x.gather(dim, index).reshape(expected.shape), expected)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64], ids=str)
 @pytest.mark.parametrize("right", [False, True])
 @pytest.mark.parametrize("int32", [False, True])

@@ -6,6 +6,7 @@ const aoti::Kernels& kernels() {
   static const aoti::Kernels kernels = [] {
     aoti::Kernels k;
     k.scan = scan;
+    k.select = select;
     k.sort = sort;
     return k;
   }();
