@@ -34,6 +34,8 @@ def scans(rng: random.Random, shapes: list[Shape], module: nn.Module, i: int) ->
             lambda x: torch.cummin(x, dim)[0],
             lambda x: torch.logcumsumexp(x.clamp(-9, 9), dim),
             lambda x: torch.kthvalue(x, 1, dim, keepdim=True)[0],
+            lambda x: torch.mode((x * 2).round(), dim, keepdim=True)[0],
+            lambda x: x + x.median() + x.sqrt().nanmedian(),
             lambda x: torch.sort(x, dim, descending=True)[0],
             lambda x: torch.histc(x, 4, -2, 2)[None],
             lambda x: torch.bucketize(x, torch.sort(x.flatten()[:3])[0], right=True).to(x.dtype),
