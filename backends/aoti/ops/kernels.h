@@ -19,11 +19,13 @@
 
 namespace pteron::aoti {
 
+struct PoolingCall;
 struct ScanCall;
 struct SortCall;
 struct SelectCall;
 
 struct Kernels {
+  Error (*pool)(const PoolingCall&) = nullptr;
   Error (*sort)(const SortCall&) = nullptr;
   Error (*select)(const SelectCall&) = nullptr;
   Error (*scan)(const ScanCall&) = nullptr;

@@ -10,6 +10,8 @@
 namespace pteron::cuda {
 namespace {
 
+using aoti::PoolingWindows;
+
 constexpr int kThreads = 256;
 
 // The part of the input that one output position looks at.
@@ -18,7 +20,7 @@ struct Window {
   int64_t padded = 1;  // positions, those in the padding included
 };
 
-__device__ Window window_at(const Pooling& p, const int64_t at[3]) {
+__device__ Window window_at(const PoolingWindows& p, const int64_t at[3]) {
   Window w;
   for (int d = 0; d < 3; ++d) {
     if (p.adaptive) {
@@ -43,7 +45,7 @@ __device__ Window window_at(const Pooling& p, const int64_t at[3]) {
 // Calls body(window, offset of the plane in x, offset of the result in y) for this thread's
 // outputs, neighbouring threads at neighbouring elements of y.
 template <typename Body>
-__device__ void for_each_output(const Pooling& p, int64_t count, const Body& body) {
+__device__ void for_each_output(const PoolingWindows& p, int64_t count, const Body& body) {
   const bool channels_inside = p.out_strides[1] < p.out_strides[4];
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
@@ -69,7 +71,7 @@ __device__ void for_each_output(const Pooling& p, int64_t count, const Body& bod
 
 // Calls body(offset in the plane's memory, number in the plane) for the positions of a window.
 template <typename Body>
-__device__ void for_each_position(const Pooling& p, const Window& w, const Body& body) {
+__device__ void for_each_position(const PoolingWindows& p, const Window& w, const Body& body) {
   for (int64_t z = w.begin[0]; z < w.end[0]; z += w.step[0]) {
     for (int64_t y = w.begin[1]; y < w.end[1]; y += w.step[1]) {
       const int64_t row = z * p.in_strides[2] + y * p.in_strides[3];
@@ -82,8 +84,8 @@ __device__ void for_each_position(const Pooling& p, const Window& w, const Body&
 }
 
 template <typename T>
-__global__ void average_kernel(__grid_constant__ const Pooling p, bool count_padding,
-                               int64_t divisor, const T* x, T* y, int64_t count) {
+__global__ void average_kernel(__grid_constant__ const PoolingWindows p, const T* x, T* y,
+                               int64_t count) {
   using W = typename Wide<T>::type;
   for_each_output(p, count, [&](const Window& w, int64_t from, int64_t to) {
     W sum = 0;
@@ -92,13 +94,13 @@ __global__ void average_kernel(__grid_constant__ const Pooling p, bool count_pad
       sum += static_cast<W>(x[from + offset]);
       ++inside;
     });
-    const int64_t positions = divisor != 0 ? divisor : count_padding ? w.padded : inside;
+    const int64_t positions = p.divisor != 0 ? p.divisor : p.count_padding ? w.padded : inside;
     y[to] = static_cast<T>(inside == 0 ? W(0) : sum / static_cast<W>(positions));
   });
 }
 
 template <typename T>
-__global__ void maximum_kernel(__grid_constant__ const Pooling p, const T* x, T* y,
+__global__ void maximum_kernel(__grid_constant__ const PoolingWindows p, const T* x, T* y,
                                int64_t* indices, int64_t count) {
   using W = typename Wide<T>::type;
   for_each_output(p, count, [&](const Window& w, int64_t from, int64_t to) {
@@ -116,58 +118,37 @@ __global__ void maximum_kernel(__grid_constant__ const Pooling p, const T* x, T*
   });
 }
 
-struct Average {
-  bool count_padding;
-  int64_t divisor;
-};
-
 template <typename T>
-void launch(const Pooling& p, const Average* average, const void* x, void* y, int64_t* indices,
-            int64_t count, cudaStream_t stream) {
+void launch(const PoolingWindows& p, const void* x, void* y, int64_t* indices, int64_t count,
+            cudaStream_t stream) {
   const int64_t blocks = (count + kThreads - 1) / kThreads;
   const auto grid = static_cast<unsigned>(blocks < 65536 ? blocks : 65536);
   const auto* from = static_cast<const T*>(x);
-  if (average) {
-    average_kernel<T><<<grid, kThreads, 0, stream>>>(p, average->count_padding, average->divisor,
-                                                     from, static_cast<T*>(y), count);
+  auto* to = static_cast<T*>(y);
+  if (indices) {
+    maximum_kernel<T><<<grid, kThreads, 0, stream>>>(p, from, to, indices, count);
   } else {
-    maximum_kernel<T><<<grid, kThreads, 0, stream>>>(p, from, static_cast<T*>(y), indices, count);
+    average_kernel<T><<<grid, kThreads, 0, stream>>>(p, from, to, count);
   }
-}
-
-Error run(const Pooling& p, const Average* average, const void* x, void* y, int64_t* indices,
-          cudaStream_t stream) {
-  const int64_t count = p.batch * p.channels * p.out[0] * p.out[1] * p.out[2];
-  const bool known = p.dtype == ScalarType::Half || p.dtype == ScalarType::BFloat16 ||
-                     p.dtype == ScalarType::Float || p.dtype == ScalarType::Double;
-  PTERON_CHECK_OR_RETURN(known, Error::InvalidType,
-                         "pooling: found %s, expected float16, bfloat16, float32 or float64",
-                         name_of(p.dtype));
-  if (count == 0) return Error::Ok;
-  if (p.dtype == ScalarType::Half) {
-    launch<__half>(p, average, x, y, indices, count, stream);
-  } else if (p.dtype == ScalarType::BFloat16) {
-    launch<__nv_bfloat16>(p, average, x, y, indices, count, stream);
-  } else if (p.dtype == ScalarType::Float) {
-    launch<float>(p, average, x, y, indices, count, stream);
-  } else {
-    launch<double>(p, average, x, y, indices, count, stream);
-  }
-  PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "pooling");
-  return Error::Ok;
 }
 
 }  // namespace
 
-Error average_pool(const Pooling& pooling, bool count_padding, int64_t divisor, const void* x,
-                   void* y, cudaStream_t stream) {
-  const Average average{count_padding, divisor};
-  return run(pooling, &average, x, y, nullptr, stream);
-}
-
-Error maximum_pool(const Pooling& pooling, const void* x, void* y, int64_t* indices,
-                   cudaStream_t stream) {
-  return run(pooling, nullptr, x, y, indices, stream);
+Error pool_windows(const PoolingWindows& p, ScalarType dtype, const void* x, void* y,
+                   int64_t* indices, cudaStream_t stream) {
+  const auto run = dtype == ScalarType::Half       ? launch<__half>
+                   : dtype == ScalarType::BFloat16 ? launch<__nv_bfloat16>
+                   : dtype == ScalarType::Float    ? launch<float>
+                   : dtype == ScalarType::Double   ? launch<double>
+                                                   : nullptr;
+  PTERON_CHECK_OR_RETURN(run, Error::InvalidType,
+                         "pooling: found %s, expected float16, bfloat16, float32 or float64",
+                         name_of(dtype));
+  const int64_t count = p.batch * p.channels * p.out[0] * p.out[1] * p.out[2];
+  if (count == 0) return Error::Ok;
+  run(p, x, y, indices, count, stream);
+  PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "pooling");
+  return Error::Ok;
 }
 
 }  // namespace pteron::cuda

@@ -24,13 +24,6 @@ AOTITorchError ptrn_torch_cuda_convolution(
     int64_t stride_len_, const int64_t* padding, int64_t padding_len_, const int64_t* dilation,
     int64_t dilation_len_, int32_t transposed, const int64_t* output_padding,
     int64_t output_padding_len_, int64_t groups, AtenTensorHandle* ret0);
-AOTITorchError ptrn_torch_cuda_topk(AtenTensorHandle self, int64_t k, int64_t dim, int32_t largest,
-                                    int32_t sorted, AtenTensorHandle* ret0, AtenTensorHandle* ret1);
-AOTITorchError ptrn_torch_cuda_sort_stable(AtenTensorHandle self, int32_t* stable, int64_t dim,
-                                           int32_t descending, AtenTensorHandle* ret0,
-                                           AtenTensorHandle* ret1);
-AOTITorchError ptrn_torch_cuda_cumsum(AtenTensorHandle self, int64_t dim, int32_t* dtype,
-                                      AtenTensorHandle* ret0);
 AOTITorchError ptrn_torch_cuda_scatter_reduce_two_out(AtenTensorHandle out, AtenTensorHandle self,
                                                       int64_t dim, AtenTensorHandle index,
                                                       AtenTensorHandle src, const char* reduce,
@@ -55,44 +48,6 @@ AOTITorchError ptrn_torch_cuda_index_put(AtenTensorHandle self, const AtenTensor
                                          int64_t indices_len_, AtenTensorHandle values,
                                          int32_t accumulate, AtenTensorHandle* ret0);
 AOTITorchError ptrn_torch_cuda_nonzero(AtenTensorHandle self, AtenTensorHandle* ret0);
-AOTITorchError ptrn_torch_cuda__adaptive_avg_pool2d(AtenTensorHandle self,
-                                                    const int64_t* output_size,
-                                                    int64_t output_size_len_,
-                                                    AtenTensorHandle* ret0);
-AOTITorchError ptrn_torch_cuda__adaptive_avg_pool3d(AtenTensorHandle self,
-                                                    const int64_t* output_size,
-                                                    int64_t output_size_len_,
-                                                    AtenTensorHandle* ret0);
-AOTITorchError ptrn_torch_cuda_adaptive_max_pool2d(AtenTensorHandle self,
-                                                   const int64_t* output_size,
-                                                   int64_t output_size_len_, AtenTensorHandle* ret0,
-                                                   AtenTensorHandle* ret1);
-AOTITorchError ptrn_torch_cuda_adaptive_max_pool3d(AtenTensorHandle self,
-                                                   const int64_t* output_size,
-                                                   int64_t output_size_len_, AtenTensorHandle* ret0,
-                                                   AtenTensorHandle* ret1);
-AOTITorchError ptrn_torch_cuda_avg_pool2d(AtenTensorHandle self, const int64_t* kernel_size,
-                                          int64_t kernel_size_len_, const int64_t* stride,
-                                          int64_t stride_len_, const int64_t* padding,
-                                          int64_t padding_len_, int32_t ceil_mode,
-                                          int32_t count_include_pad, int64_t* divisor_override,
-                                          AtenTensorHandle* ret0);
-AOTITorchError ptrn_torch_cuda_avg_pool3d(AtenTensorHandle self, const int64_t* kernel_size,
-                                          int64_t kernel_size_len_, const int64_t* stride,
-                                          int64_t stride_len_, const int64_t* padding,
-                                          int64_t padding_len_, int32_t ceil_mode,
-                                          int32_t count_include_pad, int64_t* divisor_override,
-                                          AtenTensorHandle* ret0);
-AOTITorchError ptrn_torch_cuda_max_pool2d_with_indices(
-    AtenTensorHandle self, const int64_t* kernel_size, int64_t kernel_size_len_,
-    const int64_t* stride, int64_t stride_len_, const int64_t* padding, int64_t padding_len_,
-    const int64_t* dilation, int64_t dilation_len_, int32_t ceil_mode, AtenTensorHandle* ret0,
-    AtenTensorHandle* ret1);
-AOTITorchError ptrn_torch_cuda_max_pool3d_with_indices(
-    AtenTensorHandle self, const int64_t* kernel_size, int64_t kernel_size_len_,
-    const int64_t* stride, int64_t stride_len_, const int64_t* padding, int64_t padding_len_,
-    const int64_t* dilation, int64_t dilation_len_, int32_t ceil_mode, AtenTensorHandle* ret0,
-    AtenTensorHandle* ret1);
 AOTITorchError ptrn_torch_create_cuda_guard(int32_t device_index, void** ret_guard);
 AOTITorchError ptrn_torch_delete_cuda_guard(void* guard);
 AOTITorchError ptrn_torch_cuda_guard_set_index(void* guard, int32_t device_index);

@@ -22,7 +22,7 @@ DeviceShims device_shims() {
 }
 
 #ifdef PTERON_TESTED_SHIM
-// The cases of one shim, unless the command line says otherwise.
+// The cases of the shims that match, unless the command line says otherwise.
 [[maybe_unused]] const bool chosen = [] {
   GTEST_FLAG_SET(filter, "*/" PTERON_TESTED_SHIM "_*");
   return true;
