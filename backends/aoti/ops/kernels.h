@@ -19,12 +19,14 @@
 
 namespace pteron::aoti {
 
+struct LinalgCall;
 struct PoolingCall;
 struct ScanCall;
 struct SortCall;
 struct SelectCall;
 
 struct Kernels {
+  Error (*linalg)(const LinalgCall&) = nullptr;
   Error (*pool)(const PoolingCall&) = nullptr;
   Error (*sort)(const SortCall&) = nullptr;
   Error (*select)(const SelectCall&) = nullptr;

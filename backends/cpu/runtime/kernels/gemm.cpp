@@ -1,14 +1,12 @@
 #include "pteron/backends/cpu/runtime/kernels/gemm.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <type_traits>
 
 #include "cblas.h"
+#include "pteron/backends/cpu/runtime/kernels/openblas.h"
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
 #include "pteron/backends/cpu/runtime/kernels/scratch.h"
-#include "pteron/runtime/platform/log.h"
 
 namespace pteron::cpu {
 namespace {
@@ -30,37 +28,13 @@ struct Blas {
   decltype(&scipy_cblas_dgemm) dgemm;
 };
 
-template <typename Function>
-void find(void* library, const char* name, Function** function) {
-  *function = reinterpret_cast<Function*>(dlsym(library, name));
-}
-
-// Null where there is none. OpenBLAS is ten times as large as the rest of the runtime and most
-// programs never call it, so the first product that wants it opens it.
+// Null where there is none.
 const Blas* blas() {
-  static const Blas* const opened = []() -> const Blas* {
-    constexpr char kLibrary[] = "libscipy_openblas.so";
-    static Blas functions{};
-    decltype(&scipy_openblas_set_num_threads) set_num_threads = nullptr;
-    if (void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL)) {
-      find(library, "scipy_cblas_sgemm", &functions.sgemm);
-      find(library, "scipy_cblas_dgemm", &functions.dgemm);
-      find(library, "scipy_openblas_set_num_threads", &set_num_threads);
-    }
-    if (!functions.sgemm || !functions.dgemm || !set_num_threads) {
-      const char* const reason = dlerror();
-      PTERON_LOG(Warning,
-                 "matrix products run without OpenBLAS, many times slower: %s. Expected %s in a "
-                 "directory where the dynamic linker looks: see LD_LIBRARY_PATH",
-                 reason ? reason : "it lacks functions", kLibrary);
-      return nullptr;
-    }
-    // One thread a call: we split the work ourselves, on the threads that compiled code uses. A
-    // second pool would fight with that one for the cores.
-    set_num_threads(1);
-    return &functions;
-  }();
-  return opened;
+  static const Blas functions{
+      openblas_function<decltype(&scipy_cblas_sgemm)>("cblas_sgemm"),
+      openblas_function<decltype(&scipy_cblas_dgemm)>("cblas_dgemm"),
+  };
+  return functions.sgemm ? &functions : nullptr;
 }
 
 template <typename T>

@@ -5,6 +5,7 @@ namespace pteron::cpu {
 const aoti::Kernels& kernels() {
   static const aoti::Kernels kernels = [] {
     aoti::Kernels k;
+    k.linalg = linalg;
     k.pool = pool;
     k.scan = scan;
     k.select = select;

@@ -7,6 +7,7 @@ namespace pteron::cpu {
 
 const aoti::Kernels& kernels();
 
+Error linalg(const aoti::LinalgCall& call);
 Error pool(const aoti::PoolingCall& call);
 Error scan(const aoti::ScanCall& call);
 Error select(const aoti::SelectCall& call);

@@ -26,14 +26,16 @@ cublasStatus_t pteron_gemm_batched_ex_type(cublasHandle_t, cublasOperation_t, cu
                                            cublasGemmAlgo_t);
 
 // (member, function of that type, exported symbol)
-#define PTERON_CUBLAS_FUNCTIONS(FUNCTION)                                 \
-  FUNCTION(create, cublasCreate_v2, "cublasCreate_v2")                    \
-  FUNCTION(destroy, cublasDestroy_v2, "cublasDestroy_v2")                 \
-  FUNCTION(set_stream, cublasSetStream_v2, "cublasSetStream_v2")          \
-  FUNCTION(set_workspace, cublasSetWorkspace_v2, "cublasSetWorkspace_v2") \
-  FUNCTION(status_string, cublasGetStatusString, "cublasGetStatusString") \
-  FUNCTION(gemm_ex, pteron_gemm_ex_type, "cublasGemmEx")                  \
-  FUNCTION(gemm_batched_ex, pteron_gemm_batched_ex_type, "cublasGemmStridedBatchedEx")
+#define PTERON_CUBLAS_FUNCTIONS(FUNCTION)                                              \
+  FUNCTION(create, cublasCreate_v2, "cublasCreate_v2")                                 \
+  FUNCTION(destroy, cublasDestroy_v2, "cublasDestroy_v2")                              \
+  FUNCTION(set_stream, cublasSetStream_v2, "cublasSetStream_v2")                       \
+  FUNCTION(set_workspace, cublasSetWorkspace_v2, "cublasSetWorkspace_v2")              \
+  FUNCTION(status_string, cublasGetStatusString, "cublasGetStatusString")              \
+  FUNCTION(gemm_ex, pteron_gemm_ex_type, "cublasGemmEx")                               \
+  FUNCTION(gemm_batched_ex, pteron_gemm_batched_ex_type, "cublasGemmStridedBatchedEx") \
+  FUNCTION(strsm, cublasStrsm_v2, "cublasStrsm_v2")                                    \
+  FUNCTION(dtrsm, cublasDtrsm_v2, "cublasDtrsm_v2")
 
 #define PTERON_CUBLASLT_FUNCTIONS(FUNCTION)                                                        \
   FUNCTION(lt_matmul, cublasLtMatmul, "cublasLtMatmul")                                            \

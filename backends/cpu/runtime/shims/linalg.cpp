@@ -1,0 +1,151 @@
+#include "pteron/backends/aoti/ops/linalg.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "pteron/backends/cpu/runtime/kernels/openblas.h"
+#include "pteron/backends/cpu/runtime/shims/kernels.h"
+
+namespace pteron::cpu {
+namespace {
+
+using aoti::ColumnMajor;
+using aoti::LinalgCall;
+using Kind = LinalgCall::Kind;
+
+constexpr int kColumnMajor = 102, kTrans = 112, kNoTrans = 111, kUpper = 121, kLower = 122,
+              kNonUnit = 131, kUnit = 132, kLeft = 141, kRight = 142;
+
+// NaN goes through, as in torch.
+bool accept_nan() {
+  const auto set_nancheck = openblas_function<void (*)(int)>("LAPACKE_set_nancheck");
+  if (set_nancheck) set_nancheck(0);
+  return true;
+}
+
+// Of LAPACKE and CBLAS, for float or double.
+template <typename T>
+struct Lapack {
+  int (*getrf)(int, int, int, T*, int, int*);
+  int (*getrs)(int, char, int, int, const T*, int, const int*, T*, int);
+  int (*potrf)(int, char, int, T*, int);
+  int (*potrs)(int, char, int, int, const T*, int, T*, int);
+  int (*geqrf)(int, int, int, T*, int, T*);
+  int (*orgqr)(int, int, int, int, T*, int, const T*);
+  void (*trsm)(int, int, int, int, int, int, int, T, const T*, int, T*, int);
+
+  static const Lapack* get(const char* const (&names)[7]) {
+    const auto find = [](const char* name, auto** function) {
+      *function = openblas_function<std::decay_t<decltype(*function)>>(name);
+      return *function != nullptr;
+    };
+    static Lapack lapack;
+    static const bool found = find(names[0], &lapack.getrf) && find(names[1], &lapack.getrs) &&
+                              find(names[2], &lapack.potrf) && find(names[3], &lapack.potrs) &&
+                              find(names[4], &lapack.geqrf) && find(names[5], &lapack.orgqr) &&
+                              find(names[6], &lapack.trsm) && accept_nan();
+    return found ? &lapack : nullptr;
+  }
+};
+
+const Lapack<float>* lapack_of(float) {
+  return Lapack<float>::get({"LAPACKE_sgetrf", "LAPACKE_sgetrs", "LAPACKE_spotrf", "LAPACKE_spotrs",
+                             "LAPACKE_sgeqrf", "LAPACKE_sorgqr", "cblas_strsm"});
+}
+const Lapack<double>* lapack_of(double) {
+  return Lapack<double>::get({"LAPACKE_dgetrf", "LAPACKE_dgetrs", "LAPACKE_dpotrf",
+                              "LAPACKE_dpotrs", "LAPACKE_dgeqrf", "LAPACKE_dorgqr", "cblas_dtrsm"});
+}
+
+// Elements on both sides of the diagonal by what is wanted of them.
+template <typename T>
+void keep_triangle(const ColumnMajor& a, bool upper) {
+  for (int64_t j = 0; j < a.cols; ++j) {
+    T* const column = static_cast<T*>(a.data) + j * a.rows;
+    const int64_t diagonal = std::min(j, a.rows);
+    upper ? std::fill(column + std::min(diagonal + 1, a.rows), column + a.rows, T(0))
+          : std::fill(column, column + diagonal, T(0));
+  }
+}
+
+template <typename T>
+void make_identity(const ColumnMajor& a) {
+  T* const data = static_cast<T*>(a.data);
+  std::fill(data, data + a.rows * a.cols, T(0));
+  for (int64_t i = 0; i < std::min(a.rows, a.cols); ++i) data[i * a.rows + i] = T(1);
+}
+
+template <typename T>
+void determinant(const LinalgCall& call) {
+  T product = 1, sign = 1, logarithm = 0;
+  for (int64_t i = 0; i < call.a.rows; ++i) {
+    T element = static_cast<const T*>(call.a.data)[i * call.a.rows + i];
+    if (call.pivots[i] != i + 1) element = -element;
+    product *= element;
+    sign *= element < 0 ? T(-1) : element > 0 ? T(1) : element;
+    logarithm += std::log(std::abs(element));
+  }
+  const T values[] = {product, sign, logarithm};
+  for (int k = 0; k < 3; ++k) {
+    if (call.determinant[k]) *static_cast<T*>(call.determinant[k]) = values[k];
+  }
+}
+
+template <typename T>
+Error run(const LinalgCall& call) {
+  const Lapack<T>* const lapack = lapack_of(T());
+  PTERON_CHECK_OR_RETURN(lapack, Error::NotFound,
+                         "linear equations need OpenBLAS: expected libscipy_openblas.so in a "
+                         "directory where the dynamic linker looks");
+  T *const a = static_cast<T*>(call.a.data), *const b = static_cast<T*>(call.b.data);
+  T* const tau = static_cast<T*>(call.tau);
+  const int m = static_cast<int>(call.a.rows), n = static_cast<int>(call.a.cols);
+  const int rows = static_cast<int>(call.b.rows), cols = static_cast<int>(call.b.cols);
+  const char uplo = call.upper ? 'U' : 'L', trans = call.transposed ? 'T' : 'N';
+  int info = 0;
+  switch (call.kind) {
+    case Kind::kLu:
+      *call.info = info = lapack->getrf(kColumnMajor, m, n, a, m, call.pivots);
+      break;
+    case Kind::kLuSolve:
+      info = lapack->getrs(kColumnMajor, trans, n, cols, a, n, call.pivots, b, rows);
+      break;
+    case Kind::kCholesky:
+      *call.info = info = lapack->potrf(kColumnMajor, uplo, n, a, n);
+      break;
+    case Kind::kCholeskySolve:
+      info = lapack->potrs(kColumnMajor, uplo, n, cols, a, n, b, rows);
+      break;
+    case Kind::kTriangularSolve:
+      lapack->trsm(kColumnMajor, call.right ? kRight : kLeft, call.upper ? kUpper : kLower,
+                   call.transposed ? kTrans : kNoTrans, call.unit_diagonal ? kUnit : kNonUnit, rows,
+                   cols, T(1), a, n, b, rows);
+      break;
+    case Kind::kQr:
+      info = lapack->geqrf(kColumnMajor, m, n, a, m, tau);
+      break;
+    case Kind::kQ:
+      info = lapack->orgqr(kColumnMajor, m, n, static_cast<int>(call.num_reflectors), a, m, tau);
+      break;
+    case Kind::kTriangle:
+      keep_triangle<T>(call.a, call.upper);
+      break;
+    case Kind::kIdentity:
+      make_identity<T>(call.a);
+      break;
+    case Kind::kDeterminant:
+      determinant<T>(call);
+      break;
+  }
+  PTERON_CHECK_OR_RETURN(info >= 0, Error::Internal, "LAPACK refuses argument %d", -info);
+  return Error::Ok;
+}
+
+}  // namespace
+
+Error linalg(const LinalgCall& call) {
+  return call.dtype == slim::DType::Float ? run<float>(call) : run<double>(call);
+}
+
+}  // namespace pteron::cpu

@@ -1,0 +1,162 @@
+#include "pteron/backends/aoti/ops/linalg.h"
+
+#include <mutex>
+#include <unordered_map>
+
+#include "pteron/backends/cuda/runtime/kernels/blas_context.h"
+#include "pteron/backends/cuda/runtime/kernels/matrix_fill.h"
+#include "pteron/backends/cuda/runtime/platform/cusolver.h"
+#include "pteron/backends/cuda/runtime/scratch.h"
+#include "pteron/backends/cuda/runtime/shims/arguments.h"
+#include "pteron/backends/cuda/runtime/shims/kernels.h"
+
+namespace pteron::cuda {
+namespace {
+
+using aoti::LinalgCall;
+using Kind = LinalgCall::Kind;
+
+Error check(int status, const char* function) {
+  PTERON_CHECK_OR_RETURN(status == 0, Error::Internal, "cuSOLVER: %s failed with status %d",
+                         function, status);
+  return Error::Ok;
+}
+
+// A handle of each device, for one call at a time: the work is queued while it is held.
+class Solver final {
+ public:
+  static Result<Solver> make(int device, cudaStream_t stream) {
+    static std::mutex mutex;
+    static std::unordered_map<int, CusolverHandle> handles;
+    PTERON_ASSIGN_OR_RETURN(const Cusolver* api, Cusolver::get());
+    Solver solver(api, std::unique_lock<std::mutex>(mutex));
+    CusolverHandle& handle = handles[device];
+    if (!handle) PTERON_RETURN_IF_ERROR(check(api->create(&handle), "cusolverDnCreate"));
+    PTERON_RETURN_IF_ERROR(check(api->set_stream(handle, stream), "cusolverDnSetStream"));
+    solver.handle_ = handle;
+    return solver;
+  }
+  const Cusolver& api() const { return *api_; }
+  CusolverHandle handle() const { return handle_; }
+
+ private:
+  Solver(const Cusolver* api, std::unique_lock<std::mutex> lock)
+      : api_(api), lock_(std::move(lock)) {}
+
+  const Cusolver* api_;
+  std::unique_lock<std::mutex> lock_;
+  CusolverHandle handle_ = nullptr;
+};
+
+cublasStatus_t trsm(const Cublas& api, cublasHandle_t handle, const LinalgCall& c, const float* a,
+                    float* b, int n, int rows, int cols) {
+  const float one = 1;
+  return api.strsm(handle, c.right ? CUBLAS_SIDE_RIGHT : CUBLAS_SIDE_LEFT,
+                   c.upper ? CUBLAS_FILL_MODE_UPPER : CUBLAS_FILL_MODE_LOWER,
+                   c.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+                   c.unit_diagonal ? CUBLAS_DIAG_UNIT : CUBLAS_DIAG_NON_UNIT, rows, cols, &one, a,
+                   n, b, rows);
+}
+
+cublasStatus_t trsm(const Cublas& api, cublasHandle_t handle, const LinalgCall& c, const double* a,
+                    double* b, int n, int rows, int cols) {
+  const double one = 1;
+  return api.dtrsm(handle, c.right ? CUBLAS_SIDE_RIGHT : CUBLAS_SIDE_LEFT,
+                   c.upper ? CUBLAS_FILL_MODE_UPPER : CUBLAS_FILL_MODE_LOWER,
+                   c.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+                   c.unit_diagonal ? CUBLAS_DIAG_UNIT : CUBLAS_DIAG_NON_UNIT, rows, cols, &one, a,
+                   n, b, rows);
+}
+
+template <typename T>
+Error solve(const LinalgCall& call, int device, cudaStream_t stream) {
+  PTERON_ASSIGN_OR_RETURN(Solver solver, Solver::make(device, stream));
+  const CusolverFunctions<T>& api = solver.api().of(T());
+  const CusolverHandle handle = solver.handle();
+  T *const a = static_cast<T*>(call.a.data), *const b = static_cast<T*>(call.b.data);
+  T* const tau = static_cast<T*>(call.tau);
+  const int m = static_cast<int>(call.a.rows), n = static_cast<int>(call.a.cols);
+  const int rows = static_cast<int>(call.b.rows), cols = static_cast<int>(call.b.cols);
+  const int k = static_cast<int>(call.num_reflectors);
+  const cublasFillMode_t fill = call.upper ? CUBLAS_FILL_MODE_UPPER : CUBLAS_FILL_MODE_LOWER;
+  int size = 0, status = 0;
+  switch (call.kind) {
+    case Kind::kLu:
+      status = api.getrf_size(handle, m, n, a, m, &size);
+      break;
+    case Kind::kCholesky:
+      status = api.potrf_size(handle, fill, n, a, n, &size);
+      break;
+    case Kind::kQr:
+      status = api.geqrf_size(handle, m, n, a, m, &size);
+      break;
+    case Kind::kQ:
+      status = api.orgqr_size(handle, m, n, k, a, m, tau, &size);
+      break;
+    default:
+      break;
+  }
+  PTERON_RETURN_IF_ERROR(check(status, "a query for the size of a workspace"));
+  // Behind the workspace, an info for calls that need none.
+  const size_t nbytes = (static_cast<size_t>(size) * sizeof(T) + 15) / 16 * 16;
+  PTERON_ASSIGN_OR_RETURN(slim::StorageRef scratch, allocate_scratch(nbytes + 16, device));
+  T* const workspace = static_cast<T*>(scratch->data);
+  int* const info =
+      call.info ? call.info : reinterpret_cast<int*>(static_cast<char*>(scratch->data) + nbytes);
+  switch (call.kind) {
+    case Kind::kLu:
+      return check(api.getrf(handle, m, n, a, m, workspace, call.pivots, info), "getrf");
+    case Kind::kLuSolve:
+      return check(api.getrs(handle, call.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, n, cols, a, n,
+                             call.pivots, b, rows, info),
+                   "getrs");
+    case Kind::kCholesky:
+      return check(api.potrf(handle, fill, n, a, n, workspace, size, info), "potrf");
+    case Kind::kCholeskySolve:
+      return check(api.potrs(handle, fill, n, cols, a, n, b, rows, info), "potrs");
+    case Kind::kQr:
+      return check(api.geqrf(handle, m, n, a, m, tau, workspace, size, info), "geqrf");
+    case Kind::kQ:
+      return check(api.orgqr(handle, m, n, k, a, m, tau, workspace, size, info), "orgqr");
+    default:
+      return Error::Internal;
+  }
+}
+
+template <typename T>
+Error run(const LinalgCall& call, int device, cudaStream_t stream) {
+  T* const a = static_cast<T*>(call.a.data);
+  switch (call.kind) {
+    case Kind::kTriangularSolve: {
+      PTERON_ASSIGN_OR_RETURN(BlasContext * blas, BlasContext::get(device, stream));
+      const cublasStatus_t status =
+          trsm(blas->api(), blas->handle(), call, a, static_cast<T*>(call.b.data),
+               static_cast<int>(call.a.rows), static_cast<int>(call.b.rows),
+               static_cast<int>(call.b.cols));
+      return status == CUBLAS_STATUS_SUCCESS ? Error(Error::Ok)
+                                             : blas_error(blas->api(), status, "cublas trsm");
+    }
+    case Kind::kTriangle:
+      return keep_triangle<T>(a, call.a.rows, call.a.cols, call.upper, stream);
+    case Kind::kIdentity:
+      return make_identity<T>(a, call.a.rows, call.a.cols, stream);
+    case Kind::kDeterminant:
+      return determinant<T>(a, call.pivots, call.a.rows, static_cast<T*>(call.determinant[0]),
+                            static_cast<T*>(call.determinant[1]),
+                            static_cast<T*>(call.determinant[2]), stream);
+    default:
+      return solve<T>(call, device, stream);
+  }
+}
+
+}  // namespace
+
+Error linalg(const LinalgCall& call) {
+  const int device = call.device.index;
+  PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device));
+  const cudaStream_t stream = slim::current_cuda_stream(device);
+  return call.dtype == slim::DType::Float ? run<float>(call, device, stream)
+                                          : run<double>(call, device, stream);
+}
+
+}  // namespace pteron::cuda
