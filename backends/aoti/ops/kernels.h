@@ -19,9 +19,13 @@
 
 namespace pteron::aoti {
 
+struct CountCall;
+struct HistogramCall;
 struct LinalgCall;
 struct PoolingCall;
+struct RangeCall;
 struct ScanCall;
+struct SearchCall;
 struct SortCall;
 struct SelectCall;
 
@@ -31,6 +35,10 @@ struct Kernels {
   Error (*sort)(const SortCall&) = nullptr;
   Error (*select)(const SelectCall&) = nullptr;
   Error (*scan)(const ScanCall&) = nullptr;
+  Error (*search)(const SearchCall&) = nullptr;
+  Error (*histogram)(const HistogramCall&) = nullptr;
+  Error (*range)(const RangeCall&) = nullptr;
+  Error (*count)(const CountCall&) = nullptr;
 };
 
 }  // namespace pteron::aoti

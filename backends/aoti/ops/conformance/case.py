@@ -126,10 +126,11 @@ def case(
     return made
 
 
-def error(name: str, shim: str, *arguments: Any, parts: Sequence[str]) -> Json:
-    """A call that fails with a message that has all of `parts`."""
+def error(name: str, shim: str, *arguments: Any, parts: Sequence[str], host: bool = False) -> Json:
+    """A call that fails with a message that has all of `parts`; if `host`, only on the CPU."""
     stored = _arguments(arguments)
-    return {"case": f"{shim}/{name}", "shim": shim, "arguments": stored, "error": list(parts)}
+    made = {"case": f"{shim}/{name}", "shim": shim, "arguments": stored, "error": list(parts)}
+    return made | {"host": True} if host else made
 
 
 def _run(op: torch._ops.OpOverload, arguments: Sequence[Any]) -> list[torch.Tensor]:

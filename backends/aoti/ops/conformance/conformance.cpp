@@ -32,7 +32,7 @@ std::string source_folder() {
 // Those of shims that the device has.
 const std::vector<Json>& cases() {
   static const std::vector<Json> all = [] {
-    const auto shims = device_shims().shims;
+    const DeviceShims device = device_shims();
     std::vector<Json> found;
     for (const std::string family : kFamilies) {
       const std::string path =
@@ -43,7 +43,8 @@ const std::vector<Json>& cases() {
         continue;
       }
       for (Json& item : Json::parse(file)) {
-        if (shims.count(item.at("shim")) != 0) found.push_back(std::move(item));
+        const bool host = device.device.type == DeviceType::CPU || !item.contains("host");
+        if (host && device.shims.count(item.at("shim")) != 0) found.push_back(std::move(item));
       }
     }
     return found;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/kernels/capture.cuh"
 #include "pteron/backends/cuda/runtime/kernels/nonzero.h"
 #include "pteron/backends/cuda/runtime/kernels/numbers.cuh"
 #include "pteron/backends/cuda/runtime/scratch.h"
@@ -69,15 +70,6 @@ bool is_known(ScalarType dtype) {
   }
 }
 
-Error refuse_during_capture(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  PTERON_CUDA_RETURN_IF_ERROR(cudaStreamIsCapturing(stream, &status), "asking for stream capture");
-  PTERON_CHECK_OR_RETURN(status == cudaStreamCaptureStatusNone, Error::InvalidState,
-                         "nonzero: the size of the result depends on data, so the stream cannot be "
-                         "captured into a graph");
-  return Error::Ok;
-}
-
 }  // namespace
 
 Result<Nonzero> find_nonzero(ScalarType dtype, const void* x, int64_t count, int device,
@@ -87,7 +79,7 @@ Result<Nonzero> find_nonzero(ScalarType dtype, const void* x, int64_t count, int
                          name_of(dtype));
   Nonzero found;
   if (count == 0) return found;
-  if (Error error = refuse_during_capture(stream); !error.ok()) return std::move(error);
+  if (Error error = refuse_during_capture("nonzero", stream); !error.ok()) return std::move(error);
   PTERON_ASSIGN_OR_RETURN(found.indices,
                           allocate_scratch(static_cast<size_t>(count) * sizeof(int64_t), device));
   PTERON_ASSIGN_OR_RETURN(slim::StorageRef total, allocate_scratch(sizeof(int64_t), device));

@@ -5,9 +5,13 @@ namespace pteron::cuda {
 const aoti::Kernels& kernels() {
   static const aoti::Kernels kernels = [] {
     aoti::Kernels k;
+    k.count = count;
+    k.histogram = histogram;
     k.linalg = linalg;
     k.pool = pool;
+    k.range = range;
     k.scan = scan;
+    k.search = search;
     k.select = select;
     k.sort = sort;
     return k;

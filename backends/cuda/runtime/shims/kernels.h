@@ -7,9 +7,13 @@ namespace pteron::cuda {
 
 const aoti::Kernels& kernels();
 
+Error count(const aoti::CountCall& call);
+Error histogram(const aoti::HistogramCall& call);
 Error linalg(const aoti::LinalgCall& call);
 Error pool(const aoti::PoolingCall& call);
+Error range(const aoti::RangeCall& call);
 Error scan(const aoti::ScanCall& call);
+Error search(const aoti::SearchCall& call);
 Error select(const aoti::SelectCall& call);
 Error sort(const aoti::SortCall& call);
 

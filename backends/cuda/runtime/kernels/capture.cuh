@@ -1,0 +1,21 @@
+// For kernels whose results have sizes that the host has to read.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "pteron/backends/cuda/runtime/cuda_error.h"
+
+namespace pteron::cuda {
+
+// InvalidState while `stream` is being captured into a graph.
+inline Error refuse_during_capture(const char* what, cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  PTERON_CUDA_RETURN_IF_ERROR(cudaStreamIsCapturing(stream, &status), "asking for stream capture");
+  PTERON_CHECK_OR_RETURN(status == cudaStreamCaptureStatusNone, Error::InvalidState,
+                         "%s: the size of the result depends on data, so the stream cannot be "
+                         "captured into a graph",
+                         what);
+  return Error::Ok;
+}
+
+}  // namespace pteron::cuda

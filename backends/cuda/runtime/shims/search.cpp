@@ -1,0 +1,35 @@
+#include "pteron/backends/aoti/ops/search.h"
+
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
+#include "pteron/backends/cuda/runtime/kernels/search.h"
+#include "pteron/backends/cuda/runtime/shims/arguments.h"
+#include "pteron/backends/cuda/runtime/shims/kernels.h"
+
+namespace pteron::cuda {
+
+using slim::TensorPtr;
+
+Error search(const aoti::SearchCall& call) {
+  PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.values));
+  PTERON_ASSIGN_OR_RETURN(TensorPtr sequence, slim::contiguous_tensor(call.sequence));
+  PTERON_ASSIGN_OR_RETURN(TensorPtr values, slim::contiguous_tensor(call.values));
+  TensorPtr order;
+  if (call.sorter) {
+    PTERON_ASSIGN_OR_RETURN(order, slim::contiguous_tensor(*call.sorter));
+  }
+  Search search;
+  search.compared = static_cast<ScalarType>(call.compared);
+  search.sequence_dtype = static_cast<ScalarType>(sequence->dtype());
+  search.sequence = sequence->data();
+  search.order = order ? order->data_as<const int64_t>() : nullptr;
+  search.length = call.length();
+  search.values_dtype = static_cast<ScalarType>(values->dtype());
+  search.values = values->data();
+  search.count = values->numel();
+  search.per_row = call.per_row();
+  search.right = call.right;
+  return search_rows(search, static_cast<ScalarType>(call.out.dtype()), call.out.data(),
+                     scope.stream());
+}
+
+}  // namespace pteron::cuda
