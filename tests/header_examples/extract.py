@@ -70,6 +70,9 @@ _PARAMETERS: dict[str, str | None] = {
     "backends/cuda/runtime/kernels/convolution.h": (
         "const void* input, const void* weight, void* out, int device, cudaStream_t stream"
     ),
+    "backends/cuda/runtime/kernels/distance.h": (
+        "const void* x1, const void* x2, void* out, cudaStream_t stream"
+    ),
     "backends/cuda/runtime/kernels/embedding_bag.h": (
         "const void* indices, const void* offsets, const void* table, void* out, "
         "BagResults& results, cudaStream_t stream"

@@ -20,6 +20,8 @@
 namespace pteron::aoti {
 
 struct CountCall;
+struct DistanceCall;
+struct EmbeddingBagCall;
 struct HistogramCall;
 struct LinalgCall;
 struct PoolingCall;
@@ -30,6 +32,8 @@ struct SortCall;
 struct SelectCall;
 
 struct Kernels {
+  Error (*distance)(const DistanceCall&) = nullptr;
+  Error (*embedding_bag)(const EmbeddingBagCall&) = nullptr;
   Error (*linalg)(const LinalgCall&) = nullptr;
   Error (*pool)(const PoolingCall&) = nullptr;
   Error (*sort)(const SortCall&) = nullptr;

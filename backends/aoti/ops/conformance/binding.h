@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <tuple>
@@ -50,6 +51,9 @@ inline auto optional_tensor_list(Call& call) {
 template <typename T>
 auto number(Call& call) {
   const Json& value = call.next();
+  if (value.is_string()) {  // "inf", "nan"
+    return std::tuple(static_cast<T>(std::strtod(value.get<std::string>().c_str(), nullptr)));
+  }
   return std::tuple(value.is_boolean() ? static_cast<T>(value.get<bool>()) : value.get<T>());
 }
 

@@ -150,6 +150,7 @@ TEST_P(Conformance, IsWhatTorchDoes) {
   for (size_t i = 0; i < results.size(); ++i) {
     SCOPED_TRACE("result " + std::to_string(i));
     ASSERT_NE(call.result(i), nullptr);
+    if (results[i].is_null()) continue;
     check_tensor(call, *call.result(i), results[i], tolerance, unchecked.count(i) == 0);
   }
   const int written = item.contains("written") ? item["written"].value("argument", 0) : -1;

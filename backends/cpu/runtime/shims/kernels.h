@@ -8,6 +8,8 @@ namespace pteron::cpu {
 const aoti::Kernels& kernels();
 
 Error count(const aoti::CountCall& call);
+Error distance(const aoti::DistanceCall& call);
+Error embedding_bag(const aoti::EmbeddingBagCall& call);
 Error histogram(const aoti::HistogramCall& call);
 Error linalg(const aoti::LinalgCall& call);
 Error pool(const aoti::PoolingCall& call);

@@ -1,4 +1,4 @@
-"""Complex numbers, views, Fourier transforms, distances: shims against torch's operators."""
+"""Complex numbers, views, Fourier transforms: shims against torch's operators."""
 
 import ctypes
 
@@ -119,15 +119,3 @@ def test_fft_of_several_dimensions(shims: ShimLibrary) -> None:
                 aten._fft_c2c(z, dims, 1, True),
                 1e-4,
             )
-
-
-@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.5, float("inf")])
-def test_cdist(shims: ShimLibrary, p: float) -> None:
-    for a, b in [
-        (values(5, 3), values(6, 3)),
-        (values(2, 5, 3), values(2, 6, 3)),
-        (values(2, 1, 5, 3), values(4, 6, 3)),
-        (values(0, 3), values(6, 3)),
-    ]:
-        expected = aten._cdist_forward(a, b, p, 2)
-        check(shims.call("cpu__cdist_forward", a, b, p, None, results=1), expected, 1e-5)

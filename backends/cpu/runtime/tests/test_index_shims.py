@@ -1,4 +1,4 @@
-"""Gather, scatter, masks and embedding bags: shims against torch's operators."""
+"""Gather, scatter, masks: shims against torch's operators."""
 
 import ctypes
 from collections.abc import Iterator
@@ -181,38 +181,3 @@ def test_repeat_interleave(shims: ShimLibrary) -> None:
             check(actual, aten.repeat_interleave.Tensor(repeats))
     with pytest.raises(ShimError):
         shims.call("cpu_repeat_interleave_Tensor", torch.tensor([1, -1]), None, results=1)
-
-
-@pytest.mark.parametrize("mode", [0, 1, 2])
-@pytest.mark.parametrize("name", ["_embedding_bag_forward_only", "_embedding_bag"])
-@pytest.mark.parametrize("index_dtype", [torch.int64, torch.int32], ids=str)
-def test_embedding_bag(shims: ShimLibrary, mode: int, name: str, index_dtype: torch.dtype) -> None:
-    weight = values(10, 7)
-    indices = torch.randint(0, 10, (12,)).to(index_dtype)
-    for offsets, last in (([0, 3, 3, 8], False), ([0, 5, 12], True)):
-        bags = torch.tensor(offsets, dtype=index_dtype)
-        for padding in (-1, int(indices[0])):
-            for samples in (None, values(12)) if mode == 0 else (None,):
-                for table in layouts(weight):
-                    expected = getattr(aten, name)(
-                        table, indices, bags, False, mode, False, samples, last, padding
-                    )
-                    actual = shims.call(
-                        "cpu_" + name, table, indices, bags, False, mode, False, Optional(samples),
-                        last, padding, results=4,
-                    )  # fmt: skip
-                    check(actual[0], expected[0], 1e-5)
-
-
-def test_embedding_bag_refuses_bad_indices(shims: ShimLibrary) -> None:
-    weight, offsets = values(4, 3), torch.tensor([0])
-    for indices, bags in [
-        (torch.tensor([4]), offsets),
-        (torch.tensor([-1]), offsets),
-        (torch.tensor([1, 2]), torch.tensor([0, 3])),
-        (torch.tensor([1, 2]), torch.tensor([0, 2, 1])),
-    ]:
-        with pytest.raises(ShimError):
-            options = (False, 0, False, None, False, -1)
-            name = "cpu__embedding_bag_forward_only"
-            shims.call(name, weight, indices, bags, *options, results=4)

@@ -6,6 +6,8 @@ const aoti::Kernels& kernels() {
   static const aoti::Kernels kernels = [] {
     aoti::Kernels k;
     k.count = count;
+    k.distance = distance;
+    k.embedding_bag = embedding_bag;
     k.histogram = histogram;
     k.linalg = linalg;
     k.pool = pool;

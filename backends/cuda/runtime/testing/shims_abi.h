@@ -30,18 +30,6 @@ AOTITorchError ptrn_torch_cuda_scatter_reduce_two_out(AtenTensorHandle out, Aten
                                                       int32_t include_self);
 AOTITorchError ptrn_torch_cuda_randint_low_out(AtenTensorHandle out, int64_t low, int64_t high,
                                                const int64_t* size, int64_t size_len_);
-AOTITorchError ptrn_torch_cuda__embedding_bag(AtenTensorHandle weight, AtenTensorHandle indices,
-                                              AtenTensorHandle offsets, int32_t scale_grad_by_freq,
-                                              int64_t mode, int32_t sparse,
-                                              AtenTensorHandle* per_sample_weights,
-                                              int32_t include_last_offset, int64_t padding_idx,
-                                              AtenTensorHandle* ret0, AtenTensorHandle* ret1,
-                                              AtenTensorHandle* ret2, AtenTensorHandle* ret3);
-AOTITorchError ptrn_torch_cuda__embedding_bag_forward_only(
-    AtenTensorHandle weight, AtenTensorHandle indices, AtenTensorHandle offsets,
-    int32_t scale_grad_by_freq, int64_t mode, int32_t sparse, AtenTensorHandle* per_sample_weights,
-    int32_t include_last_offset, int64_t padding_idx, AtenTensorHandle* ret0,
-    AtenTensorHandle* ret1, AtenTensorHandle* ret2, AtenTensorHandle* ret3);
 AOTITorchError ptrn_torch_cuda_index_Tensor(AtenTensorHandle self, const AtenTensorHandle** indices,
                                             int64_t indices_len_, AtenTensorHandle* ret0);
 AOTITorchError ptrn_torch_cuda_index_put(AtenTensorHandle self, const AtenTensorHandle** indices,

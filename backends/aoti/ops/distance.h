@@ -1,0 +1,17 @@
+// Distances between rows.
+#pragma once
+
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+
+namespace pteron::aoti {
+
+// out[..., i, j] = the p-norm of x1[..., i, :] - x2[..., j, :]; p = 0 counts where they differ.
+struct DistanceCall {
+  const slim::SlimTensor& x1;  // float32 or float64; of equal batches and columns, any strides
+  const slim::SlimTensor& x2;
+  double p;                     // at least 0, may be infinite
+  bool each_once;               // one matrix as x1 and x2, and only i < j, one after the other
+  const slim::SlimTensor& out;  // row-major
+};
+
+}  // namespace pteron::aoti
