@@ -14,8 +14,16 @@
 // fails. A device lists the families in its shims.inc for which it has all that they call.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
 #include "pteron/runtime/core/device.h"
 #include "pteron/runtime/core/error.h"
+
+namespace pteron::slim {
+struct Scalar;
+}
 
 namespace pteron::aoti {
 
@@ -23,6 +31,7 @@ struct CountCall;
 struct DistanceCall;
 struct EmbeddingBagCall;
 struct HistogramCall;
+struct IndexCall;
 struct LinalgCall;
 struct PoolingCall;
 struct RangeCall;
@@ -36,6 +45,15 @@ struct Kernels {
   Error (*embedding_bag)(const EmbeddingBagCall&) = nullptr;
   Error (*linalg)(const LinalgCall&) = nullptr;
   Error (*pool)(const PoolingCall&) = nullptr;
+  Error (*fill)(const slim::SlimTensor& out, const slim::Scalar& value) = nullptr;
+  Error (*index)(const IndexCall&) = nullptr;
+  // Where a tensor is not zero: (count, dimensions) in int64, with strides (1, count). Waits for
+  // the device, since the result's size depends on that.
+  Error (*nonzero)(const slim::SlimTensor& self, slim::TensorPtr& coordinates) = nullptr;
+  // A number (int32 or int64) that is not in [low, end). Null on devices that would have to wait:
+  // their kernels read nothing and write nothing for such indices.
+  std::optional<int64_t> (*find_outside)(const slim::SlimTensor& numbers, int64_t low,
+                                         int64_t end) = nullptr;
   Error (*sort)(const SortCall&) = nullptr;
   Error (*select)(const SelectCall&) = nullptr;
   Error (*scan)(const ScanCall&) = nullptr;
@@ -44,5 +62,11 @@ struct Kernels {
   Error (*range)(const RangeCall&) = nullptr;
   Error (*count)(const CountCall&) = nullptr;
 };
+
+// The kernels of a type of device, for operators that models call by one name on all devices. The
+// library that brings them registers them when it is opened; null for a type that none did.
+// Thread-safe.
+void register_kernels(DeviceType type, const Kernels* kernels);
+const Kernels* find_kernels(DeviceType type);
 
 }  // namespace pteron::aoti

@@ -49,6 +49,18 @@ Error check_ordered(const SlimTensor& self) {
   return Error::Ok;
 }
 
+Error check_out(const SlimTensor& out, const SlimTensor& self) {
+  bool fits = out.dtype() == self.dtype() && out.dim() == self.dim();
+  for (size_t d = 0; fits && d < out.dim(); ++d) {
+    fits = out.size(d) == self.size(d) && (out.stride(d) != 0 || out.size(d) <= 1);
+  }
+  PTERON_CHECK_OR_RETURN(
+      fits, Error::InvalidArgument,
+      "found out %s, self %s, expected equal dtypes and sizes, and no repeated elements in out",
+      out.describe().c_str(), self.describe().c_str());
+  return Error::Ok;
+}
+
 Error no_kernel_for(const SlimTensor& tensor) {
   return make_error(Error::NotSupported, "no kernel for the dtype of %s",
                     tensor.describe().c_str());

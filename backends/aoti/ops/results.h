@@ -43,6 +43,8 @@ inline int64_t size_along(const slim::SlimTensor& tensor, size_t dim) {
 
 // InvalidType for complex numbers.
 Error check_ordered(const slim::SlimTensor& self);
+// An `out` that has the dtype and sizes of `self` and names no element twice.
+Error check_out(const slim::SlimTensor& out, const slim::SlimTensor& self);
 
 // The error for a dtype for which there is no kernel.
 Error no_kernel_for(const slim::SlimTensor& tensor);

@@ -1,8 +1,8 @@
 // Contents of tensors: copies, zeros, single numbers, writes by indices.
 
+#include "pteron/backends/aoti/ops/index.h"
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"
-#include "pteron/backends/aoti/shims/device_operators.h"
 #include "pteron/backends/aoti/shims/shims.h"
 #include "pteron/backends/aoti/slim/core/numeric.h"
 #include "pteron/backends/aoti/slim/core/scalar.h"
@@ -160,12 +160,13 @@ PTERON_AOTI_SHIM(AOTITorchError, index_put_out)
       PTERON_RETURN_IF_ERROR(check_on_device_of(*self, indices[i], "an index"));
     }
     const DeviceType type = self->device().type;
-    const IndexPut index_put = find_index_put(type);
-    PTERON_CHECK_OR_RETURN(index_put, Error::NotSupported,
+    const Kernels* kernels = find_kernels(type);
+    PTERON_CHECK_OR_RETURN(kernels, Error::NotSupported,
                            "no backend in this process has it for device type %d",
                            static_cast<int>(type));
-    return index_put(*out, *self, Span<const SlimTensor* const>(indices, num_indices), *values,
-                     accumulate);
+    return ops::index_put_out(*kernels, *out, *self,
+                              Span<const SlimTensor* const>(indices, num_indices), *values,
+                              accumulate);
   });
 }
 

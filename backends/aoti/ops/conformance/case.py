@@ -143,7 +143,7 @@ def _run(op: torch._ops.OpOverload, arguments: Sequence[Any]) -> list[torch.Tens
     schema = op._schema.arguments
     positional, named = [], {}
     if any(argument.is_out for argument in schema):
-        named["out"] = values.pop(0).clone(memory_format=torch.preserve_format)
+        named["out"] = _like(values[0], values[0].dtype, values.pop(0))
     for argument, value in zip(schema, values, strict=False):
         if argument.kwarg_only:
             named[argument.name] = value
@@ -154,6 +154,8 @@ def _run(op: torch._ops.OpOverload, arguments: Sequence[Any]) -> list[torch.Tens
 
 
 def _value(argument: Any) -> Any:
+    if isinstance(argument, list):
+        return [_value(item) for item in argument]
     return argument.tensor if isinstance(argument, Formula) else argument
 
 

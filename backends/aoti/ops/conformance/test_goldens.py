@@ -15,16 +15,16 @@ _FOLDER = pathlib.Path(make_goldens.__file__).parent / "goldens"
 def _differences(stored: Any, made: Any, path: str) -> list[str]:
     """Where two cases differ: exactly, but for floating-point numbers in results."""
     if isinstance(stored, dict) and isinstance(made, dict) and stored.keys() == made.keys():
-        pairs = [(key, stored[key], made[key]) for key in stored]
+        pairs: list[tuple[str, Any, Any]] = [(key, stored[key], made[key]) for key in stored]
     elif isinstance(stored, list) and isinstance(made, list) and len(stored) == len(made):
-        pairs = [(str(i), *pair) for i, pair in enumerate(zip(stored, made, strict=True))]
+        pairs = [(str(i), a, b) for i, (a, b) in enumerate(zip(stored, made, strict=True))]
     elif isinstance(stored, float) or isinstance(made, float):
         # Another processor rounds sums otherwise.
         near = math.isclose(float(stored), float(made), rel_tol=1e-4, abs_tol=1e-5)
         return [] if near else [f"{path}: stored {stored}, torch makes {made}"]
     else:
         return [] if stored == made else [f"{path}: stored {stored}, torch makes {made}"]
-    return [found for key, *both in pairs for found in _differences(*both, f"{path}/{key}")]
+    return [found for key, a, b in pairs for found in _differences(a, b, f"{path}/{key}")]
 
 
 @pytest.mark.parametrize("family", make_goldens.families())

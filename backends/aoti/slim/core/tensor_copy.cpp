@@ -112,6 +112,11 @@ Error copy_tensor(const SlimTensor& target, const SlimTensor& source, bool non_b
   int64_t strides[kMaxDims];
   PTERON_RETURN_IF_ERROR(broadcast_strides(target, source, strides));
   if (target.numel() == 0) return Error::Ok;
+  if (target.data() == source.data() && target.device() == source.device() &&
+      target.dtype() == source.dtype() &&
+      std::equal(strides, strides + target.dim(), target.strides().begin())) {
+    return Error::Ok;
+  }
 
   const bool on_cpu =
       target.device().type == DeviceType::CPU && source.device().type == DeviceType::CPU;
@@ -123,10 +128,6 @@ Error copy_tensor(const SlimTensor& target, const SlimTensor& source, bool non_b
     return copy_on_devices(target, expanded, non_blocking);
   }
 
-  if (target.data() == source.data() && target.dtype() == source.dtype() &&
-      std::equal(strides, strides + target.dim(), target.strides().begin())) {
-    return Error::Ok;
-  }
   if (may_overlap(target, source)) {
     PTERON_ASSIGN_OR_RETURN(TensorPtr staged, make_tensor(source.sizes(), source.dtype()));
     PTERON_RETURN_IF_ERROR(copy_tensor(*staged, source));

@@ -1,6 +1,10 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 #include "pteron/backends/cuda/runtime/kernels/indexing.h"
 #include "pteron/backends/cuda/runtime/kernels/wide.cuh"
@@ -63,22 +67,77 @@ __global__ void write_kernel(__grid_constant__ const Indexing s, Item* x, const 
   });
 }
 
+template <typename W>
+__device__ W combine(Reduction reduction, W a, W b) {
+  switch (reduction) {
+    case Reduction::kProduct:
+      return a * b;
+    // A NaN on either side wins.
+    case Reduction::kMaximum:
+      return a != a || a > b ? a : b;
+    case Reduction::kMinimum:
+      return a != a || a < b ? a : b;
+    default:
+      return a + b;
+  }
+}
+
+// What changes nothing when something is reduced with it.
+template <typename W>
+W neutral(Reduction reduction) {
+  using Limits = std::numeric_limits<W>;
+  switch (reduction) {
+    case Reduction::kProduct:
+      return W(1);
+    case Reduction::kMaximum:
+      return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+    case Reduction::kMinimum:
+      return Limits::has_infinity ? Limits::infinity() : Limits::max();
+    default:
+      return W(0);
+  }
+}
+
 template <typename T>
-__global__ void add_kernel(__grid_constant__ const Indexing s, T* x, const T* values,
-                           int64_t count) {
+__global__ void reset_kernel(__grid_constant__ const Indexing s, T* x, T value, int64_t count) {
+  for_each_element(s, count, [&](const Offsets& at) {
+    if (at.inside) x[at.x] = value;
+  });
+}
+
+template <typename T>
+__global__ void reduce_kernel(__grid_constant__ const Indexing s, Reduction reduction, T* x,
+                              const T* values, int32_t* counts, int64_t count) {
   using W = typename Wide<T>::type;
   for_each_element(s, count, [&](const Offsets& at) {
     if (!at.inside) return;
     const W value = static_cast<W>(values[at.other]);
-    update(x + at.x, [&](W current) { return static_cast<W>(current + value); });
+    update(x + at.x, [&](W current) { return combine<W>(reduction, current, value); });
+    if (counts) atomicAdd(counts + at.x, 1);
   });
 }
 
-__global__ void or_kernel(__grid_constant__ const Indexing s, bool* x, const bool* values,
-                          int64_t count) {
+// Divides once, by whoever takes the count.
+template <typename T>
+__global__ void mean_kernel(__grid_constant__ const Indexing s, T* x, int32_t* counts,
+                            bool include_self, int64_t count) {
+  using W = typename Wide<T>::type;
   for_each_element(s, count, [&](const Offsets& at) {
-    if (at.inside && values[at.other]) x[at.x] = true;
+    const int32_t taken = at.inside ? atomicExch(counts + at.x, 0) : 0;
+    if (taken == 0) return;
+    const int32_t divisor = taken + (include_self ? 1 : 0);
+    if constexpr (std::is_integral_v<W>) {
+      const auto sum = static_cast<int64_t>(x[at.x]);
+      x[at.x] = static_cast<T>(sum / divisor - (sum % divisor < 0 ? 1 : 0));
+    } else {
+      x[at.x] = static_cast<T>(static_cast<W>(x[at.x]) / static_cast<W>(divisor));
+    }
   });
+}
+
+template <typename Item>
+__global__ void set_kernel(Item* x, Item value) {
+  *x = value;
 }
 
 int64_t count_of(const Indexing& s) {
@@ -141,42 +200,58 @@ Error index_write(const Indexing& indexing, size_t item_nbytes, void* x, const v
   });
 }
 
-Error index_add(const Indexing& indexing, ScalarType dtype, void* x, const void* values,
-                cudaStream_t stream) {
+Error index_reduce(const Indexing& indexing, Reduction reduction, bool include_self,
+                   ScalarType dtype, void* x, const void* values, int32_t* counts,
+                   cudaStream_t stream) {
   const int64_t count = count_of(indexing);
-  const auto add = [&](auto number) {
+  const auto reduce = [&](auto number) {
     using T = decltype(number);
     if (count == 0) return Error(Error::Ok);
-    add_kernel<T><<<blocks(count), kThreads, 0, stream>>>(indexing, static_cast<T*>(x),
-                                                          static_cast<const T*>(values), count);
+    auto* const target = static_cast<T*>(x);
+    if (!include_self) {
+      const T start = static_cast<T>(neutral<typename Wide<T>::type>(reduction));
+      reset_kernel<T><<<blocks(count), kThreads, 0, stream>>>(indexing, target, start, count);
+    }
+    reduce_kernel<T><<<blocks(count), kThreads, 0, stream>>>(
+        indexing, reduction, target, static_cast<const T*>(values), counts, count);
+    if (reduction == Reduction::kMean) {
+      mean_kernel<T>
+          <<<blocks(count), kThreads, 0, stream>>>(indexing, target, counts, include_self, count);
+    }
     return launched();
   };
   switch (dtype) {
     case ScalarType::Half:
-      return add(__half{});
+      return reduce(__half{});
     case ScalarType::BFloat16:
-      return add(__nv_bfloat16{});
+      return reduce(__nv_bfloat16{});
     case ScalarType::Float:
-      return add(float{});
+      return reduce(float{});
     case ScalarType::Double:
-      return add(double{});
+      return reduce(double{});
+    case ScalarType::Byte:
+      return reduce(uint8_t{});
+    case ScalarType::Char:
+      return reduce(int8_t{});
     case ScalarType::Short:
-      return add(int16_t{});
+      return reduce(int16_t{});
     case ScalarType::Int:
-      return add(int32_t{});
+      return reduce(int32_t{});
     case ScalarType::Long:
-      return add(int64_t{});
+      return reduce(int64_t{});
     case ScalarType::Bool:
-      if (count == 0) return Error::Ok;
-      or_kernel<<<blocks(count), kThreads, 0, stream>>>(indexing, static_cast<bool*>(x),
-                                                        static_cast<const bool*>(values), count);
-      return launched();
+      return reduce(bool{});
     default:
-      return make_error(Error::InvalidType,
-                        "index_put that accumulates: found %s, expected bool, an integer or a "
-                        "floating-point number of 16 bits or more",
+      return make_error(Error::InvalidType, "reducing where indices say: no kernel for %s",
                         name_of(dtype));
   }
+}
+
+Error set_item(size_t item_nbytes, void* x, const void* value, cudaStream_t stream) {
+  return with_item(item_nbytes, [&](auto item) {
+    std::memcpy(&item, value, sizeof item);
+    set_kernel<<<1, 1, 0, stream>>>(static_cast<decltype(item)*>(x), item);
+  });
 }
 
 }  // namespace pteron::cuda

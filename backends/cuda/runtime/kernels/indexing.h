@@ -63,9 +63,18 @@ Error index_read(const Indexing& indexing, size_t item_nbytes, const void* x, vo
 Error index_write(const Indexing& indexing, size_t item_nbytes, void* x, const void* values,
                   cudaStream_t stream);
 
-// x[...] += values[...]. Where indices repeat, all are added, floating-point sums in an order that
-// differs from run to run. bool: or. InvalidType for other dtypes of less than 16 bits.
-Error index_add(const Indexing& indexing, ScalarType dtype, void* x, const void* values,
-                cudaStream_t stream);
+enum class Reduction { kSum, kProduct, kMean, kMaximum, kMinimum };
+
+// x[...] takes in values[...], all of them where indices repeat, one rounded step at a time: sums
+// and products of floating-point numbers differ from run to run in the last bits. Without
+// `include_self` what x held before counts only where nothing is taken in. `counts`, for kMean
+// alone, are as many zeroed int32 as x has elements from its first to its last. InvalidType for
+// dtypes other than bool, integers with a sign, uint8, and floating-point numbers of 16 bits or more.
+Error index_reduce(const Indexing& indexing, Reduction reduction, bool include_self,
+                   ScalarType dtype, void* x, const void* values, int32_t* counts,
+                   cudaStream_t stream);
+
+// Sets one item, to `value` of as many bytes on the host, which are read before this returns.
+Error set_item(size_t item_nbytes, void* x, const void* value, cudaStream_t stream);
 
 }  // namespace pteron::cuda

@@ -8,8 +8,11 @@ const aoti::Kernels& kernels() {
     k.count = count;
     k.distance = distance;
     k.embedding_bag = embedding_bag;
+    k.fill = fill;
     k.histogram = histogram;
+    k.index = index;
     k.linalg = linalg;
+    k.nonzero = nonzero;
     k.pool = pool;
     k.range = range;
     k.scan = scan;
@@ -20,5 +23,10 @@ const aoti::Kernels& kernels() {
   }();
   return kernels;
 }
+
+namespace {
+[[maybe_unused]] const bool registered =
+    (aoti::register_kernels(DeviceType::CUDA, &kernels()), true);
+}  // namespace
 
 }  // namespace pteron::cuda

@@ -1,0 +1,71 @@
+#include "pteron/backends/aoti/ops/views.h"
+
+#include <algorithm>
+#include <string>
+
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
+
+namespace pteron::aoti {
+
+using slim::SlimTensor;
+using slim::TensorPtr;
+
+namespace {
+
+std::string text_of(Span<const int64_t> sizes) {
+  std::string text;
+  for (const int64_t size : sizes) text += (text.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + text + "]";
+}
+
+}  // namespace
+
+Result<TensorPtr> make_view(const SlimTensor& tensor, Span<const int64_t> sizes,
+                            Span<const int64_t> strides, int64_t storage_offset) {
+  auto view = std::make_unique<SlimTensor>();
+  PTERON_RETURN_IF_ERROR(
+      view->set(tensor.storage(), sizes, strides, storage_offset, tensor.dtype()));
+  return view;
+}
+
+Result<TensorPtr> broadcast_to(const SlimTensor& tensor, const char* name,
+                               Span<const int64_t> sizes) {
+  int64_t strides[slim::kMaxDims] = {};
+  bool fits = tensor.dim() <= sizes.size();
+  for (size_t d = 0; fits && d < tensor.dim(); ++d) {
+    const size_t at = sizes.size() - tensor.dim() + d;
+    fits = tensor.size(d) == sizes[at] || tensor.size(d) == 1;
+    if (tensor.size(d) != 1) strides[at] = tensor.stride(d);
+  }
+  PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument,
+                         "found %s %s, expected sizes that broadcast to %s", name,
+                         tensor.describe().c_str(), text_of(sizes).c_str());
+  return make_view(tensor, sizes, Span<const int64_t>(strides, sizes.size()),
+                   tensor.storage_offset());
+}
+
+Result<TensorPtr> flattened(const SlimTensor& tensor) {
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr dense, slim::contiguous_tensor(tensor));
+  const int64_t size = tensor.numel(), stride = 1;
+  return make_view(*dense, Span<const int64_t>(&size, 1), Span<const int64_t>(&stride, 1),
+                   dense->storage_offset());
+}
+
+Error CommonSizes::add(const SlimTensor& tensor, const char* name) {
+  if (tensor.dim() > dim_) {
+    const size_t more = tensor.dim() - dim_;
+    std::copy_backward(sizes_, sizes_ + dim_, sizes_ + tensor.dim());
+    std::fill(sizes_, sizes_ + more, 1);
+    dim_ = tensor.dim();
+  }
+  for (size_t d = 0; d < tensor.dim(); ++d) {
+    int64_t& size = sizes_[dim_ - tensor.dim() + d];
+    PTERON_CHECK_OR_RETURN(size == tensor.size(d) || size == 1 || tensor.size(d) == 1,
+                           Error::InvalidArgument, "found %s %s, which does not broadcast with %s",
+                           name, tensor.describe().c_str(), text_of(*this).c_str());
+    if (size == 1) size = tensor.size(d);
+  }
+  return Error::Ok;
+}
+
+}  // namespace pteron::aoti

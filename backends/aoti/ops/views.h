@@ -1,0 +1,34 @@
+// Other views of the memory of tensors.
+#pragma once
+
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/span.h"
+
+namespace pteron::aoti {
+
+// InvalidArgument for a view that leaves the storage.
+Result<slim::TensorPtr> make_view(const slim::SlimTensor& tensor, Span<const int64_t> sizes,
+                                  Span<const int64_t> strides, int64_t storage_offset);
+
+// `tensor` repeated to `sizes`, by strides of 0. InvalidArgument, with the tensor's name, if it does
+// not broadcast to them.
+Result<slim::TensorPtr> broadcast_to(const slim::SlimTensor& tensor, const char* name,
+                                     Span<const int64_t> sizes);
+
+// Its elements in one dimension, row-major: an alias where they lie so, else a copy.
+Result<slim::TensorPtr> flattened(const slim::SlimTensor& tensor);
+
+// What tensors broadcast to, one after the other. InvalidArgument if they do not.
+class CommonSizes final {
+ public:
+  Error add(const slim::SlimTensor& tensor, const char* name);
+  operator Span<const int64_t>() const { return {sizes_, dim_}; }  // NOLINT: a list of sizes
+  size_t dim() const { return dim_; }
+
+ private:
+  size_t dim_ = 0;
+  int64_t sizes_[slim::kMaxDims];
+};
+
+}  // namespace pteron::aoti

@@ -1,0 +1,187 @@
+#include "pteron/backends/aoti/ops/index.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "pteron/backends/aoti/ops/results.h"
+#include "pteron/backends/aoti/ops/views.h"
+#include "pteron/backends/aoti/slim/core/numeric.h"
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
+#include "pteron/backends/cpu/runtime/kernels/bytes.h"
+#include "pteron/backends/cpu/runtime/kernels/rows.h"
+#include "pteron/backends/cpu/runtime/kernels/scratch.h"
+#include "pteron/backends/cpu/runtime/kernels/sort.h"
+#include "pteron/backends/cpu/runtime/shims/kernels.h"
+
+namespace pteron::cpu {
+namespace {
+
+using slim::DType;
+using slim::SlimTensor;
+using slim::TensorPtr;
+using Kind = aoti::IndexCall::Kind;
+
+size_t last_dim(const SlimTensor& tensor) { return tensor.dim() == 0 ? 0 : tensor.dim() - 1; }
+
+// What the numbers add to offsets into x, seen with the sizes of the result.
+Result<TensorPtr> offsets_of(const aoti::Indexed& indexed) {
+  const Span<const int64_t> shape = indexed.picked.front().numbers->sizes();
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr offsets, slim::make_tensor(shape, DType::Long));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr numbers, slim::make_tensor(shape, DType::Long));
+  int64_t* const offset = offsets->data_as<int64_t>();
+  std::fill(offset, offset + offsets->numel(), 0);
+  for (const aoti::Indexed::Picked& picked : indexed.picked) {
+    PTERON_RETURN_IF_ERROR(slim::copy_tensor(*numbers, *picked.numbers));
+    for (int64_t i = 0; i < offsets->numel(); ++i) {
+      const int64_t number = numbers->data_as<int64_t>()[i];
+      offset[i] += (number < 0 ? number + picked.size : number) * picked.stride;
+    }
+  }
+  int64_t strides[slim::kMaxDims] = {};
+  std::copy(offsets->strides().begin(), offsets->strides().end(), strides + indexed.first);
+  return aoti::make_view(*offsets, indexed.x->sizes(),
+                         Span<const int64_t>(strides, indexed.x->dim()), 0);
+}
+
+// Calls body(offset into x, offset into other) for each element, in order.
+template <typename Body>
+void for_each(const aoti::IndexCall& call, const SlimTensor& offsets, const Body& body) {
+  const SlimTensor& x = *call.indexed.x;
+  const Rows ours(x, last_dim(x)), others(call.other, last_dim(x)), added(offsets, last_dim(x));
+  for (int64_t row = 0; row < ours.count(); ++row) {
+    const int64_t at = ours.offset(row), other = others.offset(row);
+    const int64_t* const add = offsets.data_as<const int64_t>() + added.offset(row);
+    for (int64_t i = 0; i < ours.length(); ++i) {
+      body(at + i * ours.stride() + add[i * added.stride()], other + i * others.stride());
+    }
+  }
+}
+
+template <typename T>
+T combine(Kind kind, T a, T b) {
+  using Wide = slim::accumulate_t<T>;
+  const Wide x = a, y = b;
+  switch (kind) {
+    case Kind::kProduct:
+      return static_cast<T>(x * y);
+    case Kind::kMaximum:
+      return is_nan(a) || x >= y ? a : b;
+    case Kind::kMinimum:
+      return is_nan(a) || x <= y ? a : b;
+    default:
+      return static_cast<T>(x + y);
+  }
+}
+
+template <typename T>
+T quotient(T sum, int64_t count) {
+  if constexpr (std::is_integral_v<T>) {
+    const auto wide = static_cast<int64_t>(sum);
+    return static_cast<T>(wide / count - (wide % count < 0 ? 1 : 0));
+  } else {
+    using Wide = slim::accumulate_t<T>;
+    return static_cast<T>(static_cast<Wide>(sum) / static_cast<Wide>(count));
+  }
+}
+
+template <typename T>
+void reduce(const aoti::IndexCall& call, const SlimTensor& offsets) {
+  T* const to = call.indexed.x->data_as<T>();
+  const T* const from = call.other.data_as<const T>();
+  if (call.include_self && call.kind != Kind::kMean) {
+    return for_each(call, offsets,
+                    [&](int64_t x, int64_t i) { to[x] = combine(call.kind, to[x], from[i]); });
+  }
+  // How many each element has taken in.
+  Scratch<int64_t> counts(call.indexed.reach());
+  std::fill(counts.data(), counts.data() + call.indexed.reach(), call.include_self ? 1 : 0);
+  for_each(call, offsets, [&](int64_t x, int64_t i) {
+    to[x] = counts[x]++ == 0 ? from[i] : combine(call.kind, to[x], from[i]);
+  });
+  if (call.kind != Kind::kMean) return;
+  for_each(call, offsets, [&](int64_t x, int64_t) {
+    if (counts[x] > 0) to[x] = quotient(to[x], counts[x]);
+    counts[x] = 0;  // once
+  });
+}
+
+// Of the elements of a row-major tensor that are not zero.
+Result<std::vector<int64_t>> positions(const SlimTensor& tensor) {
+  std::vector<int64_t> found;
+  PTERON_DISPATCH_REAL(tensor.dtype(), T, {
+    const T* const data = tensor.data_as<const T>();
+    for (int64_t i = 0; i < tensor.numel(); ++i) {
+      if (static_cast<slim::accumulate_t<T>>(data[i]) != 0) found.push_back(i);
+    }
+    return found;
+  });
+  return aoti::no_kernel_for(tensor);
+}
+
+template <typename T>
+std::optional<int64_t> outside(const SlimTensor& numbers, int64_t low, int64_t end) {
+  const Rows rows(numbers, last_dim(numbers));
+  for (int64_t row = 0; row < rows.count(); ++row) {
+    const T* const number = numbers.data_as<const T>() + rows.offset(row);
+    for (int64_t i = 0; i < rows.length(); ++i) {
+      const int64_t n = number[i * rows.stride()];
+      if (n < low || n >= end) return n;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Error fill(const SlimTensor& out, const slim::Scalar& value) {
+  slim::fill_tensor(out, value);
+  return Error::Ok;
+}
+
+Error index(const aoti::IndexCall& call) {
+  const SlimTensor &x = *call.indexed.x, &other = call.other;
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr offsets, offsets_of(call.indexed));
+  if (x.numel() == 0) return Error::Ok;
+  const bool read = call.kind == Kind::kRead;
+  if (!read && call.kind != Kind::kWrite) {
+    PTERON_DISPATCH_REAL(x.dtype(), T, reduce<T>(call, *offsets); return Error::Ok);
+    return aoti::no_kernel_for(x);
+  }
+  PTERON_DISPATCH_BYTES(x.item_size(), B, {
+    B *const ours = x.data_as<B>(), *const others = other.data_as<B>();
+    for_each(call, *offsets, [&](int64_t a, int64_t b) {
+      if (read) {
+        others[b] = ours[a];
+      } else {
+        ours[a] = others[b];
+      }
+    });
+  });
+  return Error::Ok;
+}
+
+Error nonzero(const SlimTensor& self, TensorPtr& coordinates) {
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr dense, slim::contiguous_tensor(self));
+  std::vector<int64_t> found;
+  PTERON_ASSIGN_OR_RETURN(found, positions(*dense));
+  const auto count = static_cast<int64_t>(found.size());
+  const int64_t sizes[] = {count, static_cast<int64_t>(self.dim())};
+  const int64_t strides[] = {1, std::max<int64_t>(count, 1)};
+  PTERON_ASSIGN_OR_RETURN(coordinates, slim::make_tensor(sizes, strides, DType::Long, Device{}));
+  int64_t* to = coordinates->data_as<int64_t>();
+  for (int64_t position : found) {
+    for (size_t d = self.dim(); d-- > 0;) {
+      to[static_cast<int64_t>(d) * count] = position % self.size(d);
+      position /= self.size(d);
+    }
+    ++to;
+  }
+  return Error::Ok;
+}
+
+std::optional<int64_t> find_outside(const SlimTensor& numbers, int64_t low, int64_t end) {
+  return numbers.dtype() == DType::Long ? outside<int64_t>(numbers, low, end)
+                                        : outside<int32_t>(numbers, low, end);
+}
+
+}  // namespace pteron::cpu
