@@ -33,8 +33,10 @@ struct EmbeddingBagCall;
 struct HistogramCall;
 struct IndexCall;
 struct LinalgCall;
+struct MaskedScatterCall;
 struct PoolingCall;
 struct RangeCall;
+struct RunsCall;
 struct ScanCall;
 struct SearchCall;
 struct SortCall;
@@ -54,6 +56,15 @@ struct Kernels {
   // their kernels read nothing and write nothing for such indices.
   std::optional<int64_t> (*find_outside)(const slim::SlimTensor& numbers, int64_t low,
                                          int64_t end) = nullptr;
+  Error (*masked_scatter)(const MaskedScatterCall&) = nullptr;
+  // Of a row-major matrix: order = numbers of rows (int64), so that they rise by their first elements
+  // that differ, NaN last; equal ones keep their order.
+  Error (*order_rows)(const slim::SlimTensor& rows, const slim::SlimTensor& order) = nullptr;
+  // starts (bool) = which rows, in this order or as they lie, differ from the one before; the first
+  // does, and NaN from NaN.
+  Error (*mark_runs)(const slim::SlimTensor& rows, const slim::SlimTensor* order,
+                     const slim::SlimTensor& starts) = nullptr;
+  Error (*number_runs)(const RunsCall&) = nullptr;
   Error (*sort)(const SortCall&) = nullptr;
   Error (*select)(const SelectCall&) = nullptr;
   Error (*scan)(const ScanCall&) = nullptr;

@@ -89,6 +89,7 @@ def case(
     wide: bool = False,
     tolerance: float | None = None,
     unchecked: Sequence[int] = (),
+    row_major: bool = False,
     ignored: Sequence[int] = (),
     written: int | None = None,
 ) -> Json:
@@ -102,12 +103,15 @@ def case(
         tolerance: of the values, relative to the largest; by the dtype if `wide`, else exact.
         unchecked: results whose values are not torch's (those of random numbers, of ties).
         ignored: results of which not even the sizes are torch's.
+        row_major: results are, as compiled code expects, where torch itself chooses otherwise.
         written: the argument that the call writes; 0 for operators that end in "_out".
     """
     op = overload(shim)
     if written is None and op._overloadname.endswith("out"):
         written = 0
     results = _run(op, arguments)
+    if row_major:
+        results = [result.contiguous() for result in results]
     if wide:
         exact = _run(op, [_widened(argument) for argument in arguments])
         results = [

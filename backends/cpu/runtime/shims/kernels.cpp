@@ -13,7 +13,11 @@ const aoti::Kernels& kernels() {
     k.histogram = histogram;
     k.index = index;
     k.linalg = linalg;
+    k.mark_runs = mark_runs;
+    k.masked_scatter = masked_scatter;
     k.nonzero = nonzero;
+    k.number_runs = number_runs;
+    k.order_rows = order_rows;
     k.pool = pool;
     k.range = range;
     k.scan = scan;

@@ -5,14 +5,12 @@
 #include <limits>
 #include <type_traits>
 
-#include "pteron/backends/cuda/runtime/cuda_error.h"
 #include "pteron/backends/cuda/runtime/kernels/indexing.h"
+#include "pteron/backends/cuda/runtime/kernels/items.cuh"
 #include "pteron/backends/cuda/runtime/kernels/wide.cuh"
 
 namespace pteron::cuda {
 namespace {
-
-constexpr int kThreads = 256;
 
 static_assert(sizeof(Indexing) <= 4000, "is passed to kernels by value");
 
@@ -45,11 +43,7 @@ __device__ Offsets locate(const Indexing& s, int64_t i) {
 // Calls body(at) for this thread's elements of the result.
 template <typename Body>
 __device__ void for_each_element(const Indexing& s, int64_t count, const Body& body) {
-  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
-       i += step) {
-    body(locate(s, i));
-  }
+  for_each_item(count, [&](int64_t i) { body(locate(s, i)); });
 }
 
 template <typename Item>
@@ -146,46 +140,16 @@ int64_t count_of(const Indexing& s) {
   return count;
 }
 
-unsigned blocks(int64_t count) {
-  const int64_t needed = (count + kThreads - 1) / kThreads;
-  return static_cast<unsigned>(needed < 65536 ? needed : 65536);
-}
-
-Error launched() {
-  PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "indexing");
-  return Error::Ok;
-}
-
-// Calls body(Item{}) with a type of that many bytes.
-template <typename Body>
-Error with_item(size_t nbytes, const Body& body) {
-  switch (nbytes) {
-    case 1:
-      return body(uint8_t{}), launched();
-    case 2:
-      return body(uint16_t{}), launched();
-    case 4:
-      return body(uint32_t{}), launched();
-    case 8:
-      return body(uint64_t{}), launched();
-    case 16:
-      return body(uint4{}), launched();
-    default:
-      return make_error(Error::InvalidArgument,
-                        "indexing: found items of %zu bytes, expected 1, 2, 4, 8 or 16", nbytes);
-  }
-}
-
 }  // namespace
 
 Error index_read(const Indexing& indexing, size_t item_nbytes, const void* x, void* out,
                  cudaStream_t stream) {
   const int64_t count = count_of(indexing);
   if (count == 0) return Error::Ok;
-  return with_item(item_nbytes, [&](auto item) {
+  return with_item(item_nbytes, "indexing", [&](auto item) {
     using Item = decltype(item);
-    read_kernel<Item><<<blocks(count), kThreads, 0, stream>>>(indexing, static_cast<const Item*>(x),
-                                                              static_cast<Item*>(out), count);
+    read_kernel<Item><<<item_blocks(count), kItemThreads, 0, stream>>>(
+        indexing, static_cast<const Item*>(x), static_cast<Item*>(out), count);
   });
 }
 
@@ -193,9 +157,9 @@ Error index_write(const Indexing& indexing, size_t item_nbytes, void* x, const v
                   cudaStream_t stream) {
   const int64_t count = count_of(indexing);
   if (count == 0) return Error::Ok;
-  return with_item(item_nbytes, [&](auto item) {
+  return with_item(item_nbytes, "indexing", [&](auto item) {
     using Item = decltype(item);
-    write_kernel<Item><<<blocks(count), kThreads, 0, stream>>>(
+    write_kernel<Item><<<item_blocks(count), kItemThreads, 0, stream>>>(
         indexing, static_cast<Item*>(x), static_cast<const Item*>(values), count);
   });
 }
@@ -210,15 +174,16 @@ Error index_reduce(const Indexing& indexing, Reduction reduction, bool include_s
     auto* const target = static_cast<T*>(x);
     if (!include_self) {
       const T start = static_cast<T>(neutral<typename Wide<T>::type>(reduction));
-      reset_kernel<T><<<blocks(count), kThreads, 0, stream>>>(indexing, target, start, count);
+      reset_kernel<T>
+          <<<item_blocks(count), kItemThreads, 0, stream>>>(indexing, target, start, count);
     }
-    reduce_kernel<T><<<blocks(count), kThreads, 0, stream>>>(
+    reduce_kernel<T><<<item_blocks(count), kItemThreads, 0, stream>>>(
         indexing, reduction, target, static_cast<const T*>(values), counts, count);
     if (reduction == Reduction::kMean) {
-      mean_kernel<T>
-          <<<blocks(count), kThreads, 0, stream>>>(indexing, target, counts, include_self, count);
+      mean_kernel<T><<<item_blocks(count), kItemThreads, 0, stream>>>(indexing, target, counts,
+                                                                      include_self, count);
     }
-    return launched();
+    return launched("indexing");
   };
   switch (dtype) {
     case ScalarType::Half:
@@ -248,7 +213,7 @@ Error index_reduce(const Indexing& indexing, Reduction reduction, bool include_s
 }
 
 Error set_item(size_t item_nbytes, void* x, const void* value, cudaStream_t stream) {
-  return with_item(item_nbytes, [&](auto item) {
+  return with_item(item_nbytes, "indexing", [&](auto item) {
     std::memcpy(&item, value, sizeof item);
     set_kernel<<<1, 1, 0, stream>>>(static_cast<decltype(item)*>(x), item);
   });

@@ -5,14 +5,13 @@
 
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 #include "pteron/backends/cuda/runtime/kernels/capture.cuh"
+#include "pteron/backends/cuda/runtime/kernels/items.cuh"
 #include "pteron/backends/cuda/runtime/kernels/nonzero.h"
 #include "pteron/backends/cuda/runtime/kernels/numbers.cuh"
 #include "pteron/backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {
 namespace {
-
-constexpr int kThreads = 256;
 
 struct IsNonzero {
   const void* x;
@@ -38,15 +37,13 @@ struct Coordinates {
 
 __global__ void coordinates_kernel(__grid_constant__ const Coordinates c, const int64_t* indices,
                                    int64_t count, int64_t* coordinates) {
-  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
-       i += step) {
+  for_each_item(count, [&](int64_t i) {
     int64_t rest = indices[i];
     for (int d = c.dims; d-- > 0;) {
       coordinates[d * count + i] = rest % c.sizes[d];
       rest /= c.sizes[d];
     }
-  }
+  });
 }
 
 bool is_known(ScalarType dtype) {
@@ -106,12 +103,9 @@ Error write_coordinates(const Nonzero& found, const int64_t* sizes, int dims, in
   Coordinates c{};
   c.dims = dims;
   for (int d = 0; d < dims; ++d) c.sizes[d] = sizes[d];
-  const int64_t needed = (found.count + kThreads - 1) / kThreads;
-  coordinates_kernel<<<static_cast<unsigned>(needed < 65536 ? needed : 65536), kThreads, 0,
-                       stream>>>(c, static_cast<const int64_t*>(found.indices->data), found.count,
-                                 coordinates);
-  PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "writing coordinates");
-  return Error::Ok;
+  coordinates_kernel<<<item_blocks(found.count), kItemThreads, 0, stream>>>(
+      c, static_cast<const int64_t*>(found.indices->data), found.count, coordinates);
+  return launched("writing coordinates");
 }
 
 }  // namespace pteron::cuda

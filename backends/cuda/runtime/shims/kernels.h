@@ -14,7 +14,12 @@ Error fill(const slim::SlimTensor& out, const slim::Scalar& value);
 Error histogram(const aoti::HistogramCall& call);
 Error index(const aoti::IndexCall& call);
 Error linalg(const aoti::LinalgCall& call);
+Error mark_runs(const slim::SlimTensor& rows, const slim::SlimTensor* order,
+                const slim::SlimTensor& starts);
+Error masked_scatter(const aoti::MaskedScatterCall& call);
 Error nonzero(const slim::SlimTensor& self, slim::TensorPtr& coordinates);
+Error number_runs(const aoti::RunsCall& call);
+Error order_rows(const slim::SlimTensor& rows, const slim::SlimTensor& order);
 Error pool(const aoti::PoolingCall& call);
 Error range(const aoti::RangeCall& call);
 Error scan(const aoti::ScanCall& call);
