@@ -77,6 +77,9 @@ _PARAMETERS: dict[str, str | None] = {
         "const void* indices, const void* offsets, const void* table, void* out, "
         "BagResults& results, cudaStream_t stream"
     ),
+    "backends/cuda/runtime/kernels/fft.h": (
+        "const void* in, void* out, int device, cudaStream_t stream"
+    ),
     "backends/cuda/runtime/kernels/indexing.h": (
         "const void* i, const void* x, void* out, cudaStream_t stream"
     ),

@@ -248,31 +248,30 @@ def floor_division_of_floats() -> Iterator[None]:
 
 @contextlib.contextmanager
 def layouts_of_fourier_transforms() -> Iterator[None]:
-    """Fourier transforms on the CPU give the strides that they give, not those that 2.11 traces.
+    """Fourier transforms give the strides that backends/aoti/ops/fft.cpp gives, on all devices.
 
         fft(x.transpose(0, 1))
 
     Dimensions that are not transformed are outside, in the order of the operand's, then come the
-    transformed ones; the last one of a transform of real numbers stays last.
+    transformed ones; the last one of a transform of or to real numbers stays last. 2.11 traces
+    strides that overlap, 2.13 other ones for CUDA.
     """
-    if release() != "2.11":
-        yield
-        return
     from torch._inductor import ir
     from torch._inductor.virtualized import V
 
-    r2c, c2c = torch.ops.aten._fft_r2c.default, torch.ops.aten._fft_c2c.default
+    c2c = torch.ops.aten._fft_c2c.default
+    kernels = (c2c, torch.ops.aten._fft_r2c.default, torch.ops.aten._fft_c2r.default)
     process = inspect.getattr_static(ir.ExternKernel, "process_kernel").__func__
 
     def with_strides(cls: Any, kernel: Any, *args: Any, **kwargs: Any) -> Any:
         result, operands, *rest = process(cls, kernel, *args, **kwargs)
-        if kernel in (r2c, c2c) and operands[0].get_device().type == "cpu":
+        if kernel in kernels and args[1]:
             sizevars: Any = V.graph.sizevars
-            strides = sizevars.size_hints(operands[0].get_stride())
+            strides = sizevars.optimization_hints(operands[0].get_stride())
             dims = [d % result.dim() for d in args[1]]
             order = sorted(range(result.dim()), key=lambda d: -strides[d])
             order = [d for d in order if d not in dims] + [d for d in order if d in dims]
-            if kernel is r2c:
+            if kernel is not c2c:
                 order.append(order.pop(order.index(dims[-1])))
             inverse = sorted(range(result.dim()), key=order.__getitem__)
             with V.graph.fake_mode:

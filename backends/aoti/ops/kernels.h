@@ -30,6 +30,7 @@ namespace pteron::aoti {
 struct CountCall;
 struct DistanceCall;
 struct EmbeddingBagCall;
+struct FftCall;
 struct HistogramCall;
 struct IndexCall;
 struct LinalgCall;
@@ -45,6 +46,7 @@ struct SelectCall;
 struct Kernels {
   Error (*distance)(const DistanceCall&) = nullptr;
   Error (*embedding_bag)(const EmbeddingBagCall&) = nullptr;
+  Error (*fft)(const FftCall&) = nullptr;
   Error (*linalg)(const LinalgCall&) = nullptr;
   Error (*pool)(const PoolingCall&) = nullptr;
   Error (*fill)(const slim::SlimTensor& out, const slim::Scalar& value) = nullptr;

@@ -8,6 +8,7 @@ const aoti::Kernels& kernels() {
     k.count = count;
     k.distance = distance;
     k.embedding_bag = embedding_bag;
+    k.fft = fft;
     k.fill = fill;
     k.find_outside = find_outside;
     k.histogram = histogram;

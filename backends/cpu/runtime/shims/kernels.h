@@ -12,6 +12,7 @@ Error distance(const aoti::DistanceCall& call);
 Error embedding_bag(const aoti::EmbeddingBagCall& call);
 Error fill(const slim::SlimTensor& out, const slim::Scalar& value);
 std::optional<int64_t> find_outside(const slim::SlimTensor& numbers, int64_t low, int64_t end);
+Error fft(const aoti::FftCall& call);
 Error histogram(const aoti::HistogramCall& call);
 Error index(const aoti::IndexCall& call);
 Error linalg(const aoti::LinalgCall& call);

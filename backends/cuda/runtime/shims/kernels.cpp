@@ -8,6 +8,7 @@ const aoti::Kernels& kernels() {
     k.count = count;
     k.distance = distance;
     k.embedding_bag = embedding_bag;
+    k.fft = fft;
     k.fill = fill;
     k.histogram = histogram;
     k.index = index;

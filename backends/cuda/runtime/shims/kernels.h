@@ -10,6 +10,7 @@ const aoti::Kernels& kernels();
 Error count(const aoti::CountCall& call);
 Error distance(const aoti::DistanceCall& call);
 Error embedding_bag(const aoti::EmbeddingBagCall& call);
+Error fft(const aoti::FftCall& call);
 Error fill(const slim::SlimTensor& out, const slim::Scalar& value);
 Error histogram(const aoti::HistogramCall& call);
 Error index(const aoti::IndexCall& call);
