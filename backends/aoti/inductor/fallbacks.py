@@ -11,23 +11,34 @@ from typing import Any
 import torch
 
 from pteron.backends.aoti.inductor.capture import operator_functions
-from pteron.backends.aoti.inductor.generate import generate_module
+from pteron.backends.aoti.inductor.generate import LOCK, generate_module
 from pteron.backends.aoti.inductor.generated_code import Target
 from pteron.backends.aoti.inductor.release import UnsupportedTorch, release
+from pteron.backends.aoti.inductor.without_kernels import without_kernels
 
 
 def may_call_out(op: torch._ops.OpOverload) -> bool:
     """Whether Inductor may leave `op` to a function of the runtime, as far as its tables
-    say: it has no lowering, its lowering is a call, or the lowering mentions one."""
+    say: it has no lowering, its lowering is a call, or the lowering mentions one or stands among
+    those of library functions."""
     import torch._inductor.compile_fx  # noqa: F401  registers Inductor's lowerings
+    from torch._inductor import lowering
+
+    if op in lowering.fallbacks or _is_only_called(op):
+        return True
+    if op not in lowering.lowerings:
+        return False
+    function = inspect.unwrap(lowering.lowerings[op])
+    return function.__module__ != lowering.__name__ or _mentions_fallback(function)
+
+
+def _is_only_called(op: Any) -> bool:
+    """Whether Inductor neither compiles nor decomposes `op` in any case."""
     from torch._inductor import lowering
     from torch._inductor.decomposition import select_decomp_table
 
-    if op in lowering.fallbacks:
-        return True
-    if op in lowering.lowerings:
-        return _mentions_fallback(lowering.lowerings[op])
-    return op not in select_decomp_table()
+    compiled = op in lowering.lowerings and op not in lowering.fallbacks
+    return not compiled and op not in select_decomp_table()
 
 
 def compiles_higher_order(op: Any) -> bool:
@@ -56,6 +67,10 @@ def _mentions_fallback(function: Callable[..., Any]) -> bool:
             return
         seen.add(id(value))
         names.update(code.co_names)
+        for name in code.co_names:
+            called = value.__globals__.get(name)
+            if inspect.isfunction(called) and called.__module__ == value.__module__:
+                visit(called)
         for cell in value.__closure__ or ():
             with contextlib.suppress(ValueError):
                 if inspect.isfunction(cell.cell_contents):
@@ -71,7 +86,7 @@ def c_function(op: torch._ops.OpOverload, device: str) -> str | None:
 
     overload = op._overloadname
     schema = op._schema.name.replace("::", ".")
-    for name in (overload, "out"):
+    for name in (overload, "out" if overload == "default" else f"{overload}_out"):
         if f"{schema}.{name}" in inductor_fallback_ops:
             base = schema.partition(".")[2]
             suffix = "" if name == "default" else f"_{name}"
@@ -90,21 +105,31 @@ class CalledFunctions:
 
 def functions_called_by(node: torch.fx.Node, target: Target) -> CalledFunctions:
     """Generates code for `node` alone and says what that code calls; nothing is compiled."""
-    if target.device == "cuda" and not torch.cuda.is_available():
-        return (
-            CalledFunctions()
-        )  # cannot be asked here; lowering, on a machine with a GPU, asks again
+    target = dataclasses.replace(target, architectures=())
     key = (target, _signature(node))
     if key not in _CALLED:
+        kernels = without_kernels() if target.device == "cuda" else contextlib.nullcontext()
         try:
-            code = generate_module(_module_of(node, target.device), target, None)
+            with LOCK, kernels:
+                code = generate_module(_module_of(node, target.device), target, None)
             _CALLED[key] = CalledFunctions(operator_functions(code.model), code.proxied)
         except UnsupportedTorch:
             raise
         except Exception as error:
             line = str(error).strip().partition("\n")[0]
             _CALLED[key] = CalledFunctions(failure=f"{type(error).__name__}: {line}")
+            if target.device == "cuda" and not torch.cuda.is_available():
+                _CALLED[key] = _called_by_table(node.target, target.device)
     return _CALLED[key]
+
+
+def _called_by_table(op: Any, device: str) -> CalledFunctions:
+    """What is certain without generated code: what torch cannot trace without a GPU, it may compile
+    with one; lowering, on a machine with a GPU, asks again."""
+    if not _is_only_called(op):
+        return CalledFunctions()
+    function = c_function(op, device)
+    return CalledFunctions((function,)) if function else CalledFunctions(proxied=(str(op),))
 
 
 _CALLED: dict[tuple[Target, str], CalledFunctions] = {}

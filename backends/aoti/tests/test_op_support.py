@@ -10,11 +10,13 @@ from pteron.backends.aoti.op_support import OpSupport
 aten = torch.ops.aten
 
 
-def reasons(module: torch.nn.Module, *inputs: torch.Tensor, leave_out=(), shims=None) -> dict:
+def reasons(
+    module: torch.nn.Module, *inputs: torch.Tensor, leave_out=(), shims=None, device="cpu"
+) -> dict:
     """Operator to reason, of all calls that cannot be delegated."""
     program = torch.export.export(module, inputs).run_decompositions()
-    names = shim_list.load("cpu").names if shims is None else shims
-    support = OpSupport(Target("cpu"), names, leave_out)
+    names = shim_list.load(device).names if shims is None else shims
+    support = OpSupport(Target(device), names, leave_out)
     return {
         str(node.target): reason
         for node in program.graph.nodes
@@ -77,6 +79,79 @@ def test_a_custom_operator_is_refused() -> None:
             return twice(x) + 1
 
     assert "no C function" in reasons(Custom(), torch.randn(3))["pteron_test.twice.default"]
+
+
+CALLED_ON_CUDA = {
+    "_int_mm": lambda x: torch._int_mm(x.to(torch.int8), x.to(torch.int8)),
+    "_weight_int8pack_mm": lambda x: torch.ops.aten._weight_int8pack_mm(x, x.to(torch.int8), x[0]),
+    "_cdist_forward": lambda x: torch.cdist(x, x, p=1.0),
+    "histc": lambda x: torch.histc(x),
+    "masked_select": lambda x: x.masked_select(x > 0),
+    "median": lambda x: x.median(),
+    "mm": lambda x: x @ x,
+    "randperm": lambda x: torch.randperm(9),
+    "sort": lambda x: x.flatten().repeat(100)[: 2**14].sort()[0],
+    "view_as_real": lambda x: torch.view_as_real(torch.view_as_complex(x.view(-1, 2))),
+}
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+@pytest.mark.parametrize("name", CALLED_ON_CUDA)
+def test_cuda_needs_its_functions_with_and_without_a_gpu(name: str) -> None:
+    module = Function(CALLED_ON_CUDA[name])
+    found = reasons(module, torch.randn(32, 32), shims=frozenset(), device="cuda")
+    assert any(
+        op.startswith(f"aten.{name}.") and f" needs aoti_torch_cuda_{name}" in reason
+        for op, reason in found.items()
+    ), found
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.cumprod(1),
+        lambda x: x.sort()[0],
+        lambda x: x.index_select(0, torch.arange(2)),
+        lambda x: x.scatter_add(0, x.long(), x),
+        lambda x: torch.searchsorted(x, x),
+        lambda x: torch.nn.functional.pad(x, (1, 1)),
+        lambda x: torch.nn.functional.max_pool2d(x[None], 2),
+        lambda x: x.sum(),
+    ],
+)
+def test_cuda_compiles_the_rest_with_and_without_a_gpu(function) -> None:
+    assert reasons(Function(function), torch.rand(4, 4), shims=frozenset(), device="cuda") == {}
+
+
+def test_random_numbers_on_cuda_need_a_seed_alone() -> None:
+    def draw(x: torch.Tensor) -> tuple:
+        return torch.rand(4), torch.randn(4), torch.randint(0, 9, (4,)), torch.bernoulli(x)
+
+    shims = frozenset({"aoti_torch_cuda_randint_low_out"})
+    assert reasons(Function(draw), torch.rand(4), shims=shims, device="cuda") == {}
+
+
+def test_what_cannot_be_traced_without_a_gpu_goes_by_the_tables() -> None:
+    def traced_on_a_gpu(x: torch.Tensor) -> tuple:
+        return *torch.geqrf(x), torch.empty(4).exponential_()
+
+    shims = frozenset({"aoti_torch_cuda_randint_low_out"})
+    found = reasons(Function(traced_on_a_gpu), torch.rand(4, 4), shims=shims, device="cuda")
+    assert "aten.exponential.default" not in found
+    assert "aoti_torch_cuda_geqrf" in found["aten.geqrf.default"]
+
+
+def test_cuda_has_no_proxy_executor_either() -> None:
+    found = reasons(Function(torch.linalg.det), torch.rand(4, 4), shims=frozenset(), device="cuda")
+    assert "has no C function" in found["aten._linalg_det.default"]
 
 
 class Branches(torch.nn.Module):

@@ -42,6 +42,27 @@ def test_leaves_out_what_it_is_told_to() -> None:
     assert len(result.partition_tags) == 2
 
 
+def test_leaves_out_what_the_runtime_has_no_function_for() -> None:
+    @torch.library.custom_op("pteron_test::thrice", mutates_args=())
+    def thrice(x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+    @thrice.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    class Custom(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return thrice(x) + 1
+
+    program = export(Custom(), (torch.randn(4),)).run_decompositions({})
+    with pytest.warns(UserWarning, match="thrice.default has no C function"):
+        result = CudaPartitioner().partition(program)
+    assert len(result.partition_tags) == 1
+    (left,) = (n for n in program.graph.nodes if "thrice" in str(n.target))
+    assert "delegation_tag" not in left.meta
+
+
 @pytest.mark.parametrize(
     "options",
     [
