@@ -13,6 +13,7 @@ import torch
 from pteron.backends.aoti.inductor.capture import operator_functions
 from pteron.backends.aoti.inductor.generate import LOCK, generate_module
 from pteron.backends.aoti.inductor.generated_code import Target
+from pteron.backends.aoti.inductor.own_functions import own_functions
 from pteron.backends.aoti.inductor.release import UnsupportedTorch, release
 from pteron.backends.aoti.inductor.without_kernels import without_kernels
 
@@ -84,6 +85,8 @@ def c_function(op: torch._ops.OpOverload, device: str) -> str | None:
     """The C function that stands for `op` where it is called and not compiled, if any."""
     from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
+    if own := own_functions(device).get(op):
+        return own
     overload = op._overloadname
     schema = op._schema.name.replace("::", ".")
     for name in (overload, "out" if overload == "default" else f"{overload}_out"):

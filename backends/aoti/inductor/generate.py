@@ -3,6 +3,7 @@
 One call at a time: a lock serialises callers, because Inductor's state belongs to the process.
 """
 
+import dataclasses
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from pteron.backends.aoti.inductor.architectures import also_compiled_for
 from pteron.backends.aoti.inductor.capture import captured_sources
 from pteron.backends.aoti.inductor.cuda import kernel_folder
 from pteron.backends.aoti.inductor.generated_code import GeneratedCode, Target
+from pteron.backends.aoti.inductor.own_functions import declared
 from pteron.backends.aoti.inductor.release import release
 from pteron.backends.aoti.inductor.scope import compile_scope, fake_mode_of
 
@@ -63,7 +65,7 @@ def generate_module(
             stack.enter_context(fake_mode_of(module))
         torch._inductor.aot_compile(module, arguments, options=patches)
     (code,) = captured
-    return code
+    return dataclasses.replace(code, model=declared(code.model, target.device))
 
 
 def _reject_mutated_buffers(program: ExportedProgram) -> None:

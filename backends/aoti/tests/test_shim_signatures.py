@@ -6,8 +6,11 @@ import re
 
 import pytest
 import torch
+from torchgen.gen_aoti_c_shim import gen_arguments, gen_returns
+from torchgen.model import FunctionSchema
 
 from pteron.backends.aoti import shim_list
+from pteron.backends.aoti.inductor.own_functions import own_functions
 
 _HEADERS = pathlib.Path(torch.__file__).parent / "include/torch/csrc/inductor/aoti_torch"
 _BACKENDS = pathlib.Path(shim_list.__file__).parent.parent
@@ -47,17 +50,25 @@ def _torch_functions(device: str) -> dict[str, tuple[str, list[str]]]:
     return functions
 
 
+def _own_functions(device: str) -> dict[str, tuple[str, list[str]]]:
+    """The same for functions that torch has not and the runtime has: what torch's would be."""
+    functions = {}
+    for op, name in own_functions(device).items():
+        schema = FunctionSchema.parse(str(op._schema).removeprefix("aten::"))
+        parameters = gen_arguments(schema.arguments.flat_all, set())[0] + gen_returns(schema)[0]
+        functions[name] = ("AOTITorchError", _types(", ".join(parameters)))
+    return functions
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_operators_have_the_signatures_of_torch(device: str) -> None:
-    torch_functions = _torch_functions(device)
+    functions = _torch_functions(device) | _own_functions(device)
     differing = {}
     for name, declaration in shim_list.load(device).declarations.items():
-        if name not in torch_functions:
-            continue  # an operator that torch has no C function for
         found = re.fullmatch(r"(\w+) \w+\((.*)\)", declaration)
         assert found is not None
-        if (found[1], _types(found[2])) != torch_functions[name]:
-            differing[name] = (declaration, torch_functions[name])
+        if (found[1], _types(found[2])) != functions.get(name):
+            differing[name] = (declaration, functions.get(name, "there is no such operator"))
     assert differing == {}
 
 

@@ -1,0 +1,71 @@
+"""Operators that torch has no C function for and the runtime has.
+
+Inductor leaves an operator to a proxy executor where torch's list of C functions lacks it. Inside
+`called_directly` the list has what the runtime's has: the code calls the function by the name and
+with the arguments that torch's own would have, and `declared` tells the compiler of it.
+"""
+
+import contextlib
+import functools
+import re
+from collections.abc import Iterator
+
+import torch
+
+from pteron.backends.aoti import shim_list
+from pteron.backends.aoti.inductor.capture import operator_functions
+
+
+def own_functions(device: str) -> dict[torch._ops.OpOverload, str]:
+    """The runtime's C functions for operators that torch has none for."""
+    from torchgen.aoti.fallback_ops import inductor_fallback_ops
+
+    functions = {}
+    for function in shim_list.load(device).declarations:
+        op = operator_of(function.removeprefix(f"aoti_torch_{device}_"))
+        if op is not None and str(op) not in inductor_fallback_ops:
+            functions[op] = function
+    return functions
+
+
+@functools.cache
+def operator_of(name: str) -> torch._ops.OpOverload | None:
+    """The operator that a C function is named after: `median_dim` is aten.median.dim."""
+    parts = name.split("_")
+    for end in range(len(parts), 0, -1):
+        packet = getattr(torch.ops.aten, "_".join(parts[:end]), None)
+        overload = "_".join(parts[end:]) or "default"
+        if packet is not None and overload in packet.overloads():
+            op: torch._ops.OpOverload = getattr(packet, overload)
+            return op
+    return None
+
+
+@contextlib.contextmanager
+def called_directly(device: str) -> Iterator[None]:
+    """Inside, Inductor calls the runtime's functions rather than the proxy executor."""
+    from torchgen.aoti.fallback_ops import inductor_fallback_ops
+
+    added = [str(op) for op in own_functions(device)]
+    inductor_fallback_ops.update((op, {}) for op in added)
+    try:
+        yield
+    finally:
+        for op in added:
+            del inductor_fallback_ops[op]
+
+
+_INCLUDES = re.compile(r"(?:#include.*\n)*")
+
+
+def declared(model: str, device: str) -> str:
+    """`model` with declarations of the functions it calls that no header of torch declares."""
+    declarations = shim_list.load(device).declarations
+    own = set(own_functions(device).values())
+    lines = [
+        f'extern "C" {declarations[function]};\n'
+        for function in operator_functions(model)
+        if function in own
+    ]
+    begin = _INCLUDES.match(model).end()  # type: ignore[union-attr]
+    return model[:begin] + "".join(lines) + model[begin:]
