@@ -1,5 +1,8 @@
 """The lists of shims, as Python reads them."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from pteron.backends.aoti import shim_list
@@ -51,6 +54,14 @@ def test_the_version_for_some_names_is_the_newest_of_theirs() -> None:
     assert shims.version_for(["a", "b"]) == 4
     assert shims.version_for([]) == 0
     assert shims.version == 7
+
+
+def test_the_runtime_has_the_newest_version_of_the_lists() -> None:
+    header = Path(shim_list.__file__).parent / "shims/shim_library.h"
+    version = re.search(r"kShimListVersion = (\d+);", header.read_text())
+    assert version is not None
+    newest = max(shim_list.load("cpu").version, shim_list.load("cuda").version)
+    assert int(version[1]) == newest
 
 
 def test_an_unknown_device_lists_the_known_ones() -> None:
