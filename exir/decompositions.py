@@ -25,6 +25,7 @@ def decomposition_table() -> Table:
         get_decompositions([torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default])
     )
     table[torch.ops.aten.complex.default] = _complex
+    table.update(_CHECKED)
     return table  # torch's own kind of dict
 
 
@@ -32,6 +33,33 @@ def _complex(real: torch.Tensor, imag: torch.Tensor) -> torch.Tensor:
     """Pairs in memory: a complex number is then made without an operator of its own."""
     parts = torch.broadcast_tensors(real, imag)
     return torch.view_as_complex(torch.stack(parts, -1))
+
+
+def _inverse(matrix: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.inv_ex(matrix, check_errors=True).inverse
+
+
+def _solution(matrix: torch.Tensor, right: torch.Tensor, *, left: bool = True) -> torch.Tensor:
+    return torch.linalg.solve_ex(matrix, right, left=left, check_errors=True).result
+
+
+def _cholesky(matrix: torch.Tensor, *, upper: bool = False) -> torch.Tensor:
+    return torch.linalg.cholesky_ex(matrix, upper=upper, check_errors=True).L
+
+
+def _lu_factor(matrix: torch.Tensor, *, pivot: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.linalg.lu_factor_ex(matrix, pivot=pivot, check_errors=True)[:2]
+
+
+#: Operators that raise an error for some matrices, as ones that do so themselves. Torch's table
+#: puts the check apart, where torch 2.11 loses it and 2.13 orders it by a token of the program.
+_CHECKED: Table = {
+    torch.ops.aten.linalg_inv.default: _inverse,
+    torch.ops.aten.inverse.default: _inverse,
+    torch.ops.aten.linalg_solve.default: _solution,
+    torch.ops.aten.linalg_cholesky.default: _cholesky,
+    torch.ops.aten.linalg_lu_factor.default: _lu_factor,
+}
 
 
 def _operators(program: ExportedProgram) -> set[OpOverload]:
