@@ -48,6 +48,7 @@ _IN_C = {
     "OptionalDtype": "int32_t* {0}",
     "OptionalLayout": "int32_t* {0}",
     "OptionalDevice": "int32_t* {0}, int32_t {0}_index_",
+    "Generator": "void** {0}",
     "IntList": "const int64_t* {0}, int64_t {0}_len_",
     "Result": "AtenTensorHandle* {0}",
 }

@@ -36,6 +36,9 @@ struct IndexCall;
 struct LinalgCall;
 struct MaskedScatterCall;
 struct PoolingCall;
+struct MultinomialCall;
+struct PermutationCall;
+struct RandomIntegersCall;
 struct RangeCall;
 struct RunsCall;
 struct ScanCall;
@@ -74,6 +77,9 @@ struct Kernels {
   Error (*histogram)(const HistogramCall&) = nullptr;
   Error (*range)(const RangeCall&) = nullptr;
   Error (*count)(const CountCall&) = nullptr;
+  Error (*random_integers)(const RandomIntegersCall&) = nullptr;
+  Error (*random_permutation)(const PermutationCall&) = nullptr;
+  Error (*multinomial)(const MultinomialCall&) = nullptr;
 };
 
 // The kernels of a type of device, for operators that models call by one name on all devices. The

@@ -31,9 +31,19 @@ Error OptionalDtype::check(CallDevice&) {
   return Error::Ok;
 }
 
-Error OptionalDevice::check(CallDevice&) {
-  if (!value_) return Error::Ok;
-  PTERON_ASSIGN_OR_RETURN(device_, device_argument(*value_, index_));
+Error OptionalDevice::check(CallDevice& device) {
+  const auto type = static_cast<int32_t>(device.type());
+  PTERON_ASSIGN_OR_RETURN(device_, device_argument(value_ ? *value_ : type, value_ ? index_ : -1));
+  PTERON_CHECK_OR_RETURN(device_.type == device.type(), Error::InvalidArgument,
+                         "found %s of type %d, expected %d", name_, static_cast<int>(device_.type),
+                         type);
+  return Error::Ok;
+}
+
+Error Generator::check(CallDevice&) {
+  PTERON_CHECK_OR_RETURN(!value_, Error::NotSupported,
+                         "found a %s, expected none: random numbers have no seed of the model's",
+                         name_);
   return Error::Ok;
 }
 

@@ -12,7 +12,8 @@
 //   Dtype(x)             int32_t                                DType
 //   Optional{Int,Float,Bool,Dtype}(x)   pointers to those       std::optional
 //   OptionalLayout(x)    int32_t*                               const int32_t*; all are strided
-//   OptionalDevice(x)    int32_t*, index                        std::optional<Device>
+//   OptionalDevice(x)    int32_t*, index                        Device: that of the call's type
+//   Generator(x)         void**                                 void**, null
 //   IntList(x)           const int64_t*, length                 Span<const int64_t>
 //   Result(x)            AtenTensorHandle*                      TensorPtr&, given away on success
 //
@@ -36,6 +37,7 @@ struct Kernels;
 class CallDevice final {
  public:
   explicit CallDevice(DeviceType type) : type_(type) {}
+  DeviceType type() const { return type_; }
   // InvalidArgument: null, undefined, or elsewhere than those before.
   Error check(AtenTensorHandle tensor, const char* name);
 
@@ -129,11 +131,18 @@ class OptionalDevice : public Plain<const int32_t*> {
   OptionalDevice(const char* name, const int32_t* type, int32_t index)
       : Plain(name, type), index_(index) {}
   Error check(CallDevice&);
-  std::optional<Device> get() { return device_; }
+  Device get() { return device_; }
 
  private:
   int32_t index_;
-  std::optional<Device> device_;
+  Device device_;
+};
+
+// Torch's random generators are not known here.
+class Generator : public Plain<void**> {
+ public:
+  using Plain::Plain;
+  Error check(CallDevice&);
 };
 
 template <typename T>
@@ -217,6 +226,7 @@ AOTITorchError call_operator(const char* shim, DeviceType device, const Kernels&
 #define PTERON_C_OptionalDtype(x) int32_t* x
 #define PTERON_C_OptionalLayout(x) int32_t* x
 #define PTERON_C_OptionalDevice(x) int32_t *x, int32_t x##_index_
+#define PTERON_C_Generator(x) void** x
 #define PTERON_C_IntList(x) const int64_t *x, int64_t x##_len_
 #define PTERON_C_Result(x) ::pteron::aoti::AtenTensorHandle* x
 
@@ -236,7 +246,8 @@ AOTITorchError call_operator(const char* shim, DeviceType device, const Kernels&
 #define PTERON_CXX_OptionalString(x) const char* x
 #define PTERON_CXX_OptionalDtype(x) ::std::optional<::pteron::slim::DType> x
 #define PTERON_CXX_OptionalLayout(x) const int32_t* x
-#define PTERON_CXX_OptionalDevice(x) ::std::optional<::pteron::Device> x
+#define PTERON_CXX_OptionalDevice(x) ::pteron::Device x
+#define PTERON_CXX_Generator(x) void** x
 #define PTERON_CXX_IntList(x) ::pteron::Span<const int64_t> x
 #define PTERON_CXX_Result(x) ::pteron::slim::TensorPtr& x
 
@@ -258,5 +269,6 @@ AOTITorchError call_operator(const char* shim, DeviceType device, const Kernels&
 #define PTERON_P_OptionalDtype(x) ::pteron::aoti::parameter::OptionalDtype(#x, x)
 #define PTERON_P_OptionalLayout(x) ::pteron::aoti::parameter::Plain<const int32_t*>(#x, x)
 #define PTERON_P_OptionalDevice(x) ::pteron::aoti::parameter::OptionalDevice(#x, x, x##_index_)
+#define PTERON_P_Generator(x) ::pteron::aoti::parameter::Generator(#x, x)
 #define PTERON_P_IntList(x) ::pteron::aoti::parameter::List<int64_t>(#x, x, x##_len_)
 #define PTERON_P_Result(x) ::pteron::aoti::parameter::Result(#x, x)

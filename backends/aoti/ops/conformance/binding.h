@@ -96,6 +96,11 @@ inline auto optional_device(Call& call) {
       call.device().type == DeviceType::CPU ? -1 : call.device().index);
 }
 
+inline auto generator(Call& call) {
+  call.next();
+  return std::tuple<void**>(nullptr);
+}
+
 inline auto int_list(Call& call) {
   auto* numbers = call.keep(call.next().get<std::vector<int64_t>>());
   return std::tuple<const int64_t*, int64_t>(numbers->data(),
@@ -130,6 +135,7 @@ int32_t invoke(Function function, std::tuple<Parts...> parts) {
 #define PTERON_B_OptionalDtype(x) bind::optional_dtype(call)
 #define PTERON_B_OptionalLayout(x) bind::optional_number<int32_t>(call)
 #define PTERON_B_OptionalDevice(x) bind::optional_device(call)
+#define PTERON_B_Generator(x) bind::generator(call)
 #define PTERON_B_IntList(x) bind::int_list(call)
 #define PTERON_B_Result(x) bind::result(call)
 

@@ -149,6 +149,8 @@ def _run(op: torch._ops.OpOverload, arguments: Sequence[Any]) -> list[torch.Tens
     if any(argument.is_out for argument in schema):
         named["out"] = _like(values[0], values[0].dtype, values.pop(0))
     for argument, value in zip(schema, values, strict=False):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = _like(value, value.dtype, value)
         if argument.kwarg_only:
             named[argument.name] = value
         else:

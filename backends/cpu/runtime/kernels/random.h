@@ -29,6 +29,8 @@ class RandomStream final {
     while (bits < unfair) bits = (*this)();
     return bits % count;
   }
+  // Uniform in [0, 1).
+  double uniform() { return static_cast<double>((*this)() >> 11) * 0x1p-53; }
 
  private:
   uint64_t state_;

@@ -20,6 +20,9 @@ const aoti::Kernels& kernels() {
     k.number_runs = number_runs;
     k.order_rows = order_rows;
     k.pool = pool;
+    k.multinomial = multinomial;
+    k.random_integers = random_integers;
+    k.random_permutation = random_permutation;
     k.range = range;
     k.scan = scan;
     k.search = search;

@@ -1,8 +1,12 @@
+#include <limits>
 #include <random>
 
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 #include "pteron/backends/cuda/runtime/kernels/numbers.cuh"
 #include "pteron/backends/cuda/runtime/kernels/random.h"
+#include "pteron/backends/cuda/runtime/kernels/scan.h"
+#include "pteron/backends/cuda/runtime/kernels/sort.h"
+#include "pteron/backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {
 namespace {
@@ -41,6 +45,57 @@ __global__ void random_kernel(RandomDraw draw, int64_t low, uint64_t range, Scal
   }
 }
 
+// In [0, 1).
+__device__ inline double uniform(RandomDraw draw, int64_t i) {
+  return static_cast<double>(random_bits(draw, static_cast<uint64_t>(i)) >> 11) * 0x1p-53;
+}
+
+__global__ void convert_kernel(const int64_t* x, int64_t count, ScalarType dtype, void* out) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
+       i += step) {
+    store_as<int64_t>(out, dtype, i, x[i]);
+  }
+}
+
+// Independent waiting times with the numbers as rates.
+__global__ void race_kernel(RandomDraw draw, const void* x, ScalarType dtype, int64_t count,
+                            double* times) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
+       i += step) {
+    const double rate = load_as<double>(x, dtype, i);
+    times[i] = rate > 0 ? -log1p(-uniform(draw, i)) / rate : INFINITY;
+  }
+}
+
+// `sums` are those of each row up to every element of it.
+__global__ void pick_kernel(RandomDraw draw, const double* sums, int64_t n, int64_t count,
+                            int64_t draws, int64_t* out) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < draws;
+       i += step) {
+    const double* const row = sums + i / count * n;
+    const double total = row[n - 1], drawn = uniform(draw, i) * total;
+    int64_t low = 0, high = n - 1;  // of the last element it is known
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      // A product that was rounded up to the total belongs to the last number above 0.
+      if (row[middle] > drawn || row[middle] >= total) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    out[i] = low;
+  }
+}
+
+unsigned blocks_for(int64_t count) {
+  const int64_t needed = (count + kThreads - 1) / kThreads;
+  return static_cast<unsigned>(needed < 8192 ? needed : 8192);
+}
+
 }  // namespace
 
 RandomSequence& RandomSequence::of_process() {
@@ -55,18 +110,62 @@ RandomSequence& RandomSequence::of_process() {
 
 Error fill_random(RandomDraw draw, int64_t low, int64_t high, ScalarType dtype, void* out,
                   int64_t count, cudaStream_t stream) {
-  PTERON_CHECK_OR_RETURN(low < high, Error::InvalidArgument,
-                         "random integers from %lld to below %lld: there are none",
-                         static_cast<long long>(low), static_cast<long long>(high));
   PTERON_CHECK_OR_RETURN(dtype != ScalarType::Float8_e5m2 && dtype != ScalarType::Float8_e4m3fn,
                          Error::InvalidType, "random integers: found %s, expected another dtype",
                          name_of(dtype));
   if (count == 0) return Error::Ok;
-  const int64_t blocks = (count + kThreads - 1) / kThreads;
-  random_kernel<<<static_cast<unsigned>(blocks < 8192 ? blocks : 8192), kThreads, 0, stream>>>(
+  random_kernel<<<blocks_for(count), kThreads, 0, stream>>>(
       draw, low, static_cast<uint64_t>(high) - static_cast<uint64_t>(low), dtype, out, count);
   PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "drawing random integers");
   return Error::Ok;
+}
+
+// The order of random keys.
+Error permute_random(RandomDraw draw, ScalarType dtype, void* out, int64_t n, int device,
+                     cudaStream_t stream) {
+  if (n == 0) return Error::Ok;
+  const size_t nbytes = static_cast<size_t>(n) * sizeof(int64_t);
+  PTERON_ASSIGN_OR_RETURN(slim::StorageRef scratch, allocate_scratch(3 * nbytes, device));
+  auto* const keys = static_cast<int64_t*>(scratch->data);
+  const bool wide = dtype == ScalarType::Long;
+  int64_t* const order = wide ? static_cast<int64_t*>(out) : keys + 2 * n;
+  PTERON_RETURN_IF_ERROR(fill_random(draw, std::numeric_limits<int64_t>::min(),
+                                     std::numeric_limits<int64_t>::max(), ScalarType::Long, keys, n,
+                                     stream));
+  PTERON_RETURN_IF_ERROR(sort_rows(ScalarType::Long, keys, 1, n, /*descending=*/false, n, keys + n,
+                                   order, device, stream));
+  if (wide) return Error::Ok;
+  PTERON_CHECK_OR_RETURN(dtype != ScalarType::Float8_e5m2 && dtype != ScalarType::Float8_e4m3fn,
+                         Error::InvalidType, "random integers: found %s, expected another dtype",
+                         name_of(dtype));
+  convert_kernel<<<blocks_for(n), kThreads, 0, stream>>>(order, n, dtype, out);
+  PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "storing a permutation");
+  return Error::Ok;
+}
+
+Error choose_random(RandomDraw draw, const RandomChoice& choice, int64_t* out, int device,
+                    cudaStream_t stream) {
+  const int64_t rows = choice.rows, n = choice.n, draws = rows * choice.count;
+  if (draws == 0) return Error::Ok;
+  const auto elements = static_cast<size_t>(rows * n);
+  PTERON_ASSIGN_OR_RETURN(slim::StorageRef scratch,
+                          allocate_scratch(elements * sizeof(double), device));
+  auto* const numbers = static_cast<double*>(scratch->data);
+  if (choice.replacement) {
+    PTERON_RETURN_IF_ERROR(scan_rows(Scan{ScanKind::kSum, rows, n}, choice.dtype, choice.x,
+                                     ScalarType::Double, numbers, stream));
+    pick_kernel<<<blocks_for(draws), kThreads, 0, stream>>>(draw, numbers, n, choice.count, draws,
+                                                            out);
+    PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "drawing from sums");
+    return Error::Ok;
+  }
+  PTERON_ASSIGN_OR_RETURN(slim::StorageRef sorted,
+                          allocate_scratch(static_cast<size_t>(draws) * sizeof(double), device));
+  race_kernel<<<blocks_for(rows * n), kThreads, 0, stream>>>(draw, choice.x, choice.dtype, rows * n,
+                                                             numbers);
+  PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "drawing waiting times");
+  return sort_rows(ScalarType::Double, numbers, rows, n, /*descending=*/false, choice.count,
+                   sorted->data, out, device, stream);
 }
 
 }  // namespace pteron::cuda

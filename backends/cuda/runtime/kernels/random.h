@@ -1,4 +1,4 @@
-// Random integers by Philox 4x32-10, a counter-based generator: element i of draw d depends on the
+// Random numbers by Philox 4x32-10, a counter-based generator: element i of draw d depends on the
 // seed, d and i alone.
 //
 //   PTERON_RETURN_IF_ERROR(fill_random(RandomSequence::of_process().next(), low, high,
@@ -39,9 +39,26 @@ class RandomSequence final {
   std::atomic<uint64_t> next_{0};
 };
 
-// Integers in [low, high) over `count` contiguous elements. InvalidArgument unless low < high;
-// InvalidType for float8.
+// Integers in [low, high) over `count` contiguous elements; low < high. InvalidType for float8, here
+// and below.
 Error fill_random(RandomDraw draw, int64_t low, int64_t high, ScalarType dtype, void* out,
                   int64_t count, cudaStream_t stream);
+
+// The numbers from 0 to below n, less than 2^31, in random order. `device` must be current, here and
+// below.
+Error permute_random(RandomDraw draw, ScalarType dtype, void* out, int64_t n, int device,
+                     cudaStream_t stream);
+
+// `count` positions of each row of a row-major (rows, n), as probable as the numbers there.
+struct RandomChoice {
+  ScalarType dtype;
+  const void* x;  // floating-point, finite, not negative, of each row some above 0: is not checked
+  int64_t rows, n, count;
+  bool replacement;  // false: those of one row differ; n is then less than 2^31
+};
+
+// `out` is row-major (rows, count).
+Error choose_random(RandomDraw draw, const RandomChoice& choice, int64_t* out, int device,
+                    cudaStream_t stream);
 
 }  // namespace pteron::cuda

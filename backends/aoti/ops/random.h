@@ -1,0 +1,31 @@
+// Random numbers. Results are row-major.
+#pragma once
+
+#include "pteron/backends/aoti/slim/core/slim_tensor.h"
+
+namespace pteron::aoti {
+
+// Uniform integers.
+struct RandomIntegersCall {
+  const slim::SlimTensor& out;  // real
+  int64_t low, high;            // low <= out[i] < high
+};
+
+// The numbers from 0 to below the size of `out`, in random order.
+struct PermutationCall {
+  const slim::SlimTensor& out;  // real, of one dimension
+};
+
+// Positions in rows, each as probable as the number there, which is any factor of a probability.
+// Without replacement those of one row differ.
+struct MultinomialCall {
+  const slim::SlimTensor& self;  // floating-point, rows along the last dimension
+  bool replacement;
+  const slim::SlimTensor& out;  // int64, the draws of each row along the last dimension
+
+  int64_t rows() const { return self.dim() == 1 ? 1 : self.size(0); }
+  int64_t length() const { return self.size(self.dim() - 1); }
+  int64_t count() const { return out.size(out.dim() - 1); }
+};
+
+}  // namespace pteron::aoti
