@@ -14,9 +14,9 @@
 // fails. A device lists the families in its shims.inc for which it has all that they call.
 #pragma once
 
+
 #include <cstdint>
 #include <optional>
-
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 #include "pteron/runtime/core/device.h"
 #include "pteron/runtime/core/error.h"
@@ -27,6 +27,7 @@ struct Scalar;
 
 namespace pteron::aoti {
 
+struct ArithmeticCall;
 struct CountCall;
 struct DistanceCall;
 struct EmbeddingBagCall;
@@ -38,13 +39,14 @@ struct MaskedScatterCall;
 struct PoolingCall;
 struct MultinomialCall;
 struct PermutationCall;
+struct PoolingCall;
 struct RandomIntegersCall;
 struct RangeCall;
 struct RunsCall;
 struct ScanCall;
 struct SearchCall;
-struct SortCall;
 struct SelectCall;
+struct SortCall;
 
 struct Kernels {
   Error (*distance)(const DistanceCall&) = nullptr;
@@ -77,6 +79,8 @@ struct Kernels {
   Error (*histogram)(const HistogramCall&) = nullptr;
   Error (*range)(const RangeCall&) = nullptr;
   Error (*count)(const CountCall&) = nullptr;
+  Error (*arithmetic)(const ArithmeticCall&) = nullptr;
+  Error (*fill)(const slim::SlimTensor& out, const slim::Scalar& value) = nullptr;
   Error (*random_integers)(const RandomIntegersCall&) = nullptr;
   Error (*random_permutation)(const PermutationCall&) = nullptr;
   Error (*multinomial)(const MultinomialCall&) = nullptr;

@@ -5,6 +5,7 @@ namespace pteron::cpu {
 const aoti::Kernels& kernels() {
   static const aoti::Kernels kernels = [] {
     aoti::Kernels k;
+    k.arithmetic = arithmetic;
     k.count = count;
     k.distance = distance;
     k.embedding_bag = embedding_bag;

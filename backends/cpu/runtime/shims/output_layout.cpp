@@ -21,22 +21,4 @@ Result<slim::TensorPtr> make_ordered_like(const slim::SlimTensor& operand, slim:
   return make_ordered_like(operand.sizes(), dtype, {operand.strides().data()});
 }
 
-Result<Broadcast> broadcast(const slim::SlimTensor& a, const slim::SlimTensor& b) {
-  Broadcast result;
-  result.dim = std::max(a.dim(), b.dim());
-  for (size_t i = 0; i < result.dim; ++i) {
-    // Counted from the back.
-    const size_t at = result.dim - 1 - i;
-    const int64_t x = i < a.dim() ? a.size(a.dim() - 1 - i) : 1;
-    const int64_t y = i < b.dim() ? b.size(b.dim() - 1 - i) : 1;
-    PTERON_CHECK_OR_RETURN(x == y || x == 1 || y == 1, Error::InvalidArgument,
-                           "found %s and %s, expected sizes that broadcast", a.describe().c_str(),
-                           b.describe().c_str());
-    result.sizes[at] = x == 1 ? y : x;
-    result.a[at] = x == 1 ? 0 : a.stride(a.dim() - 1 - i);
-    result.b[at] = y == 1 ? 0 : b.stride(b.dim() - 1 - i);
-  }
-  return result;
-}
-
 }  // namespace pteron::cpu

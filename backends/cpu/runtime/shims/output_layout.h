@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 
+#include "pteron/backends/aoti/ops/promotion.h"
 #include "pteron/backends/aoti/slim/core/layout.h"
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 #include "pteron/runtime/core/result.h"
@@ -20,17 +21,7 @@ Result<slim::TensorPtr> make_ordered_like(Span<const int64_t> sizes, slim::DType
 // The same for a result of the sizes of `operand`.
 Result<slim::TensorPtr> make_ordered_like(const slim::SlimTensor& operand, slim::DType dtype);
 
-// Sizes that tensors broadcast to, and the strides with which each is read there.
-struct Broadcast {
-  size_t dim = 0;
-  int64_t sizes[slim::kMaxDims];
-  int64_t a[slim::kMaxDims];
-  int64_t b[slim::kMaxDims];
-
-  Span<const int64_t> shape() const { return {sizes, dim}; }
-};
-
-// InvalidArgument if they do not broadcast.
-Result<Broadcast> broadcast(const slim::SlimTensor& a, const slim::SlimTensor& b);
+using aoti::broadcast;
+using aoti::Broadcast;
 
 }  // namespace pteron::cpu
