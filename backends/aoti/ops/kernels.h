@@ -14,9 +14,9 @@
 // fails. A device lists the families in its shims.inc for which it has all that they call.
 #pragma once
 
-
 #include <cstdint>
 #include <optional>
+
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 #include "pteron/runtime/core/device.h"
 #include "pteron/runtime/core/error.h"
@@ -80,7 +80,6 @@ struct Kernels {
   Error (*range)(const RangeCall&) = nullptr;
   Error (*count)(const CountCall&) = nullptr;
   Error (*arithmetic)(const ArithmeticCall&) = nullptr;
-  Error (*fill)(const slim::SlimTensor& out, const slim::Scalar& value) = nullptr;
   Error (*random_integers)(const RandomIntegersCall&) = nullptr;
   Error (*random_permutation)(const PermutationCall&) = nullptr;
   Error (*multinomial)(const MultinomialCall&) = nullptr;

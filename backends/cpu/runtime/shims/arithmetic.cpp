@@ -138,9 +138,4 @@ Error arithmetic(const ArithmeticCall& call) {
   return slim::copy_tensor(call.out, *result);
 }
 
-Error fill(const SlimTensor& out, const slim::Scalar& value) {
-  slim::fill_tensor(out, value);
-  return Error::Ok;
-}
-
 }  // namespace pteron::cpu

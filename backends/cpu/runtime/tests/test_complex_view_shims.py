@@ -1,7 +1,4 @@
-
-"""Complex numbers, views, Fourier transforms: shims against torch's operators."""
-"""Fourier transforms and distances: shims against torch's operators."""
-import ctypes
+"""Fourier transforms: shims against torch's operators."""
 
 import pytest
 import torch

@@ -98,11 +98,6 @@ __global__ void arithmetic_kernel(__grid_constant__ const Arithmetic c) {
   }
 }
 
-__global__ void put_kernel(const ElementBytes element, int nbytes, unsigned char* out) {
-  const int i = static_cast<int>(threadIdx.x);
-  if (i < nbytes) out[i] = element.bytes[i];
-}
-
 bool is_float8(const Operand& operand) {
   return operand.dtype == ScalarType::Float8_e5m2 || operand.dtype == ScalarType::Float8_e4m3fn;
 }
@@ -125,13 +120,6 @@ Error compute(const Arithmetic& c, cudaStream_t stream) {
     arithmetic_kernel<float><<<blocks, kThreads, 0, stream>>>(c);
   }
   PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "computing elements");
-  return Error::Ok;
-}
-
-Error put_element(const ElementBytes& element, size_t nbytes, void* out, cudaStream_t stream) {
-  put_kernel<<<1, 16, 0, stream>>>(element, static_cast<int>(nbytes),
-                                   static_cast<unsigned char*>(out));
-  PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "writing an element");
   return Error::Ok;
 }
 

@@ -45,11 +45,4 @@ struct Arithmetic {
 // in float32. InvalidType for float8.
 Error compute(const Arithmetic& arithmetic, cudaStream_t stream);
 
-struct alignas(16) ElementBytes {
-  unsigned char bytes[16];
-};
-
-// Writes one element of `nbytes` bytes.
-Error put_element(const ElementBytes& element, size_t nbytes, void* out, cudaStream_t stream);
-
 }  // namespace pteron::cuda

@@ -38,15 +38,4 @@ Error arithmetic(const aoti::ArithmeticCall& call) {
   return compute(arithmetic, scope.stream());
 }
 
-// One element, repeated.
-Error fill(const slim::SlimTensor& out, const slim::Scalar& value) {
-  if (out.numel() == 0) return Error::Ok;
-  PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(out));
-  PTERON_ASSIGN_OR_RETURN(slim::TensorPtr one, aoti::make_row_major({}, out.dtype(), out.device()));
-  ElementBytes bytes{};
-  slim::store_scalar(out.dtype(), bytes.bytes, value);
-  PTERON_RETURN_IF_ERROR(put_element(bytes, out.item_size(), one->data(), scope.stream()));
-  return slim::copy_tensor(out, *one);
-}
-
 }  // namespace pteron::cuda
