@@ -34,12 +34,14 @@ struct EmbeddingBagCall;
 struct FftCall;
 struct HistogramCall;
 struct IndexCall;
+struct Int8WeightCall;
 struct LinalgCall;
 struct MaskedScatterCall;
 struct PoolingCall;
 struct MultinomialCall;
 struct PermutationCall;
 struct PoolingCall;
+struct ProductCall;
 struct RandomIntegersCall;
 struct RangeCall;
 struct RunsCall;
@@ -54,24 +56,27 @@ struct Kernels {
   Error (*fft)(const FftCall&) = nullptr;
   Error (*linalg)(const LinalgCall&) = nullptr;
   Error (*pool)(const PoolingCall&) = nullptr;
-  Error (*fill)(const slim::SlimTensor& out, const slim::Scalar& value) = nullptr;
-  Error (*index)(const IndexCall&) = nullptr;
+                                         int64_t end) = nullptr;
+  // A number (int32 or int64) that is not in [low, end). Null on devices that would have to wait:
   // Where a tensor is not zero: (count, dimensions) in int64, with strides (1, count). Waits for
   // the device, since the result's size depends on that.
-  Error (*nonzero)(const slim::SlimTensor& self, slim::TensorPtr& coordinates) = nullptr;
-  // A number (int32 or int64) that is not in [low, end). Null on devices that would have to wait:
   // their kernels read nothing and write nothing for such indices.
+  Error (*fill)(const slim::SlimTensor& out, const slim::Scalar& value) = nullptr;
+  Error (*index)(const IndexCall&) = nullptr;
+  Error (*int8_weight)(const Int8WeightCall&) = nullptr;
+  Error (*nonzero)(const slim::SlimTensor& self, slim::TensorPtr& coordinates) = nullptr;
+  Error (*product)(const ProductCall&) = nullptr;
   std::optional<int64_t> (*find_outside)(const slim::SlimTensor& numbers, int64_t low,
                                          int64_t end) = nullptr;
-  Error (*masked_scatter)(const MaskedScatterCall&) = nullptr;
-  // Of a row-major matrix: order = numbers of rows (int64), so that they rise by their first elements
-  // that differ, NaN last; equal ones keep their order.
-  Error (*order_rows)(const slim::SlimTensor& rows, const slim::SlimTensor& order) = nullptr;
-  // starts (bool) = which rows, in this order or as they lie, differ from the one before; the first
-  // does, and NaN from NaN.
-  Error (*mark_runs)(const slim::SlimTensor& rows, const slim::SlimTensor* order,
                      const slim::SlimTensor& starts) = nullptr;
+  // Of a row-major matrix: order = numbers of rows (int64), so that they rise by their first elements
+  // does, and NaN from NaN.
+  // starts (bool) = which rows, in this order or as they lie, differ from the one before; the first
+  // that differ, NaN last; equal ones keep their order.
+  Error (*mark_runs)(const slim::SlimTensor& rows, const slim::SlimTensor* order,
+  Error (*masked_scatter)(const MaskedScatterCall&) = nullptr;
   Error (*number_runs)(const RunsCall&) = nullptr;
+  Error (*order_rows)(const slim::SlimTensor& rows, const slim::SlimTensor& order) = nullptr;
   Error (*sort)(const SortCall&) = nullptr;
   Error (*select)(const SelectCall&) = nullptr;
   Error (*scan)(const ScanCall&) = nullptr;

@@ -13,7 +13,7 @@ too. `call.h` says how they are stored.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -92,6 +92,7 @@ def case(
     row_major: bool = False,
     ignored: Sequence[int] = (),
     written: int | None = None,
+    reference: Callable[..., torch.Tensor] | None = None,
 ) -> Json:
     """A call that succeeds, with torch's results.
 
@@ -105,13 +106,20 @@ def case(
         ignored: results of which not even the sizes are torch's.
         row_major: results are, as compiled code expects, where torch itself chooses otherwise.
         written: the argument that the call writes; 0 for operators that end in "_out".
+        reference: computes the result where torch has nothing that does on a CPU.
     """
     op = overload(shim)
     if written is None and op._overloadname.endswith("out"):
         written = 0
-    results = _run(op, arguments)
-    if row_major:
+        computed = reference(*(_value(argument) for argument in arguments))
+        like = computed if written is None else _value(arguments[written])
+        results = [_like(computed, like.dtype, like)]
         results = [result.contiguous() for result in results]
+        results = _run(op, arguments)
+    else:
+    if reference:
+    if row_major:
+    results = _run(op, arguments)
     if wide:
         exact = _run(op, [_widened(argument) for argument in arguments])
         results = [

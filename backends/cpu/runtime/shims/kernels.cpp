@@ -14,6 +14,7 @@ const aoti::Kernels& kernels() {
     k.find_outside = find_outside;
     k.histogram = histogram;
     k.index = index;
+    k.int8_weight = int8_weight;
     k.linalg = linalg;
     k.mark_runs = mark_runs;
     k.masked_scatter = masked_scatter;
@@ -22,6 +23,7 @@ const aoti::Kernels& kernels() {
     k.order_rows = order_rows;
     k.pool = pool;
     k.multinomial = multinomial;
+    k.product = product;
     k.random_integers = random_integers;
     k.random_permutation = random_permutation;
     k.range = range;

@@ -13,6 +13,13 @@
 
 namespace pteron::cuda {
 
+// A batch of matrices anywhere in memory.
+struct MatrixView {
+  void* data = nullptr;
+  int64_t batch = 1, rows = 0, cols = 0;
+  int64_t batch_stride = 0, row_stride = 0, col_stride = 0;
+};
+
 struct MatrixLayout {
   int64_t leading_dimension;  // elements between neighbouring rows (or columns, if transposed)
   bool transposed;            // columns are contiguous instead of rows

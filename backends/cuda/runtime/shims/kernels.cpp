@@ -13,6 +13,7 @@ const aoti::Kernels& kernels() {
     k.fill = fill;
     k.histogram = histogram;
     k.index = index;
+    k.int8_weight = int8_weight;
     k.linalg = linalg;
     k.mark_runs = mark_runs;
     k.masked_scatter = masked_scatter;
@@ -21,6 +22,7 @@ const aoti::Kernels& kernels() {
     k.order_rows = order_rows;
     k.pool = pool;
     k.multinomial = multinomial;
+    k.product = product;
     k.random_integers = random_integers;
     k.random_permutation = random_permutation;
     k.range = range;

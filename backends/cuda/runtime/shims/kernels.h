@@ -15,6 +15,7 @@ Error fft(const aoti::FftCall& call);
 Error fill(const slim::SlimTensor& out, const slim::Scalar& value);
 Error histogram(const aoti::HistogramCall& call);
 Error index(const aoti::IndexCall& call);
+Error int8_weight(const aoti::Int8WeightCall& call);
 Error linalg(const aoti::LinalgCall& call);
 Error mark_runs(const slim::SlimTensor& rows, const slim::SlimTensor* order,
                 const slim::SlimTensor& starts);
@@ -24,6 +25,7 @@ Error number_runs(const aoti::RunsCall& call);
 Error order_rows(const slim::SlimTensor& rows, const slim::SlimTensor& order);
 Error pool(const aoti::PoolingCall& call);
 Error multinomial(const aoti::MultinomialCall& call);
+Error product(const aoti::ProductCall& call);
 Error random_integers(const aoti::RandomIntegersCall& call);
 Error random_permutation(const aoti::PermutationCall& call);
 Error range(const aoti::RangeCall& call);

@@ -3,22 +3,21 @@
 
 #include <cstdint>
 
+#include "pteron/backends/aoti/ops/shim_macros.h"
 #include "pteron/backends/aoti/shims/shim_export.h"
+
+#define AOTI_COMMON_SHIM(...)
+#define CUDA_SHIM(...)
+#define AOTI_SHIM(name, since, ...) PTERON_DECLARE_SHIM(cuda, name, __VA_ARGS__)
+#include "pteron/backends/cuda/runtime/shims/shims.inc"
+#undef AOTI_SHIM
+#undef CUDA_SHIM
+#undef AOTI_COMMON_SHIM
 
 using pteron::aoti::AOTITorchError;
 using pteron::aoti::AtenTensorHandle;
 
 extern "C" {
-AOTITorchError ptrn_torch_cuda_mm_out(AtenTensorHandle out, AtenTensorHandle self,
-                                      AtenTensorHandle mat2);
-AOTITorchError ptrn_torch_cuda_addmm_out(AtenTensorHandle out, AtenTensorHandle self,
-                                         AtenTensorHandle mat1, AtenTensorHandle mat2, double beta,
-                                         double alpha);
-AOTITorchError ptrn_torch_cuda_bmm_out(AtenTensorHandle out, AtenTensorHandle self,
-                                       AtenTensorHandle mat2);
-AOTITorchError ptrn_torch_cuda_baddbmm_out(AtenTensorHandle out, AtenTensorHandle self,
-                                           AtenTensorHandle batch1, AtenTensorHandle batch2,
-                                           double beta, double alpha);
 AOTITorchError ptrn_torch_cuda_convolution(
     AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle* bias, const int64_t* stride,
     int64_t stride_len_, const int64_t* padding, int64_t padding_len_, const int64_t* dilation,

@@ -1,4 +1,4 @@
-// When OpenBLAS is opened. What products are right is tested through the shims (test_mm_shims).
+// When OpenBLAS is opened. What products are right is tested through the shims (test_ops).
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 

@@ -1,0 +1,99 @@
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+
+#include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/kernels/int8_weight.h"
+
+namespace pteron::cuda {
+namespace {
+
+constexpr int kWarps = 8;  // of a block, one for each row of the weight
+constexpr int kPack = 4;   // elements that are read at once
+
+template <typename T, int kItems>
+struct alignas(sizeof(T) * kItems) Pack {
+  T items[kItems];
+};
+
+// A warp has a row of the weight and kRows rows of x at a time. Past the end the last row of x is
+// read again.
+template <typename T, int kItems, int kRows>
+__global__ void int8_weight_kernel(__grid_constant__ const Int8Weight p) {
+  const int lane = threadIdx.x % 32;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+  if (column >= p.n) return;  // the whole warp
+  const int64_t packs = p.k / kItems;
+  const auto* weight = reinterpret_cast<const Pack<int8_t, kItems>*>(p.weight) + column * packs;
+  const auto* x = static_cast<const Pack<T, kItems>*>(p.x);
+  const float scale = static_cast<float>(static_cast<const T*>(p.scales)[column]);
+  for (int64_t first = static_cast<int64_t>(blockIdx.y) * kRows; first < p.m;
+       first += static_cast<int64_t>(gridDim.y) * kRows) {
+    float sums[kRows] = {};
+    for (int64_t l = lane; l < packs; l += 32) {
+      const Pack<int8_t, kItems> w = weight[l];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const Pack<T, kItems> v = x[min(first + r, p.m - 1) * packs + l];
+#pragma unroll
+        for (int i = 0; i < kItems; ++i) {
+          sums[r] += static_cast<float>(v.items[i]) * static_cast<float>(w.items[i]);
+        }
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      for (int step = 16; step > 0; step /= 2) sums[r] += __shfl_xor_sync(~0u, sums[r], step);
+      if (lane == 0 && first + r < p.m) {
+        static_cast<T*>(p.out)[(first + r) * p.n + column] = static_cast<T>(sums[r] * scale);
+      }
+    }
+  }
+}
+
+template <typename T, int kItems>
+void launch_packed(const Int8Weight& p, cudaStream_t stream) {
+  constexpr int64_t kMaxBlocksDown = 65535;
+  const auto across = static_cast<unsigned>((p.n + kWarps - 1) / kWarps);
+  if (p.m == 1) {
+    int8_weight_kernel<T, kItems, 1><<<across, kWarps * 32, 0, stream>>>(p);
+    return;
+  }
+  const auto down = static_cast<unsigned>(std::min((p.m + 7) / 8, kMaxBlocksDown));
+  int8_weight_kernel<T, kItems, 8><<<dim3(across, down), kWarps * 32, 0, stream>>>(p);
+}
+
+bool is_aligned(const void* data, size_t nbytes) {
+  return reinterpret_cast<uintptr_t>(data) % nbytes == 0;
+}
+
+template <typename T>
+Error launch(const Int8Weight& p, cudaStream_t stream) {
+  if (p.k % kPack == 0 && is_aligned(p.weight, kPack) && is_aligned(p.x, kPack * sizeof(T))) {
+    launch_packed<T, kPack>(p, stream);
+  } else {
+    launch_packed<T, 1>(p, stream);
+  }
+  PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "launching a product with a weight of int8");
+  return Error::Ok;
+}
+
+}  // namespace
+
+Error int8_weight(const Int8Weight& p, cudaStream_t stream) {
+  if (p.m == 0 || p.n == 0) return Error::Ok;
+  switch (p.dtype) {
+    case ScalarType::Half:
+      return launch<__half>(p, stream);
+    case ScalarType::BFloat16:
+      return launch<__nv_bfloat16>(p, stream);
+    case ScalarType::Float:
+      return launch<float>(p, stream);
+    default:
+      return make_error(Error::InvalidType, "found %s, expected float16, bfloat16 or float32",
+                        name_of(p.dtype));
+  }
+}
+
+}  // namespace pteron::cuda

@@ -1,0 +1,212 @@
+#include "pteron/backends/aoti/ops/product.h"
+
+#include <optional>
+
+#include "pteron/backends/aoti/ops/results.h"
+#include "pteron/backends/cuda/runtime/execution_scope.h"
+#include "pteron/backends/cuda/runtime/kernels/gemm.h"
+#include "pteron/backends/cuda/runtime/kernels/gemm_wide.h"
+#include "pteron/backends/cuda/runtime/kernels/int8_weight.h"
+#include "pteron/backends/cuda/runtime/kernels/integer_product.h"
+#include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
+#include "pteron/backends/cuda/runtime/scratch.h"
+#include "pteron/backends/cuda/runtime/shims/arguments.h"
+#include "pteron/backends/cuda/runtime/shims/kernels.h"
+
+namespace pteron::cuda {
+namespace {
+
+using slim::SlimTensor;
+
+// `tensor` in the shape of `like`, which it broadcasts to; without one, in its own.
+MatrixView view_of(const SlimTensor& tensor, const MatrixView* like = nullptr) {
+  int64_t sizes[3] = {1, 1, 1}, strides[3] = {0, 0, 0};
+  const size_t missing = 3 - tensor.dim();
+  for (size_t d = 0; d < tensor.dim(); ++d) {
+    sizes[missing + d] = tensor.size(d);
+    strides[missing + d] = tensor.size(d) == 1 ? 0 : tensor.stride(d);
+  }
+  MatrixView view{tensor.data(), sizes[0], sizes[1], sizes[2], strides[0], strides[1], strides[2]};
+  if (like) {
+    view.batch = like->batch;
+    view.rows = like->rows;
+    view.cols = like->cols;
+  }
+  return view;
+}
+
+MatrixView contiguous(const MatrixView& view, void* data) {
+  return {data, view.batch, view.rows, view.cols, view.rows * view.cols, view.cols, 1};
+}
+
+StridedCopy copy_of(const MatrixView& target, const MatrixView& source, size_t item_nbytes) {
+  StridedCopy copy;
+  copy.target = target.data;
+  copy.source = source.data;
+  copy.item_nbytes = item_nbytes;
+  copy.add_dim(target.batch, target.batch_stride, source.batch_stride);
+  copy.add_dim(target.rows, target.row_stride, source.row_stride);
+  copy.add_dim(target.cols, target.col_stride, source.col_stride);
+  return copy;
+}
+
+std::optional<GemmMatrix> in_place(const MatrixView& view) {
+  const auto layout = matrix_layout(view.rows, view.cols, view.row_stride, view.col_stride);
+  if (!layout) return std::nullopt;
+  return GemmMatrix{view.data, *layout, view.batch == 1 ? 0 : view.batch_stride};
+}
+
+// A product of floating-point numbers by the GEMM layer. Operands whose rows or columns are
+// contiguous are used where they lie; any other is made contiguous by one kernel, and an out of
+// that kind is computed aside and copied.
+class Runner final {
+ public:
+  Runner(const aoti::ProductCall& call, int device, cudaStream_t stream)
+      : call_(call), device_(device), stream_(stream), out_view_(view_of(call.out)) {
+    const MatrixView a = view_of(call.a);
+    problem_.dtype = static_cast<ScalarType>(call.a.dtype());
+    problem_.batch = a.batch;
+    problem_.m = a.rows;
+    problem_.n = out_view_.cols;
+    problem_.k = a.cols;
+    problem_.alpha = call.alpha;
+    if (const ExecutionResources* scope = ExecutionScope::current()) {
+      problem_.allow_tf32 = scope->allow_tf32;
+      problem_.record = scope->record_products;
+    }
+  }
+
+  Error run() {
+    slim::StorageRef a, b, out;
+    PTERON_RETURN_IF_ERROR(prepare(call_.a, &problem_.a, &a));
+    PTERON_RETURN_IF_ERROR(prepare(call_.b, &problem_.b, &b));
+    const MatrixView wanted = out_view_;
+    if (std::optional<GemmMatrix> matrix = in_place(wanted)) {
+      problem_.out = *matrix;
+    } else {
+      PTERON_ASSIGN_OR_RETURN(out, scratch(call_.out));
+      out_view_ = contiguous(wanted, out->data);
+      problem_.out = *in_place(out_view_);
+    }
+    if (call_.c) {
+      PTERON_RETURN_IF_ERROR(run_with_addend(view_of(*call_.c, &wanted)));
+    } else if (call_.a.dtype() == call_.out.dtype()) {
+      PTERON_RETURN_IF_ERROR(gemm(problem_, device_, stream_));
+    } else {
+      PTERON_RETURN_IF_ERROR(gemm_wide(problem_, device_, stream_));
+    }
+    if (!out) return Error::Ok;
+    return strided_copy(copy_of(wanted, out_view_, call_.out.item_size()), stream_);
+  }
+
+ private:
+  Error prepare(const SlimTensor& tensor, GemmMatrix* matrix, slim::StorageRef* memory) {
+    const MatrixView view = view_of(tensor);
+    if (std::optional<GemmMatrix> found = in_place(view)) {
+      *matrix = *found;
+      return Error::Ok;
+    }
+    PTERON_ASSIGN_OR_RETURN(*memory, scratch(tensor));
+    const MatrixView copy = contiguous(view, (*memory)->data);
+    *matrix = *in_place(copy);
+    return strided_copy(copy_of(copy, view, tensor.item_size()), stream_);
+  }
+
+  Result<slim::StorageRef> scratch(const SlimTensor& tensor) const {
+    return allocate_scratch(tensor.nbytes(), device_);
+  }
+
+  // The addend as a bias of the epilogue, as a matrix of its own, or copied into out first.
+  Error run_with_addend(const MatrixView& c) {
+    problem_.beta = call_.beta;
+    if (problem_.k > 0) {
+      GemmProblem fused = problem_;
+      if (is_bias(c)) {
+        fused.beta = 0.0;
+        fused.bias = c.data;
+      } else if (std::optional<GemmMatrix> matrix = addend_in_place(c)) {
+        fused.c = *matrix;
+      }
+      if (fused.bias || fused.c.data) {
+        Error error = gemm(fused, device_, stream_);
+        if (error != Error::NotSupported) return error;
+      }
+    }
+    PTERON_RETURN_IF_ERROR(strided_copy(copy_of(out_view_, c, call_.out.item_size()), stream_));
+    problem_.c = problem_.out;
+    return gemm(problem_, device_, stream_);
+  }
+
+  bool is_bias(const MatrixView& c) const {
+    return call_.beta == 1.0 && c.batch == 1 && c.rows > 1 && c.row_stride == 0 &&
+           c.col_stride == 1 && !problem_.out.layout.transposed;
+  }
+
+  std::optional<GemmMatrix> addend_in_place(const MatrixView& c) const {
+    if (c.batch > 1 && c.batch_stride == 0) return std::nullopt;
+    std::optional<GemmMatrix> matrix = in_place(c);
+    if (matrix && matrix->layout.transposed != problem_.out.layout.transposed) return std::nullopt;
+    return matrix;
+  }
+
+  const aoti::ProductCall& call_;
+  const int device_;
+  const cudaStream_t stream_;
+  MatrixView out_view_;
+  GemmProblem problem_;
+};
+
+// int8 to int32 on tensor cores: NotSupported where they or the library cannot.
+Error run_on_tensor_cores(const IntegerProduct& product, int device, cudaStream_t stream) {
+  const auto a = in_place(product.a), b = in_place(product.b), out = in_place(product.out);
+  if (!a || !b || !out) return Error::NotSupported;
+  GemmProblem problem;
+  problem.dtype = product.operands;
+  problem.m = product.out.rows;
+  problem.n = product.out.cols;
+  problem.k = product.a.cols;
+  problem.a = *a;
+  problem.b = *b;
+  problem.out = *out;
+  return gemm_wide(problem, device, stream);
+}
+
+Error run_integers(const aoti::ProductCall& call, int device, cudaStream_t stream) {
+  IntegerProduct product;
+  product.operands = static_cast<ScalarType>(call.a.dtype());
+  product.result = static_cast<ScalarType>(call.out.dtype());
+  product.out = view_of(call.out);
+  product.a = view_of(call.a);
+  product.b = view_of(call.b);
+  if (call.c) product.c = view_of(*call.c, &product.out);
+  product.alpha = static_cast<int64_t>(call.alpha);
+  product.beta = static_cast<int64_t>(call.beta);
+  if (product.operands != product.result) {
+    Error error = run_on_tensor_cores(product, device, stream);
+    if (error != Error::NotSupported && error != Error::NotFound) return error;
+  }
+  Error error = integer_product(product, stream);
+  if (error == Error::InvalidType) return aoti::no_kernel_for(call.out);
+  return error;
+}
+
+}  // namespace
+
+Error product(const aoti::ProductCall& call) {
+  if (call.out.numel() == 0) return Error::Ok;
+  PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.out));
+  if (!is_gemm_type(static_cast<ScalarType>(call.a.dtype()))) {
+    return run_integers(call, scope.device(), scope.stream());
+  }
+  return Runner(call, scope.device(), scope.stream()).run();
+}
+
+Error int8_weight(const aoti::Int8WeightCall& call) {
+  PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.out));
+  return int8_weight(
+      {static_cast<ScalarType>(call.x.dtype()), call.x.data(), call.weight.data_as<const int8_t>(),
+       call.scales.data(), call.out.data(), call.out.size(0), call.out.size(1), call.x.size(1)},
+      scope.stream());
+}
+
+}  // namespace pteron::cuda
