@@ -28,6 +28,7 @@ struct Scalar;
 namespace pteron::aoti {
 
 struct ArithmeticCall;
+struct ConvolutionCall;
 struct CountCall;
 struct DistanceCall;
 struct EmbeddingBagCall;
@@ -55,6 +56,7 @@ struct Kernels {
   Error (*embedding_bag)(const EmbeddingBagCall&) = nullptr;
   Error (*fft)(const FftCall&) = nullptr;
   Error (*linalg)(const LinalgCall&) = nullptr;
+  Error (*convolution)(const ConvolutionCall&) = nullptr;
   Error (*pool)(const PoolingCall&) = nullptr;
                                          int64_t end) = nullptr;
   // A number (int32 or int64) that is not in [low, end). Null on devices that would have to wait:

@@ -25,20 +25,6 @@ struct Sliding {
   bool ceil_mode;
 };
 
-// A list of one number holds for every dimension, an empty one leaves `values`.
-Error spread(List list, size_t dims, const char* name, int64_t least, int64_t* values) {
-  PTERON_CHECK_OR_RETURN(list.size() <= 1 || list.size() == dims, Error::InvalidArgument,
-                         "found %s of %zu numbers, expected %zu", name, list.size(), dims);
-  for (size_t d = 0; d < dims && !list.empty(); ++d) {
-    const int64_t value = list[list.size() == 1 ? 0 : d];
-    PTERON_CHECK_OR_RETURN(value >= least && value <= INT32_MAX, Error::InvalidArgument,
-                           "found %s %lld, expected %lld to %d", name,
-                           static_cast<long long>(value), static_cast<long long>(least), INT32_MAX);
-    values[3 - dims + d] = value;
-  }
-  return Error::Ok;
-}
-
 void spread_strides(const SlimTensor& tensor, size_t dims, int64_t* strides) {
   const size_t leading = tensor.dim() - dims;
   if (leading == 2) strides[0] = tensor.stride(0);

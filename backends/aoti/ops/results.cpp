@@ -66,4 +66,18 @@ Error no_kernel_for(const SlimTensor& tensor) {
                     tensor.describe().c_str());
 }
 
+Error spread(Span<const int64_t> list, size_t dims, const char* name, int64_t least,
+             int64_t* values) {
+  PTERON_CHECK_OR_RETURN(list.size() <= 1 || list.size() == dims, Error::InvalidArgument,
+                         "found %s of %zu numbers, expected %zu", name, list.size(), dims);
+  for (size_t d = 0; d < dims && !list.empty(); ++d) {
+    const int64_t value = list[list.size() == 1 ? 0 : d];
+    PTERON_CHECK_OR_RETURN(value >= least && value <= INT32_MAX, Error::InvalidArgument,
+                           "found %s %lld, expected %lld to %d", name,
+                           static_cast<long long>(value), static_cast<long long>(least), INT32_MAX);
+    values[3 - dims + d] = value;
+  }
+  return Error::Ok;
+}
+
 }  // namespace pteron::aoti

@@ -36,6 +36,11 @@ struct Sizes {
   size_t dim;
 };
 
+// The numbers of a list for `dims` spatial dimensions, the last of three: one holds for each of them,
+// none leaves `values` alone. InvalidArgument for other lengths, and numbers below `least`.
+Error spread(Span<const int64_t> list, size_t dims, const char* name, int64_t least,
+             int64_t* values);
+
 // 1 for a tensor of no dimensions.
 inline int64_t size_along(const slim::SlimTensor& tensor, size_t dim) {
   return tensor.dim() == 0 ? 1 : tensor.size(dim);

@@ -93,6 +93,7 @@ def case(
     ignored: Sequence[int] = (),
     written: int | None = None,
     reference: Callable[..., torch.Tensor] | None = None,
+    every: int = 997,
 ) -> Json:
     """A call that succeeds, with torch's results.
 
@@ -107,6 +108,7 @@ def case(
         row_major: results are, as compiled code expects, where torch itself chooses otherwise.
         written: the argument that the call writes; 0 for operators that end in "_out".
         reference: computes the result where torch has nothing that does on a CPU.
+        every: of how many elements one is stored where an argument is a Formula.
     """
     op = overload(shim)
     if written is None and op._overloadname.endswith("out"):
@@ -133,7 +135,8 @@ def case(
         made["tolerance"] = tolerance
     if unchecked:
         made["unchecked"] = list(unchecked)
-    every = 997 if any(isinstance(argument, Formula) for argument in arguments) else 1
+    if not any(isinstance(argument, Formula) for argument in arguments):
+        every = 1
     if written is None:
         made["results"] = [
             None if i in ignored else _tensor(result, every) for i, result in enumerate(results)

@@ -8,6 +8,7 @@ namespace pteron::cpu {
 const aoti::Kernels& kernels();
 
 Error arithmetic(const aoti::ArithmeticCall& call);
+Error convolution(const aoti::ConvolutionCall& call);
 Error count(const aoti::CountCall& call);
 Error distance(const aoti::DistanceCall& call);
 Error embedding_bag(const aoti::EmbeddingBagCall& call);

@@ -4,8 +4,7 @@
 //   conv.dtype = ScalarType::Half;
 //   conv.dims = 2;
 //   conv.batch = 8; conv.in_channels = 64; conv.out_channels = 128;
-//   conv.in_sizes[0] = conv.in_sizes[1] = 56; ...
-//   PTERON_RETURN_IF_ERROR(check_and_size(&conv));             // fills in out_sizes
+//   conv.in_sizes[0] = conv.out_sizes[0] = 56; ...
 //   PTERON_RETURN_IF_ERROR(convolve(conv, input, weight, out, device, stream));
 //
 // The library (cuDNN) runs it where this machine has it; without it, the input is unfolded and
@@ -39,15 +38,10 @@ struct Convolution {
   int64_t stride[kMaxSpatialDims] = {1, 1, 1};
   int64_t padding[kMaxSpatialDims] = {0, 0, 0};
   int64_t dilation[kMaxSpatialDims] = {1, 1, 1};
-  int64_t output_padding[kMaxSpatialDims] = {0, 0, 0};  // of a transposed one
 };
 
 // Who computes.
 enum class ConvolutionLibrary { kAuto, kCudnn, kUnfold };
-
-// Fills in out_sizes. InvalidArgument for what is no convolution, with all its sizes; InvalidType
-// for another dtype than float16, bfloat16, float32 or float64.
-Error check_and_size(Convolution* conv);
 
 // `input` [batch, in_channels, ...], `weight` [out_channels, in_channels / groups, ...]
 // (transposed: [in_channels, out_channels / groups, ...]) and `out` [batch, out_channels, ...] are

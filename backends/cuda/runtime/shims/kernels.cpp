@@ -6,6 +6,7 @@ const aoti::Kernels& kernels() {
   static const aoti::Kernels kernels = [] {
     aoti::Kernels k;
     k.arithmetic = arithmetic;
+    k.convolution = convolution;
     k.count = count;
     k.distance = distance;
     k.embedding_bag = embedding_bag;

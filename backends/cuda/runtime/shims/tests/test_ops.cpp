@@ -1,4 +1,6 @@
 // CUDA joins the suite of operators.
+#include <cstdlib>
+
 #include "gtest/gtest.h"
 #include "pteron/backends/aoti/ops/conformance/conformance.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
@@ -27,6 +29,10 @@ DeviceShims device_shims() {
   GTEST_FLAG_SET(filter, "*/" PTERON_TESTED_SHIM "_*:Random." PTERON_TESTED_SHIM "_*");
   return true;
 }();
+#endif
+
+#ifdef PTERON_WITHOUT_CUDNN
+[[maybe_unused]] const int hidden = setenv("PTERON_CUDNN", "off", 1);
 #endif
 
 }  // namespace pteron::aoti::conformance
