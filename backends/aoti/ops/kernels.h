@@ -52,44 +52,53 @@ struct SelectCall;
 struct SortCall;
 
 struct Kernels {
+  Error (*arithmetic)(const ArithmeticCall&) = nullptr;
+  Error (*convolution)(const ConvolutionCall&) = nullptr;
+  Error (*count)(const CountCall&) = nullptr;
   Error (*distance)(const DistanceCall&) = nullptr;
   Error (*embedding_bag)(const EmbeddingBagCall&) = nullptr;
   Error (*fft)(const FftCall&) = nullptr;
-  Error (*linalg)(const LinalgCall&) = nullptr;
-  Error (*convolution)(const ConvolutionCall&) = nullptr;
-  Error (*pool)(const PoolingCall&) = nullptr;
-                                         int64_t end) = nullptr;
-  // A number (int32 or int64) that is not in [low, end). Null on devices that would have to wait:
-  // Where a tensor is not zero: (count, dimensions) in int64, with strides (1, count). Waits for
-  // the device, since the result's size depends on that.
-  // their kernels read nothing and write nothing for such indices.
   Error (*fill)(const slim::SlimTensor& out, const slim::Scalar& value) = nullptr;
+  // A number (int32 or int64) that is not in [low, end). Null on devices that would have to wait:
+  // their kernels read nothing and write nothing for such indices.
+  std::optional<int64_t> (*find_outside)(const slim::SlimTensor& numbers, int64_t low,
+                                         int64_t end) = nullptr;
+  Error (*histogram)(const HistogramCall&) = nullptr;
   Error (*index)(const IndexCall&) = nullptr;
   Error (*int8_weight)(const Int8WeightCall&) = nullptr;
+  Error (*linalg)(const LinalgCall&) = nullptr;
+  Error (*multinomial)(const MultinomialCall&) = nullptr;
+  // Where a tensor is not zero: (count, dimensions) in int64, with strides (1, count). Waits for
+  // the device, since the result's size depends on that.
   Error (*nonzero)(const slim::SlimTensor& self, slim::TensorPtr& coordinates) = nullptr;
+  Error (*pool)(const PoolingCall&) = nullptr;
   Error (*product)(const ProductCall&) = nullptr;
-  std::optional<int64_t> (*find_outside)(const slim::SlimTensor& numbers, int64_t low,
                                          int64_t end) = nullptr;
                      const slim::SlimTensor& starts) = nullptr;
   // Of a row-major matrix: order = numbers of rows (int64), so that they rise by their first elements
   // does, and NaN from NaN.
   // starts (bool) = which rows, in this order or as they lie, differ from the one before; the first
   // that differ, NaN last; equal ones keep their order.
+  Error (*arithmetic)(const ArithmeticCall&) = nullptr;
+  Error (*count)(const CountCall&) = nullptr;
+  Error (*histogram)(const HistogramCall&) = nullptr;
   Error (*mark_runs)(const slim::SlimTensor& rows, const slim::SlimTensor* order,
   Error (*masked_scatter)(const MaskedScatterCall&) = nullptr;
   Error (*number_runs)(const RunsCall&) = nullptr;
   Error (*order_rows)(const slim::SlimTensor& rows, const slim::SlimTensor& order) = nullptr;
-  Error (*sort)(const SortCall&) = nullptr;
-  Error (*select)(const SelectCall&) = nullptr;
+  Error (*range)(const RangeCall&) = nullptr;
   Error (*scan)(const ScanCall&) = nullptr;
   Error (*search)(const SearchCall&) = nullptr;
-  Error (*histogram)(const HistogramCall&) = nullptr;
-  Error (*range)(const RangeCall&) = nullptr;
-  Error (*count)(const CountCall&) = nullptr;
-  Error (*arithmetic)(const ArithmeticCall&) = nullptr;
+  Error (*select)(const SelectCall&) = nullptr;
+  Error (*sort)(const SortCall&) = nullptr;
+  std::optional<int64_t> (*find_outside)(const slim::SlimTensor& numbers, int64_t low,
   Error (*random_integers)(const RandomIntegersCall&) = nullptr;
   Error (*random_permutation)(const PermutationCall&) = nullptr;
-  Error (*multinomial)(const MultinomialCall&) = nullptr;
+  Error (*range)(const RangeCall&) = nullptr;
+  Error (*scan)(const ScanCall&) = nullptr;
+  Error (*search)(const SearchCall&) = nullptr;
+  Error (*select)(const SelectCall&) = nullptr;
+  Error (*sort)(const SortCall&) = nullptr;
 };
 
 // The kernels of a type of device, for operators that models call by one name on all devices. The

@@ -18,7 +18,7 @@
 #include "pteron/backends/cuda/runtime/execution_scope.h"
 #include "pteron/backends/cuda/runtime/kernels/blas_context.h"
 #include "pteron/backends/cuda/runtime/kernels/gemm.h"
-#include "pteron/backends/cuda/runtime/testing/shims_abi.h"
+#include "pteron/backends/cuda/runtime/shims/shims.h"
 
 namespace {
 
@@ -26,6 +26,7 @@ using pteron::Device;
 using pteron::DeviceType;
 using pteron::Error;
 using pteron::Result;
+using pteron::aoti::ptrn_torch_cuda_mm_out;
 using pteron::cuda::BlasContext;
 using pteron::cuda::ExecutionResources;
 using pteron::cuda::ExecutionScope;

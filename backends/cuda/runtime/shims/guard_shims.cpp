@@ -7,6 +7,7 @@
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/slim/cuda/guard.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/shims/shims.h"
 
 namespace pteron::cuda {
 namespace {

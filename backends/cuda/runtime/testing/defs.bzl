@@ -52,7 +52,7 @@ def cuda_shim_test(name, deps = [], **kwargs):
             "//backends/aoti/slim/cuda:guard",
             "//backends/cuda/runtime:errors",
             "//backends/cuda/runtime:runtime_shims",
-            "//backends/cuda/runtime/testing:shims_abi",
+            "//backends/cuda/runtime/shims",
         ],
         **kwargs
     )

@@ -13,13 +13,14 @@
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/slim/cuda/guard.h"
 #include "pteron/backends/cuda/runtime/kernels/gemm.h"
-#include "pteron/backends/cuda/runtime/testing/shims_abi.h"
 #include "pteron/backends/cuda/runtime/tests/toy_program.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/program.h"
 
 namespace pteron::cuda::testing {
 namespace {
+
+using namespace aoti;
 
 using slim::CudaStreamGuard;
 
@@ -324,7 +325,7 @@ TEST_F(CudaProgram, ShowsItsHostCost) {
     program_us.push_back(measure([&] { EXPECT_TRUE(method->execute().ok()); }));
     shims_us.push_back(measure([&] {
       for (int i = 0; i < 2; ++i) {
-        EXPECT_EQ(ptrn_torch_cuda_mm_out(y.get(), x.get(), weight.get()), aoti::kAotiSuccess);
+        EXPECT_EQ(aoti::ptrn_torch_cuda_mm_out(y.get(), x.get(), weight.get()), aoti::kAotiSuccess);
       }
     }));
   }

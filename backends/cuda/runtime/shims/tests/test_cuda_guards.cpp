@@ -6,22 +6,22 @@
 
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/shims/shims.h"
 #include "pteron/backends/cuda/runtime/testing/cuda_test.h"
-#include "pteron/backends/cuda/runtime/testing/shims_abi.h"
 
 namespace pteron::cuda::testing {
 namespace {
 
-using aoti::kAotiFailure;
-using aoti::kAotiSuccess;
-using aoti::shim_error;
+using namespace aoti;
 
 TEST(CudaGuards, RefuseADeviceThatDoesNotExist) {
-  void* guard = reinterpret_cast<void*>(uintptr_t{0x5});
+  const auto untouched = reinterpret_cast<CUDAGuardHandle>(uintptr_t{0x5});
+  CUDAGuardHandle guard = untouched;
   EXPECT_EQ(ptrn_torch_create_cuda_guard(63, &guard), kAotiFailure);
-  EXPECT_EQ(guard, reinterpret_cast<void*>(uintptr_t{0x5}));  // untouched
+  EXPECT_EQ(guard, untouched);
   EXPECT_NE(shim_error().find("63"), std::string::npos) << shim_error();
-  EXPECT_EQ(ptrn_torch_create_cuda_stream_guard(nullptr, 64, &guard), kAotiFailure);
+  CUDAStreamGuardHandle stream_guard = nullptr;
+  EXPECT_EQ(ptrn_torch_create_cuda_stream_guard(nullptr, 64, &stream_guard), kAotiFailure);
   EXPECT_EQ(ptrn_torch_create_cuda_guard(0, nullptr), kAotiFailure);
   EXPECT_EQ(ptrn_torch_cuda_guard_set_index(nullptr, 0), kAotiFailure);
 }
@@ -48,7 +48,7 @@ TEST(CudaGuards, PutBackDeviceAndStream) {
   PTERON_REQUIRE_CUDA();
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-  void* guard = nullptr;
+  CUDAStreamGuardHandle guard = nullptr;
   ASSERT_EQ(ptrn_torch_create_cuda_stream_guard(stream, 0, &guard), kAotiSuccess) << shim_error();
   void* current = nullptr;
   ASSERT_EQ(ptrn_torch_get_current_cuda_stream(0, &current), kAotiSuccess);
@@ -56,7 +56,7 @@ TEST(CudaGuards, PutBackDeviceAndStream) {
   EXPECT_EQ(ptrn_torch_delete_cuda_stream_guard(guard), kAotiSuccess);
   EXPECT_EQ(slim::current_cuda_stream(0), nullptr);
   ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-  void* device_guard = nullptr;
+  CUDAGuardHandle device_guard = nullptr;
   ASSERT_EQ(ptrn_torch_create_cuda_guard(0, &device_guard), kAotiSuccess) << shim_error();
   EXPECT_EQ(ptrn_torch_cuda_guard_set_index(device_guard, 0), kAotiSuccess);
   EXPECT_EQ(ptrn_torch_delete_cuda_guard(device_guard), kAotiSuccess);

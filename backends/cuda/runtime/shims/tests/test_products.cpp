@@ -8,14 +8,13 @@
 
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/shims/shims.h"
 #include "pteron/backends/cuda/runtime/testing/cuda_test.h"
-#include "pteron/backends/cuda/runtime/testing/shims_abi.h"
 
 namespace pteron::cuda::testing {
 namespace {
 
-using aoti::kAotiSuccess;
-using aoti::shim_error;
+using namespace aoti;
 
 TEST(Products, RunOnTheCurrentStream) {
   PTERON_REQUIRE_CUDA();
