@@ -20,7 +20,7 @@ import torch
 from absl import app, flags
 
 import pteron.backends.cpu.runtime as cpu_runtime
-from pteron.backends.cpu.runtime.tests.shim_caller import Optional, ShimLibrary
+from tests.benchmarks.shim_caller import Optional, ShimLibrary
 
 _ROUNDS = flags.DEFINE_integer("rounds", 40, "Rounds through both contenders.")
 _MIN_ROUND_MS = flags.DEFINE_float("min_round_ms", 3.0, "Calls of one round take at least so long.")

@@ -38,7 +38,6 @@ struct IndexCall;
 struct Int8WeightCall;
 struct LinalgCall;
 struct MaskedScatterCall;
-struct PoolingCall;
 struct MultinomialCall;
 struct PermutationCall;
 struct PoolingCall;
@@ -67,31 +66,21 @@ struct Kernels {
   Error (*index)(const IndexCall&) = nullptr;
   Error (*int8_weight)(const Int8WeightCall&) = nullptr;
   Error (*linalg)(const LinalgCall&) = nullptr;
+  // starts (bool) = which rows, in this order or as they lie, differ from the one before; the first
+  // does, and NaN from NaN.
+  Error (*mark_runs)(const slim::SlimTensor& rows, const slim::SlimTensor* order,
+                     const slim::SlimTensor& starts) = nullptr;
+  Error (*masked_scatter)(const MaskedScatterCall&) = nullptr;
   Error (*multinomial)(const MultinomialCall&) = nullptr;
   // Where a tensor is not zero: (count, dimensions) in int64, with strides (1, count). Waits for
   // the device, since the result's size depends on that.
   Error (*nonzero)(const slim::SlimTensor& self, slim::TensorPtr& coordinates) = nullptr;
+  Error (*number_runs)(const RunsCall&) = nullptr;
+  // Of a row-major matrix: order = numbers of rows (int64), so that they rise by their first elements
+  // that differ, NaN last; equal ones keep their order.
+  Error (*order_rows)(const slim::SlimTensor& rows, const slim::SlimTensor& order) = nullptr;
   Error (*pool)(const PoolingCall&) = nullptr;
   Error (*product)(const ProductCall&) = nullptr;
-                                         int64_t end) = nullptr;
-                     const slim::SlimTensor& starts) = nullptr;
-  // Of a row-major matrix: order = numbers of rows (int64), so that they rise by their first elements
-  // does, and NaN from NaN.
-  // starts (bool) = which rows, in this order or as they lie, differ from the one before; the first
-  // that differ, NaN last; equal ones keep their order.
-  Error (*arithmetic)(const ArithmeticCall&) = nullptr;
-  Error (*count)(const CountCall&) = nullptr;
-  Error (*histogram)(const HistogramCall&) = nullptr;
-  Error (*mark_runs)(const slim::SlimTensor& rows, const slim::SlimTensor* order,
-  Error (*masked_scatter)(const MaskedScatterCall&) = nullptr;
-  Error (*number_runs)(const RunsCall&) = nullptr;
-  Error (*order_rows)(const slim::SlimTensor& rows, const slim::SlimTensor& order) = nullptr;
-  Error (*range)(const RangeCall&) = nullptr;
-  Error (*scan)(const ScanCall&) = nullptr;
-  Error (*search)(const SearchCall&) = nullptr;
-  Error (*select)(const SelectCall&) = nullptr;
-  Error (*sort)(const SortCall&) = nullptr;
-  std::optional<int64_t> (*find_outside)(const slim::SlimTensor& numbers, int64_t low,
   Error (*random_integers)(const RandomIntegersCall&) = nullptr;
   Error (*random_permutation)(const PermutationCall&) = nullptr;
   Error (*range)(const RangeCall&) = nullptr;

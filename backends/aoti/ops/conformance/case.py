@@ -113,15 +113,14 @@ def case(
     op = overload(shim)
     if written is None and op._overloadname.endswith("out"):
         written = 0
+    if reference:
         computed = reference(*(_value(argument) for argument in arguments))
         like = computed if written is None else _value(arguments[written])
         results = [_like(computed, like.dtype, like)]
-        results = [result.contiguous() for result in results]
-        results = _run(op, arguments)
     else:
-    if reference:
+        results = _run(op, arguments)
     if row_major:
-    results = _run(op, arguments)
+        results = [result.contiguous() for result in results]
     if wide:
         exact = _run(op, [_widened(argument) for argument in arguments])
         results = [

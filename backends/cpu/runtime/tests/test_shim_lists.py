@@ -73,22 +73,6 @@ def test_every_common_shim_has_a_test() -> None:
     assert [name for name in names if not is_tested(name)] == []
 
 
-def test_every_operator_shim_has_a_test() -> None:
-    tests = sorted((_BACKENDS / "cpu/runtime/tests").glob("test_*_shims.py"))
-    text = "\n".join(path.read_text() for path in tests)
-    called = set(re.findall(r'"(cpu_\w+)"', text))
-    # Names that are put together: pools of two and three dimensions, parametrized names.
-    for pattern in re.findall(r'f"(\w+\{dims\}\w+)"', text):
-        called.update("cpu_" + pattern.replace("{dims}", dims) for dims in "23")
-    for names in re.findall(r'parametrize\("name", \[(.*?)\]', text):
-        called.update("cpu_" + name for name in re.findall(r'"(\w+)"', names))
-    # Operators are tested by //backends/aoti/ops/conformance, which looks for that itself.
-    shims = parse((_BACKENDS / _CPU).read_text(), _CPU, "cpu")
-    listed = [n for n, s in shims.items() if not s.parameters]
-    untested = [n for n in listed if n.removeprefix("aoti_torch_") not in called]
-    assert untested == []
-
-
 def test_every_vector_function_has_a_test() -> None:
     folder = "cpu/runtime/vector_math/tests/"
     text = _text(folder + "vector_math_checks.h")

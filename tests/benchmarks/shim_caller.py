@@ -5,14 +5,13 @@
 
 Arguments are converted by their type: a tensor to a handle, None to a null pointer, a list of
 integers to a pointer and a length, an int to int64, a bool to int32, a float to double, a str to
-bytes. `Optional(x)` passes a pointer to x's value (null for None), `Handles([...])` a list of
-optional tensors, `HandleArray([...])` an array. Results are the last arguments, pointers to
-handles.
+bytes. `Optional(x)` passes a pointer to x's value (null for None). Results are the last arguments,
+pointers to handles.
 """
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -55,29 +54,11 @@ class Optional:
         self.is_int32 = is_int32
 
 
-class Handles:
-    """A list of optional tensors, passed as pointers to handles and a length."""
-
-    def __init__(self, tensors: Sequence[torch.Tensor | None]):
-        self.tensors = tensors
-
-
-class HandleArray:
-    """A list of tensors, passed as an array of handles without its length."""
-
-    def __init__(self, tensors: Sequence[torch.Tensor]):
-        self.tensors = tensors
-
-
 class ShimLibrary:
     """The shims of one opened library."""
 
     def __init__(self, path: str):
         self._library = ctypes.CDLL(path)
-
-    def has(self, name: str) -> bool:
-        """Whether the library (or one it depends on) exports a private name."""
-        return hasattr(self._library, name)
 
     def handle(self, tensor: torch.Tensor) -> ctypes.c_void_p:
         """A new handle over the tensor's memory, which must stay alive."""
@@ -98,15 +79,6 @@ class ShimLibrary:
             ctypes.byref(handle),
         )
         return handle
-
-    @contextlib.contextmanager
-    def borrowed(self, tensor: torch.Tensor) -> Iterator[ctypes.c_void_p]:
-        """One handle for several arguments."""
-        handle = self.handle(tensor)
-        try:
-            yield handle
-        finally:
-            self._library.ptrn_torch_delete_tensor_object(handle)
 
     def tensor(self, handle: ctypes.c_void_p) -> torch.Tensor:
         """A copy of what a handle refers to, with its strides; deletes the handle."""
@@ -191,11 +163,6 @@ class ShimLibrary:
             return [argument]
         if isinstance(argument, Optional):
             return [self._optional(argument, keep, handles)]
-        if isinstance(argument, Handles):
-            return self._handles(argument, keep, handles)
-        if isinstance(argument, HandleArray):
-            listed = [self._convert(tensor, keep, handles)[0].value for tensor in argument.tensors]
-            return [(ctypes.c_void_p * len(listed))(*listed)]
         if argument is None:
             return [None]
         numbers = (ctypes.c_int64 * len(argument))(*argument)
@@ -210,15 +177,6 @@ class ShimLibrary:
         (converted,) = self._convert(value, keep, handles)
         keep.append(converted)
         return ctypes.byref(converted)
-
-    def _handles(self, listed: Handles, keep: list[Any], handles: list[Any]) -> list[Any]:
-        pointers = (ctypes.POINTER(ctypes.c_void_p) * len(listed.tensors))()
-        for i, tensor in enumerate(listed.tensors):
-            if tensor is not None:
-                (converted,) = self._convert(tensor, keep, handles)
-                pointers[i] = ctypes.pointer(converted)
-        keep.append(pointers)
-        return [pointers, ctypes.c_int64(len(listed.tensors))]
 
     def _checked(self, name: str, *arguments: Any) -> None:
         if getattr(self._library, "ptrn_torch_" + name)(*arguments) != 0:
