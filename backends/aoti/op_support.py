@@ -6,7 +6,7 @@ device's runtime have it (the shim lists)? Where the tables do not settle it, co
 that one node and read. No C++ compiler runs here::
 
     support = OpSupport(target, shims)
-    support.reason(node)   # None, or "aten.multinomial.default needs ..., which ..."
+    support.reason(node)   # None, or "aten.poisson.default needs ..., which ..."
 """
 
 import operator
