@@ -53,8 +53,8 @@ __device__ Number<T> power(Number<T> a, Number<T> b, bool is_complex) {
 
 template <typename T>
 __device__ Number<T> result_of(const Arithmetic& c, Number<T> a, Number<T> b) {
-  const T alpha = static_cast<T>(c.alpha);
   if constexpr (std::is_integral_v<T>) {
+    const auto alpha = static_cast<T>(static_cast<int64_t>(c.alpha));
     switch (c.kind) {
       case ArithmeticKind::kAdd:
         return {a.re + alpha * b.re, 0};
@@ -66,6 +66,7 @@ __device__ Number<T> result_of(const Arithmetic& c, Number<T> a, Number<T> b) {
         return {static_cast<int64_t>(a.re) < 0 ? 0 - a.re : a.re, 0};
     }
   } else {
+    const T alpha = static_cast<T>(c.alpha);
     switch (c.kind) {
       case ArithmeticKind::kAdd:
         return {a.re + alpha * b.re, a.im + alpha * b.im};

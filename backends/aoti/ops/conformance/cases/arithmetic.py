@@ -48,6 +48,8 @@ def cases() -> Iterator[Json]:
     for dtype in (_C64, _C128, *FLOATING, *INTEGERS):
         for layout, x in layouts(numbers(2, 3, 4, dtype=dtype)):
             yield case(f"{short(dtype)}/{layout}", "abs", x, tolerance=1e-6)
+    n = numbers(3, dtype=torch.int32)
+    yield case("minus", "add_Tensor", n, n[:1], -1)
     lowest = torch.tensor([-(2**63), 2**63 - 1])
     yield case("lowest", "abs", lowest)
     yield error("null", "abs", None, parts=["self is a null handle"])
