@@ -13,14 +13,13 @@
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/slim/cuda/guard.h"
 #include "pteron/backends/cuda/runtime/kernels/gemm.h"
+#include "pteron/backends/cuda/runtime/shims/shims.h"
 #include "pteron/backends/cuda/runtime/tests/toy_program.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/program.h"
 
 namespace pteron::cuda::testing {
 namespace {
-
-using namespace aoti;
 
 using slim::CudaStreamGuard;
 
