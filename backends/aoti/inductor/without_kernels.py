@@ -37,8 +37,8 @@ def _backend(scheduler: Any, device: torch.device) -> Any:
     V.graph.add_device_info(device)
     backend = get_scheduling_for_device(device.type)(scheduler)  # type: ignore[misc]
     if device.type != "cpu":
-        for name in ("codegen_node", "codegen_template"):
-            setattr(backend, name, _allocate_results)
+        for kind in ("node", "template", "combo_kernel", "mix_order_reduction"):
+            setattr(backend, f"codegen_{kind}", _allocate_results)
         for name in ("codegen_sync", "flush", "ready_to_flush"):
             setattr(backend, name, _nothing)
     return backend

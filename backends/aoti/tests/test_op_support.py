@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pteron.backends.aoti import shim_list
-from pteron.backends.aoti.inductor import Target
+from pteron.backends.aoti.inductor import Target, fallbacks
 from pteron.backends.aoti.op_support import OpSupport
 
 aten = torch.ops.aten
@@ -129,6 +129,17 @@ def test_cuda_needs_its_functions_with_and_without_a_gpu(name: str) -> None:
 )
 def test_cuda_compiles_the_rest_with_and_without_a_gpu(function) -> None:
     assert reasons(Function(function), torch.rand(4, 4), shims=frozenset(), device="cuda") == {}
+
+
+def test_code_of_many_kernels_in_one_is_generated_without_a_gpu(monkeypatch) -> None:
+    def not_generated(*_: object) -> None:
+        raise AssertionError("the tables were asked instead")
+
+    def joined(x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x + i for i in range(12)])
+
+    monkeypatch.setattr(fallbacks, "_called_by_table", not_generated)
+    assert reasons(Function(joined), torch.rand(1, 1, 8), shims=frozenset(), device="cuda") == {}
 
 
 def test_random_numbers_on_cuda_need_a_seed_alone() -> None:
