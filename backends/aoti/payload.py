@@ -4,7 +4,7 @@ Keys are made of content, so equal code and equal weights are stored once, whate
 method they come from::
 
     processed bytes   "<so_key>\\n<weights_key>"
-    so_key            "<sha256 of the shared object>_so_blob"
+    so_key            "<sha256 of the shared object>_<start of that of the metadata>_so_blob"
     weights_key       "<sha256 of the packed constants>_weights_blob"
     each big constant "<sha256 of its bytes>_weight"
     metadata          "<so_key>/<weights_key>/metadata", a FlatBuffer of schema/metadata.fbs
@@ -99,9 +99,6 @@ def build(
     """
     store = NamedDataStore()
     so_digest = hashlib.sha256(shared_object).digest()
-    so_key = f"{so_digest.hex()}_so_blob"
-    store.add_named_data(so_key, shared_object, alignment=4096, digest=so_digest)
-
     stored, packed = _pack(constants) if own_blobs else _pack_as_aotinductor(constants)
     packed_digest = hashlib.sha256(packed).digest()
     weights_key = f"{packed_digest.hex()}_weights_blob"
@@ -113,7 +110,10 @@ def build(
                 item.blob_key, item.data, ALIGNMENT, weights_tag, digest=item.digest
             )
 
+    # The key of the metadata is made of the other two, and equal code has several of them.
     metadata = _metadata(so_digest, info, contract, stored, op_counts, boundaries)
+    so_key = f"{so_digest.hex()}_{hashlib.sha256(metadata).hexdigest()[:16]}_so_blob"
+    store.add_named_data(so_key, shared_object, alignment=4096, digest=so_digest)
     store.add_named_data(f"{so_key}/{weights_key}/metadata", metadata, ALIGNMENT)
     return Payload(f"{so_key}\n{weights_key}".encode(), store.get_named_data_store_output())
 

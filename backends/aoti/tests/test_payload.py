@@ -9,6 +9,7 @@ import pteron.backends.aoti.schema.metadata_generated as schema
 from pteron.backends.aoti import payload
 from pteron.backends.aoti.contract import Dim, TensorContract
 from pteron.backends.aoti.inductor import Constant
+from pteron.exir._serialize.named_data_store import NamedDataStore
 
 INFO = payload.SharedObjectInfo(
     device="cpu",
@@ -56,7 +57,9 @@ def read(blobs, constant) -> bytes:
 
 def test_keys_are_digests() -> None:
     blobs, so_key, weights_key, _ = build(torch.ones(4096))
-    assert so_key == hashlib.sha256(b"\x7fELF shared object").hexdigest() + "_so_blob"
+    metadata = hashlib.sha256(blobs[f"{so_key}/{weights_key}/metadata"][0]).hexdigest()[:16]
+    code = hashlib.sha256(b"\x7fELF shared object").hexdigest()
+    assert so_key == f"{code}_{metadata}_so_blob"
     assert weights_key == hashlib.sha256(blobs[weights_key][0]).hexdigest() + "_weights_blob"
     for key, (data, _) in blobs.items():
         if key.endswith("_weight"):
@@ -79,6 +82,28 @@ def test_equal_tensors_are_stored_once() -> None:
     blobs, _, _, table = build(big, big.clone(), big.view(-1))
     assert len({item.blobKey for item in table.constants}) == 1
     assert sum(key.endswith("_weight") for key in blobs) == 1
+
+
+def test_equal_code_with_other_metadata_is_stored_once() -> None:
+    store = NamedDataStore()
+    results = [
+        payload.build(
+            b"\x7fELF shared object", INFO, CONTRACT, [], op_counts={}, boundaries=[boundary]
+        )
+        for boundary in (
+            "after lowered_module_0",
+            "after lowered_module_2",
+            "after lowered_module_0",
+        )
+    ]
+    for result in results:
+        store.merge_named_data_store(result.data)
+    keys = [result.processed_bytes for result in results]
+    assert keys[0] == keys[2] != keys[1]
+    code, other = (
+        store.get_named_data_store_output().pte_data[k.decode().split()[0]] for k in keys[:2]
+    )
+    assert code.buffer_index == other.buffer_index
 
 
 def test_views_of_one_tensor_share_its_bytes() -> None:

@@ -73,6 +73,26 @@ def test_what_is_left_out_becomes_partitions(tmp_path: Path) -> None:
     check(program, model, tmp_path / "model.pte")
 
 
+def test_equal_partitions_with_other_boundaries_are_in_one_file(tmp_path: Path) -> None:
+    class Twice(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(2):
+                x = torch.relu(torch.sin(2 * x + 1))
+            return x
+
+    x = torch.randn(2, 3)
+    partitioner = CpuPartitioner(leave_out=["aten.relu"])
+    with pytest.warns(UserWarning, match="leaves 2 operators out"):
+        edge = to_edge_transform_and_lower(
+            torch.export.export(Twice(), (x,)), partitioner=[partitioner]
+        )
+    edge.to_executorch().save(tmp_path / "model.pte")
+    (found,) = (
+        Runtime.get().load_program(tmp_path / "model.pte").load_method("forward").execute([x])
+    )
+    torch.testing.assert_close(found, Twice()(x))
+
+
 def test_without_a_partitioner_everything_is_left(tmp_path: Path) -> None:
     model, exported = everything()
     program = to_edge(exported).to_executorch()
