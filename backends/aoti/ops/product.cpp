@@ -45,20 +45,21 @@ const char* expected(const ProductCall& call, size_t rank) {
 }
 
 // This is where many small products spend their time: a message is made only for what is wrong.
-Error check(const ProductCall& call, size_t rank, DType operands, DType result) {
+Error check(const ProductCall& call, size_t rank, DType left, DType right, DType result) {
   const char* const shapes = expected(call, rank);
   PTERON_CHECK_OR_RETURN(!shapes, Error::InvalidArgument, "found %s, expected %s",
                          describe(call).c_str(), shapes);
-  PTERON_CHECK_OR_RETURN(call.a.dtype() == operands && call.b.dtype() == operands &&
+  PTERON_CHECK_OR_RETURN(call.a.dtype() == left && call.b.dtype() == right &&
                              call.out.dtype() == result && (!call.c || call.c->dtype() == result),
                          Error::InvalidType, "found %s, expected %s @ %s -> %s",
-                         describe(call).c_str(), slim::name_of(operands), slim::name_of(operands),
+                         describe(call).c_str(), slim::name_of(left), slim::name_of(right),
                          slim::name_of(result));
   return Error::Ok;
 }
 
 Error multiply(const Kernels& kernels, ProductCall call, size_t rank) {
-  PTERON_RETURN_IF_ERROR(check(call, rank, call.out.dtype(), call.out.dtype()));
+  const DType dtype = call.out.dtype();
+  PTERON_RETURN_IF_ERROR(check(call, rank, dtype, dtype, dtype));
   if (call.beta == 0) call.c = nullptr;
   return kernels.product(call);
 }
@@ -88,7 +89,8 @@ Error baddbmm_out(const Kernels& kernels, const SlimTensor& out, const SlimTenso
 Error _int_mm_out(const Kernels& kernels, const SlimTensor& out, const SlimTensor& self,
                   const SlimTensor& mat2) {
   const ProductCall call{out, self, mat2};
-  PTERON_RETURN_IF_ERROR(check(call, 2, DType::Char, DType::Int));
+  const DType left = self.dtype() == DType::Byte ? DType::Byte : DType::Char;
+  PTERON_RETURN_IF_ERROR(check(call, 2, left, DType::Char, DType::Int));
   return kernels.product(call);
 }
 
@@ -101,7 +103,7 @@ Error mm_dtype_out(const Kernels& kernels, const SlimTensor& out, const SlimTens
                          "float32",
                          self.describe().c_str(), slim::name_of(out_dtype));
   const ProductCall call{out, self, mat2};
-  PTERON_RETURN_IF_ERROR(check(call, 2, self.dtype(), out_dtype));
+  PTERON_RETURN_IF_ERROR(check(call, 2, self.dtype(), self.dtype(), out_dtype));
   return kernels.product(call);
 }
 

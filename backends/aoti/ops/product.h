@@ -6,8 +6,8 @@
 namespace pteron::aoti {
 
 // out = alpha * a @ b + beta * c, of 2 dimensions or, batched, 3. Any strides, but no element of
-// out twice. All of one dtype, but that int8 products may be int32 and those of 16-bit floating
-// point float32, without c then.
+// out twice. All of one dtype, but that int8 products may be int32, a of them uint8, and those of
+// 16-bit floating point float32; without c then.
 struct ProductCall {
   const slim::SlimTensor& out;
   const slim::SlimTensor& a;

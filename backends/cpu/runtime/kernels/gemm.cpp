@@ -311,7 +311,8 @@ void gemm_batch(int64_t count, double alpha, Matrix<const T> a, int64_t a_step, 
   });
 }
 
-void gemm_int8(Matrix<const int8_t> a, Matrix<const int8_t> b, Matrix<int32_t> out) {
+template <typename T>
+void gemm_int8(Matrix<const T> a, Matrix<const int8_t> b, Matrix<int32_t> out) {
   constexpr int64_t kWidth = 64;
   const int64_t work = out.rows * out.cols * std::max<int64_t>(a.cols, 1);
   const int64_t rows_per_thread = kProductPerThread * out.rows / std::max<int64_t>(work, 1);
@@ -334,6 +335,9 @@ void gemm_int8(Matrix<const int8_t> a, Matrix<const int8_t> b, Matrix<int32_t> o
     }
   });
 }
+
+template void gemm_int8(Matrix<const int8_t>, Matrix<const int8_t>, Matrix<int32_t>);
+template void gemm_int8(Matrix<const uint8_t>, Matrix<const int8_t>, Matrix<int32_t>);
 
 #define PTERON_INSTANTIATE(T)                                                                      \
   template void gemm<T>(double, Matrix<const T>, Matrix<const T>, double, Matrix<T>);              \

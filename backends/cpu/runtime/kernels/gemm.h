@@ -40,7 +40,8 @@ void gemm_batch(int64_t count, double alpha, Matrix<const T> a, int64_t a_step, 
 template <typename T>
 void gemm_serial(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> out);
 
-// int8 products summed in int32.
-void gemm_int8(Matrix<const int8_t> a, Matrix<const int8_t> b, Matrix<int32_t> out);
+// int8 products summed in int32; a may be uint8.
+template <typename T>
+void gemm_int8(Matrix<const T> a, Matrix<const int8_t> b, Matrix<int32_t> out);
 
 }  // namespace pteron::cpu

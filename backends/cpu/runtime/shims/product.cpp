@@ -68,9 +68,11 @@ void multiply_int8_weight(const aoti::Int8WeightCall& call) {
 }  // namespace
 
 Error product(const aoti::ProductCall& call) {
-  if (call.a.dtype() == DType::Char && call.out.dtype() == DType::Int) {
-    gemm_int8(matrix_of<const int8_t>(call.a), matrix_of<const int8_t>(call.b),
-              matrix_of<int32_t>(call.out));
+  if (call.b.dtype() == DType::Char && call.out.dtype() == DType::Int) {
+    const auto b = matrix_of<const int8_t>(call.b);
+    const auto out = matrix_of<int32_t>(call.out);
+    call.a.dtype() == DType::Byte ? gemm_int8(matrix_of<const uint8_t>(call.a), b, out)
+                                  : gemm_int8(matrix_of<const int8_t>(call.a), b, out);
     return Error::Ok;
   }
   switch (call.out.dtype()) {

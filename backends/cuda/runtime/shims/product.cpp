@@ -172,6 +172,7 @@ Error run_on_tensor_cores(const IntegerProduct& product, int device, cudaStream_
 }
 
 Error run_integers(const aoti::ProductCall& call, int device, cudaStream_t stream) {
+  if (call.a.dtype() != call.b.dtype()) return aoti::no_kernel_for(call.a);
   IntegerProduct product;
   product.operands = static_cast<ScalarType>(call.a.dtype());
   product.result = static_cast<ScalarType>(call.out.dtype());

@@ -174,6 +174,11 @@ def _widened() -> Iterator[Json]:
         yield case(f"{m}x{k}x{n}", "_int_mm_out", out, a, b)
         yield case(f"{m}x{k}x{n}/columns", "_int_mm_out", out, a, columns(b))
 
+    # Only torch's CPU takes it, and only code that is made for one asks for it.
+    a = numbers(18, 32, dtype=torch.uint8) * 36
+    made = case("of_uint8", "_int_mm_out", poison(18, 16, dtype=torch.int32), a, whole(32, 16))
+    yield made | {"host": True}
+
     # torch's own wants it row-major.
     def integers(_: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return x.int() @ y.int()
