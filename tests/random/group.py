@@ -6,12 +6,10 @@
 Most of the time that a small module takes is the same for ten of them in one program.
 """
 
-import contextlib
 import dataclasses
-import logging
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from pteron.exir import to_edge_transform_and_lower
 from pteron.runtime import Runtime
 from tests.models.random_modules import CALLS, RandomModule
 from tests.models.sample import max_relative_error
+from tests.pool.logged import logged_warnings
 from tests.random.configurations import Configuration
 from tests.random.coverage import shims_of, templates_taken
 
@@ -79,7 +78,7 @@ def run_group(configuration: Configuration, seeds: Sequence[int]) -> Outcome:
     watch.lap("draw")
     with tempfile.TemporaryDirectory(prefix="pteron-random-") as folder:
         path = Path(folder, "random.pte")
-        with templates_taken() as templates, _warnings(outcome.warnings):
+        with templates_taken() as templates, logged_warnings("pteron.backends", outcome.warnings):
             program = _lower(group, configuration)
         outcome.templates = dict(templates)
         program.save(path)
@@ -136,19 +135,6 @@ def _difference(member: RandomModule, found: Sequence[Sequence[torch.Tensor]]) -
                     f"call {call}, output {index} of {tuple(b.shape)}: relative error {error:.2e}"
                 )
     return ""
-
-
-@contextlib.contextmanager
-def _warnings(found: list[str]) -> Iterator[None]:
-    """Adds what backends warn of, inside, to `found`."""
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
-    logger = logging.getLogger("pteron.backends")
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
 
 
 class _Watch:

@@ -88,6 +88,13 @@ LOCK_FILES = (
         is_complete=True,
         add={"executorch": ("torch",), "torchao": ("torch",)},
     ),
+    LockFile(
+        "transformers",
+        "third_party/transformers/lock.json",
+        "third_party/transformers/requirements.txt",
+        on=("common",),
+        add={"transformers": ("torch",)},
+    ),
 )
 
 Lock = dict[str, dict[str, Any]]  # package name -> version, deps, files

@@ -109,13 +109,21 @@ def cpu(tree: Path, output: Path) -> Stage:
 
 def random_cpu(tree: Path, output: Path) -> Stage:
     """Random modules with every option of the CPU; the same command goes on until all have run."""
-    return _random("random_cpu", tree, output, "--device=cpu", "--seeds=0:2000", jobs=16)
+    options = ("--device=cpu", "--seeds=0:2000")
+    return _continued("random_cpu", "random", tree, output, *options, jobs=16)
 
 
 def random_cuda(tree: Path, output: Path) -> Stage:
     """Random modules that lie on the GPU, one by one: many need an operator that CUDA has not."""
     options = ("--device=cuda", "--seeds=0:500", "--configurations=cublas,triton", "--together=1")
-    return _random("random_cuda", tree, output, *options, jobs=12)
+    return _continued("random_cuda", "random", tree, output, *options, jobs=12)
+
+
+def survey(tree: Path, output: Path) -> Stage:
+    """Architectures of `transformers` that lie on the GPU; tables go to the output folder."""
+    missing = "" if machine.has_module("transformers") else "there is no transformers here"
+    options = ("--device=cuda", "--limit=200")
+    return _continued("survey", "survey", tree, output, *options, jobs=14, skip=missing)
 
 
 def benchmark(tree: Path, output: Path) -> Stage:
@@ -144,7 +152,7 @@ STAGES: dict[str, Callable[[Path, Path], Stage]] = {
     stage.__name__: stage
     for stage in (
         *(setup, gtests, memcheck, export, lifecycle, cpu, benchmark),
-        *(random_cpu, random_cuda),
+        *(random_cpu, random_cuda, survey),
     )
 }
 
@@ -162,7 +170,7 @@ _CPU_FOLDERS = (
 )
 
 # Of one call; what is left then is for the next.
-_RANDOM_SECONDS = 420
+_CONTINUED_SECONDS = 420
 
 # Begun first.
 _LONG = ("test_cuda_export", "test_cuda_choices")
@@ -171,10 +179,12 @@ _LONG = ("test_cuda_export", "test_cuda_choices")
 _ALONE = ("test_cuda_unload", "test_cuda_threads")
 
 
-def _random(name: str, tree: Path, output: Path, *options: str, jobs: int) -> Stage:
-    """One case, which keeps what it has done in the output folder."""
-    program = str(tree / "tests/random/run.py")
-    limits = (f"--jobs={min(jobs, os.cpu_count() or 1)}", f"--seconds={_RANDOM_SECONDS}")
+def _continued(
+    name: str, folder: str, tree: Path, output: Path, *options: str, jobs: int, skip: str = ""
+) -> Stage:
+    """One case, a program of tests/, which keeps what it has done in the output folder."""
+    program = str(tree / f"tests/{folder}/run.py")
+    limits = (f"--jobs={min(jobs, os.cpu_count() or 1)}", f"--seconds={_CONTINUED_SECONDS}")
     return Stage(
         name,
         [
@@ -182,7 +192,8 @@ def _random(name: str, tree: Path, output: Path, *options: str, jobs: int) -> St
                 "modules",
                 machine.python(program, *options, *limits, f"--output={output}/{name}"),
                 environment=machine.environment(tree),
-                seconds=_RANDOM_SECONDS + 60,
+                seconds=_CONTINUED_SECONDS + 60,
+                skip=skip,
                 unfinished=75,
             )
         ],

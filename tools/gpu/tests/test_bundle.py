@@ -45,6 +45,7 @@ def test_holds_what_the_stages_need(files: dict[str, Path | str]) -> None:
         "pteron/runtime/core/tensor.h",
         "pteron/runtime/schema/program_generated.py",
         "tests/benchmarks/gpu.py",
+        "tests/survey/run.py",
         "tests/benchmarks/cuda/libmodel_launcher.so",
         "absl/app.py",
         "pybind11/include/pybind11/pybind11.h",

@@ -1,0 +1,119 @@
+"""Takes one architecture through all steps.
+
+outcome = examine(("llama", "cpu"))
+outcome.failed_step     # "" or, for instance, "lowers"
+"""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from pteron.exir import VerificationError, to_edge_transform_and_lower
+from pteron.runtime import Runtime
+from tests.models.sample import max_relative_error
+from tests.pool.logged import logged_warnings
+from tests.survey.architectures import Absent, build
+from tests.survey.outcome import ABSENT, Outcome
+
+#: The largest error that counts as the same result.
+TOLERANCE = 1e-3
+
+Task = tuple[str, str]
+"""An architecture and a device."""
+
+
+def examine(task: Task) -> Outcome:
+    """What comes of an architecture on a device; nothing is raised."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    outcome = Outcome(*task)
+    outcome.versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    try:
+        with torch.no_grad(), logged_warnings("pteron.backends", outcome.warnings):
+            _Examination(outcome).run()
+    except Absent:
+        outcome.reason = ABSENT
+    except VerificationError as error:
+        outcome.steps += ["lowers", "runs"]
+        outcome.reason = f"{type(error).__name__}: {error}"
+    except Exception as error:
+        outcome.reason = f"{type(error).__name__}: {error}"[:4000]
+    return outcome
+
+
+def unfinished(task: Task, reason: str) -> Outcome:
+    """The outcome where the process ended or took too long."""
+    return Outcome(*task, reason=reason)
+
+
+class _Examination:
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        self._begin = time.monotonic()
+
+    def run(self) -> None:
+        outcome = self._outcome
+        module, inputs = build(outcome.model)
+        module = module.to(outcome.device)
+        kwargs = pytree.tree_map_only(torch.Tensor, lambda x: x.to(outcome.device), dict(inputs))
+        self._passed("builds")
+        exported = torch.export.export(module, (), kwargs)
+        self._passed("exports")
+        lowered = to_edge_transform_and_lower(exported, partitioner=[_partitioner(outcome.device)])
+        program = lowered.to_executorch()
+        self._passed("lowers")
+        with tempfile.TemporaryDirectory(prefix="pteron-survey-") as folder:
+            path = Path(folder, "model.pte")
+            program.save(path)
+            program.write_tensor_data_to_file(folder)
+            found = _execute(path, sorted(Path(folder).glob("*.ptd")), kwargs)
+        self._passed("runs")
+        outcome.error = _error(found, module(**kwargs))
+        if not outcome.error <= TOLERANCE:
+            raise _Differs(f"differs by {outcome.error:.1e}, more than {TOLERANCE:.0e}")
+        self._passed("matches")
+
+    def _passed(self, step: str) -> None:
+        now = time.monotonic()
+        self._outcome.steps.append(step)
+        self._outcome.seconds[step] = round(now - self._begin, 2)
+        self._begin = now
+
+
+class _Differs(Exception):
+    """The program returned something else than eager."""
+
+
+def _partitioner(device: str) -> Any:
+    if device == "cuda":
+        from pteron.backends.cuda import CudaPartitioner
+
+        return CudaPartitioner()
+    from pteron.backends.cpu import CpuPartitioner
+
+    return CpuPartitioner()
+
+
+def _execute(path: Path, data: list[Path], kwargs: dict[str, Any]) -> list[Any]:
+    program = Runtime.get().load_program(path, data_path=data)
+    found: list[Any] = program.load_method("forward").execute(pytree.tree_leaves(kwargs))
+    return found
+
+
+def _error(found: list[Any], expected: Any) -> float:
+    """The largest error of an output; infinite where the outputs are of another kind."""
+    wanted = pytree.tree_leaves(expected)
+    if len(found) != len(wanted):
+        raise _Differs(f"{len(found)} outputs instead of {len(wanted)}")
+    errors = [0.0]
+    for a, b in zip(found, wanted, strict=True):
+        if isinstance(b, torch.Tensor):
+            errors.append(max_relative_error(a.cpu(), b.detach().cpu()))
+        elif a != b:
+            raise _Differs(f"{a!r} instead of {b!r}")
+    return max(errors)
