@@ -206,7 +206,7 @@ def test_draws_are_by_the_numbers(tmp_path: pathlib.Path) -> None:
 
 
 class Int8Linear(nn.Module):
-    """Linear layers with weights of int8 alone, and with both operands, as quantizers write them."""
+    """Linear layers with weights of int8, and with both operands, as quantizers write them."""
 
     def __init__(self) -> None:
         super().__init__()
