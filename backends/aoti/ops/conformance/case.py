@@ -13,7 +13,7 @@ too. `call.h` says how they are stored.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -22,6 +22,9 @@ Json: TypeAlias = dict[str, Any]
 
 FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+REAL = (*FLOATING, *INTEGERS)
+#: One of three dimensions for each of the layouts.
+DIMENSION = {"row_major": 0, "swapped": 1, "gaps": -1, "offset": 2}
 #: What one rounding to the dtype costs, and sums in float32; relative to the largest element.
 TOLERANCE = {torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float32: 4e-6, torch.float64: 1e-14}
 
@@ -56,6 +59,15 @@ def layouts(tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
     padded = torch.zeros(tensor.numel() + 5, dtype=tensor.dtype)
     padded[5:] = tensor.flatten()
     yield "offset", padded[5:].view(tensor.shape)
+
+
+def variants(
+    dtypes: Iterable[torch.dtype], *shape: int, make: Callable[..., torch.Tensor] = numbers
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Of each dtype what `make` gives, in each layout: ("float32/gaps", tensor), ..."""
+    for dtype in dtypes:
+        for layout, tensor in layouts(make(*shape, dtype=dtype)):
+            yield f"{short(dtype)}/{layout}", tensor
 
 
 class Formula:

@@ -6,16 +6,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from pteron.backends.aoti.ops.conformance.case import (
-    FLOATING,
-    Formula,
-    Json,
-    case,
-    error,
-    layouts,
-    numbers,
-    short,
-)
+from pteron.backends.aoti.ops.conformance.case import *
 
 #: input, weight, stride, padding, dilation, transposed, output padding, groups
 _Sizes: TypeAlias = tuple[

@@ -5,15 +5,7 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.ops.conformance.case import (
-    Formula,
-    Json,
-    case,
-    error,
-    layouts,
-    numbers,
-    short,
-)
+from pteron.backends.aoti.ops.conformance.case import *
 
 _TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13}
 

@@ -4,23 +4,13 @@ from collections.abc import Iterator
 
 import torch
 
-from pteron.backends.aoti.ops.conformance.case import (
-    FLOATING,
-    Formula,
-    Json,
-    case,
-    error,
-    layouts,
-    numbers,
-    short,
-)
+from pteron.backends.aoti.ops.conformance.case import *
 
 
 def cases() -> Iterator[Json]:
-    for dtype in FLOATING:
-        for layout, x in layouts(numbers(6, 7, dtype=dtype)):
-            for bins, low, high in ((10, -1.0, 1.5), (7, 0.0, 0.0), (1, -3.0, 3.0)):
-                yield case(f"{short(dtype)}/{layout}/{bins}", "histc", x, bins, low, high)
+    for name, x in variants(FLOATING, 6, 7):
+        for bins, low, high in ((10, -1.0, 1.5), (7, 0.0, 0.0), (1, -3.0, 3.0)):
+            yield case(f"{name}/{bins}", "histc", x, bins, low, high)
     yield case("one_number", "histc", torch.full((3,), 2.5), 4, 0.0, 0.0)
     yield case("no_numbers", "histc", torch.zeros(0), 4, 0.0, 0.0)
     x = torch.tensor([float("nan"), 0.25, float("inf"), 2.0, 0.0])
@@ -32,7 +22,7 @@ def cases() -> Iterator[Json]:
     yield error("integers", "histc", x[3:].int(), 3, 0.0, 1.0, parts=["found self int32[2]"])
     yield error("infinite", "histc", x, 3, 0.0, 0.0, parts=["expected finite"], host=True)
 
-    for dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+    for dtype in INTEGERS:
         for layout, x in layouts(numbers(9, dtype=dtype).abs()):
             yield case(f"{short(dtype)}/{layout}", "bincount", x, None, 0)
             yield case(f"{short(dtype)}/{layout}/long", "bincount", x, None, 20)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import torch
 
-from pteron.backends.aoti.ops.conformance.case import Json, case, error, layouts, numbers, short
+from pteron.backends.aoti.ops.conformance.case import *
 
 _DTYPES = (torch.float32, torch.float64)
 _TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-13}

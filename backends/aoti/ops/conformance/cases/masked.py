@@ -4,26 +4,15 @@ from collections.abc import Iterator
 
 import torch
 
-from pteron.backends.aoti.ops.conformance.case import (
-    FLOATING,
-    INTEGERS,
-    Formula,
-    Json,
-    case,
-    error,
-    layouts,
-    numbers,
-    short,
-)
+from pteron.backends.aoti.ops.conformance.case import *
 
 
 def cases() -> Iterator[Json]:
-    for dtype in (*FLOATING, *INTEGERS, torch.bool, torch.complex64, torch.complex128):
-        for layout, x in layouts(numbers(4, 5, dtype=dtype)):
-            mask, source = numbers(4, 5, dtype=torch.bool, seed=1), numbers(25, dtype=dtype, seed=2)
-            yield case(f"{short(dtype)}/{layout}", "masked_select", x, mask)
-            name = f"{short(dtype)}/{layout}"
-            yield case(name, "masked_scatter", x, mask, source, row_major=True)
+    mask = numbers(4, 5, dtype=torch.bool, seed=1)
+    for name, x in variants((*REAL, torch.bool, torch.complex64, torch.complex128), 4, 5):
+        yield case(name, "masked_select", x, mask)
+        source = numbers(25, dtype=x.dtype, seed=2)
+        yield case(name, "masked_scatter", x, mask, source, row_major=True)
     for name, shape in {"row": (5,), "column": (4, 1), "more": (2, 4, 5), "none": ()}.items():
         for layout, mask in layouts(numbers(*shape, dtype=torch.bool, seed=1)):
             x, source = numbers(4, 5), numbers(10, 5, seed=2).t()

@@ -4,15 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from pteron.backends.aoti.ops.conformance.case import (
-    FLOATING,
-    Formula,
-    Json,
-    case,
-    error,
-    numbers,
-    short,
-)
+from pteron.backends.aoti.ops.conformance.case import *
 
 _LAYOUTS = ("row_major", "channels_last", "swapped", "one_image")
 #: Kernel, stride, padding, ceil mode.

@@ -4,18 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from pteron.backends.aoti.ops.conformance.case import (
-    FLOATING,
-    INTEGERS,
-    TOLERANCE,
-    Formula,
-    Json,
-    case,
-    error,
-    layouts,
-    numbers,
-    short,
-)
+from pteron.backends.aoti.ops.conformance.case import *
 
 _SIZES = ((1, 1, 1), (3, 0, 2), (1, 64, 3), (5, 7, 3), (17, 3, 4))
 _ADDENDS = ((2,), (1, 2), (3, 2), (3, 1), (1,), ())
@@ -51,7 +40,7 @@ def cases() -> Iterator[Json]:
 
 
 def _mm() -> Iterator[Json]:
-    for dtype in (*FLOATING, *INTEGERS):
+    for dtype in REAL:
         for m, k, n in _SIZES:
             a, b = numbers(m, k, dtype=dtype), numbers(k, n, dtype=dtype, seed=1)
             name = f"{short(dtype)}/{m}x{k}x{n}"

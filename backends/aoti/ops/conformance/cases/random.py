@@ -4,15 +4,14 @@ from collections.abc import Iterator
 
 import torch
 
-from pteron.backends.aoti.ops.conformance.case import Json, case, error, layouts, numbers, short
+from pteron.backends.aoti.ops.conformance.case import *
 
 
 def cases() -> Iterator[Json]:
     shim = "randint_low_out"
-    for dtype in (torch.int64, torch.int32, torch.uint8, torch.float32, torch.bfloat16):
-        for layout, out in layouts(numbers(3, 4, dtype=dtype)):
-            # One number is possible.
-            yield case(f"{short(dtype)}/{layout}", shim, out, 7, 8, [3, 4])
+    dtypes = (torch.int64, torch.int32, torch.uint8, torch.float32, torch.bfloat16)
+    for name, out in variants(dtypes, 3, 4):
+        yield case(name, shim, out, 7, 8, [3, 4])  # one number is possible
     yield case("of_nothing", shim, torch.zeros(0, 2), -1, 5, [0, 2])
     out = torch.zeros(4, dtype=torch.int64)
     yield error("range", shim, out, 5, 5, [4], parts=["found low 5 and high 5"])
@@ -28,13 +27,12 @@ def cases() -> Iterator[Json]:
     yield error("dtype", "randperm", 4, torch.complex64, None, None, None, parts=["complex64"])
 
     shim = "multinomial"
-    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
-        for layout, x in layouts(numbers(3, 4, dtype=dtype).abs()):
-            yield case(f"{short(dtype)}/{layout}", shim, x, 2, False, None, unchecked=[0])
-            # One position is possible in each row.
-            x[:] = torch.eye(4)[:3]
-            yield case(f"{short(dtype)}/{layout}/certain", shim, x, 6, True, None)
-            yield case(f"{short(dtype)}/{layout}/one", shim, x, 1, False, None)
+    for name, x in variants(FLOATING, make=numbers(3, 4).abs().to):
+        yield case(name, shim, x, 2, False, None, unchecked=[0])
+        # One position is possible in each row.
+        x[:] = torch.eye(4)[:3]
+        yield case(f"{name}/certain", shim, x, 6, True, None)
+        yield case(f"{name}/one", shim, x, 1, False, None)
     yield case("one_row", shim, torch.ones(5), 7, True, None, unchecked=[0])
     yield case("no_rows", shim, torch.zeros(0, 3), 2, True, None)
     x = torch.ones(2, 3)

@@ -4,27 +4,17 @@ from collections.abc import Iterator
 
 import torch
 
-from pteron.backends.aoti.ops.conformance.case import (
-    FLOATING,
-    INTEGERS,
-    Formula,
-    Json,
-    case,
-    error,
-    layouts,
-    numbers,
-    short,
-)
+from pteron.backends.aoti.ops.conformance.case import *
 from pteron.backends.aoti.ops.conformance.cases.sort import with_ties
 
-_DTYPES = (*FLOATING, *INTEGERS, torch.bool)
+_DTYPES = (*REAL, torch.bool)
 
 
 def cases() -> Iterator[Json]:
     for shim in ("cumsum", "cumprod"):
         for dtype in _DTYPES:
             for layout, x in layouts(numbers(3, 4, 5, dtype=dtype)):
-                dim = {"row_major": 0, "swapped": 1, "gaps": -1, "offset": 2}[layout]
+                dim = DIMENSION[layout]
                 yield case(f"{short(dtype)}/{layout}", shim, x, dim, None, wide=True)
             for out in (torch.float32, torch.int64):
                 name = f"{short(dtype)}/as_{short(out)}"
@@ -51,9 +41,9 @@ def cases() -> Iterator[Json]:
     yield error("integers", "logcumsumexp", x.int(), 0, parts=["found self int32[4, 6]"])
 
     for shim in ("cummax", "cummin"):
-        for dtype in (*FLOATING, *INTEGERS):
+        for dtype in REAL:
             for layout, x in layouts(with_ties(dtype)):
-                dim = {"row_major": 0, "swapped": 1, "gaps": -1, "offset": 2}[layout]
+                dim = DIMENSION[layout]
                 yield case(f"{short(dtype)}/{layout}", shim, x, dim)
         yield case("no_dimensions", shim, torch.tensor(3.0), 0)
         yield case("of_nothing", shim, torch.zeros(2, 0), 0)

@@ -4,17 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from pteron.backends.aoti.ops.conformance.case import (
-    FLOATING,
-    INTEGERS,
-    Formula,
-    Json,
-    case,
-    error,
-    layouts,
-    numbers,
-    short,
-)
+from pteron.backends.aoti.ops.conformance.case import *
 
 _REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
@@ -43,7 +33,7 @@ def cases() -> Iterator[Json]:
             x = numbers(*shape)
             yield case(f"{layout}/{dim}", "scatter_value_out", out, x, dim, index, 2.5)
     index = _index(1, 4, 2, 3)
-    for dtype in (*FLOATING, *INTEGERS, torch.bool, torch.complex64):
+    for dtype in (*REAL, torch.bool, torch.complex64):
         x, out = numbers(3, 4, dtype=dtype), torch.zeros(3, 4, dtype=dtype)
         source = numbers(2, 3, dtype=dtype, seed=1)
         yield case(short(dtype), "scatter_src_out", out, x, 1, index, source)
@@ -52,7 +42,7 @@ def cases() -> Iterator[Json]:
     many = Formula(3, 40, of=(7, 1, 50, 0, 1), dtype=torch.int64)
     yield case("many", "scatter_src_out", out, x, 1, many, numbers(3, 44, seed=1))
 
-    for dtype in (*FLOATING, *INTEGERS, torch.bool):
+    for dtype in (*REAL, torch.bool):
         x = _numbers(3, 4, dtype=dtype, seed=0)
         index = numbers(2, 6, dtype=torch.uint8).long() % 4
         source = _numbers(2, 6, dtype=dtype, seed=1)
@@ -86,7 +76,7 @@ def cases() -> Iterator[Json]:
         yield case(f"often/{reduce}", "scatter_reduce_two_out", out, out, 0, often, values, reduce,
                    False, tolerance=1e-6)  # fmt: skip
 
-    for dtype in (*FLOATING, *INTEGERS):
+    for dtype in REAL:
         for reduce in _REDUCTIONS[1:]:
             x, source = (_numbers(3, n, 2, dtype=dtype, seed=n) for n in (4, 6))
             index = torch.tensor([0, 3, 0, 1, 1, 0])

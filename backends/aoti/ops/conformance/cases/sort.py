@@ -4,19 +4,9 @@ from collections.abc import Iterator
 
 import torch
 
-from pteron.backends.aoti.ops.conformance.case import (
-    FLOATING,
-    INTEGERS,
-    Formula,
-    Json,
-    case,
-    error,
-    layouts,
-    numbers,
-    short,
-)
+from pteron.backends.aoti.ops.conformance.case import *
 
-_DTYPES = (*FLOATING, *INTEGERS, torch.bool)
+_DTYPES = (*REAL, torch.bool)
 
 
 def with_ties(dtype: torch.dtype) -> torch.Tensor:
@@ -38,7 +28,7 @@ def cases() -> Iterator[Json]:
     for dtype in _DTYPES:
         for descending in (False, True):
             for layout, x in layouts(with_ties(dtype)):
-                dim = {"row_major": 0, "swapped": 1, "gaps": -1, "offset": 2}[layout]
+                dim = DIMENSION[layout]
                 name = f"{short(dtype)}/{layout}/{'descending' if descending else 'ascending'}"
                 yield case(name, "sort_stable", x, True, dim, descending)
     yield case("no_dimensions", "sort_stable", torch.tensor(3.0), None, 0, False)
@@ -53,7 +43,7 @@ def cases() -> Iterator[Json]:
         yield error("complex", shim, x, *rest, 0, False, parts=["found self complex64[3]", "order"])
         yield error("null", shim, None, *rest, 0, False, parts=["self is a null handle"])
 
-    for dtype in (*FLOATING, *INTEGERS):
+    for dtype in REAL:
         for largest in (False, True):
             for layout, x in layouts(without_ties(dtype)):
                 k, dim = {"row_major": (1, 0), "swapped": (4, 2), "gaps": (4, 1)}.get(

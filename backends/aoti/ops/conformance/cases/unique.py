@@ -4,17 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from pteron.backends.aoti.ops.conformance.case import (
-    FLOATING,
-    INTEGERS,
-    Formula,
-    Json,
-    case,
-    error,
-    layouts,
-    numbers,
-    short,
-)
+from pteron.backends.aoti.ops.conformance.case import *
 
 
 def _few(*shape: int, dtype: torch.dtype) -> torch.Tensor:
@@ -25,14 +15,12 @@ def _few(*shape: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def cases() -> Iterator[Json]:
-    for dtype in (*FLOATING, *INTEGERS, torch.bool):
-        for layout, x in layouts(_few(3, 4, 5, dtype=dtype)):
-            name = f"{short(dtype)}/{layout}"
+    for dtype in (*REAL, torch.bool):
+        for name, x in variants([dtype], 3, 4, 5, make=_few):
             yield case(name, "_unique2", x, True, True, True)
             yield case(name, "unique_consecutive", x, True, True, None)
         # Few columns, so that rows repeat.
-        for layout, x in layouts(_few(8, 2, dtype=dtype)):
-            name = f"{short(dtype)}/{layout}"
+        for name, x in variants([dtype], 8, 2, make=_few):
             yield case(name, "unique_dim", x, 0, True, True, True)
             turned = x.t()
             yield case(name + "/1", "unique_dim", turned, 1, True, True, True, row_major=True)

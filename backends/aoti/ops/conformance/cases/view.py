@@ -4,16 +4,15 @@ from collections.abc import Iterator
 
 import torch
 
-from pteron.backends.aoti.ops.conformance.case import Json, case, error, layouts, numbers, short
+from pteron.backends.aoti.ops.conformance.case import *
 
 
 def cases() -> Iterator[Json]:
-    for dtype in (torch.complex64, torch.complex128):
-        for layout, z in layouts(numbers(3, 4, dtype=dtype)):
-            yield case(f"{short(dtype)}/{layout}", "view_as_real", z)
-            pairs = torch.view_as_real(z)
-            if pairs.storage_offset() % 2 == 0:
-                yield case(f"{short(dtype)}/{layout}", "view_as_complex", pairs)
+    for name, z in variants((torch.complex64, torch.complex128), 3, 4):
+        yield case(name, "view_as_real", z)
+        pairs = torch.view_as_real(z)
+        if pairs.storage_offset() % 2 == 0:
+            yield case(name, "view_as_complex", pairs)
     yield case("no_dimensions", "view_as_real", torch.tensor(1 + 2j))
     yield case("one_pair", "view_as_complex", torch.tensor([1.0, 2.0]))
     x = numbers(4, 3)
