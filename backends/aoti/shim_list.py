@@ -34,7 +34,6 @@ _PARAMETER = re.compile(r"\s*(\w+)\((\w+)\)\s*([,)])")
 _IN_C = {
     "Tensor": "AtenTensorHandle {0}",
     "OptionalTensor": "AtenTensorHandle* {0}",
-    "TensorList": "const AtenTensorHandle* {0}, int64_t {0}_len_",
     "OptionalTensorList": "const AtenTensorHandle** {0}, int64_t {0}_len_",
     "Int": "int64_t {0}",
     "Float": "double {0}",

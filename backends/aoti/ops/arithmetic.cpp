@@ -3,14 +3,10 @@
 #include <cmath>
 
 #include "pteron/backends/aoti/ops/ops.h"
-#include "pteron/backends/aoti/ops/results.h"
 #include "pteron/backends/aoti/slim/core/scalar.h"
 
 namespace pteron::aoti::ops {
 
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 using Kind = ArithmeticCall::Kind;
 
 namespace {

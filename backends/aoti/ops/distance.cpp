@@ -3,13 +3,8 @@
 #include <algorithm>
 
 #include "pteron/backends/aoti/ops/ops.h"
-#include "pteron/backends/aoti/ops/results.h"
 
 namespace pteron::aoti::ops {
-
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 
 namespace {
 

@@ -1,13 +1,9 @@
 #include "pteron/backends/aoti/ops/embedding.h"
 
 #include "pteron/backends/aoti/ops/ops.h"
-#include "pteron/backends/aoti/ops/results.h"
 
 namespace pteron::aoti::ops {
 
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 using Mode = EmbeddingBagCall::Mode;
 
 namespace {

@@ -6,14 +6,9 @@
 #include <vector>
 
 #include "pteron/backends/aoti/ops/ops.h"
-#include "pteron/backends/aoti/ops/results.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 
 namespace pteron::aoti::ops {
 
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 using List = Span<const int64_t>;
 using Dims = std::vector<size_t>;
 

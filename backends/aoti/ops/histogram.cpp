@@ -4,13 +4,8 @@
 #include <cmath>
 
 #include "pteron/backends/aoti/ops/ops.h"
-#include "pteron/backends/aoti/ops/results.h"
 
 namespace pteron::aoti::ops {
-
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 
 Error histc(const Kernels& kernels, const SlimTensor& self, int64_t bins, double min, double max,
             TensorPtr& out) {

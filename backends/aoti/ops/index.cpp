@@ -4,9 +4,7 @@
 #include <cstddef>
 
 #include "pteron/backends/aoti/ops/ops.h"
-#include "pteron/backends/aoti/ops/results.h"
 #include "pteron/backends/aoti/ops/views.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 
 namespace pteron::aoti {
 

@@ -5,14 +5,9 @@
 #include <initializer_list>
 
 #include "pteron/backends/aoti/ops/ops.h"
-#include "pteron/backends/aoti/ops/results.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 
 namespace pteron::aoti::ops {
 
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 using Kind = LinalgCall::Kind;
 
 namespace {

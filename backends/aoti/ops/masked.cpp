@@ -3,17 +3,11 @@
 #include <limits>
 
 #include "pteron/backends/aoti/ops/ops.h"
-#include "pteron/backends/aoti/ops/results.h"
 #include "pteron/backends/aoti/ops/runs.h"
 #include "pteron/backends/aoti/ops/scan.h"
 #include "pteron/backends/aoti/ops/views.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 
 namespace pteron::aoti::ops {
-
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 
 namespace {
 

@@ -7,9 +7,15 @@
 #pragma once
 
 #include "pteron/backends/aoti/ops/kernels.h"
+#include "pteron/backends/aoti/ops/results.h"
 #include "pteron/backends/aoti/ops/shim_macros.h"
+#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 
 namespace pteron::aoti::ops {
+
+using slim::DType;
+using slim::SlimTensor;
+using slim::TensorPtr;
 
 #define AOTI_SHIM(name, since, ...) PTERON_DECLARE_OPERATOR(name, __VA_ARGS__)
 #include "pteron/backends/aoti/ops/ops.inc"

@@ -47,14 +47,6 @@ Error Generator::check(CallDevice&) {
   return Error::Ok;
 }
 
-Error TensorList::check(CallDevice& device) {
-  PTERON_RETURN_IF_ERROR(List::check(device));
-  for (const AtenTensorHandle tensor : List::get()) {
-    PTERON_RETURN_IF_ERROR(device.check(tensor, name_));
-  }
-  return Error::Ok;
-}
-
 Error OptionalTensorList::check(CallDevice& device) {
   PTERON_RETURN_IF_ERROR(List::check(device));
   tensors_.reserve(static_cast<size_t>(length_));

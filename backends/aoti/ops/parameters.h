@@ -3,8 +3,7 @@
 //   in the table         C ABI                                  C++
 //   Tensor(x)            AtenTensorHandle                       const SlimTensor&: defined, on the device
 //   OptionalTensor(x)    AtenTensorHandle*                      const SlimTensor*: likewise, or null
-//   TensorList(x)        const AtenTensorHandle*, length        Span<const SlimTensor* const>: likewise
-//   OptionalTensorList   const AtenTensorHandle**, length       the same, with nulls
+//   OptionalTensorList   const AtenTensorHandle**, length       Span<const SlimTensor* const>: likewise
 //   Int, Float           int64_t, double                        the same
 //   String(x)            const char*                            the same, not null
 //   OptionalString(x)    const char**                           const char*, or null
@@ -17,12 +16,13 @@
 //   IntList(x)           const int64_t*, length                 Span<const int64_t>
 //   Result(x)            AtenTensorHandle*                      TensorPtr&, given away on success
 //
-// Another type is a class and three macros here, a line in shim_list.py and one in
+// Another type is a class and a macro here, a line in shim_list.py and a function in
 // conformance/binding.h.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "pteron/backends/aoti/shims/arguments.h"
@@ -49,10 +49,12 @@ class CallDevice final {
 
 namespace parameter {
 
-// Each has check(), then get() for the operator, and give() once that has succeeded.
+// Each has check(), then get() for the operator, and give() once that has succeeded. C is what the C
+// ABI passes; of two arguments the first, and More the second.
 template <typename T>
 class Plain {
  public:
+  using C = T;
   Plain(const char* name, T value) : name_(name), value_(value) {}
   Error check(CallDevice&) { return Error::Ok; }
   T get() { return value_; }
@@ -93,6 +95,7 @@ class String : public Plain<const char*> {
 
 class OptionalString : public Plain<const char* const*> {
  public:
+  using C = const char**;
   using Plain::Plain;
   const char* get() { return value_ ? *value_ : nullptr; }
 };
@@ -110,6 +113,7 @@ class Dtype : public Plain<int32_t> {
 template <typename Stored, typename T = Stored>
 class Optional : public Plain<const Stored*> {
  public:
+  using C = Stored*;
   using Plain<const Stored*>::Plain;
   std::optional<T> get() {
     return this->value_ ? std::optional<T>(static_cast<T>(*this->value_)) : std::nullopt;
@@ -118,6 +122,7 @@ class Optional : public Plain<const Stored*> {
 
 class OptionalDtype : public Plain<const int32_t*> {
  public:
+  using C = int32_t*;
   using Plain::Plain;
   Error check(CallDevice&);
   std::optional<slim::DType> get() { return dtype_; }
@@ -126,8 +131,16 @@ class OptionalDtype : public Plain<const int32_t*> {
   std::optional<slim::DType> dtype_;
 };
 
+class OptionalLayout : public Plain<const int32_t*> {
+ public:
+  using C = int32_t*;
+  using Plain::Plain;
+};
+
 class OptionalDevice : public Plain<const int32_t*> {
  public:
+  using C = int32_t*;
+  using More = int32_t;
   OptionalDevice(const char* name, const int32_t* type, int32_t index)
       : Plain(name, type), index_(index) {}
   Error check(CallDevice&);
@@ -148,6 +161,7 @@ class Generator : public Plain<void**> {
 template <typename T>
 class List : public Plain<const T*> {
  public:
+  using More = int64_t;
   List(const char* name, const T* values, int64_t length)
       : Plain<const T*>(name, values), length_(length) {}
   Error check(CallDevice&) {
@@ -160,13 +174,6 @@ class List : public Plain<const T*> {
 
  protected:
   int64_t length_;
-};
-
-class TensorList : public List<AtenTensorHandle> {
- public:
-  using List::List;
-  Error check(CallDevice& device);
-  Span<const slim::SlimTensor* const> get() { return {value_, static_cast<size_t>(length_)}; }
 };
 
 class OptionalTensorList : public List<const AtenTensorHandle*> {
@@ -190,6 +197,16 @@ class Result : public Plain<AtenTensorHandle*> {
   slim::TensorPtr tensor_;
 };
 
+using Int = Plain<int64_t>;
+using Float = Plain<double>;
+using OptionalInt = Optional<int64_t>;
+using OptionalFloat = Optional<double>;
+using OptionalBool = Optional<int32_t, bool>;
+using IntList = List<int64_t>;
+
+template <typename Parameter>
+using Argument = decltype(std::declval<Parameter>().get());
+
 }  // namespace parameter
 
 // The body of a shim: `function(kernels, arguments...)` if the arguments are right. Results are
@@ -209,66 +226,36 @@ AOTITorchError call_operator(const char* shim, DeviceType device, const Kernels&
 
 }  // namespace pteron::aoti
 
+// How many arguments a type has in C, its class, and the name.
+#define PTERON_PARAMETER_Tensor(x) One, ::pteron::aoti::parameter::Tensor, x
+#define PTERON_PARAMETER_OptionalTensor(x) One, ::pteron::aoti::parameter::OptionalTensor, x
+#define PTERON_PARAMETER_Int(x) One, ::pteron::aoti::parameter::Int, x
+#define PTERON_PARAMETER_Float(x) One, ::pteron::aoti::parameter::Float, x
+#define PTERON_PARAMETER_String(x) One, ::pteron::aoti::parameter::String, x
+#define PTERON_PARAMETER_Bool(x) One, ::pteron::aoti::parameter::Bool, x
+#define PTERON_PARAMETER_Dtype(x) One, ::pteron::aoti::parameter::Dtype, x
+#define PTERON_PARAMETER_OptionalInt(x) One, ::pteron::aoti::parameter::OptionalInt, x
+#define PTERON_PARAMETER_OptionalFloat(x) One, ::pteron::aoti::parameter::OptionalFloat, x
+#define PTERON_PARAMETER_OptionalBool(x) One, ::pteron::aoti::parameter::OptionalBool, x
+#define PTERON_PARAMETER_OptionalString(x) One, ::pteron::aoti::parameter::OptionalString, x
+#define PTERON_PARAMETER_OptionalDtype(x) One, ::pteron::aoti::parameter::OptionalDtype, x
+#define PTERON_PARAMETER_OptionalLayout(x) One, ::pteron::aoti::parameter::OptionalLayout, x
+#define PTERON_PARAMETER_Generator(x) One, ::pteron::aoti::parameter::Generator, x
+#define PTERON_PARAMETER_Result(x) One, ::pteron::aoti::parameter::Result, x
+#define PTERON_PARAMETER_OptionalTensorList(x) Two, ::pteron::aoti::parameter::OptionalTensorList, x
+#define PTERON_PARAMETER_OptionalDevice(x) Two, ::pteron::aoti::parameter::OptionalDevice, x
+#define PTERON_PARAMETER_IntList(x) Two, ::pteron::aoti::parameter::IntList, x
+
+// PTERON_WITH(PTERON_C_, PTERON_PARAMETER_Int(k)): PTERON_C_One(parameter::Int, k), ...
+#define PTERON_WITH(p, ...) PTERON_WITH_(p, __VA_ARGS__)
+#define PTERON_WITH_(p, count, type, x) p##count(type, x)
+
 // In C.
-#define PTERON_C_Tensor(x) ::pteron::aoti::AtenTensorHandle x
-#define PTERON_C_OptionalTensor(x) ::pteron::aoti::AtenTensorHandle* x
-#define PTERON_C_TensorList(x) const ::pteron::aoti::AtenTensorHandle *x, int64_t x##_len_
-#define PTERON_C_OptionalTensorList(x) const ::pteron::aoti::AtenTensorHandle **x, int64_t x##_len_
-#define PTERON_C_Int(x) int64_t x
-#define PTERON_C_Float(x) double x
-#define PTERON_C_String(x) const char* x
-#define PTERON_C_Bool(x) int32_t x
-#define PTERON_C_Dtype(x) int32_t x
-#define PTERON_C_OptionalInt(x) int64_t* x
-#define PTERON_C_OptionalFloat(x) double* x
-#define PTERON_C_OptionalBool(x) int32_t* x
-#define PTERON_C_OptionalString(x) const char** x
-#define PTERON_C_OptionalDtype(x) int32_t* x
-#define PTERON_C_OptionalLayout(x) int32_t* x
-#define PTERON_C_OptionalDevice(x) int32_t *x, int32_t x##_index_
-#define PTERON_C_Generator(x) void** x
-#define PTERON_C_IntList(x) const int64_t *x, int64_t x##_len_
-#define PTERON_C_Result(x) ::pteron::aoti::AtenTensorHandle* x
-
+#define PTERON_C_One(type, x) type::C x
+#define PTERON_C_Two(type, x) type::C x, type::More x##_more_
 // In C++.
-#define PTERON_CXX_Tensor(x) const ::pteron::slim::SlimTensor& x
-#define PTERON_CXX_OptionalTensor(x) const ::pteron::slim::SlimTensor* x
-#define PTERON_CXX_TensorList(x) ::pteron::Span<const ::pteron::slim::SlimTensor* const> x
-#define PTERON_CXX_OptionalTensorList(x) ::pteron::Span<const ::pteron::slim::SlimTensor* const> x
-#define PTERON_CXX_Int(x) int64_t x
-#define PTERON_CXX_Float(x) double x
-#define PTERON_CXX_String(x) const char* x
-#define PTERON_CXX_Bool(x) bool x
-#define PTERON_CXX_Dtype(x) ::pteron::slim::DType x
-#define PTERON_CXX_OptionalInt(x) ::std::optional<int64_t> x
-#define PTERON_CXX_OptionalFloat(x) ::std::optional<double> x
-#define PTERON_CXX_OptionalBool(x) ::std::optional<bool> x
-#define PTERON_CXX_OptionalString(x) const char* x
-#define PTERON_CXX_OptionalDtype(x) ::std::optional<::pteron::slim::DType> x
-#define PTERON_CXX_OptionalLayout(x) const int32_t* x
-#define PTERON_CXX_OptionalDevice(x) ::pteron::Device x
-#define PTERON_CXX_Generator(x) void** x
-#define PTERON_CXX_IntList(x) ::pteron::Span<const int64_t> x
-#define PTERON_CXX_Result(x) ::pteron::slim::TensorPtr& x
-
+#define PTERON_CXX_One(type, x) ::pteron::aoti::parameter::Argument<type> x
+#define PTERON_CXX_Two PTERON_CXX_One
 // As call_operator takes it.
-#define PTERON_P_Tensor(x) ::pteron::aoti::parameter::Tensor(#x, x)
-#define PTERON_P_OptionalTensor(x) ::pteron::aoti::parameter::OptionalTensor(#x, x)
-#define PTERON_P_TensorList(x) ::pteron::aoti::parameter::TensorList(#x, x, x##_len_)
-#define PTERON_P_OptionalTensorList(x) \
-  ::pteron::aoti::parameter::OptionalTensorList(#x, x, x##_len_)
-#define PTERON_P_Int(x) ::pteron::aoti::parameter::Plain<int64_t>(#x, x)
-#define PTERON_P_Float(x) ::pteron::aoti::parameter::Plain<double>(#x, x)
-#define PTERON_P_String(x) ::pteron::aoti::parameter::String(#x, x)
-#define PTERON_P_Bool(x) ::pteron::aoti::parameter::Bool(#x, x)
-#define PTERON_P_Dtype(x) ::pteron::aoti::parameter::Dtype(#x, x)
-#define PTERON_P_OptionalInt(x) ::pteron::aoti::parameter::Optional<int64_t>(#x, x)
-#define PTERON_P_OptionalFloat(x) ::pteron::aoti::parameter::Optional<double>(#x, x)
-#define PTERON_P_OptionalBool(x) ::pteron::aoti::parameter::Optional<int32_t, bool>(#x, x)
-#define PTERON_P_OptionalString(x) ::pteron::aoti::parameter::OptionalString(#x, x)
-#define PTERON_P_OptionalDtype(x) ::pteron::aoti::parameter::OptionalDtype(#x, x)
-#define PTERON_P_OptionalLayout(x) ::pteron::aoti::parameter::Plain<const int32_t*>(#x, x)
-#define PTERON_P_OptionalDevice(x) ::pteron::aoti::parameter::OptionalDevice(#x, x, x##_index_)
-#define PTERON_P_Generator(x) ::pteron::aoti::parameter::Generator(#x, x)
-#define PTERON_P_IntList(x) ::pteron::aoti::parameter::List<int64_t>(#x, x, x##_len_)
-#define PTERON_P_Result(x) ::pteron::aoti::parameter::Result(#x, x)
+#define PTERON_P_One(type, x) type(#x, x)
+#define PTERON_P_Two(type, x) type(#x, x, x##_more_)

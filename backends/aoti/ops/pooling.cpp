@@ -3,13 +3,9 @@
 #include <algorithm>
 
 #include "pteron/backends/aoti/ops/ops.h"
-#include "pteron/backends/aoti/ops/results.h"
 
 namespace pteron::aoti::ops {
 
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 using List = Span<const int64_t>;
 
 namespace {

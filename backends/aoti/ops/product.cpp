@@ -3,14 +3,8 @@
 #include <string>
 
 #include "pteron/backends/aoti/ops/ops.h"
-#include "pteron/backends/aoti/ops/results.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 
 namespace pteron::aoti::ops {
-
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 
 namespace {
 

@@ -3,14 +3,8 @@
 #include <algorithm>
 
 #include "pteron/backends/aoti/ops/ops.h"
-#include "pteron/backends/aoti/ops/results.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 
 namespace pteron::aoti::ops {
-
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 
 Error randint_low_out(const Kernels& kernels, const SlimTensor& out, int64_t low, int64_t high,
                       Span<const int64_t> size) {

@@ -5,13 +5,8 @@
 
 #include "pteron/backends/aoti/ops/ops.h"
 #include "pteron/backends/aoti/ops/promotion.h"
-#include "pteron/backends/aoti/ops/results.h"
 
 namespace pteron::aoti::ops {
-
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 
 Error searchsorted_Tensor(const Kernels& kernels, const SlimTensor& sequence,
                           const SlimTensor& self, bool out_int32, bool right, const char* side,

@@ -3,15 +3,10 @@
 #include <limits>
 
 #include "pteron/backends/aoti/ops/ops.h"
-#include "pteron/backends/aoti/ops/results.h"
 #include "pteron/backends/aoti/slim/core/scalar.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 
 namespace pteron::aoti::ops {
 
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 using Kind = SelectCall::Kind;
 
 namespace {

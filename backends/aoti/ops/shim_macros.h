@@ -10,7 +10,8 @@
 #include "pteron/backends/aoti/ops/parameters.h"
 #include "pteron/backends/aoti/shims/shim_export.h"
 
-// PTERON_EACH(prefix, Tensor(self), Int(k)): prefix##Tensor(self), prefix##Int(k). Up to 20.
+// PTERON_EACH(p, Tensor(self), Int(k)): p##One(parameter::Tensor, self), p##One(parameter::Int, k). Up
+// to 20.
 #define PTERON_EACH(p, ...)                                                             \
   PTERON_EACH_PICK_(__VA_ARGS__, PTERON_EACH_20_, PTERON_EACH_19_, PTERON_EACH_18_,     \
                     PTERON_EACH_17_, PTERON_EACH_16_, PTERON_EACH_15_, PTERON_EACH_14_, \
@@ -21,26 +22,45 @@
   (p, __VA_ARGS__)
 #define PTERON_EACH_PICK_(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, name, ...) \
   name
-#define PTERON_EACH_1_(p, x) p##x
-#define PTERON_EACH_2_(p, x, ...) p##x, PTERON_EACH_1_(p, __VA_ARGS__)
-#define PTERON_EACH_3_(p, x, ...) p##x, PTERON_EACH_2_(p, __VA_ARGS__)
-#define PTERON_EACH_4_(p, x, ...) p##x, PTERON_EACH_3_(p, __VA_ARGS__)
-#define PTERON_EACH_5_(p, x, ...) p##x, PTERON_EACH_4_(p, __VA_ARGS__)
-#define PTERON_EACH_6_(p, x, ...) p##x, PTERON_EACH_5_(p, __VA_ARGS__)
-#define PTERON_EACH_7_(p, x, ...) p##x, PTERON_EACH_6_(p, __VA_ARGS__)
-#define PTERON_EACH_8_(p, x, ...) p##x, PTERON_EACH_7_(p, __VA_ARGS__)
-#define PTERON_EACH_9_(p, x, ...) p##x, PTERON_EACH_8_(p, __VA_ARGS__)
-#define PTERON_EACH_10_(p, x, ...) p##x, PTERON_EACH_9_(p, __VA_ARGS__)
-#define PTERON_EACH_11_(p, x, ...) p##x, PTERON_EACH_10_(p, __VA_ARGS__)
-#define PTERON_EACH_12_(p, x, ...) p##x, PTERON_EACH_11_(p, __VA_ARGS__)
-#define PTERON_EACH_13_(p, x, ...) p##x, PTERON_EACH_12_(p, __VA_ARGS__)
-#define PTERON_EACH_14_(p, x, ...) p##x, PTERON_EACH_13_(p, __VA_ARGS__)
-#define PTERON_EACH_15_(p, x, ...) p##x, PTERON_EACH_14_(p, __VA_ARGS__)
-#define PTERON_EACH_16_(p, x, ...) p##x, PTERON_EACH_15_(p, __VA_ARGS__)
-#define PTERON_EACH_17_(p, x, ...) p##x, PTERON_EACH_16_(p, __VA_ARGS__)
-#define PTERON_EACH_18_(p, x, ...) p##x, PTERON_EACH_17_(p, __VA_ARGS__)
-#define PTERON_EACH_19_(p, x, ...) p##x, PTERON_EACH_18_(p, __VA_ARGS__)
-#define PTERON_EACH_20_(p, x, ...) p##x, PTERON_EACH_19_(p, __VA_ARGS__)
+#define PTERON_EACH_1_(p, x) PTERON_WITH(p, PTERON_PARAMETER_##x)
+#define PTERON_EACH_2_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_1_(p, __VA_ARGS__)
+#define PTERON_EACH_3_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_2_(p, __VA_ARGS__)
+#define PTERON_EACH_4_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_3_(p, __VA_ARGS__)
+#define PTERON_EACH_5_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_4_(p, __VA_ARGS__)
+#define PTERON_EACH_6_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_5_(p, __VA_ARGS__)
+#define PTERON_EACH_7_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_6_(p, __VA_ARGS__)
+#define PTERON_EACH_8_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_7_(p, __VA_ARGS__)
+#define PTERON_EACH_9_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_8_(p, __VA_ARGS__)
+#define PTERON_EACH_10_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_9_(p, __VA_ARGS__)
+#define PTERON_EACH_11_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_10_(p, __VA_ARGS__)
+#define PTERON_EACH_12_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_11_(p, __VA_ARGS__)
+#define PTERON_EACH_13_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_12_(p, __VA_ARGS__)
+#define PTERON_EACH_14_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_13_(p, __VA_ARGS__)
+#define PTERON_EACH_15_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_14_(p, __VA_ARGS__)
+#define PTERON_EACH_16_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_15_(p, __VA_ARGS__)
+#define PTERON_EACH_17_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_16_(p, __VA_ARGS__)
+#define PTERON_EACH_18_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_17_(p, __VA_ARGS__)
+#define PTERON_EACH_19_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_18_(p, __VA_ARGS__)
+#define PTERON_EACH_20_(p, x, ...) \
+  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_19_(p, __VA_ARGS__)
 
 #define PTERON_DECLARE_OPERATOR(name, ...)                     \
   ::pteron::Error name(const ::pteron::aoti::Kernels& kernels, \

@@ -1,13 +1,8 @@
 #include "pteron/backends/aoti/ops/sort.h"
 
 #include "pteron/backends/aoti/ops/ops.h"
-#include "pteron/backends/aoti/ops/results.h"
 
 namespace pteron::aoti::ops {
-
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 
 Error sort(const Kernels& kernels, const SlimTensor& self, int64_t dim, bool descending,
            TensorPtr& values, TensorPtr& indices) {

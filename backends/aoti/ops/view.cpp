@@ -2,13 +2,9 @@
 
 #include "pteron/backends/aoti/ops/ops.h"
 #include "pteron/backends/aoti/ops/promotion.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
+#include "pteron/backends/aoti/ops/views.h"
 
 namespace pteron::aoti::ops {
-
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 
 namespace {
 
@@ -27,9 +23,10 @@ struct Layout {
 };
 
 Error view(const SlimTensor& self, const Layout& layout, TensorPtr& out) {
-  out = slim::make_alias(self);
-  return out->set(self.storage(), Span<const int64_t>(layout.sizes, layout.dim),
-                  Span<const int64_t>(layout.strides, layout.dim), layout.offset, layout.dtype);
+  PTERON_ASSIGN_OR_RETURN(
+      out, make_view(self, Span<const int64_t>(layout.sizes, layout.dim),
+                     Span<const int64_t>(layout.strides, layout.dim), layout.offset, layout.dtype));
+  return Error::Ok;
 }
 
 // Elements `factor` times smaller or larger than before: strides and offset are counted in them.

@@ -21,10 +21,11 @@ std::string text_of(Span<const int64_t> sizes) {
 }  // namespace
 
 Result<TensorPtr> make_view(const SlimTensor& tensor, Span<const int64_t> sizes,
-                            Span<const int64_t> strides, int64_t storage_offset) {
+                            Span<const int64_t> strides, int64_t storage_offset,
+                            std::optional<slim::DType> dtype) {
   auto view = std::make_unique<SlimTensor>();
   PTERON_RETURN_IF_ERROR(
-      view->set(tensor.storage(), sizes, strides, storage_offset, tensor.dtype()));
+      view->set(tensor.storage(), sizes, strides, storage_offset, dtype.value_or(tensor.dtype())));
   return view;
 }
 

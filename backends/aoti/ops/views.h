@@ -1,15 +1,19 @@
 // Other views of the memory of tensors.
 #pragma once
 
+#include <optional>
+
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 #include "pteron/runtime/core/result.h"
 #include "pteron/runtime/core/span.h"
 
 namespace pteron::aoti {
 
-// InvalidArgument for a view that leaves the storage.
+// The offset is in elements, of another dtype if that is given. InvalidArgument for a view that
+// leaves the storage.
 Result<slim::TensorPtr> make_view(const slim::SlimTensor& tensor, Span<const int64_t> sizes,
-                                  Span<const int64_t> strides, int64_t storage_offset);
+                                  Span<const int64_t> strides, int64_t storage_offset,
+                                  std::optional<slim::DType> dtype = std::nullopt);
 
 // `tensor` repeated to `sizes`, by strides of 0. InvalidArgument, with the tensor's name, if it does
 // not broadcast to them.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/shims/shim_export.h"
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 #include "pteron/runtime/core/device.h"
@@ -42,5 +43,16 @@ Result<Span<const int64_t>> list_argument(const int64_t* values, int64_t length,
 // A dimension counted from the front, from one that may count from the back. A tensor of no
 // dimensions counts as one of one.
 Result<size_t> dim_argument(int64_t dim, size_t rank);
+
+// The body of a shim that gives the tensor of a Result.
+template <typename Make>
+AOTITorchError give_tensor(const char* shim, AtenTensorHandle* ret, Make&& make) {
+  return c_boundary(shim, [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+    PTERON_ASSIGN_OR_RETURN(slim::TensorPtr tensor, make());
+    *ret = tensor.release();
+    return Error::Ok;
+  });
+}
 
 }  // namespace pteron::aoti

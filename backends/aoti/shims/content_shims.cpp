@@ -54,12 +54,10 @@ AOTITorchError item_as(const char* shim, DType dtype, AtenTensorHandle tensor, T
 // A tensor of no dimensions on the CPU.
 template <typename T>
 AOTITorchError scalar_to_tensor(const char* shim, DType dtype, T value, AtenTensorHandle* ret) {
-  return c_boundary(shim, [&]() -> Error {
-    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+  return give_tensor(shim, ret, [&]() -> Result<TensorPtr> {
     PTERON_ASSIGN_OR_RETURN(TensorPtr tensor, slim::make_tensor(Span<const int64_t>(), dtype));
     *tensor->data_as<T>() = value;
-    *ret = tensor.release();
-    return Error::Ok;
+    return tensor;
   });
 }
 
@@ -72,26 +70,21 @@ Error copy_into(AtenTensorHandle self, AtenTensorHandle source, bool non_blockin
 }  // namespace
 
 PTERON_AOTI_SHIM(AOTITorchError, clone)(AtenTensorHandle self, AtenTensorHandle* ret) {
-  return c_boundary("aoti_torch_clone", [&]() -> Error {
+  return give_tensor("aoti_torch_clone", ret, [&]() -> Result<TensorPtr> {
     PTERON_RETURN_IF_ERROR(check_defined(self, "self"));
-    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
-    PTERON_ASSIGN_OR_RETURN(TensorPtr clone, slim::clone_tensor(*self));
-    *ret = clone.release();
-    return Error::Ok;
+    return slim::clone_tensor(*self);
   });
 }
 
 // Gaps between the elements stay; their contents are not copied.
 PTERON_AOTI_SHIM(AOTITorchError, clone_preserve_strides)
 (AtenTensorHandle self, AtenTensorHandle* ret) {
-  return c_boundary("aoti_torch_clone_preserve_strides", [&]() -> Error {
+  return give_tensor("aoti_torch_clone_preserve_strides", ret, [&]() -> Result<TensorPtr> {
     PTERON_RETURN_IF_ERROR(check_defined(self, "self"));
-    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
     PTERON_ASSIGN_OR_RETURN(TensorPtr clone, slim::make_tensor(self->sizes(), self->strides(),
                                                                self->dtype(), self->device()));
     PTERON_RETURN_IF_ERROR(slim::copy_tensor(*clone, *self));
-    *ret = clone.release();
-    return Error::Ok;
+    return clone;
   });
 }
 

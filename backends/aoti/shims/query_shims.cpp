@@ -8,6 +8,8 @@
 namespace pteron::aoti {
 namespace {
 
+using slim::SlimTensor;
+
 // Writes `value(*tensor)` to `ret`.
 template <typename T, typename Value>
 AOTITorchError query(const char* shim, AtenTensorHandle tensor, T* ret, Value&& value) {
@@ -19,9 +21,20 @@ AOTITorchError query(const char* shim, AtenTensorHandle tensor, T* ret, Value&& 
   });
 }
 
-}  // namespace
+// The size or the stride of a dimension.
+AOTITorchError query_dim(const char* shim, AtenTensorHandle tensor, int64_t dim, int64_t* ret,
+                         int64_t (SlimTensor::*value)(size_t) const) {
+  return c_boundary(shim, [&]() -> Error {
+    PTERON_RETURN_IF_ERROR(check_handle(tensor, "the tensor"));
+    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+    PTERON_CHECK_OR_RETURN(tensor->dim() > 0, Error::InvalidArgument, "a tensor of no dimensions");
+    PTERON_ASSIGN_OR_RETURN(const size_t d, dim_argument(dim, tensor->dim()));
+    *ret = (tensor->*value)(d);
+    return Error::Ok;
+  });
+}
 
-using slim::SlimTensor;
+}  // namespace
 
 // Of the first element, with the storage offset; null for an undefined tensor. A failed run gets no
 // data.
@@ -30,95 +43,38 @@ PTERON_AOTI_SHIM(AOTITorchError, get_data_ptr)(AtenTensorHandle tensor, void** r
   return query("aoti_torch_get_data_ptr", tensor, ret, [](SlimTensor& t) { return t.data(); });
 }
 
-// In bytes.
-PTERON_AOTI_SHIM(AOTITorchError, get_storage_size)(AtenTensorHandle tensor, int64_t* ret) {
-  return query("aoti_torch_get_storage_size", tensor, ret, [](SlimTensor& t) {
-    return t.is_defined() ? static_cast<int64_t>(t.storage()->nbytes) : 0;
-  });
-}
-
-PTERON_AOTI_SHIM(AOTITorchError, get_storage_numel)(AtenTensorHandle tensor, int64_t* ret) {
-  return query("aoti_torch_get_storage_numel", tensor, ret, [](SlimTensor& t) {
-    return t.is_defined() ? static_cast<int64_t>(t.storage()->nbytes / t.item_size()) : 0;
-  });
-}
-
-// In elements.
-PTERON_AOTI_SHIM(AOTITorchError, get_storage_offset)(AtenTensorHandle tensor, int64_t* ret) {
-  return query("aoti_torch_get_storage_offset", tensor, ret,
-               [](SlimTensor& t) { return t.storage_offset(); });
-}
-
-PTERON_AOTI_SHIM(AOTITorchError, get_dim)(AtenTensorHandle tensor, int64_t* ret) {
-  return query("aoti_torch_get_dim", tensor, ret,
-               [](SlimTensor& t) { return static_cast<int64_t>(t.dim()); });
-}
-
-PTERON_AOTI_SHIM(AOTITorchError, get_numel)(AtenTensorHandle tensor, int64_t* ret) {
-  return query("aoti_torch_get_numel", tensor, ret, [](SlimTensor& t) { return t.numel(); });
-}
-
-PTERON_AOTI_SHIM(AOTITorchError, get_sizes)(AtenTensorHandle tensor, int64_t** ret) {
-  return query("aoti_torch_get_sizes", tensor, ret,
-               [](SlimTensor& t) { return t.mutable_sizes(); });
-}
-
-PTERON_AOTI_SHIM(AOTITorchError, get_strides)(AtenTensorHandle tensor, int64_t** ret) {
-  return query("aoti_torch_get_strides", tensor, ret,
-               [](SlimTensor& t) { return t.mutable_strides(); });
-}
-
 PTERON_AOTI_SHIM(AOTITorchError, get_size)(AtenTensorHandle tensor, int64_t dim, int64_t* ret) {
-  return c_boundary("aoti_torch_get_size", [&]() -> Error {
-    PTERON_RETURN_IF_ERROR(check_handle(tensor, "the tensor"));
-    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
-    PTERON_CHECK_OR_RETURN(tensor->dim() > 0, Error::InvalidArgument, "a tensor of no dimensions");
-    PTERON_ASSIGN_OR_RETURN(const size_t d, dim_argument(dim, tensor->dim()));
-    *ret = tensor->size(d);
-    return Error::Ok;
-  });
+  return query_dim("aoti_torch_get_size", tensor, dim, ret, &SlimTensor::size);
 }
 
 PTERON_AOTI_SHIM(AOTITorchError, get_stride)(AtenTensorHandle tensor, int64_t dim, int64_t* ret) {
-  return c_boundary("aoti_torch_get_stride", [&]() -> Error {
-    PTERON_RETURN_IF_ERROR(check_handle(tensor, "the tensor"));
-    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
-    PTERON_CHECK_OR_RETURN(tensor->dim() > 0, Error::InvalidArgument, "a tensor of no dimensions");
-    PTERON_ASSIGN_OR_RETURN(const size_t d, dim_argument(dim, tensor->dim()));
-    *ret = tensor->stride(d);
-    return Error::Ok;
-  });
+  return query_dim("aoti_torch_get_stride", tensor, dim, ret, &SlimTensor::stride);
 }
 
-PTERON_AOTI_SHIM(AOTITorchError, get_dtype)(AtenTensorHandle tensor, int32_t* ret) {
-  return query("aoti_torch_get_dtype", tensor, ret,
-               [](SlimTensor& t) { return static_cast<int32_t>(t.dtype()); });
-}
+// `value` of tensor `t`.
+#define PTERON_QUERY_SHIM(name, type, value)                                               \
+  PTERON_AOTI_SHIM(AOTITorchError, name)(AtenTensorHandle tensor, type * ret) {            \
+    return query("aoti_torch_" #name, tensor, ret,                                         \
+                 []([[maybe_unused]] SlimTensor& t) { return static_cast<type>(value); }); \
+  }
 
-PTERON_AOTI_SHIM(AOTITorchError, get_device_type)(AtenTensorHandle tensor, int32_t* ret) {
-  return query("aoti_torch_get_device_type", tensor, ret,
-               [](SlimTensor& t) { return static_cast<int32_t>(t.device().type); });
-}
-
+PTERON_QUERY_SHIM(get_storage_size, int64_t, t.is_defined() ? t.storage()->nbytes : 0)  // in bytes
+PTERON_QUERY_SHIM(get_storage_numel, int64_t,
+                  t.is_defined() ? t.storage()->nbytes / t.item_size() : 0)
+PTERON_QUERY_SHIM(get_storage_offset, int64_t, t.storage_offset())  // in elements
+PTERON_QUERY_SHIM(get_dim, int64_t, t.dim())
+PTERON_QUERY_SHIM(get_numel, int64_t, t.numel())
+PTERON_QUERY_SHIM(get_sizes, int64_t*, t.mutable_sizes())
+PTERON_QUERY_SHIM(get_strides, int64_t*, t.mutable_strides())
+PTERON_QUERY_SHIM(get_dtype, int32_t, t.dtype())
+PTERON_QUERY_SHIM(get_device_type, int32_t, t.device().type)
 // -1 on the CPU, as torch says it.
-PTERON_AOTI_SHIM(AOTITorchError, get_device_index)(AtenTensorHandle tensor, int32_t* ret) {
-  return query("aoti_torch_get_device_index", tensor, ret, [](SlimTensor& t) {
-    return t.device().type == DeviceType::CPU ? -1 : static_cast<int32_t>(t.device().index);
-  });
-}
+PTERON_QUERY_SHIM(get_device_index, int32_t,
+                  t.device().type == DeviceType::CPU ? -1 : t.device().index)
+PTERON_QUERY_SHIM(get_layout, int32_t, 0)  // strided
+PTERON_QUERY_SHIM(is_contiguous, bool, t.is_contiguous())
+PTERON_QUERY_SHIM(is_defined, bool, t.is_defined())
 
-// Always the strided layout.
-PTERON_AOTI_SHIM(AOTITorchError, get_layout)(AtenTensorHandle tensor, int32_t* ret) {
-  return query("aoti_torch_get_layout", tensor, ret, [](SlimTensor&) { return 0; });
-}
-
-PTERON_AOTI_SHIM(AOTITorchError, is_contiguous)(AtenTensorHandle tensor, bool* ret) {
-  return query("aoti_torch_is_contiguous", tensor, ret,
-               [](SlimTensor& t) { return t.is_contiguous(); });
-}
-
-PTERON_AOTI_SHIM(AOTITorchError, is_defined)(AtenTensorHandle tensor, bool* ret) {
-  return query("aoti_torch_is_defined", tensor, ret, [](SlimTensor& t) { return t.is_defined(); });
-}
+#undef PTERON_QUERY_SHIM
 
 }  // namespace pteron::aoti

@@ -2,6 +2,7 @@
 // caller deletes, except where it says otherwise.
 #include <utility>
 
+#include "pteron/backends/aoti/ops/views.h"
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/shims/handle_scope.h"
@@ -26,30 +27,14 @@ Result<Shape> shape_argument(int64_t ndim, const int64_t* sizes, const int64_t* 
   return Shape{s, t};
 }
 
-Error create_from_blob(void* data, int64_t ndim, const int64_t* sizes, const int64_t* strides,
-                       int64_t storage_offset, int32_t dtype, int32_t device_type,
-                       int32_t device_index, AtenTensorHandle* ret) {
-  PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+Result<TensorPtr> from_blob(void* data, int64_t ndim, const int64_t* sizes, const int64_t* strides,
+                            int64_t storage_offset, int32_t dtype, int32_t device_type,
+                            int32_t device_index) {
   PTERON_ASSIGN_OR_RETURN(const Shape shape, shape_argument(ndim, sizes, strides));
   PTERON_ASSIGN_OR_RETURN(const DType type, dtype_argument(dtype));
   PTERON_ASSIGN_OR_RETURN(const Device device, device_argument(device_type, device_index));
-  PTERON_ASSIGN_OR_RETURN(
-      TensorPtr tensor,
-      slim::make_tensor_from_blob(data, shape.sizes, shape.strides, storage_offset, type, device));
-  *ret = tensor.release();
-  return Error::Ok;
-}
-
-// `self` seen with other sizes, strides and dtype, from `storage_offset` (in elements of `dtype`).
-Error view(AtenTensorHandle self, Shape shape, int64_t storage_offset, DType dtype,
-           AtenTensorHandle* ret) {
-  PTERON_RETURN_IF_ERROR(check_defined(self, "self"));
-  PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
-  TensorPtr tensor(new SlimTensor);
-  PTERON_RETURN_IF_ERROR(
-      tensor->set(self->storage(), shape.sizes, shape.strides, storage_offset, dtype));
-  *ret = tensor.release();
-  return Error::Ok;
+  return slim::make_tensor_from_blob(data, shape.sizes, shape.strides, storage_offset, type,
+                                     device);
 }
 
 }  // namespace
@@ -57,15 +42,11 @@ Error view(AtenTensorHandle self, Shape shape, int64_t storage_offset, DType dty
 PTERON_AOTI_SHIM(AOTITorchError, empty_strided)
 (int64_t ndim, const int64_t* sizes, const int64_t* strides, int32_t dtype, int32_t device_type,
  int32_t device_index, AtenTensorHandle* ret) {
-  return c_boundary("aoti_torch_empty_strided", [&]() -> Error {
-    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+  return give_tensor("aoti_torch_empty_strided", ret, [&]() -> Result<TensorPtr> {
     PTERON_ASSIGN_OR_RETURN(const Shape shape, shape_argument(ndim, sizes, strides));
     PTERON_ASSIGN_OR_RETURN(const DType type, dtype_argument(dtype));
     PTERON_ASSIGN_OR_RETURN(const Device device, device_argument(device_type, device_index));
-    PTERON_ASSIGN_OR_RETURN(TensorPtr tensor,
-                            slim::make_tensor(shape.sizes, shape.strides, type, device));
-    *ret = tensor.release();
-    return Error::Ok;
+    return slim::make_tensor(shape.sizes, shape.strides, type, device);
   });
 }
 
@@ -73,8 +54,7 @@ PTERON_AOTI_SHIM(AOTITorchError, empty_strided)
 PTERON_AOTI_SHIM(AOTITorchError, empty_strided_pinned)
 (int64_t ndim, const int64_t* sizes, const int64_t* strides, int32_t dtype, int32_t device_type,
  int32_t device_index, AtenTensorHandle* ret) {
-  return c_boundary("aoti_torch_empty_strided_pinned", [&]() -> Error {
-    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
+  return give_tensor("aoti_torch_empty_strided_pinned", ret, [&]() -> Result<TensorPtr> {
     PTERON_ASSIGN_OR_RETURN(const Shape shape, shape_argument(ndim, sizes, strides));
     PTERON_ASSIGN_OR_RETURN(const DType type, dtype_argument(dtype));
     PTERON_ASSIGN_OR_RETURN(const Device device, device_argument(device_type, device_index));
@@ -90,10 +70,9 @@ PTERON_AOTI_SHIM(AOTITorchError, empty_strided_pinned)
     if (!storage) {
       PTERON_ASSIGN_OR_RETURN(storage, slim::allocate_storage(nbytes, {}));
     }
-    TensorPtr tensor(new SlimTensor);
+    auto tensor = std::make_unique<SlimTensor>();
     PTERON_RETURN_IF_ERROR(tensor->set(std::move(storage), shape.sizes, shape.strides, 0, type));
-    *ret = tensor.release();
-    return Error::Ok;
+    return tensor;
   });
 }
 
@@ -101,9 +80,8 @@ PTERON_AOTI_SHIM(AOTITorchError, empty_strided_pinned)
 PTERON_AOTI_SHIM(AOTITorchError, create_tensor_from_blob)
 (void* data, int64_t ndim, const int64_t* sizes, const int64_t* strides, int64_t storage_offset,
  int32_t dtype, int32_t device_type, int32_t device_index, AtenTensorHandle* ret) {
-  return c_boundary("aoti_torch_create_tensor_from_blob", [&] {
-    return create_from_blob(data, ndim, sizes, strides, storage_offset, dtype, device_type,
-                            device_index, ret);
+  return give_tensor("aoti_torch_create_tensor_from_blob", ret, [&] {
+    return from_blob(data, ndim, sizes, strides, storage_offset, dtype, device_type, device_index);
   });
 }
 
@@ -112,22 +90,18 @@ PTERON_AOTI_SHIM(AOTITorchError, create_tensor_from_blob_v2)
 (void* data, int64_t ndim, const int64_t* sizes, const int64_t* strides, int64_t storage_offset,
  int32_t dtype, int32_t device_type, int32_t device_index, AtenTensorHandle* ret, int32_t layout,
  const uint8_t*, int64_t opaque_metadata_size) {
-  return c_boundary("aoti_torch_create_tensor_from_blob_v2", [&]() -> Error {
+  return give_tensor("aoti_torch_create_tensor_from_blob_v2", ret, [&]() -> Result<TensorPtr> {
     PTERON_CHECK_OR_RETURN(layout == 0 && opaque_metadata_size == 0, Error::NotSupported,
                            "layout %d with %lld bytes of metadata; only the strided layout (0) is "
                            "supported: lower the model without mkldnn weight packing",
                            layout, static_cast<long long>(opaque_metadata_size));
-    return create_from_blob(data, ndim, sizes, strides, storage_offset, dtype, device_type,
-                            device_index, ret);
+    return from_blob(data, ndim, sizes, strides, storage_offset, dtype, device_type, device_index);
   });
 }
 
 PTERON_AOTI_SHIM(AOTITorchError, new_uninitialized_tensor)(AtenTensorHandle* ret) {
-  return c_boundary("aoti_torch_new_uninitialized_tensor", [&]() -> Error {
-    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
-    *ret = new SlimTensor;
-    return Error::Ok;
-  });
+  return give_tensor("aoti_torch_new_uninitialized_tensor", ret,
+                     []() -> Result<TensorPtr> { return std::make_unique<SlimTensor>(); });
 }
 
 PTERON_AOTI_SHIM(AOTITorchError, new_tensor_handle)
@@ -157,11 +131,9 @@ PTERON_AOTI_SHIM(AOTITorchError, assign_tensors)
 
 PTERON_AOTI_SHIM(AOTITorchError, assign_tensors_out)
 (AtenTensorHandle source, AtenTensorHandle* ret) {
-  return c_boundary("aoti_torch_assign_tensors_out", [&]() -> Error {
+  return give_tensor("aoti_torch_assign_tensors_out", ret, [&]() -> Result<TensorPtr> {
     PTERON_RETURN_IF_ERROR(check_handle(source, "the source"));
-    PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
-    *ret = slim::make_alias(*source).release();
-    return Error::Ok;
+    return slim::make_alias(*source);
   });
 }
 
@@ -174,14 +146,14 @@ PTERON_AOTI_SHIM(AOTITorchError, delete_tensor_object)(AtenTensorHandle tensor) 
 PTERON_AOTI_SHIM(AOTITorchError, _reinterpret_tensor)
 (AtenTensorHandle self, int64_t ndim, const int64_t* sizes, const int64_t* strides,
  int64_t offset_increment, AtenTensorHandle* ret) {
-  return c_boundary("aoti_torch__reinterpret_tensor", [&]() -> Error {
+  return give_tensor("aoti_torch__reinterpret_tensor", ret, [&]() -> Result<TensorPtr> {
     PTERON_RETURN_IF_ERROR(check_defined(self, "self"));
     PTERON_ASSIGN_OR_RETURN(const Shape shape, shape_argument(ndim, sizes, strides));
     int64_t offset = 0;
     PTERON_CHECK_OR_RETURN(
         !__builtin_add_overflow(self->storage_offset(), offset_increment, &offset),
         Error::InvalidArgument, "offset increment %lld", static_cast<long long>(offset_increment));
-    return view(self, shape, offset, self->dtype(), ret);
+    return make_view(*self, shape.sizes, shape.strides, offset);
   });
 }
 
@@ -189,7 +161,7 @@ PTERON_AOTI_SHIM(AOTITorchError, _reinterpret_tensor)
 PTERON_AOTI_SHIM(AOTITorchError, _alloc_from_pool)
 (AtenTensorHandle self, int64_t offset_bytes, int32_t dtype, int64_t ndim, const int64_t* sizes,
  const int64_t* strides, AtenTensorHandle* ret) {
-  return c_boundary("aoti_torch__alloc_from_pool", [&]() -> Error {
+  return give_tensor("aoti_torch__alloc_from_pool", ret, [&]() -> Result<TensorPtr> {
     PTERON_RETURN_IF_ERROR(check_defined(self, "self"));
     PTERON_ASSIGN_OR_RETURN(const Shape shape, shape_argument(ndim, sizes, strides));
     PTERON_ASSIGN_OR_RETURN(const DType type, dtype_argument(dtype));
@@ -201,18 +173,18 @@ PTERON_AOTI_SHIM(AOTITorchError, _alloc_from_pool)
                                offset % item_size == 0,
                            Error::InvalidArgument, "offset of %lld bytes for %s",
                            static_cast<long long>(offset_bytes), slim::name_of(type));
-    return view(self, shape, offset / item_size, type, ret);
+    return make_view(*self, shape.sizes, shape.strides, offset / item_size, type);
   });
 }
 
 // As many dimensions as `self` has.
 PTERON_AOTI_SHIM(AOTITorchError, as_strided)
 (AtenTensorHandle self, const int64_t* sizes, const int64_t* strides, AtenTensorHandle* ret) {
-  return c_boundary("aoti_torch_as_strided", [&]() -> Error {
+  return give_tensor("aoti_torch_as_strided", ret, [&]() -> Result<TensorPtr> {
     PTERON_RETURN_IF_ERROR(check_defined(self, "self"));
     PTERON_ASSIGN_OR_RETURN(const Shape shape,
                             shape_argument(static_cast<int64_t>(self->dim()), sizes, strides));
-    return view(self, shape, self->storage_offset(), self->dtype(), ret);
+    return make_view(*self, shape.sizes, shape.strides, self->storage_offset());
   });
 }
 

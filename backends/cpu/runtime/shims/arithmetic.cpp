@@ -4,19 +4,13 @@
 #include <complex>
 #include <type_traits>
 
-#include "pteron/backends/aoti/ops/results.h"
 #include "pteron/backends/aoti/slim/core/scalar.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
-#include "pteron/backends/cpu/runtime/kernels/parallel.h"
-#include "pteron/backends/cpu/runtime/shims/kernels.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
 namespace {
 
 using aoti::ArithmeticCall;
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 using Kind = ArithmeticCall::Kind;
 
 // Row-major and of one dtype.

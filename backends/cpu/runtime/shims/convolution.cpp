@@ -1,19 +1,14 @@
 #include "pteron/backends/aoti/ops/convolution.h"
 
-#include "pteron/backends/aoti/ops/results.h"
 #include "pteron/backends/aoti/slim/core/layout.h"
-#include "pteron/backends/aoti/slim/core/numeric.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/cpu/runtime/kernels/convolution.h"
 #include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
-#include "pteron/backends/cpu/runtime/shims/kernels.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
 namespace {
 
 using aoti::ConvolutionCall;
-using slim::SlimTensor;
-using slim::TensorPtr;
 
 ConvolutionShape shape_of(const ConvolutionCall& call) {
   ConvolutionShape s;
@@ -77,7 +72,7 @@ Error convolve_row_major(const ConvolutionShape& shape, const ConvolutionCall& c
 
 Error convolution(const ConvolutionCall& call) {
   const ConvolutionShape shape = shape_of(call);
-  if (call.input.dtype() == slim::DType::Float && !call.transposed &&
+  if (call.input.dtype() == DType::Float && !call.transposed &&
       is_convolved_directly(shape, call.channels_last)) {
     return convolve_in_place(shape, call);
   }

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
-#include "pteron/backends/cpu/runtime/kernels/parallel.h"
-#include "pteron/backends/cpu/runtime/shims/kernels.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
 namespace {
@@ -35,8 +33,8 @@ T distance_between(const T* a, const T* b, int64_t length, double p) {
 
 template <typename T>
 Error fill(const aoti::DistanceCall& call) {
-  PTERON_ASSIGN_OR_RETURN(const slim::TensorPtr a, slim::contiguous_tensor(call.x1));
-  PTERON_ASSIGN_OR_RETURN(const slim::TensorPtr b, slim::contiguous_tensor(call.x2));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr a, slim::contiguous_tensor(call.x1));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr b, slim::contiguous_tensor(call.x2));
   if (call.out.numel() == 0) return Error::Ok;
   const size_t rank = a->dim();
   const int64_t length = a->size(rank - 1), rows = a->size(rank - 2), cols = b->size(rank - 2);
@@ -61,7 +59,7 @@ Error fill(const aoti::DistanceCall& call) {
 }  // namespace
 
 Error distance(const aoti::DistanceCall& call) {
-  return call.out.dtype() == slim::DType::Float ? fill<float>(call) : fill<double>(call);
+  return call.out.dtype() == DType::Float ? fill<float>(call) : fill<double>(call);
 }
 
 }  // namespace pteron::cpu

@@ -2,21 +2,13 @@
 
 #include <algorithm>
 
-#include "pteron/backends/aoti/ops/results.h"
-#include "pteron/backends/aoti/slim/core/numeric.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
-#include "pteron/backends/cpu/runtime/kernels/parallel.h"
-#include "pteron/backends/cpu/runtime/kernels/scratch.h"
-#include "pteron/backends/cpu/runtime/shims/kernels.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
 namespace {
 
 using aoti::EmbeddingBagCall;
 using Mode = EmbeddingBagCall::Mode;
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 
 Result<TensorPtr> as_int64(const SlimTensor& numbers) {
   PTERON_ASSIGN_OR_RETURN(TensorPtr copy,

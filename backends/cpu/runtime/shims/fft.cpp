@@ -4,10 +4,7 @@
 #include <complex>
 
 #include "pteron/backends/cpu/runtime/kernels/fft.h"
-#include "pteron/backends/cpu/runtime/kernels/parallel.h"
-#include "pteron/backends/cpu/runtime/kernels/rows.h"
-#include "pteron/backends/cpu/runtime/kernels/scratch.h"
-#include "pteron/backends/cpu/runtime/shims/kernels.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
 namespace {
@@ -45,8 +42,8 @@ void transform_rows(const aoti::FftCall& call) {
 }  // namespace
 
 Error fft(const aoti::FftCall& call) {
-  const slim::DType dtype = call.in.dtype();
-  if (dtype == slim::DType::Float || dtype == slim::DType::ComplexFloat) {
+  const DType dtype = call.in.dtype();
+  if (dtype == DType::Float || dtype == DType::ComplexFloat) {
     transform_rows<float>(call);
   } else {
     transform_rows<double>(call);

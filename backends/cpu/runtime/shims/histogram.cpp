@@ -4,17 +4,10 @@
 #include <cmath>
 #include <vector>
 
-#include "pteron/backends/aoti/ops/results.h"
-#include "pteron/backends/aoti/slim/core/numeric.h"
-#include "pteron/backends/cpu/runtime/shims/converted.h"
-#include "pteron/backends/cpu/runtime/shims/kernels.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
 namespace {
-
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 
 template <typename T>
 Error count_by_range(const SlimTensor& self, double low, double high, const SlimTensor& out) {

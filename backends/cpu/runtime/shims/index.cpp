@@ -3,22 +3,14 @@
 #include <algorithm>
 #include <vector>
 
-#include "pteron/backends/aoti/ops/results.h"
 #include "pteron/backends/aoti/ops/views.h"
-#include "pteron/backends/aoti/slim/core/numeric.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/cpu/runtime/kernels/bytes.h"
-#include "pteron/backends/cpu/runtime/kernels/rows.h"
-#include "pteron/backends/cpu/runtime/kernels/scratch.h"
 #include "pteron/backends/cpu/runtime/kernels/sort.h"
-#include "pteron/backends/cpu/runtime/shims/kernels.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
 namespace {
 
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 using Kind = aoti::IndexCall::Kind;
 
 size_t last_dim(const SlimTensor& tensor) { return tensor.dim() == 0 ? 0 : tensor.dim() - 1; }

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "pteron/backends/cpu/runtime/kernels/openblas.h"
-#include "pteron/backends/cpu/runtime/shims/kernels.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
 namespace {
@@ -145,7 +145,7 @@ Error run(const LinalgCall& call) {
 }  // namespace
 
 Error linalg(const LinalgCall& call) {
-  return call.dtype == slim::DType::Float ? run<float>(call) : run<double>(call);
+  return call.dtype == DType::Float ? run<float>(call) : run<double>(call);
 }
 
 }  // namespace pteron::cpu

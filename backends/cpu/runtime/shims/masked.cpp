@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "pteron/backends/cpu/runtime/kernels/bytes.h"
-#include "pteron/backends/cpu/runtime/shims/kernels.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
 

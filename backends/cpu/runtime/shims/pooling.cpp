@@ -4,11 +4,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "pteron/backends/aoti/ops/results.h"
-#include "pteron/backends/aoti/slim/core/numeric.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
-#include "pteron/backends/cpu/runtime/kernels/parallel.h"
-#include "pteron/backends/cpu/runtime/shims/kernels.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
 namespace {
@@ -119,7 +115,7 @@ void maximum(const PoolingCall& call, const T* in) {
 }  // namespace
 
 Error pool(const PoolingCall& call) {
-  PTERON_ASSIGN_OR_RETURN(const slim::TensorPtr in, slim::contiguous_tensor(call.self));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr in, slim::contiguous_tensor(call.self));
   if (call.indices) {
     PTERON_DISPATCH_REAL(in->dtype(), T, maximum(call, in->data_as<const T>()); return Error::Ok);
   } else {

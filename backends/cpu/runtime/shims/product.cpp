@@ -2,19 +2,11 @@
 
 #include <algorithm>
 
-#include "pteron/backends/aoti/ops/results.h"
-#include "pteron/backends/aoti/slim/core/numeric.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/cpu/runtime/kernels/gemm.h"
-#include "pteron/backends/cpu/runtime/kernels/parallel.h"
-#include "pteron/backends/cpu/runtime/kernels/scratch.h"
-#include "pteron/backends/cpu/runtime/shims/kernels.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
 namespace {
-
-using slim::DType;
-using slim::SlimTensor;
 
 // The last two dimensions of a tensor, starting at its first element.
 template <typename T>

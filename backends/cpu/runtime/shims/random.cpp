@@ -7,17 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "pteron/backends/aoti/ops/results.h"
-#include "pteron/backends/aoti/slim/core/numeric.h"
 #include "pteron/backends/cpu/runtime/kernels/random.h"
-#include "pteron/backends/cpu/runtime/shims/converted.h"
-#include "pteron/backends/cpu/runtime/shims/kernels.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
 namespace {
-
-using slim::SlimTensor;
-using slim::TensorPtr;
 
 // out[i] = number(i).
 template <typename Number>
@@ -61,7 +55,7 @@ Error random_permutation(const aoti::PermutationCall& call) {
 }
 
 Error multinomial(const aoti::MultinomialCall& call) {
-  PTERON_ASSIGN_OR_RETURN(TensorPtr in, converted(call.self, slim::DType::Double));
+  PTERON_ASSIGN_OR_RETURN(TensorPtr in, converted(call.self, DType::Double));
   const int64_t length = call.length(), count = call.count();
   RandomStream stream = next_random_stream();
   std::vector<double> sums(static_cast<size_t>(length));

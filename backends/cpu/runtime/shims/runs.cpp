@@ -3,16 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
-#include "pteron/backends/aoti/ops/results.h"
-#include "pteron/backends/aoti/slim/core/numeric.h"
 #include "pteron/backends/cpu/runtime/kernels/sort.h"
-#include "pteron/backends/cpu/runtime/shims/kernels.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
 namespace {
-
-using slim::DType;
-using slim::SlimTensor;
 
 template <typename T>
 void order(const SlimTensor& rows, int64_t* numbers) {

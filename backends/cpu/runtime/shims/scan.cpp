@@ -4,13 +4,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "pteron/backends/aoti/ops/results.h"
-#include "pteron/backends/aoti/slim/core/numeric.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
-#include "pteron/backends/cpu/runtime/kernels/parallel.h"
-#include "pteron/backends/cpu/runtime/kernels/rows.h"
 #include "pteron/backends/cpu/runtime/kernels/sort.h"
-#include "pteron/backends/cpu/runtime/shims/kernels.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
 namespace {
@@ -93,7 +88,7 @@ void extremes(const ScanCall& call) {
 
 Error scan(const ScanCall& call) {
   PTERON_RETURN_IF_ERROR(slim::copy_tensor(call.out, call.self));
-  const slim::DType dtype = call.out.dtype();
+  const DType dtype = call.out.dtype();
   switch (call.kind) {
     case Kind::kSum:
       PTERON_DISPATCH_REAL(dtype, T, sums<T>(call); return Error::Ok);

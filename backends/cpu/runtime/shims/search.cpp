@@ -1,15 +1,9 @@
 #include "pteron/backends/aoti/ops/search.h"
 
-#include "pteron/backends/aoti/ops/results.h"
-#include "pteron/backends/aoti/slim/core/numeric.h"
-#include "pteron/backends/cpu/runtime/kernels/parallel.h"
-#include "pteron/backends/cpu/runtime/shims/converted.h"
-#include "pteron/backends/cpu/runtime/shims/kernels.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
 namespace {
-
-using slim::TensorPtr;
 
 template <typename T>
 int64_t position(const T* sorted, const int64_t* order, int64_t count, T value, bool right) {
@@ -29,7 +23,7 @@ int64_t position(const T* sorted, const int64_t* order, int64_t count, T value, 
   return low;
 }
 
-Error check_indices(const slim::SlimTensor& order, int64_t length) {
+Error check_indices(const SlimTensor& order, int64_t length) {
   for (int64_t i = 0; i < order.numel(); ++i) {
     const int64_t at = order.data_as<int64_t>()[i];
     PTERON_CHECK_OR_RETURN(at >= 0 && at < length, Error::InvalidArgument,
@@ -57,7 +51,7 @@ Error search(const aoti::SearchCall& call) {
         const int64_t found = position<T>(sequence->data_as<const T>() + row,
                                           order ? order->data_as<const int64_t>() + row : nullptr,
                                           length, values->data_as<const T>()[i], call.right);
-        if (call.out.dtype() == slim::DType::Int) {
+        if (call.out.dtype() == DType::Int) {
           call.out.data_as<int32_t>()[i] = static_cast<int32_t>(found);
         } else {
           call.out.data_as<int64_t>()[i] = found;

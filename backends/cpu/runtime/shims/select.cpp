@@ -2,13 +2,8 @@
 
 #include <algorithm>
 
-#include "pteron/backends/aoti/ops/results.h"
-#include "pteron/backends/aoti/slim/core/numeric.h"
-#include "pteron/backends/cpu/runtime/kernels/parallel.h"
-#include "pteron/backends/cpu/runtime/kernels/rows.h"
-#include "pteron/backends/cpu/runtime/kernels/scratch.h"
 #include "pteron/backends/cpu/runtime/kernels/sort.h"
-#include "pteron/backends/cpu/runtime/shims/kernels.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
 namespace {

@@ -3,16 +3,13 @@
 #include <algorithm>
 
 #include "pteron/backends/aoti/ops/arithmetic.h"
-#include "pteron/backends/aoti/ops/results.h"
 #include "pteron/backends/aoti/slim/core/scalar.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
-#include "pteron/backends/cuda/runtime/shims/arguments.h"
-#include "pteron/backends/cuda/runtime/shims/kernels.h"
+#include "pteron/backends/cuda/runtime/shims/launch.h"
 
 namespace pteron::cuda {
 namespace {
 
-Operand operand_of(const slim::SlimTensor& tensor, const int64_t* strides, size_t dim) {
+Operand operand_of(const SlimTensor& tensor, const int64_t* strides, size_t dim) {
   Operand operand;
   operand.data = tensor.data();
   operand.is_complex = slim::is_complex(tensor.dtype());

@@ -1,19 +1,13 @@
 #include "pteron/backends/aoti/ops/convolution.h"
 
-#include "pteron/backends/aoti/ops/results.h"
 #include "pteron/backends/aoti/slim/core/layout.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/cuda/runtime/execution_scope.h"
 #include "pteron/backends/cuda/runtime/kernels/convolution.h"
 #include "pteron/backends/cuda/runtime/kernels/gemm.h"
-#include "pteron/backends/cuda/runtime/shims/arguments.h"
-#include "pteron/backends/cuda/runtime/shims/kernels.h"
+#include "pteron/backends/cuda/runtime/shims/launch.h"
 
 namespace pteron::cuda {
 namespace {
-
-using slim::SlimTensor;
-using slim::TensorPtr;
 
 // `tensor` without gaps in the wanted order: an alias where it lies so, else a copy.
 Result<TensorPtr> packed(const SlimTensor& tensor, bool channels_last) {
@@ -33,7 +27,7 @@ Result<TensorPtr> packed(const SlimTensor& tensor, bool channels_last) {
 
 Convolution problem_of(const aoti::ConvolutionCall& call) {
   Convolution conv;
-  conv.dtype = static_cast<ScalarType>(call.input.dtype());
+  conv.dtype = type_of(call.input);
   conv.dims = static_cast<int>(call.dims);
   conv.transposed = call.transposed;
   conv.channels_last = call.channels_last && call.dims == 2;

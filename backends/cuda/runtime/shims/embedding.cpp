@@ -1,14 +1,9 @@
 #include "pteron/backends/aoti/ops/embedding.h"
 
 #include "pteron/backends/cuda/runtime/kernels/embedding_bag.h"
-#include "pteron/backends/cuda/runtime/shims/arguments.h"
-#include "pteron/backends/cuda/runtime/shims/kernels.h"
-#include "pteron/backends/cuda/runtime/shims/rows.h"
+#include "pteron/backends/cuda/runtime/shims/launch.h"
 
 namespace pteron::cuda {
-
-using slim::DType;
-using slim::TensorPtr;
 
 Error embedding_bag(const aoti::EmbeddingBagCall& call) {
   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.out));
@@ -20,7 +15,7 @@ Error embedding_bag(const aoti::EmbeddingBagCall& call) {
     PTERON_ASSIGN_OR_RETURN(factors, rows_along(*call.per_sample_weights, 0));
   }
   EmbeddingBag bag;
-  bag.dtype = static_cast<ScalarType>(table->dtype());
+  bag.dtype = type_of(*table);
   bag.mode = static_cast<BagMode>(call.mode);
   bag.rows = table->size(0);
   bag.dim = table->size(1);

@@ -1,17 +1,13 @@
 #include "pteron/backends/aoti/ops/fft.h"
 
 #include "pteron/backends/cuda/runtime/kernels/fft.h"
-#include "pteron/backends/cuda/runtime/shims/arguments.h"
-#include "pteron/backends/cuda/runtime/shims/kernels.h"
-#include "pteron/backends/cuda/runtime/shims/rows.h"
+#include "pteron/backends/cuda/runtime/shims/launch.h"
 
 namespace pteron::cuda {
 
-using slim::DType;
-
 Error fft(const aoti::FftCall& call) {
   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.out));
-  PTERON_ASSIGN_OR_RETURN(slim::TensorPtr in, rows_along(call.in, call.dim));
+  PTERON_ASSIGN_OR_RETURN(TensorPtr in, rows_along(call.in, call.dim));
   PTERON_ASSIGN_OR_RETURN(RowResult out, RowResult::make(call.out, call.dim));
   FourierRows rows;
   rows.length = call.length;

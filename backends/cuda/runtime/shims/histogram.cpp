@@ -1,28 +1,23 @@
 #include "pteron/backends/aoti/ops/histogram.h"
 
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/cuda/runtime/kernels/histogram.h"
-#include "pteron/backends/cuda/runtime/shims/arguments.h"
-#include "pteron/backends/cuda/runtime/shims/kernels.h"
+#include "pteron/backends/cuda/runtime/shims/launch.h"
 
 namespace pteron::cuda {
-
-using slim::TensorPtr;
 
 Error histogram(const aoti::HistogramCall& call) {
   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.self));
   PTERON_ASSIGN_OR_RETURN(TensorPtr x, slim::contiguous_tensor(call.self));
-  return count_by_range(static_cast<ScalarType>(x->dtype()), x->data(), x->numel(), call.low,
-                        call.high, call.out.data(), call.out.numel(), scope.device(),
-                        scope.stream());
+  return count_by_range(type_of(*x), x->data(), x->numel(), call.low, call.high, call.out.data(),
+                        call.out.numel(), scope.device(), scope.stream());
 }
 
 Error range(const aoti::RangeCall& call) {
   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.self));
   PTERON_ASSIGN_OR_RETURN(TensorPtr x, slim::contiguous_tensor(call.self));
   IntegerRange found{};
-  PTERON_RETURN_IF_ERROR(range_of_integers(static_cast<ScalarType>(x->dtype()), x->data(),
-                                           x->numel(), &found, scope.device(), scope.stream()));
+  PTERON_RETURN_IF_ERROR(range_of_integers(type_of(*x), x->data(), x->numel(), &found,
+                                           scope.device(), scope.stream()));
   call.low = found.low;
   call.high = found.high;
   return Error::Ok;
@@ -32,15 +27,14 @@ Error count(const aoti::CountCall& call) {
   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.self));
   PTERON_RETURN_IF_ERROR(slim::zero_tensor(call.out));
   PTERON_ASSIGN_OR_RETURN(TensorPtr x, slim::contiguous_tensor(call.self));
-  const auto dtype = static_cast<ScalarType>(x->dtype());
+  const auto dtype = type_of(*x);
   if (!call.weights) {
     return count_integers(dtype, x->data(), x->numel(), call.out.data_as<int64_t>(),
                           scope.stream());
   }
   PTERON_ASSIGN_OR_RETURN(TensorPtr weights, slim::contiguous_tensor(*call.weights));
-  return add_weights(dtype, x->data(), x->numel(), static_cast<ScalarType>(weights->dtype()),
-                     weights->data(), static_cast<ScalarType>(call.out.dtype()), call.out.data(),
-                     scope.stream());
+  return add_weights(dtype, x->data(), x->numel(), type_of(*weights), weights->data(),
+                     type_of(call.out), call.out.data(), scope.stream());
 }
 
 }  // namespace pteron::cuda

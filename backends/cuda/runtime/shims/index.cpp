@@ -4,21 +4,15 @@
 
 #include <algorithm>
 
-#include "pteron/backends/aoti/ops/results.h"
 #include "pteron/backends/aoti/slim/core/scalar.h"
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 #include "pteron/backends/cuda/runtime/kernels/indexing.h"
 #include "pteron/backends/cuda/runtime/kernels/nonzero.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
-#include "pteron/backends/cuda/runtime/shims/arguments.h"
-#include "pteron/backends/cuda/runtime/shims/kernels.h"
+#include "pteron/backends/cuda/runtime/shims/launch.h"
 
 namespace pteron::cuda {
 
-using slim::DType;
-using slim::SlimTensor;
-using slim::TensorPtr;
 using Kind = aoti::IndexCall::Kind;
 
 namespace {
@@ -74,17 +68,17 @@ Error index(const aoti::IndexCall& call) {
     PTERON_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(counts->data, 0, nbytes, scope.stream()),
                                 "counting what is taken in");
   }
-  return index_reduce(indexing, reduction_of(call.kind), call.include_self,
-                      static_cast<ScalarType>(x.dtype()), x.data(), other.data(),
-                      counts ? static_cast<int32_t*>(counts->data) : nullptr, scope.stream());
+  return index_reduce(indexing, reduction_of(call.kind), call.include_self, type_of(x), x.data(),
+                      other.data(), counts ? static_cast<int32_t*>(counts->data) : nullptr,
+                      scope.stream());
 }
 
 Error nonzero(const SlimTensor& self, TensorPtr& coordinates) {
   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(self));
   PTERON_ASSIGN_OR_RETURN(const TensorPtr dense, slim::contiguous_tensor(self));
-  PTERON_ASSIGN_OR_RETURN(const Nonzero found,
-                          find_nonzero(static_cast<ScalarType>(self.dtype()), dense->data(),
-                                       self.numel(), scope.device(), scope.stream()));
+  PTERON_ASSIGN_OR_RETURN(
+      const Nonzero found,
+      find_nonzero(type_of(self), dense->data(), self.numel(), scope.device(), scope.stream()));
   const int64_t sizes[] = {found.count, static_cast<int64_t>(self.dim())};
   const int64_t strides[] = {1, std::max<int64_t>(found.count, 1)};
   PTERON_ASSIGN_OR_RETURN(coordinates,

@@ -7,8 +7,7 @@
 #include "pteron/backends/cuda/runtime/kernels/matrix_fill.h"
 #include "pteron/backends/cuda/runtime/platform/cusolver.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
-#include "pteron/backends/cuda/runtime/shims/arguments.h"
-#include "pteron/backends/cuda/runtime/shims/kernels.h"
+#include "pteron/backends/cuda/runtime/shims/launch.h"
 
 namespace pteron::cuda {
 namespace {
@@ -155,8 +154,8 @@ Error linalg(const LinalgCall& call) {
   const int device = call.device.index;
   PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device));
   const cudaStream_t stream = slim::current_cuda_stream(device);
-  return call.dtype == slim::DType::Float ? run<float>(call, device, stream)
-                                          : run<double>(call, device, stream);
+  return call.dtype == DType::Float ? run<float>(call, device, stream)
+                                    : run<double>(call, device, stream);
 }
 
 }  // namespace pteron::cuda

@@ -1,8 +1,7 @@
 #include "pteron/backends/aoti/ops/masked.h"
 
 #include "pteron/backends/cuda/runtime/kernels/masked.h"
-#include "pteron/backends/cuda/runtime/shims/arguments.h"
-#include "pteron/backends/cuda/runtime/shims/kernels.h"
+#include "pteron/backends/cuda/runtime/shims/launch.h"
 
 namespace pteron::cuda {
 

@@ -2,7 +2,6 @@
 
 #include <optional>
 
-#include "pteron/backends/aoti/ops/results.h"
 #include "pteron/backends/cuda/runtime/execution_scope.h"
 #include "pteron/backends/cuda/runtime/kernels/gemm.h"
 #include "pteron/backends/cuda/runtime/kernels/gemm_wide.h"
@@ -10,13 +9,10 @@
 #include "pteron/backends/cuda/runtime/kernels/integer_product.h"
 #include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
-#include "pteron/backends/cuda/runtime/shims/arguments.h"
-#include "pteron/backends/cuda/runtime/shims/kernels.h"
+#include "pteron/backends/cuda/runtime/shims/launch.h"
 
 namespace pteron::cuda {
 namespace {
-
-using slim::SlimTensor;
 
 // `tensor` in the shape of `like`, which it broadcasts to; without one, in its own.
 MatrixView view_of(const SlimTensor& tensor, const MatrixView* like = nullptr) {
@@ -64,7 +60,7 @@ class Runner final {
   Runner(const aoti::ProductCall& call, int device, cudaStream_t stream)
       : call_(call), device_(device), stream_(stream), out_view_(view_of(call.out)) {
     const MatrixView a = view_of(call.a);
-    problem_.dtype = static_cast<ScalarType>(call.a.dtype());
+    problem_.dtype = type_of(call.a);
     problem_.batch = a.batch;
     problem_.m = a.rows;
     problem_.n = out_view_.cols;
@@ -174,8 +170,8 @@ Error run_on_tensor_cores(const IntegerProduct& product, int device, cudaStream_
 Error run_integers(const aoti::ProductCall& call, int device, cudaStream_t stream) {
   if (call.a.dtype() != call.b.dtype()) return aoti::no_kernel_for(call.a);
   IntegerProduct product;
-  product.operands = static_cast<ScalarType>(call.a.dtype());
-  product.result = static_cast<ScalarType>(call.out.dtype());
+  product.operands = type_of(call.a);
+  product.result = type_of(call.out);
   product.out = view_of(call.out);
   product.a = view_of(call.a);
   product.b = view_of(call.b);
@@ -196,7 +192,7 @@ Error run_integers(const aoti::ProductCall& call, int device, cudaStream_t strea
 Error product(const aoti::ProductCall& call) {
   if (call.out.numel() == 0) return Error::Ok;
   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.out));
-  if (!is_gemm_type(static_cast<ScalarType>(call.a.dtype()))) {
+  if (!is_gemm_type(type_of(call.a))) {
     return run_integers(call, scope.device(), scope.stream());
   }
   return Runner(call, scope.device(), scope.stream()).run();
@@ -205,8 +201,8 @@ Error product(const aoti::ProductCall& call) {
 Error int8_weight(const aoti::Int8WeightCall& call) {
   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.out));
   return int8_weight(
-      {static_cast<ScalarType>(call.x.dtype()), call.x.data(), call.weight.data_as<const int8_t>(),
-       call.scales.data(), call.out.data(), call.out.size(0), call.out.size(1), call.x.size(1)},
+      {type_of(call.x), call.x.data(), call.weight.data_as<const int8_t>(), call.scales.data(),
+       call.out.data(), call.out.size(0), call.out.size(1), call.x.size(1)},
       scope.stream());
 }
 

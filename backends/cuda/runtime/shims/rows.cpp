@@ -1,7 +1,7 @@
 #include "pteron/backends/cuda/runtime/shims/rows.h"
 
-#include <algorithm>
-
+#include "pteron/backends/aoti/ops/results.h"
+#include "pteron/backends/aoti/ops/views.h"
 #include "pteron/backends/aoti/slim/core/tensor_copy.h"
 
 namespace pteron::cuda {
@@ -23,18 +23,8 @@ Result<TensorPtr> moved_to_end(const SlimTensor& tensor, size_t dim) {
     sizes[at] = tensor.size(dim);
     strides[at++] = tensor.stride(dim);
   }
-  auto moved = std::make_unique<SlimTensor>();
-  PTERON_RETURN_IF_ERROR(moved->set(tensor.storage(), Span<const int64_t>(sizes, at),
-                                    Span<const int64_t>(strides, at), tensor.storage_offset(),
-                                    tensor.dtype()));
-  return moved;
-}
-
-Result<TensorPtr> contiguous_like(const SlimTensor& tensor) {
-  int64_t strides[slim::kMaxDims];
-  slim::contiguous_strides(tensor.sizes(), strides);
-  return slim::make_tensor(tensor.sizes(), Span<const int64_t>(strides, tensor.dim()),
-                           tensor.dtype(), tensor.device());
+  return aoti::make_view(tensor, Span<const int64_t>(sizes, at), Span<const int64_t>(strides, at),
+                         tensor.storage_offset());
 }
 
 }  // namespace
@@ -42,33 +32,18 @@ Result<TensorPtr> contiguous_like(const SlimTensor& tensor) {
 Result<TensorPtr> rows_along(const SlimTensor& tensor, size_t dim) {
   PTERON_ASSIGN_OR_RETURN(TensorPtr moved, moved_to_end(tensor, dim));
   if (moved->is_contiguous()) return moved;
-  PTERON_ASSIGN_OR_RETURN(TensorPtr copy, contiguous_like(*moved));
+  PTERON_ASSIGN_OR_RETURN(TensorPtr copy,
+                          aoti::make_row_major(moved->sizes(), moved->dtype(), moved->device()));
   PTERON_RETURN_IF_ERROR(slim::copy_tensor(*copy, *moved, true));
   return copy;
-}
-
-void strides_like(const SlimTensor& like, Span<const int64_t> sizes, int64_t* strides) {
-  size_t order[slim::kMaxDims];  // outermost first
-  for (size_t i = 0; i < sizes.size(); ++i) order[i] = i;
-  std::stable_sort(order, order + sizes.size(), [&](size_t a, size_t b) {
-    // Repeated dimensions and those of size 1 stay where they are.
-    if (like.stride(a) == 0 || like.stride(b) == 0 || like.size(a) == 1 || like.size(b) == 1) {
-      return false;
-    }
-    return like.stride(a) > like.stride(b);
-  });
-  int64_t stride = 1;
-  for (size_t i = sizes.size(); i-- > 0;) {
-    strides[order[i]] = stride;
-    stride *= std::max<int64_t>(sizes[order[i]], 1);
-  }
 }
 
 Result<RowResult> RowResult::make(const SlimTensor& result, size_t dim) {
   RowResult made;
   PTERON_ASSIGN_OR_RETURN(made.moved_, moved_to_end(result, dim));
   if (!made.moved_->is_contiguous()) {
-    PTERON_ASSIGN_OR_RETURN(made.rows_, contiguous_like(*made.moved_));
+    PTERON_ASSIGN_OR_RETURN(
+        made.rows_, aoti::make_row_major(made.moved_->sizes(), result.dtype(), result.device()));
   }
   return made;
 }

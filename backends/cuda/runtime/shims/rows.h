@@ -19,10 +19,6 @@ namespace pteron::cuda {
 // a copy. A tensor without dimensions is one row of one element.
 Result<slim::TensorPtr> rows_along(const slim::SlimTensor& tensor, size_t dim);
 
-// Strides without gaps for `sizes`, in the order of the dimensions of `like` (same rank): what
-// torch.empty_like gives. Those of `like` itself where it has no gaps.
-void strides_like(const slim::SlimTensor& like, Span<const int64_t> sizes, int64_t* strides);
-
 // A result that a kernel writes with `dim` last.
 class RowResult final {
  public:

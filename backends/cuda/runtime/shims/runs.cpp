@@ -1,16 +1,13 @@
 #include "pteron/backends/aoti/ops/runs.h"
 
 #include "pteron/backends/cuda/runtime/kernels/runs.h"
-#include "pteron/backends/cuda/runtime/shims/arguments.h"
-#include "pteron/backends/cuda/runtime/shims/kernels.h"
+#include "pteron/backends/cuda/runtime/shims/launch.h"
 
 namespace pteron::cuda {
 namespace {
 
-using slim::SlimTensor;
-
 Matrix matrix_of(const SlimTensor& rows) {
-  return {static_cast<ScalarType>(rows.dtype()), rows.data(), rows.size(0), rows.size(1)};
+  return {type_of(rows), rows.data(), rows.size(0), rows.size(1)};
 }
 
 const int64_t* numbers_of(const SlimTensor* tensor) {
@@ -34,8 +31,8 @@ Error number_runs(const aoti::RunsCall& call) {
   const Runs runs{call.count, call.ends.data_as<const int64_t>(), call.ends.numel()};
   if (call.numbers) {
     PTERON_RETURN_IF_ERROR(number_runs(runs, numbers_of(call.order),
-                                       call.numbers->dtype() == slim::DType::Long,
-                                       call.numbers->data(), scope.stream()));
+                                       call.numbers->dtype() == DType::Long, call.numbers->data(),
+                                       scope.stream()));
   }
   if (!call.lengths) return Error::Ok;
   return measure_runs(runs, call.lengths->numel(), call.lengths->data_as<int64_t>(),

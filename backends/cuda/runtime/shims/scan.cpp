@@ -1,22 +1,19 @@
 #include "pteron/backends/aoti/ops/scan.h"
 
-#include "pteron/backends/aoti/ops/results.h"
 #include "pteron/backends/cuda/runtime/kernels/scan.h"
-#include "pteron/backends/cuda/runtime/shims/arguments.h"
-#include "pteron/backends/cuda/runtime/shims/kernels.h"
-#include "pteron/backends/cuda/runtime/shims/rows.h"
+#include "pteron/backends/cuda/runtime/shims/launch.h"
 
 namespace pteron::cuda {
 
 Error scan(const aoti::ScanCall& call) {
   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.self));
-  PTERON_ASSIGN_OR_RETURN(slim::TensorPtr x, rows_along(call.self, call.dim));
+  PTERON_ASSIGN_OR_RETURN(TensorPtr x, rows_along(call.self, call.dim));
   PTERON_ASSIGN_OR_RETURN(RowResult out, RowResult::make(call.out, call.dim));
   const int64_t n = aoti::size_along(call.self, call.dim);
   const Scan scan{static_cast<ScanKind>(call.kind), n == 0 ? 0 : call.self.numel() / n, n};
-  const auto x_dtype = static_cast<ScalarType>(call.self.dtype());
+  const auto x_dtype = type_of(call.self);
   if (!call.indices) {
-    const auto out_dtype = static_cast<ScalarType>(call.out.dtype());
+    const auto out_dtype = type_of(call.out);
     PTERON_RETURN_IF_ERROR(
         scan_rows(scan, x_dtype, x->data(), out_dtype, out.data(), scope.stream()));
     return out.finish();

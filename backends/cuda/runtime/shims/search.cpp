@@ -1,13 +1,9 @@
 #include "pteron/backends/aoti/ops/search.h"
 
-#include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/cuda/runtime/kernels/search.h"
-#include "pteron/backends/cuda/runtime/shims/arguments.h"
-#include "pteron/backends/cuda/runtime/shims/kernels.h"
+#include "pteron/backends/cuda/runtime/shims/launch.h"
 
 namespace pteron::cuda {
-
-using slim::TensorPtr;
 
 Error search(const aoti::SearchCall& call) {
   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.values));
@@ -19,17 +15,16 @@ Error search(const aoti::SearchCall& call) {
   }
   Search search;
   search.compared = static_cast<ScalarType>(call.compared);
-  search.sequence_dtype = static_cast<ScalarType>(sequence->dtype());
+  search.sequence_dtype = type_of(*sequence);
   search.sequence = sequence->data();
   search.order = order ? order->data_as<const int64_t>() : nullptr;
   search.length = call.length();
-  search.values_dtype = static_cast<ScalarType>(values->dtype());
+  search.values_dtype = type_of(*values);
   search.values = values->data();
   search.count = values->numel();
   search.per_row = call.per_row();
   search.right = call.right;
-  return search_rows(search, static_cast<ScalarType>(call.out.dtype()), call.out.data(),
-                     scope.stream());
+  return search_rows(search, type_of(call.out), call.out.data(), scope.stream());
 }
 
 }  // namespace pteron::cuda
