@@ -122,6 +122,7 @@ std::vector<int64_t> strides_of(const Json& tensor) {
 
 std::vector<Element> elements_of(const Json& tensor) {
   const DType dtype = dtype_of(tensor);
+  const double scale = tensor.value("scale", 1.0);
   std::vector<Element> elements(static_cast<size_t>(numel_of(tensor)));
   for (size_t i = 0; i < elements.size(); ++i) {
     Element& element = elements[i];
@@ -134,13 +135,14 @@ std::vector<Element> elements_of(const Json& tensor) {
       element.integer = static_cast<int64_t>(element.number.real());
       continue;
     }
-    const Json& value = tensor.at("data").at(i);
+    const Json& data = tensor.at("data");
+    const Json& value = data.at(data.size() == 1 ? 0 : i);
     if (value.is_array()) {
       element.number = {number_of(value[0]), number_of(value[1])};
     } else if (is_integer(dtype)) {
       element.integer = value.is_boolean() ? value.get<bool>() : value.get<int64_t>();
     } else {
-      element.number = number_of(value);
+      element.number = number_of(value) * scale;
     }
   }
   // As the dtype rounds them.

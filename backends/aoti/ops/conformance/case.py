@@ -105,9 +105,8 @@ def case(
     ignored: Sequence[int] = (),
     written: int | None = None,
     reference: Callable[..., torch.Tensor] | None = None,
-    every: int = 997,
 ) -> Json:
-    """A call that succeeds, with torch's results.
+    """A call that succeeds, with torch's results; where an argument is a Formula, parts of them.
 
     Args:
         name: of the case; letters, digits, slashes.
@@ -120,7 +119,6 @@ def case(
         row_major: results are, as compiled code expects, where torch itself chooses otherwise.
         written: the argument that the call writes; 0 for operators that end in "_out".
         reference: computes the result where torch has nothing that does on a CPU.
-        every: of how many elements one is stored where an argument is a Formula.
     """
     op = overload(shim)
     if written is None and op._overloadname.endswith("out"):
@@ -146,15 +144,19 @@ def case(
         made["tolerance"] = tolerance
     if unchecked:
         made["unchecked"] = list(unchecked)
-    if not any(isinstance(argument, Formula) for argument in arguments):
-        every = 1
+    is_large = any(isinstance(argument, Formula) for argument in arguments)
+    stored = [_tensor(result, _step(result.numel()) if is_large else 1) for result in results]
     if written is None:
-        made["results"] = [
-            None if i in ignored else _tensor(result, every) for i, result in enumerate(results)
-        ]
+        made["results"] = [None if i in ignored else tensor for i, tensor in enumerate(stored)]
     else:
-        made["written"] = {"argument": written, "tensor": _tensor(results[0], every)}
+        made["written"] = {"argument": written, "tensor": stored[0]}
     return made
+
+
+def _step(numel: int) -> int:
+    """A prime, so that no row is stepped over, with which about 60 elements are met."""
+    candidates = range(numel // 60 | 1, 2 * numel + 3, 2)
+    return next(n for n in candidates if all(n % d for d in range(3, math.isqrt(n) + 1, 2)))
 
 
 def error(name: str, shim: str, *arguments: Any, parts: Sequence[str], host: bool = False) -> Json:
@@ -217,6 +219,8 @@ def _arguments(arguments: Sequence[Any]) -> list[Any]:
                 del made["data"]
                 return made | {"of": storages[memory]}
             storages[memory] = position
+            if len(set(map(str, made["data"]))) == 1:  # one number says it all
+                made["data"] = made["data"][:1]
             return made
         if isinstance(argument, torch.dtype):
             return short(argument)
@@ -238,14 +242,20 @@ def _tensor(tensor: torch.Tensor, every: int) -> Json:
     if every > 1:
         made["every"] = every
     if every:
+        values = tensor.resolve_conj().reshape(-1)[::every]
+        if tensor.is_floating_point() and values.numel() > 0 and _are_sixteenths(values):
+            made["scale"] = 1 / 16
+            values = (values.double() * 16).long()
         # As many digits as tell any two numbers of the dtype apart.
         digits = 17 if tensor.dtype in (torch.float64, torch.complex128) else 9
-        made["data"] = [_number(item, digits) for item in _flat(tensor)[::every].tolist()]
+        made["data"] = [_number(item, digits) for item in values.tolist()]
     return made
 
 
-def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.resolve_conj().reshape(-1)
+def _are_sixteenths(values: torch.Tensor) -> bool:
+    """Multiples of 1/16, -0.0 not among them."""
+    scaled = values.double() * 16
+    return bool(((scaled == scaled.long()) & (scaled.signbit() == (scaled < 0))).all())
 
 
 def _number(value: complex, digits: int) -> Any:
