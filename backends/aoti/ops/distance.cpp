@@ -1,8 +1,9 @@
 #include "pteron/backends/aoti/ops/distance.h"
 
-#include <algorithm>
+#include <vector>
 
 #include "pteron/backends/aoti/ops/ops.h"
+#include "pteron/backends/aoti/ops/views.h"
 
 namespace pteron::aoti::ops {
 
@@ -16,18 +17,11 @@ Error check(const SlimTensor& x, double p) {
   return Error::Ok;
 }
 
-// `x` as if it were repeated over the dimensions `batch`.
-Error expand(const SlimTensor& x, Span<const int64_t> batch, SlimTensor* expanded) {
-  int64_t sizes[slim::kMaxDims], strides[slim::kMaxDims];
-  const size_t added = batch.size() + 2 - x.dim();
-  std::copy(batch.begin(), batch.end(), sizes);
-  for (size_t d = 0; d < batch.size() + 2; ++d) {
-    if (d >= batch.size()) sizes[d] = x.size(d - added);
-    strides[d] = d < added || x.size(d - added) != sizes[d] ? 0 : x.stride(d - added);
-  }
-  return expanded->set(x.storage(), Span<const int64_t>(sizes, batch.size() + 2),
-                       Span<const int64_t>(strides, batch.size() + 2), x.storage_offset(),
-                       x.dtype());
+// The matrices of `x`, repeated over the dimensions `batch`.
+Result<TensorPtr> expand(const SlimTensor& x, const char* name, Span<const int64_t> batch) {
+  std::vector<int64_t> sizes(batch.begin(), batch.end());
+  sizes.insert(sizes.end(), x.sizes().end() - 2, x.sizes().end());
+  return broadcast_to(x, name, sizes);
 }
 
 }  // namespace
@@ -42,24 +36,15 @@ Error _cdist_forward(const Kernels& kernels, const SlimTensor& x1, const SlimTen
                          "found x1 %s, x2 %s, expected one dtype, 2 or more dimensions and equal "
                          "last sizes",
                          x1.describe().c_str(), x2.describe().c_str());
-  int64_t sizes[slim::kMaxDims];
-  const size_t rank = std::max(x1.dim(), x2.dim());
-  for (size_t i = 3; i <= rank; ++i) {  // from the back
-    const int64_t a = i <= x1.dim() ? x1.size(x1.dim() - i) : 1,
-                  b = i <= x2.dim() ? x2.size(x2.dim() - i) : 1;
-    PTERON_CHECK_OR_RETURN(a == b || a == 1 || b == 1, Error::InvalidArgument,
-                           "found x1 %s, x2 %s, expected batches that broadcast",
-                           x1.describe().c_str(), x2.describe().c_str());
-    sizes[rank - i] = a == 1 ? b : a;
-  }
-  SlimTensor left, right;
-  PTERON_RETURN_IF_ERROR(expand(x1, Span<const int64_t>(sizes, rank - 2), &left));
-  PTERON_RETURN_IF_ERROR(expand(x2, Span<const int64_t>(sizes, rank - 2), &right));
-  sizes[rank - 2] = left.size(rank - 2);
-  sizes[rank - 1] = right.size(rank - 2);
-  PTERON_ASSIGN_OR_RETURN(
-      out, make_row_major(Span<const int64_t>(sizes, rank), x1.dtype(), x1.device()));
-  return kernels.distance({left, right, p, false, *out});
+  CommonSizes batch(2);
+  PTERON_RETURN_IF_ERROR(batch.add(x1, "x1"));
+  PTERON_RETURN_IF_ERROR(batch.add(x2, "x2"));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr left, expand(x1, "x1", batch));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr right, expand(x2, "x2", batch));
+  Sizes sizes(*left);
+  sizes.values[sizes.dim - 1] = right->size(sizes.dim - 2);
+  PTERON_ASSIGN_OR_RETURN(out, make_row_major(sizes, x1.dtype(), x1.device()));
+  return kernels.distance({*left, *right, p, false, *out});
 }
 
 Error _pdist_forward(const Kernels& kernels, const SlimTensor& self, double p, TensorPtr& out) {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <initializer_list>
+#include <vector>
 
 #include "pteron/backends/aoti/ops/ops.h"
+#include "pteron/backends/aoti/ops/views.h"
 
 namespace pteron::aoti::ops {
 
@@ -101,16 +103,12 @@ class Batch {
 
 // A copy of B at the sizes that the batches of A and B broadcast to.
 Result<TensorPtr> copy_sides(const SlimTensor& a, const SlimTensor& b, bool row_major) {
-  Sizes sizes(a.dim() > b.dim() ? a : b);
-  for (size_t d = 2; d < sizes.dim; ++d) {
-    const int64_t x = d < a.dim() ? a.size(a.dim() - 1 - d) : 1;
-    const int64_t y = d < b.dim() ? b.size(b.dim() - 1 - d) : 1;
-    PTERON_CHECK_OR_RETURN(x == y || x == 1 || y == 1, Error::InvalidArgument,
-                           "found A %s and B %s, expected batches that broadcast",
-                           a.describe().c_str(), b.describe().c_str());
-    sizes.values[sizes.dim - 1 - d] = x == 1 ? y : x;
-  }
-  for (size_t d = 0; d < 2; ++d) sizes.values[sizes.dim - 1 - d] = b.size(b.dim() - 1 - d);
+  CommonSizes batch(2);
+  PTERON_RETURN_IF_ERROR(batch.add(a, "A"));
+  PTERON_RETURN_IF_ERROR(batch.add(b, "B"));
+  const Span<const int64_t> common = batch;
+  std::vector<int64_t> sizes(common.begin(), common.end());
+  sizes.insert(sizes.end(), b.sizes().end() - 2, b.sizes().end());
   PTERON_ASSIGN_OR_RETURN(TensorPtr copy, row_major ? make_row_major(sizes, b.dtype(), b.device())
                                                     : make_column_major(sizes, b));
   PTERON_RETURN_IF_ERROR(slim::copy_tensor(*copy, b, true));

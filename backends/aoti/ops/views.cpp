@@ -53,14 +53,14 @@ Result<TensorPtr> flattened(const SlimTensor& tensor) {
 }
 
 Error CommonSizes::add(const SlimTensor& tensor, const char* name) {
-  if (tensor.dim() > dim_) {
-    const size_t more = tensor.dim() - dim_;
-    std::copy_backward(sizes_, sizes_ + dim_, sizes_ + tensor.dim());
-    std::fill(sizes_, sizes_ + more, 1);
-    dim_ = tensor.dim();
+  const size_t dim = tensor.dim() - matrix_;
+  if (dim > dim_) {
+    std::copy_backward(sizes_, sizes_ + dim_, sizes_ + dim);
+    std::fill(sizes_, sizes_ + dim - dim_, 1);
+    dim_ = dim;
   }
-  for (size_t d = 0; d < tensor.dim(); ++d) {
-    int64_t& size = sizes_[dim_ - tensor.dim() + d];
+  for (size_t d = 0; d < dim; ++d) {
+    int64_t& size = sizes_[dim_ - dim + d];
     PTERON_CHECK_OR_RETURN(size == tensor.size(d) || size == 1 || tensor.size(d) == 1,
                            Error::InvalidArgument, "found %s %s, which does not broadcast with %s",
                            name, tensor.describe().c_str(), text_of(*this).c_str());

@@ -23,15 +23,17 @@ Result<slim::TensorPtr> broadcast_to(const slim::SlimTensor& tensor, const char*
 // Its elements in one dimension, row-major: an alias where they lie so, else a copy.
 Result<slim::TensorPtr> flattened(const slim::SlimTensor& tensor);
 
-// What tensors broadcast to, one after the other. InvalidArgument if they do not.
+// What tensors broadcast to, one after the other, but for their last `matrix` dimensions.
+// InvalidArgument if they do not.
 class CommonSizes final {
  public:
+  explicit CommonSizes(size_t matrix = 0) : matrix_(matrix) {}
   Error add(const slim::SlimTensor& tensor, const char* name);
   operator Span<const int64_t>() const { return {sizes_, dim_}; }  // NOLINT: a list of sizes
   size_t dim() const { return dim_; }
 
  private:
-  size_t dim_ = 0;
+  size_t matrix_, dim_ = 0;
   int64_t sizes_[slim::kMaxDims];
 };
 

@@ -47,24 +47,25 @@ class Solver final {
   CusolverHandle handle_ = nullptr;
 };
 
-cublasStatus_t trsm(const Cublas& api, cublasHandle_t handle, const LinalgCall& c, const float* a,
-                    float* b, int n, int rows, int cols) {
-  const float one = 1;
-  return api.strsm(handle, c.right ? CUBLAS_SIDE_RIGHT : CUBLAS_SIDE_LEFT,
-                   c.upper ? CUBLAS_FILL_MODE_UPPER : CUBLAS_FILL_MODE_LOWER,
-                   c.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
-                   c.unit_diagonal ? CUBLAS_DIAG_UNIT : CUBLAS_DIAG_NON_UNIT, rows, cols, &one, a,
-                   n, b, rows);
+template <typename T, typename Function>
+cublasStatus_t trsm(Function function, cublasHandle_t handle, const LinalgCall& c, const T* a,
+                    T* b) {
+  const T one = 1;
+  const int n = static_cast<int>(c.a.rows), rows = static_cast<int>(c.b.rows);
+  return function(handle, c.right ? CUBLAS_SIDE_RIGHT : CUBLAS_SIDE_LEFT,
+                  c.upper ? CUBLAS_FILL_MODE_UPPER : CUBLAS_FILL_MODE_LOWER,
+                  c.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+                  c.unit_diagonal ? CUBLAS_DIAG_UNIT : CUBLAS_DIAG_NON_UNIT, rows,
+                  static_cast<int>(c.b.cols), &one, a, n, b, rows);
 }
 
-cublasStatus_t trsm(const Cublas& api, cublasHandle_t handle, const LinalgCall& c, const double* a,
-                    double* b, int n, int rows, int cols) {
-  const double one = 1;
-  return api.dtrsm(handle, c.right ? CUBLAS_SIDE_RIGHT : CUBLAS_SIDE_LEFT,
-                   c.upper ? CUBLAS_FILL_MODE_UPPER : CUBLAS_FILL_MODE_LOWER,
-                   c.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
-                   c.unit_diagonal ? CUBLAS_DIAG_UNIT : CUBLAS_DIAG_NON_UNIT, rows, cols, &one, a,
-                   n, b, rows);
+cublasStatus_t solve_triangle(const BlasContext& blas, const LinalgCall& c) {
+  if (c.dtype == DType::Float) {
+    return trsm(blas.api().strsm, blas.handle(), c, static_cast<const float*>(c.a.data),
+                static_cast<float*>(c.b.data));
+  }
+  return trsm(blas.api().dtrsm, blas.handle(), c, static_cast<const double*>(c.a.data),
+              static_cast<double*>(c.b.data));
 }
 
 template <typename T>
@@ -128,10 +129,7 @@ Error run(const LinalgCall& call, int device, cudaStream_t stream) {
   switch (call.kind) {
     case Kind::kTriangularSolve: {
       PTERON_ASSIGN_OR_RETURN(BlasContext * blas, BlasContext::get(device, stream));
-      const cublasStatus_t status =
-          trsm(blas->api(), blas->handle(), call, a, static_cast<T*>(call.b.data),
-               static_cast<int>(call.a.rows), static_cast<int>(call.b.rows),
-               static_cast<int>(call.b.cols));
+      const cublasStatus_t status = solve_triangle(*blas, call);
       return status == CUBLAS_STATUS_SUCCESS ? Error(Error::Ok)
                                              : blas_error(blas->api(), status, "cublas trsm");
     }

@@ -49,4 +49,6 @@ def cases() -> Iterator[Json]:
     ):
         yield error(name, "_cdist_forward", x, other, 2.0, None, parts=[part])
     batches = numbers(2, 1, 3), numbers(3, 1, 3)
-    yield error("batches", "_cdist_forward", *batches, 2.0, None, parts=["that broadcast"])
+    yield error(
+        "batches", "_cdist_forward", *batches, 2.0, None, parts=["does not broadcast with [2]"]
+    )
