@@ -31,10 +31,6 @@ struct TestDevice {
 // Defined by each backend that joins.
 TestDevice test_device();
 
-}  // namespace pteron::aoti::conformance
-
-namespace pteron::aoti::conformance {
-
 using List = std::vector<int64_t>;
 
 // Makes tensors for a test on the device, deletes them after it, and skips it where there is none.
