@@ -14,6 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from pteron.exir._program import copy_program
+from pteron.exir.library_operators import library_decompositions
 
 Table = dict[OpOverload, Callable[..., Any]]
 
@@ -26,6 +27,7 @@ def decomposition_table() -> Table:
     )
     table[torch.ops.aten.complex.default] = _complex
     table.update(_CHECKED)
+    table.update(library_decompositions())
     return table  # torch's own kind of dict
 
 

@@ -38,3 +38,35 @@ def test_operators_that_check_a_matrix_still_do(function, op: str) -> None:
     torch.testing.assert_close(module(MATRIX), function(MATRIX))
     with pytest.raises(RuntimeError, match="zero|singular|positive-definite"):
         module(torch.zeros(2, 2))
+
+
+@torch.library.custom_op("transformers::grouped_mm_fallback", mutates_args=())
+def grouped_mm_fallback(
+    input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor
+) -> torch.Tensor:
+    """What transformers calls where torch's grouped product does not take the type."""
+    output = input.new_zeros(input.shape[0], weight.shape[2])
+    start = 0
+    for expert, end in enumerate(offs.tolist()):
+        output[start:end] = input[start:end] @ weight[expert]
+        start = end
+    return output
+
+
+@grouped_mm_fallback.register_fake
+def _(input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+    return input.new_empty(input.shape[0], weight.shape[2])
+
+
+@pytest.mark.parametrize("ends", [[2, 2, 6], [0, 0, 7], [7, 7, 7]])
+def test_grouped_products_of_transformers_become_operators_of_torch(ends: list[int]) -> None:
+    rows, weights, offs = torch.randn(7, 5), torch.randn(3, 5, 4), torch.tensor([2, 4, 7])
+    function = Function(lambda x: grouped_mm_fallback(*x))
+    dynamic = ([{0: torch.export.Dim("rows", max=20)}, None, None],)
+    exported = torch.export.export(
+        function, ([rows, weights, offs],), dynamic_shapes=dynamic
+    )
+    program = decompose(exported, ())
+    assert not [n for n in program.graph.nodes if "grouped" in str(n.target)]
+    inputs = [rows, weights, torch.tensor(ends)]
+    torch.testing.assert_close(program.module()(inputs), function(inputs))
