@@ -26,6 +26,8 @@ def decomposition_table() -> Table:
         get_decompositions([torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default])
     )
     table[torch.ops.aten.complex.default] = _complex
+    table[torch.ops.aten._is_all_true.default] = torch.all
+    table[torch.ops.aten._is_any_true.default] = torch.any
     table.update(_CHECKED)
     table.update(library_decompositions())
     return table  # torch's own kind of dict

@@ -40,6 +40,15 @@ def test_operators_that_check_a_matrix_still_do(function, op: str) -> None:
         module(torch.zeros(2, 2))
 
 
+@pytest.mark.parametrize("op", [torch._is_all_true, torch._is_any_true])
+def test_checks_of_all_elements_become_reductions(op) -> None:
+    exported = torch.export.export(Function(lambda x: op(x > 0)), (MATRIX,))
+    program = decompose(exported, ())
+    assert not [node for node in program.graph.nodes if "true" in str(node.target)]
+    for x in (MATRIX, -MATRIX, MATRIX - 1.5):
+        assert program.module()(x) == op(x > 0)
+
+
 @torch.library.custom_op("transformers::grouped_mm_fallback", mutates_args=())
 def grouped_mm_fallback(
     input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor
