@@ -27,6 +27,7 @@ from pteron.exir._serialize.tensor_data_file import serialize_tensor_data
 from pteron.exir.backend.backend_api import MethodProgramsPartitionerSpec, to_backend
 from pteron.exir.backend.partitioner import Partitioner
 from pteron.exir.config import EdgeCompileConfig, ExecutorchBackendConfig
+from pteron.exir.complex_numbers import without_complex_numbers
 from pteron.exir.decompositions import (
     decompose,
     decompose_nodes,
@@ -147,14 +148,15 @@ def _decompose(
             filters.append((listed, wants))
     program = decompose(program, everywhere.union(*(ops for ops, _ in filters)))
     if not filters:
-        return program
+        return without_complex_numbers(program)
 
     def unwanted(node: Node) -> bool:
         return node.target not in everywhere and not any(
             node.target in ops and wants(node) for ops, wants in filters
         )
 
-    return decompose_nodes(program, unwanted, decomposition_table())
+    program = decompose_nodes(program, unwanted, decomposition_table())
+    return without_complex_numbers(program)
 
 
 def to_edge_transform_and_lower(

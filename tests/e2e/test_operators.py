@@ -127,7 +127,6 @@ CALLS: dict[str, _Call] = {
     "cumprod": (lambda x: (x / 4).cumprod(0), (_X,)),
     "logcumsumexp": (lambda x: x.logcumsumexp(1), (_X,)),
     "_fft_c2r": (lambda x: torch.fft.irfft2(torch.fft.rfft2(x)), (_X,)),
-    "polar": (lambda x: torch.view_as_real(torch.polar(x.abs(), x)), (_X,)),
     "_int_mm_out": (
         lambda a: (torch._int_mm(a, a.t()), torch._int_mm((a + 100).to(torch.uint8), a.t())),
         (_INT8,),

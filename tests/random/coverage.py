@@ -119,6 +119,11 @@ _UNREACHABLE: tuple[tuple[tuple[str, ...], str, str], ...] = (
         "operators that are decomposed on the way, or compiled",
     ),
     (
+        _BOTH,
+        r"aoti_torch_(cpu|cuda)_(abs|add_Tensor|mul_Tensor|polar|permute|reshape|slice_Tensor)",
+        "operators of complex numbers, which become real ones before (exir/complex_numbers.py)",
+    ),
+    (
         _CPU,
         r"aoti_torch_(clone_preserve_strides|warn)",
         "inputs are realigned on GPUs only",

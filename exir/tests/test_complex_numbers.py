@@ -1,0 +1,123 @@
+"""Programs of complex numbers, in real ones: what stays complex, and that results are equal."""
+
+import pytest
+import torch
+from torch import nn
+
+from pteron.exir.complex_numbers import without_complex_numbers
+from pteron.exir.decompositions import decompose
+
+X = torch.randn(3, 4, 2)
+Y = torch.randn(3, 4, 2)
+
+
+class Function(nn.Module):
+    """`function` of two complex tensors (3, 4) and a real one (3, 4), in real inputs and outputs."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        result = self.function(torch.view_as_complex(x), torch.view_as_complex(y), x[..., 0])
+        return torch.view_as_real(result) if result.is_complex() else result
+
+
+def lower(module: nn.Module, *inputs: torch.Tensor, dynamic=None) -> torch.export.ExportedProgram:
+    exported = torch.export.export(module, inputs, dynamic_shapes=dynamic)
+    program = without_complex_numbers(decompose(exported, ()))
+    program.graph_module.graph.lint()
+    return program
+
+
+def complex_values(program: torch.export.ExportedProgram) -> list[str]:
+    values = ((str(node.target), node.meta.get("val")) for node in program.graph.nodes)
+    return [name for name, v in values if isinstance(v, torch.Tensor) and v.is_complex()]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b, r: a * b,
+        lambda a, b, r: r * b + 2 * a - (1 - 2j) * b,
+        lambda a, b, r: a / b + a / r - b / 3,
+        lambda a, b, r: torch.add(a, b, alpha=2) - torch.sub(a, r, alpha=3),
+        lambda a, b, r: (a * b.conj()).real + a.imag,
+        lambda a, b, r: torch.exp(a) - b,
+        lambda a, b, r: a.abs() + b.angle(),
+        lambda a, b, r: a * torch.polar(torch.ones_like(r), r),
+        lambda a, b, r: a * torch.complex(r, 2 * r),
+        lambda a, b, r: a @ b.mT,
+        lambda a, b, r: torch.bmm(a[None], b.mT[None]),
+        lambda a, b, r: a.sum() + b.sum(-1) + a.mean(0, keepdim=True).sum(),
+        lambda a, b, r: torch.where(r > 0, a, b),
+        lambda a, b, r: a.unsqueeze(-2).expand(3, 5, 4) * b[:, None, :],
+        lambda a, b, r: a.reshape(2, 6).permute(1, 0)[1:, -1].flip(0),
+        lambda a, b, r: torch.cat([a, b], -1).view(2, -1) * torch.stack([b, a], -1).view(2, -1),
+        lambda a, b, r: a[torch.tensor([2, 0])][:, torch.tensor([1, 1])] * -b[0, 0],
+        lambda a, b, r: nn.functional.pad(a, (1, 2)).squeeze(),
+        lambda a, b, r: a.to(torch.complex128) * b,
+        lambda a, b, r: r.to(torch.complex64) * b,
+    ],
+)
+def test_arithmetic_is_real(function) -> None:
+    module = Function(function)
+    program = lower(module, X, Y)
+    # Inputs are real, and so is all else: a view of a view is the value.
+    assert not complex_values(program)
+    torch.testing.assert_close(program.module()(X, Y), module(X, Y))
+
+
+def test_what_has_no_rule_stays_between_views() -> None:
+    module = Function(lambda a, b, r: torch.fft.ifft(torch.fft.fft(a) * b))
+    program = lower(module, X, Y)
+    assert set(complex_values(program)) == {"aten.view_as_complex.default", "aten._fft_c2c.default"}
+    torch.testing.assert_close(program.module()(X, Y), module(X, Y))
+
+
+class Rotary(nn.Module):
+    """Rotary embeddings as complex numbers: a buffer, and dynamic lengths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        angles = torch.outer(torch.arange(32.0), torch.randn(4))
+        self.register_buffer("rotations", torch.polar(torch.ones(32, 4), angles), persistent=False)
+        self.scale = nn.Parameter(torch.randn(4, dtype=torch.complex64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+        rotated = pairs * self.rotations[: x.shape[1]].unsqueeze(0) * self.scale
+        return torch.view_as_real(rotated).flatten(2).type_as(x)
+
+
+def test_constants_are_real() -> None:
+    module, length = Rotary().eval(), torch.export.Dim("length", min=2, max=32)
+    program = lower(module, torch.randn(2, 7, 8), dynamic=({1: length},))
+    assert not complex_values(program)
+    tensors = [*program.state_dict.values(), *program.constants.values()]
+    assert sorted(tuple(tensor.shape) for tensor in tensors) == [(4, 2), (32, 4, 2)]
+    for size in (7, 12):
+        x = torch.randn(2, size, 8)
+        torch.testing.assert_close(program.module()(x), module(x))
+
+
+class Spectrum(nn.Module):
+    """A complex state, which the program changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("state", torch.ones(4, dtype=torch.complex64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.state.mul_(2)
+        return x * self.state.abs()
+
+
+def test_state_that_changes_stays() -> None:
+    program = lower(Spectrum(), torch.randn(4))
+    assert program.state_dict["state"].is_complex()
+
+
+def test_programs_without_complex_numbers_stay_as_they_are() -> None:
+    program = torch.export.export(nn.Linear(2, 3), (torch.randn(1, 2),))
+    assert without_complex_numbers(program) is program
