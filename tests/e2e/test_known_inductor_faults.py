@@ -164,11 +164,16 @@ def _divide(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return a // b, a // 0.1, a % b
 
 
+def _divide_integers(x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return x[(n - 2**24).div(2, rounding_mode="trunc")], n.div(3, rounding_mode="floor")
+
+
 _INTS = torch.arange(24).mul(1_000_003_333).to(torch.int32).reshape(6, 2, 2).unbind()
 
 NUMBERS = (
     _case("175966_multiples_of_an_index", lambda x: torch.arange(11) * 10**9 + x.long(), (1,)),
     _case("197895_floor", _divide, torch.tensor([1, 0.5, 6, -1] * 5), torch.tensor([0.1] * 20)),
+    _case("197895_integers", _divide_integers, (8, 4), torch.arange(8) + 2**24),
     _case("189518_cumsum_of_a_constant", _sum_of_constants, (2, 4, 4)),
     _case(
         "108520_int32", lambda x: (x + x).long(), torch.full((40,), 2**31 - 1, dtype=torch.int32)

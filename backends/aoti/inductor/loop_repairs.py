@@ -216,11 +216,11 @@ def floor_division_of_floats() -> Iterator[None]:
     div_mode = lowering.div_mode
 
     def div(a: Any, b: Any, rounding_mode: str | None = None) -> Any:
-        a, b = lowering.promote_constants((a, b))
-        dtype = a.get_dtype()
+        left, right = lowering.promote_constants((a, b))
+        dtype = left.get_dtype()
         is_ours = rounding_mode == "floor" and dtype.is_floating_point
-        if not is_ours or b.get_dtype() != dtype or a.get_device().type != "cpu":
-            return div_mode(a, b, rounding_mode)
+        if not is_ours or right.get_dtype() != dtype or left.get_device().type != "cpu":
+            return div_mode(a, b, rounding_mode)  # as they come: it takes no constant for a number
         precise = torch.promote_types(dtype, torch.float32)
         zero, half, one = (functools.partial(ops.constant, n, precise) for n in (0.0, 0.5, 1.0))
 
@@ -237,7 +237,7 @@ def floor_division_of_floats() -> Iterator[None]:
             floor = ops.where(ops.eq(b, zero()), ops.truediv(a, b), floor)
             return ops.to_dtype(floor, dtype)
 
-        return lowering.make_pointwise(divide)(a, b)
+        return lowering.make_pointwise(divide)(left, right)
 
     lowering.register_lowering(list(overloads), broadcast=True)(div)
     try:
