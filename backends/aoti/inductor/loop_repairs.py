@@ -247,6 +247,23 @@ def floor_division_of_floats() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def truth_values_compared() -> Iterator[None]:
+    """`a == b` of truth values: Inductor asks which range lies above, which is an error for them."""
+    from torch.utils._sympy.value_ranges import SymPyValueRangeAnalysis, ValueRanges
+
+    eq = SymPyValueRangeAnalysis.eq
+
+    def of_any(a: Any, b: Any) -> Any:
+        a, b = ValueRanges.wrap(a), ValueRanges.wrap(b)
+        if a.is_bool and b.is_bool:
+            return ValueRanges.unknown_bool()
+        return eq(a, b)
+
+    with patched(SymPyValueRangeAnalysis, "eq", staticmethod(of_any)):
+        yield
+
+
+@contextlib.contextmanager
 def layouts_of_fourier_transforms() -> Iterator[None]:
     """Fourier transforms give the strides that backends/aoti/ops/fft.cpp gives, on all devices.
 

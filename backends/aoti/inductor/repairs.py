@@ -24,6 +24,7 @@ from pteron.backends.aoti.inductor.loop_repairs import (
     layouts_of_fourier_transforms,
     steps_of_64_bits,
     tails_of_reductions,
+    truth_values_compared,
     views_of_what_was_computed,
 )
 from pteron.backends.aoti.inductor.weight_repairs import (
@@ -55,6 +56,7 @@ def repairs() -> Iterator[None]:
         stack.enter_context(tails_of_reductions())
         stack.enter_context(steps_of_64_bits())
         stack.enter_context(floor_division_of_floats())
+        stack.enter_context(truth_values_compared())
         stack.enter_context(factors_of_their_own())
         stack.enter_context(transposed_convolutions_unfolded())
         yield

@@ -252,6 +252,20 @@ def test_no_weight_is_packed_for_batches_of_any_number(
     assert (elements == model.linear.weight.numel()) == repaired, message
 
 
+class ComparesSigns(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        numbers = torch.arange(4)
+        return (x > 0) == (y > 0), x + ((numbers < 2) == (numbers < 3))
+
+
+def test_truth_values_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = exported(ComparesSigns(), torch.randn(4), torch.randn(4))
+    assert inductor.generate(program, Target("cpu", 256, 1)).kernels
+    monkeypatch.setattr(repairs, "truth_values_compared", contextlib.nullcontext)
+    with pytest.raises(Exception, match="Boolean argument"):  # else the repair can go
+        inductor.generate(program, Target("cpu", 256, 1))
+
+
 def _overwritten(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
     y = torch.ops.aten.index_put(x, [index], source)
     x.copy_(source.expand_as(x))
