@@ -84,7 +84,7 @@ def _cancel_views(program: ExportedProgram) -> None:
     for node in graph.nodes:
         made = node.args[0] if node.target is aten.view_as_real.default else None
         if isinstance(made, Node) and made.target is aten.view_as_complex.default:
-            node.replace_all_uses_with(made.args[0])  # type: ignore[arg-type]
+            node.replace_all_uses_with(made.args[0])
     for node in reversed(graph.nodes):
         if node.op != "call_function" or node.users:
             continue
@@ -198,9 +198,7 @@ def _to_copy(a: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     dtype = dtype or a.dtype
     if not dtype.is_complex:
         return aten._to_copy.default(_parts(a)[0], dtype=dtype, **options)
-    return torch.view_as_complex(
-        aten._to_copy.default(_pairs(a), dtype=dtype.to_real(), **options)
-    )
+    return torch.view_as_complex(aten._to_copy.default(_pairs(a), dtype=dtype.to_real(), **options))
 
 
 def _dims(a: Tensor, dims: Any) -> list[int]:
@@ -290,7 +288,9 @@ def _guarded(op: OpOverload, rule: Callable[..., Any]) -> Callable[..., Any]:
 
     def run(*args: Any, **kwargs: Any) -> Any:
         leaves = pytree.tree_leaves((args, kwargs))
-        is_complex = any(_is_complex(x) or isinstance(x, torch.dtype) and x.is_complex for x in leaves)
+        is_complex = any(
+            _is_complex(x) or isinstance(x, torch.dtype) and x.is_complex for x in leaves
+        )
         if not is_complex and op is not aten.polar.default:
             return NotImplemented
         return rule(*args, **kwargs)

@@ -26,8 +26,8 @@ from pteron.exir._serialize.program_file import serialize_program
 from pteron.exir._serialize.tensor_data_file import serialize_tensor_data
 from pteron.exir.backend.backend_api import MethodProgramsPartitionerSpec, to_backend
 from pteron.exir.backend.partitioner import Partitioner
-from pteron.exir.config import EdgeCompileConfig, ExecutorchBackendConfig
 from pteron.exir.complex_numbers import without_complex_numbers
+from pteron.exir.config import EdgeCompileConfig, ExecutorchBackendConfig
 from pteron.exir.decompositions import (
     decompose,
     decompose_nodes,

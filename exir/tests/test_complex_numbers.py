@@ -12,7 +12,7 @@ Y = torch.randn(3, 4, 2)
 
 
 class Function(nn.Module):
-    """`function` of two complex tensors (3, 4) and a real one (3, 4), in real inputs and outputs."""
+    """`function` of two complex tensors and a real one, of (3, 4), from real inputs."""
 
     def __init__(self, function) -> None:
         super().__init__()

@@ -72,9 +72,7 @@ def test_grouped_products_of_transformers_become_operators_of_torch(ends: list[i
     rows, weights, offs = torch.randn(7, 5), torch.randn(3, 5, 4), torch.tensor([2, 4, 7])
     function = Function(lambda x: grouped_mm_fallback(*x))
     dynamic = ([{0: torch.export.Dim("rows", max=20)}, None, None],)
-    exported = torch.export.export(
-        function, ([rows, weights, offs],), dynamic_shapes=dynamic
-    )
+    exported = torch.export.export(function, ([rows, weights, offs],), dynamic_shapes=dynamic)
     program = decompose(exported, ())
     assert not [n for n in program.graph.nodes if "grouped" in str(n.target)]
     inputs = [rows, weights, torch.tensor(ends)]

@@ -16,9 +16,6 @@ from tests.survey.shrink import WAYS, config_class, small_config
 #: Models with more parameters are too slow to try.
 LIMIT = 60_000_000
 
-#: What the survey takes if it is asked for nothing else.
-ARCHITECTURES = ("bert", "gpt2", "llama", "mixtral", "vit")
-
 Inputs = Mapping[str, Any]
 
 
@@ -26,8 +23,8 @@ class Absent(Exception):
     """This release of `transformers` has no such architecture."""
 
 
-def build(name: str) -> tuple[nn.Module, Inputs]:
-    """The smallest model that runs, in eval mode, and inputs for it.
+def build(name: str) -> tuple[nn.Module, list[Inputs]]:
+    """The smallest model that runs, in eval mode, and inputs that it runs with, the best first.
 
     Raises:
         Absent: there is no such architecture.
@@ -37,23 +34,31 @@ def build(name: str) -> tuple[nn.Module, Inputs]:
         config_class(name)
     except KeyError:
         raise Absent(name) from None
-    failures = []
+    failures: list[Exception] = []
     for rules in WAYS:
         try:
             module = _model(small_config(name, rules))
-            for inputs in inputs_of(module):
-                try:
-                    with torch.no_grad():
-                        module(**inputs)
-                except Exception as error:
-                    failures.append(error)
-                else:
-                    return module, inputs
+            if found := _that_run(module, failures):
+                return module, found
         except Exception as error:
             failures.append(error)
     raise RuntimeError(
         "no configuration runs: " + "; ".join(dict.fromkeys(_line(error) for error in failures))
     )
+
+
+def _that_run(module: nn.Module, failures: list[Exception]) -> list[Inputs]:
+    """One set of inputs for each choice of parameters."""
+    found: dict[frozenset[str], Inputs] = {}
+    for inputs in inputs_of(module):
+        if (names := frozenset(inputs)) not in found:
+            try:
+                with torch.no_grad():
+                    module(**inputs)
+                found[names] = inputs
+            except Exception as error:
+                failures.append(error)
+    return list(found.values())
 
 
 def _line(error: Exception) -> str:

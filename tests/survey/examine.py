@@ -6,6 +6,7 @@ outcome.failed_step     # "" or, for instance, "lowers"
 
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pteron.exir import VerificationError, to_edge_transform_and_lower
 from pteron.runtime import Runtime
 from tests.models.sample import max_relative_error
 from tests.pool.logged import logged_warnings
-from tests.survey.architectures import Absent, build
+from tests.survey.architectures import Absent, Inputs, build
 from tests.survey.outcome import ABSENT, Outcome
 
 #: The largest error that counts as the same result.
@@ -58,11 +59,10 @@ class _Examination:
 
     def run(self) -> None:
         outcome = self._outcome
-        module, inputs = build(outcome.model)
+        module, candidates = build(outcome.model)
         module = module.to(outcome.device)
-        kwargs = pytree.tree_map_only(torch.Tensor, lambda x: x.to(outcome.device), dict(inputs))
         self._passed("builds")
-        exported = torch.export.export(module, (), kwargs)
+        exported, kwargs = _export(module, candidates, outcome.device)
         self._passed("exports")
         lowered = to_edge_transform_and_lower(exported, partitioner=[_partitioner(outcome.device)])
         program = lowered.to_executorch()
@@ -83,6 +83,20 @@ class _Examination:
         self._outcome.steps.append(step)
         self._outcome.seconds[step] = round(now - self._begin, 2)
         self._begin = now
+
+
+def _export(
+    module: torch.nn.Module, candidates: Sequence[Inputs], device: str
+) -> tuple[torch.export.ExportedProgram, dict[str, Any]]:
+    """The program for the first inputs that it can be exported with."""
+    failures = []
+    for inputs in candidates:
+        kwargs = pytree.tree_map_only(torch.Tensor, lambda x: x.to(device), dict(inputs))
+        try:
+            return torch.export.export(module, (), kwargs), kwargs
+        except Exception as error:
+            failures.append(error)
+    raise failures[0]
 
 
 class _Differs(Exception):

@@ -97,8 +97,8 @@ class _Maker:
         if name.startswith("pixel"):
             return self._image(variant)
         if name == "input_values":
-            mel = (self.find("max_length") or 100, self.find("num_mel_bins") or 80)
-            return self.randn(1, *[(4000,), (1, 4000), mel][variant])
+            length, bins = self.find("max_length") or 100, self.find("num_mel_bins") or 80
+            return self.randn(1, *[(4000,), (1, 4000), (length, bins)][variant])
         if name == "past_values":
             return self.randn(1, self.find("context_length"), self.find("num_input_channels"))
         if name == "inputs_embeds":

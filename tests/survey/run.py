@@ -20,8 +20,8 @@ from pathlib import Path
 from absl import app, flags
 
 from tests.pool.pool import Pool
-from tests.survey.architectures import ARCHITECTURES
 from tests.survey.examine import examine, unfinished
+from tests.survey.names import ARCHITECTURES
 from tests.survey.outcome import path_of, read, write
 from tests.survey.table import summary, table
 

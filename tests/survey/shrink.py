@@ -48,7 +48,10 @@ _NARROW: Rules = (
     (r"(.*_)?(head_dim|headdim|d_kv|d_head|dim_head|kv_channels)", _always(_HEAD)),
     (r"(.*_)?(lora_rank)", _at_most(32)),
     (r"(.*_)?(intermediate_size|ffn_dim|d_ff|mlp_dim|d_inner|n_inner)(_.*)?", _at_most(128)),
-    (r"((.*_)?hidden_size|d_model|n_embd|embed_dim|emb_dim|dim|hidden_dim)", _at_most(_HEADS * _HEAD)),
+    (
+        r"((.*_)?hidden_size|d_model|n_embd|embed_dim|emb_dim|dim|hidden_dim)",
+        _at_most(_HEADS * _HEAD),
+    ),
     (r"embedding_size|word_embed_proj_dim|projection_dim", _at_most(_HEADS * _HEAD)),
     (r"num_experts_per_tok|num_experts_per_token|moe_k", _at_most(2)),
     (r"n_group|topk_group", _at_most(1)),

@@ -7,7 +7,12 @@ import pytest
 
 from tests.survey.examine import examine
 
-_SMALL = ("bert", "gpt2", "llama", "t5", "vit")
+# Encoders and decoders of text, experts (with rotations as complex numbers in the second), a scan,
+# images, images in text, speech, numbers over time.
+_SMALL = (
+    *("bert", "gpt2", "llama", "t5", "mixtral", "deepseek_v2", "mamba"),
+    *("vit", "resnet", "llava", "whisper", "patchtst"),
+)
 
 
 @pytest.mark.parametrize("name", _SMALL)

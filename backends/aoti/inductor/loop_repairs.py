@@ -216,6 +216,7 @@ def floor_division_of_floats() -> Iterator[None]:
     div_mode = lowering.div_mode
 
     def div(a: Any, b: Any, rounding_mode: str | None = None) -> Any:
+        left: Any
         left, right = lowering.promote_constants((a, b))
         dtype = left.get_dtype()
         is_ours = rounding_mode == "floor" and dtype.is_floating_point
@@ -248,15 +249,16 @@ def floor_division_of_floats() -> Iterator[None]:
 
 @contextlib.contextmanager
 def truth_values_compared() -> Iterator[None]:
-    """`a == b` of truth values: Inductor asks which range lies above, which is an error for them."""
+    """`a == b` of truth values: Inductor asks which range lies above, an error for them."""
+    import sympy
     from torch.utils._sympy.value_ranges import SymPyValueRangeAnalysis, ValueRanges
 
-    eq = SymPyValueRangeAnalysis.eq
+    eq: Callable[..., Any] = SymPyValueRangeAnalysis.eq
 
     def of_any(a: Any, b: Any) -> Any:
         a, b = ValueRanges.wrap(a), ValueRanges.wrap(b)
         if a.is_bool and b.is_bool:
-            return ValueRanges.unknown_bool()
+            return ValueRanges(sympy.false, sympy.true)
         return eq(a, b)
 
     with patched(SymPyValueRangeAnalysis, "eq", staticmethod(of_any)):
