@@ -48,12 +48,10 @@ class AotiDevice {
   // Around every call into the model's code; may be null. Asked for once.
   virtual std::shared_ptr<ContainerScope> scope() { return nullptr; }
 
-  // The constant over `bytes`, which lie in the program's mapping and outlive the delegate. In
-  // place by default.
-  virtual Result<slim::TensorPtr> make_constant(const ConstantInfo& constant,
-                                                Span<const uint8_t> bytes);
-  // After the last constant: what was started may be finished here.
-  virtual Error finish_constants() { return Error::Ok; }
+  // A tensor for each of `constants`, over the bytes with the same index, which lie in the
+  // program's mapping and outlive the delegate. In place by default.
+  virtual Result<std::vector<slim::TensorPtr>> make_constants(
+      Span<const ConstantInfo> constants, Span<const Span<const uint8_t>> bytes);
 
   // Around a whole execution: inputs bound, code run, outputs stored. end_run() follows every
   // begin_run() that succeeded, whatever happened in between.

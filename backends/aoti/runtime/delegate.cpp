@@ -107,8 +107,8 @@ bool digest_in_key(const std::string& key, Sha256Digest* digest) {
 
 Error set_borrowed_constants(const Metadata& metadata, const NamedDataMap& data, AotiDevice& device,
                              Container& container) {
-  std::vector<NamedConstant> constants;
-  constants.reserve(metadata.constants.size());
+  std::vector<Span<const uint8_t>> bytes;
+  bytes.reserve(metadata.constants.size());
   std::unordered_map<std::string_view, Span<const uint8_t>> blobs;
   for (const ConstantInfo& constant : metadata.constants) {
     auto known = blobs.find(constant.blob_key);
@@ -123,13 +123,15 @@ Error set_borrowed_constants(const Metadata& metadata, const NamedDataMap& data,
         static_cast<int>(constant.fqn.size()), constant.fqn.data(),
         static_cast<unsigned long long>(constant.nbytes),
         static_cast<unsigned long long>(constant.offset), blob.size());
-    PTERON_ASSIGN_OR_RETURN(
-        TensorPtr tensor,
-        device.make_constant(constant,
-                             Span<const uint8_t>(blob.data() + constant.offset, constant.nbytes)));
-    constants.push_back({std::string(constant.name), std::move(tensor)});
+    bytes.emplace_back(blob.data() + constant.offset, constant.nbytes);
   }
-  PTERON_RETURN_IF_ERROR(device.finish_constants());
+  PTERON_ASSIGN_OR_RETURN(std::vector<TensorPtr> tensors,
+                          device.make_constants(metadata.constants, bytes));
+  std::vector<NamedConstant> constants;
+  constants.reserve(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    constants.push_back({std::string(metadata.constants[i].name), std::move(tensors[i])});
+  }
   return container.set_borrowed_constants(std::move(constants));
 }
 
@@ -167,12 +169,21 @@ Result<std::unique_ptr<Delegate>> load_without_metadata(const NamedDataMap& data
 
 }  // namespace
 
-Result<TensorPtr> AotiDevice::make_constant(const ConstantInfo& constant,
-                                            Span<const uint8_t> bytes) {
-  // Nothing that the lowering lets through writes to a constant.
-  return slim::make_tensor_from_blob(const_cast<uint8_t*>(bytes.data()), constant.sizes,
-                                     constant.strides, constant.storage_offset, constant.dtype,
-                                     device(), bytes.size());
+Result<std::vector<TensorPtr>> AotiDevice::make_constants(Span<const ConstantInfo> constants,
+                                                          Span<const Span<const uint8_t>> bytes) {
+  std::vector<TensorPtr> tensors;
+  tensors.reserve(constants.size());
+  for (size_t i = 0; i < constants.size(); ++i) {
+    const ConstantInfo& constant = constants[i];
+    // Nothing that the lowering lets through writes to a constant.
+    PTERON_ASSIGN_OR_RETURN(
+        TensorPtr tensor,
+        slim::make_tensor_from_blob(const_cast<uint8_t*>(bytes[i].data()), constant.sizes,
+                                    constant.strides, constant.storage_offset, constant.dtype,
+                                    device(), bytes[i].size()));
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
 }
 
 Result<std::unique_ptr<Delegate>> load_delegate(BackendInitContext& context,

@@ -10,9 +10,13 @@
 
 #include "pteron/backends/aoti/slim/cuda/guard.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/weight_store.h"
 
 namespace pteron::cuda {
 namespace {
+
+// Constants of at least this size have memory of their own, and are shared one by one.
+constexpr size_t kOwnMemoryNbytes = 4096;
 
 // The delegates of one method may be on several devices; each device has one stream.
 using MethodStreams = std::map<int, std::weak_ptr<MethodStream>>;
@@ -154,23 +158,37 @@ Error CudaDevice::check_machine(const aoti::Metadata& metadata) {
 
 std::shared_ptr<aoti::ContainerScope> CudaDevice::scope() { return scope_; }
 
-Result<slim::TensorPtr> CudaDevice::make_constant(const aoti::ConstantInfo& constant,
-                                                  Span<const uint8_t> bytes) {
-  if (!upload_) upload_ = std::make_unique<WeightUpload>(index_);
-  const bool known = constant.digest != Sha256Digest{};
-  PTERON_ASSIGN_OR_RETURN(slim::StorageRef storage,
-                          upload_->add(known ? constant.digest : sha256(bytes), bytes));
-  auto tensor = std::make_unique<slim::SlimTensor>();
-  Error error = tensor->set(std::move(storage), constant.sizes, constant.strides,
-                            constant.storage_offset, constant.dtype);
-  if (!error.ok()) return std::move(error).with_context(std::string(constant.fqn));
-  return tensor;
-}
+Result<std::vector<slim::TensorPtr>> CudaDevice::make_constants(
+    Span<const aoti::ConstantInfo> constants, Span<const Span<const uint8_t>> bytes) {
+  WeightUpload upload(index_);
+  std::vector<slim::StorageRef> storages(constants.size());
+  std::vector<size_t> small;
+  std::vector<Span<const uint8_t>> small_bytes;
+  for (size_t i = 0; i < constants.size(); ++i) {
+    if (bytes[i].size() < kOwnMemoryNbytes) {
+      small.push_back(i);
+      small_bytes.push_back(bytes[i]);
+      continue;
+    }
+    const Sha256Digest& digest = constants[i].digest;
+    PTERON_ASSIGN_OR_RETURN(
+        storages[i], upload.add(digest == Sha256Digest{} ? sha256(bytes[i]) : digest, bytes[i]));
+  }
+  PTERON_ASSIGN_OR_RETURN(std::vector<slim::StorageRef> parts, upload.add_together(small_bytes));
+  for (size_t i = 0; i < small.size(); ++i) storages[small[i]] = std::move(parts[i]);
+  PTERON_RETURN_IF_ERROR(upload.finish());
 
-Error CudaDevice::finish_constants() {
-  if (!upload_) return Error::Ok;
-  std::unique_ptr<WeightUpload> upload = std::move(upload_);
-  return upload->finish();
+  std::vector<slim::TensorPtr> tensors;
+  tensors.reserve(constants.size());
+  for (size_t i = 0; i < constants.size(); ++i) {
+    const aoti::ConstantInfo& constant = constants[i];
+    auto tensor = std::make_unique<slim::SlimTensor>();
+    Error error = tensor->set(std::move(storages[i]), constant.sizes, constant.strides,
+                              constant.storage_offset, constant.dtype);
+    if (!error.ok()) return std::move(error).with_context(std::string(constant.fqn));
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
 }
 
 Error CudaDevice::begin_run() {

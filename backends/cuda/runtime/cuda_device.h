@@ -23,7 +23,6 @@
 #include "pteron/backends/cuda/runtime/execution_scope.h"
 #include "pteron/backends/cuda/runtime/loaded_modules.h"
 #include "pteron/backends/cuda/runtime/output_buffer_reuse.h"
-#include "pteron/backends/cuda/runtime/weight_store.h"
 #include "pteron/runtime/backend/device_map.h"
 #include "pteron/runtime/backend/interface.h"
 
@@ -53,9 +52,8 @@ class CudaDevice final : public aoti::AotiDevice {
   std::string container_device() const override { return "cuda:" + std::to_string(index_); }
   Device device() const override { return Device{DeviceType::CUDA, static_cast<int8_t>(index_)}; }
   std::shared_ptr<aoti::ContainerScope> scope() override;
-  Result<slim::TensorPtr> make_constant(const aoti::ConstantInfo& constant,
-                                        Span<const uint8_t> bytes) override;
-  Error finish_constants() override;
+  Result<std::vector<slim::TensorPtr>> make_constants(
+      Span<const aoti::ConstantInfo> constants, Span<const Span<const uint8_t>> bytes) override;
   Error begin_run() override;
   void end_run() noexcept override;
   bool reuses_output_buffers() const override { return true; }
@@ -77,7 +75,6 @@ class CudaDevice final : public aoti::AotiDevice {
   OutputBufferReuse output_buffers_;
   ExecutionResources resources_;
   std::shared_ptr<Scope> scope_;
-  std::unique_ptr<WeightUpload> upload_;
 };
 
 }  // namespace pteron::cuda

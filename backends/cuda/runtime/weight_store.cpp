@@ -15,6 +15,7 @@ namespace pteron::cuda {
 namespace {
 
 constexpr size_t kBufferNbytes = size_t{8} << 20;
+constexpr size_t kAlignment = 256;  // also what cudaMalloc guarantees
 
 using Key = std::pair<int, Sha256Digest>;  // device, contents
 
@@ -26,7 +27,7 @@ struct Weight {
   ~Weight();
 };
 
-// The weights that can be shared, as long as somebody uses them.
+// What there is, and the weights that can be shared, as long as somebody uses them.
 class Store final {
  public:
   static Store& get() {
@@ -46,23 +47,39 @@ class Store final {
     if (entry.expired()) entry = weight;
   }
 
-  // `key`'s last owner is gone, unless another took its place meanwhile.
-  void forget(const Key& key) {
+  void count(const Weight& weight) {
     std::lock_guard<std::mutex> lock(mutex_);
-    auto found = weights_.find(key);
+    WeightUse& use = use_[weight.key.first];
+    ++use.count;
+    use.nbytes += weight.nbytes;
+  }
+
+  WeightUse use(int device) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return use_[device];
+  }
+
+  // The last owner of `weight` is gone; another weight may have taken its place meanwhile.
+  void forget(const Weight& weight) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    WeightUse& use = use_[weight.key.first];
+    --use.count;
+    use.nbytes -= weight.nbytes;
+    auto found = weights_.find(weight.key);
     if (found != weights_.end() && found->second.expired()) weights_.erase(found);
   }
 
  private:
   std::mutex mutex_;
   std::map<Key, std::weak_ptr<Weight>> weights_;
+  std::map<int, WeightUse> use_;
 };
 
 Weight::~Weight() {
   if (!data) return;
   Result<slim::CudaGuard> guard = slim::CudaGuard::make(key.first);
   if (guard.ok()) (void)cudaFree(data);
-  Store::get().forget(key);
+  Store::get().forget(*this);
 }
 
 Result<std::shared_ptr<Weight>> allocate(const Key& key, size_t nbytes) {
@@ -79,6 +96,7 @@ Result<std::shared_ptr<Weight>> allocate(const Key& key, size_t nbytes) {
   }
   PTERON_CUDA_RETURN_IF_ERROR(status, "allocating memory for a weight");
   weight->nbytes = nbytes;
+  Store::get().count(*weight);
   return weight;
 }
 
@@ -97,7 +115,23 @@ slim::StorageRef storage_of(std::shared_ptr<Weight> weight) {
   return slim::StorageRef(storage);
 }
 
+// `nbytes` of `whole`, from `offset` on.
+slim::StorageRef part_of(const slim::StorageRef& whole, size_t offset, size_t nbytes) {
+  auto* storage = new slim::Storage();
+  storage->data = static_cast<char*>(whole->data) + offset;
+  storage->nbytes = nbytes;
+  storage->device = whole->device;
+  storage->destroy = [](slim::Storage* self) noexcept {
+    delete static_cast<slim::StorageRef*>(self->context);
+    delete self;
+  };
+  storage->context = new slim::StorageRef(whole);
+  return slim::StorageRef(storage);
+}
+
 }  // namespace
+
+WeightUse weight_use(int device) { return Store::get().use(device); }
 
 struct WeightUpload::Added {
   std::shared_ptr<Weight> weight;
@@ -132,6 +166,28 @@ Result<slim::StorageRef> WeightUpload::add(const Sha256Digest& digest, Span<cons
   added_.push_back({weight, bytes});  // before the copy, which must end before the memory goes
   PTERON_RETURN_IF_ERROR(copy(weight->data, bytes));
   return storage_of(std::move(weight));
+}
+
+Result<std::vector<slim::StorageRef>> WeightUpload::add_together(
+    Span<const Span<const uint8_t>> parts) {
+  std::vector<slim::StorageRef> storages;
+  if (parts.empty()) return storages;
+  // In the order of the file, whatever that of the parts is.
+  std::map<std::pair<const uint8_t*, size_t>, size_t> offsets;
+  for (const Span<const uint8_t>& part : parts) offsets[{part.data(), part.size()}] = 0;
+  std::vector<uint8_t> bytes;
+  for (auto& [part, offset] : offsets) {
+    offset = bytes.size();
+    bytes.insert(bytes.end(), part.first, part.first + part.second);
+    bytes.resize((bytes.size() + kAlignment - 1) / kAlignment * kAlignment);
+  }
+  joined_.push_back(std::move(bytes));
+  PTERON_ASSIGN_OR_RETURN(const slim::StorageRef whole,
+                          add(sha256(joined_.back()), joined_.back()));
+  for (const Span<const uint8_t>& part : parts) {
+    storages.push_back(part_of(whole, offsets[{part.data(), part.size()}], part.size()));
+  }
+  return storages;
 }
 
 Error WeightUpload::start() {

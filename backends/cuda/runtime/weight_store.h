@@ -2,6 +2,7 @@
 //
 //   WeightUpload upload(device);
 //   PTERON_ASSIGN_OR_RETURN(slim::StorageRef weight, upload.add(digest, bytes));   // starts a copy
+//   PTERON_ASSIGN_OR_RETURN(std::vector<slim::StorageRef> small, upload.add_together(parts));
 //   ...
 //   PTERON_RETURN_IF_ERROR(upload.finish());        // all of them are there; others can share them
 //
@@ -23,6 +24,13 @@
 
 namespace pteron::cuda {
 
+// What is on a device now, each allocation counted once, whoever shares it.
+struct WeightUse {
+  size_t count = 0;
+  size_t nbytes = 0;
+};
+WeightUse weight_use(int device);
+
 // The uploads of one load; one thread.
 class WeightUpload final {
  public:
@@ -35,6 +43,10 @@ class WeightUpload final {
   // have equal digests. Aligned to 256 bytes. MemoryAllocationFailed says how much was asked for and
   // is free.
   Result<slim::StorageRef> add(const Sha256Digest& digest, Span<const uint8_t> bytes);
+
+  // The same for many small ones: one allocation, in which each is aligned, and one copy. Shared with
+  // who has all of them, in whatever order. Parts that are the same memory are one.
+  Result<std::vector<slim::StorageRef>> add_together(Span<const Span<const uint8_t>> parts);
 
   // Waits for the copies and offers the weights to others.
   Error finish();
@@ -53,6 +65,7 @@ class WeightUpload final {
   cudaEvent_t read_[2] = {nullptr, nullptr};  // when each buffer may be filled again
   int next_ = 0;
   std::vector<Added> added_;
+  std::vector<std::vector<uint8_t>> joined_;  // bytes that `added_` refers to
 };
 
 }  // namespace pteron::cuda

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "pteron/backends/cuda/runtime/testing/cuda_test.h"
@@ -65,6 +67,61 @@ TEST(WeightStore, NorDoesAWrongDigestWithinOneFile) {
   EXPECT_EQ(contents(*first), kGood);
   EXPECT_EQ(contents(*second), bytes);
   EXPECT_EQ(contents(*third), short_one);
+}
+
+using Parts = std::vector<Span<const uint8_t>>;
+
+std::vector<StorageRef> upload_together(const Parts& parts) {
+  WeightUpload upload(0);
+  Result<std::vector<StorageRef>> storages = upload.add_together(parts);
+  EXPECT_TRUE(storages.ok()) << storages.error().message();
+  EXPECT_TRUE(upload.finish().ok());
+  return storages.ok() ? *storages : std::vector<StorageRef>(parts.size());
+}
+
+TEST(WeightStore, AWeightIsFreedWithItsLastUser) {
+  PTERON_REQUIRE_CUDA();
+  const Sha256Digest digest = sha256(kGood);
+  const size_t before = weight_use(0).nbytes;
+  StorageRef first = upload(digest, kGood), second = upload(digest, kGood);
+  EXPECT_EQ(weight_use(0).nbytes, before + kGood.size());
+  first = StorageRef();
+  EXPECT_EQ(contents(second), kGood);
+  EXPECT_EQ(weight_use(0).nbytes, before + kGood.size());
+  second = StorageRef();
+  EXPECT_EQ(weight_use(0).nbytes, before);
+}
+
+TEST(WeightStore, SmallOnesAreOneAllocationWhateverTheirOrder) {
+  PTERON_REQUIRE_CUDA();
+  Bytes file(4096);
+  for (size_t i = 0; i < file.size(); ++i) file[i] = static_cast<uint8_t>(i * 7 + i / 256);
+  const Bytes copy = file;
+  const auto parts_of = [](const Bytes& bytes) {
+    // At odd offsets, too, as in files of one blob; the second is there twice.
+    const uint8_t* data = bytes.data();
+    return Parts{{data + 2048, 1}, {data + 101, 1000}, {data, 100}, {data + 101, 1000}, {data, 0}};
+  };
+  const Parts parts = parts_of(file);
+  Parts reversed = parts_of(copy);
+  std::reverse(reversed.begin(), reversed.end());
+
+  const size_t before = weight_use(0).count;
+  std::vector<StorageRef> first = upload_together(parts), second = upload_together(reversed);
+  EXPECT_EQ(weight_use(0).count, before + 1);
+  std::reverse(second.begin(), second.end());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(first[i]->data) % 256, 0u) << i;
+    EXPECT_EQ(first[i]->data, second[i]->data) << i;
+    EXPECT_EQ(contents(first[i]), Bytes(parts[i].begin(), parts[i].end())) << i;
+  }
+  EXPECT_EQ(first[1]->data, first[3]->data);
+  first.clear();
+  second.resize(1);  // one of them keeps all
+  EXPECT_EQ(contents(second[0]), Bytes(1, file[2048]));
+  EXPECT_EQ(weight_use(0).count, before + 1);
+  second.clear();
+  EXPECT_EQ(weight_use(0).count, before);
 }
 
 }  // namespace
