@@ -8,6 +8,9 @@ method they come from::
     weights_key       "<sha256 of the packed constants>_weights_blob"
     each big constant "<sha256 of its bytes>_weight"
     metadata          "<so_key>/<weights_key>/metadata", a FlatBuffer of schema/metadata.fbs
+
+A key has one place in all that is loaded together, so weights that go to a .ptd file have its tag
+behind the digest.
 """
 
 import collections
@@ -93,15 +96,17 @@ def build(
         op_counts: what the partition was made of; see `count_operators`.
         boundaries: its partition boundaries and why they are there; see
             `pteron.exir.backend.partition_boundary`.
-        own_blobs: big constants become blobs of their own. Without it the weights blob is what
-            the container itself would load: whole storages in the given order.
+        own_blobs: big constants become blobs of their own, and the order of small ones is that of
+            their digests, so that partitions which read the same store it once. Without it the
+            weights blob is what the container itself would load: whole storages in the given
+            order.
         weights_tag: name of the external file for weights; None keeps them in the program.
     """
     store = NamedDataStore()
     so_digest = hashlib.sha256(shared_object).digest()
-    stored, packed = _pack(constants) if own_blobs else _pack_as_aotinductor(constants)
+    stored, packed = _pack(constants, weights_tag) if own_blobs else _pack_as_aotinductor(constants)
     packed_digest = hashlib.sha256(packed).digest()
-    weights_key = f"{packed_digest.hex()}_weights_blob"
+    weights_key = _weight_key(packed_digest, "weights_blob", weights_tag)
     store.add_named_data(weights_key, packed, ALIGNMENT, weights_tag, digest=packed_digest)
     stored = [dataclasses.replace(item, blob_key=item.blob_key or weights_key) for item in stored]
     for item in stored:
@@ -121,6 +126,10 @@ def build(
 # --- constants -------------------------------------------------------------------------------
 
 
+def _weight_key(digest: bytes, kind: str, tag: str | None) -> str:
+    return "_".join(filter(None, (digest.hex(), tag, kind)))
+
+
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
     """First and one past the last byte of its storage that `tensor` covers."""
     if tensor.numel() == 0:
@@ -130,20 +139,25 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
     return int(first) * tensor.element_size(), int(last + 1) * tensor.element_size()
 
 
-def _storage_view(tensor: torch.Tensor) -> memoryview:
-    """The bytes of the tensor's storage; borrowed, the tensor must outlive the view."""
+def _storage_view(tensor: torch.Tensor, start: int = 0, end: int | None = None) -> memoryview:
+    """These bytes of the tensor's storage; a copy of them only where they are on a device."""
     storage = tensor.untyped_storage()
-    if storage.nbytes() == 0:
+    nbytes = (storage.nbytes() if end is None else end) - start
+    if nbytes == 0:
         return memoryview(b"")
-    if storage.device.type != "cpu":
-        storage = storage.cpu()
-    raw = (ctypes.c_ubyte * storage.nbytes()).from_address(storage.data_ptr())
-    raw._owner = storage  # type: ignore[attr-defined]  # the view keeps the memory alive
+    part = torch.empty(0, dtype=torch.uint8, device=storage.device)
+    part.set_(storage, start, (nbytes,))  # type: ignore[call-overload]  # torch's stub is wrong
+    part = part.cpu()
+    raw = (ctypes.c_ubyte * nbytes).from_address(part.data_ptr())
+    raw._owner = part  # type: ignore[attr-defined]  # the view keeps the memory alive
     return memoryview(raw).cast("B").toreadonly()
 
 
 def _shared_extents(constants: Iterable[Constant]) -> dict[int, list[tuple[int, int]]]:
-    """Per storage, the byte ranges its constants cover, those that overlap joined into one."""
+    """Per storage, the byte ranges its constants cover, those that overlap joined into one.
+
+    A joined range begins at an aligned byte, so that what is aligned in the storage still is.
+    """
     ranges: dict[int, list[tuple[int, int]]] = collections.defaultdict(list)
     for constant in constants:
         ranges[constant.tensor.untyped_storage().data_ptr()].append(_extent(constant.tensor))
@@ -151,14 +165,17 @@ def _shared_extents(constants: Iterable[Constant]) -> dict[int, list[tuple[int, 
         joined: list[tuple[int, int]] = []
         for start, end in sorted(set(extents)):
             if joined and start < joined[-1][1]:
-                joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+                first, last = joined[-1]
+                joined[-1] = (first - first % ALIGNMENT, max(last, end))
             else:
                 joined.append((start, end))
         ranges[storage] = joined
     return ranges
 
 
-def _pack(constants: Sequence[Constant]) -> tuple[list[_StoredConstant], bytes]:
+def _pack(
+    constants: Sequence[Constant], weights_tag: str | None
+) -> tuple[list[_StoredConstant], bytes]:
     """Where each constant goes, and the bytes of the packed blob (whose key is not known yet)."""
     extents = _shared_extents(constants)
     views: dict[tuple[int, int, int], memoryview] = {}
@@ -170,7 +187,7 @@ def _pack(constants: Sequence[Constant]) -> tuple[list[_StoredConstant], bytes]:
         start, end = next(r for r in extents[storage] if r[0] <= first and last <= r[1])
         key = (storage, start, end)
         if key not in views:
-            views[key] = _storage_view(tensor)[start:end]
+            views[key] = _storage_view(tensor, start, end)
         located.append((constant, key, (first - start) // tensor.element_size()))
 
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -180,19 +197,19 @@ def _pack(constants: Sequence[Constant]) -> tuple[list[_StoredConstant], bytes]:
 
     packed = bytearray()
     offsets: dict[bytes, int] = {}
+    small = {digests[key]: data for key, data in views.items() if data.nbytes < OWN_BLOB_BYTES}
+    for digest in sorted(small):
+        offsets[digest] = len(packed)
+        packed += small[digest]
+        packed += bytes(-len(packed) % ALIGNMENT)
     stored = []
     for constant, key, storage_offset in located:
-        data, digest = views[key], digests[key]
-        if data.nbytes >= OWN_BLOB_BYTES:
-            blob_key, offset = f"{digest.hex()}_weight", 0
-        else:
-            if digest not in offsets:
-                packed += bytes(-len(packed) % ALIGNMENT)
-                offsets[digest] = len(packed)
-                packed += data
-            blob_key, offset = "", offsets[digest]
-        stored.append(_StoredConstant(constant, storage_offset, blob_key, offset, data, digest))
-    packed += bytes(-len(packed) % ALIGNMENT)
+        digest = digests[key]
+        blob_key = "" if digest in offsets else _weight_key(digest, "weight", weights_tag)
+        offset = offsets.get(digest, 0)
+        stored.append(
+            _StoredConstant(constant, storage_offset, blob_key, offset, views[key], digest)
+        )
     return stored, bytes(packed)
 
 

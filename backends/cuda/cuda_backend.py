@@ -50,9 +50,9 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
                 shims=(),
                 shim_list_version=0,
                 cuda_archs=_architectures(options),
+                weights_layout=options.weights,
             ),
-            # As other readers of AOTInductor's CUDA delegates expect the weights.
-            own_blobs=False,
+            own_blobs=options.weights == "shared",
         )
 
     @classmethod

@@ -12,6 +12,7 @@ from pteron.backends.cuda.autotune_record import AutotuneRecord
 
 GEMM = ("cublas", "triton", "best")
 AUTOTUNE = ("off", "kernels", "exhaustive")
+WEIGHTS = ("shared", "one_blob")
 _DEVICE = re.compile(r"cuda(:\d+)?")
 _ARCHITECTURE = re.compile(r"sm_\d{2,3}")
 
@@ -35,6 +36,9 @@ class CudaOptions(AotiOptions):
             coordinate; slow.
         autotune_record: `AutotuneRecord.to_json()` of an earlier lowering, whose choices are made
             again instead of measured; empty: everything is measured.
+        weights: "shared": each tensor is stored once, in the file and on a GPU, however many
+            partitions and methods read it. "one_blob": all that a partition reads is one blob, as
+            ExecuTorch's own CUDA backend and other readers of such delegates expect it.
         save_data_externally: weights go to a .ptd file of the tag `aoti_cuda_blob`.
         allow_tf32: products of float32 matrices may round their operands to TF32.
         emulate_precision_casts: fused kernels round intermediate results as the operators one by
@@ -48,6 +52,7 @@ class CudaOptions(AotiOptions):
     gemm: str = "cublas"
     autotune: str = "off"
     autotune_record: str = ""
+    weights: str = "shared"
     save_data_externally: bool = True
     allow_tf32: bool = False
     emulate_precision_casts: bool = False
@@ -56,7 +61,7 @@ class CudaOptions(AotiOptions):
         object.__setattr__(self, "architectures", tuple(self.architectures))
         problems = [
             f"{name} is {getattr(self, name)!r}; expected one of {', '.join(known)}"
-            for name, known in (("gemm", GEMM), ("autotune", AUTOTUNE))
+            for name, known in (("gemm", GEMM), ("autotune", AUTOTUNE), ("weights", WEIGHTS))
             if getattr(self, name) not in known
         ]
         if not isinstance(self.target_device, str) or not _DEVICE.fullmatch(self.target_device):

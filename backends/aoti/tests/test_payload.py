@@ -71,7 +71,8 @@ def test_big_constants_have_blobs_of_their_own_and_small_ones_are_packed() -> No
     blobs, _, weights_key, table = build(big, small, tiny)
     keys = [item.blobKey.decode() for item in table.constants]
     assert keys[0].endswith("_weight") and keys[1:] == [weights_key] * 2
-    assert [item.offset for item in table.constants] == [0, 0, 64]
+    assert table.constants[0].offset == 0
+    assert sorted(item.offset for item in table.constants[1:]) == [0, 64]
     for item, tensor in zip(table.constants, (big, small, tiny), strict=True):
         assert read(blobs, item) == bytes_of(tensor)
         assert bytes(item.digest) == hashlib.sha256(bytes_of(tensor)).digest()
@@ -82,6 +83,35 @@ def test_equal_tensors_are_stored_once() -> None:
     blobs, _, _, table = build(big, big.clone(), big.view(-1))
     assert len({item.blobKey for item in table.constants}) == 1
     assert sum(key.endswith("_weight") for key in blobs) == 1
+
+
+def test_what_partitions_read_in_another_order_is_stored_once() -> None:
+    tensors = [torch.randn(64, 64), torch.randn(32, 64), *(torch.randn(n) for n in range(5, 15))]
+    first, _, first_key, table = build(*tensors, weights_tag="aoti_cuda_blob")
+    again, _, again_key, other = build(*reversed(tensors), weights_tag="aoti_cuda_blob")
+    assert first_key == again_key
+    weights = {key for key, (_, tag) in first.items() if tag}
+    assert weights == {key for key, (_, tag) in again.items() if tag} and len(weights) == 3
+    assert sum(len(first[key][0]) for key in weights) < 64 * 64 * 4 + 32 * 64 * 4 + 11 * 64
+    for blobs, constants, read_there in (
+        (first, table.constants, tensors),
+        (again, other.constants, tensors[::-1]),
+    ):
+        for constant, tensor in zip(constants, read_there, strict=True):
+            assert read(blobs, constant) == bytes_of(tensor)
+
+
+def test_one_weight_may_be_in_two_files() -> None:
+    store = NamedDataStore()
+    constants = [Constant(0, "c0", "c0", torch.ones(4096))]
+    for tag in ("aoti_cuda_blob", None):
+        result = payload.build(
+            b"\x7fELF shared object", INFO, CONTRACT, constants, op_counts={}, weights_tag=tag
+        )
+        store.merge_named_data_store(result.data)
+    kept = store.get_named_data_store_output()
+    assert len(kept.external_data["aoti_cuda_blob"]) == 2
+    assert sum(key.endswith(("_weight", "_weights_blob")) for key in kept.pte_data) == 2
 
 
 def test_equal_code_with_other_metadata_is_stored_once() -> None:
@@ -113,6 +143,17 @@ def test_views_of_one_tensor_share_its_bytes() -> None:
     assert sum(key.endswith("_weight") for key in blobs) == 1
     assert list(table.constants[1].strides) == [1, 64]
     assert table.constants[2].storageOffset == 64
+
+
+def test_views_that_overlap_stay_as_aligned_as_they_were() -> None:
+    flat = torch.randn(4096)
+    parts = [flat[1:2000], flat[16:3000]]
+    blobs, _, _, table = build(*parts)
+    assert sum(key.endswith("_weight") for key in blobs) == 1
+    assert [constant.storageOffset for constant in table.constants] == [1, 16]
+    for constant, part in zip(table.constants, parts, strict=True):
+        start = constant.storageOffset * 4
+        assert read(blobs, constant)[start : start + part.nbytes] == bytes_of(part)
 
 
 def test_a_part_does_not_drag_the_rest_along() -> None:

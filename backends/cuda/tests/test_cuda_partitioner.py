@@ -71,6 +71,7 @@ def test_leaves_out_what_the_runtime_has_no_function_for() -> None:
         CudaOptions(architectures=("sm_90",), save_data_externally=False, allow_tf32=True),
         CudaOptions(gemm="best", autotune_record=AutotuneRecord({"torch": "2"}, {}).to_json()),
         CudaOptions(gemm="triton", autotune="exhaustive", emulate_precision_casts=True),
+        CudaOptions(weights="one_blob"),
     ],
 )
 def test_options_survive_the_way_through_compile_specs(options: CudaOptions) -> None:
@@ -90,6 +91,7 @@ def test_the_target_device_is_text_that_the_runtime_reads() -> None:
     [
         ({"gemm": "mkl"}, "gemm is 'mkl'; expected one of cublas, triton, best"),
         ({"autotune": "yes"}, "autotune is 'yes'"),
+        ({"weights": "packed"}, "weights is 'packed'; expected one of shared, one_blob"),
         ({"target_device": "gpu"}, "target_device is 'gpu'; expected cuda or cuda:<n>"),
         ({"architectures": ("hopper",)}, r"architectures has \['hopper'\]"),
         ({"autotune_record": "{}", "gemm": "best"}, "autotune_record: this is no record of tuning"),
@@ -110,6 +112,13 @@ def test_all_wrong_options_are_reported_at_once() -> None:
 def test_unknown_compile_specs_are_refused() -> None:
     with pytest.raises(ValueError, match="no option 'isa'; known: allow_tf32, "):
         CudaPartitioner([CompileSpec("isa", b'"native"')])
+
+
+@pytest.mark.parametrize(("weights", "own_blobs"), [("shared", True), ("one_blob", False)])
+def test_the_layout_of_weights_is_recorded(weights: str, own_blobs: bool) -> None:
+    target = CudaBackend.get_build_target(CudaOptions(weights=weights))
+    assert (target.info.weights_layout, target.own_blobs) == (weights, own_blobs)
+    assert CudaOptions().weights == "shared"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
