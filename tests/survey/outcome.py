@@ -18,7 +18,7 @@ class Outcome:
     """What came of one architecture.
 
     Attributes:
-        steps: those that it passed.
+        steps: those that it passed; not `exports` if the exported program differs from the module.
         reason: why it failed at the next one; empty if it passed all.
         error: largest error of an output relative to its largest magnitude, once it ran.
         seconds: how long each step took.
