@@ -1,7 +1,7 @@
 """The module extension for CUDA: the toolkit, cuBLAS and cuDNN, each fetched when it is needed.
 
     cuda = use_extension("//third_party/cuda:extensions.bzl", "cuda")
-    use_repo(cuda, "cuda_cublas", "cuda_cudnn", "cuda_toolkit")
+    use_repo(cuda, "cuda_cublas", "cuda_cudnn", "cuda_cudnn_frontend", "cuda_toolkit")
 """
 
 load(
@@ -9,6 +9,8 @@ load(
     "CUBLAS_BUILD",
     "CUBLAS_LINKS",
     "CUDNN_BUILD",
+    "CUDNN_FRONTEND_BUILD",
+    "CUDNN_FRONTEND_LINKS",
     "CUDNN_LINKS",
     "TOOLKIT_BUILD",
     "TOOLKIT_LINKS",
@@ -27,6 +29,11 @@ _REPOSITORIES = {
         build = CUDNN_BUILD,
         links = CUDNN_LINKS,
         wheels = ["nvidia_cudnn_cu13"],
+    ),
+    "cuda_cudnn_frontend": struct(
+        build = CUDNN_FRONTEND_BUILD,
+        links = CUDNN_FRONTEND_LINKS,
+        wheels = ["nvidia_cudnn_frontend"],
     ),
     "cuda_toolkit": struct(
         build = TOOLKIT_BUILD,

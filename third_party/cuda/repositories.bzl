@@ -7,7 +7,7 @@ def _nvidia_wheels_impl(repository_ctx):
     wheels = [json.decode(wheel) for wheel in attr.wheels]
     installed = install_wheels(repository_ctx, wheels, attr.lock)
     for link, path in attr.links.items():
-        repository_ctx.symlink(installed.get_child("nvidia").get_child(path), link)
+        repository_ctx.symlink(installed.get_child(path), link)
     repository_ctx.file("BUILD.bazel", attr.build)
 
 nvidia_wheels = repository_rule(
@@ -15,7 +15,7 @@ nvidia_wheels = repository_rule(
     doc = "Wheels installed together when a target of the repository is built.",
     attrs = {
         "build": attr.string(doc = "Text of the BUILD file.", mandatory = True),
-        "links": attr.string_dict(doc = "Path in the repository to path under nvidia/."),
+        "links": attr.string_dict(doc = "Path in the repository to path in the wheels."),
         "lock": attr.string(doc = "Path of the lock, for messages."),
         "wheels": attr.string_list(doc = "Entries of the lock, as JSON."),
     },
@@ -24,10 +24,10 @@ nvidia_wheels = repository_rule(
 # The compiler and the headers are two ways to the same files: an action can't have a directory and
 # a part of it.
 TOOLKIT_LINKS = {
-    "cuda/bin": "cu13/bin",
-    "cuda/nvvm": "cu13/nvvm",
-    "include": "cu13/include",
-    "lib/libcudart_static.a": "cu13/lib/libcudart_static.a",
+    "cuda/bin": "nvidia/cu13/bin",
+    "cuda/nvvm": "nvidia/cu13/nvvm",
+    "include": "nvidia/cu13/include",
+    "lib/libcudart_static.a": "nvidia/cu13/lib/libcudart_static.a",
 }
 
 TOOLKIT_BUILD = """\
@@ -68,9 +68,9 @@ cuda_toolchain(
 """
 
 CUBLAS_LINKS = {
-    "include": "cu13/include",
-    "lib/libcublas.so.13": "cu13/lib/libcublas.so.13",
-    "lib/libcublasLt.so.13": "cu13/lib/libcublasLt.so.13",
+    "include": "nvidia/cu13/include",
+    "lib/libcublas.so.13": "nvidia/cu13/lib/libcublas.so.13",
+    "lib/libcublasLt.so.13": "nvidia/cu13/lib/libcublasLt.so.13",
 }
 
 CUBLAS_BUILD = """\
@@ -101,8 +101,8 @@ cc_library(
 """
 
 CUDNN_LINKS = {
-    "include": "cudnn/include",
-    "lib": "cudnn/lib",
+    "include": "nvidia/cudnn/include",
+    "lib": "nvidia/cudnn/lib",
 }
 
 CUDNN_BUILD = """\
@@ -123,5 +123,22 @@ cc_library(
     hdrs = ["include"],
     includes = ["include"],
     deps = ["@cuda_toolkit//:headers"],
+)
+"""
+
+CUDNN_FRONTEND_LINKS = {
+    "include": "include",
+}
+
+CUDNN_FRONTEND_BUILD = """\
+load("@rules_cc//cc:defs.bzl", "cc_library")
+
+package(default_visibility = ["//visibility:public"])
+
+cc_library(
+    name = "headers",
+    hdrs = ["include"],
+    includes = ["include"],
+    deps = ["@cuda_cudnn//:headers"],
 )
 """
