@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "pteron/backends/cuda/runtime/kernels/convolution.h"
-#include "pteron/backends/cuda/runtime/platform/cudnn.h"
+#include "pteron/backends/cuda/runtime/kernels/cudnn_handle.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {
@@ -17,43 +17,11 @@ constexpr size_t kMaxWorkspace = size_t{1} << 30;
 constexpr int kMaxAlgorithms = 8;
 constexpr size_t kMaxPlans = 1024;
 
-Error dnn_error(const Cudnn& dnn, cudnnStatus_t status, const char* what) {
-  if (status == CUDNN_STATUS_SUCCESS) return Error::Ok;
-  // Ranges of codes: 3xxx is "not supported".
-  const bool unsupported = status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000;
-  return make_error(unsupported ? Error::NotSupported : Error::AccessFailed, "%s: %s", what,
-                    dnn.cudnnGetErrorString(status));
-}
-
-#define PTERON_DNN_RETURN_IF_ERROR(dnn, call, what)                                          \
-  do {                                                                                       \
-    const cudnnStatus_t pteron_status_ = (dnn).call;                                         \
-    if (pteron_status_ != CUDNN_STATUS_SUCCESS) return dnn_error(dnn, pteron_status_, what); \
+#define PTERON_DNN_RETURN_IF_ERROR(dnn, call, what)                                            \
+  do {                                                                                         \
+    const cudnnStatus_t pteron_status_ = (dnn).call;                                           \
+    if (pteron_status_ != CUDNN_STATUS_SUCCESS) return cudnn_error(dnn, pteron_status_, what); \
   } while (false)
-
-struct Handle {
-  const Cudnn* dnn = nullptr;
-  cudnnHandle_t handle = nullptr;
-  bool has_stream = false;
-  cudaStream_t stream = nullptr;
-};
-
-// The calling thread's handle for `device`. Kept until the process ends: destroying one waits.
-Result<Handle*> handle_for(int device, cudaStream_t stream) {
-  thread_local std::map<int, Handle> handles;
-  Handle& found = handles[device];
-  if (!found.handle) {
-    PTERON_ASSIGN_OR_RETURN(found.dnn, Cudnn::get());
-    PTERON_DNN_RETURN_IF_ERROR(*found.dnn, cudnnCreate(&found.handle), "creating a cuDNN handle");
-  }
-  if (!found.has_stream || found.stream != stream) {
-    PTERON_DNN_RETURN_IF_ERROR(*found.dnn, cudnnSetStream(found.handle, stream),
-                               "setting the stream of cuDNN");
-    found.stream = stream;
-    found.has_stream = true;
-  }
-  return &found;
-}
 
 cudnnDataType_t data_type(ScalarType dtype) {
   switch (dtype) {
@@ -119,7 +87,7 @@ std::vector<int> packed_strides(const std::vector<int>& sizes, bool channels_las
 
 class PlanMaker final {
  public:
-  PlanMaker(const Convolution& conv, const Handle& handle)
+  PlanMaker(const Convolution& conv, const CudnnHandle& handle)
       : c_(conv), dnn_(*handle.dnn), handle_(handle.handle), type_(data_type(conv.dtype)) {}
 
   Result<std::unique_ptr<Plan>> make() {
@@ -263,7 +231,7 @@ Key make_key(const Convolution& c, int device) {
 
 Error convolve_with_cudnn(const Convolution& conv, const void* input, const void* weight, void* out,
                           int device, cudaStream_t stream) {
-  PTERON_ASSIGN_OR_RETURN(Handle * handle, handle_for(device, stream));
+  PTERON_ASSIGN_OR_RETURN(CudnnHandle * handle, cudnn_handle_for(device, stream));
   thread_local std::map<Key, std::unique_ptr<Plan>> plans;
   const Key key = make_key(conv, device);
   auto found = plans.find(key);
@@ -291,7 +259,7 @@ Error convolve_with_cudnn(const Convolution& conv, const void* input, const void
                       : dnn.cudnnConvolutionForward(handle->handle, one, plan.input, input,
                                                     plan.weight, weight, plan.conv, plan.forward,
                                                     scratch, plan.workspace, zero, plan.out, out);
-  return dnn_error(dnn, status, "running a convolution");
+  return cudnn_error(dnn, status, "running a convolution");
 }
 
 }  // namespace pteron::cuda

@@ -1,4 +1,4 @@
-// The functions of cuDNN 9 (libcudnn.so.9) that convolutions call.
+// The functions of cuDNN 9 (libcudnn.so.9) that convolutions and attention call.
 //
 //   Result<const Cudnn*> dnn = Cudnn::get();
 //   if (!dnn.ok()) convolve_without_it();
@@ -31,7 +31,16 @@
   FUNCTION(cudnnGetConvolutionForwardAlgorithm_v7)      \
   FUNCTION(cudnnConvolutionForward)                     \
   FUNCTION(cudnnGetConvolutionBackwardDataAlgorithm_v7) \
-  FUNCTION(cudnnConvolutionBackwardData)
+  FUNCTION(cudnnConvolutionBackwardData)                \
+  FUNCTION(cudnnGetVersion)                             \
+  FUNCTION(cudnnGetLastErrorString)                     \
+  FUNCTION(cudnnGetStream)                              \
+  FUNCTION(cudnnBackendCreateDescriptor)                \
+  FUNCTION(cudnnBackendDestroyDescriptor)               \
+  FUNCTION(cudnnBackendSetAttribute)                    \
+  FUNCTION(cudnnBackendGetAttribute)                    \
+  FUNCTION(cudnnBackendFinalize)                        \
+  FUNCTION(cudnnBackendExecute)
 
 namespace pteron::cuda {
 

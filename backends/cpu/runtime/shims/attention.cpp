@@ -1,0 +1,161 @@
+#include "pteron/backends/aoti/ops/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "pteron/backends/cpu/runtime/kernels/gemm.h"
+#include "pteron/backends/cpu/runtime/kernels/softmax_rows.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
+
+namespace pteron::cpu {
+namespace {
+
+constexpr int64_t kQueries = 64, kKeys = 256;  // of a tile of scores, which stays in the cache
+constexpr float kNone = -std::numeric_limits<float>::infinity();
+
+// One head of one batch.
+template <typename T>
+Matrix<const T> head_of(const SlimTensor& tensor, int64_t batch, int64_t head) {
+  return {tensor.data_as<const T>() + batch * tensor.stride(0) + head * tensor.stride(1),
+          tensor.size(2), tensor.size(3), tensor.stride(2), tensor.stride(3)};
+}
+
+// As float: the rows themselves, or a copy in `room`.
+template <typename T>
+Matrix<const float> as_float(const Matrix<const T>& rows, float* room) {
+  if constexpr (std::is_same_v<T, float>) {
+    return rows;
+  } else {
+    for (int64_t i = 0; i < rows.rows; ++i) {
+      for (int64_t j = 0; j < rows.cols; ++j) {
+        room[i * rows.cols + j] =
+            static_cast<float>(rows.data[i * rows.row_stride + j * rows.col_stride]);
+      }
+    }
+    return {room, rows.rows, rows.cols, rows.cols, 1};
+  }
+}
+
+// Memory of one thread.
+struct Tile {
+  Tile(int64_t items, int64_t value_items, bool converts)
+      : query(kQueries * items),
+        scores(kQueries * kKeys),
+        sums(kQueries * value_items),
+        keys(converts ? kKeys * items : 1),
+        values(converts ? kKeys * value_items : 1) {}
+
+  Scratch<float> query, scores, sums, keys, values;
+  float maximum[kQueries], sum[kQueries];
+};
+
+template <typename T>
+void add_mask(const SlimTensor& mask, int64_t batch, int64_t head, int64_t query, int64_t key,
+              int64_t rows, int64_t count, float* scores) {
+  int64_t strides[4];
+  const size_t missing = 4 - mask.dim();
+  for (size_t d = 0; d < 4; ++d) {
+    strides[d] = d < missing || mask.size(d - missing) == 1 ? 0 : mask.stride(d - missing);
+  }
+  const T* data = mask.data_as<const T>() + batch * strides[0] + head * strides[1];
+  for (int64_t i = 0; i < rows; ++i) {
+    const T* row = data + (query + i) * strides[2] + key * strides[3];
+    for (int64_t j = 0; j < count; ++j) {
+      scores[i * count + j] += static_cast<float>(row[j * strides[3]]);
+    }
+  }
+}
+
+// The queries from `first` on of one head, over tiles of keys.
+template <typename T>
+void attend(const aoti::AttentionCall& call, int64_t batch, int64_t head, int64_t first,
+            Tile& tile) {
+  const int64_t items = call.query.size(3), value_items = call.value.size(3);
+  const int64_t shared = head / (call.query.size(1) / call.key.size(1));
+  const int64_t rows = std::min(kQueries, call.query.size(2) - first);
+  const auto all = head_of<T>(call.query, batch, head);
+  const auto keys = head_of<T>(call.key, batch, shared),
+             values = head_of<T>(call.value, batch, shared);
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < items; ++j) {
+      tile.query[i * items + j] =
+          static_cast<float>(call.scale) *
+          static_cast<float>(all.data[(first + i) * all.row_stride + j * all.col_stride]);
+    }
+    tile.maximum[i] = kNone;
+    tile.sum[i] = 0;
+  }
+  std::fill_n(tile.sums.data(), rows * value_items, 0.0f);
+  const Matrix<const float> query{tile.query.data(), rows, items, items, 1};
+  const Matrix<float> sums{tile.sums.data(), rows, value_items, value_items, 1};
+  const int64_t end = call.causal ? std::min(keys.rows, first + rows) : keys.rows;
+  for (int64_t key = 0; key < end; key += kKeys) {
+    const int64_t count = std::min(kKeys, end - key);
+    float* scores = tile.scores.data();
+    gemm_serial<float>(1, query,
+                       as_float<T>(keys.block(key, 0, count, items), tile.keys.data()).transposed(),
+                       0, {scores, rows, count, count, 1});
+    if (call.mask) add_mask<T>(*call.mask, batch, head, first, key, rows, count, scores);
+    for (int64_t i = 0; i < rows; ++i) {
+      float* row = scores + i * count;
+      if (call.causal) {
+        const int64_t allowed = std::clamp<int64_t>(first + i + 1 - key, 0, count);
+        std::fill(row + allowed, row + count, kNone);
+      }
+      const float maximum = max_of(row, count, tile.maximum[i]);
+      if (maximum == kNone) {
+        std::fill_n(row, count, 0.0f);
+        continue;
+      }
+      const float factor = std::exp(tile.maximum[i] - maximum);
+      if (factor != 1) multiply(tile.sums.data() + i * value_items, value_items, factor);
+      tile.sum[i] = tile.sum[i] * factor + exponentials(row, count, maximum);
+      tile.maximum[i] = maximum;
+    }
+    gemm_serial<float>(1, {scores, rows, count, count, 1},
+                       as_float<T>(values.block(key, 0, count, value_items), tile.values.data()), 1,
+                       sums);
+  }
+  T* out = call.out.data_as<T>() + batch * call.out.stride(0) + head * call.out.stride(1);
+  for (int64_t i = 0; i < rows; ++i) {
+    const float factor = tile.sum[i] > 0 ? 1 / tile.sum[i] : 0;
+    for (int64_t j = 0; j < value_items; ++j) {
+      out[(first + i) * call.out.stride(2) + j] =
+          static_cast<T>(tile.sums[i * value_items + j] * factor);
+    }
+  }
+}
+
+template <typename T>
+Error run(const aoti::AttentionCall& call) {
+  const int64_t heads = call.query.size(1);
+  const int64_t tiles = (call.query.size(2) + kQueries - 1) / kQueries;
+  const int64_t least = 1 << 18;  // multiplications that another thread is worth
+  const int64_t work = std::min(kQueries, call.query.size(2)) *
+                       std::max<int64_t>(call.key.size(2), 1) * call.query.size(3);
+  parallel_for(call.query.size(0) * heads * tiles, least / work + 1,
+               [&](int64_t begin, int64_t end) {
+                 Tile tile(call.query.size(3), call.value.size(3), !std::is_same_v<T, float>);
+                 for (int64_t task = begin; task < end; ++task) {
+                   attend<T>(call, task / tiles / heads, task / tiles % heads,
+                             task % tiles * kQueries, tile);
+                 }
+               });
+  return Error::Ok;
+}
+
+}  // namespace
+
+Error attention(const aoti::AttentionCall& call) {
+  switch (call.out.dtype()) {
+    case DType::Half:
+      return run<slim::Half>(call);
+    case DType::BFloat16:
+      return run<slim::BFloat16>(call);
+    default:
+      return run<float>(call);
+  }
+}
+
+}  // namespace pteron::cpu

@@ -1,0 +1,15 @@
+#include "pteron/backends/cuda/runtime/kernels/attention.h"
+
+namespace pteron::cuda {
+
+Error attention(const Attention& a, int device, cudaStream_t stream) {
+  // Up to as many queries, cuDNN has too little to do at a time: it does not split the keys.
+  constexpr int64_t kFewRows = 32;
+  if (a.queries * (a.heads / a.kv_heads) > kFewRows) {
+    Error error = attention_with_cudnn(a, device, stream);
+    if (error.ok() || (error != Error::NotFound && error != Error::NotSupported)) return error;
+  }
+  return attention_by_rows(a, device, stream);
+}
+
+}  // namespace pteron::cuda

@@ -1,0 +1,50 @@
+#include "pteron/backends/aoti/ops/attention.h"
+
+#include <algorithm>
+
+#include "pteron/backends/cuda/runtime/kernels/attention.h"
+#include "pteron/backends/cuda/runtime/shims/launch.h"
+
+namespace pteron::cuda {
+namespace {
+
+void copy_strides(const SlimTensor& tensor, int64_t (&strides)[4]) {
+  std::copy(tensor.strides().begin(), tensor.strides().end(), strides);
+}
+
+}  // namespace
+
+Error attention(const aoti::AttentionCall& call) {
+  const SlimTensor &query = call.query, &key = call.key, &value = call.value;
+  PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.out));
+  Attention a;
+  a.dtype = type_of(query);
+  a.batch = query.size(0);
+  a.heads = query.size(1);
+  a.kv_heads = key.size(1);
+  a.queries = query.size(2);
+  a.keys = key.size(2);
+  a.dim = query.size(3);
+  a.value_dim = value.size(3);
+  a.q = query.data();
+  a.k = key.data();
+  a.v = value.data();
+  a.out = call.out.data();
+  copy_strides(query, a.q_strides);
+  copy_strides(key, a.k_strides);
+  copy_strides(value, a.v_strides);
+  copy_strides(call.out, a.out_strides);
+  a.causal = call.causal;
+  a.scale = call.scale;
+  if (call.mask) {
+    const SlimTensor& mask = *call.mask;
+    a.bias = mask.data();
+    const size_t missing = 4 - mask.dim();
+    for (size_t d = 0; d < 4; ++d) {
+      a.bias_strides[d] = d < missing || mask.size(d - missing) == 1 ? 0 : mask.stride(d - missing);
+    }
+  }
+  return attention(a, scope.device(), scope.stream());
+}
+
+}  // namespace pteron::cuda
