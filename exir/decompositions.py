@@ -1,12 +1,14 @@
 """Which operators are broken into smaller ones before partitioners see a program."""
 
+import contextlib
 import operator
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch._decomp import get_decompositions
+from torch._guards import detect_fake_mode
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
@@ -136,24 +138,65 @@ def _inline(node: Node, table: Table) -> None:
         args, kwargs = pytree.tree_unflatten(given, spec)
         return target(*args, **kwargs)
 
-    traced = make_fx(run, decomposition_table=table)(*(item.meta["val"] for item in inputs))
-    if traced.graph.find_nodes(op="get_attr"):
-        return  # it makes constants, which a program cannot hold by now
-    graph: Graph = node.graph
-    mapping = dict(zip(traced.graph.find_nodes(op="placeholder"), inputs, strict=True))
-    with graph.inserting_before(node):
-        for inner in traced.graph.nodes:
-            if inner.op == "call_function":
-                mapping[inner] = graph.node_copy(inner, mapping.__getitem__)
-                for key in ("stack_trace", "nn_module_stack"):
-                    if key in node.meta:
-                        mapping[inner].meta[key] = node.meta[key]
-    results: Any = traced.graph.output_node().args[0]
+    replace_by_trace(node, run, inputs, table)
+
+
+def replace_by_trace(
+    node: Node, function: Callable[..., Any], inputs: Sequence[Node], table: Table | None = None
+) -> bool:
+    """Replaces a call by what `function` does with the values of `inputs`.
+
+    Returns False, and leaves the call, where that makes constants.
+    """
+    results = insert_trace(node, function, inputs, table)
+    if results is None:
+        return False
     if isinstance(results, Node):
-        node.replace_all_uses_with(mapping[results])
+        _replace(node, results)
     else:
         for user in list(node.users):
             assert user.target is operator.getitem
-            user.replace_all_uses_with(mapping[results[user.args[1]]])
-            graph.erase_node(user)
-    graph.erase_node(node)
+            _replace(user, results[user.args[1]])  # type: ignore[index]
+        node.graph.erase_node(node)
+    return True
+
+
+def _replace(node: Node, by: Node) -> None:
+    """Puts `by` in the place of a node; an output keeps its name, by which signatures know it."""
+    is_output = any(user.op == "output" for user in node.users)
+    node.replace_all_uses_with(by)
+    node.graph.erase_node(node)
+    if is_output and by.op == "call_function":
+        by.name = node.name
+
+
+def insert_trace(
+    before: Node, function: Callable[..., Any], inputs: Sequence[Node], table: Table | None = None
+) -> Node | list[Node] | None:
+    """Calls `function` on the values of `inputs`; its operators go before a node of a graph.
+
+    Returns what it returns, or None, and leaves the graph, where it makes constants, which a
+    program cannot hold by now.
+    """
+    values = [item.meta["val"] for item in inputs]
+    with detect_fake_mode(values) or contextlib.nullcontext():
+        traced = make_fx(function, decomposition_table=table)(*values)
+    graph: Graph = before.graph
+    attributes = traced.graph.find_nodes(op="get_attr")
+    modules = {item: getattr(traced, item.target) for item in attributes}
+    if not all(isinstance(module, GraphModule) for module in modules.values()):
+        return None
+    mapping = dict(zip(traced.graph.find_nodes(op="placeholder"), inputs, strict=True))
+    with graph.inserting_before(before):
+        for inner in traced.graph.nodes:
+            if inner.op == "get_attr":
+                name = f"{before.name}_{inner.target}"
+                setattr(graph.owning_module, name, modules[inner])
+                mapping[inner] = graph.get_attr(name)
+            elif inner.op == "call_function":
+                mapping[inner] = graph.node_copy(inner, mapping.__getitem__)
+                for key in ("stack_trace", "nn_module_stack"):
+                    if key in before.meta:
+                        mapping[inner].meta[key] = before.meta[key]
+    results: Any = traced.graph.output_node().args[0]
+    return mapping[results] if isinstance(results, Node) else [mapping[item] for item in results]

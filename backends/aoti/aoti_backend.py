@@ -30,6 +30,7 @@ from torch.export import ExportedProgram
 from pteron.backends.aoti import elf, inductor, payload, shim_list, toolchain
 from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.contract import contract_of
+from pteron.backends.aoti.passes.attention import AttentionPass, WholeAttentionPass, has_attention
 from pteron.backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
 from pteron.backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPass
 from pteron.exir._program import source_line
@@ -103,7 +104,16 @@ class AotiBackend(Generic[OptionsT]):
     @classmethod
     def get_custom_passes(cls, options: OptionsT) -> list[Callable[[torch.fx.GraphModule], Any]]:
         """Passes over the partition's graph, in order, just before compilation."""
-        return [ReplaceViewCopyWithViewPass()]
+        return [
+            WholeAttentionPass(),
+            ReplaceViewCopyWithViewPass(),
+            cls.get_attention_pass(options),
+        ]
+
+    @classmethod
+    def get_attention_pass(cls, options: OptionsT) -> AttentionPass:
+        """What becomes of attention."""
+        return AttentionPass(lambda call: "library")
 
     @classmethod
     def save_data_externally(cls, options: OptionsT) -> bool:
@@ -218,6 +228,9 @@ class AotiBackend(Generic[OptionsT]):
             program = program.run_decompositions(dict(table))
         for apply in cls.get_custom_passes(options):
             apply(program.graph_module)
+        if has_attention(program.graph_module):
+            # Its result lies in memory as whatever computes it wants, not as it was traced.
+            ReshapeInsteadOfViewPass()(program.graph_module)
         return program
 
     @classmethod

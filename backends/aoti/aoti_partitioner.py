@@ -18,6 +18,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
 from pteron.backends.aoti.aoti_backend import AotiBackend
+from pteron.backends.aoti.attention import WHOLE
 from pteron.backends.aoti.op_support import LeaveOut, OpSupport
 from pteron.exir._program import CONSTANT_KINDS, input_specs_by_name, mutation_targets, source_line
 from pteron.exir.backend.backend_details import find_backend
@@ -43,7 +44,7 @@ class AotiPartitioner(Partitioner):
         backend_id: class name of an imported backend that derives from `AotiBackend`.
         compile_specs: its options, checked here rather than during lowering.
         leave_out: operators to leave to somebody else; see `op_support.LeaveOut`.
-        ops_to_not_decompose: operators to keep whole until Inductor gets them.
+        ops_to_not_decompose: operators to keep whole, besides attention, until Inductor gets them.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class AotiPartitioner(Partitioner):
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[torch._ops.OpOverload], Callable[[torch.fx.Node], bool] | None]:
-        return list(self._ops_to_not_decompose), None
+        return [*WHOLE, *self._ops_to_not_decompose], None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         support = OpSupport(self._target, self._shims, self._leave_out)

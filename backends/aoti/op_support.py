@@ -17,6 +17,7 @@ import torch
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from pteron.backends.aoti import inductor
+from pteron.backends.aoti.attention import WHOLE
 from pteron.exir.delegate import executorch_call_delegate
 
 LeaveOut: TypeAlias = Collection[torch._ops.OpOverload | str] | Callable[[torch.fx.Node], bool]
@@ -72,6 +73,8 @@ class OpSupport(OperatorSupportBase):
 
     def _operator_reason(self, node: torch.fx.Node, op: torch._ops.OpOverload) -> str | None:
         if isinstance(node.meta.get("val"), _SYMBOLIC) or node.meta.get("val") is None:
+            return None
+        if op in WHOLE:
             return None
         is_complex = any(_is_complex(item) for item in (node, *node.all_input_nodes))
         if not is_complex and not inductor.may_call_out(op):

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from pteron.backends.aoti.attention import WAYS
 from pteron.backends.aoti.contract import Contract, Dim, TensorContract
 from pteron.backends.aoti.inductor import Constant
 from pteron.exir._serialize.named_data_store import NamedDataStore, NamedDataStoreOutput
@@ -325,6 +326,11 @@ def describe(processed_bytes: bytes, data: NamedDataStoreOutput | None) -> dict[
         "isa": (table.isa or b"").decode(),
         "threads": str(table.numThreads) if table.numThreads else "",
         "archs": ", ".join(arch.decode() for arch in table.cudaArchs or ()),
+        "attention": ", ".join(
+            f"{entry.count} by {WAYS[entry.op.decode()]}"
+            for entry in table.opCounts or ()
+            if entry.op.decode() in WAYS
+        ),
         "torch": table.torchVersion.decode(),
         "code": f"{code} bytes",
         "weights": f"{table.weightsLayout.decode()}, {len(table.constants or ())} constants, "

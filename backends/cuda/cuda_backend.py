@@ -11,12 +11,13 @@ from torch.export import ExportedProgram
 from pteron.backends.aoti import inductor
 from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.inductor import Target
+from pteron.backends.aoti.passes.attention import AttentionPass
 from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
 from pteron.backends.cuda import toolkit
 from pteron.backends.cuda.autotune_record import AutotuneRecord, software_and_gpu
 from pteron.backends.cuda.cuda_options import CudaOptions
-from pteron.backends.cuda.cuda_passes import cuda_passes
+from pteron.backends.cuda.cuda_passes import attention_pass, cuda_passes
 from pteron.exir._serialize.named_data_store import NamedDataStore
 from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
 from pteron.exir.backend.compile_spec_schema import CompileSpec
@@ -102,6 +103,10 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
     @classmethod
     def get_custom_passes(cls, options: CudaOptions) -> list[Callable[[torch.fx.GraphModule], Any]]:
         return [*cuda_passes(), *super().get_custom_passes(options)]
+
+    @classmethod
+    def get_attention_pass(cls, options: CudaOptions) -> AttentionPass:
+        return attention_pass(options)
 
     @classmethod
     def get_aoti_compile_options(cls, options: CudaOptions) -> dict[str, Any]:

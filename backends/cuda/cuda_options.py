@@ -5,12 +5,13 @@ CudaOptions(gemm="best", save_data_externally=False).to_compile_specs()
 
 import dataclasses
 import re
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.cuda.autotune_record import AutotuneRecord
 
 GEMM = ("cublas", "triton", "best")
+ATTENTION = ("auto", "library", "flex", "products")
 AUTOTUNE = ("off", "kernels", "exhaustive")
 WEIGHTS = ("shared", "one_blob")
 _DEVICE = re.compile(r"cuda(:\d+)?")
@@ -31,6 +32,11 @@ class CudaOptions(AotiOptions):
         gemm: who multiplies matrices. "cublas": the runtime's library calls. "triton": kernels in
             the program, tuned during lowering. "best": both are measured for each product, and
             the faster one is taken.
+        attention: what computes scaled_dot_product_attention. "library": the runtime, by cuDNN for
+            many queries in float16 and bfloat16, and by a kernel of its own for few, for float32,
+            and where there is no cuDNN. "flex": flex_attention, compiled into the program.
+            "products": matrix products and a softmax. "auto": "library", but "flex" for many
+            queries in float32. What the chosen one cannot do is products.
         autotune: "off": one configuration for each pointwise kernel. "kernels": a few are measured.
             "exhaustive": also a wider search for matrix products and a descent along each
             coordinate; slow.
@@ -50,6 +56,7 @@ class CudaOptions(AotiOptions):
     target_device: str = "cuda"
     architectures: tuple[str, ...] = ()
     gemm: str = "cublas"
+    attention: Literal["auto", "library", "flex", "products"] = "auto"
     autotune: str = "off"
     autotune_record: str = ""
     weights: str = "shared"
@@ -61,7 +68,12 @@ class CudaOptions(AotiOptions):
         object.__setattr__(self, "architectures", tuple(self.architectures))
         problems = [
             f"{name} is {getattr(self, name)!r}; expected one of {', '.join(known)}"
-            for name, known in (("gemm", GEMM), ("autotune", AUTOTUNE), ("weights", WEIGHTS))
+            for name, known in (
+                ("gemm", GEMM),
+                ("attention", ATTENTION),
+                ("autotune", AUTOTUNE),
+                ("weights", WEIGHTS),
+            )
             if getattr(self, name) not in known
         ]
         if not isinstance(self.target_device, str) or not _DEVICE.fullmatch(self.target_device):

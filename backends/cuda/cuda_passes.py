@@ -16,10 +16,17 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
+from pteron.backends.aoti.attention import Attention
+from pteron.backends.aoti.passes.attention import AttentionPass, Choice
+from pteron.backends.cuda.cuda_options import CudaOptions
+
 #: The most that both branches together may read, write and compute for both to be computed: some
 #: microseconds, less than it takes the host to learn a predicate from the GPU.
 MAX_BYTES = 16 << 20
 MAX_FLOPS = 1 << 31
+
+#: Up to so many queries of float32 the runtime's kernel, which is bound by memory, is the fastest.
+FEW_QUERIES = 16
 
 _aten = torch.ops.aten
 _PRODUCTS = frozenset(
@@ -65,6 +72,20 @@ _SAFE = frozenset(
 def cuda_passes() -> list[Callable[[GraphModule], Any]]:
     """In the order to apply them."""
     return [SelectInsteadOfCondPass()]
+
+
+def attention_pass(options: CudaOptions) -> AttentionPass:
+    """Attention by what the options say, or by what is fastest; see `CudaOptions.attention`."""
+
+    def choose(call: Attention) -> Choice:
+        if options.attention != "auto":
+            return options.attention
+        if call.query.meta["val"].dtype != torch.float32:
+            return "library"
+        rows = call.query.meta["val"].shape[-2]
+        return "library" if isinstance(rows, int) and rows <= FEW_QUERIES else "flex"
+
+    return AttentionPass(choose)
 
 
 class SelectInsteadOfCondPass(PassBase):

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import torch
 
 from pteron.backends.aoti import shim_list
+from pteron.backends.aoti.attention import RUNTIME_ATTENTION
 from pteron.backends.aoti.inductor.capture import operator_functions
 
 
@@ -44,12 +45,16 @@ def operator_of(name: str) -> torch._ops.OpOverload | None:
 @contextlib.contextmanager
 def called_directly(device: str) -> Iterator[None]:
     """Inside, Inductor calls the runtime's functions rather than the proxy executor."""
+    from torch._inductor import config
     from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
     added = [str(op) for op in own_functions(device)]
     inductor_fallback_ops.update((op, {}) for op in added)
+    # `declared` tells the compiler of it.
+    custom: dict[torch._ops.OpOverload, list[str]] = {RUNTIME_ATTENTION: []}
     try:
-        yield
+        with config.patch({"aot_inductor.custom_ops_to_c_shims": custom}):
+            yield
     finally:
         for op in added:
             del inductor_fallback_ops[op]

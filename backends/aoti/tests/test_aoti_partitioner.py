@@ -11,6 +11,7 @@ import torch
 from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.aoti_partitioner import AotiPartitioner, LeftOutWarning
+from pteron.backends.aoti.attention import WHOLE
 from pteron.backends.aoti.inductor import Target
 from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
@@ -274,7 +275,7 @@ def test_operators_to_keep_whole_are_passed_on() -> None:
         "PartitionerTestBackend", [], ops_to_not_decompose=[aten.linear.default]
     )
     program = torch.export.export(torch.nn.Linear(2, 2), (torch.randn(1, 2),))
-    assert partitioner.ops_to_not_decompose(program) == ([aten.linear.default], None)
+    assert partitioner.ops_to_not_decompose(program) == ([*WHOLE, aten.linear.default], None)
 
 
 def test_a_backend_of_another_kind_is_refused() -> None:

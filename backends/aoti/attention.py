@@ -1,0 +1,94 @@
+"""Attention as an operator: what calls of it say, and the operator that the runtime has.
+
+Partitioners keep the operators of `WHOLE` whole. What becomes of them a backend says
+(`passes.attention`); what it leaves alone, Inductor breaks into matrix products.
+"""
+
+import dataclasses
+
+import torch
+from torch.fx import Node
+
+_aten = torch.ops.aten
+ATTENTION = _aten.scaled_dot_product_attention.default
+
+#: Attention, and the forms that it takes when torch decides what computes it.
+WHOLE: tuple[torch._ops.OpOverload, ...] = (
+    ATTENTION,
+    _aten._scaled_dot_product_flash_attention.default,
+    _aten._scaled_dot_product_flash_attention_for_cpu.default,
+    _aten._scaled_dot_product_efficient_attention.default,
+    _aten._scaled_dot_product_cudnn_attention.default,
+    _aten._scaled_dot_product_fused_attention_overrideable.default,
+)
+
+
+#: The operators of a graph that is compiled, and what computes attention by each of them.
+WAYS = {
+    "pteron.scaled_dot_product_attention.default": "library",
+    "flex_attention": "flex",
+    str(ATTENTION): "products",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Attention:
+    """The arguments of one call, as of `torch.nn.functional.scaled_dot_product_attention`."""
+
+    query: Node
+    key: Node
+    value: Node
+    mask: Node | None
+    dropout_p: float
+    is_causal: bool
+    scale: float | None
+    enable_gqa: bool
+
+    @classmethod
+    def of(cls, node: Node) -> "Attention":
+        """What a call of one of `WHOLE` says."""
+        assert isinstance(node.target, torch._ops.OpOverload)
+        names = [argument.name for argument in node.target._schema.arguments]
+        given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+        return cls(
+            query=given["query"],  # type: ignore[arg-type]
+            key=given["key"],  # type: ignore[arg-type]
+            value=given["value"],  # type: ignore[arg-type]
+            mask=given.get("attn_mask", given.get("attn_bias")),  # type: ignore[arg-type]
+            dropout_p=given.get("dropout_p", 0.0),  # type: ignore[arg-type]
+            is_causal=given.get("is_causal", False),  # type: ignore[arg-type]
+            scale=given.get("scale"),  # type: ignore[arg-type]
+            enable_gqa=given.get("enable_gqa", False),  # type: ignore[arg-type]
+        )
+
+
+# The same signature, but an operator that tracing does not break up, with numbers as masks.
+_library = torch.library.Library("pteron", "FRAGMENT")
+_library.define(
+    "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None,"
+    " float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False)"
+    " -> Tensor"
+)
+
+
+def _shape(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """Dense, with heads and queries in the order that the query has in memory."""
+    batch, heads, queries, _ = query.shape
+    if query.stride(1) < query.stride(2):
+        return query.new_empty((batch, queries, heads, value.shape[-1])).transpose(1, 2)
+    return query.new_empty((batch, heads, queries, value.shape[-1]))
+
+
+torch.library.register_fake("pteron::scaled_dot_product_attention", _shape, lib=_library)
+
+RUNTIME_ATTENTION: torch._ops.OpOverload = torch.ops.pteron.scaled_dot_product_attention.default

@@ -1,0 +1,378 @@
+"""What becomes of attention, which partitioners keep whole.
+
+WholeAttentionPass()       the forms that torch makes of it    ==>    attention
+AttentionPass(choose)      attention    ==>    a call of the runtime, flex_attention, or itself
+
+Whatever computes it lays its result out in its own way; users of the result get what was traced.
+"""
+
+import functools
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.passes.infra.pass_base import PassBase, PassResult
+
+from pteron.backends.aoti.attention import ATTENTION, RUNTIME_ATTENTION, WHOLE, Attention
+from pteron.exir.decompositions import insert_trace, replace_by_trace
+
+Choice: TypeAlias = Literal["library", "flex", "products"]
+
+#: The widest head that the runtime takes.
+MAX_ITEMS = 256
+RUNTIME_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+#: What torch.nn.attention.flex_attention says to the operator, but that nobody takes gradients.
+_FLEX = {
+    "BACKEND": "AUTO",
+    "PRESCALE_QK": False,
+    "ROWS_GUARANTEED_SAFE": False,
+    "BLOCKS_ARE_CONTIGUOUS": False,
+    "WRITE_DQ": False,
+    "OUTPUT_LOGSUMEXP": False,
+    "OUTPUT_MAX": False,
+}
+
+
+class WholeAttentionPass(PassBase):
+    """Makes attention of the forms for flash, cuDNN and others, where only its result is used."""
+
+    def call(self, graph_module: GraphModule) -> PassResult:
+        changed = False
+        for node in list(_calls(graph_module)):
+            if node.target is ATTENTION:
+                continue
+            used = [user for user in node.users if user.users]
+            if any(user.target is not operator.getitem or user.args[1] != 0 for user in used):
+                continue
+            call = Attention.of(node)
+            with node.graph.inserting_before(node):
+                whole = node.graph.call_function(
+                    ATTENTION,
+                    (call.query, call.key, call.value),
+                    {
+                        "attn_mask": call.mask,
+                        "dropout_p": call.dropout_p,
+                        "is_causal": call.is_causal,
+                        "scale": call.scale,
+                        "enable_gqa": True,  # these forms go by the sizes
+                    },
+                )
+            whole.meta = dict(node.meta)
+            whole.meta["val"] = node.meta["val"][0]
+            for user in list(node.users):
+                user.replace_all_uses_with(whole)
+                node.graph.erase_node(user)
+            node.graph.erase_node(node)
+            changed = True
+        return PassResult(graph_module, changed)
+
+
+class AttentionPass(PassBase):
+    """Replaces attention by what `choose` says of each call.
+
+    "library": one call of the runtime. "flex": `flex_attention`, which Inductor compiles. What
+    neither can do stays, and so does what is to be "products": Inductor breaks it up.
+    """
+
+    def __init__(self, choose: Callable[[Attention], Choice]) -> None:
+        super().__init__()
+        self._choose = choose
+        self._masks: dict[tuple[Node, torch.dtype], Node] = {}
+
+    def call(self, graph_module: GraphModule) -> PassResult:
+        changed = False
+        for node in list(_calls(graph_module)):
+            if node.target is not ATTENTION:
+                continue
+            call = Attention.of(node)
+            choice = self._choose(call) if is_for_runtime(call) else "products"
+            if choice == "products" or not self._replace(node, call, choice):
+                _keep_layout(node)
+            changed = True
+        if changed:
+            graph_module.graph.eliminate_dead_code()
+            graph_module.recompile()
+        return PassResult(graph_module, changed)
+
+    def _replace(self, node: Node, call: Attention, choice: Choice) -> bool:
+        once = unrepeated(call.key), unrepeated(call.value)
+        key, value = once if all(once) else (call.key, call.value)
+        assert key is not None and value is not None
+        inputs = [call.query, key, value]
+        if call.mask is not None:
+            inputs.append(self._numbers(call.mask, node, call.query.meta["val"].dtype))
+        scale = call.scale if call.scale is not None else float(_items(call.query)) ** -0.5
+        traced = node.meta["val"]
+        compute = _by_library if choice == "library" else _by_flex
+
+        def run(*operands: torch.Tensor) -> torch.Tensor:
+            q, k, v, mask = (*operands, None)[:4]
+            assert q is not None and k is not None and v is not None
+            rank = q.dim()
+            if rank == 3:  # a batch, or heads: all the same
+                q, k, v = (x.unsqueeze(1) for x in (q, k, v))
+                mask = mask.unsqueeze(1) if mask is not None and mask.dim() == 3 else mask
+            out = compute(q, k, v, mask, call.is_causal, scale)
+            out = out.squeeze(1) if rank == 3 else out
+            return _laid_out_as(traced, out)
+
+        return replace_by_trace(node, run, inputs)
+
+    def _numbers(self, mask: Node, before: Node, dtype: torch.dtype) -> Node:
+        """The mask as numbers of `dtype` to add; one for all calls that share the mask."""
+        value = mask.meta["val"]
+        if value.dtype == dtype:
+            return mask
+        if (mask, dtype) not in self._masks:
+            made = insert_trace(before, functools.partial(_as_numbers, dtype=dtype), [mask])
+            assert isinstance(made, Node)
+            self._masks[mask, dtype] = made
+        return self._masks[mask, dtype]
+
+
+def _as_numbers(mask: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
+    if mask.dtype != torch.bool:
+        return mask.to(dtype)
+    return torch.zeros_like(mask, dtype=dtype).masked_fill(mask.logical_not(), float("-inf"))
+
+
+def _keep_layout(node: Node) -> None:
+    """What Inductor makes of attention is row-major; users of the result see what was traced."""
+    traced = node.meta["val"]
+    if _has_strides(traced, _row_major(traced)):
+        return
+    with traced.fake_mode:
+        node.meta["val"] = torch.empty_like(traced, memory_format=torch.contiguous_format)
+    users = list(node.users)
+    made = insert_trace(node.next, functools.partial(_laid_out_as, traced), [node])
+    assert isinstance(made, Node)
+    for user in users:
+        user.replace_input_with(node, made)
+    if any(user.op == "output" for user in users):
+        made.name, node.name = node.name, f"{node.name}_row_major"
+
+
+def _laid_out_as(like: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor` with the strides of `like`: heads next to items, or row-major."""
+    if _has_strides(tensor, like.stride()):
+        return tensor
+    if tensor.dim() == 4 and not _has_strides(like, _row_major(like)):
+        return tensor.transpose(1, 2).contiguous().transpose(1, 2)
+    return tensor.contiguous()
+
+
+def _row_major(tensor: torch.Tensor) -> list[Any]:
+    strides: list[Any] = [1]
+    for size in reversed(tensor.shape[1:]):
+        strides.insert(0, strides[0] * size)
+    return strides
+
+
+def _has_strides(tensor: torch.Tensor, strides: Sequence[Any]) -> bool:
+    """Whether they are known to be these, but for dimensions of one element."""
+    return all(
+        (isinstance(size, int) and size == 1) or statically_known_true(x == y)
+        for size, x, y in zip(tensor.shape, tensor.stride(), strides, strict=True)
+    )
+
+
+def has_attention(graph_module: GraphModule) -> bool:
+    """Whether there is any, whole or as what `AttentionPass` makes of it."""
+    kinds = {*WHOLE, RUNTIME_ATTENTION, torch.ops.higher_order.flex_attention}
+    return any(
+        node.target in kinds
+        for module in graph_module.modules()
+        if isinstance(module, GraphModule)
+        for node in module.graph.nodes
+    )
+
+
+def is_for_runtime(call: Attention) -> bool:
+    """Whether the runtime's operator can do it: known sizes of heads, no dropout, real dtypes."""
+    q, k, v = (node.meta["val"] for node in (call.query, call.key, call.value))
+    mask = call.mask.meta["val"] if call.mask is not None else None
+    return (
+        call.dropout_p == 0
+        and q.dtype in RUNTIME_DTYPES
+        and q.dtype == k.dtype == v.dtype
+        and q.dim() == k.dim() == v.dim()
+        and q.dim() in (3, 4)
+        and all(isinstance(x.shape[-1], int) and 0 < x.shape[-1] <= MAX_ITEMS for x in (q, v))
+        and q.shape[0] == k.shape[0] == v.shape[0]
+        and k.shape[1:-1] == v.shape[1:-1]
+        and (q.dim() == 3 or _share_heads(q, k, call.enable_gqa))
+        and (mask is None or mask.dtype == torch.bool or mask.is_floating_point())
+    )
+
+
+def _share_heads(q: torch.Tensor, k: torch.Tensor, enable_gqa: bool) -> bool:
+    heads, shared = q.shape[1], k.shape[1]
+    if not isinstance(heads, int) or not isinstance(shared, int):
+        return False
+    return heads == shared or (enable_gqa and heads % shared == 0)
+
+
+def unrepeated(node: Node) -> Node | None:
+    """The tensor that `node` repeats for each group of heads, as models without enable_gqa do.
+
+    (batch, shared, n, items) ==> unsqueeze, expand, reshape ==> (batch, shared * times, n, items)
+    """
+    out = node.meta["val"]
+    names = ("view", "reshape", "_unsafe_view", "clone")
+    source = node
+    while _name(source) in names:
+        source = source.args[0]  # type: ignore[assignment]
+    if source is node or _name(source) != "expand":
+        return None
+    wide = source.meta["val"]
+    unsqueezed = source.args[0]
+    if not isinstance(unsqueezed, Node) or _name(unsqueezed) != "unsqueeze":
+        return None
+    (origin, dim, *_) = unsqueezed.args
+    if not isinstance(origin, Node) or dim != 2 or wide.dim() != 5 or out.dim() != 4:
+        return None
+    batch, shared, n, items = origin.meta["val"].shape
+    times = wide.shape[2]
+    expected = ((batch, shared, times, n, items), (batch, shared * times, n, items))
+    return origin if (tuple(wide.shape), tuple(out.shape)) == expected else None
+
+
+def _name(node: Any) -> str:
+    """ "view" of a call of aten.view.default or aten.view_copy.default."""
+    if not isinstance(node, Node) or not isinstance(node.target, torch._ops.OpOverload):
+        return ""
+    return node.target._schema.name.removeprefix("aten::").removesuffix("_copy")
+
+
+def _items(node: Node) -> int:
+    size: int = node.meta["val"].shape[-1]
+    return size
+
+
+def _calls(graph_module: GraphModule) -> Iterator[Node]:
+    """Calls of attention in any form, in branches, too."""
+    for module in graph_module.modules():
+        if isinstance(module, GraphModule):
+            for node in module.graph.nodes:
+                if node.op == "call_function" and node.target in WHOLE:
+                    yield node
+
+
+def _by_library(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor | None,
+    causal: bool,
+    scale: float,
+) -> torch.Tensor:
+    # The runtime's fast kernels read items that lie side by side.
+    q, k, v = (x if x.stride(-1) in (0, 1) else x.contiguous() for x in (q, k, v))
+    out: torch.Tensor = RUNTIME_ATTENTION(
+        q, k, v, mask, 0.0, causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+    )
+    return out
+
+
+def _by_flex(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor | None,
+    causal: bool,
+    scale: float,
+) -> torch.Tensor:
+    from torch._higher_order_ops.flex_attention import flex_attention
+
+    def add_mask(
+        score: torch.Tensor,
+        b: torch.Tensor,
+        h: torch.Tensor,
+        m: torch.Tensor,
+        n: torch.Tensor,
+        *masks: torch.Tensor,
+    ) -> torch.Tensor:
+        for mask in masks:
+            where = (b, h, m, n)[4 - mask.dim() :]
+            sizes = mask.shape
+            score = (
+                score
+                + mask[
+                    tuple(
+                        torch.zeros_like(i) if isinstance(size, int) and size == 1 else i
+                        for i, size in zip(where, sizes, strict=True)
+                    )
+                ]
+            )
+        return score
+
+    blocks = _causal_blocks(q, k) if causal else _one_block(q, k)
+    masks = () if mask is None else (mask,)
+    out: torch.Tensor = flex_attention(q, k, v, add_mask, blocks, scale, _FLEX, masks, ())[0]
+    return out
+
+
+def _one_block(q: torch.Tensor, k: torch.Tensor) -> tuple[Any, ...]:
+    """Every query looks at every key."""
+    ones = q.new_ones((1, 1, 1), dtype=torch.int32)
+    zeros = q.new_zeros((1, 1, 1, 1), dtype=torch.int32)
+    size = 1 << 30
+
+    def all_keys(
+        b: torch.Tensor, h: torch.Tensor, m: torch.Tensor, n: torch.Tensor
+    ) -> torch.Tensor:
+        return n.new_ones((), dtype=torch.bool)
+
+    return _block_mask((ones, zeros, None, None), (1, 1), size, all_keys)
+
+
+def _causal_blocks(q: torch.Tensor, k: torch.Tensor) -> tuple[Any, ...]:
+    """Query i looks at keys 0 to i: whole blocks of keys, then the one on the diagonal."""
+    size = 128
+    rows, columns = (-(-x.shape[-2] // size) for x in (q, k))
+    row = torch.arange(rows, dtype=torch.int32, device=q.device)
+    column = torch.arange(columns, dtype=torch.int32, device=q.device)
+    partial = (row < columns).to(torch.int32).view(1, 1, rows)
+    diagonal = row.clamp(max=columns - 1).view(1, 1, rows, 1).expand(1, 1, rows, columns)
+    whole = row.clamp(max=columns).view(1, 1, rows)
+    before = column.view(1, 1, 1, columns).expand(1, 1, rows, columns)
+
+    def keys_before(
+        b: torch.Tensor, h: torch.Tensor, m: torch.Tensor, n: torch.Tensor
+    ) -> torch.Tensor:
+        return m >= n
+
+    lists = (partial, diagonal.contiguous(), whole, before.contiguous())
+    return _block_mask(lists, (q.shape[-2], k.shape[-2]), size, keys_before)
+
+
+def _block_mask(
+    lists: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None],
+    lengths: tuple[Any, Any],
+    size: int,
+    mask_mod: Any,
+) -> tuple[Any, ...]:
+    """As `flex_attention` takes it in the installed torch. What only its gradient reads is None."""
+    from torch.nn.attention.flex_attention import BlockMask
+
+    partial, diagonal, whole, before = lists
+    mask = BlockMask(
+        seq_lengths=lengths,
+        kv_num_blocks=partial,
+        kv_indices=diagonal,
+        full_kv_num_blocks=whole,
+        full_kv_indices=before,
+        q_num_blocks=None,
+        q_indices=None,
+        full_q_num_blocks=None,
+        full_q_indices=None,
+        BLOCK_SIZE=(size, size),
+        mask_mod=mask_mod,
+    )
+    found: tuple[Any, ...] = mask.as_tuple()
+    return found
