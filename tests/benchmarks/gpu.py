@@ -4,7 +4,8 @@
 
 Parts: `mm` (the matrix product of the runtime beside torch.mm), `models` (whole models beside
 eager, torch.compile and reduce-overhead), `choices` (cuBLAS beside Triton's template), `threads`
-(whole programs on eight threads beside a bare cuBLAS loop).
+(whole programs on eight threads beside a bare cuBLAS loop), `attention` (beside torch's
+ways), `decoder` (a Llama shape of `transformers`, with its cache).
 """
 
 import json
@@ -16,7 +17,8 @@ from typing import Any
 import torch
 from absl import app, flags
 
-_PARTS = flags.DEFINE_list("parts", ["mm", "models", "choices", "threads"], "What to measure.")
+_ALL = ["mm", "models", "attention", "decoder", "choices", "threads"]
+_PARTS = flags.DEFINE_list("parts", _ALL, "What to measure.")
 _ROUNDS = flags.DEFINE_integer("rounds", 30, "Rounds through all ways; medians count.", 1)
 _GEMM = flags.DEFINE_list("gemm", ["cublas", "triton", "best"], "Ours: who multiplies matrices.")
 _CASES = flags.DEFINE_list("cases", [], "Names of models; all if empty.")
@@ -37,6 +39,20 @@ def _models() -> tuple[Any, str]:
     return report, models.table(report)
 
 
+def _attention() -> tuple[Any, str]:
+    from tests.benchmarks.cuda import attention
+
+    report = attention.measure(_ROUNDS.value)
+    return report, attention.table(report)
+
+
+def _decoder() -> tuple[Any, str]:
+    from tests.benchmarks.cuda import decoder
+
+    report = decoder.measure(_ROUNDS.value)
+    return report, decoder.table(report)
+
+
 def _choices() -> tuple[Any, str]:
     from tests.benchmarks.cuda import choices
 
@@ -54,7 +70,9 @@ def _threads() -> tuple[Any, str]:
 _MEASURE: dict[str, Callable[[], tuple[Any, str]]] = {
     "mm": _mm,
     "models": _models,
+    "attention": _attention,
     "choices": _choices,
+    "decoder": _decoder,
     "threads": _threads,
 }
 

@@ -140,6 +140,8 @@ def benchmark(tree: Path, output: Path) -> Stage:
             )
             for name, options in (
                 ("mm", ("--parts=mm",)),
+                ("attention", ("--parts=attention",)),
+                ("decoder", ("--parts=decoder",)),
                 ("threads", ("--parts=threads",)),
                 ("choices", ("--parts=choices",)),
                 *((case, ("--parts=models", f"--cases={case}")) for case in _MODELS),

@@ -116,9 +116,8 @@ def lower(module: nn.Module, x: torch.Tensor, folder: Path, **options: Any) -> t
     from pteron.backends.cuda import CudaOptions, CudaPartitioner
     from pteron.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 
-    module = copy.deepcopy(module).cpu()  # moving the caller's would move it under its graphs
     with torch.no_grad():
-        exported = torch.export.export(module, (x.cpu(),))
+        exported = torch.export.export(copy.deepcopy(module), (x,))
     manager = to_edge_transform_and_lower(
         exported, partitioner=[CudaPartitioner(CudaOptions(**options))]
     )

@@ -1,0 +1,174 @@
+"""Attention: torch's ways, flex_attention compiled, plain products, and ours, on the GPU.
+
+bfloat16, keys and values of the module; the query is its input. Ours is the program of default
+options, exported on the GPU, launched from C++; all others from Python, with a head start of the
+host, so that what is compared is the GPU's time.
+"""
+
+import dataclasses
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from tests.benchmarks.cuda.models import LIBRARY, Launcher, lower
+from tests.benchmarks.cuda.timing import Launch, interleaved, timed
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """Sizes of one case; `mask` is none, causal, bool (causal, as a tensor) or padding."""
+
+    batch: int
+    heads: int
+    shared: int
+    queries: int
+    keys: int
+    items: int
+    mask: str = "causal"
+
+
+SIZES = (
+    (1, 16, 16, 512, 512, 64),
+    (4, 16, 16, 512, 512, 64),
+    (1, 32, 8, 2048, 2048, 128),
+    (1, 32, 8, 8192, 8192, 128),
+)
+ROWS = (
+    *(Row(*sizes) for sizes in SIZES),
+    Row(1, 32, 8, 1, 4096, 128, "none"),
+    *(Row(*sizes, mask) for sizes in SIZES[:3] for mask in ("bool", "padding")),
+    Row(1, 32, 8, 1, 4096, 128, "padding"),
+)
+_TORCH = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "products": SDPBackend.MATH,
+}
+
+
+class Attention(nn.Module):
+    """Keys, values and mask are buffers."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__()
+        self.causal = row.mask == "causal"
+        self.grouped = row.heads != row.shared
+        sizes = (row.batch, row.shared, row.keys, row.items)
+        for name in ("k", "v"):
+            self.register_buffer(name, torch.randn(sizes, device="cuda", dtype=torch.bfloat16))
+        mask = None
+        if row.mask == "bool":
+            every = torch.ones(1, 1, row.queries, row.keys, dtype=torch.bool, device="cuda")
+            mask = every.tril()
+        elif row.mask == "padding":
+            kept = torch.arange(row.keys, device="cuda") < row.keys - row.keys // 4
+            mask = kept.expand(row.batch, 1, row.queries, row.keys).contiguous()
+        self.register_buffer("mask", mask)
+
+    def forward(self, q: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(
+            q, self.k, self.v, self.mask, is_causal=self.causal, enable_gqa=self.grouped
+        )
+
+
+def _flex(module: Attention, row: Row) -> Any:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    blocks = None
+    if row.mask != "none":
+        mask = module.mask
+
+        def allowed(b: Any, h: Any, m: Any, n: Any) -> Any:
+            return m >= n if mask is None else mask[0, 0, m, n]
+
+        blocks = create_block_mask(allowed, None, None, row.queries, row.keys, device="cuda")
+    compiled = torch.compile(flex_attention)
+    return lambda q: compiled(q, module.k, module.v, block_mask=blocks, enable_gqa=module.grouped)
+
+
+def _measure(row: Row, rounds: int, launcher: Launcher, folder: Path) -> dict[str, Any]:
+    torch.manual_seed(0)
+    module = Attention(row).eval()
+    q = torch.randn(row.batch, row.heads, row.queries, row.items, device="cuda").bfloat16()
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        exact = module.float()(q.float())
+    module = module.to(torch.bfloat16)
+    ways: dict[str, Launch] = {}
+    errors: dict[str, float] = {}
+    failed: dict[str, str] = {}
+
+    def add(name: str, launch: Launch, result: torch.Tensor) -> None:
+        errors[name] = float((result.float() - exact).norm() / exact.norm())
+        ways[name] = launch
+
+    # Torch's fused forms want as many heads of keys; those are made beforehand.
+    wide = Attention(dataclasses.replace(row, shared=1)).eval()
+    wide.k, wide.v = (t.repeat_interleave(row.heads // row.shared, 1) for t in (module.k, module.v))
+    wide.mask, wide.grouped = module.mask, False
+    for name, kind in _TORCH.items():
+
+        def call(kind: SDPBackend = kind) -> torch.Tensor:
+            with sdpa_kernel(kind):
+                return wide(q)
+
+        try:
+            add(name, timed(call), call())
+        except RuntimeError as error:
+            failed[name] = str(error).partition("\n")[0]
+    flex = _flex(module, row)
+    try:
+        add("flex", timed(lambda: flex(q)), flex(q))
+    except Exception as error:
+        failed["flex"] = str(error).partition("\n")[0]
+    path, data = lower(module, q, folder)
+    out = torch.empty_like(q)
+    launch, result = launcher.open(path, data, q, out)
+    launch(3)
+    torch.cuda.synchronize()
+    add("ours", launch, result())
+    times = interleaved(ways, rounds, batch=20)
+    return {
+        "times": {way: dataclasses.asdict(taken) for way, taken in times.items()},
+        "relative_error": errors,
+        "failed": failed,
+    }
+
+
+def measure(rounds: int) -> list[dict[str, Any]]:
+    """Times and errors of each row."""
+    warnings.simplefilter("ignore")
+    launcher = Launcher(LIBRARY)
+    report = []
+    for row in ROWS:
+        with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+            torch._dynamo.reset()
+            measured = _measure(row, rounds, launcher, Path(folder))
+        report.append({"row": dataclasses.asdict(row), **measured})
+    return report
+
+
+def table(report: list[dict[str, Any]]) -> str:
+    """One line a row; microseconds on the GPU, and ours by the best of torch's."""
+    names = [*_TORCH, "flex", "ours"]
+    lines = [
+        f"{'batch, heads, kv, queries, keys, items':<40} "
+        + " ".join(f"{name:>9}" for name in names)
+        + f" {'ours/best':>9} {'error':>8} {'host':>6}   (us)"
+    ]
+    for item in report:
+        sizes = ", ".join(str(value) for value in item["row"].values())
+        gpu = {name: taken["gpu_us"] for name, taken in item["times"].items()}
+        best = min(gpu[name] for name in _TORCH if name in gpu)
+        cells = " ".join(f"{gpu[name]:>9.1f}" if name in gpu else f"{'-':>9}" for name in names)
+        lines.append(
+            f"{sizes:<40} {cells} {gpu['ours'] / best:>9.2f}"
+            f" {item['relative_error']['ours']:>8.1e} {item['times']['ours']['host_us']:>6.1f}"
+        )
+    return "\n".join(lines)
