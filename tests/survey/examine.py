@@ -119,8 +119,10 @@ def _partitioner(device: str) -> Any:
 
 
 def _execute(path: Path, data: list[Path], kwargs: dict[str, Any]) -> list[Any]:
+    """As callers have them by default: inputs and outputs on the host."""
     program = Runtime.get().load_program(path, data_path=data)
-    found: list[Any] = program.load_method("forward").execute(pytree.tree_leaves(kwargs))
+    inputs = pytree.tree_map_only(torch.Tensor, lambda x: x.cpu(), pytree.tree_leaves(kwargs))
+    found: list[Any] = program.load_method("forward").execute(inputs)
     return found
 
 
