@@ -28,6 +28,7 @@ def decomposition_table() -> Table:
         get_decompositions([torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default])
     )
     table[torch.ops.aten.complex.default] = _complex
+    table[torch.ops.aten.histc.default] = _histogram
     table[torch.ops.aten._is_all_true.default] = torch.all
     table[torch.ops.aten._is_any_true.default] = torch.any
     table.update(_CHECKED)
@@ -39,6 +40,15 @@ def _complex(real: torch.Tensor, imag: torch.Tensor) -> torch.Tensor:
     """Pairs in memory: a complex number is then made without an operator of its own."""
     parts = torch.broadcast_tensors(real, imag)
     return torch.view_as_complex(torch.stack(parts, -1))
+
+
+def _histogram(
+    numbers: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0
+) -> torch.Tensor:
+    """Of integers, which torch counts on a GPU alone, by their values as float64."""
+    if numbers.is_floating_point():
+        return NotImplemented
+    return torch.histc(numbers.double(), bins, min, max).to(numbers.dtype)
 
 
 def _inverse(matrix: torch.Tensor) -> torch.Tensor:

@@ -31,6 +31,7 @@ from pteron.backends.aoti import elf, inductor, payload, shim_list, toolchain
 from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.contract import contract_of
 from pteron.backends.aoti.passes.attention import AttentionPass, WholeAttentionPass, has_attention
+from pteron.backends.aoti.passes.remove_metadata_asserts import RemoveMetadataAssertsPass
 from pteron.backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
 from pteron.backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPass
 from pteron.exir._program import source_line
@@ -226,6 +227,7 @@ class AotiBackend(Generic[OptionsT]):
             program = move_to_device_pass(program, "cuda:0" if device == "cuda" else device)
         if table := cls.get_decomposition_table():
             program = program.run_decompositions(dict(table))
+        RemoveMetadataAssertsPass()(program.graph_module)
         for apply in cls.get_custom_passes(options):
             apply(program.graph_module)
         if has_attention(program.graph_module):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pteron.exir.decompositions import decompose
+from pteron.exir.decompositions import decompose, decomposition_table
 
 MATRIX = torch.tensor([[2.0, 1.0], [1.0, 3.0]])
 RIGHT = torch.tensor([[1.0, 0.0, 2.0], [3.0, 1.0, 0.0]])
@@ -77,3 +77,12 @@ def test_grouped_products_of_transformers_become_operators_of_torch(ends: list[i
     assert not [n for n in program.graph.nodes if "grouped" in str(n.target)]
     inputs = [rows, weights, torch.tensor(ends)]
     torch.testing.assert_close(program.module()(inputs), function(inputs))
+
+
+def test_integers_are_counted_as_numbers() -> None:
+    numbers = torch.tensor([0, 3, 1, 3, 7, -1, 4], dtype=torch.int32)
+    counted = decomposition_table()[torch.ops.aten.histc.default](numbers, 4, 0, 3)
+    assert counted.dtype == torch.int32
+    assert counted.tolist() == [1, 1, 0, 2]
+    floats = numbers.float()
+    assert decomposition_table()[torch.ops.aten.histc.default](floats, 4, 0, 3) is NotImplemented

@@ -1,0 +1,27 @@
+"""Drops assertions about dtypes and devices, which hold for what was traced.
+
+    _assert_tensor_metadata(%x, dtype=float32)    ==>    nothing
+
+Inductor may give a tensor another dtype on the way (torch 2.11: integers for a mask that was filled
+with numbers), with the same values in the end, and would fail.
+"""
+
+import torch
+from torch.fx import GraphModule
+from torch.fx.passes.infra.pass_base import PassBase, PassResult
+
+
+class RemoveMetadataAssertsPass(PassBase):
+    """See the module's text. Graphs of branches are changed with their parent."""
+
+    def call(self, graph_module: GraphModule) -> PassResult:
+        modified = False
+        for module in graph_module.modules():
+            if not isinstance(module, GraphModule):
+                continue
+            for node in list(module.graph.nodes):
+                if node.target is torch.ops.aten._assert_tensor_metadata.default:
+                    module.graph.erase_node(node)
+                    modified = True
+            module.recompile()
+        return PassResult(graph_module, modified)
