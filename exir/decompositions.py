@@ -13,6 +13,7 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import cast_symbool_to_symint_guardless
 from torch.utils import _pytree as pytree
 
 from pteron.exir._program import copy_program
@@ -92,7 +93,7 @@ def _operators(program: ExportedProgram) -> set[OpOverload]:
 def functionalize(program: ExportedProgram) -> ExportedProgram:
     """The program without changes in place, its operators whole."""
     if any(op._schema.is_mutable for op in _operators(program)):
-        return _run_decompositions(program, {})
+        return run_decompositions(program, {})
     return program
 
 
@@ -107,14 +108,46 @@ def decompose(program: ExportedProgram, keep: Iterable[OpOverload]) -> ExportedP
         table.pop(op, None)
     if program.dialect == "ATEN" and not _operators(program).intersection(table):
         return program
-    return _run_decompositions(program, table)
+    return run_decompositions(program, table)
 
 
-def _run_decompositions(program: ExportedProgram, table: Table) -> ExportedProgram:
+def run_decompositions(program: ExportedProgram, table: Table) -> ExportedProgram:
+    """`program.run_decompositions(table)`, also where torch cannot trace what it wrote itself."""
+    if _conditions_as_numbers(program):
+        program = copy_program(program)
+        _make_conditions_plain(program)
     with warnings.catch_warnings():
         # Torch copies its own tree specs, which it warns of: nothing that a caller could change.
         warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
-        return program.run_decompositions(table)
+        result = program.run_decompositions(table)
+    _make_conditions_plain(result)
+    return result
+
+
+def _conditions_as_numbers(program: ExportedProgram) -> list[Node]:
+    """`int(condition) == 1`, where `condition` is a truth value that is known at run time alone.
+
+    Torch makes assertions of it, and torch 2.11 cannot trace them again ("not tracked with proxy").
+    """
+    return [
+        node
+        for node in program.graph.nodes
+        if node.target is operator.eq
+        and node.args[1] == 1
+        and isinstance(node.args[0], Node)
+        and node.args[0].target is cast_symbool_to_symint_guardless
+    ]
+
+
+def _make_conditions_plain(program: ExportedProgram) -> None:
+    """`condition` for `int(condition) == 1`."""
+    for node in _conditions_as_numbers(program):
+        number: Any = node.args[0]
+        node.replace_all_uses_with(number.args[0])
+        program.graph.erase_node(node)
+        if not number.users:
+            program.graph.erase_node(number)
+    program.graph_module.recompile()
 
 
 def decompose_nodes(

@@ -39,6 +39,7 @@ from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 from pteron.exir.backend.backend_details import PreprocessResult
 from pteron.exir.backend.compile_spec_schema import CompileSpec
 from pteron.exir.backend.partition_boundary import BOUNDARIES
+from pteron.exir.decompositions import run_decompositions
 from pteron.exir.undelegated import UnsupportedOperatorsError
 
 _LOG = logging.getLogger(__name__)
@@ -226,7 +227,7 @@ class AotiBackend(Generic[OptionsT]):
             # With its index, which is also how the program's own assertions will spell it.
             program = move_to_device_pass(program, "cuda:0" if device == "cuda" else device)
         if table := cls.get_decomposition_table():
-            program = program.run_decompositions(dict(table))
+            program = run_decompositions(program, dict(table))
         RemoveMetadataAssertsPass()(program.graph_module)
         for apply in cls.get_custom_passes(options):
             apply(program.graph_module)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pteron.exir.decompositions import decompose, decomposition_table
+from pteron.exir.decompositions import decompose, decomposition_table, run_decompositions
 
 MATRIX = torch.tensor([[2.0, 1.0], [1.0, 3.0]])
 RIGHT = torch.tensor([[1.0, 0.0, 2.0], [3.0, 1.0, 0.0]])
@@ -47,6 +47,23 @@ def test_checks_of_all_elements_become_reductions(op) -> None:
     assert not [node for node in program.graph.nodes if "true" in str(node.target)]
     for x in (MATRIX, -MATRIX, MATRIX - 1.5):
         assert program.module()(x) == op(x > 0)
+
+
+class ChecksAll(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        torch._check_tensor_all(x == y)
+        return x + y
+
+
+def test_assertions_of_truth_values_can_be_traced_again_and_again() -> None:
+    program = torch.export.export(ChecksAll(), (MATRIX, MATRIX.clone()))
+    for _ in range(3):
+        program = run_decompositions(program, {})
+        checks = [node for node in program.graph.nodes if "_assert_scalar" in str(node.target)]
+        assert checks
+    assert torch.equal(program.module()(MATRIX, MATRIX), 2 * MATRIX)
+    with pytest.raises(RuntimeError, match="assertion failed"):
+        program.module()(MATRIX, 2 * MATRIX)
 
 
 @torch.library.custom_op("transformers::grouped_mm_fallback", mutates_args=())

@@ -89,6 +89,11 @@ CALLS: dict[str, _Call] = {
     "nanmedian_dim": (lambda x: x.sqrt().nanmedian(0, keepdim=True).values, (_X,)),
     "mode": (lambda x: x.round().mode(1).values, (_X,)),
     "kthvalue": (lambda x: x.kthvalue(2, 1).values, (_X,)),
+    # Of equal numbers the ones that torch takes.
+    "topk": (
+        lambda x: (x.sign().topk(5, 1), x.view(-1).round().topk(9, largest=False), x.topk(2, 0)),
+        (_numbers(60, 40),),
+    ),
     "searchsorted_Tensor": (
         lambda x: (
             torch.searchsorted(x.sort(-1).values, x + 0.2, right=True, out_int32=True),

@@ -299,3 +299,35 @@ def layouts_of_fourier_transforms() -> Iterator[None]:
 
     with patched(ir.ExternKernel, "process_kernel", classmethod(with_strides)):
         yield
+
+
+@contextlib.contextmanager
+def constant_indices_compared() -> Iterator[None]:
+    """The larger of two indices is found, also where one is a constant that was kept from folding.
+
+    Inductor wraps such a constant in `Identity`, of which sympy knows that it is a number but not
+    which: `Max(Identity(0) + 1, n)` is then an error ("is not comparable").
+    """
+    from torch.utils._sympy.functions import Identity
+
+    def evaluate(wrapped: Any, precision: int) -> Any:
+        return wrapped.args[0]._eval_evalf(precision)
+
+    with patched(Identity, "_eval_evalf", evaluate):
+        yield
+
+
+@contextlib.contextmanager
+def splits_in_three_given_up() -> Iterator[None]:
+    """A loop that does not divide into three is tried in another way.
+
+    torch 2.11 raises the exception that says so without its arguments, which is an error itself.
+    """
+    from torch._inductor.codegen import simd
+
+    def create(error: Any, expr: Any = None, remaining: Any = None) -> None:
+        Exception.__init__(error)
+        error.expr, error.remaining = expr, remaining
+
+    with patched(simd.CantSplit, "__init__", create):
+        yield

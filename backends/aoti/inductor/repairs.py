@@ -19,9 +19,11 @@ from pteron.backends.aoti.inductor.graph_repairs import (
 from pteron.backends.aoti.inductor.loop_repairs import (
     arrays_by_their_writer,
     bytes_ordered_as_ints,
+    constant_indices_compared,
     floor_division_of_floats,
     indices_in_the_order_of_the_tensor,
     layouts_of_fourier_transforms,
+    splits_in_three_given_up,
     steps_of_64_bits,
     tails_of_reductions,
     truth_values_compared,
@@ -57,6 +59,8 @@ def repairs() -> Iterator[None]:
         stack.enter_context(steps_of_64_bits())
         stack.enter_context(floor_division_of_floats())
         stack.enter_context(truth_values_compared())
+        stack.enter_context(constant_indices_compared())
+        stack.enter_context(splits_in_three_given_up())
         stack.enter_context(factors_of_their_own())
         stack.enter_context(transposed_convolutions_unfolded())
         yield

@@ -10,7 +10,7 @@ Error sort(const Kernels& kernels, const SlimTensor& self, int64_t dim, bool des
   PTERON_ASSIGN_OR_RETURN(const size_t d, dim_argument(dim, self.dim()));
   PTERON_ASSIGN_OR_RETURN(values, make_ordered_like(self, self.dtype()));
   PTERON_ASSIGN_OR_RETURN(indices, make_ordered_like(self, DType::Long));
-  return kernels.sort({self, d, descending, size_along(self, d), *values, *indices});
+  return kernels.sort({self, d, descending, true, size_along(self, d), *values, *indices});
 }
 
 Error sort_stable(const Kernels& kernels, const SlimTensor& self, std::optional<bool>, int64_t dim,
@@ -31,7 +31,7 @@ Error topk(const Kernels& kernels, const SlimTensor& self, int64_t k, int64_t di
   if (self.dim() > 0) sizes.values[d] = k;
   PTERON_ASSIGN_OR_RETURN(values, make_row_major(sizes, self.dtype(), self.device()));
   PTERON_ASSIGN_OR_RETURN(indices, make_row_major(sizes, DType::Long, self.device()));
-  return kernels.sort({self, d, largest, k, *values, *indices});
+  return kernels.sort({self, d, largest, false, k, *values, *indices});
 }
 
 }  // namespace pteron::aoti::ops

@@ -1,4 +1,4 @@
-// Sorting along a dimension. NaN counts as the greatest number; equal elements keep their order.
+// Sorting along a dimension. NaN counts as the greatest number.
 #pragma once
 
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
@@ -10,6 +10,7 @@ struct SortCall {
   const slim::SlimTensor& self;  // of real numbers
   size_t dim;
   bool descending;
+  bool stable;                      // equal elements keep their order
   int64_t count;                    // at most the size along `dim`
   const slim::SlimTensor& values;   // of the dtype of self, any strides
   const slim::SlimTensor& indices;  // int64, of the strides of values

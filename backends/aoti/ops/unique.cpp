@@ -36,7 +36,7 @@ Error order_of(const Kernels& kernels, const SlimTensor& rows, TensorPtr& order)
       make_view(rows, size, Span<const int64_t>(&one, 1), rows.storage_offset()));
   PTERON_ASSIGN_OR_RETURN(const TensorPtr values,
                           make_row_major(size, rows.dtype(), rows.device()));
-  return kernels.sort({*column, 0, false, count, *values, *order});
+  return kernels.sort({*column, 0, false, true, count, *values, *order});
 }
 
 // Of the elements, or of what is at each index of `dim`. Results that nobody asked for are empty,

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
+from torch._inductor.codegen import simd
 from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._sympy.functions import Identity, Max
 
 from pteron.backends.aoti import inductor
 from pteron.backends.aoti.inductor import Target, graph_repairs, repairs
@@ -345,3 +348,21 @@ def test_transposed_convolutions_keep_their_weights(
     weights = [c.tensor for c in code.constants if c.tensor.shape == (4, 4, 3)]
     right = all(torch.equal(weight, weight[:1].expand(4, 4, 3)) for weight in weights)
     assert right == repaired, "" if repaired else "Inductor has learnt it: the repair can go"
+
+
+def test_constants_that_are_not_folded_are_compared() -> None:
+    index = Identity(sympy.Integer(0)) + 1
+    with pytest.raises(ValueError, match="not comparable"):
+        Max(index, sympy.Integer(3))
+    sympy.core.cache.clear_cache()
+    with repairs.repairs():
+        assert Max(index, sympy.Integer(3)).replace(Identity, lambda value: value) == 3
+        assert Max(index, sympy.Integer(0)).replace(Identity, lambda value: value) == 1
+    sympy.core.cache.clear_cache()
+
+
+def test_a_loop_that_does_not_divide_is_no_error_of_its_own() -> None:
+    with repairs.repairs(), pytest.raises(simd.CantSplit):
+        raise simd.CantSplit
+    with pytest.raises(simd.CantSplit, match="7 not divisible by 3"):
+        raise simd.CantSplit(7, 3)

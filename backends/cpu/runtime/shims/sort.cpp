@@ -8,22 +8,35 @@
 namespace pteron::cpu {
 namespace {
 
+// The first `count` of a row, in order. Of equal ones those that torch takes, whose way this is:
+// models choose experts by scores that may be equal.
+template <typename T>
+void select_first(Ranked<T>* row, int64_t length, int64_t count, bool descending) {
+  const auto before = [descending](const Ranked<T>& a, const Ranked<T>& b) {
+    return descending ? less(b.value, a.value) : less(a.value, b.value);
+  };
+  if (count == 0) return;
+  if (count * 64 <= length) return std::partial_sort(row, row + count, row + length, before);
+  std::nth_element(row, row + count - 1, row + length, before);
+  std::sort(row, row + count - 1, before);
+}
+
 template <typename T>
 void sort_rows(const aoti::SortCall& call) {
   const Rows in(call.self, call.dim), values(call.values, call.dim),
       indices(call.indices, call.dim);
   const T* const source = call.self.data_as<const T>();
-  const RankedBefore<T> before{call.descending};
   parallel_for(in.count(), in.grain(), [&](int64_t begin, int64_t end) {
     Scratch<Ranked<T>> scratch(in.length());
     Ranked<T>* const ranked = scratch.data();
     for (int64_t l = begin; l < end; ++l) {
       const T* row = source + in.offset(l);
       for (int64_t i = 0; i < in.length(); ++i) ranked[i] = {row[i * in.stride()], i};
-      if (call.count < in.length()) {
-        std::nth_element(ranked, ranked + call.count, ranked + in.length(), before);
+      if (call.stable) {
+        std::sort(ranked, ranked + in.length(), RankedBefore<T>{call.descending});
+      } else {
+        select_first(ranked, in.length(), call.count, call.descending);
       }
-      std::sort(ranked, ranked + call.count, before);
       T* value = call.values.data_as<T>() + values.offset(l);
       int64_t* index = call.indices.data_as<int64_t>() + indices.offset(l);
       for (int64_t i = 0; i < call.count; ++i) {
