@@ -107,7 +107,7 @@ class Reference:
             return frozenset()
         runs = []
         for seed in range(2):
-            with torch.random.fork_rng():
+            with torch.random.fork_rng(_devices_in_use()):
                 torch.manual_seed(seed)
                 runs.append(self.run_functional())
         return frozenset(
@@ -116,6 +116,11 @@ class Reference:
             for index, (a, b) in enumerate(zip(first, second, strict=True))
             if not _same(a, b)
         )
+
+
+def _devices_in_use() -> list[int]:
+    """Those whose generator may have been used; else torch would start all there are."""
+    return [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
 
 
 def _is_meta(value: object) -> bool:

@@ -35,6 +35,8 @@ def examine(task: Task) -> Outcome:
     outcome = Outcome(*task)
     outcome.versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     try:
+        # By default torch rounds what CUDA convolutions read to TF32, and we do not.
+        torch.backends.cudnn.allow_tf32 = False
         with torch.no_grad(), logged_warnings("pteron.backends", outcome.warnings):
             _Examination(outcome).run()
     except Absent:

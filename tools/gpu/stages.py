@@ -88,6 +88,7 @@ def export(tree: Path, output: Path) -> Stage:
     """Models lowered on this machine and run: Python, runner."""
     del output
     tests = sorted((tree / "pteron/backends/cuda/tests").glob("test_*.py"))
+    tests += sorted((tree / "tests/e2e").glob("test_cuda_*.py"))
     others = [test for test in tests if test.stem not in _ALONE]
     others.sort(key=lambda test: test.stem not in _LONG)
     return dataclasses.replace(_pytest("export", tree, others, _spread()), parallel=4)
@@ -103,7 +104,8 @@ def lifecycle(tree: Path, output: Path) -> Stage:
 def cpu(tree: Path, output: Path) -> Stage:
     """Lowering for the CPU, and running that, with this machine's torch and compiler."""
     del output
-    tests = [test for folder in _CPU_FOLDERS for test in (tree / folder).glob("test_*.py")]
+    found = [test for folder in _CPU_FOLDERS for test in (tree / folder).glob("test_*.py")]
+    tests = [test for test in found if not test.stem.startswith("test_cuda_")]
     return dataclasses.replace(_pytest("cpu", tree, sorted(tests), _spread()), parallel=4)
 
 

@@ -14,7 +14,7 @@ from pteron.backends.aoti.inductor.capture import operator_functions
 from pteron.backends.aoti.inductor.generate import LOCK, generate_module
 from pteron.backends.aoti.inductor.generated_code import Target
 from pteron.backends.aoti.inductor.own_functions import own_functions
-from pteron.backends.aoti.inductor.release import UnsupportedTorch, release
+from pteron.backends.aoti.inductor.release import UnsupportedTorch
 from pteron.backends.aoti.inductor.without_kernels import without_kernels
 
 
@@ -50,10 +50,9 @@ def compiles_higher_order(op: Any) -> bool:
 
     if op in lowering.lowerings:
         return op not in lowering.fallbacks
-    # map and scan become loops before they are lowered, loops that the C++ wrapper of torch 2.11
-    # cannot write down (AssertionError in codegen_subgraph_prefix).
+    # map and scan become loops before they are lowered.
     name = op.name().removesuffix("_impl")
-    return hasattr(post_grad, f"decompose_{name}_to_while_loop") and release() != "2.11"
+    return hasattr(post_grad, f"decompose_{name}_to_while_loop")
 
 
 @functools.cache

@@ -331,3 +331,30 @@ def splits_in_three_given_up() -> Iterator[None]:
 
     with patched(simd.CantSplit, "__init__", create):
         yield
+
+
+@contextlib.contextmanager
+def loops_that_write_in_place() -> Iterator[None]:
+    """A `while_loop` may write the tensors that it carries in place, as `map` and `scan` do.
+
+    The C++ wrapper of torch 2.11 counts the outputs that are not written in place alone
+    (AssertionError in codegen_subgraph_prefix).
+    """
+    from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+
+    write: Any = CppWrapperCpu.codegen_while_loop
+    if release() != "2.11":
+        yield
+        return
+
+    def write_with_all_outputs(wrapper: Any, loop: Any, stack_output: bool = False) -> None:
+        others = iter(loop.outputs)
+        written = {
+            name: output for output in loop.mutation_outputs for name in output.get_mutation_names()
+        }
+        outputs = [written.get(x.get_name()) or next(others) for x in loop.carried_inputs]
+        with patched(loop, "outputs", outputs):
+            write(wrapper, loop, stack_output)
+
+    with patched(CppWrapperCpu, "codegen_while_loop", write_with_all_outputs):
+        yield

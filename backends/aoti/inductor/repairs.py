@@ -23,6 +23,7 @@ from pteron.backends.aoti.inductor.loop_repairs import (
     floor_division_of_floats,
     indices_in_the_order_of_the_tensor,
     layouts_of_fourier_transforms,
+    loops_that_write_in_place,
     splits_in_three_given_up,
     steps_of_64_bits,
     tails_of_reductions,
@@ -61,6 +62,7 @@ def repairs() -> Iterator[None]:
         stack.enter_context(truth_values_compared())
         stack.enter_context(constant_indices_compared())
         stack.enter_context(splits_in_three_given_up())
+        stack.enter_context(loops_that_write_in_place())
         stack.enter_context(factors_of_their_own())
         stack.enter_context(transposed_convolutions_unfolded())
         yield
