@@ -72,6 +72,19 @@ class Delegate {
   // over memory of their upper bound and are resized to what was computed. Nothing here may throw,
   // and a failure leaves the delegate usable. Called by one thread at a time.
   virtual Error execute(BackendExecutionContext& context, Span<EValue* const> arguments) = 0;
+
+  // Whether prepare() does anything.
+  virtual bool can_prepare() const { return false; }
+
+  // Follows an execute() with these arguments that succeeded: makes later ones faster whose
+  // arguments have the same sizes and numbers. `fixed` says of each argument whether its memory
+  // belongs to the method or its session, where it stays from run to run. Computes nothing: other
+  // memory than the delegate's own keeps its contents. An error says why it cannot be, and runs are
+  // then as before.
+  virtual Error prepare(BackendExecutionContext& context, Span<EValue* const> arguments,
+                        Span<const bool> fixed) {
+    return (void)context, (void)arguments, (void)fixed, Error::Ok;
+  }
 };
 
 // Thread-safe: init may be called by several threads at once.

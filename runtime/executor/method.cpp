@@ -74,6 +74,15 @@ Error Method::execute() {
   return error;
 }
 
+Error Method::prepare() {
+  if (state_->is_running.exchange(true, std::memory_order_acquire)) {
+    return state_->explain_running();
+  }
+  Error error = catch_exceptions([this] { return state_->prepare(); });
+  state_->is_running.store(false, std::memory_order_release);
+  return error;
+}
+
 const EValue& Method::get_output(size_t index) const { return *state_->outputs[index].value; }
 
 Error Method::reset_state() {

@@ -10,6 +10,8 @@
 // refused with InvalidState. execute() itself allocates nothing, takes no lock and logs nothing; what a delegate
 // does in it is the delegate's promise.
 //
+//   PTERON_RETURN_IF_ERROR(method->prepare());   // once, ahead, for inputs of these sizes
+//
 // After an error the method is as usable as before it: set inputs and execute again. Mutable
 // buffers may then hold a part of what the failed run wrote; reset_state() puts them back.
 #pragma once
@@ -68,6 +70,18 @@ class Method final {
   // must be; other inputs already hold the only value they can have. The memory of a planned input
   // may be reused during a run; such an input must be set before each (the error says so).
   Error execute();
+
+  // Makes execute() faster for inputs of the sizes, and with the numbers, that are set now: a
+  // delegate that can, keeps what it launches on its device (a CUDA graph) and launches that whenever
+  // the same sizes and numbers come. Runs the method once, as execute() does, and puts the mutable
+  // buffers back to what they were; does nothing but that, or nothing at all, where no delegate has
+  // anything to prepare. Any number of calls, for other sizes. Slow: it copies the mutable buffers,
+  // allocates and waits. What a backend asks of other threads meanwhile is in its documentation; with
+  // CUDA none may wait for the whole device (cudaDeviceSynchronize), as for any stream capture.
+  //
+  // NotSupported and others: which delegates cannot, and why. The method is as usable as before, and
+  // runs those as before.
+  Error prepare();
 
   // What the last execute() computed, or before it what is known at load. `index` < outputs_size().
   // Tensors in it are borrowed from the method, and valid until the next execute().

@@ -187,7 +187,7 @@ Error MethodLoader::add_mutable_buffer(const TensorStorage& storage, const Tenso
   state_->mutable_buffers.push_back(buffer);
   if (tensor.nbytes() == 0) return Error::Ok;
   mutable_ranges_.push_back({storage.memory_id, storage.offset, storage.offset + tensor.nbytes(),
-                             Session::data(*buffer)});
+                             Session::tensor(*buffer).data_as<uint8_t>()});
   return Error::Ok;
 }
 

@@ -122,7 +122,11 @@ Error Method::State::call(const Instruction& instruction) {
   BackendExecutionContext context;
   context.method_name = meta.name;
   context.tracer = tracer;
-  return instruction.delegate->execute(context, instruction.arguments);
+  Error error = instruction.delegate->execute(context, instruction.arguments);
+  if (__builtin_expect(preparation != nullptr, 0) && error.ok()) {
+    prepare_delegate(instruction, context);
+  }
+  return error;
 }
 
 Error Method::State::explain(size_t index, Error error) const {

@@ -27,6 +27,8 @@ struct Method::State {
 
   // Runs once what is all set, with nobody else at it.
   Error execute();
+  // The same, and delegates prepare for more; mutable buffers are then as before.
+  Error prepare();
   // InvalidState while the method runs.
   Error check_idle() const;
   Error explain_running() const;
@@ -59,6 +61,7 @@ struct Method::State {
     bool is_overwritten = false;        // a run may leave something else in its place
     std::unique_ptr<EValue> prototype;  // as after load, if a run may move to the slot
   };
+  struct Preparation;
   struct Output {
     EValue* value = nullptr;
     bool needs_data = false;   // the caller brings the memory
@@ -102,9 +105,12 @@ struct Method::State {
   // By backend id.
   std::unordered_map<std::string, std::shared_ptr<void>> shared_states;
   std::vector<std::unique_ptr<Delegate>> delegates;
+  Preparation* preparation = nullptr;  // while prepare() runs
 
  private:
   Error call(const Instruction& instruction);
+  void prepare_delegate(const Instruction& instruction, BackendExecutionContext& context);
+  bool is_fixed(const EValue& value) const;
   Error explain(size_t index, Error error) const;
   Error check_outputs() const;
   // `value` must be of the input's kind.

@@ -62,7 +62,7 @@ Error Session::reset(Buffer& buffer) {
   return copy_to_device(tensor.data(), buffer.initial, tensor.device());
 }
 
-uint8_t* Session::data(const Buffer& buffer) { return buffer.memory.data(); }
+const Tensor& Session::tensor(const Buffer& buffer) { return buffer.tensor; }
 
 std::vector<std::string> Session::buffer_names() const {
   std::vector<std::string> names;

@@ -64,7 +64,7 @@ class Session final {
   Result<Buffer*> find_or_add(std::string_view name, const Tensor& tensor,
                               Span<const uint8_t> initial);
   static Error reset(Buffer& buffer);
-  static uint8_t* data(const Buffer& buffer);
+  static const Tensor& tensor(const Buffer& buffer);
 
   std::shared_ptr<const Program> program_;
   mutable std::mutex mutex_;  // guards the map, not the bytes

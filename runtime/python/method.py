@@ -52,6 +52,22 @@ class Method:
         """
         return self._native.execute(inputs)
 
+    def prepare(self, inputs: Sequence[Any]) -> None:
+        """Makes later calls faster whose inputs have the sizes and numbers of flat `inputs`.
+
+        On CUDA, what a call launches becomes a CUDA graph (a bounded number of them is kept: see
+        the option `max_graphs`), which is launched whenever the same sizes and numbers come, with
+        tensors at any address. The method runs once and its mutable buffers are as before. Does
+        nothing where there is nothing to prepare. While it runs, no thread may wait for the whole
+        device (`torch.cuda.synchronize()`), as during any stream capture; streams and events may be
+        waited for.
+
+        Raises:
+          InvalidArgumentError: all that is wrong with the inputs; nothing has run.
+          PteronError: which parts cannot be prepared, and why; they run as before.
+        """
+        self._native.prepare(inputs)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs on the arguments of the exported module and returns what its `forward` returned."""
         from pteron.runtime.python import pytree

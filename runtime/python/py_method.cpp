@@ -97,6 +97,7 @@ PyMethod::~PyMethod() {
 PyTypeObject* PyMethod::type() {
   static PyMethodDef methods[] = {
       {"execute", method_of<&PyMethod::execute>, METH_O, "Flat inputs to flat outputs."},
+      {"prepare", method_of<&PyMethod::prepare>, METH_O, "For flat inputs."},
       {"reset_state", method_of<&PyMethod::reset_state>, METH_NOARGS, nullptr},
       {"meta", method_of<&PyMethod::meta>, METH_NOARGS, "As a dict."},
       {}};
@@ -174,7 +175,11 @@ bool PyMethod::has_foreign_input() const {
   });
 }
 
-Object PyMethod::execute(PyObject* inputs) {
+Object PyMethod::execute(PyObject* inputs) { return run(inputs, Purpose::Execute); }
+
+Object PyMethod::prepare(PyObject* inputs) { return run(inputs, Purpose::Prepare); }
+
+Object PyMethod::run(PyObject* inputs, Purpose purpose) {
   const PySession::Guard guard(*session_);
   struct Release {
     PyMethod* method;
@@ -194,10 +199,11 @@ Object PyMethod::execute(PyObject* inputs) {
     output.direct = value_or_throw(OwnedTensor::allocate(method_->get_output(i).tensor()));
     throw_if_error(method_->set_output_data(i, output.direct->data(), output.direct->nbytes()));
   }
-  throw_if_error([this] {
+  throw_if_error([&] {
     const WithoutGil without_gil;
-    return method_->execute();
+    return purpose == Purpose::Execute ? method_->execute() : method_->prepare();
   }());
+  if (purpose == Purpose::Prepare) return none();
   const TensorStyle style = output_style();
   return list_of(outputs_.size(), [&](size_t i) { return output(i, style); });
 }

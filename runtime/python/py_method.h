@@ -68,6 +68,8 @@ class PyMethod final {
   // Flat inputs to a list of flat outputs. May be called from any thread; calls into one session
   // take turns.
   Object execute(PyObject* inputs);
+  // None; inputs as above.
+  Object prepare(PyObject* inputs);
   // None.
   Object reset_state();
   Object meta() const;
@@ -78,6 +80,7 @@ class PyMethod final {
     Copy,    // from memory of the method
     Direct,  // the delegate writes into what Python gets
   };
+  enum class Purpose { Execute, Prepare };
   struct Input {
     ImportedTensor tensor;
     Object scalar;                         // keeps a string alive
@@ -91,6 +94,7 @@ class PyMethod final {
     OwnedTensorPtr on_device;  // as `memory`, for one on a device
   };
 
+  Object run(PyObject* inputs, Purpose purpose);
   void prepare_outputs();
   Error give_memory(size_t index);
   void collect_devices();

@@ -186,6 +186,15 @@ def test_wrong_inputs_raise_and_leave_the_method_usable(inputs: list, message: s
     assert torch.equal(y, torch.ones(2, 3))
 
 
+def test_there_is_nothing_to_prepare_on_the_cpu() -> None:
+    method = Runtime.get().load_program(two_inputs()).load_method("forward")
+    with pytest.raises(InvalidArgumentError, match="differs from Int 4"):
+        method.prepare([torch.ones(2, 3), 5, True, "mode", None])
+    method.prepare([torch.ones(2, 3), 4, True, "mode", None])
+    y, _ = method.execute([torch.ones(2, 3), 4, True, "mode", None])
+    assert torch.equal(y, torch.ones(2, 3))
+
+
 def test_all_problems_of_the_inputs_at_once() -> None:
     method = Runtime.get().load_program(two_inputs()).load_method("forward")
     with pytest.raises(InvalidArgumentError) as raised:

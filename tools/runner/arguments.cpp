@@ -21,6 +21,8 @@ const char kUsage[] =
                           method was exported with. Without this flag, inputs are zeros of their
                           largest size.
   --outputs FILES         one safetensors file for each method, with tensors output_0, output_1, ...
+  --prepare               prepare each method for its inputs, before it runs (CUDA graphs); fails if
+                          that cannot be
   --repeat N              run each method N more times and print its latency, and the memory used
   --describe              print what the program holds; runs nothing unless --inputs, --outputs or
                           --repeat is there too
@@ -158,8 +160,10 @@ Result<Arguments> parse_arguments(int argc, const char* const* argv) {
     const bool has_value = equal != std::string::npos;
     std::string value = has_value ? name.substr(equal + 1) : "";
     name = name.substr(0, equal);
-    if (name == "describe" || name == "help") {
-      bool& target = name == "help" ? arguments.help : arguments.describe;
+    if (name == "describe" || name == "help" || name == "prepare") {
+      bool& target = name == "help"       ? arguments.help
+                     : name == "describe" ? arguments.describe
+                                          : arguments.prepare;
       note(set_switch(name, has_value ? value : "true", target));
       continue;
     }

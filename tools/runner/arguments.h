@@ -24,6 +24,7 @@ struct Arguments {
   DeviceMap devices;
   int64_t repeat = 0;
   bool describe = false;
+  bool prepare = false;
   bool help = false;
 };
 

@@ -37,8 +37,8 @@ struct Task {
   std::optional<AtomicFile> outputs;
 };
 
-Result<Task> prepare(const Arguments& arguments, const Program& program, size_t index,
-                     const std::shared_ptr<Session>& session) {
+Result<Task> make_task(const Arguments& arguments, const Program& program, size_t index,
+                       const std::shared_ptr<Session>& session) {
   Task task;
   const std::string& name = arguments.methods[index];
   PTERON_ASSIGN_OR_RETURN(const MethodMeta meta, program.method_meta(name));
@@ -69,6 +69,11 @@ Result<Task> prepare(const Arguments& arguments, const Program& program, size_t 
 Error run_once(Task& task) {
   PTERON_RETURN_IF_ERROR(task.method->set_inputs(task.inputs.values()));
   return task.method->execute();
+}
+
+Error prepare_runs(Task& task) {
+  PTERON_RETURN_IF_ERROR(task.method->set_inputs(task.inputs.values()));
+  return task.method->prepare();
 }
 
 Error measure(Task& task, int64_t repeat) {
@@ -125,11 +130,12 @@ Error run_methods(const Arguments& arguments, const Program& program, double ope
   const std::shared_ptr<Session> session = program.new_session();
   std::vector<Task> tasks;
   for (size_t i = 0; i < arguments.methods.size(); ++i) {
-    PTERON_ASSIGN_OR_RETURN(Task task, prepare(arguments, program, i, session));
+    PTERON_ASSIGN_OR_RETURN(Task task, make_task(arguments, program, i, session));
     tasks.push_back(std::move(task));
   }
   const double load_us = open_us + microseconds_since(start);
   for (Task& task : tasks) {
+    if (arguments.prepare) PTERON_RETURN_IF_ERROR(prepare_runs(task));
     const Clock::time_point first = Clock::now();
     PTERON_RETURN_IF_ERROR(run_once(task));
     const double first_us = microseconds_since(first);

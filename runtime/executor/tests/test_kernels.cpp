@@ -158,8 +158,8 @@ const Kernel kKernels[] = {
 
 class ScaleDelegate final : public Delegate {
  public:
-  ScaleDelegate(float factor, std::string name, bool fails)
-      : factor_(factor), name_(std::move(name)), fails_(fails) {
+  ScaleDelegate(float factor, std::string name, bool fails, std::string prepare)
+      : factor_(factor), name_(std::move(name)), fails_(fails), prepare_(std::move(prepare)) {
     ++scale_backend_log().alive;
     record("init ");
   }
@@ -183,6 +183,17 @@ class ScaleDelegate final : public Delegate {
     return Error::Ok;
   }
 
+  bool can_prepare() const override { return !prepare_.empty(); }
+
+  Error prepare(BackendExecutionContext&, Arguments arguments, Span<const bool> fixed) override {
+    std::string what = "prepare ";
+    for (size_t i = 0; i < arguments.size(); ++i) what += fixed[i] ? "fixed " : "free ";
+    record(what.c_str());
+    PTERON_CHECK_OR_RETURN(prepare_ != "fail", Error::NotSupported, "%s cannot, as told",
+                           name_.c_str());
+    return Error::Ok;
+  }
+
  private:
   void record(const char* what) const {
     ScaleBackendLog& log = scale_backend_log();
@@ -192,6 +203,7 @@ class ScaleDelegate final : public Delegate {
   float factor_;
   std::string name_;
   bool fails_;
+  std::string prepare_;
 };
 
 class ScaleBackend final : public BackendInterface {
@@ -200,10 +212,12 @@ class ScaleBackend final : public BackendInterface {
                                          Span<const CompileSpec> specs) override {
     std::string name;
     std::string fails;
+    std::string prepare;
     for (const CompileSpec& spec : specs) {
       const std::string value(spec.value.begin(), spec.value.end());
       if (spec.key == "name") name = value;
       if (spec.key == "fail") fails = value;
+      if (spec.key == "prepare") prepare = value;
     }
     ScaleBackendLog& log = scale_backend_log();
     if (log.recording) {
@@ -216,7 +230,7 @@ class ScaleBackend final : public BackendInterface {
                            "init of %s failed as told", name.c_str());
     const std::string text(processed.begin(), processed.end());
     const float factor = text.empty() ? 1 : std::strtof(text.c_str(), nullptr);
-    return std::unique_ptr<Delegate>(new ScaleDelegate(factor, name, fails == "execute"));
+    return std::unique_ptr<Delegate>(new ScaleDelegate(factor, name, fails == "execute", prepare));
   }
 };
 

@@ -23,14 +23,16 @@ namespace pteron::testing {
 
 // The id of a backend whose delegates write `factor` times their first argument to their last, both
 // float32 tensors of equal shape, where `factor` is the processed bytes read as text ("2.5").
-// Compile spec "fail" with the value "init" or "execute" makes them fail there.
+// Compile spec "fail" with the value "init" or "execute" makes them fail there; "prepare" with any
+// value makes them prepare, and with "fail" fail at it.
 inline constexpr char kScaleBackend[] = "ScaleBackend";
 
 // What happened to the delegates of ScaleBackend since the last clear(). Not for several threads,
 // but for the counters.
 struct ScaleBackendLog {
   std::atomic<int> alive{0};
-  std::vector<std::string> events;   // "init a", "destroy a": by compile spec "name"
+  // "init a", "prepare fixed free a", "destroy a": by compile spec "name"
+  std::vector<std::string> events;
   std::vector<std::string> options;  // keys, of the last init
   std::vector<const void*> shared_states;
   bool recording = false;

@@ -13,8 +13,8 @@ Result<Arguments> parse(std::vector<const char*> arguments) {
 TEST(Arguments, Example) {
   const Result<Arguments> parsed = parse(
       {"--program", "m.pte", "--data=a.ptd", "--data", "b.ptd", "--method=prefill,decode",
-       "--inputs=x,y", "--repeat", "3", "--describe", "--verification=full", "--backend_option",
-       "CpuBackend:num_threads=2", "--backend_option=CpuBackend:fast=true",
+       "--inputs=x,y", "--repeat", "3", "--describe", "--prepare", "--verification=full",
+       "--backend_option", "CpuBackend:num_threads=2", "--backend_option=CpuBackend:fast=true",
        "--backend_option=CpuBackend:mode=a=b", "--device=cuda:0=cuda:1"});
   ASSERT_TRUE(parsed.ok()) << parsed.error().message();
   EXPECT_EQ(parsed->program, "m.pte");
@@ -24,6 +24,7 @@ TEST(Arguments, Example) {
   EXPECT_EQ(parsed->inputs, (std::vector<std::string>{"x", "y"}));
   EXPECT_EQ(parsed->repeat, 3);
   EXPECT_TRUE(parsed->describe);
+  EXPECT_TRUE(parsed->prepare);
   const std::vector<BackendOption>& options = parsed->backend_options.at("CpuBackend");
   ASSERT_EQ(options.size(), 3u);
   EXPECT_EQ(options[0].key, "num_threads");
@@ -40,6 +41,7 @@ TEST(Arguments, Defaults) {
   EXPECT_EQ(parsed->load.verification, Verification::InternalConsistency);
   EXPECT_FALSE(parsed->load.allowed_backends);
   EXPECT_FALSE(parsed->describe);
+  EXPECT_FALSE(parsed->prepare);
 }
 
 TEST(Arguments, AnEmptyListOfBackendsAllowsNone) {

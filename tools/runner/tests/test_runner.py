@@ -154,6 +154,13 @@ def test_repeat_prints_latency_and_memory(folder: pathlib.Path) -> None:
     assert mapped and 4 * 1024 < int(mapped[1]) < own * 1024  # no OpenBLAS, which has 25 MB
 
 
+def test_prepare_leaves_the_state(folder: pathlib.Path) -> None:
+    (folder / "m.pte").write_bytes(build_program(exchange_method("exchange")))
+    save_file({"x": np.ones(2, np.float32)}, folder / "x.safetensors")
+    succeed(folder, *RUN, "--method=exchange", "--prepare")
+    assert load_file(folder / "y.safetensors")["output_0"].tolist() == [0, 0]
+
+
 def test_the_output_is_that_of_the_first_run(folder: pathlib.Path) -> None:
     (folder / "m.pte").write_bytes(build_program(exchange_method("exchange")))
     save_file({"x": np.ones(2, np.float32)}, folder / "x.safetensors")
@@ -206,7 +213,8 @@ def test_describe_and_run(folder: pathlib.Path) -> None:
 
 def test_help(folder: pathlib.Path) -> None:
     text = succeed(folder, "--help")
-    for flag in ("program", "data", "method", "inputs", "outputs", "repeat", "describe"):
+    flags = ("program", "data", "method", "inputs", "outputs", "prepare", "repeat", "describe")
+    for flag in flags:
         assert f"--{flag}" in text
     for line in text.splitlines():
         assert len(line) <= 100
