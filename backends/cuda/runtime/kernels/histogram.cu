@@ -1,7 +1,7 @@
 #include <climits>
 
 #include "pteron/backends/cuda/runtime/cuda_error.h"
-#include "pteron/backends/cuda/runtime/kernels/capture.cuh"
+#include "pteron/backends/cuda/runtime/kernels/capture.h"
 #include "pteron/backends/cuda/runtime/kernels/histogram.h"
 #include "pteron/backends/cuda/runtime/kernels/numbers.cuh"
 #include "pteron/backends/cuda/runtime/scratch.h"
@@ -163,7 +163,8 @@ Error count_by_range(ScalarType dtype, const void* x, int64_t count, double low,
 
 Error range_of_integers(ScalarType dtype, const void* x, int64_t count, IntegerRange* range,
                         int device, cudaStream_t stream) {
-  PTERON_RETURN_IF_ERROR(refuse_during_capture("bincount", stream));
+  PTERON_RETURN_IF_ERROR(
+      refuse_during_capture("bincount", "the size of the result depends on data", stream));
   PTERON_ASSIGN_OR_RETURN(slim::StorageRef scratch, allocate_scratch(sizeof(Range), device));
   PTERON_RETURN_IF_ERROR(
       find_range<false>(dtype, x, count, static_cast<Range*>(scratch->data), stream));

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "pteron/backends/cuda/runtime/cuda_error.h"
-#include "pteron/backends/cuda/runtime/kernels/capture.cuh"
+#include "pteron/backends/cuda/runtime/kernels/capture.h"
 #include "pteron/backends/cuda/runtime/kernels/items.cuh"
 #include "pteron/backends/cuda/runtime/kernels/nonzero.h"
 #include "pteron/backends/cuda/runtime/kernels/numbers.cuh"
@@ -76,7 +76,11 @@ Result<Nonzero> find_nonzero(ScalarType dtype, const void* x, int64_t count, int
                          name_of(dtype));
   Nonzero found;
   if (count == 0) return found;
-  if (Error error = refuse_during_capture("nonzero", stream); !error.ok()) return std::move(error);
+  if (Error error =
+          refuse_during_capture("nonzero", "the size of the result depends on data", stream);
+      !error.ok()) {
+    return std::move(error);
+  }
   PTERON_ASSIGN_OR_RETURN(found.indices,
                           allocate_scratch(static_cast<size_t>(count) * sizeof(int64_t), device));
   PTERON_ASSIGN_OR_RETURN(slim::StorageRef total, allocate_scratch(sizeof(int64_t), device));

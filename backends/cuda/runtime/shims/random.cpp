@@ -1,20 +1,31 @@
 #include "pteron/backends/aoti/ops/random.h"
 
+#include "pteron/backends/cuda/runtime/kernels/capture.h"
 #include "pteron/backends/cuda/runtime/kernels/random.h"
 #include "pteron/backends/cuda/runtime/shims/launch.h"
 
 namespace pteron::cuda {
+namespace {
+
+Result<RandomDraw> next_draw(cudaStream_t stream) {
+  PTERON_RETURN_IF_ERROR(refuse_during_capture("random numbers", "each run draws others", stream));
+  return RandomSequence::of_process().next();
+}
+
+}  // namespace
 
 Error random_integers(const aoti::RandomIntegersCall& call) {
   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.out));
-  return fill_random(RandomSequence::of_process().next(), call.low, call.high, type_of(call.out),
-                     call.out.data(), call.out.numel(), scope.stream());
+  PTERON_ASSIGN_OR_RETURN(const RandomDraw draw, next_draw(scope.stream()));
+  return fill_random(draw, call.low, call.high, type_of(call.out), call.out.data(),
+                     call.out.numel(), scope.stream());
 }
 
 Error random_permutation(const aoti::PermutationCall& call) {
   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.out));
-  return permute_random(RandomSequence::of_process().next(), type_of(call.out), call.out.data(),
-                        call.out.numel(), scope.device(), scope.stream());
+  PTERON_ASSIGN_OR_RETURN(const RandomDraw draw, next_draw(scope.stream()));
+  return permute_random(draw, type_of(call.out), call.out.data(), call.out.numel(), scope.device(),
+                        scope.stream());
 }
 
 Error multinomial(const aoti::MultinomialCall& call) {
@@ -22,8 +33,8 @@ Error multinomial(const aoti::MultinomialCall& call) {
   PTERON_ASSIGN_OR_RETURN(TensorPtr x, slim::contiguous_tensor(call.self));
   const RandomChoice choice{type_of(*x),   x->data(),    call.rows(),
                             call.length(), call.count(), call.replacement};
-  return choose_random(RandomSequence::of_process().next(), choice, call.out.data_as<int64_t>(),
-                       scope.device(), scope.stream());
+  PTERON_ASSIGN_OR_RETURN(const RandomDraw draw, next_draw(scope.stream()));
+  return choose_random(draw, choice, call.out.data_as<int64_t>(), scope.device(), scope.stream());
 }
 
 }  // namespace pteron::cuda

@@ -1,4 +1,4 @@
-// For kernels whose results have sizes that the host has to read.
+// For what depends on something that a graph replayed later would not see.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,14 +7,12 @@
 
 namespace pteron::cuda {
 
-// InvalidState while `stream` is being captured into a graph.
-inline Error refuse_during_capture(const char* what, cudaStream_t stream) {
+// InvalidState while `stream` is being captured into a graph: "`what`: `why`, so ...".
+inline Error refuse_during_capture(const char* what, const char* why, cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   PTERON_CUDA_RETURN_IF_ERROR(cudaStreamIsCapturing(stream, &status), "asking for stream capture");
   PTERON_CHECK_OR_RETURN(status == cudaStreamCaptureStatusNone, Error::InvalidState,
-                         "%s: the size of the result depends on data, so the stream cannot be "
-                         "captured into a graph",
-                         what);
+                         "%s: %s, so the stream cannot be captured into a graph", what, why);
   return Error::Ok;
 }
 
