@@ -7,6 +7,7 @@
 // below.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,6 +24,16 @@
 #include "pteron/runtime/core/span.h"
 
 namespace pteron::aoti {
+
+// A run that succeeded, for AotiDevice::prepare().
+struct FinishedRun {
+  Span<EValue* const> arguments;  // inputs in order, then outputs
+  Span<const bool> fixed;         // of each, as Delegate::prepare() has it
+  size_t num_inputs = 0;
+  std::function<bool(size_t input)> changes;  // whether the code writes to that input
+  // The same with other arguments, on what begin_run() makes current.
+  std::function<Error(Span<EValue* const> arguments)> execute;
+};
 
 class AotiDevice {
  public:
@@ -66,6 +77,14 @@ class AotiDevice {
   // and gets the outputs (null where there is none).
   virtual void offer_output_buffers(Span<const OutputBuffer>) {}
   virtual void withdraw_output_buffers(Span<slim::SlimTensor* const>) noexcept {}
+
+  // Whether the next two are of use.
+  virtual bool can_prepare() const { return false; }
+  // As Delegate::prepare(); outside of begin_run() and end_run().
+  virtual Error prepare(const FinishedRun& run) { return (void)run, Error::Ok; }
+  // Inside a run: all of it at once, if prepare() was for arguments like these. False if not, and
+  // then nothing is done.
+  virtual Result<bool> run_prepared(Span<EValue* const>) { return false; }
 
   // What run() passes to the code; null is the device's default. Asked for inside a run.
   virtual void* stream() { return nullptr; }

@@ -34,6 +34,9 @@ class ArgumentBinding final {
   // Checks all inputs and makes their handles; on failure there are none.
   Error bind_inputs(Span<EValue* const> arguments);
 
+  // Whether the code writes to an input.
+  bool changes_input(size_t input) const { return contract_.is_mutated(input); }
+
   Span<slim::SlimTensor*> inputs() { return inputs_; }
   Span<slim::SlimTensor*> outputs() { return outputs_; }
 

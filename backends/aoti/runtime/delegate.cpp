@@ -34,11 +34,34 @@ class AotiDelegate final : public Delegate {
         container_(std::move(container)),
         binding_(std::move(contract), container_->num_inputs(), container_->num_outputs(),
                  device_->device()),
-        reuses_output_buffers_(device_->reuses_output_buffers()) {}
+        reuses_output_buffers_(device_->reuses_output_buffers()),
+        can_prepare_(device_->can_prepare()) {}
 
   Error execute(BackendExecutionContext&, Span<EValue* const> arguments) override {
     PTERON_RETURN_IF_ERROR(device_->begin_run());
     const EndRun end_run{*device_};
+    if (can_prepare_) {
+      PTERON_ASSIGN_OR_RETURN(const bool done, device_->run_prepared(arguments));
+      if (done) return Error::Ok;
+    }
+    return run(arguments);
+  }
+
+  bool can_prepare() const override { return can_prepare_; }
+
+  Error prepare(BackendExecutionContext&, Span<EValue* const> arguments,
+                Span<const bool> fixed) override {
+    FinishedRun finished;
+    finished.arguments = arguments;
+    finished.fixed = fixed;
+    finished.num_inputs = container_->num_inputs();
+    finished.changes = [this](size_t input) { return binding_.changes_input(input); };
+    finished.execute = [this](Span<EValue* const> others) { return run(others); };
+    return device_->prepare(finished);
+  }
+
+ private:
+  Error run(Span<EValue* const> arguments) {
     PTERON_RETURN_IF_ERROR(binding_.bind_inputs(arguments));
     if (reuses_output_buffers_) device_->offer_output_buffers(binding_.output_buffers(arguments));
     Error error = container_->run(binding_.inputs(), binding_.outputs(), device_->stream());
@@ -47,11 +70,11 @@ class AotiDelegate final : public Delegate {
     return binding_.store_outputs(arguments);
   }
 
- private:
   std::unique_ptr<AotiDevice> device_;  // outlives the container, which may use its stream
   std::unique_ptr<Container> container_;
   ArgumentBinding binding_;
   const bool reuses_output_buffers_;
+  const bool can_prepare_;
 };
 
 Error set_options(Span<const BackendOption> options, AotiDevice& device) {

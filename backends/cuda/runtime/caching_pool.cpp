@@ -66,7 +66,8 @@ Result<slim::StorageRef> CachingPool::allocate(size_t nbytes) {
   Block* block = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    auto found = cached_.find(size);
+    auto found = options_.keeps_blocks ? cached_.lower_bound(size) : cached_.find(size);
+    while (options_.keeps_blocks && found != cached_.end() && found->second.empty()) ++found;
     if (found != cached_.end() && !found->second.empty()) {
       block = found->second.back();
       found->second.pop_back();
@@ -159,7 +160,9 @@ void CachingPool::free_cached() {
   }
 }
 
-void CachingPool::trim() { free_cached(); }
+void CachingPool::trim() {
+  if (!options_.keeps_blocks) free_cached();
+}
 
 void CachingPool::release() {
   bool last = false;

@@ -33,6 +33,10 @@ class CachingPool final {
     // Bytes of a known pattern before and after every block, checked when it is freed. For tests:
     // each allocation and each free then waits for the device.
     size_t redzone_nbytes = 0;
+    // For CUDA graphs, which use blocks by their addresses after they came back: no block goes
+    // before release(), and any block that is large enough will do, so that graphs of several
+    // sizes share them.
+    bool keeps_blocks = false;
   };
 
   // Owned by the caller until release(). No device memory is taken yet.
@@ -50,7 +54,7 @@ class CachingPool final {
   // was asked for, held and free.
   Result<slim::StorageRef> allocate(size_t nbytes);
 
-  // Gives cached blocks back to the device. Waits for the work on it.
+  // Gives cached blocks back to the device, unless it keeps them. Waits for the work on it.
   void trim();
 
   // The owner is done: cached blocks are freed now, others as they come back, the pool with the

@@ -4,11 +4,13 @@
 
 #include <charconv>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <variant>
 
 #include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/capture_mutex.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 #include "pteron/backends/cuda/runtime/weight_store.h"
 
@@ -118,10 +120,18 @@ CudaDevice::CudaDevice(const CudaSpecs& specs, std::shared_ptr<void>* shared)
 CudaDevice::~CudaDevice() {
   // Kernels of this delegate may still run; their code must stay until they are done.
   if (stream_) (void)stream_->synchronize();
+  graphs_.clear();
   (void)modules_.unload_all();
 }
 
 Error CudaDevice::set_option(const BackendOption& option) {
+  if (option.key == "max_graphs") {
+    const int64_t* count = std::get_if<int64_t>(&option.value);
+    PTERON_CHECK_OR_RETURN(count && *count >= 1, Error::InvalidArgument,
+                           "option max_graphs: expected an int of at least 1");
+    graphs_.set_limit(static_cast<size_t>(*count));
+    return Error::Ok;
+  }
   const bool* value = std::get_if<bool>(&option.value);
   PTERON_CHECK_OR_RETURN(value, Error::InvalidArgument, "option %s: expected a bool",
                          option.key.c_str());
@@ -199,6 +209,40 @@ Error CudaDevice::begin_run() {
 void CudaDevice::end_run() noexcept {
   stream_->end(slim::current_cuda_stream(index_));
   scope_->leave();
+}
+
+Error CudaDevice::prepare(const aoti::FinishedRun& run) {
+  if (graphs_.find(run.arguments)) return Error::Ok;
+  return capture(run).with_context(
+      "it cannot be a CUDA graph and is launched kernel by kernel, as before");
+}
+
+Error CudaDevice::capture(const aoti::FinishedRun& run) {
+  PTERON_RETURN_IF_ERROR(stream_->synchronize());
+  // What runs needed until now need not stay beside what the graph needs.
+  stream_->trim();
+  graphs_.make_room();
+  const std::lock_guard<std::mutex> lock(capture_mutex());
+  const std::shared_ptr<CachingPool> pool = stream_->graph_pool();
+  PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(index_));
+  PTERON_ASSIGN_OR_RETURN(const cudaStream_t stream, stream_->capture_stream());
+  PTERON_RETURN_IF_ERROR(scope_->enter(stream));
+  resources_.pool = pool.get();
+  Result<std::unique_ptr<CudaGraph>> graph = CudaGraph::capture(run, index_, pool, stream);
+  resources_.pool = &stream_->pool();
+  scope_->leave();
+  if (!graph.ok()) return graph.take_error();
+  graphs_.add(std::move(*graph));
+  return Error::Ok;
+}
+
+Result<bool> CudaDevice::run_prepared(Span<EValue* const> arguments) {
+  const cudaStream_t stream = slim::current_cuda_stream(index_);
+  const CudaGraph* const graph = graphs_.find(arguments);
+  // A caller's capture takes kernels, but no launch of a graph.
+  if (!graph || (stream != stream_->own() && is_capturing(stream))) return false;
+  PTERON_RETURN_IF_ERROR(graph->launch(arguments, stream));
+  return true;
 }
 
 }  // namespace pteron::cuda

@@ -10,6 +10,8 @@
 //                    (cudaDeviceSynchronize, torch.cuda.synchronize) while another runs the method:
 //                    that fails then, or worse (kernels/recorded_launch.h). Streams and events may
 //                    be waited for.
+//   max_graphs       int: how many CUDA graphs of Method::prepare() each delegate keeps, for as many
+//                    sizes of inputs; the one not used for the longest time goes first (8)
 #pragma once
 
 #include <memory>
@@ -19,6 +21,7 @@
 
 #include "pteron/backends/aoti/runtime/aoti_device.h"
 #include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/cuda_graphs.h"
 #include "pteron/backends/cuda/runtime/cuda_stream.h"
 #include "pteron/backends/cuda/runtime/execution_scope.h"
 #include "pteron/backends/cuda/runtime/loaded_modules.h"
@@ -44,7 +47,7 @@ class CudaDevice final : public aoti::AotiDevice {
 
   std::string_view name() const override { return "cuda"; }
   std::vector<std::string_view> option_keys() const override {
-    return {"allow_tf32", "record_products"};
+    return {"allow_tf32", "max_graphs", "record_products"};
   }
   Error set_option(const BackendOption& option) override;
   // Also makes the stream.
@@ -63,10 +66,14 @@ class CudaDevice final : public aoti::AotiDevice {
   void withdraw_output_buffers(Span<slim::SlimTensor* const> outputs) noexcept override {
     output_buffers_.withdraw(outputs);
   }
+  bool can_prepare() const override { return true; }
+  Error prepare(const aoti::FinishedRun& run) override;
+  Result<bool> run_prepared(Span<EValue* const> arguments) override;
   void* stream() override { return slim::current_cuda_stream(index_); }
 
  private:
   class Scope;
+  Error capture(const aoti::FinishedRun& run);
 
   const int index_;
   std::shared_ptr<void>* const shared_;
@@ -75,6 +82,7 @@ class CudaDevice final : public aoti::AotiDevice {
   OutputBufferReuse output_buffers_;
   ExecutionResources resources_;
   std::shared_ptr<Scope> scope_;
+  CudaGraphs graphs_;
 };
 
 }  // namespace pteron::cuda

@@ -4,15 +4,12 @@
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 
 namespace pteron::cuda {
-namespace {
 
 bool is_capturing(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   return cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
          status != cudaStreamCaptureStatusNone;
 }
-
-}  // namespace
 
 MethodStream::MethodStream(int device, cudaStream_t own, cudaEvent_t event)
     : device_(device), own_(own), event_(event), last_(own), pool_(CachingPool::create(device)) {}
@@ -40,6 +37,31 @@ MethodStream::~MethodStream() {
   if (!guard.ok()) return;
   (void)cudaEventDestroy(event_);
   (void)cudaStreamDestroy(own_);
+  if (capture_stream_) (void)cudaStreamDestroy(capture_stream_);
+}
+
+std::shared_ptr<CachingPool> MethodStream::graph_pool() {
+  std::shared_ptr<CachingPool> pool = graph_pool_.lock();
+  if (!pool) {
+    CachingPool::Options options;
+    options.keeps_blocks = true;
+    pool.reset(CachingPool::create(device_, options), [](CachingPool* p) { p->release(); });
+    graph_pool_ = pool;
+  }
+  return pool;
+}
+
+Result<cudaStream_t> MethodStream::capture_stream() {
+  if (!capture_stream_) {
+    // Not blocking: nobody's work on the default stream may become a part of the graph.
+    PTERON_CUDA_RETURN_IF_ERROR(cudaStreamCreateWithFlags(&capture_stream_, cudaStreamNonBlocking),
+                                "creating a stream");
+  }
+  return capture_stream_;
+}
+
+void MethodStream::trim() {
+  if (!was_captured_) pool_->trim();
 }
 
 Result<cudaStream_t> MethodStream::begin() {
@@ -67,6 +89,7 @@ void MethodStream::end(cudaStream_t stream) noexcept {
     return;
   }
   captured_ = is_capturing(stream);
+  was_captured_ = was_captured_ || captured_;
   if (!captured_) (void)cudaEventRecord(event_, stream);
 }
 

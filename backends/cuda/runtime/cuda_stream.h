@@ -22,6 +22,9 @@
 
 namespace pteron::cuda {
 
+// Whether what is put on `stream` goes into a graph.
+bool is_capturing(cudaStream_t stream);
+
 // What the delegates of one loaded method share on one device: a stream and the memory of their
 // intermediates. Used by one thread at a time.
 class MethodStream final {
@@ -34,6 +37,10 @@ class MethodStream final {
 
   int device() const { return device_; }
   CachingPool& pool() { return *pool_; }
+  // Of the graphs of all delegates, which never run at once; goes with the last of them.
+  std::shared_ptr<CachingPool> graph_pool();
+  // Where they are captured; nothing ever runs there.
+  Result<cudaStream_t> capture_stream();
   BlasWorkspace& workspace() { return workspace_; }
   cudaStream_t own() const { return own_; }
 
@@ -44,6 +51,8 @@ class MethodStream final {
   void end(cudaStream_t stream) noexcept;
   // Waits until all work of the method is done.
   Error synchronize();
+  // Gives cached memory back, unless a graph of a caller's may use it. After synchronize().
+  void trim();
 
  private:
   MethodStream(int device, cudaStream_t own, cudaEvent_t event);
@@ -54,8 +63,11 @@ class MethodStream final {
   const cudaStream_t own_;
   const cudaEvent_t event_;  // where the last work on a foreign stream ended
   cudaStream_t last_;
-  bool captured_ = false;  // the last work went into a graph
+  bool captured_ = false;      // the last work went into a graph
+  bool was_captured_ = false;  // some did
   CachingPool* const pool_;
+  std::weak_ptr<CachingPool> graph_pool_;
+  cudaStream_t capture_stream_ = nullptr;
   BlasWorkspace workspace_;
 };
 

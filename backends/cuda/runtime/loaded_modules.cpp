@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/capture_mutex.h"
 #include "pteron/backends/cuda/runtime/platform/driver.h"
 
 namespace pteron::cuda {
@@ -29,6 +30,7 @@ Error LoadedModules::unload_all() {
   }
   if (entries.empty()) return Error::Ok;
   PTERON_ASSIGN_OR_RETURN(const Driver* driver, Driver::get());
+  const std::lock_guard<std::mutex> lock(capture_mutex());
   Error first = Error::Ok;
   for (const Entry& entry : entries) {
     Result<slim::CudaGuard> guard = slim::CudaGuard::make(entry.device);

@@ -34,15 +34,19 @@ def _mapped_shared_objects() -> int:
     return pathlib.Path("/proc/self/maps").read_text().count("memfd:")
 
 
+@pytest.mark.parametrize("prepared", [False, True])
 def test_a_thousand_cycles_leave_nothing(
-    tmp_path: pathlib.Path, record_property: Callable[[str, object], None]
+    prepared: bool, tmp_path: pathlib.Path, record_property: Callable[[str, object], None]
 ) -> None:
     sample = sample_named("mlp_block")
     path = save(lower(sample.export()), tmp_path)
     inputs, expected = inputs_of(sample, 0), eager(sample, 1)[0]
 
     def cycle() -> list[torch.Tensor]:
-        return load(path).load_method("forward").execute(inputs)
+        method = load(path).load_method("forward")
+        if prepared:
+            method.prepare(inputs)
+        return method.execute(inputs)
 
     for _ in range(3):
         check(cycle(), expected, sample.rtol)

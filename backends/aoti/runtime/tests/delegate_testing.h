@@ -36,7 +36,7 @@ class FakeDataMap final : public NamedDataMap {
 };
 
 // A CPU that any model may run on, with one option.
-class FakeDevice final : public AotiDevice {
+class FakeDevice : public AotiDevice {
  public:
   std::string_view name() const override { return "cpu"; }
   std::vector<std::string_view> option_keys() const override { return {"speed"}; }

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "gtest/gtest.h"
 #include "pteron/backends/aoti/runtime/delegate.h"
 #include "pteron/backends/aoti/runtime/tests/delegate_testing.h"
@@ -113,6 +115,51 @@ TEST(Delegate, ASteadyStateAsksTheSystemForNothing) {
     if (i == 0) after_first = slim::caching_allocator_stats().system_allocations;
   }
   EXPECT_EQ(slim::caching_allocator_stats().system_allocations, after_first);
+}
+
+// Prepares by a run on other memory, and then gives what that gave.
+class PreparingDevice final : public FakeDevice {
+ public:
+  bool can_prepare() const override { return true; }
+  Error prepare(const FinishedRun& run) override {
+    EXPECT_EQ(run.num_inputs, 1u);
+    EXPECT_TRUE(run.fixed[0] && !run.fixed[1]);
+    EXPECT_FALSE(run.changes(0));
+    float x[] = {10, 20, 30};
+    std::vector<EValue> values = {tensor_over(x, 3), tensor_over(result_, 3)};
+    EValue* pointers[] = {&values[0], &values[1]};
+    return run.execute(pointers);
+  }
+  Result<bool> run_prepared(Span<EValue* const> arguments) override {
+    if (result_[0] == 0) return false;
+    std::copy_n(result_, 3, arguments[1]->tensor().data_as<float>());
+    return true;
+  }
+
+ private:
+  float result_[3] = {0, 0, 0};
+};
+
+TEST(Delegate, LeavesARunToTheDeviceThatPreparedIt) {
+  const Payload payload;
+  BackendInitContext context;
+  context.named_data = &payload.data;
+  Result<std::unique_ptr<Delegate>> delegate =
+      load_delegate(context, payload.processed_bytes(), std::make_unique<PreparingDevice>());
+  ASSERT_TRUE(delegate.ok()) << delegate.error().message();
+  EXPECT_TRUE((*delegate)->can_prepare());
+  EXPECT_FALSE((*load(payload))->can_prepare());
+  float x[] = {1, 2, 3}, y[3];
+  std::vector<EValue> values = {tensor_over(x, 3), tensor_over(y, 3)};
+  EValue* pointers[] = {&values[0], &values[1]};
+  BackendExecutionContext execution;
+  ASSERT_TRUE((*delegate)->execute(execution, pointers).ok());
+  EXPECT_EQ(y[0], 12);
+  const bool fixed[] = {true, false};
+  ASSERT_TRUE((*delegate)->prepare(execution, pointers, fixed).ok());
+  EXPECT_EQ(y[0], 12) << "preparing computed";
+  ASSERT_TRUE((*delegate)->execute(execution, pointers).ok());
+  EXPECT_EQ(y[0], 30);
 }
 
 struct CountingTracer final : EventTracer {

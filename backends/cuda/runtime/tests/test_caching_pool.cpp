@@ -44,6 +44,33 @@ TEST(CachingPool, GivesBlocksAgain) {
   pool->release();
 }
 
+TEST(CachingPool, KeepsBlocksForGraphsAndLetsThemShare) {
+  PTERON_REQUIRE_CUDA();
+  CachingPool::Options options;
+  options.keeps_blocks = true;
+  CachingPool* pool = CachingPool::create(0, options);
+  void* large = nullptr;
+  {
+    Result<slim::StorageRef> storage = pool->allocate(1 << 20);
+    ASSERT_TRUE(storage.ok()) << storage.error().message();
+    large = (*storage)->data;
+  }
+  pool->trim();
+  EXPECT_EQ(pool->reserved_nbytes(), size_t{1} << 20);
+  {
+    Result<slim::StorageRef> first = pool->allocate(1000), second = pool->allocate(1000);
+    ASSERT_TRUE(first.ok() && second.ok());
+    EXPECT_EQ((*first)->data, large);
+    EXPECT_EQ((*first)->nbytes, 1000u);
+    EXPECT_NE((*second)->data, large);
+  }
+  Result<slim::StorageRef> again = pool->allocate(900);
+  ASSERT_TRUE(again.ok());
+  EXPECT_NE((*again)->data, large) << "a smaller one would have done";
+  *again = {};
+  pool->release();
+}
+
 TEST(CachingPool, OutlivesItsOwnerWhileStoragesLive) {
   PTERON_REQUIRE_CUDA();
   size_t before = 0, total = 0;

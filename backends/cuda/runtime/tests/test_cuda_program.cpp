@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "pteron/backends/aoti/shims/c_boundary.h"
@@ -113,6 +114,73 @@ TEST_F(CudaProgram, SaysWhatAnOptionMustBe) {
               std::string::npos)
         << method.error().message();
   }
+}
+
+TEST_F(CudaProgram, SaysHowManyGraphsThereMayBe) {
+  for (const std::variant<bool, int64_t, std::string>& value :
+       {std::variant<bool, int64_t, std::string>(true), {int64_t{0}}}) {
+    LoadMethodOptions options;
+    options.backend_options["CudaBackend"] = {{"max_graphs", value}};
+    const auto method = program_->load_method("forward", options);
+    ASSERT_FALSE(method.ok());
+    EXPECT_NE(method.error().message().find("option max_graphs: expected an int of at least 1"),
+              std::string::npos)
+        << method.error().message();
+  }
+}
+
+TEST_F(CudaProgram, RunsAsPrepared) {
+  for (const char* devices : {"cuda:0=cuda:0", "cuda:0=cuda:1"}) {
+    const Device device = *parse_device(std::string(devices).substr(7));
+    if (device.index >= device_count()) continue;  // RunsOnTheSecondDevice says so
+    const std::unique_ptr<Method> plain = load(devices), method = load(devices);
+    ASSERT_TRUE(plain && method);
+    const TensorPtr example = poisoned({kToySize, kToySize}, DType::Float, {}, device);
+    ASSERT_TRUE(method->set_input(0, value_of(*example)).ok());
+    const Error error = method->prepare();
+    ASSERT_TRUE(error.ok()) << error.message();
+    const Stream stream(device.index);
+    for (uint64_t seed = 80; seed < 86; ++seed) {
+      const TensorPtr input = to_device(random_input(seed), DType::Float, {}, device);
+      ASSERT_TRUE(plain->set_input(0, value_of(*input)).ok());
+      ASSERT_TRUE(method->set_input(0, value_of(*input)).ok());
+      ASSERT_TRUE(plain->execute().ok());
+      const uint64_t products = gemm_counts().asked + gemm_counts().recorded;
+      if (seed % 2 == 0) {
+        ASSERT_TRUE(method->execute().ok());
+      } else {
+        const auto guard = stream.make_current();
+        ASSERT_TRUE(guard.ok());
+        ASSERT_TRUE(method->execute().ok());
+      }
+      EXPECT_EQ(gemm_counts().asked + gemm_counts().recorded, products) << "not as prepared";
+      ASSERT_EQ(cudaSetDevice(device.index), cudaSuccess);
+      EXPECT_EQ(output_of(*method), output_of(*plain));
+      ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+    }
+  }
+}
+
+TEST_F(CudaProgram, CallersMayCaptureWhatIsPrepared) {
+  const std::unique_ptr<Method> method = load();
+  ASSERT_TRUE(method);
+  const HostTensor x = random_input(90);
+  const TensorPtr input = to_device(x, DType::Float);
+  ASSERT_TRUE(method->set_input(0, value_of(*input)).ok());
+  ASSERT_TRUE(method->prepare().ok());
+  const Stream stream;
+  cudaGraph_t graph = nullptr;
+  {
+    const auto guard = stream.make_current();
+    ASSERT_TRUE(guard.ok());
+    ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeRelaxed), cudaSuccess);
+    const Error error = method->execute();
+    ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess) << error.message();
+    EXPECT_TRUE(error.ok()) << error.message();
+  }
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  ASSERT_TRUE(method->execute().ok());
+  EXPECT_TRUE(matches(*method, toy_.reference(x)));
 }
 
 TEST_F(CudaProgram, RunsOnItsOwnStreamAndOnTheCallers) {
@@ -289,6 +357,7 @@ TEST_F(CudaProgram, UnloadingGivesAllMemoryBack) {
     {
       const std::unique_ptr<Method> method = load();
       EXPECT_TRUE(method->set_input(0, value_of(*input)).ok());
+      EXPECT_TRUE(method->prepare().ok());
       EXPECT_TRUE(method->execute().ok());
     }
     size_t free_nbytes = 0, total_nbytes = 0;

@@ -1,0 +1,44 @@
+// The CUDA graphs of one delegate: a bounded number, of which the one not used for the longest time
+// goes first.
+//
+//   if (const CudaGraph* graph = graphs.find(arguments)) ...   // made for arguments like these
+//   graphs.make_room();
+//   graphs.add(std::move(graph));
+//
+// One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "pteron/backends/cuda/runtime/cuda_graph.h"
+#include "pteron/runtime/core/evalue.h"
+#include "pteron/runtime/core/span.h"
+
+namespace pteron::cuda {
+
+class CudaGraphs final {
+ public:
+  // At least 1.
+  void set_limit(size_t limit) { limit_ = limit; }
+
+  // Null if there is none. The graph that is found is the last one to go.
+  const CudaGraph* find(Span<EValue* const> arguments) {
+    if (!graphs_.empty() && graphs_.front()->fits(arguments)) return graphs_.front().get();
+    return find_older(arguments);
+  }
+
+  // Until there may be one more.
+  void make_room();
+  void add(std::unique_ptr<CudaGraph> graph);
+  void clear() { graphs_.clear(); }
+
+ private:
+  const CudaGraph* find_older(Span<EValue* const> arguments);
+
+  size_t limit_ = 8;
+  std::vector<std::unique_ptr<CudaGraph>> graphs_;  // last used first
+};
+
+}  // namespace pteron::cuda
