@@ -104,9 +104,12 @@ def measure(rounds: int, **changes: Any) -> dict[str, Any]:
         }
         print(report, flush=True)
         for method, inputs in (("step", step), ("prompt", prompt)):
+            prepared = loaded.load_method(method, session=session)
+            prepared.prepare(list(inputs.values()))
             ways: dict[str, Callable[[], Any]] = {
                 "eager": lambda inputs=inputs: module(**inputs),
                 "ours": functools.partial(ours[method].execute, list(inputs.values())),
+                "ours, prepared": functools.partial(prepared.execute, list(inputs.values())),
             }
             for mode in ("default", "reduce-overhead"):
                 torch._dynamo.reset()

@@ -95,6 +95,12 @@ int model_set_output(void* model, int index, void* data, int64_t nbytes) {
   return error.ok() || error == Error::InvalidState ? 0 : fail(error);
 }
 
+// For the inputs that are set. No other thread may wait for the device.
+int model_prepare(void* model) {
+  Error error = static_cast<Model*>(model)->method->prepare();
+  return error.ok() ? 0 : fail(error);
+}
+
 // Copies what the last run computed to device memory at `target`, after all work is done.
 int model_copy_output(void* model, int index, void* target) {
   const Tensor& tensor =

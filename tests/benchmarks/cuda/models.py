@@ -1,5 +1,7 @@
 """Whole models: eager, torch.compile, torch.compile with reduce-overhead, and ours, side by side.
 
+`ours_prepared` is after Method.prepare(), which makes CUDA graphs.
+
 Tensors stay on the device, bfloat16. The overhead of a call is its latency less its kernels.
 """
 
@@ -47,6 +49,7 @@ class Launcher:
             ctypes.c_void_p,
             ctypes.c_int64,
         ]
+        self._c.model_prepare.argtypes = [ctypes.c_void_p]
         self._c.model_copy_output.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
 
     def open(
@@ -56,11 +59,14 @@ class Launcher:
         x: torch.Tensor,
         out: torch.Tensor,
         recorded: bool = False,
+        prepared: bool = False,
     ) -> tuple[Launch, Callable[[], torch.Tensor]]:
-        """Loads `program` with bfloat16 `x` as its input and `out` as its output's memory, and with
-        the option record_products if `recorded`; returns how to run it and how to see what the last
-        run computed."""
+        """Loads `program` with bfloat16 `x` as its input and `out` as its output's memory, with the
+        option record_products if `recorded`, and prepares it if `prepared`; returns how to run it
+        and how to see what the last run computed."""
         model = self._bind(self._open(program, data, recorded), x, out)
+        if prepared and self._c.model_prepare(model) < 0:
+            raise RuntimeError("model_prepare failed")
         return lambda count: self._run(model, 0, count), lambda: self._result(model, out)
 
     def _open(self, program: Path, data: Path | None, recorded: bool) -> int | None:
@@ -166,12 +172,17 @@ def ways_of(
         add(f"ours_cpp_{gemm}", *launcher.open(path, data, x, out))
         if gemm != "triton":
             add(f"ours_recorded_{gemm}", *launcher.open(path, data, x, out, recorded=True))
-        method = Runtime.get().load_program(path, data_path=data and [data]).load_method("forward")
-        add(
-            f"ours_python_{gemm}",
-            timed(lambda method=method: method.execute([x])),
-            lambda method=method: method.execute([x])[0],
-        )
+        add(f"ours_prepared_{gemm}", *launcher.open(path, data, x, out, prepared=True))
+        for name in ("python", "prepared_python"):
+            loaded = Runtime.get().load_program(path, data_path=data and [data])
+            method = loaded.load_method("forward")
+            if name == "prepared_python":
+                method.prepare([x])
+            add(
+                f"ours_{name}_{gemm}",
+                timed(lambda method=method: method.execute([x])),
+                lambda method=method: method.execute([x])[0],
+            )
     return ways, errors
 
 
@@ -208,7 +219,7 @@ def measure(rounds: int, gemms: tuple[str, ...], cases: Iterable[str] = ()) -> d
 def table(report: dict[str, Any]) -> str:
     """One line for each way to run each case."""
     lines = [
-        f"{'case':<16} {'way':<20} {'latency':>8} {'paced':>8} {'host':>8} {'kernels':>8} "
+        f"{'case':<16} {'way':<27} {'latency':>8} {'paced':>8} {'host':>8} {'kernels':>8} "
         f"{'overhead':>8} {'error':>9}   (us a call)"
     ]
     for case, row in report.items():
@@ -217,7 +228,7 @@ def table(report: dict[str, Any]) -> str:
             continue
         for way, taken in row["times"].items():
             lines.append(
-                f"{case:<16} {way:<20} {taken['latency_us']:>8.1f} {taken['paced_us']:>8.1f} "
+                f"{case:<16} {way:<27} {taken['latency_us']:>8.1f} {taken['paced_us']:>8.1f} "
                 f"{taken['host_us']:>8.1f} {row['kernels_us'][way]:>8.1f} "
                 f"{row['overhead_us'][way]:>8.1f} {row['relative_error'][way]:>9.1e}"
             )
