@@ -28,6 +28,9 @@ MAX_FLOPS = 1 << 31
 #: Up to so many queries of float32 the runtime's kernel, which is bound by memory, is the fastest.
 FEW_QUERIES = 16
 
+#: Inductor's flex_attention takes no smaller heads.
+_FLEX_ITEMS = 16
+
 _aten = torch.ops.aten
 _PRODUCTS = frozenset(
     {_aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default}
@@ -83,7 +86,10 @@ def attention_pass(options: CudaOptions) -> AttentionPass:
         if call.query.meta["val"].dtype != torch.float32:
             return "library"
         rows = call.query.meta["val"].shape[-2]
-        return "library" if isinstance(rows, int) and rows <= FEW_QUERIES else "flex"
+        if isinstance(rows, int) and rows <= FEW_QUERIES:
+            return "library"
+        items = min(node.meta["val"].shape[-1] for node in (call.query, call.value))
+        return "library" if items < _FLEX_ITEMS else "flex"
 
     return AttentionPass(choose)
 

@@ -9,10 +9,17 @@ import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram, export
 
+from pteron.backends.aoti.attention import RUNTIME_ATTENTION, WHOLE
 from pteron.backends.aoti.contract import contract_of
 from pteron.backends.cuda import CudaBackend, CudaOptions
-from pteron.backends.cuda.cuda_passes import MAX_BYTES, SelectInsteadOfCondPass, cuda_passes
+from pteron.backends.cuda.cuda_passes import (
+    MAX_BYTES,
+    SelectInsteadOfCondPass,
+    attention_pass,
+    cuda_passes,
+)
 from pteron.backends.cuda.tests.programs import check, load, lower, save
+from pteron.exir.decompositions import decompose, functionalize
 
 _needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
@@ -83,6 +90,24 @@ class Several(nn.Module):
             (x[0] > 0), lambda x: (x + 1, x.sum(1)), lambda x: (x - 1, x.mean(1)), (x,)
         )
         return a, torch.cond(b.sum() > 0, lambda b: b * 2, lambda b: b / 2, (b,))
+
+
+class _Attend(nn.Module):
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+@pytest.mark.parametrize(
+    ("queries", "items", "library"), [(40, 8, True), (40, 16, False), (4, 64, True)]
+)
+def test_small_heads_of_float32_are_the_librarys(queries: int, items: int, library: bool) -> None:
+    """Inductor's flex_attention raises an error for them."""
+    inputs = tuple(torch.randn(1, 2, queries, items) for _ in range(3))
+    program = decompose(functionalize(export(_Attend(), inputs)), WHOLE)
+    attention_pass(CudaOptions())(program.graph_module)
+    targets = [node.target for node in program.graph.nodes]
+    assert (RUNTIME_ATTENTION in targets) == library
+    assert (torch.ops.higher_order.flex_attention in targets) != library
 
 
 def test_every_result_is_selected() -> None:
