@@ -34,7 +34,7 @@ from pteron.backends.aoti.passes.attention import AttentionPass, WholeAttentionP
 from pteron.backends.aoti.passes.remove_metadata_asserts import RemoveMetadataAssertsPass
 from pteron.backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
 from pteron.backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPass
-from pteron.exir._program import source_line
+from pteron.exir._program import copy_program, source_line
 from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 from pteron.exir.backend.backend_details import PreprocessResult
 from pteron.exir.backend.compile_spec_schema import CompileSpec
@@ -118,6 +118,11 @@ class AotiBackend(Generic[OptionsT]):
         return AttentionPass(lambda call: "library")
 
     @classmethod
+    def get_easier_options(cls, options: OptionsT) -> OptionsT | None:
+        """What to lower attention with where Inductor fails with `options`; None: that is final."""
+        return None
+
+    @classmethod
     def save_data_externally(cls, options: OptionsT) -> bool:
         """Whether weights go to a .ptd under the tag `aoti_{device}_blob`."""
         return False
@@ -160,8 +165,7 @@ class AotiBackend(Generic[OptionsT]):
         target = cls.get_build_target(options)
         _warm_up(target.machine, device)
         with inductor.LOCK, cls.get_extra_aoti_compile_context_manager():
-            program = cls._prepare(edge_program, options)
-            code = cls._generate(program, target, options)
+            program, code = cls._prepare_and_generate(edge_program, target, options)
             contract = contract_of(program)
         cls._check(program, inductor.operator_functions(code.model), code.proxied)
         shared_object = toolchain.build(code, target.machine, device=device, embedded=code.embedded)
@@ -235,6 +239,26 @@ class AotiBackend(Generic[OptionsT]):
             # Its result lies in memory as whatever computes it wants, not as it was traced.
             ReshapeInsteadOfViewPass()(program.graph_module)
         return program
+
+    @classmethod
+    def _prepare_and_generate(
+        cls, program: ExportedProgram, target: BuildTarget, options: OptionsT
+    ) -> tuple[ExportedProgram, inductor.GeneratedCode]:
+        """The program as it was compiled, and its sources."""
+        easier = cls.get_easier_options(options) if has_attention(program.graph_module) else None
+        if easier is None:
+            program = cls._prepare(program, options)
+            return program, cls._generate(program, target, options)
+        prepared = cls._prepare(copy_program(program), options)
+        try:
+            return prepared, cls._generate(prepared, target, options)
+        except InductorFailedError as error:
+            _LOG.warning(
+                "%s; attention is lowered in another way, which may be slower",
+                str(error).partition("\n")[0],
+            )
+        program = cls._prepare(program, easier)
+        return program, cls._generate(program, target, easier)
 
     @classmethod
     def _generate(

@@ -109,6 +109,12 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
         return attention_pass(options)
 
     @classmethod
+    def get_easier_options(cls, options: CudaOptions) -> CudaOptions | None:
+        if options.attention != "auto":
+            return None
+        return dataclasses.replace(options, attention="library")
+
+    @classmethod
     def get_aoti_compile_options(cls, options: CudaOptions) -> dict[str, Any]:
         entries: dict[str, Any] = {
             "max_autotune_gemm": options.gemm != "cublas",

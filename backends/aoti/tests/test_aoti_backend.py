@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from pteron.backends.aoti import aoti_backend, elf, inductor, toolchain
 from pteron.backends.aoti.aoti_backend import (
@@ -14,7 +15,9 @@ from pteron.backends.aoti.aoti_backend import (
     InductorFailedError,
 )
 from pteron.backends.aoti.aoti_options import AotiOptions
+from pteron.backends.aoti.attention import RUNTIME_ATTENTION
 from pteron.backends.aoti.inductor import GeneratedCode, Target
+from pteron.backends.aoti.passes.attention import AttentionPass
 from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
 from pteron.exir.backend.backend_details import BackendDetails, find_backend
@@ -246,3 +249,40 @@ def test_what_always_fails_raises_the_first_error(monkeypatch) -> None:
     with pytest.raises(InductorFailedError, match="Device: Inductor failed: .*attempt 1"):
         generated(exported(Reshaped(), torch.rand(6)))
     assert calls == [True, True, False]
+
+
+class Attends(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(x, x + 1, x + 2)
+
+
+def test_attention_is_lowered_in_another_way_where_the_first_fails(monkeypatch, caplog) -> None:
+    hard, easy = AotiOptions(), AotiOptions()
+    generate = inductor.generate
+
+    def fail_for_flex(program, *rest) -> GeneratedCode:
+        if any(
+            node.target is torch.ops.higher_order.flex_attention for node in program.graph.nodes
+        ):
+            raise AssertionError("inside Inductor")
+        return generate(program, *rest)
+
+    monkeypatch.setattr(inductor, "generate", fail_for_flex)
+
+    class Flexible(Device):
+        @classmethod
+        def get_attention_pass(cls, options) -> AttentionPass:
+            return AttentionPass(lambda call: "flex" if options is hard else "library")
+
+        @classmethod
+        def get_easier_options(cls, options) -> AotiOptions | None:
+            return easy
+
+    program = torch.export.export(Attends(), (torch.randn(1, 2, 8, 16),))
+    target = Flexible.get_build_target(hard)
+    with caplog.at_level(logging.WARNING):
+        prepared, code = Flexible._prepare_and_generate(program, target, hard)
+    assert "scaled_dot_product_attention" in code.model
+    assert RUNTIME_ATTENTION in {node.target for node in prepared.graph.nodes}
+    (text,) = [r.getMessage() for r in caplog.records if r.name == aoti_backend.__name__]
+    assert "inside Inductor" in text and "in another way" in text
