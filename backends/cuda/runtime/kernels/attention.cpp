@@ -3,9 +3,10 @@
 namespace pteron::cuda {
 
 Error attention(const Attention& a, int device, cudaStream_t stream) {
-  // Up to as many queries, cuDNN has too little to do at a time: it does not split the keys.
-  constexpr int64_t kFewRows = 32;
-  if (a.queries * (a.heads / a.kv_heads) > kFewRows) {
+  // Up to as many queries a key head, cuDNN has too little to do at a time: it does not split the
+  // keys. Of one query it would besides make a plan for each length of a growing cache.
+  const int64_t few = a.queries == 1 ? 32 : 4;
+  if (a.queries * (a.heads / a.kv_heads) > few) {
     Error error = attention_with_cudnn(a, device, stream);
     if (error.ok() || (error != Error::NotFound && error != Error::NotSupported)) return error;
   }
