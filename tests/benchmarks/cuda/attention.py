@@ -1,6 +1,7 @@
 """Attention: torch's ways, flex_attention compiled, plain products, and ours, on the GPU.
 
-bfloat16, keys and values of the module; the query is its input. Ours is the program of default
+bfloat16, keys and values of the module; the query is its input, as a projection leaves it (heads next
+to items), and so is the output. Ours is the program of default
 options, exported on the GPU, launched from C++; all others from Python, with a head start of the
 host, so that what is compared is the GPU's time.
 """
@@ -73,9 +74,15 @@ class Attention(nn.Module):
         self.register_buffer("mask", mask)
 
     def forward(self, q: torch.Tensor) -> torch.Tensor:
-        return F.scaled_dot_product_attention(
-            q, self.k, self.v, self.mask, is_causal=self.causal, enable_gqa=self.grouped
+        y = F.scaled_dot_product_attention(
+            q.transpose(1, 2),
+            self.k,
+            self.v,
+            self.mask,
+            is_causal=self.causal,
+            enable_gqa=self.grouped,
         )
+        return y.transpose(1, 2)
 
 
 def _flex(module: Attention, row: Row) -> Any:
@@ -90,13 +97,19 @@ def _flex(module: Attention, row: Row) -> Any:
 
         blocks = create_block_mask(allowed, None, None, row.queries, row.keys, device="cuda")
     compiled = torch.compile(flex_attention)
-    return lambda q: compiled(q, module.k, module.v, block_mask=blocks, enable_gqa=module.grouped)
+
+    def call(q: torch.Tensor) -> torch.Tensor:
+        q = q.transpose(1, 2)
+        out = compiled(q, module.k, module.v, block_mask=blocks, enable_gqa=module.grouped)
+        return out.transpose(1, 2)
+
+    return call
 
 
 def _measure(row: Row, rounds: int, launcher: Launcher, folder: Path) -> dict[str, Any]:
     torch.manual_seed(0)
     module = Attention(row).eval()
-    q = torch.randn(row.batch, row.heads, row.queries, row.items, device="cuda").bfloat16()
+    q = torch.randn(row.batch, row.queries, row.heads, row.items, device="cuda").bfloat16()
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         exact = module.float()(q.float())
     module = module.to(torch.bfloat16)
