@@ -31,6 +31,7 @@ from pteron.backends.aoti import elf, inductor, payload, shim_list, toolchain
 from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.contract import contract_of
 from pteron.backends.aoti.passes.attention import AttentionPass, WholeAttentionPass, has_attention
+from pteron.backends.aoti.passes.clamp_windows import ClampWindowsPass
 from pteron.backends.aoti.passes.remove_metadata_asserts import RemoveMetadataAssertsPass
 from pteron.backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
 from pteron.backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPass
@@ -107,6 +108,7 @@ class AotiBackend(Generic[OptionsT]):
     def get_custom_passes(cls, options: OptionsT) -> list[Callable[[torch.fx.GraphModule], Any]]:
         """Passes over the partition's graph, in order, just before compilation."""
         return [
+            ClampWindowsPass(),
             WholeAttentionPass(),
             ReplaceViewCopyWithViewPass(),
             cls.get_attention_pass(options),

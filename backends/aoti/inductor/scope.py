@@ -8,6 +8,7 @@ import torch
 
 from pteron.backends.aoti.inductor import cpu, micro_gemms
 from pteron.backends.aoti.inductor.generated_code import Target
+from pteron.backends.aoti.inductor.long_loops import long_loops_reported
 from pteron.backends.aoti.inductor.memoized import memoized
 from pteron.backends.aoti.inductor.own_functions import called_directly
 from pteron.backends.aoti.inductor.patched import patched
@@ -25,6 +26,7 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH))
         stack.enter_context(_fresh_counters())
         stack.enter_context(repairs())
+        stack.enter_context(long_loops_reported())
         stack.enter_context(called_directly(target.device))
         stack.enter_context(memoized())
         stack.enter_context(without_patterns_of(_refused_pattern_modules(target)))

@@ -313,3 +313,15 @@ def test_equal_models_give_equal_code_whatever_came_before() -> None:
 def test_an_unknown_vector_width_is_refused() -> None:
     with pytest.raises(ValueError, match="vector_bits is 128"), cpu.vector_isa(128):
         pass
+
+
+class LooksFarBeyond(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.avg_pool2d(x * 2, 4096, ceil_mode=True)
+
+
+def test_loops_over_the_same_elements_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+    program = torch.export.export(LooksFarBeyond(), (torch.randn(1, 64, 7, 7),))
+    inductor.generate(program.run_decompositions(), Target("cpu", 256, 1))
+    (text,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert "1073741824 iterations" in text and "avg_pool2d" in text and "test_inductor.py" in text

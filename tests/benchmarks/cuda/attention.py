@@ -1,9 +1,9 @@
 """Attention: torch's ways, flex_attention compiled, plain products, and ours, on the GPU.
 
-bfloat16, keys and values of the module; the query is its input, as a projection leaves it (heads next
-to items), and so is the output. Ours is the program of default
-options, exported on the GPU, launched from C++; all others from Python, with a head start of the
-host, so that what is compared is the GPU's time.
+bfloat16, keys and values of the module; the query is its input, as a projection leaves it (heads
+next to items), and so is the output. Ours is the program of default options, exported on the GPU,
+launched from C++; all others from Python, with a head start of the host, so that what is compared
+is the GPU's time.
 """
 
 import dataclasses
