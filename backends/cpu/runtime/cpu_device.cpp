@@ -5,44 +5,48 @@
 #include <variant>
 
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
+#include "pteron/backends/cpu/runtime/openmp/denormals.h"
 #include "pteron/runtime/platform/cpu_features.h"
 
 namespace pteron::cpu {
 namespace {
 
-// The thread setting that the code was compiled for, while it runs.
-class ThreadScope final : public aoti::ContainerScope {
+// How the code runs, on the thread that calls it and those that help.
+class RunScope final : public aoti::ContainerScope {
  public:
-  explicit ThreadScope(int threads) : threads_(threads) {}
+  // `at_most`: OMP_NUM_THREADS and the caller's setting may make them fewer.
+  RunScope(int threads, bool at_most, bool flush_denormals)
+      : threads_(threads), at_most_(at_most), flush_denormals_(flush_denormals) {}
+
   Error enter() noexcept override {
-    limit_.emplace(std::min(threads_, max_threads()));
+    limit_.emplace(at_most_ ? std::min(threads_, max_threads()) : threads_);
+    flushed_ = openmp::flushes_denormals();
+    if (flush_denormals_) openmp::set_flush_denormals(true);
     return Error::Ok;
   }
-  void leave() noexcept override { limit_.reset(); }
+  void leave() noexcept override {
+    if (flush_denormals_) openmp::set_flush_denormals(flushed_);
+    limit_.reset();
+  }
 
  private:
   int threads_;
-  std::optional<ThreadLimit> limit_;
-};
-
-// As above, with a number that the user chose, whatever OMP_NUM_THREADS says.
-class FixedThreadScope final : public aoti::ContainerScope {
- public:
-  explicit FixedThreadScope(int threads) : threads_(threads) {}
-  Error enter() noexcept override {
-    limit_.emplace(threads_);
-    return Error::Ok;
-  }
-  void leave() noexcept override { limit_.reset(); }
-
- private:
-  int threads_;
+  bool at_most_;
+  bool flush_denormals_;
+  bool flushed_ = false;  // before
   std::optional<ThreadLimit> limit_;
 };
 
 }  // namespace
 
 Error CpuDevice::set_option(const BackendOption& option) {
+  if (option.key == "flush_denormals") {
+    const bool* flush = std::get_if<bool>(&option.value);
+    PTERON_CHECK_OR_RETURN(flush, Error::InvalidArgument,
+                           "option flush_denormals: expected true or false");
+    flush_denormals_ = *flush;
+    return Error::Ok;
+  }
   const int64_t* threads = std::get_if<int64_t>(&option.value);
   PTERON_CHECK_OR_RETURN(threads && *threads >= 1, Error::InvalidArgument,
                          "option num_threads: expected an integer of at least 1");
@@ -66,8 +70,7 @@ Error CpuDevice::check_machine(const aoti::Metadata& metadata) {
 }
 
 std::shared_ptr<aoti::ContainerScope> CpuDevice::scope() {
-  if (requested_threads_) return std::make_shared<FixedThreadScope>(threads_);
-  return std::make_shared<ThreadScope>(threads_);
+  return std::make_shared<RunScope>(threads_, requested_threads_ == 0, flush_denormals_);
 }
 
 }  // namespace pteron::cpu

@@ -8,10 +8,16 @@ namespace pteron::cpu {
 // Option "num_threads" (integer): most threads that a run uses, from 1 to the number that the code
 // was compiled for. Without it: what OMP_NUM_THREADS says, or else the number of processors that
 // the process may use, up to that number.
+//
+// Option "flush_denormals" (bool): while it runs, numbers too small for full precision are taken as
+// zero, which is faster where there are many. Without it they are taken as the calling thread does:
+// exactly, unless it has said otherwise.
 class CpuDevice final : public aoti::AotiDevice {
  public:
   std::string_view name() const override { return "cpu"; }
-  std::vector<std::string_view> option_keys() const override { return {"num_threads"}; }
+  std::vector<std::string_view> option_keys() const override {
+    return {"num_threads", "flush_denormals"};
+  }
   Error set_option(const BackendOption& option) override;
   Error check_machine(const aoti::Metadata& metadata) override;
   std::shared_ptr<aoti::ContainerScope> scope() override;
@@ -19,6 +25,7 @@ class CpuDevice final : public aoti::AotiDevice {
  private:
   int64_t requested_threads_ = 0;  // 0: no option
   int threads_ = 1;
+  bool flush_denormals_ = false;
 };
 
 }  // namespace pteron::cpu

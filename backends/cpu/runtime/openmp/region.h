@@ -12,6 +12,8 @@
 // A member may give up (fail_member, leave_member): its body ends there without running
 // destructors, the others follow at their next barrier, and run_region() returns the first error.
 //
+// Members take denormals as the calling thread does (denormals.h).
+//
 // A region inside a region has one member. Functions without another note are for any thread;
 // outside of regions a thread is member 0 of 1. No allocation and no lock, but for the first
 // regions of a thread and the pool's growth.

@@ -6,6 +6,7 @@
 #include <climits>
 #include <utility>
 
+#include "pteron/backends/cpu/runtime/openmp/denormals.h"
 #include "pteron/backends/cpu/runtime/openmp/spin_then_park.h"
 
 namespace pteron::cpu::openmp {
@@ -64,6 +65,7 @@ Error Team::run(void (*body)(void*), void* data, int size) {
   data_ = data;
   size_ = size;
   processor_ = sched_getcpu();
+  flushes_denormals_ = flushes_denormals();
   // Lines that members share are written only where they change.
   if (next_member_.load(std::memory_order_relaxed) != size) {
     next_member_.store(size, std::memory_order_relaxed);
@@ -114,6 +116,7 @@ int Team::run_unassigned() {
 }
 
 bool run_member_on(Worker& worker, Team& team, int member) noexcept {
+  set_flush_denormals(team.flushes_denormals_);
   team.run_member(member);
   const int done = 1 + team.run_unassigned();
   const bool is_in_the_way = team.is_crowded() || team.processor_ == sched_getcpu();

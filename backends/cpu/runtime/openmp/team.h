@@ -73,6 +73,7 @@ class alignas(64) Team final {
   void* data_ = nullptr;
   int size_ = 0;
   int processor_ = -1;               // that the owner began the region on
+  bool flushes_denormals_ = false;   // the owner; all members do as it does
   std::atomic<int> next_member_{0};  // from here to size_: nobody's yet
   std::atomic<bool> failed_{false};
 

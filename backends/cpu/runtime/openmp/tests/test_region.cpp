@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "pteron/backends/cpu/runtime/openmp/denormals.h"
 #include "pteron/backends/cpu/runtime/openmp/region.h"
 #include "pteron/backends/cpu/runtime/openmp/thread_count.h"
 #include "pteron/backends/cpu/runtime/openmp/thread_pool.h"
@@ -51,6 +52,19 @@ TEST(Region, EveryMemberRunsOnceInATeamOfTheSizeAskedFor) {
 TEST(Region, WithoutBarriersThePoolStaysBelowTheProcessors) {
   EXPECT_TRUE(region(64, [] {}).ok());
   EXPECT_LT(ThreadPool::get().num_workers(), num_processors());
+}
+
+TEST(Region, MembersTakeDenormalsAsTheCallerDoes) {
+  const volatile float small = 1e-30f;
+  for (const bool flush : {true, false, true, false}) {
+    set_flush_denormals(flush);
+    std::atomic<int> exact{0};
+    EXPECT_TRUE(region(4, [&] {
+                  exact += small * 1e-12f != 0;
+                  barrier();
+                }).ok());
+    EXPECT_EQ(exact, flush ? 0 : 4);
+  }
 }
 
 TEST(Region, TheNumberOfThreadsIsTheThreadsOwn) {

@@ -1,0 +1,27 @@
+// Numbers too small for full precision (denormals), of the calling thread's float arithmetic: exact
+// and slow, as C++ has it, or taken as zero.
+#pragma once
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace pteron::cpu::openmp {
+
+#if defined(__x86_64__)
+namespace internal {
+inline constexpr unsigned kFlush = 0x8040;  // results (FTZ) and operands (DAZ)
+}
+
+inline bool flushes_denormals() { return (_mm_getcsr() & internal::kFlush) == internal::kFlush; }
+
+inline void set_flush_denormals(bool flush) {
+  if (flushes_denormals() == flush) return;
+  _mm_setcsr(flush ? _mm_getcsr() | internal::kFlush : _mm_getcsr() & ~internal::kFlush);
+}
+#else
+inline bool flushes_denormals() { return false; }
+inline void set_flush_denormals(bool) {}
+#endif
+
+}  // namespace pteron::cpu::openmp
