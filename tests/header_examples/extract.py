@@ -68,7 +68,7 @@ _PARAMETERS: dict[str, str | None] = {
     "backends/cpu/runtime/kernels/random.h": "",
     "backends/cuda/runtime/cuda_stream.h": "Method* method, cudaStream_t mine, int device",
     "backends/cuda/runtime/kernels/convolution.h": (
-        "const void* input, const void* weight, void* out, int device, cudaStream_t stream"
+        "const void* x, const void* w, const void* b, void* y, int device, cudaStream_t stream"
     ),
     "backends/cuda/runtime/kernels/distance.h": (
         "const void* x1, const void* x2, void* out, cudaStream_t stream"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import torch
 
+import pteron.backends.aoti.convolution  # noqa: F401  defines its operator
 from pteron.backends.aoti import shim_list
 from pteron.backends.aoti.attention import RUNTIME_ATTENTION
 from pteron.backends.aoti.inductor.capture import operator_functions
@@ -33,12 +34,13 @@ def own_functions(device: str) -> dict[torch._ops.OpOverload, str]:
 def operator_of(name: str) -> torch._ops.OpOverload | None:
     """The operator that a C function is named after: `median_dim` is aten.median.dim."""
     parts = name.split("_")
-    for end in range(len(parts), 0, -1):
-        packet = getattr(torch.ops.aten, "_".join(parts[:end]), None)
-        overload = "_".join(parts[end:]) or "default"
-        if packet is not None and overload in packet.overloads():
-            op: torch._ops.OpOverload = getattr(packet, overload)
-            return op
+    for namespace in (torch.ops.aten, torch.ops.pteron):
+        for end in range(len(parts), 0, -1):
+            packet = getattr(namespace, "_".join(parts[:end]), None)
+            overload = "_".join(parts[end:]) or "default"
+            if packet is not None and overload in packet.overloads():
+                op: torch._ops.OpOverload = getattr(packet, overload)
+                return op
     return None
 
 
@@ -48,10 +50,12 @@ def called_directly(device: str) -> Iterator[None]:
     from torch._inductor import config
     from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
-    added = [str(op) for op in own_functions(device)]
+    own = own_functions(device)
+    added = [str(op) for op in own if op.namespace == "aten"]
     inductor_fallback_ops.update((op, {}) for op in added)
-    # `declared` tells the compiler of it.
-    custom: dict[torch._ops.OpOverload, list[str]] = {RUNTIME_ATTENTION: []}
+    # `declared` tells the compiler of them.
+    ours = [RUNTIME_ATTENTION, *(op for op in own if op.namespace != "aten")]
+    custom: dict[torch._ops.OpOverload, list[str]] = {op: [] for op in ours}
     try:
         with config.patch({"aot_inductor.custom_ops_to_c_shims": custom}):
             yield

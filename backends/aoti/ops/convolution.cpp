@@ -1,5 +1,6 @@
 #include "pteron/backends/aoti/ops/convolution.h"
 
+#include <algorithm>
 #include <string>
 
 #include "pteron/backends/aoti/ops/ops.h"
@@ -33,12 +34,16 @@ Error check(const SlimTensor& input, const SlimTensor& weight, const SlimTensor*
   return Error::Ok;
 }
 
-}  // namespace
+bool have_sizes(const SlimTensor& tensor, Span<const int64_t> sizes) {
+  return std::equal(tensor.sizes().begin(), tensor.sizes().end(), sizes.begin(), sizes.end());
+}
 
-Error convolution(const Kernels& kernels, const SlimTensor& input, const SlimTensor& weight,
-                  const SlimTensor* bias, Span<const int64_t> stride, Span<const int64_t> padding,
-                  Span<const int64_t> dilation, bool transposed, Span<const int64_t> output_padding,
-                  int64_t groups, TensorPtr& out) {
+// What both operators do.
+Error convolve(const Kernels& kernels, const SlimTensor& input, const SlimTensor& weight,
+               const SlimTensor* bias, const SlimTensor* residual, Span<const int64_t> stride,
+               Span<const int64_t> padding, Span<const int64_t> dilation, bool transposed,
+               Span<const int64_t> output_padding, int64_t groups, bool relu, bool channels_last,
+               TensorPtr& out) {
   PTERON_RETURN_IF_ERROR(check(input, weight, bias, transposed, groups));
   const size_t dims = input.dim() - 2;
   std::array<int64_t, 3> strides{1, 1, 1}, paddings{}, dilations{1, 1, 1}, more{};
@@ -64,7 +69,12 @@ Error convolution(const Kernels& kernels, const SlimTensor& input, const SlimTen
                            input.describe().c_str(), weight.describe().c_str(), d);
     sizes.values[d] = size;
   }
-  const bool channels_last = slim::is_convolution_channels_last(input, weight);
+  PTERON_CHECK_OR_RETURN(
+      !residual || (residual->dtype() == input.dtype() && have_sizes(*residual, sizes)),
+      Error::InvalidArgument,
+      "found residual %s, expected one like the result of input %s, weight %s",
+      residual ? residual->describe().c_str() : "none", input.describe().c_str(),
+      weight.describe().c_str());
   PTERON_ASSIGN_OR_RETURN(out, (channels_last ? make_channels_last : make_row_major)(
                                    sizes, input.dtype(), input.device()));
   TensorPtr dense;
@@ -73,7 +83,26 @@ Error convolution(const Kernels& kernels, const SlimTensor& input, const SlimTen
     bias = dense.get();
   }
   return kernels.convolution({*out, input, weight, bias, dims, strides, paddings, dilations,
-                              transposed, groups, channels_last});
+                              transposed, groups, channels_last, residual, relu});
+}
+
+}  // namespace
+
+Error convolution(const Kernels& kernels, const SlimTensor& input, const SlimTensor& weight,
+                  const SlimTensor* bias, Span<const int64_t> stride, Span<const int64_t> padding,
+                  Span<const int64_t> dilation, bool transposed, Span<const int64_t> output_padding,
+                  int64_t groups, TensorPtr& out) {
+  return convolve(kernels, input, weight, bias, nullptr, stride, padding, dilation, transposed,
+                  output_padding, groups, false, slim::is_convolution_channels_last(input, weight),
+                  out);
+}
+
+Error fused_convolution(const Kernels& kernels, const SlimTensor& input, const SlimTensor& weight,
+                        const SlimTensor* bias, const SlimTensor* residual,
+                        Span<const int64_t> stride, Span<const int64_t> padding,
+                        Span<const int64_t> dilation, int64_t groups, bool relu, TensorPtr& out) {
+  return convolve(kernels, input, weight, bias, residual, stride, padding, dilation, false, {},
+                  groups, relu, true, out);
 }
 
 }  // namespace pteron::aoti::ops

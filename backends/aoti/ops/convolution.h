@@ -16,6 +16,9 @@ namespace pteron::aoti {
 //   weight  [out channels, in channels / groups, kernel...], any strides; transposed:
 //           [in channels, out channels / groups, kernel...]
 //   bias    [out channels] without gaps, or null
+//
+// Kernels of devices that have the operator fused_convolution also add `residual` and store no
+// number below 0 if `relu`.
 struct ConvolutionCall {
   const slim::SlimTensor& out;
   const slim::SlimTensor& input;
@@ -26,8 +29,10 @@ struct ConvolutionCall {
   std::array<int64_t, 3> padding;
   std::array<int64_t, 3> dilation;  // at least 1
   bool transposed;
-  int64_t groups;      // divide both numbers of channels
-  bool channels_last;  // how out lies; the operands may lie otherwise
+  int64_t groups;                              // divide both numbers of channels
+  bool channels_last;                          // how out lies; the operands may lie otherwise
+  const slim::SlimTensor* residual = nullptr;  // of the sizes and dtype of out, any strides
+  bool relu = false;
 };
 
 }  // namespace pteron::aoti

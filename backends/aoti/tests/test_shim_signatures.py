@@ -54,7 +54,7 @@ def _own_functions(device: str) -> dict[str, tuple[str, list[str]]]:
     """The same for functions that torch has not and the runtime has: what torch's would be."""
     functions = {}
     for op, name in own_functions(device).items():
-        schema = FunctionSchema.parse(str(op._schema).removeprefix("aten::"))
+        schema = FunctionSchema.parse(str(op._schema).removeprefix(f"{op.namespace}::"))
         parameters = gen_arguments(schema.arguments.flat_all, set())[0] + gen_returns(schema)[0]
         functions[name] = ("AOTITorchError", _types(", ".join(parameters)))
     return functions

@@ -18,6 +18,8 @@ from typing import Any, TypeAlias
 
 import torch
 
+import pteron.backends.aoti.convolution  # noqa: F401  defines its operator
+
 Json: TypeAlias = dict[str, Any]
 
 FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -83,15 +85,16 @@ class Formula:
 
 
 def overload(shim: str) -> torch._ops.OpOverload:
-    """aten.sort.stable for "sort_stable"."""
+    """aten.sort.stable for "sort_stable", or an operator of ours."""
     parts = shim.split("_")
-    for cut in range(len(parts), 0, -1):
-        packet = getattr(torch.ops.aten, "_".join(parts[:cut]), None)
-        name = "_".join(parts[cut:]) or "default"
-        if packet is not None and name in packet.overloads():
-            found: torch._ops.OpOverload = getattr(packet, name)
-            return found
-    raise ValueError(f"no operator of aten for {shim}")
+    for namespace in (torch.ops.aten, torch.ops.pteron):
+        for cut in range(len(parts), 0, -1):
+            packet = getattr(namespace, "_".join(parts[:cut]), None)
+            name = "_".join(parts[cut:]) or "default"
+            if packet is not None and name in packet.overloads():
+                found: torch._ops.OpOverload = getattr(packet, name)
+                return found
+    raise ValueError(f"no operator of aten or of ours for {shim}")
 
 
 def case(

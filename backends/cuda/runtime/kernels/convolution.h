@@ -5,10 +5,12 @@
 //   conv.dims = 2;
 //   conv.batch = 8; conv.in_channels = 64; conv.out_channels = 128;
 //   conv.in_sizes[0] = conv.out_sizes[0] = 56; ...
-//   PTERON_RETURN_IF_ERROR(convolve(conv, input, weight, out, device, stream));
+//   ConvolutionOperands operands;
+//   operands.input = x; operands.weight = w; operands.bias = b; operands.out = y;
+//   PTERON_RETURN_IF_ERROR(convolve(conv, operands, device, stream));
 //
-// The library (cuDNN) runs it where this machine has it; without it, the input is unfolded and
-// multiplied by the weight, in slices of bounded memory. Products are summed in float32 for 16-bit
+// The library (cuDNN) runs it where this machine has it; without it, and for float64, the input is
+// unfolded and multiplied by the weight, in slices of bounded memory. Products are summed in float32 for 16-bit
 // types and in the operands' type otherwise; TF32 only if asked for.
 //
 // Sizes and strides in elements. Asynchronous on `stream`. Thread-safe.
@@ -31,6 +33,7 @@ struct Convolution {
   bool transposed = false;
   bool channels_last = false;  // of input, weight and out; else channels come before space
   bool allow_tf32 = false;
+  bool relu = false;  // of what is stored
   int64_t batch = 0, in_channels = 0, out_channels = 0, groups = 1;
   int64_t in_sizes[kMaxSpatialDims] = {1, 1, 1};
   int64_t out_sizes[kMaxSpatialDims] = {1, 1, 1};
@@ -40,23 +43,36 @@ struct Convolution {
   int64_t dilation[kMaxSpatialDims] = {1, 1, 1};
 };
 
+// Data on the device, aligned to 16 bytes. `input` [batch, in_channels, ...], `weight`
+// [out_channels, in_channels / groups, ...] (transposed: [in_channels, out_channels / groups, ...]),
+// `residual` and `out` [batch, out_channels, ...] are packed, in the order that `channels_last` says.
+struct ConvolutionOperands {
+  const void* input = nullptr;
+  const void* weight = nullptr;
+  const void* bias = nullptr;      // [out_channels], added to each; null: none
+  const void* residual = nullptr;  // added to the result, before relu; null: none
+  void* out = nullptr;
+};
+
 // Who computes.
 enum class ConvolutionLibrary { kAuto, kCudnn, kUnfold };
 
-// `input` [batch, in_channels, ...], `weight` [out_channels, in_channels / groups, ...]
-// (transposed: [in_channels, out_channels / groups, ...]) and `out` [batch, out_channels, ...] are
-// packed, in the order that `channels_last` says. `device` must be current.
-Error convolve(const Convolution& conv, const void* input, const void* weight, void* out,
-               int device, cudaStream_t stream,
-               ConvolutionLibrary library = ConvolutionLibrary::kAuto);
+// `device` must be current.
+Error convolve(const Convolution& conv, const ConvolutionOperands& operands, int device,
+               cudaStream_t stream, ConvolutionLibrary library = ConvolutionLibrary::kAuto);
 
-// out[n, c, ...] += bias[c], over `out` packed as above.
-Error add_bias(const Convolution& conv, const void* bias, void* out, cudaStream_t stream);
+// The two ways. NotSupported where the library has no plan, NotFound without it. What is in the
+// plans of cuDNN's is done by them; the rest, and for the other way all of bias, residual and relu,
+// is left to finish_convolution.
+Error convolve_with_cudnn(const Convolution& conv, const ConvolutionOperands& operands, int device,
+                          cudaStream_t stream);
+// How many kinds and sizes of convolution the calling thread has plans for.
+size_t convolution_plans_kept();
+Error convolve_unfolded(const Convolution& conv, const ConvolutionOperands& operands, int device,
+                        cudaStream_t stream);
 
-// The two ways. NotSupported where the library has no algorithm, NotFound without it.
-Error convolve_with_cudnn(const Convolution& conv, const void* input, const void* weight, void* out,
-                          int device, cudaStream_t stream);
-Error convolve_unfolded(const Convolution& conv, const void* input, const void* weight, void* out,
-                        int device, cudaStream_t stream);
+// out = out + bias + residual, or the larger of that and 0, in one pass.
+Error finish_convolution(const Convolution& conv, const ConvolutionOperands& operands,
+                         cudaStream_t stream);
 
 }  // namespace pteron::cuda

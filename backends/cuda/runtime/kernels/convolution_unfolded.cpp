@@ -61,9 +61,12 @@ Error weight_with_taps_last(const Convolution& c, const void* weight, int64_t ta
 
 }  // namespace
 
-Error convolve_unfolded(const Convolution& conv, const void* input, const void* weight, void* out,
-                        int device, cudaStream_t stream) {
+Error convolve_unfolded(const Convolution& conv, const ConvolutionOperands& operands, int device,
+                        cudaStream_t stream) {
   const Convolution& c = conv;
+  const void* const input = operands.input;
+  const void* weight = operands.weight;
+  void* const out = operands.out;
   const size_t item = element_size(c.dtype);
   const int64_t taps = product(c.kernel, c.dims);
   const int64_t in_positions = product(c.in_sizes, c.dims);

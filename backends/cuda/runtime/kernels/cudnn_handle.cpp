@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "pteron/backends/cuda/runtime/kernels/per_thread.h"
+
 namespace pteron::cuda {
 
 Error cudnn_error(const Cudnn& dnn, cudnnStatus_t status, const char* what) {
@@ -13,8 +15,7 @@ Error cudnn_error(const Cudnn& dnn, cudnnStatus_t status, const char* what) {
 }
 
 Result<CudnnHandle*> cudnn_handle_for(int device, cudaStream_t stream) {
-  thread_local std::map<int, CudnnHandle> handles;
-  CudnnHandle& found = handles[device];
+  CudnnHandle& found = per_thread<std::map<int, CudnnHandle>>()[device];
   if (!found.handle) {
     PTERON_ASSIGN_OR_RETURN(found.dnn, Cudnn::get());
     if (const cudnnStatus_t status = found.dnn->cudnnCreate(&found.handle)) {

@@ -14,8 +14,8 @@ struct CudnnHandle {
   cudaStream_t stream = nullptr;
 };
 
-// For `device`, which is current, working on `stream`. Kept until the process ends: destroying one
-// waits. NotFound without cuDNN.
+// For `device`, which is current, working on `stream`. Kept until the process ends, since destroying
+// one waits; a thread that ends leaves its handle to the next. NotFound without cuDNN.
 Result<CudnnHandle*> cudnn_handle_for(int device, cudaStream_t stream);
 
 // `Ok`, NotSupported or AccessFailed, with cuDNN's words for `status`.

@@ -110,16 +110,6 @@ __global__ void fold_kernel(const T* columns, T* image, int64_t count,
   }
 }
 
-template <typename T>
-__global__ void bias_kernel(T* out, const T* bias, int64_t count, int64_t channels, int64_t inner) {
-  using S = typename Sum<T>::type;
-  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
-       i += step) {
-    out[i] = static_cast<T>(static_cast<S>(out[i]) + static_cast<S>(bias[i / inner % channels]));
-  }
-}
-
 unsigned blocks(int64_t count) {
   const int64_t needed = (count + kThreads - 1) / kThreads;
   return static_cast<unsigned>(needed < 65536 ? needed : 65536);
@@ -188,19 +178,6 @@ Error fold(const Convolution& conv, const void* columns, void* image, const Imag
     using T = decltype(zero);
     fold_kernel<T><<<blocks(count), kThreads, 0, stream>>>(static_cast<const T*>(columns),
                                                            static_cast<T*>(image), count, g);
-  });
-}
-
-Error add_bias(const Convolution& conv, const void* bias, void* out, cudaStream_t stream) {
-  int64_t positions = 1;
-  for (int i = 0; i < conv.dims; ++i) positions *= conv.out_sizes[i];
-  const int64_t count = conv.batch * conv.out_channels * positions;
-  if (count == 0) return Error::Ok;
-  const int64_t inner = conv.channels_last ? 1 : positions;
-  return dispatch(conv.dtype, "adding a bias", [&](auto zero) {
-    using T = decltype(zero);
-    bias_kernel<T><<<blocks(count), kThreads, 0, stream>>>(
-        static_cast<T*>(out), static_cast<const T*>(bias), count, conv.out_channels, inner);
   });
 }
 

@@ -12,34 +12,19 @@
 
 #include "pteron/runtime/core/result.h"
 
-#define PTERON_CUDNN_FUNCTIONS(FUNCTION)                \
-  FUNCTION(cudnnCreate)                                 \
-  FUNCTION(cudnnDestroy)                                \
-  FUNCTION(cudnnSetStream)                              \
-  FUNCTION(cudnnGetErrorString)                         \
-  FUNCTION(cudnnCreateTensorDescriptor)                 \
-  FUNCTION(cudnnDestroyTensorDescriptor)                \
-  FUNCTION(cudnnSetTensorNdDescriptor)                  \
-  FUNCTION(cudnnCreateFilterDescriptor)                 \
-  FUNCTION(cudnnDestroyFilterDescriptor)                \
-  FUNCTION(cudnnSetFilterNdDescriptor)                  \
-  FUNCTION(cudnnCreateConvolutionDescriptor)            \
-  FUNCTION(cudnnDestroyConvolutionDescriptor)           \
-  FUNCTION(cudnnSetConvolutionNdDescriptor)             \
-  FUNCTION(cudnnSetConvolutionGroupCount)               \
-  FUNCTION(cudnnSetConvolutionMathType)                 \
-  FUNCTION(cudnnGetConvolutionForwardAlgorithm_v7)      \
-  FUNCTION(cudnnConvolutionForward)                     \
-  FUNCTION(cudnnGetConvolutionBackwardDataAlgorithm_v7) \
-  FUNCTION(cudnnConvolutionBackwardData)                \
-  FUNCTION(cudnnGetVersion)                             \
-  FUNCTION(cudnnGetLastErrorString)                     \
-  FUNCTION(cudnnGetStream)                              \
-  FUNCTION(cudnnBackendCreateDescriptor)                \
-  FUNCTION(cudnnBackendDestroyDescriptor)               \
-  FUNCTION(cudnnBackendSetAttribute)                    \
-  FUNCTION(cudnnBackendGetAttribute)                    \
-  FUNCTION(cudnnBackendFinalize)                        \
+#define PTERON_CUDNN_FUNCTIONS(FUNCTION)  \
+  FUNCTION(cudnnCreate)                   \
+  FUNCTION(cudnnDestroy)                  \
+  FUNCTION(cudnnSetStream)                \
+  FUNCTION(cudnnGetErrorString)           \
+  FUNCTION(cudnnGetVersion)               \
+  FUNCTION(cudnnGetLastErrorString)       \
+  FUNCTION(cudnnGetStream)                \
+  FUNCTION(cudnnBackendCreateDescriptor)  \
+  FUNCTION(cudnnBackendDestroyDescriptor) \
+  FUNCTION(cudnnBackendSetAttribute)      \
+  FUNCTION(cudnnBackendGetAttribute)      \
+  FUNCTION(cudnnBackendFinalize)          \
   FUNCTION(cudnnBackendExecute)
 
 namespace pteron::cuda {

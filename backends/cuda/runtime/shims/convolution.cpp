@@ -9,20 +9,26 @@
 namespace pteron::cuda {
 namespace {
 
-// `tensor` without gaps in the wanted order: an alias where it lies so, else a copy.
-Result<TensorPtr> packed(const SlimTensor& tensor, bool channels_last) {
-  if (!channels_last) return slim::contiguous_tensor(tensor);
+// As the kernels want a tensor: without gaps, in the wanted order, at an aligned address. Itself
+// where it lies so, else `copy`.
+Result<const SlimTensor*> packed(const SlimTensor& tensor, bool channels_last, TensorPtr& copy) {
+  constexpr uintptr_t kAlignment = 16;
+  const bool is_aligned = reinterpret_cast<uintptr_t>(tensor.data()) % kAlignment == 0;
   int64_t strides[slim::kMaxDims];
-  slim::channels_last_strides(tensor.sizes(), strides);
+  if (channels_last) {
+    slim::channels_last_strides(tensor.sizes(), strides);
+  } else {
+    slim::contiguous_strides(tensor.sizes(), strides);
+  }
   bool is_packed = true;
   for (size_t d = 0; d < tensor.dim(); ++d) {
     is_packed = is_packed && (tensor.size(d) == 1 || tensor.stride(d) == strides[d]);
   }
-  if (is_packed || tensor.numel() == 0) return slim::make_alias(tensor);
-  PTERON_ASSIGN_OR_RETURN(
-      TensorPtr copy, aoti::make_channels_last(tensor.sizes(), tensor.dtype(), tensor.device()));
+  if ((is_packed && is_aligned) || tensor.numel() == 0) return &tensor;
+  PTERON_ASSIGN_OR_RETURN(copy, slim::make_tensor(tensor.sizes(), {strides, tensor.dim()},
+                                                  tensor.dtype(), tensor.device()));
   PTERON_RETURN_IF_ERROR(slim::copy_tensor(*copy, tensor));
-  return copy;
+  return copy.get();
 }
 
 Convolution problem_of(const aoti::ConvolutionCall& call) {
@@ -30,7 +36,8 @@ Convolution problem_of(const aoti::ConvolutionCall& call) {
   conv.dtype = type_of(call.input);
   conv.dims = static_cast<int>(call.dims);
   conv.transposed = call.transposed;
-  conv.channels_last = call.channels_last && call.dims == 2;
+  conv.channels_last = call.channels_last;
+  conv.relu = call.relu;
   if (const ExecutionResources* scope = ExecutionScope::current()) {
     conv.allow_tf32 = scope->allow_tf32;
   }
@@ -57,20 +64,25 @@ Error convolution(const aoti::ConvolutionCall& call) {
   if (!is_gemm_type(conv.dtype)) return aoti::no_kernel_for(call.input);
   if (call.out.numel() == 0) return Error::Ok;
   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.out));
-  PTERON_ASSIGN_OR_RETURN(const TensorPtr input, packed(call.input, conv.channels_last));
-  PTERON_ASSIGN_OR_RETURN(const TensorPtr weight, packed(call.weight, conv.channels_last));
-  TensorPtr aside;
-  if (call.channels_last != conv.channels_last) {
-    PTERON_ASSIGN_OR_RETURN(
-        aside, aoti::make_row_major(call.out.sizes(), call.out.dtype(), call.out.device()));
-  }
-  const SlimTensor& out = aside ? *aside : call.out;
-  PTERON_RETURN_IF_ERROR(
-      convolve(conv, input->data(), weight->data(), out.data(), scope.device(), scope.stream()));
+  TensorPtr input_copy, weight_copy, bias_copy, residual_copy;
+  PTERON_ASSIGN_OR_RETURN(const SlimTensor* input,
+                          packed(call.input, conv.channels_last, input_copy));
+  PTERON_ASSIGN_OR_RETURN(const SlimTensor* weight,
+                          packed(call.weight, conv.channels_last, weight_copy));
+  ConvolutionOperands operands;
+  operands.input = input->data();
+  operands.weight = weight->data();
+  operands.out = call.out.data();
   if (call.bias) {
-    PTERON_RETURN_IF_ERROR(add_bias(conv, call.bias->data(), out.data(), scope.stream()));
+    PTERON_ASSIGN_OR_RETURN(const SlimTensor* bias, packed(*call.bias, false, bias_copy));
+    operands.bias = bias->data();
   }
-  return aside ? slim::copy_tensor(call.out, out) : Error(Error::Ok);
+  if (call.residual) {
+    PTERON_ASSIGN_OR_RETURN(const SlimTensor* residual,
+                            packed(*call.residual, conv.channels_last, residual_copy));
+    operands.residual = residual->data();
+  }
+  return convolve(conv, operands, scope.device(), scope.stream());
 }
 
 }  // namespace pteron::cuda

@@ -77,6 +77,7 @@ def cases() -> Iterator[Json]:
     with torch.backends.mkldnn.flags(enabled=False):
         yield from _numbers()
         yield from _layouts()
+        yield from _fused()
     yield from _errors()
 
 
@@ -97,6 +98,26 @@ def _numbers() -> Iterator[Json]:
                 *shape[2:],
             )
             yield case(f"large/{i}/{layout}", "convolution", *arguments, wide=True)
+
+
+def _fused() -> Iterator[Json]:
+    """Each tuple of what follows, each layout and dtype in turn."""
+    shapes = [shape for shape in (*_SMALL, *_LARGE[:4], *_LARGE[10:12]) if not shape[5]]
+    for i, (x, taps, stride, padding, dilation, _, _, groups) in enumerate(shapes):
+        dtype = FLOATING[i % 4]
+        for follow in range(8):
+            layout = (lambda tensor: tensor) if (i + follow) % 3 == 0 else channels_innermost
+            input = layout(numbers(*x, dtype=dtype))
+            weight = layout(numbers(*taps, dtype=dtype, seed=1) / 16)
+            bias = numbers(taps[0], dtype=dtype) if follow & 1 else None
+            zeros = [0] * len(stride)
+            plain = torch.ops.aten.convolution(
+                input, weight, None, stride, padding, dilation, False, zeros, groups
+            )
+            residual = numbers(*plain.shape, dtype=dtype, seed=2) if follow & 2 else None
+            window = (stride, padding, dilation, groups, bool(follow & 4))
+            name = f"fused/{i}/{short(dtype)}/{follow}"
+            yield case(name, "fused_convolution", input, weight, bias, residual, *window, wide=True)
 
 
 def _out_channels(shape: _Sizes) -> int:
@@ -166,6 +187,15 @@ def _errors() -> Iterator[Json]:
         "transposed", "transposed, 1 groups", channels, weight=numbers(3, 4, 2, 2), transposed=True
     )
     yield wrong("bias", "bias float32[5]", "expected a bias of 4 numbers", bias=numbers(5))
+    named = (numbers(1, 4, 3, 3), numbers(4, 4, 2, 2), None)
+    for what, residual in (
+        ("sizes", numbers(1, 4, 3, 3)),
+        ("dtype", numbers(1, 4, 2, 2).double()),
+    ):
+        yield error(
+            f"residual_{what}", "fused_convolution", *named, residual, [1, 1], [0, 0], [1, 1], 1,
+            False, parts=["found residual", "expected one like the result of input"],
+        )  # fmt: skip
     large = numbers(4, 4, 4, 4)
     yield wrong("kernel", "weight float32[4, 4, 4, 4], which give no output", weight=large)
     yield wrong("stride", "found stride 0, expected 1 to", stride=[0, 1])

@@ -1,0 +1,254 @@
+#include "pteron/backends/cuda/runtime/kernels/convolution_plan.h"
+
+#include <cudnn_frontend.h>
+
+#include <array>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "pteron/backends/cuda/runtime/kernels/cudnn_handle.h"
+
+namespace pteron::cuda {
+
+// What a plan is run with: data of the tensors in the order of `Id`, and the workspace.
+class VariantPack final {
+ public:
+  static constexpr size_t kTensors = 5;
+  using Addresses = std::array<const void*, kTensors + 1>;
+
+  VariantPack(const Cudnn& dnn, const Addresses& addresses, bool whole)
+      : dnn_(dnn), addresses_(addresses) {
+    int64_t ids[kTensors], count = 0;
+    const void* data[kTensors];
+    for (size_t i = 0; i < kTensors; ++i) {
+      const bool is_used = addresses[i] && (whole || i < 3);
+      if (!is_used) continue;
+      ids[count] = static_cast<int64_t>(i) + 1;
+      data[count++] = addresses[i];
+    }
+    status_ = dnn_.cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack_);
+    set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &addresses[kTensors]);
+    set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, data);
+    set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids);
+    if (status_ == CUDNN_STATUS_SUCCESS) status_ = dnn_.cudnnBackendFinalize(pack_);
+  }
+  ~VariantPack() {
+    if (pack_) dnn_.cudnnBackendDestroyDescriptor(pack_);
+  }
+  VariantPack(const VariantPack&) = delete;
+  VariantPack& operator=(const VariantPack&) = delete;
+
+  bool is_of(const Addresses& addresses) const { return addresses_ == addresses; }
+  cudnnStatus_t execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan) const {
+    return status_ == CUDNN_STATUS_SUCCESS ? dnn_.cudnnBackendExecute(handle, plan, pack_)
+                                           : status_;
+  }
+
+ private:
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+           const void* values) {
+    if (status_ != CUDNN_STATUS_SUCCESS) return;
+    status_ = dnn_.cudnnBackendSetAttribute(pack_, name, type, count, values);
+  }
+
+  const Cudnn& dnn_;
+  const Addresses addresses_;
+  cudnnBackendDescriptor_t pack_ = nullptr;
+  cudnnStatus_t status_;
+};
+
+namespace {
+
+namespace fe = cudnn_frontend;
+
+// More workspace than this is rarely worth what it takes from the model.
+constexpr int64_t kMaxWorkspace = int64_t{1} << 30;
+
+// Those of VariantPack::Addresses.
+enum Id : int64_t { kInput = 1, kWeight, kOut, kBias, kResidual };
+
+// A plan that is run with more tuples of addresses than this makes a pack for each run.
+constexpr size_t kMaxPacks = 16;
+
+using Dims = std::vector<int64_t>;
+using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+
+#define PTERON_GRAPH_RETURN_IF_BAD(call)                                        \
+  do {                                                                          \
+    fe::error_t pteron_status_ = (call);                                        \
+    if (pteron_status_.is_bad()) {                                              \
+      return make_error(Error::NotSupported, "a convolution through cuDNN: %s", \
+                        pteron_status_.get_message().c_str());                  \
+    }                                                                           \
+  } while (false)
+
+fe::DataType_t data_type(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Half:
+      return fe::DataType_t::HALF;
+    case ScalarType::BFloat16:
+      return fe::DataType_t::BFLOAT16;
+    default:
+      return fe::DataType_t::FLOAT;
+  }
+}
+
+// cuDNN counts two spatial dimensions at least: one is given a neighbour of size 1 before it.
+Dims spatial(const Convolution& c, const int64_t* values, int64_t neutral) {
+  Dims result;
+  if (c.dims == 1) result.push_back(neutral);
+  result.insert(result.end(), values, values + c.dims);
+  return result;
+}
+
+Dims sizes_of(const Convolution& c, int64_t first, int64_t second, const int64_t* space) {
+  Dims sizes = spatial(c, space, 1);
+  sizes.insert(sizes.begin(), {first, second});
+  return sizes;
+}
+
+Dims packed_strides(const Dims& sizes, bool channels_last) {
+  Dims strides(sizes.size());
+  int64_t stride = channels_last ? sizes[1] : 1;
+  for (size_t i = sizes.size(); i-- > 2;) {
+    strides[i] = stride;
+    stride *= sizes[i];
+  }
+  strides[1] = channels_last ? 1 : stride;
+  strides[0] = channels_last ? stride : stride * sizes[1];
+  return strides;
+}
+
+// The plans are no part of what the headers offer.
+class Graph final : public fe::graph::Graph {
+ public:
+  std::shared_ptr<fe::ExecutionPlan> plan(int64_t index) const {
+    return plans.execution_plans[static_cast<size_t>(index)];
+  }
+};
+
+class GraphMaker final {
+ public:
+  explicit GraphMaker(const Convolution& conv) : c_(conv) {
+    graph_.set_io_data_type(data_type(conv.dtype))
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+  }
+
+  Graph& make(bool bias, bool residual, bool relu) {
+    const Dims out_sizes = sizes_of(c_, c_.batch, c_.out_channels, c_.out_sizes);
+    // A transposed convolution is the gradient of one from its output to its input.
+    const int64_t outer = c_.transposed ? c_.in_channels : c_.out_channels;
+    const int64_t inner = (c_.transposed ? c_.out_channels : c_.in_channels) / c_.groups;
+    Tensor input = tensor(kInput, sizes_of(c_, c_.batch, c_.in_channels, c_.in_sizes));
+    Tensor weight = tensor(kWeight, sizes_of(c_, outer, inner, c_.kernel));
+    Tensor out = c_.transposed
+                     ? graph_.conv_dgrad(input, weight, window<fe::graph::Conv_dgrad_attributes>())
+                     : graph_.conv_fprop(input, weight, window<fe::graph::Conv_fprop_attributes>());
+    const auto then = [&](fe::PointwiseMode_t mode, Tensor with) {
+      place(out, out_sizes);
+      const auto options = fe::graph::Pointwise_attributes().set_mode(mode);
+      out = with ? graph_.pointwise(out, with, options) : graph_.pointwise(out, options);
+    };
+    if (residual) then(fe::PointwiseMode_t::ADD, tensor(kResidual, out_sizes));
+    if (bias) {
+      Dims sizes(out_sizes.size(), 1);
+      sizes[1] = c_.out_channels;
+      then(fe::PointwiseMode_t::ADD, tensor(kBias, sizes));
+    }
+    if (relu) then(fe::PointwiseMode_t::RELU_FWD, nullptr);
+    place(out, out_sizes);
+    out->set_output(true).set_uid(kOut);
+    return graph_;
+  }
+
+ private:
+  Tensor tensor(Id id, const Dims& sizes) {
+    return graph_.tensor(
+        fe::graph::Tensor_attributes().set_uid(id).set_dim(sizes).set_stride(strides(sizes)));
+  }
+  Dims strides(const Dims& sizes) const { return packed_strides(sizes, c_.channels_last); }
+  void place(const Tensor& out, const Dims& sizes) const {
+    out->set_dim(sizes).set_stride(strides(sizes));
+  }
+
+  template <typename Attributes>
+  Attributes window() const {
+    return Attributes()
+        .set_padding(spatial(c_, c_.padding, 0))
+        .set_stride(spatial(c_, c_.stride, 1))
+        .set_dilation(spatial(c_, c_.dilation, 1));
+  }
+
+  const Convolution& c_;
+  Graph graph_;
+};
+
+Result<std::vector<ConvolutionPlan>> make_plans(const Convolution& conv, bool bias, bool residual,
+                                                bool relu, cudnnHandle_t handle, size_t most) {
+  GraphMaker maker(conv);
+  Graph& graph = maker.make(bias, residual, relu);
+  PTERON_GRAPH_RETURN_IF_BAD(graph.validate());
+  PTERON_GRAPH_RETURN_IF_BAD(graph.build_operation_graph(handle));
+  PTERON_GRAPH_RETURN_IF_BAD(
+      graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}));
+  graph.deselect_workspace_greater_than(kMaxWorkspace);
+  using Note = fe::NumericalNote_t;
+  if (conv.dtype != ScalarType::Float) {
+    graph.deselect_numeric_notes({Note::REDUCED_PRECISION_REDUCTION});
+  } else if (!conv.allow_tf32) {
+    graph.deselect_numeric_notes({Note::TENSOR_CORE, Note::DOWN_CONVERT_INPUTS});
+  }
+  std::vector<ConvolutionPlan> plans;
+  for (int64_t i = 0; i < graph.get_execution_plan_count() && plans.size() < most; ++i) {
+    if (graph.build_plan_at_index(i).is_bad()) continue;
+    ConvolutionPlan made;
+    const auto plan = graph.plan(i);
+    made.owner = plan;
+    made.plan = plan->get_raw_desc();
+    made.workspace = static_cast<size_t>(plan->getWorkspaceSize());
+    plans.push_back(std::move(made));
+  }
+  PTERON_CHECK_OR_RETURN(!plans.empty(), Error::NotSupported, "cuDNN has no such convolution");
+  return plans;
+}
+
+}  // namespace
+
+ConvolutionPlan::ConvolutionPlan() = default;
+ConvolutionPlan::~ConvolutionPlan() = default;
+ConvolutionPlan::ConvolutionPlan(ConvolutionPlan&&) noexcept = default;
+ConvolutionPlan& ConvolutionPlan::operator=(ConvolutionPlan&&) noexcept = default;
+
+Result<std::vector<ConvolutionPlan>> make_convolution_plans(const Convolution& conv,
+                                                            const ConvolutionOperands& operands,
+                                                            cudnnHandle_t handle, size_t most) {
+  try {  // the headers report some errors so
+    return make_plans(conv, operands.bias, operands.residual, conv.relu, handle, most);
+  } catch (const std::exception& error) {
+    return make_error(Error::NotSupported, "a convolution through cuDNN: %s", error.what());
+  }
+}
+
+Error run_convolution_plan(const Cudnn& dnn, cudnnHandle_t handle, ConvolutionPlan& plan,
+                           const ConvolutionOperands& operands, void* workspace) {
+  const VariantPack::Addresses addresses = {operands.input, operands.weight,   operands.out,
+                                            operands.bias,  operands.residual, workspace};
+  const VariantPack* found = nullptr;
+  for (const auto& pack : plan.packs) {
+    if (pack->is_of(addresses)) found = pack.get();
+  }
+  if (!found) {
+    auto pack = std::make_unique<VariantPack>(dnn, addresses, plan.whole);
+    found = pack.get();
+    if (plan.packs.size() < kMaxPacks) {
+      plan.packs.push_back(std::move(pack));
+    } else {
+      plan.packs[plan.next_pack++ % kMaxPacks] = std::move(pack);
+    }
+  }
+  return cudnn_error(dnn, found->execute(handle, plan.plan), "running a convolution");
+}
+
+}  // namespace pteron::cuda
