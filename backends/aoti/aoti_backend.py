@@ -32,6 +32,7 @@ from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.contract import contract_of
 from pteron.backends.aoti.passes.attention import AttentionPass, WholeAttentionPass, has_attention
 from pteron.backends.aoti.passes.clamp_windows import ClampWindowsPass
+from pteron.backends.aoti.passes.fuse_convolutions import has_fused_convolutions
 from pteron.backends.aoti.passes.remove_metadata_asserts import RemoveMetadataAssertsPass
 from pteron.backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
 from pteron.backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPass
@@ -103,6 +104,11 @@ class AotiBackend(Generic[OptionsT]):
     def get_aoti_compile_options(cls, options: OptionsT) -> dict[str, Any]:
         """Inductor options that win over the shared ones."""
         return {}
+
+    @classmethod
+    def get_program_passes(cls, options: OptionsT) -> list[Callable[[ExportedProgram], None]]:
+        """Passes over the partition and its tensors, in order, before those over its graph."""
+        return []
 
     @classmethod
     def get_custom_passes(cls, options: OptionsT) -> list[Callable[[torch.fx.GraphModule], Any]]:
@@ -235,10 +241,12 @@ class AotiBackend(Generic[OptionsT]):
         if table := cls.get_decomposition_table():
             program = run_decompositions(program, dict(table))
         RemoveMetadataAssertsPass()(program.graph_module)
+        for change in cls.get_program_passes(options):
+            change(program)
         for apply in cls.get_custom_passes(options):
             apply(program.graph_module)
-        if has_attention(program.graph_module):
-            # Its result lies in memory as whatever computes it wants, not as it was traced.
+        if has_attention(program.graph_module) or has_fused_convolutions(program.graph_module):
+            # Their results lie in memory as whatever computes them wants, not as they were traced.
             ReshapeInsteadOfViewPass()(program.graph_module)
         return program
 

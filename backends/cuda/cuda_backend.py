@@ -12,12 +12,13 @@ from pteron.backends.aoti import inductor
 from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.inductor import Target
 from pteron.backends.aoti.passes.attention import AttentionPass
+from pteron.backends.aoti.passes.fold_batch_norms import fold_batch_norms
 from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
 from pteron.backends.cuda import toolkit
 from pteron.backends.cuda.autotune_record import AutotuneRecord, software_and_gpu
 from pteron.backends.cuda.cuda_options import CudaOptions
-from pteron.backends.cuda.cuda_passes import attention_pass, cuda_passes
+from pteron.backends.cuda.cuda_passes import attention_pass, convolution_pass, cuda_passes
 from pteron.exir._serialize.named_data_store import NamedDataStore
 from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
 from pteron.exir.backend.compile_spec_schema import CompileSpec
@@ -99,6 +100,10 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
     @classmethod
     def save_data_externally(cls, options: CudaOptions) -> bool:
         return options.save_data_externally
+
+    @classmethod
+    def get_program_passes(cls, options: CudaOptions) -> list[Callable[[ExportedProgram], None]]:
+        return [fold_batch_norms, convolution_pass(options)]
 
     @classmethod
     def get_custom_passes(cls, options: CudaOptions) -> list[Callable[[torch.fx.GraphModule], Any]]:

@@ -7,17 +7,20 @@ Which passes there are, and which were tried and are not, with numbers:
 decisions/2026-11-21-passes.md.
 """
 
+import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
 from pteron.backends.aoti.attention import Attention
 from pteron.backends.aoti.passes.attention import AttentionPass, Choice
+from pteron.backends.aoti.passes.fuse_convolutions import fuse_convolutions
 from pteron.backends.cuda.cuda_options import CudaOptions
 
 #: The most that both branches together may read, write and compute for both to be computed: some
@@ -92,6 +95,19 @@ def attention_pass(options: CudaOptions) -> AttentionPass:
         return "library" if items < _FLEX_ITEMS else "flex"
 
     return AttentionPass(choose)
+
+
+def convolution_pass(options: CudaOptions) -> Callable[[ExportedProgram], None]:
+    """Convolutions that cuDNN computes with what follows them; which, and how much faster, is in
+    decisions/2026-11-23-convolution-plans.md."""
+    dtypes = {torch.float16, torch.bfloat16, *([torch.float32] if options.allow_tf32 else [])}
+
+    def choose(conv: Node) -> bool:
+        x: Any = conv.args[0]
+        is_depthwise = conv.args[8] != 1 and conv.args[8] == x.meta["val"].shape[1]
+        return conv.meta["val"].dtype in dtypes and not is_depthwise
+
+    return functools.partial(fuse_convolutions, choose=choose)
 
 
 class SelectInsteadOfCondPass(PassBase):

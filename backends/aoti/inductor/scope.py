@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from pteron.backends.aoti.inductor import cpu, micro_gemms
+from pteron.backends.aoti.inductor.convolutions import convolutions_channels_last
 from pteron.backends.aoti.inductor.generated_code import Target
 from pteron.backends.aoti.inductor.long_loops import long_loops_reported
 from pteron.backends.aoti.inductor.memoized import memoized
@@ -30,6 +31,8 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(called_directly(target.device))
         stack.enter_context(memoized())
         stack.enter_context(without_patterns_of(_refused_pattern_modules(target)))
+        if target.device == "cuda":
+            stack.enter_context(convolutions_channels_last())
         if target.device == "cpu":
             stack.enter_context(cpu.without_mkldnn())
             stack.enter_context(cpu.vector_isa(target.vector_bits))

@@ -1,0 +1,111 @@
+"""Makes one operator of a convolution and what follows it.
+
+    relu(convolution(x, w, b) + y)    ==>    fused_convolution(x, w, b, y, ..., relu=True)
+
+Where a device's library computes all of it at once, what follows costs no pass over the result.
+Weights are laid out channels last, as such libraries read them.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from pteron.backends.aoti.convolution import CONVOLUTION, FUSED_CONVOLUTION
+from pteron.backends.aoti.passes.program_constants import ProgramConstants
+
+_aten = torch.ops.aten
+
+#: Few channels are made more, of zeros: libraries have kernels for packs of four and of eight.
+_PACKS = {3: 4, 5: 8, 6: 8, 7: 8}
+
+
+def fuse_convolutions(program: ExportedProgram, choose: Callable[[Node], bool]) -> None:
+    """Changes the program's graph, its signature and its tensors.
+
+    Of convolutions over images, those that `choose` says yes to and that something follows, be it a
+    bias; transposed ones stay.
+    """
+    constants = ProgramConstants(program)
+    convolutions = program.graph.find_nodes(op="call_function", target=CONVOLUTION)
+    if any([_is_plain(conv) and choose(conv) and _fuse(conv, constants) for conv in convolutions]):
+        constants.remove_unused()
+        program.graph_module.recompile()
+
+
+def has_fused_convolutions(graph_module: GraphModule) -> bool:
+    return bool(graph_module.graph.find_nodes(op="call_function", target=FUSED_CONVOLUTION))
+
+
+def _is_plain(conv: Node) -> bool:
+    """Over a batch of images, not transposed."""
+    return all(_value(operand).dim() == 4 for operand in conv.args[:2]) and not conv.args[6]
+
+
+def _value(node: object) -> torch.Tensor:
+    assert isinstance(node, Node)
+    value: torch.Tensor = node.meta["val"]
+    return value
+
+
+def _fuse(conv: Node, constants: ProgramConstants) -> bool:
+    x, weight, bias, stride, padding, dilation, _, _, groups = conv.args
+    assert isinstance(x, Node) and isinstance(weight, Node)
+    nodes, residual = [conv], None
+    add = _only_user(conv)
+    if add is not None and (residual := _added(add, conv)) is not None:
+        nodes.append(add)
+    relu = _only_user(nodes[-1])
+    has_relu = relu is not None and relu.target is _aten.relu.default
+    if relu is not None and has_relu:
+        nodes.append(relu)
+    if bias is None and len(nodes) == 1:
+        return False
+    last = nodes[-1]
+    with last.graph.inserting_before(last):
+        if weight in constants:
+            x, weight = _laid_out(x, weight, constants, may_pad=bool(groups == 1))
+        window = (stride, padding, dilation, groups, has_relu)
+        fused = last.graph.call_function(FUSED_CONVOLUTION, (x, weight, bias, residual, *window))
+    fused.meta = dict(last.meta)
+    last.replace_all_uses_with(fused)
+    for node in reversed(nodes):
+        node.graph.erase_node(node)
+    fused.name = last.name  # by which the signature knows an output
+    return True
+
+
+def _only_user(node: Node) -> Node | None:
+    return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+def _added(add: Node, conv: Node) -> Node | None:
+    """What `add` adds to the convolution, if it is one tensor of the same sizes and dtype."""
+    if add.target is not _aten.add.Tensor or add.kwargs.get("alpha", 1) != 1:
+        return None
+    first, second = add.args
+    other = second if first is conv else first
+    if not isinstance(other, Node) or other is conv:
+        return None
+    mine, its = _value(conv), other.meta.get("val")
+    if not isinstance(its, torch.Tensor) or its.dtype != mine.dtype or its.dim() != mine.dim():
+        return None
+    is_like = all(statically_known_true(a == b) for a, b in zip(its.shape, mine.shape, strict=True))
+    return other if is_like else None
+
+
+def _laid_out(
+    x: Node, weight: Node, constants: ProgramConstants, *, may_pad: bool
+) -> tuple[Node, Node]:
+    taps = constants.value(weight)
+    channels = taps.shape[1]
+    if may_pad and (pack := _PACKS.get(channels)):
+        image, more = _value(x), [0, 0, 0, 0, 0, pack - channels]
+        taps = F.pad(taps, more)
+        x = x.graph.call_function(_aten.constant_pad_nd.default, (x, more, 0.0))
+        x.meta["val"] = image.new_empty((image.shape[0], pack, *image.shape[2:]))
+    taps = taps.contiguous(memory_format=torch.channels_last)
+    return x, constants.add(weight, taps)
