@@ -21,6 +21,11 @@ _ALL = ["mm", "models", "attention", "decoder", "choices", "threads"]
 _PARTS = flags.DEFINE_list("parts", _ALL, "What to measure.")
 _ROUNDS = flags.DEFINE_integer("rounds", 30, "Rounds through all ways; medians count.", 1)
 _GEMM = flags.DEFINE_list("gemm", ["cublas", "triton", "best"], "Ours: who multiplies matrices.")
+_MODES = flags.DEFINE_list(
+    "modes",
+    ["default", "reduce-overhead"],
+    "Modes of torch.compile beside ours; max-autotune takes minutes a model.",
+)
 _CASES = flags.DEFINE_list("cases", [], "Names of models; all if empty.")
 _JSON = flags.DEFINE_string("json", "", "Where to write the results as JSON.")
 
@@ -35,7 +40,7 @@ def _mm() -> tuple[Any, str]:
 def _models() -> tuple[Any, str]:
     from tests.benchmarks.cuda import models
 
-    report = models.measure(_ROUNDS.value, tuple(_GEMM.value), _CASES.value)
+    report = models.measure(_ROUNDS.value, tuple(_GEMM.value), tuple(_MODES.value), _CASES.value)
     return report, models.table(report)
 
 

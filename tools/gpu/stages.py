@@ -161,7 +161,10 @@ STAGES: dict[str, Callable[[Path, Path], Stage]] = {
 }
 
 # Cases of tests/benchmarks/cuda/networks.py.
-_MODELS = ("mlp_b8", "transformer_t1", "transformer_t16", "convnet_b8")
+_MODELS = (
+    *("mlp_b8", "transformer_t1", "transformer_t16", "convnet_b4", "convnet_b8"),
+    *("resnet50_b1", "resnet50_b32"),
+)
 
 # Of these the bundle has what BUILD.bazel lists.
 _CPU_FOLDERS = (

@@ -2,7 +2,8 @@
 
 `ours_prepared` is after Method.prepare(), which makes CUDA graphs.
 
-Tensors stay on the device, bfloat16. The overhead of a call is its latency less its kernels.
+Tensors stay on the device, in bfloat16 or float16. The overhead of a call is its latency less its
+kernels.
 """
 
 import copy
@@ -20,6 +21,9 @@ from torch import nn
 
 from tests.benchmarks.cuda.networks import CASES
 from tests.benchmarks.cuda.timing import Launch, interleaved, kernels_us, timed
+
+#: As the C++ side knows them.
+_CODES = {torch.float16: 5, torch.bfloat16: 15}
 
 LIBRARY = Path(__file__).with_name("libmodel_launcher.so")
 
@@ -61,9 +65,9 @@ class Launcher:
         recorded: bool = False,
         prepared: bool = False,
     ) -> tuple[Launch, Callable[[], torch.Tensor]]:
-        """Loads `program` with bfloat16 `x` as its input and `out` as its output's memory, with the
-        option record_products if `recorded`, and prepares it if `prepared`; returns how to run it
-        and how to see what the last run computed."""
+        """Loads `program` with `x` as its input and `out` as its output's memory, with the option
+        record_products if `recorded`, and prepares it if `prepared`; returns how to run it and how
+        to see what the last run computed."""
         model = self._bind(self._open(program, data, recorded), x, out)
         if prepared and self._c.model_prepare(model) < 0:
             raise RuntimeError("model_prepare failed")
@@ -98,7 +102,7 @@ class Launcher:
         if not model:
             raise RuntimeError("model_open failed")
         sizes = (ctypes.c_int64 * x.dim())(*x.shape)
-        if self._c.model_set_input(model, 0, x.data_ptr(), 15, x.dim(), sizes) < 0:
+        if self._c.model_set_input(model, 0, x.data_ptr(), _CODES[x.dtype], x.dim(), sizes) < 0:
             raise RuntimeError("model_set_input failed")
         if self._c.model_set_output(model, 0, out.data_ptr(), out.nbytes) < 0:
             raise RuntimeError("model_set_output failed")
@@ -137,7 +141,12 @@ def lower(module: nn.Module, x: torch.Tensor, folder: Path, **options: Any) -> t
 
 
 def ways_of(
-    module: nn.Module, x: torch.Tensor, launcher: Launcher, folder: Path, gemms: tuple[str, ...]
+    module: nn.Module,
+    x: torch.Tensor,
+    launcher: Launcher,
+    folder: Path,
+    gemms: tuple[str, ...],
+    modes: tuple[str, ...],
 ) -> tuple[dict[str, Launch], dict[str, float]]:
     """Each way to run `module`, warmed up, and its error relative to float64."""
     from pteron.runtime import Runtime
@@ -159,10 +168,10 @@ def ways_of(
     eager = module.eval()
     with torch.no_grad():
         add("eager", timed(lambda: eager(x)), lambda: eager(x))
-        for mode in ("default", "reduce-overhead"):
+        for mode in modes:
             torch._dynamo.reset()
             compiled = torch.compile(eager, mode=mode)
-            name = "compile" if mode == "default" else "reduce_overhead"
+            name = "compile" if mode == "default" else mode.replace("-", "_")
             add(name, timed(lambda compiled=compiled: compiled(x)), lambda c=compiled: c(x).clone())
     for gemm in gemms:
         directory = folder / gemm
@@ -186,20 +195,23 @@ def ways_of(
     return ways, errors
 
 
-def measure(rounds: int, gemms: tuple[str, ...], cases: Iterable[str] = ()) -> dict[str, Any]:
+def measure(
+    rounds: int, gemms: tuple[str, ...], modes: tuple[str, ...], cases: Iterable[str] = ()
+) -> dict[str, Any]:
     """Times, errors and the overhead of a call for each case; why it failed where it did."""
     warnings.simplefilter("ignore")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     launcher = Launcher(LIBRARY)
     report: dict[str, Any] = {}
-    for name, (build, sizes) in CASES.items():
+    for name, case in CASES.items():
         if cases and name not in cases:
             continue
         torch.manual_seed(0)
-        x = torch.randn(*sizes, device="cuda", dtype=torch.bfloat16)
+        x = torch.randn(*case.sizes, device="cuda", dtype=case.dtype)
         with tempfile.TemporaryDirectory() as folder, torch.no_grad():
             try:
-                ways, errors = ways_of(build().eval().cuda(), x, launcher, Path(folder), gemms)
+                module = case.build().eval().cuda()
+                ways, errors = ways_of(module, x, launcher, Path(folder), gemms, modes)
                 times = interleaved(ways, rounds, batch=20)
                 kernels = {way: kernels_us(launch) for way, launch in ways.items()}
             except Exception as error:  # one case must not take the others with it

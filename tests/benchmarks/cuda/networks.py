@@ -1,5 +1,6 @@
 """The networks that the benchmark measures."""
 
+import dataclasses
 from collections.abc import Callable
 
 import torch
@@ -63,9 +64,35 @@ class ConvNet(nn.Module):
         return self.head(self.layers(x).mean((2, 3)))
 
 
-CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "mlp_b8": (Mlp, (8, 1024)),
-    "transformer_t1": (Transformer, (1, 1, 1024)),
-    "transformer_t16": (Transformer, (1, 16, 1024)),
-    "convnet_b8": (ConvNet, (8, 3, 64, 64)),
+class ResNet(nn.Module):
+    """ResNet-50 of `transformers`, of random weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from transformers import ResNetConfig, ResNetForImageClassification
+
+        self.model = ResNetForImageClassification(ResNetConfig(num_labels=1000))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.model(x).logits
+        return logits
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A network and its input."""
+
+    build: Callable[[], nn.Module]
+    sizes: tuple[int, ...]
+    dtype: torch.dtype = torch.bfloat16
+
+
+CASES = {
+    "mlp_b8": Case(Mlp, (8, 1024)),
+    "transformer_t1": Case(Transformer, (1, 1, 1024)),
+    "transformer_t16": Case(Transformer, (1, 16, 1024)),
+    "convnet_b4": Case(ConvNet, (4, 3, 64, 64)),
+    "convnet_b8": Case(ConvNet, (8, 3, 64, 64)),
+    "resnet50_b1": Case(ResNet, (1, 3, 224, 224), torch.float16),
+    "resnet50_b32": Case(ResNet, (32, 3, 224, 224), torch.float16),
 }
