@@ -6,6 +6,8 @@ Parts: `mm` (the matrix product of the runtime beside torch.mm), `models` (whole
 eager, torch.compile and reduce-overhead), `choices` (cuBLAS beside Triton's template), `threads`
 (whole programs on eight threads beside a bare cuBLAS loop), `attention` (beside torch's
 ways), `decoder` (a Llama shape of `transformers`, with its cache).
+
+What the JSON file has of the same commit, GPU and torch is not measured again.
 """
 
 import json
@@ -35,13 +37,6 @@ def _mm() -> tuple[Any, str]:
 
     report = mm.measure_all(_ROUNDS.value)
     return report, mm.table(report)
-
-
-def _models() -> tuple[Any, str]:
-    from tests.benchmarks.cuda import models
-
-    report = models.measure(_ROUNDS.value, tuple(_GEMM.value), tuple(_MODES.value), _CASES.value)
-    return report, models.table(report)
 
 
 def _attention() -> tuple[Any, str]:
@@ -74,7 +69,6 @@ def _threads() -> tuple[Any, str]:
 
 _MEASURE: dict[str, Callable[[], tuple[Any, str]]] = {
     "mm": _mm,
-    "models": _models,
     "attention": _attention,
     "choices": _choices,
     "decoder": _decoder,
@@ -82,20 +76,54 @@ _MEASURE: dict[str, Callable[[], tuple[Any, str]]] = {
 }
 
 
+def _measure_models(report: dict[str, Any], save: Callable[[], None]) -> None:
+    """Case by case, but for those that `report` has."""
+    from tests.benchmarks.cuda import models, networks
+
+    for case in _CASES.value or networks.CASES:
+        if case not in report:
+            report[case] = models.measure(
+                case, _ROUNDS.value, tuple(_GEMM.value), tuple(_MODES.value)
+            )
+            save()
+        print(models.table({case: report[case]}), flush=True)
+
+
+def _commit() -> str:
+    """Of a bundle of tools/gpu."""
+    path = pathlib.Path(__file__).parents[2] / "commit.txt"
+    return path.read_text().strip() if path.exists() else "unknown"
+
+
 def main(argv: list[str]) -> None:
     del argv
-    if unknown := [part for part in _PARTS.value if part not in _MEASURE]:
-        raise app.UsageError(f"--parts: no {', '.join(unknown)}; there are {', '.join(_MEASURE)}")
+    if unknown := [part for part in _PARTS.value if part not in _ALL]:
+        raise app.UsageError(f"--parts: no {', '.join(unknown)}; there are {', '.join(_ALL)}")
     if not torch.cuda.is_available():
         sys.exit(
             "there is no GPU here to measure on; tools/gpu/README.md says how to take this to one"
         )
-    report: dict[str, Any] = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+    path = pathlib.Path(_JSON.value) if _JSON.value else None
+    made_by = {
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "commit": _commit(),
+    }
+    report: dict[str, Any] = json.loads(path.read_text()) if path and path.exists() else {}
+    if made_by != {key: report.get(key) for key in made_by}:
+        report = dict(made_by)
+
+    def save() -> None:
+        if path:
+            path.write_text(json.dumps(report, indent=1) + "\n")
+
     for part in _PARTS.value:
-        report[part], text = _MEASURE[part]()
-        print(text, flush=True)
-    if _JSON.value:
-        pathlib.Path(_JSON.value).write_text(json.dumps(report, indent=1) + "\n")
+        if part == "models":
+            _measure_models(report.setdefault(part, {}), save)
+        elif part not in report:
+            report[part], text = _MEASURE[part]()
+            save()
+            print(text, flush=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,9 @@ import importlib.util
 import io
 import lzma
 import os
+import subprocess
 import tarfile
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -133,6 +135,13 @@ def write(folder: Path, files: Mapping[str, Path | str]) -> int:
     return size
 
 
+def _commit(repository: str) -> str:
+    """What is bundled, for results to carry; "unknown" where it is no clone."""
+    command = ("git", "-C", repository, "describe", "--always", "--dirty")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
 def main(argv: Sequence[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
@@ -141,7 +150,11 @@ def main(argv: Sequence[str]) -> None:
     folder = Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."), _OUTPUT.value)
     root = Path(os.path.abspath(__file__)).parents[2]
     files = collect(root, _BINARIES.value)
-    size = write(folder, files)
+    with tempfile.TemporaryDirectory() as made:
+        commit = Path(made, "commit.txt")
+        commit.write_text(_commit(os.environ["BUILD_WORKSPACE_DIRECTORY"]) + "\n")
+        files["commit.txt"] = commit
+        size = write(folder, files)
     print(f"{folder}: {len(files)} files, {size / 2**20:.1f} MiB")
 
 

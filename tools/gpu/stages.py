@@ -162,8 +162,9 @@ STAGES: dict[str, Callable[[Path, Path], Stage]] = {
 
 # Cases of tests/benchmarks/cuda/networks.py.
 _MODELS = (
-    *("mlp_b8", "transformer_t1", "transformer_t16", "convnet_b4", "convnet_b8"),
-    *("resnet50_b1", "resnet50_b32"),
+    *("mlp_b8", "transformer_t1", "transformer_t16", "transformer_4x512"),
+    *("convnet_b4", "convnet_b8", "resnet50_b1", "resnet50_b32"),
+    *("vit_b16_b1", "vit_b16_b32", "bert_base_128"),
 )
 
 # Of these the bundle has what BUILD.bazel lists.

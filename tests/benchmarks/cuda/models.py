@@ -3,7 +3,8 @@
 `ours_prepared` is after Method.prepare(), which makes CUDA graphs.
 
 Tensors stay on the device, in bfloat16 or float16. The overhead of a call is its latency less its
-kernels.
+kernels. Memory is the GPU's, weights included: torch's peak of one call, and what our program takes
+from the device until it has run.
 """
 
 import copy
@@ -12,18 +13,18 @@ import dataclasses
 import functools
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from tests.benchmarks.cuda.networks import CASES
+from tests.benchmarks.cuda.networks import CASES, Case
 from tests.benchmarks.cuda.timing import Launch, interleaved, kernels_us, timed
 
 #: As the C++ side knows them.
-_CODES = {torch.float16: 5, torch.bfloat16: 15}
+_CODES = {torch.int64: 4, torch.float16: 5, torch.bfloat16: 15}
 
 LIBRARY = Path(__file__).with_name("libmodel_launcher.so")
 
@@ -140,99 +141,113 @@ def lower(module: nn.Module, x: torch.Tensor, folder: Path, **options: Any) -> t
     return path, next(iter(folder.glob("*.ptd")), None)
 
 
-def ways_of(
-    module: nn.Module,
-    x: torch.Tensor,
-    launcher: Launcher,
-    folder: Path,
-    gemms: tuple[str, ...],
-    modes: tuple[str, ...],
-) -> tuple[dict[str, Launch], dict[str, float]]:
-    """Each way to run `module`, warmed up, and its error relative to float64."""
-    from pteron.runtime import Runtime
+_Way = tuple[Launch, Callable[[], torch.Tensor]]
 
-    with torch.no_grad():
-        exact = module.double()(x.double())
-    module = module.to(x.dtype)
-    ways: dict[str, Launch] = {}
-    errors: dict[str, float] = {}
 
-    def add(name: str, launch: Launch, result: Callable[[], torch.Tensor]) -> None:
+@dataclasses.dataclass
+class _Ways:
+    """Each way to run a network, warmed up."""
+
+    exact: torch.Tensor  # in float64
+    launches: dict[str, Launch] = dataclasses.field(default_factory=dict)
+    errors: dict[str, float] = dataclasses.field(default_factory=dict)
+    memory_mb: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def add(self, name: str, make: Callable[[], _Way], *, by_torch: bool = False) -> None:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        free = torch.cuda.mem_get_info()[0]
+        launch, result = make()
         launch(5)
         torch.cuda.synchronize()
+        taken = free - torch.cuda.mem_get_info()[0]
+        memory = torch.cuda.max_memory_allocated() if by_torch else taken
+        self.memory_mb[name] = round(memory / 1e6, 1)
         found = result()
         torch.cuda.synchronize()
-        errors[name] = float((found.double() - exact).norm() / exact.norm())
-        ways[name] = launch
+        self.errors[name] = float((found.double() - self.exact).norm() / self.exact.norm())
+        self.launches[name] = launch
 
-    eager = module.eval()
+
+def ways_of(
+    case: Case, launcher: Launcher, folder: Path, gemms: tuple[str, ...], modes: tuple[str, ...]
+) -> _Ways:
+    """Torch's ways to run a case, and ours."""
+    module, x = case.build().eval().cuda(), case.input()
     with torch.no_grad():
-        add("eager", timed(lambda: eager(x)), lambda: eager(x))
+        exact = module.double()(x if case.ids else x.double())
+    ways = _Ways(exact)
+    eager = module.to(case.dtype)
+
+    def add_torch(name: str, call: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        way = timed(lambda: call(x)), lambda: call(x).clone()
+        ways.add(name, lambda: way, by_torch=True)
+
+    with torch.no_grad():
+        add_torch("eager", eager)
         for mode in modes:
             torch._dynamo.reset()
             compiled = torch.compile(eager, mode=mode)
-            name = "compile" if mode == "default" else mode.replace("-", "_")
-            add(name, timed(lambda compiled=compiled: compiled(x)), lambda c=compiled: c(x).clone())
+            add_torch("compile" if mode == "default" else mode.replace("-", "_"), compiled)
     for gemm in gemms:
         directory = folder / gemm
         directory.mkdir()
-        path, data = lower(module, x, directory, gemm=gemm)
-        out = torch.empty_like(exact, dtype=x.dtype)
-        add(f"ours_cpp_{gemm}", *launcher.open(path, data, x, out))
+        path, data = lower(eager, x, directory, gemm=gemm)
+        out = torch.empty_like(exact, dtype=case.dtype)
+        open_program = functools.partial(launcher.open, path, data, x, out)
+        ways.add(f"ours_cpp_{gemm}", open_program)
         if gemm != "triton":
-            add(f"ours_recorded_{gemm}", *launcher.open(path, data, x, out, recorded=True))
-        add(f"ours_prepared_{gemm}", *launcher.open(path, data, x, out, prepared=True))
-        for name in ("python", "prepared_python"):
-            loaded = Runtime.get().load_program(path, data_path=data and [data])
-            method = loaded.load_method("forward")
-            if name == "prepared_python":
-                method.prepare([x])
-            add(
-                f"ours_{name}_{gemm}",
-                timed(lambda method=method: method.execute([x])),
-                lambda method=method: method.execute([x])[0],
-            )
-    return ways, errors
+            ways.add(f"ours_recorded_{gemm}", lambda o=open_program: o(recorded=True))
+        ways.add(f"ours_prepared_{gemm}", lambda o=open_program: o(prepared=True))
+        from_python = functools.partial(_open_from_python, path, data, x)
+        ways.add(f"ours_python_{gemm}", from_python)
+        ways.add(f"ours_prepared_python_{gemm}", lambda o=from_python: o(prepared=True))
+    return ways
+
+
+def _open_from_python(
+    program: Path, data: Path | None, x: torch.Tensor, prepared: bool = False
+) -> _Way:
+    from pteron.runtime import Runtime
+
+    loaded = Runtime.get().load_program(program, data_path=data and [data])
+    method = loaded.load_method("forward")
+    if prepared:
+        method.prepare([x])
+    call = functools.partial(method.execute, [x])
+    return timed(call), lambda: call()[0]
 
 
 def measure(
-    rounds: int, gemms: tuple[str, ...], modes: tuple[str, ...], cases: Iterable[str] = ()
+    name: str, rounds: int, gemms: tuple[str, ...], modes: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Times, errors and the overhead of a call for each case; why it failed where it did."""
+    """Times, errors, memory and the overhead of a call of a case; why it failed where it did."""
     warnings.simplefilter("ignore")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    launcher = Launcher(LIBRARY)
-    report: dict[str, Any] = {}
-    for name, case in CASES.items():
-        if cases and name not in cases:
-            continue
-        torch.manual_seed(0)
-        x = torch.randn(*case.sizes, device="cuda", dtype=case.dtype)
-        with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-            try:
-                module = case.build().eval().cuda()
-                ways, errors = ways_of(module, x, launcher, Path(folder), gemms, modes)
-                times = interleaved(ways, rounds, batch=20)
-                kernels = {way: kernels_us(launch) for way, launch in ways.items()}
-            except Exception as error:  # one case must not take the others with it
-                report[name] = {"failed": f"{type(error).__name__}: {error}"}
-                continue
-        report[name] = {
-            "times": {way: dataclasses.asdict(taken) for way, taken in times.items()},
-            "kernels_us": kernels,
-            "overhead_us": {
-                way: round(taken.latency_us - kernels[way], 2) for way, taken in times.items()
-            },
-            "relative_error": errors,
-        }
-    return report
+    torch.manual_seed(0)
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        try:
+            ways = ways_of(CASES[name], Launcher(LIBRARY), Path(folder), gemms, modes)
+            times = interleaved(ways.launches, rounds, batch=20)
+            kernels = {way: kernels_us(launch) for way, launch in ways.launches.items()}
+        except Exception as error:  # one case must not take the others with it
+            return {"failed": f"{type(error).__name__}: {error}"}
+    return {
+        "times": {way: dataclasses.asdict(taken) for way, taken in times.items()},
+        "kernels_us": kernels,
+        "overhead_us": {
+            way: round(taken.latency_us - kernels[way], 2) for way, taken in times.items()
+        },
+        "relative_error": ways.errors,
+        "memory_mb": ways.memory_mb,
+    }
 
 
 def table(report: dict[str, Any]) -> str:
     """One line for each way to run each case."""
     lines = [
         f"{'case':<16} {'way':<27} {'latency':>8} {'paced':>8} {'host':>8} {'kernels':>8} "
-        f"{'overhead':>8} {'error':>9}   (us a call)"
+        f"{'overhead':>8} {'error':>9} {'MB':>8}   (us a call)"
     ]
     for case, row in report.items():
         if "failed" in row:
@@ -242,6 +257,7 @@ def table(report: dict[str, Any]) -> str:
             lines.append(
                 f"{case:<16} {way:<27} {taken['latency_us']:>8.1f} {taken['paced_us']:>8.1f} "
                 f"{taken['host_us']:>8.1f} {row['kernels_us'][way]:>8.1f} "
-                f"{row['overhead_us'][way]:>8.1f} {row['relative_error'][way]:>9.1e}"
+                f"{row['overhead_us'][way]:>8.1f} {row['relative_error'][way]:>9.1e} "
+                f"{row['memory_mb'][way]:>8.1f}"
             )
     return "\n".join(lines)

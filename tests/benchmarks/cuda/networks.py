@@ -78,21 +78,60 @@ class ResNet(nn.Module):
         return logits
 
 
+class VisionTransformer(nn.Module):
+    """ViT-B/16 of `transformers`, of random weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from transformers import ViTConfig, ViTForImageClassification
+
+        self.model = ViTForImageClassification(ViTConfig(num_labels=1000))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.model(x).logits
+        return logits
+
+
+class Bert(nn.Module):
+    """BERT-base of `transformers`, of random weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from transformers import BertConfig, BertModel
+
+        self.model = BertModel(BertConfig(), add_pooling_layer=False)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        states: torch.Tensor = self.model(ids).last_hidden_state
+        return states
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A network and its input."""
+    """A network and its input: numbers, or ids below `ids`."""
 
     build: Callable[[], nn.Module]
     sizes: tuple[int, ...]
     dtype: torch.dtype = torch.bfloat16
+    ids: int = 0
+
+    def input(self) -> torch.Tensor:
+        """On the GPU."""
+        if self.ids:
+            return torch.randint(0, self.ids, self.sizes, device="cuda")
+        return torch.randn(*self.sizes, device="cuda", dtype=self.dtype)
 
 
 CASES = {
     "mlp_b8": Case(Mlp, (8, 1024)),
     "transformer_t1": Case(Transformer, (1, 1, 1024)),
     "transformer_t16": Case(Transformer, (1, 16, 1024)),
+    "transformer_4x512": Case(Transformer, (4, 512, 1024)),
     "convnet_b4": Case(ConvNet, (4, 3, 64, 64)),
     "convnet_b8": Case(ConvNet, (8, 3, 64, 64)),
     "resnet50_b1": Case(ResNet, (1, 3, 224, 224), torch.float16),
     "resnet50_b32": Case(ResNet, (32, 3, 224, 224), torch.float16),
+    "vit_b16_b1": Case(VisionTransformer, (1, 3, 224, 224), torch.float16),
+    "vit_b16_b32": Case(VisionTransformer, (32, 3, 224, 224), torch.float16),
+    "bert_base_128": Case(Bert, (1, 128), torch.float16, ids=30000),
 }

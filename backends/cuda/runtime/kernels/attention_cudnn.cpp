@@ -11,6 +11,7 @@
 
 #include "pteron/backends/cuda/runtime/kernels/attention.h"
 #include "pteron/backends/cuda/runtime/kernels/cudnn_handle.h"
+#include "pteron/backends/cuda/runtime/kernels/per_thread.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {
@@ -120,10 +121,12 @@ bool is_laid_out(const Attention& a) {
          fits(a.k, a.k_strides) && fits(a.v, a.v_strides);
 }
 
+// Null where cuDNN has nothing for it.
+using Plans = std::map<Key, std::unique_ptr<Plan>>;
+
 Error run(const Attention& a, int device, cudaStream_t stream) {
   PTERON_ASSIGN_OR_RETURN(CudnnHandle * handle, cudnn_handle_for(device, stream));
-  // Null where cuDNN has nothing for it.
-  thread_local std::map<Key, std::unique_ptr<Plan>> plans;
+  Plans& plans = per_thread<Plans>();
   const Key key = make_key(a, device);
   auto found = plans.find(key);
   if (found == plans.end()) {
