@@ -28,15 +28,27 @@ TOOLKIT_LINKS = {
     "cuda/nvvm": "nvidia/cu13/nvvm",
     "include": "nvidia/cu13/include",
     "lib/libcudart_static.a": "nvidia/cu13/lib/libcudart_static.a",
+    "site-packages/nvidia/cu13/bin": "nvidia/cu13/bin",
+    "site-packages/nvidia/cu13/include": "nvidia/cu13/include",
 }
 
 TOOLKIT_BUILD = """\
 load("@pteron//third_party/cuda:toolchain.bzl", "cuda_toolchain")
 load("@rules_cc//cc:defs.bzl", "cc_library")
+load("@rules_python//python:defs.bzl", "py_library")
 
 package(default_visibility = ["//visibility:public"])
 
 exports_files(["cuda"])
+
+py_library(
+    name = "python",
+    data = [
+        "site-packages/nvidia/cu13/bin",
+        "site-packages/nvidia/cu13/include",
+    ],
+    imports = ["site-packages"],
+)
 
 cc_library(
     name = "headers",

@@ -6,11 +6,11 @@ takes the part that fits.
 """
 
 import contextlib
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
-import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,8 +34,9 @@ def capability(architecture: str) -> int:
 def fatbinary() -> str:
     """The toolkit's program; FileNotFoundError says where it was looked for."""
     folders = [f"{os.environ[v]}/bin" for v in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(v)]
-    packages = Path(sysconfig.get_paths()["purelib"], "nvidia")
-    folders += [str(folder) for folder in sorted(packages.glob("cu*/bin"))]
+    package = importlib.util.find_spec("nvidia")
+    for packages in (package and package.submodule_search_locations) or ():
+        folders += [str(folder) for folder in sorted(Path(packages).glob("cu*/bin"))]
     folders += [*os.environ.get("PATH", "").split(os.pathsep), "/usr/local/cuda/bin"]
     if found := shutil.which("fatbinary", path=os.pathsep.join(folders)):
         return found
