@@ -233,22 +233,27 @@ class AotiBackend(Generic[OptionsT]):
     def _prepare(cls, program: ExportedProgram, options: OptionsT) -> ExportedProgram:
         """The program as it is compiled: on the device, decomposed, passes applied."""
         device = cls.get_device_name()
-        if device != "cpu" or _is_elsewhere(program):
-            from torch.export.passes import move_to_device_pass
+        is_absent = bool(cls.get_build_target(options).code.gpu)
+        # With its index, which is also how the program's own assertions will spell it.
+        place = "cuda:0" if device == "cuda" else device
+        with inductor.fakes_of_any_device() if is_absent else contextlib.nullcontext():
+            if (here := "cpu" if is_absent else place) != "cpu" or _is_elsewhere(program):
+                from torch.export.passes import move_to_device_pass
 
-            # With its index, which is also how the program's own assertions will spell it.
-            program = move_to_device_pass(program, "cuda:0" if device == "cuda" else device)
-        if table := cls.get_decomposition_table():
-            program = run_decompositions(program, dict(table))
-        RemoveMetadataAssertsPass()(program.graph_module)
-        for change in cls.get_program_passes(options):
-            change(program)
-        for apply in cls.get_custom_passes(options):
-            apply(program.graph_module)
-        if has_attention(program.graph_module) or has_fused_convolutions(program.graph_module):
-            # Their results lie in memory as whatever computes them wants, not as they were traced.
-            ReshapeInsteadOfViewPass()(program.graph_module)
-        return program
+                program = move_to_device_pass(program, here)
+            if table := cls.get_decomposition_table():
+                program = run_decompositions(program, dict(table))
+            RemoveMetadataAssertsPass()(program.graph_module)
+            for change in cls.get_program_passes(options):
+                change(program)
+            if is_absent:
+                program = inductor.moved_to_absent_gpu(program, place)
+            for apply in cls.get_custom_passes(options):
+                apply(program.graph_module)
+            if has_attention(program.graph_module) or has_fused_convolutions(program.graph_module):
+                # Their results lie in memory as whatever computes them wants, not as traced.
+                ReshapeInsteadOfViewPass()(program.graph_module)
+            return program
 
     @classmethod
     def _prepare_and_generate(
@@ -289,6 +294,7 @@ class AotiBackend(Generic[OptionsT]):
             except (
                 inductor.UnsupportedTorch,
                 inductor.UnsupportedArchitecture,
+                inductor.TritonMissing,
                 inductor.MutatedBuffers,
             ):
                 raise

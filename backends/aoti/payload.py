@@ -105,7 +105,10 @@ def build(
     """
     store = NamedDataStore()
     so_digest = hashlib.sha256(shared_object).digest()
-    stored, packed = _pack(constants, weights_tag) if own_blobs else _pack_as_aotinductor(constants)
+    if own_blobs:
+        stored, packed = _pack(constants, weights_tag)
+    else:
+        stored, packed = _pack_as_aotinductor(constants, 1 if info.device == "cuda" else ALIGNMENT)
     packed_digest = hashlib.sha256(packed).digest()
     weights_key = _weight_key(packed_digest, "weights_blob", weights_tag)
     store.add_named_data(weights_key, packed, ALIGNMENT, weights_tag, digest=packed_digest)
@@ -214,9 +217,11 @@ def _pack(
     return stored, bytes(packed)
 
 
-def _pack_as_aotinductor(constants: Sequence[Constant]) -> tuple[list[_StoredConstant], bytes]:
-    """The layout of AOTInductor's own blob: whole storages, padded unless all are on a GPU."""
-    alignment = 1 if all(c.tensor.is_cuda for c in constants) else ALIGNMENT
+def _pack_as_aotinductor(
+    constants: Sequence[Constant], alignment: int
+) -> tuple[list[_StoredConstant], bytes]:
+    """The layout of AOTInductor's own blob: whole storages, which it pads unless all are for a
+    GPU."""
     packed = bytearray()
     stored = []
     for constant in constants:

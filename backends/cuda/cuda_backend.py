@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class NoCudaDevice(RuntimeError):
-    """Kernels are compiled and tuned on a GPU, and this machine has none."""
+    """The options ask for what only a GPU tells, and this machine has none."""
 
 
 @final
@@ -44,8 +44,14 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
 
     @classmethod
     def get_build_target(cls, options: CudaOptions) -> BuildTarget:
+        first, *further = _architectures(options) or ("",)
         return BuildTarget(
-            code=Target("cuda", freeze=False, architectures=_further_architectures(options)),
+            code=Target(
+                "cuda",
+                freeze=False,
+                gpu=first if _asks_no_gpu(options) else "",
+                architectures=tuple(further),
+            ),
             machine=Machine(march=(), defines=("USE_CUDA",), include_folders=_include_folders()),
             info=SharedObjectInfo(
                 device="cuda",
@@ -61,11 +67,7 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
     def compile_partition(
         cls, edge_program: ExportedProgram, options: CudaOptions
     ) -> PreprocessResult:
-        if not torch.cuda.is_available():
-            raise NoCudaDevice(
-                "lowering for CUDA compiles and tunes kernels on a GPU, and torch finds none "
-                "(torch.cuda.is_available() is False). Lower the model on a machine that has one."
-            )
+        _check_lowers_here(options)
         toolkit.include_folders()  # says what is missing before anything is compiled
         return super().compile_partition(edge_program, options)
 
@@ -77,7 +79,10 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
     ) -> dict[str, list[PreprocessResult]]:
         """As all AOTI backends; what tuning measures is recorded with the first partition."""
         all_options = [each for chosen in options.values() for each in chosen]
-        if not any(each.tunes for each in all_options) or not torch.cuda.is_available():
+        has_gpu = bool(_here())
+        if not has_gpu:
+            _say_that_nothing_is_checked(all_options)
+        if not has_gpu or not any(each.tunes for each in all_options):
             return super().compile_partitions(edge_programs, options)
         texts = dict.fromkeys(each.autotune_record for each in all_options if each.autotune_record)
         replayed = AutotuneRecord.merged(map(AutotuneRecord.from_json, texts))
@@ -146,23 +151,62 @@ def _include_folders() -> tuple[str, ...]:
         return ()
 
 
+def _asks_no_gpu(options: CudaOptions) -> bool:
+    """Whether a table answers for the GPU: where there is nothing to measure and the GPU is named.
+    So it is with a GPU of that kind at hand, too, that all machines make the same program."""
+    here, named = _here(), options.architectures
+    if options.tunes or not named:
+        return False
+    return not here or (here in named and named[0] in inductor.GPUS)
+
+
 def _architectures(options: CudaOptions) -> tuple[str, ...]:
-    """All that the shared object will run on."""
+    """All that the shared object will run on; the first decides how kernels are configured."""
+    if _asks_no_gpu(options):
+        first, *others = options.architectures
+        return (first, *sorted(set(others) - {first}))
     here = _here()
-    return tuple(dict.fromkeys([*here, *sorted(options.architectures)]))
+    return (*((here,) if here else ()), *sorted(set(options.architectures) - {here}))
 
 
-def _further_architectures(options: CudaOptions) -> tuple[str, ...]:
-    """What is compiled for besides the GPU at hand."""
-    return tuple(sorted(set(options.architectures) - set(_here())))
+def _check_lowers_here(options: CudaOptions) -> None:
+    """NoCudaDevice, with all that is in the way, unless there is a GPU or none is needed."""
+    if _here():
+        return
+    problems = []
+    if not options.architectures:
+        problems.append('name the GPU that the program is for: architectures=("sm_90",)')
+    if options.gemm != "cublas":
+        problems.append(f'gemm={options.gemm!r} measures products: gemm="cublas" does not')
+    if options.autotune != "off":
+        problems.append(f'autotune={options.autotune!r} measures kernels: autotune="off" does not')
+    if problems:
+        raise NoCudaDevice(
+            "torch finds no GPU here (torch.cuda.is_available() is False), and these CudaOptions "
+            "need one:\n  "
+            + "\n  ".join(problems)
+            + "\nChange them, or lower the model on a machine that has a GPU."
+        )
 
 
-def _here() -> tuple[str, ...]:
-    """The architecture of this machine's GPU, if it has one."""
-    if not torch.cuda.is_available():
-        return ()
-    major, minor = torch.cuda.get_device_capability()
-    return (f"sm_{major}{minor}",)
+def _say_that_nothing_is_checked(options: Iterable[CudaOptions]) -> None:
+    named = (_architectures(each) for each in options if _asks_no_gpu(each))
+    architectures = sorted({name for names in named for name in names})
+    if architectures:
+        _LOG.warning(
+            "lowering for %s without a GPU: to_executorch() cannot run the program here to check "
+            "it. Run it once on such a GPU and compare its outputs with the model's.",
+            ", ".join(architectures),
+        )
+
+
+def _here() -> str:
+    """The architecture of this machine's GPU; empty without one."""
+    with inductor.LOCK:  # torch says what a table says while another thread generates code
+        if not torch.cuda.is_available():
+            return ""
+        major, minor = torch.cuda.get_device_capability()
+        return f"sm_{major}{minor}"
 
 
 def _attach(result: PreprocessResult, record: AutotuneRecord) -> None:

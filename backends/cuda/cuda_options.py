@@ -25,10 +25,12 @@ class CudaOptions(AotiOptions):
     Attributes:
         target_device: where the program runs unless whoever loads it says otherwise: "cuda" or
             "cuda:1".
-        architectures: what the kernels are compiled for, as "sm_90", besides the GPU of the machine
-            that lowers, which tunes them and is always among them. Lowering fails where a kernel
-            cannot be compiled for one of them. Recorded in the file and checked before code is
-            loaded.
+        architectures: what the kernels are compiled for, as "sm_90". Where there is nothing to
+            measure (gemm="cublas", autotune="off"), no GPU is needed: the first one that is named
+            decides how kernels are configured, and a GPU of a named architecture at hand is not
+            asked, so that all machines make the same program. Otherwise the GPU of the machine
+            that lowers tunes them and is always among them. Lowering fails where a kernel cannot
+            be compiled for one of them. Recorded in the file and checked before code is loaded.
         gemm: who multiplies matrices. "cublas": the runtime's library calls. "triton": kernels in
             the program, tuned during lowering. "best": both are measured for each product, and
             the faster one is taken.

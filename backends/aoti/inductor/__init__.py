@@ -16,6 +16,8 @@ refused with a sentence, not with a crash inside Inductor. Its mistakes that we 
 One call at a time: a lock serialises callers, because Inductor's state belongs to the process.
 """
 
+from pteron.backends.aoti.inductor.absent_gpu import TritonMissing, fakes_of_any_device
+from pteron.backends.aoti.inductor.absent_weights import moved_to_absent_gpu
 from pteron.backends.aoti.inductor.architectures import UnsupportedArchitecture
 from pteron.backends.aoti.inductor.capture import interface, operator_functions
 from pteron.backends.aoti.inductor.fallbacks import (
@@ -26,24 +28,29 @@ from pteron.backends.aoti.inductor.fallbacks import (
 )
 from pteron.backends.aoti.inductor.generate import LOCK, MutatedBuffers, generate
 from pteron.backends.aoti.inductor.generated_code import Constant, GeneratedCode, Target
+from pteron.backends.aoti.inductor.gpu_properties import GPUS
 from pteron.backends.aoti.inductor.release import SUPPORTED_RELEASES, UnsupportedTorch, release
 from pteron.backends.aoti.inductor.tuning import tuning
 
 __all__ = [
+    "GPUS",
     "LOCK",
     "SUPPORTED_RELEASES",
     "Constant",
     "GeneratedCode",
     "MutatedBuffers",
     "Target",
+    "TritonMissing",
     "UnsupportedArchitecture",
     "UnsupportedTorch",
     "c_function",
     "compiles_higher_order",
+    "fakes_of_any_device",
     "functions_called_by",
     "generate",
     "interface",
     "may_call_out",
+    "moved_to_absent_gpu",
     "operator_functions",
     "release",
     "tuning",

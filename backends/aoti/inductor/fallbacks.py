@@ -107,7 +107,7 @@ class CalledFunctions:
 
 def functions_called_by(node: torch.fx.Node, target: Target) -> CalledFunctions:
     """Generates code for `node` alone and says what that code calls; nothing is compiled."""
-    target = dataclasses.replace(target, architectures=())
+    target = dataclasses.replace(target, gpu="", architectures=())
     key = (target, _signature(node))
     if key not in _CALLED:
         kernels = without_kernels() if target.device == "cuda" else contextlib.nullcontext()

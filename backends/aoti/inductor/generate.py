@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from pteron.backends.aoti.inductor.absent_gpu import absent_gpu
+from pteron.backends.aoti.inductor.absent_weights import real_values
 from pteron.backends.aoti.inductor.architectures import also_compiled_for
 from pteron.backends.aoti.inductor.capture import captured_sources
 from pteron.backends.aoti.inductor.cuda import kernel_folder
@@ -46,7 +48,10 @@ def generate(
         Whatever Inductor raises; the process's Inductor state is put back first.
     """
     _reject_mutated_buffers(program)
-    return generate_module(program.module(check_guards=False), target, options)
+    module = program.module(check_guards=False)
+    if target.gpu:
+        module.meta.update(program.graph_module.meta)
+    return generate_module(module, target, options)
 
 
 def generate_module(
@@ -58,6 +63,9 @@ def generate_module(
     captured: list[GeneratedCode] = []
     patches = {**_options(target), **(options or {})}
     with LOCK, compile_scope(target), captured_sources(captured), ExitStack() as stack:
+        if target.gpu:
+            stack.enter_context(absent_gpu(target.gpu))
+            stack.enter_context(real_values(module))
         if target.device == "cuda":
             patches["aot_inductor.output_path"] = stack.enter_context(kernel_folder())
             stack.enter_context(also_compiled_for(target.architectures))

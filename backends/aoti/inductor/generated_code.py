@@ -18,7 +18,9 @@ class Target:
             the code reads the model's own tensors, which other code can then share.
         templates: generate matrix products into the code where a template takes the shape, rather
             than call the runtime's (CPU). Takes effect only with `freeze`.
-        architectures: what kernels are compiled for besides the GPU at hand, as "sm_80" (CUDA).
+        gpu: what kernels are compiled for without asking a GPU, as "sm_90"; empty: the GPU at hand
+            (CUDA).
+        architectures: what kernels are compiled for besides that GPU, as "sm_80" (CUDA).
     """
 
     device: str
@@ -26,6 +28,7 @@ class Target:
     num_threads: int = 1
     freeze: bool = True
     templates: bool = True
+    gpu: str = ""
     architectures: tuple[str, ...] = ()
 
 

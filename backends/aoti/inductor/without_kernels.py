@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from pteron.backends.aoti.inductor.absent_gpu import fakes_of_any_device
+from pteron.backends.aoti.inductor.gpu_properties import properties_of
 from pteron.backends.aoti.inductor.patched import patched
 
 
@@ -59,29 +61,17 @@ def _without_gpu() -> Iterator[None]:
     into how many parts a reduction is cut; they decide no call."""
     from torch._inductor.fx_passes import joint_graph
     from torch._inductor.runtime.hints import DeviceProperties
-    from torch._subclasses import FakeTensor
+
+    gpu = properties_of("sm_90")
 
     def properties(device: torch.device) -> DeviceProperties:
         return DeviceProperties(
-            type=device.type,
-            index=device.index,
-            multi_processor_count=132,
-            cc=90,
-            major=9,
-            regs_per_multiprocessor=65536,
-            max_threads_per_multi_processor=2048,
-            max_threads_per_block=1024,
-            warp_size=32,
+            type=device.type, index=device.index, cc=gpu.capability, **gpu.as_hints()
         )
 
-    def item(tensor: torch.Tensor, index: Any) -> torch.Tensor:
-        return tensor.select(0, index) if type(index) is int else subscript(tensor, index)
-
-    subscript = torch.Tensor.__getitem__
     with contextlib.ExitStack() as stack:
         stack.enter_context(patched(DeviceProperties, "create", staticmethod(properties)))
-        # Without CUDA in torch no tensor of it has a subscript; `seeds[index]` is one.
-        stack.enter_context(patched(FakeTensor, "__getitem__", item))
+        stack.enter_context(fakes_of_any_device())
         # It traces its patterns with tensors on the GPU.
         stack.enter_context(patched(joint_graph, "lazy_init", _nothing))
         yield

@@ -1,0 +1,267 @@
+"""Code for a GPU that is not asked, so that there need be none.
+
+Inductor asks the GPU at hand for its properties, and Triton loads each kernel that it compiles onto
+it. Inside `absent_gpu` a table answers for the GPU, and kernels are compiled and kept, but neither
+loaded nor run: of several configurations of a kernel the first that fits is taken. What comes out
+is the same on every machine, one with such a GPU included.
+"""
+
+import contextlib
+import functools
+import types
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import torch
+from torch._prims_common import suggest_memory_format
+
+from pteron.backends.aoti.inductor.gpu_properties import GpuProperties, properties_of
+from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.release import UnsupportedTorch, release
+
+#: What torch's CUDA build requires, by its release.
+_TRITON = {"2.11": "3.6.0", "2.13": "3.7.1"}
+
+
+class TritonMissing(RuntimeError):
+    """The compiler of kernels is not installed."""
+
+
+@contextlib.contextmanager
+def absent_gpu(architecture: str) -> Iterator[None]:
+    """Inside, Inductor generates code for one GPU of `architecture` and asks none.
+
+    Raises:
+        UnsupportedArchitecture: the table has no such GPU.
+        TritonMissing: Triton is not installed.
+    """
+    gpu = properties_of(architecture)
+    _check_triton()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_answers_forgotten())
+        stack.enter_context(_torch_sees(gpu))
+        stack.enter_context(_triton_sees(gpu))
+        stack.enter_context(_kernels_compiled_only())
+        yield
+
+
+def _check_triton() -> None:
+    try:
+        import triton  # noqa: F401
+    except ImportError as error:
+        version = _TRITON[release()]
+        raise TritonMissing(
+            "lowering for CUDA compiles kernels with Triton, and torch's build for the CPU comes "
+            "without it. Install the one of torch's CUDA build, which needs no GPU: pip install "
+            f"triton=={version}. A Bazel target gets it by @pypi//triton among its deps."
+        ) from error
+
+
+@contextlib.contextmanager
+def _torch_sees(gpu: GpuProperties) -> Iterator[None]:
+    """torch.cuda and Inductor's interface to it answer for `gpu`."""
+    from torch._dynamo import device_interface
+    from torch._inductor import config
+    from torch._inductor.fx_passes import joint_graph
+    from torch._inductor.runtime.hints import DeviceProperties
+
+    facts = types.SimpleNamespace(**gpu.as_torch_says())
+    answers: dict[str, Any] = {
+        "get_device_capability": lambda device=None: (gpu.major, gpu.minor),
+        "get_device_properties": lambda device=None: facts,
+        "get_device_name": lambda device=None: facts.name,
+        "mem_get_info": lambda device=None: (gpu.total_memory, gpu.total_memory),
+        "is_bf16_supported": lambda including_emulation=True: True,
+    }
+    if not torch.cuda.is_available():
+        answers |= {
+            "is_available": lambda: True,
+            "device_count": lambda: 1,
+            "current_device": lambda: 0,
+            "synchronize": _nothing,
+            "get_rng_state": lambda device=None: torch.zeros(16, dtype=torch.uint8),
+            "set_rng_state": _nothing,
+            "device": _NoDevice,
+        }
+    asked_of_interface: dict[str, Any] = {
+        **answers,
+        "get_compute_capability": lambda device=None: gpu.capability,
+        "is_triton_capable": lambda device=None: True,
+        "exchange_device": lambda device: 0,
+        "maybe_exchange_device": lambda device: 0,
+        "Worker": types.SimpleNamespace(
+            current_device=lambda: 0, get_device_properties=lambda device=None: facts
+        ),
+    }
+    before = device_interface.get_interface_for_device("cuda")
+    interface = type(
+        "AbsentGpu",
+        (before,),
+        {k: staticmethod(v) if callable(v) else v for k, v in asked_of_interface.items()},
+    )
+    properties = DeviceProperties(type="cuda", index=0, cc=gpu.capability, **gpu.as_hints())
+
+    # Patterns of graphs are traced once in a process. They are the same on the host.
+    joint_graph.lazy_init(torch.device("cpu"))
+    with contextlib.ExitStack() as stack:
+        for name, value in answers.items():
+            stack.enter_context(patched(torch.cuda, name, value))
+        stack.enter_context(_entry(device_interface.device_interfaces, "cuda", interface))
+        stack.enter_context(
+            patched(DeviceProperties, "create", staticmethod(lambda device: properties))
+        )
+        stack.enter_context(patched(joint_graph, "lazy_init", _nothing))
+        stack.enter_context(fakes_of_any_device())
+        # Products are padded where measuring says so.
+        stack.enter_context(config.patch({"shape_padding": False}))
+        yield
+
+
+@contextlib.contextmanager
+def fakes_of_any_device() -> Iterator[None]:
+    """Inside, fake tensors work on a GPU that torch was not built for, and as in a build for it.
+
+    Methods that would ask the device first, in Python's bindings, do not. Convolutions lie as
+    cuDNN's do, which the runtime's follow.
+    """
+    from torch._subclasses import FakeTensor, fake_tensor
+
+    def item(tensor: torch.Tensor, index: Any) -> torch.Tensor:
+        return tensor.select(0, index) if type(index) is int else subscript(tensor, index)
+
+    def copy(tensor: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> Any:
+        return torch.ops.aten.copy_.default(tensor, source, non_blocking)
+
+    def contiguous(
+        tensor: torch.Tensor, memory_format: torch.memory_format = torch.contiguous_format
+    ) -> Any:
+        if tensor.is_contiguous(memory_format=memory_format):
+            return tensor
+        return torch.ops.aten.clone.default(tensor, memory_format=memory_format)
+
+    def convolution_format(input: torch.Tensor, weight: torch.Tensor, backend: Any) -> Any:
+        if input.device.type != "cuda":
+            return determine(input, weight, backend)
+        return _format_of_convolution(input, weight)
+
+    subscript = torch.Tensor.__getitem__
+    determine = torch._C._conv_determine_backend_memory_format
+    with (
+        patched(fake_tensor, "init_gpu_context", _nothing),
+        patched(FakeTensor, "__getitem__", item),
+        patched(FakeTensor, "copy_", copy),
+        patched(FakeTensor, "contiguous", contiguous),
+        patched(torch._C, "_conv_determine_backend_memory_format", convolution_format),
+    ):
+        yield
+
+
+def _format_of_convolution(input: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
+    """Channels last where an operand is."""
+    if torch.float64 not in (input.dtype, weight.dtype):
+        for operand in (input, weight):
+            found = suggest_memory_format(operand)
+            if found in (torch.channels_last, torch.channels_last_3d):
+                return found
+    return torch.contiguous_format
+
+
+@contextlib.contextmanager
+def _triton_sees(gpu: GpuProperties) -> Iterator[None]:
+    """Triton's driver is one that answers for `gpu` and takes kernels without loading them."""
+    import triton
+    from torch._inductor.runtime import triton_helpers
+    from triton.backends.compiler import GPUTarget
+
+    target = GPUTarget("cuda", gpu.capability, 32)
+    driver = types.SimpleNamespace(
+        get_current_target=lambda: target,
+        get_current_device=lambda: 0,
+        launcher_cls=lambda source, metadata: _not_run,
+        utils=types.SimpleNamespace(
+            get_device_properties=lambda device: {
+                "max_shared_mem": gpu.shared_memory_per_block_optin,
+                "multiprocessor_count": gpu.multi_processor_count,
+            },
+            # module, function, registers, spilled registers, threads that a block may have
+            load_binary=lambda name, code, shared, device: (object(), object(), 0, 0, 1024),
+        ),
+    )
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(patched(triton.runtime.driver, "_active", driver))
+        stack.enter_context(patched(triton_helpers, "set_driver_to_gpu", _nothing))
+        yield
+
+
+@contextlib.contextmanager
+def _kernels_compiled_only() -> Iterator[None]:
+    """Where Inductor would compile, run and measure kernels, they are compiled and kept."""
+    from torch._inductor.async_compile import AsyncCompile
+    from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    def compile_kernels(wrapper: Any) -> None:
+        wrapper.kernel_autotune_defs.splice("async_compile.wait(globals())\ndel async_compile\n")
+        scope: dict[str, Any] = {}
+        exec(wrapper.kernel_autotune_defs.getvalue(), scope)
+        for kernel in scope.values():
+            if isinstance(kernel, CachingAutotuner):
+                kernel.save_gpu_kernel("stream", kernel.launchers[0])
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(
+            patched(PythonWrapperCodegen, "generate_and_run_autotune_block", compile_kernels)
+        )
+        # Worker processes would ask the GPU.
+        stack.enter_context(
+            patched(AsyncCompile, "use_process_pool", classmethod(lambda cls: False))
+        )
+        yield
+
+
+@contextlib.contextmanager
+def _answers_forgotten() -> Iterator[None]:
+    """What torch keeps of a GPU's answers is forgotten, before and after."""
+    from torch._inductor import codecache, utils
+    from torch._inductor.async_compile import CompiledTritonKernels
+    from torch.utils import _triton
+
+    def forget() -> None:
+        for owner in (_triton, utils):
+            for value in list(vars(owner).values()):
+                if isinstance(value, _CACHED) and value.__module__ == owner.__name__:
+                    value.cache_clear()
+        codecache.CacheBase.get_system.cache_clear()
+        CompiledTritonKernels.cache_clear()
+
+    forget()
+    try:
+        yield
+    finally:
+        forget()
+
+
+_CACHED = type(functools.cache(lambda: None))
+
+
+@contextlib.contextmanager
+def _entry(table: dict[Any, Any], key: Any, value: Any) -> Iterator[None]:
+    """`table[key]` is `value` inside."""
+    before = table[key]
+    table[key] = value
+    try:
+        yield
+    finally:
+        table[key] = before
+
+
+class _NoDevice(contextlib.nullcontext[None]):
+    """In place of torch.cuda.device: there is none to make the current one."""
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+def _not_run(*_: Any, **__: Any) -> NoReturn:
+    raise UnsupportedTorch("a kernel was run while code was generated for a GPU that is not there")

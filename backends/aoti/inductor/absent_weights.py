@@ -1,0 +1,157 @@
+"""Weights of a program for a GPU that is not there.
+
+`moved_to_absent_gpu` gives a program fake weights on that GPU and remembers the real ones, which
+stay on the host. Inside `real_values` Inductor finds these where it asks for a weight's values.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch._subclasses import FakeTensor, FakeTensorMode
+from torch.export import ExportedProgram
+
+from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.release import UnsupportedTorch
+
+_KEY = "pteron_weights_on_the_host"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Weight:
+    """A real tensor and the fake one that stands for it, which is kept so that no other gets its
+    storage."""
+
+    real: torch.Tensor
+    fake: torch.Tensor
+
+
+def moved_to_absent_gpu(program: ExportedProgram, device: str) -> ExportedProgram:
+    """As torch.export's move_to_device_pass, whose result would need the GPU."""
+    from torch.export.passes import move_to_device_pass
+
+    mode = _fake_mode_of(program)
+    weights: dict[int, _Weight] = {}
+
+    def stand_in(value: torch.Tensor) -> torch.Tensor:
+        host = value.detach().cpu()
+        with mode:
+            # Laid out as a copy is.
+            fake = torch.empty_strided(
+                *_layout_of_copy(host), dtype=host.dtype, device=torch.device(device)
+            )
+        if host.stride() != fake.stride() or host.storage_offset():
+            copied = torch.empty_strided(fake.shape, fake.stride(), dtype=host.dtype)
+            host = copied.copy_(host)
+        weights[_storage(fake)] = _Weight(host, fake)
+        if isinstance(value, torch.nn.Parameter):
+            return torch.nn.Parameter(fake, requires_grad=False)
+        return fake
+
+    for table in (program._state_dict, program._constants):
+        for name, value in table.items():
+            if isinstance(value, torch.Tensor):
+                table[name] = stand_in(value)
+    program._example_inputs = None
+    # A gradient's graph would ask torch for streams of the device.
+    with mode, torch.no_grad():
+        program = move_to_device_pass(program, device)
+    program.graph_module.meta[_KEY] = weights
+    return program
+
+
+def _layout_of_copy(value: torch.Tensor) -> tuple[torch.Size, tuple[int, ...]]:
+    copy = torch.empty_like(value, device="meta")
+    return copy.shape, copy.stride()
+
+
+def _fake_mode_of(program: ExportedProgram) -> FakeTensorMode:
+    for node in program.graph.nodes:
+        if isinstance(value := node.meta.get("val"), FakeTensor):
+            return value.fake_mode
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+@contextlib.contextmanager
+def real_values(module: torch.fx.GraphModule) -> Iterator[None]:
+    """Inside, what Inductor asks of weights that `moved_to_absent_gpu` took is answered by the real
+    ones: their values, and which are the same."""
+    from torch._inductor import graph
+    from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder as Folder
+
+    weights: dict[int, _Weight] = module.meta.get(_KEY, {})
+
+    def real(tensor: torch.Tensor) -> torch.Tensor:
+        """The part of a weight that `tensor` stands for; else itself."""
+        weight = weights.get(_storage(tensor)) if isinstance(tensor, FakeTensor) else None
+        if weight is None:
+            return tensor
+        return weight.real.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+
+    def of_real(name: str) -> Any:
+        asked = getattr(torch.Tensor, name)
+        own = getattr(FakeTensor, name)
+
+        def ask(self: torch.Tensor) -> Any:
+            known = real(self)
+            return own(self) if known is self else asked(known)
+
+        return patched(FakeTensor, name, ask)
+
+    lay_out = FakeTensor.contiguous
+
+    def contiguous(tensor: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        laid_out: torch.Tensor = lay_out(tensor, **kwargs)
+        if laid_out is not tensor and (known := real(tensor)) is not tensor:
+            weights[_storage(laid_out)] = _Weight(known.contiguous(**kwargs), laid_out)
+        return laid_out
+
+    original_value = graph.GraphLowering.get_original_value_of_constant
+
+    def original_on_the_host(self: Any, name: str) -> torch.Tensor:
+        # Inductor keeps copies of buffers; the real ones do not change meanwhile.
+        value = real(self.constants[name])
+        if isinstance(value, FakeTensor):
+            value = real(original_value(self, name))
+        if isinstance(value, FakeTensor):
+            raise UnsupportedTorch(
+                f"Inductor made the constant {name} of weights, which without a GPU have no values"
+            )
+        return value
+
+    is_same = graph.is_same_tensor
+    deduce = Folder._deduce_value
+
+    def deduce_on_the_host(self: Any, node: torch.fx.Node) -> Any:
+        kwargs = node.kwargs
+        if kwargs.get("device") is not None:
+            node.kwargs = {**kwargs, "device": torch.device("cpu")}
+        try:
+            value = deduce(self, node)
+        finally:
+            node.kwargs = kwargs
+        if isinstance(value, FakeTensor):
+            known = real(value)
+            return self.unknown_value if known is value else known
+        return value
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(of_real("item"))
+        stack.enter_context(of_real("tolist"))
+        stack.enter_context(patched(FakeTensor, "contiguous", contiguous))
+        stack.enter_context(
+            patched(graph.GraphLowering, "get_original_value_of_constant", original_on_the_host)
+        )
+        stack.enter_context(
+            patched(graph, "is_same_tensor", lambda a, b: is_same(real(a), real(b)))
+        )
+        stack.enter_context(patched(Folder, "_deduce_value", deduce_on_the_host))
+        # Products with the number 0: it makes a tensor on the device for each.
+        stack.enter_context(patched(Folder, "_add_peephole_patterns", lambda self: None))
+        yield

@@ -1,0 +1,233 @@
+"""Programs for a GPU that is not asked, lowered on any machine."""
+
+import logging
+import pathlib
+import struct
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses import FakeTensorMode
+
+from pteron.backends.aoti import elf, inductor, shim_list
+from pteron.backends.cuda import CudaOptions
+from pteron.backends.cuda.cuda_backend import CudaBackend, NoCudaDevice
+from pteron.backends.cuda.tests.programs import lower, sample_named, save
+from pteron.exir._serialize.program_file import deserialize_program
+
+SM_90 = CudaOptions(architectures=("sm_90",), save_data_externally=False)
+WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+
+
+def generated(module: nn.Module, options: CudaOptions, *inputs: Any) -> inductor.GeneratedCode:
+    program = torch.export.export(module.eval(), inputs).run_decompositions()
+    return inductor.generate(
+        CudaBackend._prepare(program, options),
+        CudaBackend.get_build_target(options).code,
+        CudaBackend.get_aoti_compile_options(options),
+    )
+
+
+def architecture_of(cubin: bytes) -> int:
+    """What a cubin is for, as its header says: 90."""
+    (machine,) = struct.unpack_from("<H", cubin, 18)
+    (flags,) = struct.unpack_from("<I", cubin, 48)
+    assert cubin[:4] == b"\x7fELF"
+    assert machine == 190  # EM_CUDA
+    return flags >> 8 & 0xFF if cubin[8] >= 8 else flags & 0xFF
+
+
+@pytest.mark.parametrize("name", ["mlp_block", "conv_net", "attention"])
+def test_networks_lower(name: str, tmp_path: pathlib.Path) -> None:
+    sample = sample_named(name)
+    manager = lower(sample.export(), SM_90)
+    assert "archs     sm_90\n" in str(manager.explain())
+    named = deserialize_program(save(manager, tmp_path).read_bytes()).named_data
+    (shared_object,) = (bytes(data) for key, data in named.items() if key.endswith("_so_blob"))
+    assert set(elf.undefined_symbols(shared_object)) <= shim_list.load("cuda").versions.keys()
+    stored = b"".join(bytes(data) for data in named.values())
+    for weight in sample.module().parameters():
+        if weight.dim() == 2:  # those of convolutions take up batch norms
+            assert weight.detach().contiguous().numpy().tobytes() in stored
+
+
+@pytest.mark.parametrize("architecture", inductor.GPUS)
+def test_kernels_are_for_the_architecture(architecture: str) -> None:
+    options = CudaOptions(architectures=(architecture,))
+    code = generated(nn.GELU(), options, torch.randn(8, 64))
+    assert [architecture_of(cubin) for cubin in code.embedded.values()] == [
+        int(architecture.removeprefix("sm_"))
+    ]
+
+
+def test_several_architectures_are_one_fat_binary() -> None:
+    options = CudaOptions(architectures=("sm_90", "sm_80"))
+    assert CudaBackend.get_build_target(options).info.cuda_archs == ("sm_90", "sm_80")
+    (kernel,) = generated(nn.GELU(), options, torch.randn(8, 64)).embedded.values()
+    assert kernel[:4] == struct.pack("<I", 0xBA55ED50)
+
+
+class Residual(nn.Module):
+    """Convolutions whose weights are computed and laid out anew while lowering."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.norm = nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.norm.running_var.fill_(4.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.norm(self.conv(x)) + x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_weights_of_convolutions_are_folded(dtype: torch.dtype) -> None:
+    module = Residual().to(dtype)
+    code = generated(module, SM_90, torch.randn(2, 8, 16, 16, dtype=dtype))
+    (folded,) = (c.tensor for c in code.constants if c.tensor.dim() == 4)
+    expected = module.conv.weight.detach().double() / (4.0 + module.norm.eps) ** 0.5
+    torch.testing.assert_close(folded, expected.to(dtype))
+    if dtype == torch.float16:
+        assert folded.is_contiguous(memory_format=torch.channels_last)
+
+
+class Constants(nn.Module):
+    """Two tensors of equal shape, one that is used twice, a view, and a scalar."""
+
+    def __init__(self, scale: float = 0.625) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        first, second, whole = (torch.randn(16, 16) for _ in range(3))
+        self.first, self.second, self.tied = (nn.Parameter(t) for t in (first, second, first))
+        self.view = nn.Parameter(whole[4:, 3:].t())
+        self.register_buffer("scale", torch.tensor(scale))
+        self.register_buffer("ones", torch.ones(16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        product = x @ self.first @ self.second @ self.tied + self.ones * torch.full((16,), 2.0)
+        return product[:, :13] @ self.view * self.scale
+
+
+def test_constants_have_their_values() -> None:
+    module = Constants()
+    code = generated(module, SM_90, torch.randn(3, 16))
+    expected = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    found = {constant.fqn: constant.tensor for constant in code.constants}
+    assert {"first", "second", "view"} <= found.keys() <= expected.keys()
+    for name, tensor in found.items():
+        assert type(tensor) is torch.Tensor
+        torch.testing.assert_close(tensor, expected[name].detach(), rtol=0, atol=0)
+
+
+def test_scalars_are_compiled_in() -> None:
+    x = torch.randn(3, 16)
+    codes = [generated(Constants(scale), SM_90, x).embedded for scale in (0.625, 0.625, 0.5)]
+    assert codes[0] == codes[1] != codes[2]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "channels_last", "order"),
+    [
+        (torch.float32, "", (0, 1, 2, 3)),
+        (torch.float32, "input", (0, 2, 3, 1)),
+        (torch.float16, "weight", (0, 2, 3, 1)),
+        (torch.float64, "weight", (0, 1, 2, 3)),
+    ],
+)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_convolutions_lie_as_cudnn_leaves_them(
+    dtype: torch.dtype, channels_last: str, order: tuple[int, ...], transposed: bool
+) -> None:
+    with inductor.fakes_of_any_device(), FakeTensorMode():
+        operands = [
+            torch.ops.aten.empty.memory_format(
+                (8, 8, 5, 5),
+                dtype=dtype,
+                device=torch.device("cuda:0"),
+                memory_format=torch.channels_last
+                if channels_last == name
+                else torch.contiguous_format,
+            )
+            for name in ("input", "weight")
+        ]
+        out = torch.ops.aten.convolution.default(
+            *operands, None, [1, 1], [2, 2], [1, 1], transposed, [0, 0], 1
+        )
+    assert tuple(sorted(range(4), key=out.stride, reverse=True)) == order
+
+
+def test_a_convolution_of_one_dimension_follows_its_weight() -> None:
+    with inductor.fakes_of_any_device(), FakeTensorMode(), torch.device("cuda:0"):
+        row_major, last = torch.empty(8, 8, 9), torch.empty(8, 9, 8).permute(0, 2, 1)
+        strides = [
+            torch.ops.aten.convolution.default(
+                x, weight, None, [1], [4], [1], False, [0], 1
+            ).stride()
+            for x, weight in ((last, row_major), (row_major, last))
+        ]
+    assert strides == [(72, 9, 1), (72, 1, 8)]
+
+
+def test_all_of_torch_is_as_before() -> None:
+    import triton
+    from torch._dynamo import device_interface
+    from torch._inductor.runtime.hints import DeviceProperties
+    from torch._subclasses import FakeTensor
+
+    def state() -> list[Any]:
+        names = ("is_available", "get_device_properties", "device", "synchronize")
+        return [
+            *(getattr(torch.cuda, name) for name in names),
+            torch.cuda.is_available(),
+            device_interface.get_interface_for_device("cuda"),
+            DeviceProperties.create,
+            FakeTensor.item,
+            FakeTensor.copy_,
+            triton.runtime.driver._active,
+        ]
+
+    before = state()
+    generated(nn.GELU(), SM_90, torch.randn(8, 64))
+    assert state() == before
+
+
+def test_the_same_bytes_come_out_again(tmp_path: pathlib.Path) -> None:
+    files = []
+    for folder, between in (("a", "linear"), ("b", "outputs")):
+        (tmp_path / folder).mkdir()
+        path = save(lower(sample_named("mlp_block").export(), SM_90), tmp_path / folder)
+        files.append(path.read_bytes())
+        lower(sample_named(between).export(), SM_90)
+    assert files[0] == files[1]
+
+
+@WITHOUT_GPU
+def test_it_says_once_that_nothing_was_checked(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        report = str(lower(sample_named("linear").export(), SM_90).to_executorch().explain())
+    (message,) = [r.message for r in caplog.records if "without a GPU" in r.message]
+    assert "sm_90" in message and "on such a GPU" in message
+    assert "not run" in report
+
+
+@WITHOUT_GPU
+def test_options_that_need_a_gpu_are_named_together() -> None:
+    with pytest.raises(NoCudaDevice) as error:
+        lower(sample_named("linear").export(), CudaOptions(gemm="best", autotune="kernels"))
+    text = str(error.value)
+    for expected in ('architectures=("sm_90",)', 'gemm="cublas"', 'autotune="off"'):
+        assert expected in text
+
+
+@WITHOUT_GPU
+def test_a_gpu_that_is_not_in_the_table_is_refused() -> None:
+    with pytest.raises(inductor.UnsupportedArchitecture, match="sm_75.*sm_80, sm_86, .*sm_120"):
+        lower(sample_named("linear").export(), CudaOptions(architectures=("sm_75",)))
+
+
+def test_triton_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "triton", None)
+    with pytest.raises(inductor.TritonMissing, match="pip install triton=="):
+        generated(nn.GELU(), SM_90, torch.randn(8, 64))
