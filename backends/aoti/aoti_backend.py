@@ -17,9 +17,7 @@ Compile specs are read once, and what they say goes to all others as options.
 import concurrent.futures
 import contextlib
 import dataclasses
-import functools
 import logging
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -30,13 +28,19 @@ from torch.export import ExportedProgram
 from pteron.backends.aoti import elf, inductor, payload, shim_list, toolchain
 from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.contract import contract_of
+from pteron.backends.aoti.lowering_errors import (
+    InductorFailedError,
+    check_functions,
+    inductor_error,
+    raise_together,
+)
 from pteron.backends.aoti.passes.attention import AttentionPass, WholeAttentionPass, has_attention
 from pteron.backends.aoti.passes.clamp_windows import ClampWindowsPass
 from pteron.backends.aoti.passes.fuse_convolutions import has_fused_convolutions
 from pteron.backends.aoti.passes.remove_metadata_asserts import RemoveMetadataAssertsPass
 from pteron.backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
 from pteron.backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPass
-from pteron.exir._program import copy_program, source_line
+from pteron.exir._program import copy_program
 from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 from pteron.exir.backend.backend_details import PreprocessResult
 from pteron.exir.backend.compile_spec_schema import CompileSpec
@@ -49,13 +53,9 @@ _LOG = logging.getLogger(__name__)
 OptionsT = TypeVar("OptionsT", bound=AotiOptions)
 
 
-class InductorFailedError(RuntimeError):
-    """Inductor failed on a partition, with each set of options that there is to try."""
-
-
 @dataclasses.dataclass(frozen=True)
 class BuildTarget:
-    """All that the options of one partition come down to.
+    """All that the options of one partition come down to, for one variant of its code.
 
     Attributes:
         code: what Inductor generates for.
@@ -89,6 +89,11 @@ class AotiBackend(Generic[OptionsT]):
     def get_build_target(cls, options: OptionsT) -> BuildTarget:
         """What `options` ask for; ValueError for an option it cannot serve."""
         raise NotImplementedError(f"{cls.__name__} must say its target: get_build_target")
+
+    @classmethod
+    def get_build_targets(cls, options: OptionsT) -> list[BuildTarget]:
+        """A target for each variant of the code, the one that asks least of a machine first."""
+        return [cls.get_build_target(options)]
 
     @classmethod
     def get_supported_fallback_kernels(cls) -> dict[str, int]:
@@ -148,7 +153,7 @@ class AotiBackend(Generic[OptionsT]):
     def preprocess(
         cls, edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
-        """Compiles one partition to a shared object, constants and metadata."""
+        """Compiles one partition to shared objects, constants and metadata."""
         return cls.compile_partition(edge_program, cls.get_options(compile_specs))
 
     @classmethod
@@ -170,30 +175,44 @@ class AotiBackend(Generic[OptionsT]):
     ) -> PreprocessResult:
         """What `preprocess` does, once the options are read."""
         device = cls.get_device_name()
-        target = cls.get_build_target(options)
-        _warm_up(target.machine, device)
+        targets = cls.get_build_targets(options)
+        _warm_up([target.machine for target in targets], device)
         with inductor.LOCK, cls.get_extra_aoti_compile_context_manager():
-            program, code = cls._prepare_and_generate(edge_program, target, options)
+            program, codes = cls._prepare_and_generate(edge_program, targets, options)
             contract = contract_of(program)
-        cls._check(program, inductor.operator_functions(code.model), code.proxied)
-        shared_object = toolchain.build(code, target.machine, device=device, embedded=code.embedded)
-        imported = elf.undefined_symbols(shared_object)
-        cls._check(program, imported, ())
-        result = payload.build(
-            shared_object,
-            dataclasses.replace(
+        called = {name for code in codes for name in inductor.operator_functions(code.model)}
+        proxied = {name for code in codes for name in code.proxied}
+        check_functions(cls.__name__, device, program, called, proxied)
+        results = []
+        for code, target in zip(codes, targets, strict=True):
+            shared_object = toolchain.build(
+                code,
+                target.machine,
+                device=device,
+                least=targets[0].machine,
+                embedded=code.embedded,
+            )
+            imported = elf.undefined_symbols(shared_object)
+            check_functions(cls.__name__, device, program, imported)
+            info = dataclasses.replace(
                 target.info,
                 shims=imported,
                 shim_list_version=shim_list.load(device).version_for(imported),
-            ),
-            contract,
-            code.constants if target.own_blobs else code.all_constants,
-            op_counts=payload.count_operators(program),
-            boundaries=edge_program.graph_module.meta.get(BOUNDARIES, ()),
-            own_blobs=target.own_blobs,
-            weights_tag=f"aoti_{device}_blob" if cls.save_data_externally(options) else None,
-        )
-        return PreprocessResult(result.processed_bytes, data_store_output=result.data)
+            )
+            result = payload.build(
+                shared_object,
+                info,
+                contract,
+                code.constants if target.own_blobs else code.all_constants,
+                op_counts=payload.count_operators(program),
+                boundaries=edge_program.graph_module.meta.get(BOUNDARIES, ()),
+                own_blobs=target.own_blobs,
+                weights_tag=f"aoti_{target.info.device}_blob"
+                if cls.save_data_externally(options)
+                else None,
+            )
+            results.append(result)
+        return payload.join(results)
 
     @classmethod
     def compile_partitions(
@@ -210,7 +229,7 @@ class AotiBackend(Generic[OptionsT]):
                 ]
                 for method, programs in edge_programs.items()
             }
-        _raise_together([job for jobs_of_method in jobs.values() for job in jobs_of_method])
+        raise_together([job for jobs_of_method in jobs.values() for job in jobs_of_method])
         return {method: [job.result() for job in done] for method, done in jobs.items()}
 
     @classmethod
@@ -235,7 +254,7 @@ class AotiBackend(Generic[OptionsT]):
         device = cls.get_device_name()
         is_absent = bool(cls.get_build_target(options).code.gpu)
         # With its index, which is also how the program's own assertions will spell it.
-        place = "cuda:0" if device == "cuda" else device
+        place = device if device == "cpu" else f"{device}:0"
         with inductor.fakes_of_any_device() if is_absent else contextlib.nullcontext():
             if (here := "cpu" if is_absent else place) != "cpu" or _is_elsewhere(program):
                 from torch.export.passes import move_to_device_pass
@@ -257,40 +276,41 @@ class AotiBackend(Generic[OptionsT]):
 
     @classmethod
     def _prepare_and_generate(
-        cls, program: ExportedProgram, target: BuildTarget, options: OptionsT
-    ) -> tuple[ExportedProgram, inductor.GeneratedCode]:
-        """The program as it was compiled, and its sources."""
+        cls, program: ExportedProgram, targets: Sequence[BuildTarget], options: OptionsT
+    ) -> tuple[ExportedProgram, list[inductor.GeneratedCode]]:
+        """The program as it was compiled, and its sources for each target."""
         easier = cls.get_easier_options(options) if has_attention(program.graph_module) else None
         if easier is None:
             program = cls._prepare(program, options)
-            return program, cls._generate(program, target, options)
+            return program, cls._generate(program, targets, options)
         prepared = cls._prepare(copy_program(program), options)
         try:
-            return prepared, cls._generate(prepared, target, options)
+            return prepared, cls._generate(prepared, targets, options)
         except InductorFailedError as error:
             _LOG.warning(
                 "%s; attention is lowered in another way, which may be slower",
                 str(error).partition("\n")[0],
             )
         program = cls._prepare(program, easier)
-        return program, cls._generate(program, target, easier)
+        return program, cls._generate(program, targets, easier)
 
     @classmethod
     def _generate(
-        cls, program: ExportedProgram, target: BuildTarget, options: OptionsT
-    ) -> inductor.GeneratedCode:
+        cls, program: ExportedProgram, targets: Sequence[BuildTarget], options: OptionsT
+    ) -> list[inductor.GeneratedCode]:
         """Sources with the tuned options or, where Inductor fails, with easier ones."""
         entries = cls.get_aoti_compile_options(options)
-        plain = dataclasses.replace(target.code, freeze=False)
-        attempts = [("", target.code), ("aten.view as aten.reshape", target.code)]
-        if target.code.freeze:
+        tuned = [target.code for target in targets]
+        attempts = [("", tuned), ("aten.view as aten.reshape", tuned)]
+        if tuned[0].freeze:
+            plain = [dataclasses.replace(target, freeze=False) for target in tuned]
             attempts.append(("aten.view as aten.reshape and plain options", plain))
         failures: list[Exception] = []
-        for change, code_target in attempts:
+        for change, code_targets in attempts:
             if failures:
                 ReshapeInsteadOfViewPass()(program.graph_module)
             try:
-                code = inductor.generate(program, code_target, entries)
+                codes = inductor.generate_variants(program, code_targets, entries)
             except (
                 inductor.UnsupportedTorch,
                 inductor.UnsupportedArchitecture,
@@ -309,71 +329,8 @@ class AotiBackend(Generic[OptionsT]):
                     str(failures[0]).strip().partition("\n")[0],
                     change,
                 )
-            return code
-        raise _inductor_error(cls.__name__, program, failures[0]) from failures[0]
-
-    @classmethod
-    def _check(
-        cls, program: ExportedProgram, names: tuple[str, ...], proxied: tuple[str, ...]
-    ) -> None:
-        """UnsupportedOperatorsError, with all of them, unless the runtime has `names`."""
-        device = cls.get_device_name()
-        missing = sorted(set(names) - cls.get_supported_fallback_kernels().keys())
-        if not missing and not proxied:
-            return
-        lines = [
-            f"  {name}: not in the shim lists of {device}"
-            + _calls(program, functools.partial(_is_called, name, device))
-            for name in missing
-        ]
-        lines += [
-            f"  {name}: has no C function at all"
-            + _calls(program, functools.partial(_is_named, name.replace("::", ".")))
-            for name in proxied
-        ]
-        raise UnsupportedOperatorsError(
-            f"{cls.__name__}: the compiled code would call what the runtime does not have:\n"
-            + "\n".join(lines)
-            + "\ntry:  leaving these operators to another backend (the partitioner's leave_out);"
-            "\n      rewriting the model without them."
-        )
-
-
-def _is_called(function: str, device: str, op: torch._ops.OpOverload) -> bool:
-    return inductor.c_function(op, device) == function
-
-
-def _is_named(name: str, op: torch._ops.OpOverload) -> bool:
-    """Whether it is the operator, named with its overload or without."""
-    return name in (str(op), str(op.overloadpacket))
-
-
-def _inductor_error(
-    backend: str, program: ExportedProgram, failure: Exception
-) -> InductorFailedError:
-    """What to raise where Inductor fails, naming the operator that it was at, if it says so."""
-    said = str(failure)
-    first = said.strip().partition("\n")[0]
-    found = re.search(r"^\s*target: (\S+)", said, re.MULTILINE)
-    at = ""
-    if found:
-        at = f" at {found[1]}{_calls(program, functools.partial(_is_named, found[1]))}"
-    return InductorFailedError(
-        f"{backend}: Inductor failed{at}: {type(failure).__name__}: {first}\n"
-        "try:  leaving that operator to another backend (the partitioner's leave_out); other "
-        "options of the backend;\n      rewriting the model without it."
-    )
-
-
-def _calls(program: ExportedProgram, is_meant: Callable[[torch._ops.OpOverload], bool]) -> str:
-    """Where the partition has such calls: ` (%mm, model.py:41)`, with the first three of them."""
-    nodes = [
-        node
-        for node in program.graph.nodes
-        if isinstance(node.target, torch._ops.OpOverload) and is_meant(node.target)
-    ]
-    shown = [", ".join(filter(None, (f"%{n.name}", source_line(n)))) for n in nodes[:3]]
-    return f" ({'; '.join(shown)}{'; ...' if len(nodes) > 3 else ''})" if nodes else ""
+            return codes
+        raise inductor_error(cls.__name__, program, failures[0]) from failures[0]
 
 
 def _is_elsewhere(program: ExportedProgram) -> bool:
@@ -382,26 +339,15 @@ def _is_elsewhere(program: ExportedProgram) -> bool:
     return any(isinstance(value, torch.Tensor) and value.device.type != "cpu" for value in values)
 
 
-def _raise_together(jobs: Sequence[concurrent.futures.Future[Any]]) -> None:
-    """Raises what failed: what is known of all partitions in one error."""
-    errors = [error for job in jobs if (error := job.exception()) is not None]
-    if not errors:
-        return
-    refused = [error for error in errors if isinstance(error, UnsupportedOperatorsError)]
-    failed = [error for error in errors if isinstance(error, InductorFailedError)]
-    unknown = [error for error in errors if error not in refused + failed]
-    first = [*unknown, *failed, *refused][0]
-    texts = dict.fromkeys(str(error) for error in errors)
-    if unknown or len(texts) == 1:
-        raise first
-    raise type(first)("\n".join(texts)) from first.__cause__
+def _warm_up(machines: Sequence[toolchain.Machine], device: str) -> None:
+    """Builds the precompiled headers beside Inductor's work; a failure shows in the build.
 
-
-def _warm_up(machine: toolchain.Machine, device: str) -> None:
-    """Builds the precompiled headers beside Inductor's work; a failure shows in the build."""
+    ToolchainError: there is no compiler, before Inductor finds out in its own way.
+    """
+    toolchain.find_compiler()
 
     def prepare() -> None:
         with contextlib.suppress(Exception):
-            toolchain.prepare(machine, device=device)
+            toolchain.prepare(machines, device=device)
 
     threading.Thread(target=prepare, daemon=True).start()

@@ -36,6 +36,11 @@ class AotiOptions:
         known = {field.name for field in dataclasses.fields(cls)}
         values: dict[str, Any] = {}
         for spec in specs:
+            if not isinstance(spec, CompileSpec):
+                raise TypeError(
+                    f"found a {type(specs).__name__} of {type(spec).__name__}, expected"
+                    f" {cls.__name__} or a list of CompileSpec; try {cls.__name__}(name=value)"
+                )
             if spec.key == METHOD_NAME_KEY:
                 continue
             if spec.key not in known:

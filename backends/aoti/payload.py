@@ -3,7 +3,8 @@
 Keys are made of content, so equal code and equal weights are stored once, whatever partition or
 method they come from::
 
-    processed bytes   "<so_key>\\n<weights_key>"
+    processed bytes   "<so_key>\\n<weights_key>"; of code in several variants these two lines for
+                      each, the one that asks least of a machine first
     so_key            "<sha256 of the shared object>_<start of that of the metadata>_so_blob"
     weights_key       "<sha256 of the packed constants>_weights_blob"
     each big constant "<sha256 of its bytes>_weight"
@@ -29,6 +30,7 @@ from pteron.backends.aoti.attention import WAYS
 from pteron.backends.aoti.contract import Contract, Dim, TensorContract
 from pteron.backends.aoti.inductor import Constant
 from pteron.exir._serialize.named_data_store import NamedDataStore, NamedDataStoreOutput
+from pteron.exir.backend.backend_details import PreprocessResult
 from pteron.exir.scalar_types import scalar_type
 
 #: Counts up when a fault of generated code is put right that changed results; `lowering_faults.cpp`
@@ -57,14 +59,6 @@ class SharedObjectInfo:
 
 
 @dataclasses.dataclass(frozen=True)
-class Payload:
-    """The result: what a backend's `preprocess` returns."""
-
-    processed_bytes: bytes
-    data: NamedDataStoreOutput
-
-
-@dataclasses.dataclass(frozen=True)
 class _StoredConstant:
     """A constant and where its bytes are."""
 
@@ -86,7 +80,7 @@ def build(
     boundaries: Sequence[str] = (),
     own_blobs: bool = True,
     weights_tag: str | None = None,
-) -> Payload:
+) -> PreprocessResult:
     """Collects blobs and metadata of one compiled partition.
 
     Args:
@@ -124,7 +118,24 @@ def build(
     so_key = f"{so_digest.hex()}_{hashlib.sha256(metadata).hexdigest()[:16]}_so_blob"
     store.add_named_data(so_key, shared_object, alignment=4096, digest=so_digest)
     store.add_named_data(f"{so_key}/{weights_key}/metadata", metadata, ALIGNMENT)
-    return Payload(f"{so_key}\n{weights_key}".encode(), store.get_named_data_store_output())
+    return PreprocessResult(
+        f"{so_key}\n{weights_key}".encode(), data_store_output=store.get_named_data_store_output()
+    )
+
+
+def join(variants: Sequence[PreprocessResult]) -> PreprocessResult:
+    """One result of the variants of one partition's code, the one that asks least of a machine
+    first. What they have in common is stored once."""
+    if len(variants) == 1:
+        return variants[0]
+    store = NamedDataStore()
+    for variant in variants:
+        if variant.data_store_output is not None:
+            store.merge_named_data_store(variant.data_store_output)
+    return PreprocessResult(
+        b"\n".join(variant.processed_bytes for variant in variants),
+        data_store_output=store.get_named_data_store_output(),
+    )
 
 
 # --- constants -------------------------------------------------------------------------------
@@ -318,17 +329,22 @@ def describe(processed_bytes: bytes, data: NamedDataStoreOutput | None) -> dict[
     """What there is to say of a payload in one line each."""
     import pteron.backends.aoti.schema.metadata_generated as schema
 
-    so_key, _, weights_key = processed_bytes.decode().partition("\n")
-    entry = data.pte_data.get(f"{so_key}/{weights_key}/metadata") if data is not None else None
-    if data is None or entry is None:
+    keys = processed_bytes.decode().split("\n")
+    tables, code = [], 0
+    for so_key, weights_key in zip(keys[::2], keys[1::2], strict=False):
+        entry = data.pte_data.get(f"{so_key}/{weights_key}/metadata") if data is not None else None
+        if data is None or entry is None:
+            return {}
+        metadata = bytes(data.buffers[entry.buffer_index].data)
+        tables.append(schema.ModelMetadataT.InitFromObj(schema.ModelMetadata.GetRootAs(metadata)))
+        code += data.buffers[data.pte_data[so_key].buffer_index].nbytes
+    if not tables:
         return {}
-    metadata = bytes(data.buffers[entry.buffer_index].data)
-    table = schema.ModelMetadataT.InitFromObj(schema.ModelMetadata.GetRootAs(metadata, 0))
-    code = data.buffers[data.pte_data[so_key].buffer_index].nbytes
-    sizes = {bytes(c.digest): c.nbytes for c in table.constants or ()}
+    table = tables[-1]
+    sizes = {bytes(c.digest): c.nbytes for each in tables for c in each.constants or ()}
     lines = {
         "device": table.device.decode(),
-        "isa": (table.isa or b"").decode(),
+        "isa": ", ".join((each.isa or b"").decode() for each in tables),
         "threads": str(table.numThreads) if table.numThreads else "",
         "archs": ", ".join(arch.decode() for arch in table.cudaArchs or ()),
         "attention": ", ".join(

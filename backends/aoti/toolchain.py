@@ -95,10 +95,41 @@ _KERNEL_HEADER = """#include <omp.h>
 #include <torch/csrc/inductor/cpp_prefix.h>
 #include <c10/util/Unroll.h>
 
-// Threads of one parallel region: those the code was cut for, or fewer if the host says so.
-static inline int pteron_threads(int compiled) {
-  const int available = omp_get_max_threads();
-  return available < compiled ? available : compiled;
+// Threads of one parallel region: what the host allows, no more than have something to do.
+static inline int pteron_threads(int64_t useful) {
+  const int64_t available = omp_get_max_threads();
+  return static_cast<int>(std::clamp<int64_t>(useful, 1, available));
+}
+
+// Divides a matrix product of M by N by K, in register blocks of Mr by Nr by Kr, among threads:
+// blocks of each thread (t) and, of these, of what stays in its caches (c). All threads get a part,
+// or else K is divided too if `divides_k`; parts as square as can be.
+template <typename X, typename W>
+static inline void pteron_divide(int64_t threads, bool divides_k, int64_t M, int64_t N, int64_t K,
+                                 int64_t Mr, int64_t Nr, int64_t Kr, int64_t& Mt, int64_t& Nt,
+                                 int64_t& Kt, int64_t& Mc, int64_t& Nc, int64_t& Kc, uint32_t L1,
+                                 uint32_t L2) {
+  const auto parts = [](int64_t whole, int64_t part) { return (whole + part - 1) / part; };
+  const int64_t m = parts(M, Mr), n = parts(N, Nr), k = parts(K, Kr);
+  int64_t least = 0;
+  const auto consider = [&](int64_t by_m, int64_t by_n, int64_t by_k) {
+    const int64_t sides = parts(m, by_m) * Mr + parts(n, by_n) * Nr;
+    if (least && sides >= least) return;
+    least = sides;
+    Mt = parts(m, by_m), Nt = parts(n, by_n), Kt = parts(k, by_k);
+  };
+  for (int64_t by_k = 1; by_k <= (divides_k ? threads : 1) && !least; ++by_k) {
+    if (threads % by_k || by_k > k) continue;
+    for (int64_t by_n = 1; by_n <= threads / by_k; ++by_n) {
+      const int64_t by_m = threads / by_k / by_n;
+      if (threads / by_k % by_n == 0 && by_n <= n && by_m <= m) consider(by_m, by_n, by_k);
+    }
+  }
+  if (!least) {
+    if (n >= m) consider(1, threads, 1);
+    else consider(threads, 1, 1);
+  }
+  _mm_get_cache_blocking<X, W>(threads, M, N, K, Mr, Nr, Kr, Mt, Nt, Kt, Mc, Nc, Kc, L1, L2);
 }
 """
 _EXPORTS = "{ global: AOTInductor*; local: *; };\n"
@@ -137,6 +168,7 @@ def build(
     device: str = "cpu",
     weights_bytes: int = 0,
     embedded: Mapping[str, bytes] | None = None,
+    least: Machine | None = None,
     cache: ObjectCache | None = None,
 ) -> bytes:
     """Compiles and links `code`; returns the shared object's bytes.
@@ -147,39 +179,45 @@ def build(
         device: names the header that the model class needs.
         weights_bytes: size of the constants, which the container reports when asked.
         embedded: symbol stem to bytes, found by the code as `__<stem>_start` and `__<stem>_end`.
+        least: what entry points and the model class are compiled for, which are then the same for
+            all variants of a model; `machine` by default.
         cache: where objects and precompiled headers are kept; the user's by default.
 
     Raises:
         ToolchainError: no compiler, or it failed; its messages and the command are in the text.
     """
     step = BuildStep(find_compiler(), machine, device, cache or _shared_cache())
+    base = dataclasses.replace(step, target=least or machine)
     # The model takes longest: last, it would be waited for on one core.
     sources = [
-        step.model(code.model),
-        step.interface(),
-        *(step.kernels(text) for text in split_kernels(code.kernels)),
+        (base, base.model(code.model)),
+        (base, base.interface()),
+        *((step, step.kernels(text)) for text in split_kernels(code.kernels)),
     ]
     with concurrent.futures.ThreadPoolExecutor(_parallelism()) as pool:
-        objects = list(pool.map(step.compile, sources))
+        objects = list(pool.map(lambda job: job[0].compile(job[1]), sources))
     with tempfile.TemporaryDirectory(prefix="pteron-link-") as folder:
         support = _write_support(Path(folder), weights_bytes, embedded or {})
         return step.link(Path(folder), objects, support)
 
 
-def prepare(machine: Machine, *, device: str = "cpu", cache: ObjectCache | None = None) -> None:
-    """Builds what all shared objects of `machine` share, unless it is there: precompiled headers
-    and the entry points.
+def prepare(
+    machines: Sequence[Machine], *, device: str = "cpu", cache: ObjectCache | None = None
+) -> None:
+    """Builds what all shared objects of `machines`, the least first, share, unless it is there:
+    precompiled headers and the entry points.
 
     The header of entry points, which one source of each model reads, pays for being precompiled
     from the fourth on: the first model makes do with its text.
     """
-    step = BuildStep(find_compiler(), machine, device, cache or _shared_cache())
-    model_comes_first = not step.is_compiled(step.interface())
+    steps = [BuildStep(find_compiler(), m, device, cache or _shared_cache()) for m in machines]
+    base = steps[0]
+    model_comes_first = not base.is_compiled(base.interface())
     jobs = [
-        (step.precompile, step.kernels("")),
-        (step.compile, step.interface())
+        (base.compile, base.interface())
         if model_comes_first
-        else (step.precompile, step.model("")),
+        else (base.precompile, base.model("")),
+        *((step.precompile, step.kernels("")) for step in steps),
     ]
     # One core is left to the caller, who generates code meanwhile.
     with concurrent.futures.ThreadPoolExecutor(max(1, _parallelism() - 1)) as pool:

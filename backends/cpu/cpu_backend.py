@@ -1,7 +1,7 @@
 """The CPU backend's lowering half: which machine, which weights, how many threads."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, final
 
 import torch
@@ -32,32 +32,25 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
 
     @classmethod
     def get_build_target(cls, options: CpuOptions) -> BuildTarget:
-        isa = instruction_sets.level(options.isa)
-        threads = options.num_threads or instruction_sets.physical_cores()
-        packed = options.weights != "shared"
-        # Scalar templates are no match for the library.
-        templates = options.gemm == "template" or (options.gemm == "auto" and isa.vector_bits > 0)
-        return BuildTarget(
-            code=Target("cpu", isa.vector_bits, threads, freeze=packed, templates=templates),
-            machine=Machine(
-                march=(f"-march={isa.name}",),
-                defines=(isa.define,),
-                wide_vectors=isa.vector_bits == 512,
-            ),
-            info=SharedObjectInfo(
-                device="cpu",
-                shims=(),
-                shim_list_version=0,
-                isa=isa.name,
-                num_threads=threads,
-                weights_layout="packed" if packed else "shared",
-            ),
-        )
+        return cls.get_build_targets(options)[0]
+
+    @classmethod
+    def get_build_targets(cls, options: CpuOptions) -> list[BuildTarget]:
+        levels = instruction_sets.levels(options.levels)
+        return [_build_target(options, isa, levels[-1]) for isa in levels]
+
+    @classmethod
+    def get_load_options(
+        cls, compile_specs: list[CompileSpec]
+    ) -> Sequence[Mapping[str, bool | int | str]]:
+        levels = instruction_sets.levels(cls.get_options(compile_specs).levels)
+        features = instruction_sets.machine_features()
+        return [{"isa": isa.name} for isa in levels if isa.features <= features][:-1]
 
     @classmethod
     def get_custom_passes(cls, options: CpuOptions) -> list[Callable[[torch.fx.GraphModule], Any]]:
         passes = super().get_custom_passes(options)
-        code = cls.get_build_target(options).code
+        code = cls.get_build_targets(options)[-1].code
         # Only a product that is generated with packed weights is worth it.
         return [PatchesAsProductsPass(), *passes] if code.freeze and code.templates else passes
 
@@ -77,6 +70,39 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
                 method: [_with_shared_weights(o) for o in options[method]] for method in options
             }
         return super().compile_partitions(edge_programs, options)
+
+
+def _build_target(
+    options: CpuOptions, isa: instruction_sets.Isa, best: instruction_sets.Isa
+) -> BuildTarget:
+    """The target for one level; `best` is the highest one that the file has code for."""
+    packed = options.weights != "shared"
+    # Scalar templates are no match for the library.
+    templates = options.gemm == "template" or (options.gemm == "auto" and isa.vector_bits > 0)
+    return BuildTarget(
+        code=Target(
+            "cpu",
+            isa.vector_bits,
+            # Any number but one is the same to the code, which asks how many there are.
+            num_threads=1 if options.num_threads == 1 else 2,
+            freeze=packed,
+            templates=templates,
+            packed_for=best.vector_bits,
+        ),
+        machine=Machine(
+            march=(f"-march={isa.name}",),
+            defines=(isa.define,),
+            wide_vectors=isa.vector_bits == 512,
+        ),
+        info=SharedObjectInfo(
+            device="cpu",
+            shims=(),
+            shim_list_version=0,
+            isa=isa.name,
+            num_threads=options.num_threads,
+            weights_layout="packed" if packed else "shared",
+        ),
+    )
 
 
 def share_weights(methods: Iterable[list[ExportedProgram]]) -> bool:

@@ -10,6 +10,7 @@ from pteron.backends.aoti.aoti_options import AotiOptions
 WEIGHTS = ("auto", "packed", "shared")
 GEMM = ("auto", "template", "library")
 ISA = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "native")
+DEFAULT_ISA = ("x86-64-v3", "x86-64-v4")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,32 +18,39 @@ class CpuOptions(AotiOptions):
     """Options of `CpuBackend`.
 
     Attributes:
-        isa: instruction set the code may use: a psABI level, or "native" for the best level of the
-            machine that lowers. The level is recorded in the file and checked before code is
-            loaded.
+        isa: instruction sets that the file has code for: psABI levels, or "native" for the best
+            level of the machine that lowers. Several are a tuple, or text with commas. The best
+            that the machine has is chosen at load; packed weights are stored once for x86-64-v3
+            and v4.
         weights: "packed" stores matrices in the layout of the generated GEMM, fastest for one
             method; "shared" stores them as they are, one copy for all methods, and multiplies
             through the runtime's library; "auto" is packed for a program of one method and shared
             for more.
-        num_threads: threads that the code is cut for, the most it can use at run time; 0 means the
-            cores of the machine that lowers. Recorded in the file.
+        num_threads: the most threads that the code uses at run time; 0 means those of the machine
+            that runs. Code for 1 has no parallel regions.
         save_data_externally: weights go to a .ptd file.
         gemm: "template" generates matrix products into the code, "library" calls the runtime's,
             "auto" is template for packed weights and library for shared ones.
     """
 
-    isa: str = "x86-64-v3"
+    isa: str | tuple[str, ...] = DEFAULT_ISA
     weights: str = "auto"
     num_threads: int = 0
     save_data_externally: bool = False
     gemm: str = "auto"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.isa, str):
+            object.__setattr__(self, "isa", tuple(self.isa))  # JSON has lists
+        elif "," in self.isa:
+            object.__setattr__(self, "isa", tuple(self.isa.split(",")))
         problems = [
             f"{name} is {getattr(self, name)!r}; expected one of {', '.join(known)}"
-            for name, known in (("isa", ISA), ("weights", WEIGHTS), ("gemm", GEMM))
+            for name, known in (("weights", WEIGHTS), ("gemm", GEMM))
             if getattr(self, name) not in known
         ]
+        if not self.levels or not set(self.levels) <= set(ISA):
+            problems.append(f"isa is {self.isa!r}; expected one or several of {', '.join(ISA)}")
         if not isinstance(self.num_threads, int) or not 0 <= self.num_threads <= 1024:
             problems.append(f"num_threads is {self.num_threads!r}; expected 0 to 1024")
         if self.weights == "shared" and self.gemm == "template":
@@ -51,3 +59,8 @@ class CpuOptions(AotiOptions):
             )
         if problems:
             raise ValueError("; ".join(problems))
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """What `isa` names."""
+        return (self.isa,) if isinstance(self.isa, str) else self.isa

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-import os
+from collections.abc import Iterable
 from pathlib import Path
 
 _V2 = frozenset({"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"})
@@ -45,6 +45,12 @@ def level(name: str) -> Isa:
     raise ValueError(f"isa is {name!r}; expected one of {known}, native")
 
 
+def levels(names: Iterable[str]) -> list[Isa]:
+    """The levels of those names, each once, the lowest first."""
+    wanted = {level(name).name for name in names}
+    return [isa for isa in LEVELS if isa.name in wanted]
+
+
 def native() -> Isa:
     """The best level that this machine has."""
     features = machine_features()
@@ -66,18 +72,3 @@ def machine_features(cpuinfo: str = "/proc/cpuinfo") -> frozenset[str]:
         if name.strip() == "flags":
             return frozenset(value.split())
     return frozenset()
-
-
-@functools.cache
-def physical_cores() -> int:
-    """Cores that this process may run on, hyper-threads of one core counted once."""
-    cores = set()
-    for cpu in sorted(os.sched_getaffinity(0)):
-        topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
-        try:
-            package = (topology / "physical_package_id").read_text().strip()
-            core = (topology / "core_id").read_text().strip()
-        except OSError:
-            package, core = "", str(cpu)
-        cores.add((package, core))
-    return max(1, len(cores))

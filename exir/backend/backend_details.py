@@ -15,7 +15,7 @@ Backends are final. Code that several of them share goes into a mixin that does 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
@@ -103,6 +103,14 @@ class BackendDetails(ABC):
         }
 
     @classmethod
+    def get_load_options(
+        cls, compile_specs: list[CompileSpec]
+    ) -> Sequence[Mapping[str, bool | int | str]]:
+        """Load options each of which makes this machine run other code of a lowered partition than
+        it would without them. What is lowered is verified with these too."""
+        return ()
+
+    @classmethod
     def describe(
         cls, processed_bytes: bytes, data_store_output: NamedDataStoreOutput | None
     ) -> Mapping[str, str]:
@@ -118,6 +126,14 @@ def describe_delegate(
     """What a backend says of a partition; nothing if it is not imported."""
     backend = _backends.get(backend_id)
     return backend.describe(processed_bytes, data_store_output) if backend else {}
+
+
+def load_options_of(
+    backend_id: str, compile_specs: list[CompileSpec]
+) -> Sequence[Mapping[str, bool | int | str]]:
+    """See `BackendDetails.get_load_options`; none if the backend is not imported."""
+    backend = _backends.get(backend_id)
+    return backend.get_load_options(compile_specs) if backend else ()
 
 
 def known_backends() -> list[str]:

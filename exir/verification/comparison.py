@@ -98,13 +98,14 @@ def compare(
     """Compares outputs over several calls.
 
     Args:
-      found: outputs of each call.
-      expected: the same of the exported program.
+      found: outputs of each call, once or several times.
+      expected: the same of the exported program, once.
       rounding: what rounding does to each output, as far as it can be told; each is asked only
         while some output is not explained.
       left_out: positions of outputs that are not compared.
     """
     results = []
+    expected = [*expected] * (len(found) // len(expected))
     for index, (ours, theirs) in enumerate(zip(*map(_by_output, (found, expected)), strict=True)):
         if index in left_out:
             continue

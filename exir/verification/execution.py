@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ import torch
 
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.container import Chunks
+from pteron.exir.backend.backend_details import load_options_of
+from pteron.exir.backend.compile_spec_schema import CompileSpec
 from pteron.exir.verification.call import on_host
 
 if TYPE_CHECKING:
@@ -65,7 +68,8 @@ def run(
     calls: Sequence[Sequence[Any]],
     changed_inputs: Sequence[int] = (),
 ) -> list[list[Any]]:
-    """Outputs of each call of a method, in the host's memory.
+    """Outputs of each call of a method, in the host's memory; after them, those of the same calls
+    for each variant of the code that this machine can run.
 
     Args:
       program: from `loaded`.
@@ -84,18 +88,31 @@ def run(
     missing = [name for name in backends if not registry.is_available(name)]
     if missing:
         raise CannotRunHere(f"{', '.join(missing)} is not available here")
-    try:
-        method = program.load_method(tables.name)
-    except BackendError as error:
-        if error.code != "DelegateInvalidCompatibility":
-            raise
-        raise CannotRunHere(str(error)) from error
     results = []
-    for inputs in calls:
-        moved = _on_devices(tables, inputs)
-        outputs = method.execute(moved)
-        results.append([on_host(v) for v in (*outputs, *(moved[i] for i in changed_inputs))])
+    choices = _load_options(tables)
+    for options in choices:
+        try:
+            method = program.load_method(tables.name, backend_options=options)
+        except BackendError as error:
+            if error.code != "DelegateInvalidCompatibility":
+                raise
+            raise CannotRunHere(str(error)) from error
+        # A run may change its inputs, and those that share their memory.
+        for inputs in calls if options is choices[-1] else copy.deepcopy(calls):
+            moved = _on_devices(tables, inputs)
+            outputs = method.execute(moved)
+            results.append([on_host(v) for v in (*outputs, *(moved[i] for i in changed_inputs))])
     return results
+
+
+def _load_options(tables: schema.Method) -> list[dict[str, Mapping[str, bool | int | str]]]:
+    """None at all, then what makes all delegates of a backend run another variant."""
+    chosen: dict[str, list[Mapping[str, bool | int | str]]] = {}
+    for delegate in tables.delegates:
+        specs = [CompileSpec(spec.key, spec.value) for spec in delegate.compile_specs or ()]
+        known = load_options_of(delegate.id, specs)
+        chosen[delegate.id] = [o for o in chosen.get(delegate.id, known) if o in known]
+    return [{}, *({name: option} for name, options in chosen.items() for option in options)]
 
 
 def _on_devices(tables: schema.Method, inputs: Sequence[Any]) -> list[Any]:

@@ -1,9 +1,13 @@
 """Compares a lowered program with what was exported."""
 
+from __future__ import annotations
+
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torch.export import ExportedProgram
 
@@ -12,6 +16,9 @@ from pteron.exir.verification import bisection, execution
 from pteron.exir.verification.comparison import Comparison, compare, rounding_of
 from pteron.exir.verification.execution import Written
 from pteron.exir.verification.reference import Reference
+
+if TYPE_CHECKING:
+    from pteron.runtime import Program
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,6 +49,11 @@ class MethodVerification:
     def ill_conditioned(self) -> list[int]:
         """Positions of outputs that can't be compared: rounding alone changes them too much."""
         return [c.index for c in self.comparisons if not c.is_comparable]
+
+    @property
+    def wrong(self) -> list[Comparison]:
+        """Of the outputs that differ by more than rounding explains."""
+        return [c for c in self.comparisons if not c.is_equal and c.is_comparable]
 
     def __str__(self) -> str:
         if self.obstacle:
@@ -94,7 +106,7 @@ def verify(
             continue
         reference, begin = references[name], time.monotonic()
         try:
-            reports[name] = _verify_method(written, tables[name], reference)
+            reports[name] = verify_method(execution.loaded(written), tables[name], reference)
         except Exception as error:
             if not _is_of_the_runtime(error):
                 raise
@@ -102,13 +114,13 @@ def verify(
             continue
         if reports[name].ill_conditioned:
             _LOG.warning("method %r: %s", name, reports[name])
-        wrong = [c for c in reports[name].comparisons if not c.is_equal and c.is_comparable]
+        wrong = reports[name].wrong
         if wrong:
             try:
                 origin = bisection.first_difference(edge_programs[name], reference, write)
             except Exception as error:
                 origin = f"which operator is the first to differ could not be found out: {error}"
-            problems.append(_problem(name, tables[name], wrong, origin))
+            problems.append(f"{differences(name, tables[name], wrong)}\n  {origin}")
         seconds = time.monotonic() - begin
         reports[name] = MethodVerification(**{**vars(reports[name]), "seconds": seconds})
     if problems:
@@ -131,14 +143,15 @@ def _is_of_the_runtime(error: Exception) -> bool:
     return isinstance(error, PteronError)
 
 
-def _verify_method(
-    written: Written, tables: schema.Method, reference: Reference
+def verify_method(
+    opened: AbstractContextManager[Program], tables: schema.Method, reference: Reference
 ) -> MethodVerification:
+    """Runs one method of a program, and what it was exported from, and compares."""
     if reference.obstacle:
         return MethodVerification(obstacle=reference.obstacle)
     calls = [reference.inputs() for _ in range(reference.call_count)]
     try:
-        with execution.loaded(written) as program:
+        with opened as program:
             found = execution.run(program, tables, calls, reference.changed_inputs)
     except execution.CannotRunHere as obstacle:
         return MethodVerification(obstacle=str(obstacle))
@@ -150,7 +163,8 @@ def _verify_method(
     return MethodVerification(comparisons, random, len(calls))
 
 
-def _problem(name: str, tables: schema.Method, wrong: Sequence[Comparison], origin: str) -> str:
+def differences(name: str, tables: schema.Method, wrong: Sequence[Comparison]) -> str:
+    """A line for each output that differs."""
     lines = [f"method {name!r}, on its example inputs:"]
     for comparison in wrong:
         position = comparison.index - len(tables.outputs)
@@ -159,4 +173,4 @@ def _problem(name: str, tables: schema.Method, wrong: Sequence[Comparison], orig
             f"  {what}: differs by {comparison.error:.1e} of its largest value; rounding explains"
             f" {comparison.limit:.1e}"
         )
-    return "\n".join([*lines, f"  {origin}"])
+    return "\n".join(lines)

@@ -26,7 +26,7 @@ from pteron.backends.aoti.inductor.fallbacks import (
     functions_called_by,
     may_call_out,
 )
-from pteron.backends.aoti.inductor.generate import LOCK, MutatedBuffers, generate
+from pteron.backends.aoti.inductor.generate import LOCK, MutatedBuffers, generate, generate_variants
 from pteron.backends.aoti.inductor.generated_code import Constant, GeneratedCode, Target
 from pteron.backends.aoti.inductor.gpu_properties import GPUS
 from pteron.backends.aoti.inductor.release import SUPPORTED_RELEASES, UnsupportedTorch, release
@@ -48,6 +48,7 @@ __all__ = [
     "fakes_of_any_device",
     "functions_called_by",
     "generate",
+    "generate_variants",
     "interface",
     "may_call_out",
     "moved_to_absent_gpu",

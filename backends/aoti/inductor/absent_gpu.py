@@ -132,6 +132,9 @@ def fakes_of_any_device() -> Iterator[None]:
     def copy(tensor: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> Any:
         return torch.ops.aten.copy_.default(tensor, source, non_blocking)
 
+    def invert(tensor: torch.Tensor) -> Any:
+        return torch.ops.aten.bitwise_not.default(tensor)
+
     def contiguous(
         tensor: torch.Tensor, memory_format: torch.memory_format = torch.contiguous_format
     ) -> Any:
@@ -140,7 +143,7 @@ def fakes_of_any_device() -> Iterator[None]:
         return torch.ops.aten.clone.default(tensor, memory_format=memory_format)
 
     def convolution_format(input: torch.Tensor, weight: torch.Tensor, backend: Any) -> Any:
-        if input.device.type != "cuda":
+        if input.device.type not in ("cuda", "mps"):
             return determine(input, weight, backend)
         return _format_of_convolution(input, weight)
 
@@ -149,6 +152,7 @@ def fakes_of_any_device() -> Iterator[None]:
     with (
         patched(fake_tensor, "init_gpu_context", _nothing),
         patched(FakeTensor, "__getitem__", item),
+        patched(FakeTensor, "__invert__", invert),
         patched(FakeTensor, "copy_", copy),
         patched(FakeTensor, "contiguous", contiguous),
         patched(torch._C, "_conv_determine_backend_memory_format", convolution_format),

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ def _generated_code(graph: Any, wrapper: str, kernels: str, proxied: str | None)
         tensor = graph.get_original_value_of_constant(name).detach()
         (constants if name in read else unread).append(Constant(index, name, fqn, tensor))
     return GeneratedCode(
-        model=model,
+        model=constants_on_their_devices(model, graph.constants),
         kernels=finish_kernels(kernels),
         constants=tuple(constants),
         unread_constants=tuple(unread),
@@ -56,6 +56,17 @@ def _generated_code(graph: Any, wrapper: str, kernels: str, proxied: str | None)
         num_outputs=len(graph.graph_outputs),
         embedded=device_kernels(wrapper),
     )
+
+
+def constants_on_their_devices(model: str, constants: Mapping[str, Any]) -> str:
+    """`model` with the devices of `constants`: those of fake tensors, whose values, which Inductor
+    asked, are on the host."""
+    devices = [tensor.device.type for tensor in constants.values()]
+
+    def device_type(match: re.Match[str]) -> str:
+        return f"{match[1]}aoti_torch_device_type_{devices[int(match[2])]}();"
+
+    return re.sub(r"(constants_info_\[(\d+)\]\.device_type = )\w+;", device_type, model)
 
 
 def _proxied_operators(serialized: str | None) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from pteron.backends.aoti.inductor.absent_gpu import fakes_of_any_device
 from pteron.backends.aoti.inductor.capture import operator_functions
 from pteron.backends.aoti.inductor.generate import LOCK, generate_module
 from pteron.backends.aoti.inductor.generated_code import Target
@@ -110,10 +111,12 @@ def functions_called_by(node: torch.fx.Node, target: Target) -> CalledFunctions:
     target = dataclasses.replace(target, gpu="", architectures=())
     key = (target, _signature(node))
     if key not in _CALLED:
-        kernels = without_kernels() if target.device == "cuda" else contextlib.nullcontext()
+        kernels = {"cuda": without_kernels, "mps": fakes_of_any_device}.get(
+            target.device, contextlib.nullcontext
+        )()
         try:
             with LOCK, kernels:
-                code = generate_module(_module_of(node, target.device), target, None)
+                code = generate_module(_module_of(node, target.device), (target,), None)[0]
             _CALLED[key] = CalledFunctions(operator_functions(code.model), code.proxied)
         except UnsupportedTorch:
             raise

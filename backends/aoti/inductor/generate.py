@@ -3,13 +3,17 @@
 One call at a time: a lock serialises callers, because Inductor's state belongs to the process.
 """
 
+import contextlib
+import copy
 import dataclasses
+import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import torch
+from torch._inductor import config
 from torch.export import ExportedProgram
 
 from pteron.backends.aoti.inductor.absent_gpu import absent_gpu
@@ -18,9 +22,11 @@ from pteron.backends.aoti.inductor.architectures import also_compiled_for
 from pteron.backends.aoti.inductor.capture import captured_sources
 from pteron.backends.aoti.inductor.cuda import kernel_folder
 from pteron.backends.aoti.inductor.generated_code import GeneratedCode, Target
+from pteron.backends.aoti.inductor.mps import absent_mps
 from pteron.backends.aoti.inductor.own_functions import declared
+from pteron.backends.aoti.inductor.patched import patched
 from pteron.backends.aoti.inductor.release import release
-from pteron.backends.aoti.inductor.scope import compile_scope, fake_mode_of
+from pteron.backends.aoti.inductor.scope import compile_scope, fake_mode_of, target_scope
 
 
 class MutatedBuffers(ValueError):
@@ -34,12 +40,19 @@ LOCK = threading.RLock()
 def generate(
     program: ExportedProgram, target: Target, options: Mapping[str, Any] | None = None
 ) -> GeneratedCode:
-    """Generates the C++ of `program` for `target`.
+    """Generates the C++ of `program` for `target`; see `generate_variants`."""
+    return generate_variants(program, (target,), options)[0]
+
+
+def generate_variants(
+    program: ExportedProgram, targets: Sequence[Target], options: Mapping[str, Any] | None = None
+) -> list[GeneratedCode]:
+    """Generates the C++ of `program` for each of `targets`.
 
     Args:
         program: what to compile. Its buffers must not be mutated (mutated state has to be an
             input): Inductor's freezing would read their initial values for ever.
-        target: the machine.
+        targets: the machines; they differ in what kernels are generated for, no more.
         options: Inductor configuration entries that win over ours.
 
     Raises:
@@ -49,22 +62,27 @@ def generate(
     """
     _reject_mutated_buffers(program)
     module = program.module(check_guards=False)
-    if target.gpu:
+    if targets[0].gpu:
         module.meta.update(program.graph_module.meta)
-    return generate_module(module, target, options)
+    return generate_module(module, targets, options)
 
 
 def generate_module(
-    module: torch.fx.GraphModule, target: Target, options: Mapping[str, Any] | None
-) -> GeneratedCode:
+    module: torch.fx.GraphModule, targets: Sequence[Target], options: Mapping[str, Any] | None
+) -> list[GeneratedCode]:
     """The same for a graph module whose placeholders carry fake values."""
     release()
+    target = targets[0]
     arguments = tuple(node.meta["val"] for node in module.graph.nodes if node.op == "placeholder")
     captured: list[GeneratedCode] = []
     patches = {**_options(target), **(options or {})}
     with LOCK, compile_scope(target), captured_sources(captured), ExitStack() as stack:
-        if target.gpu:
+        stack.enter_context(code_for_each(targets, options or {}))
+        if target.device == "mps":
+            stack.enter_context(absent_mps())
+        elif target.gpu:
             stack.enter_context(absent_gpu(target.gpu))
+        if target.gpu:
             stack.enter_context(real_values(module))
         if target.device == "cuda":
             patches["aot_inductor.output_path"] = stack.enter_context(kernel_folder())
@@ -72,8 +90,46 @@ def generate_module(
         if not arguments:
             stack.enter_context(fake_mode_of(module))
         torch._inductor.aot_compile(module, arguments, options=patches)
-    (code,) = captured
-    return dataclasses.replace(code, model=declared(code.model, target.device))
+    return [
+        dataclasses.replace(code, model=declared(code.model, target.device)) for code in captured
+    ]
+
+
+@contextlib.contextmanager
+def code_for_each(targets: Sequence[Target], options: Mapping[str, Any]) -> Iterator[None]:
+    """Inductor generates code of a graph for each target, one after the other, once what is the
+    same for all is done: decompositions, fusions of operators, constants folded."""
+    from torch._inductor import compile_fx
+
+    generate_code = compile_fx.fx_codegen_and_compile
+    first = _options(targets[0])
+
+    @functools.wraps(generate_code)
+    def generate_each(gm: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+        for index, target in enumerate(targets):
+            is_last = index == len(targets) - 1
+            changed = {
+                key: value
+                for key, value in _options(target).items()
+                if value != first[key] and key not in options
+            }
+            with target_scope(target), config.patch(changed):
+                result = generate_code(gm if is_last else _copy(gm), *args, **kwargs)
+        return result
+
+    with patched(compile_fx, "fx_codegen_and_compile", generate_each):
+        yield
+
+
+def _copy(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """A copy whose graphs may be changed; tensors are shared."""
+    tensors = {
+        id(value): value
+        for part in module.modules()
+        for value in (*vars(part).values(), *part._parameters.values(), *part._buffers.values())
+        if isinstance(value, torch.Tensor)
+    }
+    return copy.deepcopy(module, tensors)
 
 
 def _reject_mutated_buffers(program: ExportedProgram) -> None:
@@ -110,7 +166,8 @@ def _options(target: Target) -> dict[str, Any]:
             "cpp.simdlen": target.vector_bits or 1,
             "cpp.vec_isa_ok": True,
             "cpp.threads": target.num_threads,
-            "cpp.dynamic_threads": False,
+            # Arrays with an element for each thread are as long as there are threads.
+            "cpp.dynamic_threads": target.num_threads > 1,
             "cpp.fallback_scatter_reduce_sum": False,
             "cpp.weight_prepack": True,
         }

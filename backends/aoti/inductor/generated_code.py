@@ -18,6 +18,7 @@ class Target:
             the code reads the model's own tensors, which other code can then share.
         templates: generate matrix products into the code where a template takes the shape, rather
             than call the runtime's (CPU). Takes effect only with `freeze`.
+        packed_for: SIMD width whose layout of packed weights the code reads; 0: its own (CPU).
         gpu: what kernels are compiled for without asking a GPU, as "sm_90"; empty: the GPU at hand
             (CUDA).
         architectures: what kernels are compiled for besides that GPU, as "sm_80" (CUDA).
@@ -28,6 +29,7 @@ class Target:
     num_threads: int = 1
     freeze: bool = True
     templates: bool = True
+    packed_for: int = 0
     gpu: str = ""
     architectures: tuple[str, ...] = ()
 

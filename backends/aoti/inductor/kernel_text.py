@@ -1,8 +1,5 @@
 """Small changes to the text of generated kernels.
 
-* A fixed number of threads becomes "at most": code cut for N threads is right with fewer, and the
-  host decides how many there are. GEMM templates of torch 2.11 are not: each thread does the part
-  of its own number, so there the number stays.
 * Kernels that divide no integers lose the note-keeping for division by zero, which goes through a
   pointer that all kernels of the shared object, on all threads, would write.
 * Micro-GEMMs become sources of their own (`micro_gemms`).
@@ -17,10 +14,6 @@ KERNEL_START = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
 #: The text of one that several kernels use.
 SHARED_START = KERNEL_START + "// shared\n"
 
-_THREADS = re.compile(
-    r"(?<=omp parallel )((?:for )?)num_threads\((\d+)\)"
-    r"(?!\s*\{\s*const int tid = omp_get_thread_num)"
-)
 _DIVIDES = re.compile(r"\b(floor_divide_integral|remainder_integral|mod)\s*[(<]")
 _DIVISION_NOTES = re.compile(r"^.*inductor_cpu_(?:throw_if_)?integer_div_error.*\n", re.MULTILINE)
 
@@ -35,4 +28,4 @@ def finish_kernels(text: str) -> str:
 def _finish(kernel: str) -> str:
     if not _DIVIDES.search(kernel):
         kernel = _DIVISION_NOTES.sub("", kernel)
-    return _THREADS.sub(r"\1num_threads(pteron_threads(\2))", kernel)
+    return kernel

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from pteron.backends.aoti.inductor.cpu import vector_isa
 from pteron.backends.aoti.inductor.patched import patched
 
 _BEGIN, _END = "// micro-GEMM {name}\n", "// end of micro-GEMM\n"
@@ -63,6 +64,54 @@ def _prefetching(definition: str) -> str:
     """Weights stream from far away, across pages, which hardware follows only in part."""
     ahead = f"__builtin_prefetch(B + (k + {_PREFETCHED_ROWS}) * ldb + col * VLEN);"
     return _LOADS.sub(rf"\g<0>\g<1>{ahead}\n", definition)
+
+
+#: Rows and columns of what AVX2 code keeps in registers of a product whose right factor is packed
+#: in panels of so many columns for AVX-512: 12 of its 16 registers hold sums.
+_TILES = {48: (4, 24), 32: (6, 16), 16: (6, 16)}
+
+
+@contextlib.contextmanager
+def packed_for_512_bits() -> Iterator[None]:
+    """Code for 256-bit registers reads right factors in the layout that Inductor chooses for 512.
+
+    A panel is a multiple of what the registers take: the micro-GEMM goes over it in several steps.
+    """
+    from torch._inductor import config
+    from torch._inductor.codegen import cpp_gemm_template, cpp_grouped_gemm_template
+    from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemmFP32Vec
+
+    create: Callable[..., Any] = cpp_gemm_template.create_micro_gemm
+
+    @functools.wraps(create)
+    def create_for_panels(*args: Any, **kwargs: Any) -> Any:
+        with vector_isa(512), config.patch("cpp.simdlen", 512):
+            wide = create(*args, **kwargs)
+        own = create(*args, **kwargs)
+        # Of other kinds each variant has weights of its own.
+        if {type(own), type(wide)} != {CppMicroGemmFP32Vec} or wide.register_blocking.block_k > 1:
+            return own
+        columns = wide.register_blocking.block_n
+        blocking, define = type(own.register_blocking), own.codegen_define
+        rows, step = _TILES[columns]
+
+        def define_steps(kernel: Any) -> str:
+            own.register_blocking = blocking(rows, step, 1)
+            try:
+                text: str = define(kernel)
+            finally:
+                own.register_blocking = blocking(rows, columns, 1)
+            return text
+
+        own.register_blocking = blocking(rows, columns, 1)
+        own.codegen_define = define_steps
+        return own
+
+    with (
+        patched(cpp_gemm_template, "create_micro_gemm", create_for_panels),
+        patched(cpp_grouped_gemm_template, "create_micro_gemm", create_for_panels),
+    ):
+        yield
 
 
 _BOOL = r"static_cast<bool>\((true|false)\)"

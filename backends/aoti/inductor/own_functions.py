@@ -9,6 +9,7 @@ import contextlib
 import functools
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 
@@ -64,17 +65,24 @@ def called_directly(device: str) -> Iterator[None]:
             del inductor_fallback_ops[op]
 
 
+@functools.cache
+def _torch_header(device: str) -> str:
+    """torch's declarations of its functions, of which a device has some."""
+    folder = Path(torch.__file__).parent / "include/torch/csrc/inductor/aoti_torch/generated"
+    return (folder / f"c_shim_{device}.h").read_text()
+
+
 _INCLUDES = re.compile(r"(?:#include.*\n)*")
 
 
 def declared(model: str, device: str) -> str:
     """`model` with declarations of the functions it calls that no header of torch declares."""
     declarations = shim_list.load(device).declarations
-    own = set(own_functions(device).values())
+    known = _torch_header(device)
     lines = [
         f'extern "C" {declarations[function]};\n'
         for function in operator_functions(model)
-        if function in own
+        if function in declarations and f" {function}(" not in known
     ]
     begin = _INCLUDES.match(model).end()  # type: ignore[union-attr]
     return model[:begin] + "".join(lines) + model[begin:]

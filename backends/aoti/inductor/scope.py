@@ -15,6 +15,7 @@ from pteron.backends.aoti.inductor.own_functions import called_directly
 from pteron.backends.aoti.inductor.patched import patched
 from pteron.backends.aoti.inductor.patterns import without_patterns_of
 from pteron.backends.aoti.inductor.repairs import repairs
+from pteron.backends.aoti.inductor.thread_counts import run_time_threads
 
 
 @contextlib.contextmanager
@@ -25,7 +26,6 @@ def compile_scope(target: Target) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH))
-        stack.enter_context(_fresh_counters())
         stack.enter_context(repairs())
         stack.enter_context(long_loops_reported())
         stack.enter_context(called_directly(target.device))
@@ -37,8 +37,22 @@ def compile_scope(target: Target) -> Iterator[None]:
             stack.enter_context(cpu.without_mkldnn())
             stack.enter_context(cpu.vector_isa(target.vector_bits))
             stack.enter_context(cpu.cache_sizes())
+        yield
+
+
+@contextlib.contextmanager
+def target_scope(target: Target) -> Iterator[None]:
+    """The same for what differs between targets of one model."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_fresh_counters())
+        if target.device == "cpu":
+            stack.enter_context(cpu.vector_isa(target.vector_bits))
             if target.vector_bits == 512:
                 stack.enter_context(micro_gemms.named_by_text())
+            if target.vector_bits == 256 and target.packed_for == 512:
+                stack.enter_context(micro_gemms.packed_for_512_bits())
+            if target.num_threads > 1:
+                stack.enter_context(run_time_threads())
             if target.freeze and target.templates:
                 stack.enter_context(cpu.template_choices())
                 stack.enter_context(cpu.serial_small_products())

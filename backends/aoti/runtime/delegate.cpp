@@ -99,7 +99,7 @@ Error set_options(Span<const BackendOption> options, AotiDevice& device) {
   return Error::Ok;
 }
 
-Error check_target(const Metadata& metadata, AotiDevice& device) {
+Error check_target(const Metadata& metadata, const AotiDevice& device) {
   PTERON_CHECK_OR_RETURN(metadata.device == device.name(), Error::DelegateInvalidCompatibility,
                          "compiled for device %.*s, loaded by the backend for %.*s",
                          static_cast<int>(metadata.device.size()), metadata.device.data(),
@@ -109,7 +109,21 @@ Error check_target(const Metadata& metadata, AotiDevice& device) {
                          "made for version %u of the shim list, this runtime has versions 1 to %u: "
                          "use a newer runtime, or lower the model for this one",
                          metadata.shim_list_version, kShimListVersion);
-  return device.check_machine(metadata);
+  return Error::Ok;
+}
+
+// What the program says of each variant.
+Result<std::vector<Metadata>> read_metadata(const NamedDataMap& data,
+                                            const std::vector<PayloadKeys>& variants,
+                                            const AotiDevice& device) {
+  std::vector<Metadata> tables;
+  for (const PayloadKeys& keys : variants) {
+    PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> blob, data.get_verified(keys.metadata()));
+    PTERON_ASSIGN_OR_RETURN(Metadata metadata, Metadata::parse(blob));
+    PTERON_RETURN_IF_ERROR(check_target(metadata, device));
+    tables.push_back(std::move(metadata));
+  }
+  return tables;
 }
 
 // The digest that a key of the form "<64 hex digits>_so_blob" carries.
@@ -214,15 +228,17 @@ Result<std::unique_ptr<Delegate>> load_delegate(BackendInitContext& context,
                                                 std::unique_ptr<AotiDevice> device) {
   const NamedDataMap& data = *context.named_data;
   PTERON_RETURN_IF_ERROR(set_options(context.options, *device));
-  PTERON_ASSIGN_OR_RETURN(const PayloadKeys keys, PayloadKeys::parse(processed));
-
-  Result<Span<const uint8_t>> blob = data.get_verified(keys.metadata());
-  if (!blob.ok() && blob.error() == Error::NotFound) {
-    return load_without_metadata(data, keys, std::move(device));
+  PTERON_ASSIGN_OR_RETURN(const std::vector<PayloadKeys> variants, PayloadKeys::parse(processed));
+  if (variants.size() == 1) {
+    const Result<Span<const uint8_t>> blob = data.get_data(variants[0].metadata());
+    if (!blob.ok() && blob.error() == Error::NotFound) {
+      return load_without_metadata(data, variants[0], std::move(device));
+    }
   }
-  if (!blob.ok()) return blob.take_error();
-  PTERON_ASSIGN_OR_RETURN(const Metadata metadata, Metadata::parse(*blob));
-  PTERON_RETURN_IF_ERROR(check_target(metadata, *device));
+  PTERON_ASSIGN_OR_RETURN(const std::vector<Metadata> tables,
+                          read_metadata(data, variants, *device));
+  PTERON_ASSIGN_OR_RETURN(const size_t chosen, device->choose_variant(tables));
+  const Metadata& metadata = tables[chosen];
   for (const LoweringFault& fault : lowering_faults(metadata)) {
     PTERON_LOG(Warning,
                "this program was lowered by an early version, in whose code %.*s: lower the model "
@@ -231,7 +247,7 @@ Result<std::unique_ptr<Delegate>> load_delegate(BackendInitContext& context,
   }
   PTERON_ASSIGN_OR_RETURN(Contract contract, Contract::make(metadata));
 
-  PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> code, data.get_data(keys.code));
+  PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> code, data.get_data(variants[chosen].code));
   std::shared_ptr<SharedObject> object;
   {
     TraceScope trace(context.tracer, "load", "shared object");

@@ -4,9 +4,10 @@
 //   return aoti::load_delegate(context, processed, std::make_unique<CpuDevice>());
 //
 // `processed` names two blobs, the code and the weights, one a line; a third one beside them is the
-// metadata (schema/metadata.fbs). Nothing of the code is loaded before the metadata is verified,
-// the machine is found fit and the digest of the code is right. Weights are used where the file is
-// mapped.
+// metadata (schema/metadata.fbs). Code in several variants has these for each; of those that are
+// not chosen only the metadata is read. Nothing of the code is loaded before the metadata is
+// verified, the machine is found fit and the digest of the code is right. Weights are used where
+// the file is mapped.
 //
 // A run makes no allocation of its own from the system and takes no lock. Inputs are checked
 // against the metadata first; inputs of another layout or device than the code was compiled for are

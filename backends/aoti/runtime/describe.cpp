@@ -11,6 +11,7 @@
 #include "pteron/backends/aoti/runtime/payload_keys.h"
 #include "pteron/backends/aoti/schema/metadata_generated.h"
 #include "pteron/backends/aoti/slim/core/dtype.h"
+#include "pteron/runtime/platform/cpu_features.h"
 
 namespace pteron::aoti {
 namespace {
@@ -107,24 +108,35 @@ std::vector<std::string> operator_shims(const schema::ModelMetadata& table) {
 }  // namespace
 
 std::string describe_delegate(const NamedDataMap& named_data, Span<const uint8_t> processed) {
-  const Result<PayloadKeys> keys = PayloadKeys::parse(processed);
-  if (!keys.ok()) return "";
-  const Result<Span<const uint8_t>> blob = named_data.get_verified(keys->metadata());
-  if (!blob.ok()) return "";
+  const Result<std::vector<PayloadKeys>> variants = PayloadKeys::parse(processed);
+  if (!variants.ok()) return "";
+  std::string isa, code;
+  std::string_view best;
+  for (const PayloadKeys& keys : *variants) {
+    const Result<Span<const uint8_t>> blob = named_data.get_verified(keys.metadata());
+    if (!blob.ok()) return "";
+    const Result<Metadata> parsed = Metadata::parse(*blob);
+    if (!parsed.ok()) return "";
+    isa.append(isa.empty() ? "" : ", ").append(parsed->isa);
+    if (check_cpu(parsed->isa, parsed->cpu_features).ok()) best = parsed->isa;
+    const Result<Span<const uint8_t>> object = named_data.get_data(keys.code);
+    if (object.ok()) code.append(code.empty() ? "" : ", ").append(bytes(object->size()));
+  }
+  if (variants->size() > 1 && !best.empty()) isa.append("; here ").append(best);
+  // What else there is to say is the same for all variants.
+  const Result<Span<const uint8_t>> blob = named_data.get_verified(variants->back().metadata());
   const Result<Metadata> parsed = Metadata::parse(*blob);
-  if (!parsed.ok()) return "";
   const Metadata& metadata = *parsed;
   const schema::ModelMetadata& table = *schema::GetModelMetadata(blob->data());
 
   std::string text;
   add(text, "device", metadata.device);
-  add(text, "isa", metadata.isa);
+  add(text, "isa", isa);
   add(text, "features", joined(metadata.cpu_features));
   add(text, "threads", metadata.num_threads ? std::to_string(metadata.num_threads) : "");
   add(text, "archs", joined(metadata.cuda_archs));
   add(text, "torch", metadata.torch_version);
-  const Result<Span<const uint8_t>> code = named_data.get_data(keys->code);
-  if (code.ok()) add(text, "code", bytes(code->size()));
+  add(text, "code", code);
   add_constants(text, metadata, std::string(metadata.weights_layout));
   add(text, "calls", calls(table));
   add(text, "shims", joined(operator_shims(table)));

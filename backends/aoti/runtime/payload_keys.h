@@ -1,11 +1,12 @@
 // The keys of a delegate's blobs, as lowering left them in the delegate's processed bytes.
 //
-//   PTERON_ASSIGN_OR_RETURN(const PayloadKeys keys, PayloadKeys::parse(processed));
-//   named_data.get_verified(keys.metadata());
+//   PTERON_ASSIGN_OR_RETURN(const std::vector<PayloadKeys> variants, PayloadKeys::parse(processed));
+//   named_data.get_verified(variants.front().metadata());
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "pteron/runtime/core/result.h"
 #include "pteron/runtime/core/span.h"
@@ -19,9 +20,10 @@ struct PayloadKeys {
   // Of what is known beside the code; a file of another writer has no such blob.
   std::string metadata() const { return code + "/" + weights + "/metadata"; }
 
-  // From "<code key>\n<weights key>", perhaps with a last newline; InvalidProgram for anything
-  // else.
-  static Result<PayloadKeys> parse(Span<const uint8_t> processed);
+  // Of each variant of the code, at least one, the one that asks least of a machine first. From
+  // lines, "<code key>\n<weights key>" for each, perhaps with a last newline; InvalidProgram for
+  // anything else.
+  static Result<std::vector<PayloadKeys>> parse(Span<const uint8_t> processed);
 };
 
 }  // namespace pteron::aoti

@@ -10,14 +10,16 @@ Result<slim::DType> dtype_argument(int32_t dtype) {
 }
 
 Result<Device> device_argument(int32_t device_type, int32_t device_index) {
-  const bool is_cpu = device_type == static_cast<int32_t>(DeviceType::CPU);
+  // There is one of each.
+  const bool is_single = device_type == static_cast<int32_t>(DeviceType::CPU) ||
+                         device_type == static_cast<int32_t>(DeviceType::Metal);
   PTERON_CHECK_OR_RETURN(device_type >= 0 && device_type <= INT8_MAX, Error::InvalidArgument,
                          "device type %d is none that this runtime has", device_type);
   PTERON_CHECK_OR_RETURN(
-      device_index >= -1 && device_index <= INT8_MAX && (!is_cpu || device_index <= 0),
+      device_index >= -1 && device_index <= INT8_MAX && (!is_single || device_index <= 0),
       Error::InvalidArgument, "device index %d of device type %d", device_index, device_type);
   return Device{static_cast<DeviceType>(device_type),
-                static_cast<int8_t>(is_cpu ? 0 : device_index)};
+                static_cast<int8_t>(is_single ? 0 : device_index)};
 }
 
 Result<Span<const int64_t>> list_argument(const int64_t* values, int64_t length, const char* name) {

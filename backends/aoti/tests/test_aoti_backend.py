@@ -9,14 +9,11 @@ import torch
 import torch.nn.functional as F
 
 from pteron.backends.aoti import aoti_backend, elf, inductor, toolchain
-from pteron.backends.aoti.aoti_backend import (
-    AotiBackend,
-    BuildTarget,
-    InductorFailedError,
-)
+from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.attention import RUNTIME_ATTENTION
 from pteron.backends.aoti.inductor import GeneratedCode, Target
+from pteron.backends.aoti.lowering_errors import InductorFailedError
 from pteron.backends.aoti.passes.attention import AttentionPass
 from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
@@ -123,7 +120,7 @@ def test_the_refusals_of_several_partitions_come_together(no_compiler) -> None:
 def test_refusals_and_failures_of_inductor_come_together(
     no_compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    generate = inductor.generate
+    generate = inductor.generate_variants
 
     def fail_for_sin(program: torch.export.ExportedProgram, *others: Any) -> Any:
         if "sin" in str(program.graph):
@@ -134,7 +131,7 @@ def test_refusals_and_failures_of_inductor_come_together(
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.sin()
 
-    monkeypatch.setattr(inductor, "generate", fail_for_sin)
+    monkeypatch.setattr(inductor, "generate_variants", fail_for_sin)
     programs = {
         "refused": [exported(Refused(), torch.rand(3, 3))],
         "failed": [exported(Sin(), torch.rand(3))],
@@ -158,7 +155,7 @@ def test_where_inductor_fails_the_operator_and_its_line_are_named(
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.sinh() + x.sin()
 
-    monkeypatch.setattr(inductor, "generate", fail)
+    monkeypatch.setattr(inductor, "generate_variants", fail)
     with pytest.raises(InductorFailedError) as caught:
         Device.preprocess(exported(Sin(), torch.rand(3)), [])
     said = rf"failed at {target} \(%sin(_\w+)?, test_aoti_backend.py:\d+\): .*PermuteView"
@@ -202,7 +199,8 @@ def test_mutated_buffers_are_refused(no_compiler) -> None:
 
 
 def generated(program: torch.export.ExportedProgram) -> GeneratedCode:
-    return Device._generate(program, Device.get_build_target(AotiOptions()), AotiOptions())
+    targets = Device.get_build_targets(AotiOptions())
+    return Device._generate(program, targets, AotiOptions())[0]
 
 
 class Reshaped(torch.nn.Module):
@@ -221,12 +219,12 @@ class Reshaped(torch.nn.Module):
 def test_where_inductor_fails_less_is_asked_of_it(works, said, monkeypatch, caplog) -> None:
     plain_code = GeneratedCode("", "", (), (), (), 1)
 
-    def generate(program, target, options):
-        if works(target, {node.target for node in program.graph.nodes}):
-            return plain_code
+    def generate(program, targets, options):
+        if works(targets[0], {node.target for node in program.graph.nodes}):
+            return [plain_code]
         raise AssertionError("inside Inductor")
 
-    monkeypatch.setattr(inductor, "generate", generate)
+    monkeypatch.setattr(inductor, "generate_variants", generate)
     program = exported(Reshaped(), torch.rand(2, 3))
     with caplog.at_level(logging.WARNING):
         assert generated(program) is plain_code
@@ -241,11 +239,11 @@ def test_where_inductor_fails_less_is_asked_of_it(works, said, monkeypatch, capl
 def test_what_always_fails_raises_the_first_error(monkeypatch) -> None:
     calls = []
 
-    def generate(program, target, options):
-        calls.append(target.freeze)
+    def generate(program, targets, options):
+        calls.append(targets[0].freeze)
         raise AssertionError(f"attempt {len(calls)}")
 
-    monkeypatch.setattr(inductor, "generate", generate)
+    monkeypatch.setattr(inductor, "generate_variants", generate)
     with pytest.raises(InductorFailedError, match="Device: Inductor failed: .*attempt 1"):
         generated(exported(Reshaped(), torch.rand(6)))
     assert calls == [True, True, False]
@@ -258,7 +256,7 @@ class Attends(torch.nn.Module):
 
 def test_attention_is_lowered_in_another_way_where_the_first_fails(monkeypatch, caplog) -> None:
     hard, easy = AotiOptions(), AotiOptions()
-    generate = inductor.generate
+    generate = inductor.generate_variants
 
     def fail_for_flex(program, *rest) -> GeneratedCode:
         if any(
@@ -267,7 +265,7 @@ def test_attention_is_lowered_in_another_way_where_the_first_fails(monkeypatch, 
             raise AssertionError("inside Inductor")
         return generate(program, *rest)
 
-    monkeypatch.setattr(inductor, "generate", fail_for_flex)
+    monkeypatch.setattr(inductor, "generate_variants", fail_for_flex)
 
     class Flexible(Device):
         @classmethod
@@ -279,10 +277,21 @@ def test_attention_is_lowered_in_another_way_where_the_first_fails(monkeypatch, 
             return easy
 
     program = torch.export.export(Attends(), (torch.randn(1, 2, 8, 16),))
-    target = Flexible.get_build_target(hard)
+    targets = Flexible.get_build_targets(hard)
     with caplog.at_level(logging.WARNING):
-        prepared, code = Flexible._prepare_and_generate(program, target, hard)
+        prepared, (code,) = Flexible._prepare_and_generate(program, targets, hard)
     assert "scaled_dot_product_attention" in code.model
     assert RUNTIME_ATTENTION in {node.target for node in prepared.graph.nodes}
     (text,) = [r.getMessage() for r in caplog.records if r.name == aoti_backend.__name__]
     assert "inside Inductor" in text and "in another way" in text
+
+
+def test_a_missing_compiler_is_said_before_inductor_is_asked(monkeypatch, caplog) -> None:
+    def find_compiler():
+        raise toolchain.ToolchainError("no compiler")
+
+    monkeypatch.setattr(toolchain, "find_compiler", find_compiler)
+    monkeypatch.setattr(inductor, "generate_variants", lambda *_: pytest.fail("asked"))
+    with pytest.raises(toolchain.ToolchainError, match="no compiler"):
+        Device.compile_partition(exported(Reshaped(), torch.rand(6)), AotiOptions())
+    assert not [r for r in caplog.records if r.name == aoti_backend.__name__]

@@ -45,7 +45,7 @@ def _two_fused() -> GraphModule:
 
 def test_fused_convolutions_are_calls_of_the_runtime() -> None:
     with without_kernels():
-        code = generate_module(_two_fused(), Target("cuda"), None)
+        code = generate_module(_two_fused(), (Target("cuda"),), None)[0]
     assert code.proxied == ()
     (function,) = inductor.operator_functions(code.model)
     assert function == "aoti_torch_cuda_fused_convolution"

@@ -79,7 +79,7 @@ def test_generated_code_calls_and_declares_the_runtimes_function(
 ) -> None:
     function, arguments = CALLS[name]
     with without_kernels():
-        code = generate_module(_module_of(call_of(function), device), Target(device), None)
+        code = generate_module(_module_of(call_of(function), device), (Target(device),), None)[0]
     assert code.proxied == ()
     assert inductor.operator_functions(code.model) == (f"aoti_torch_{device}_{name}",)
     declaration = shim_list.load(device).declarations[f"aoti_torch_{device}_{name}"]

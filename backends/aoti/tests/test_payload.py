@@ -37,8 +37,8 @@ def build(*tensors: torch.Tensor, **options):
         **options,
     )
     blobs = {
-        key: (bytes(result.data.buffers[entry.buffer_index].data), tag)
-        for key, entry, tag in result.data.entries()
+        key: (bytes(result.data_store_output.buffers[entry.buffer_index].data), tag)
+        for key, entry, tag in result.data_store_output.entries()
     }
     so_key, weights_key = result.processed_bytes.decode().split("\n")
     metadata = blobs[f"{so_key}/{weights_key}/metadata"][0]
@@ -108,7 +108,7 @@ def test_one_weight_may_be_in_two_files() -> None:
         result = payload.build(
             b"\x7fELF shared object", INFO, CONTRACT, constants, op_counts={}, weights_tag=tag
         )
-        store.merge_named_data_store(result.data)
+        store.merge_named_data_store(result.data_store_output)
     kept = store.get_named_data_store_output()
     assert len(kept.external_data["aoti_cuda_blob"]) == 2
     assert sum(key.endswith(("_weight", "_weights_blob")) for key in kept.pte_data) == 2
@@ -127,7 +127,7 @@ def test_equal_code_with_other_metadata_is_stored_once() -> None:
         )
     ]
     for result in results:
-        store.merge_named_data_store(result.data)
+        store.merge_named_data_store(result.data_store_output)
     keys = [result.processed_bytes for result in results]
     assert keys[0] == keys[2] != keys[1]
     code, other = (
@@ -211,16 +211,16 @@ def test_a_payload_describes_itself() -> None:
         Constant(1, "c1", "c1", torch.ones(4096)),
     ]
     result = payload.build(b"\x7fELF shared object", INFO, CONTRACT, constants, op_counts={})
-    lines = payload.describe(result.processed_bytes, result.data)
+    lines = payload.describe(result.processed_bytes, result.data_store_output)
     assert lines["isa"] == "x86-64-v3" and lines["threads"] == "2"
     assert lines["code"] == "18 bytes"
     assert lines["torch"] == torch.__version__ and "shims" not in lines
     assert lines["weights"] == "packed, 2 constants, 16384 bytes"
-    assert payload.describe(b"a\nb", result.data) == {}
+    assert payload.describe(b"a\nb", result.data_store_output) == {}
 
 
 def test_a_payload_names_its_operators_functions() -> None:
     shims = ("aoti_torch_cpu_mm_out", "aoti_torch_zero_")
     info = dataclasses.replace(INFO, shims=shims)
     result = payload.build(b"\x7fELF shared object", info, CONTRACT, [], op_counts={})
-    assert payload.describe(result.processed_bytes, result.data)["shims"] == shims[0]
+    assert payload.describe(result.processed_bytes, result.data_store_output)["shims"] == shims[0]

@@ -21,6 +21,9 @@ _TYPES = {
     "c10::complex<float>": "AbiComplexFloat",
     "c10::complex<double>": "AbiComplexDouble",
     "AtenGeneratorHandle": "void*",
+    "AOTIMetalKernelFunctionHandle": "KernelFunction*",
+    "AOTIMetalShaderLibraryHandle": "ShaderLibrary*",
+    "aoti_torch_mps_command_block_callback_t": "CommandBlock",
 }
 
 
@@ -60,9 +63,14 @@ def _own_functions(device: str) -> dict[str, tuple[str, list[str]]]:
     return functions
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("device", ["cpu", "cuda", "mps"])
 def test_operators_have_the_signatures_of_torch(device: str) -> None:
-    functions = _torch_functions(device) | _own_functions(device)
+    # What torch has for some devices only is called on others as on these.
+    functions = {
+        name.replace("_torch_cpu_", f"_torch_{device}_"): function
+        for name, function in _torch_functions("cpu").items()
+    }
+    functions |= _torch_functions(device) | _own_functions(device)
     differing = {}
     for name, declaration in shim_list.load(device).declarations.items():
         found = re.fullmatch(r"(\w+) \w+\((.*)\)", declaration)
@@ -72,12 +80,14 @@ def test_operators_have_the_signatures_of_torch(device: str) -> None:
     assert differing == {}
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_common_shims_have_the_signatures_of_torch(device: str) -> None:
+@pytest.mark.parametrize(
+    ("device", "folder"), [("cpu", "cpu"), ("cuda", "cuda"), ("mps", "apple/metal")]
+)
+def test_common_shims_have_the_signatures_of_torch(device: str, folder: str) -> None:
     torch_functions = _torch_functions(device)
     text = "".join(
         (_BACKENDS / path).read_text()
-        for path in ("aoti/shims/shims.inc", f"{device}/runtime/shims/shims.inc")
+        for path in ("aoti/shims/shims.inc", f"{folder}/runtime/shims/shims.inc")
     )
     entry = r"AOTI_COMMON_SHIM\((\w+), \d+,\s*(\w+),\s*\((.*?)\)\)$"
     listed = re.findall(entry, text, re.DOTALL | re.MULTILINE)

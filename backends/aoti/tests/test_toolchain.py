@@ -127,7 +127,7 @@ def test_from_what_was_prepared_the_same_shared_object_is_made(
     code, shared_object: bytes, tmp_path: Path, monkeypatch
 ) -> None:
     cold = ObjectCache(tmp_path, 1 << 30)
-    toolchain.prepare(V3, cache=cold)
+    toolchain.prepare([V3], cache=cold)
     compiled: list[str] = []
     run = toolchain.BuildStep._run
 
@@ -146,7 +146,7 @@ def test_from_what_was_prepared_the_same_shared_object_is_made(
     # Only now that a second model comes is the header of entry points precompiled, which makes
     # no difference to what is compiled with it.
     compiled.clear()
-    toolchain.prepare(V3, cache=cold)
+    toolchain.prepare([V3], cache=cold)
     assert compiled == [None]
     other = dataclasses.replace(code, model=code.model + "\n")
     assert (

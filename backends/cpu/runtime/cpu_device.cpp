@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <variant>
 
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
 #include "pteron/backends/cpu/runtime/openmp/denormals.h"
+#include "pteron/backends/cpu/runtime/openmp/thread_count.h"
 #include "pteron/runtime/platform/cpu_features.h"
 
 namespace pteron::cpu {
@@ -47,6 +49,13 @@ Error CpuDevice::set_option(const BackendOption& option) {
     flush_denormals_ = *flush;
     return Error::Ok;
   }
+  if (option.key == "isa") {
+    const std::string* isa = std::get_if<std::string>(&option.value);
+    PTERON_CHECK_OR_RETURN(isa && !isa->empty(), Error::InvalidArgument,
+                           "option isa: expected a level such as x86-64-v3");
+    isa_ = *isa;
+    return Error::Ok;
+  }
   const int64_t* threads = std::get_if<int64_t>(&option.value);
   PTERON_CHECK_OR_RETURN(threads && *threads >= 1, Error::InvalidArgument,
                          "option num_threads: expected an integer of at least 1");
@@ -54,12 +63,31 @@ Error CpuDevice::set_option(const BackendOption& option) {
   return Error::Ok;
 }
 
+Result<size_t> CpuDevice::choose_variant(Span<const aoti::Metadata> variants) {
+  std::string levels, fitting;
+  const aoti::Metadata* chosen = nullptr;
+  for (const aoti::Metadata& variant : variants) {
+    levels.append(levels.empty() ? "" : ", ").append(variant.isa);
+    if (variants.size() > 1 && !check_cpu(variant.isa, variant.cpu_features).ok()) continue;
+    fitting.append(fitting.empty() ? "" : ", ").append(variant.isa);
+    if (isa_.empty() || isa_ == variant.isa) chosen = &variant;
+  }
+  PTERON_CHECK_OR_RETURN(
+      chosen, isa_.empty() ? Error::DelegateInvalidCompatibility : Error::InvalidArgument,
+      "%s%s: code was compiled for %s; this machine is %s and runs %s",
+      isa_.empty() ? "" : "option isa, ", isa_.empty() ? "instruction set" : isa_.c_str(),
+      levels.c_str(), std::string(cpu_isa_level()).c_str(),
+      fitting.empty() ? "none of them" : fitting.c_str());
+  PTERON_RETURN_IF_ERROR(check_machine(*chosen));
+  return static_cast<size_t>(chosen - variants.data());
+}
+
 Error CpuDevice::check_machine(const aoti::Metadata& metadata) {
   PTERON_CHECK_OR_RETURN(!metadata.isa.empty(), Error::InvalidProgram,
                          "the metadata names no instruction set that the code was compiled for: "
                          "lower the model again");
   PTERON_RETURN_IF_ERROR(check_cpu(metadata.isa, metadata.cpu_features));
-  const int64_t compiled = std::clamp<int64_t>(metadata.num_threads, 1, 4096);
+  const int64_t compiled = metadata.num_threads ? metadata.num_threads : openmp::kMaxTeam;
   PTERON_CHECK_OR_RETURN(requested_threads_ <= compiled, Error::InvalidArgument,
                          "option num_threads: found %lld, the code was compiled for at most %lld: "
                          "lower the model for more threads",

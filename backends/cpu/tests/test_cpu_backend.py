@@ -35,13 +35,29 @@ def test_it_is_a_registered_final_backend() -> None:
 
 def test_options_become_targets() -> None:
     default = target(num_threads=3)
-    assert (default.code.vector_bits, default.code.num_threads) == (256, 3)
+    assert (default.code.vector_bits, default.code.num_threads) == (256, 2)
     assert default.code.freeze and default.code.templates
     assert default.machine.march == ("-march=x86-64-v3",)
     assert (default.info.isa, default.info.num_threads) == ("x86-64-v3", 3)
     wide = target(isa="x86-64-v4")
     assert wide.machine.wide_vectors and wide.code.vector_bits == 512
-    assert wide.info.num_threads == isa.physical_cores()
+    assert wide.info.num_threads == 0  # as many as there are
+    assert target(num_threads=1).code.num_threads == 1
+
+
+def test_the_default_is_code_for_two_levels_that_read_one_layout_of_weights() -> None:
+    narrow, wide = CpuBackend.get_build_targets(CpuOptions())
+    assert (narrow.info.isa, wide.info.isa) == ("x86-64-v3", "x86-64-v4")
+    assert (narrow.code.vector_bits, narrow.code.packed_for) == (256, 512)
+    assert (wide.code.vector_bits, wide.code.packed_for) == (512, 512)
+    (alone,) = CpuBackend.get_build_targets(CpuOptions(isa="x86-64-v3"))
+    assert alone.code.packed_for == 256
+
+
+def test_other_variants_than_the_best_are_verified_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    specs = CpuOptions(isa=("x86-64-v4", "x86-64-v2", "x86-64-v3")).to_compile_specs()
+    monkeypatch.setattr(isa, "machine_features", lambda: isa.level("x86-64-v3").features)
+    assert CpuBackend.get_load_options(specs) == [{"isa": "x86-64-v2"}]
 
 
 def test_scalar_targets_and_library_products_use_no_templates() -> None:
@@ -87,7 +103,7 @@ def results():
         name: [torch.export.export(layer, (torch.randn(rows, 64),)).run_decompositions()]
         for name, rows in (("prefill", 16), ("decode", 1))
     }
-    options = CpuOptions(num_threads=2, save_data_externally=True).to_compile_specs()
+    options = CpuOptions("x86-64-v3", num_threads=2, save_data_externally=True).to_compile_specs()
     specs = {name: [[*options, CompileSpec(METHOD_NAME_KEY, name.encode())]] for name in programs}
     return layer, CpuBackend.preprocess_multimethod(programs, specs)
 
@@ -130,3 +146,21 @@ def test_metadata_names_the_shims_and_the_machine(results) -> None:
     assert b"aoti_torch_cpu_addmm_out" in table.shims and table.shimListVersion >= 1
     assert (table.device, table.isa, table.numThreads) == (b"cpu", b"x86-64-v3", 2)
     assert {c.op for c in table.opCounts} >= {b"aten.addmm.default", b"aten.relu.default"}
+
+
+def test_variants_store_their_weights_once() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(64, 200), torch.nn.ReLU(), torch.nn.Linear(200, 64))
+    program = torch.export.export(model.eval(), (torch.randn(20, 64),)).run_decompositions()
+    result = CpuBackend.preprocess(program, [])
+    store, keys = result.data_store_output, result.processed_bytes.decode().split("\n")
+    tables = []
+    for so_key, weights_key in zip(keys[::2], keys[1::2], strict=True):
+        entry = store.pte_data[f"{so_key}/{weights_key}/metadata"]
+        data = bytes(store.buffers[entry.buffer_index].data)
+        tables.append(schema.ModelMetadataT.InitFromObj(schema.ModelMetadata.GetRootAs(data)))
+    assert [table.isa for table in tables] == [b"x86-64-v3", b"x86-64-v4"]
+    assert keys[1] == keys[3]
+    blobs = [sorted(c.blobKey for c in table.constants) for table in tables]
+    assert blobs[0] == blobs[1] and len(set(blobs[0])) == 3  # two matrices, and what is small
+    lines = CpuBackend.describe(result.processed_bytes, store)
+    assert lines["isa"] == "x86-64-v3, x86-64-v4"

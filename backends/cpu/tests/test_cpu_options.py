@@ -18,6 +18,10 @@ def test_options_survive_compile_specs(options: CpuOptions) -> None:
     assert CpuOptions.from_compile_specs(options.to_compile_specs()) == options
 
 
+def test_instruction_sets_may_be_text_with_commas() -> None:
+    assert CpuOptions(isa="x86-64-v3,x86-64-v4") == CpuOptions()
+
+
 def test_what_is_not_there_has_its_default() -> None:
     specs = [CompileSpec("method_name", b"forward"), CompileSpec("num_threads", b"3")]
     assert CpuOptions.from_compile_specs(specs) == CpuOptions(num_threads=3)
@@ -37,7 +41,7 @@ def test_all_wrong_values_are_reported_together() -> None:
     with pytest.raises(ValueError) as caught:
         CpuOptions(isa="avx2", weights="frozen", num_threads=-1)
     text = str(caught.value)
-    assert "isa is 'avx2'; expected one of x86-64-v2" in text
+    assert "isa is 'avx2'; expected one or several of x86-64-v2" in text
     assert "weights is 'frozen'" in text and "num_threads is -1" in text
 
 

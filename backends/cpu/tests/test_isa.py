@@ -40,6 +40,5 @@ def test_a_machine_without_any_level_is_told_what_it_lacks(monkeypatch) -> None:
 
 
 def test_this_machine_is_read() -> None:
-    assert isa.physical_cores() >= 1
     if platform.machine() == "x86_64":
         assert "sse4_2" in isa.machine_features()

@@ -24,6 +24,14 @@ std::string source_folder() {
   return root && repository ? std::string(root) + "/" + repository + "/" : "";
 }
 
+// Whether there is a tensor of one of `dtypes` in it, or a name of one.
+bool names_one_of(const std::set<std::string>& dtypes, const Json& value) {
+  if (value.is_string()) return dtypes.count(value.get<std::string>()) != 0;
+  return value.is_structured() && std::any_of(value.begin(), value.end(), [&](const Json& inner) {
+           return names_one_of(dtypes, inner);
+         });
+}
+
 // Those of shims that the device has.
 const std::vector<Json>& cases() {
   static const std::vector<Json> all = [] {
@@ -36,7 +44,8 @@ const std::vector<Json>& cases() {
       std::ifstream file(family);
       for (Json& item : Json::parse(file)) {
         const bool host = device.device.type == DeviceType::CPU || !item.contains("host");
-        if (host && device.shims.count(item.at("shim")) != 0) found.push_back(std::move(item));
+        if (!host || device.shims.count(item.at("shim")) == 0) continue;
+        if (!names_one_of(device.lacks, item)) found.push_back(std::move(item));
       }
     }
     return found;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "pteron/backends/aoti/ops/conformance/binding.h"
@@ -21,6 +22,8 @@ struct DeviceShims {
   Device device;
   std::map<std::string, Shim> shims;
   const char* why_not;  // null, or why there is no such device: the cases are skipped
+  // Types of elements that the device has not; there are no cases of these.
+  std::set<std::string> lacks = {};
 };
 
 // Defined by each backend that joins.

@@ -82,6 +82,33 @@ TEST(Delegate, WarnsOfFaultsOfTheLowering) {
   EXPECT_TRUE(contains(warnings, ": lower the model again (CHANGELOG.md)")) << warnings;
 }
 
+// Takes the last variant.
+class LastVariant final : public FakeDevice {
+ public:
+  Result<size_t> choose_variant(Span<const Metadata> variants) override {
+    return variants.size() - 1;
+  }
+};
+
+TEST(Delegate, ReadsNoCodeOfVariantsThatAreNotChosen) {
+  Payload payload;
+  const std::string unused = std::string(64, '0') + "_so_blob";
+  const Sha256Digest digest{};
+  payload.data.blobs[unused + "/weights_blob/metadata"] =
+      make_metadata(digest, "weights_blob", MetadataChoices());
+  payload.processed = unused + "\nweights_blob\n" + payload.processed;
+  BackendInitContext context;
+  context.method_name = "forward";
+  context.named_data = &payload.data;
+  Result<std::unique_ptr<Delegate>> delegate =
+      load_delegate(context, payload.processed_bytes(), std::make_unique<LastVariant>());
+  ASSERT_TRUE(delegate.ok()) << delegate.error().message();
+  float x[] = {1, 2, 3}, y[3];
+  ASSERT_TRUE(run(**delegate, {tensor_over(x, 3), tensor_over(y, 3)}).ok());
+  EXPECT_EQ(y[2], 36);
+  EXPECT_FALSE(load(payload).ok());  // takes the first, whose code is missing
+}
+
 TEST(Delegate, TwoShareOneSharedObject) {
   const Payload payload;
   Result<std::unique_ptr<Delegate>> first = load(payload);

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <set>
+#include <utility>
 
 #include "pteron/runtime/platform/log.h"
 
@@ -19,21 +22,52 @@ int count_processors() {
   return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
+// A number of a processor's topology; -1 if it is not known.
+int topology(int processor, const char* what) {
+  char path[96];
+  std::snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/%s", processor, what);
+  std::FILE* const file = std::fopen(path, "re");
+  if (!file) return -1;
+  int number = -1;
+  if (std::fscanf(file, "%d", &number) != 1) number = -1;
+  std::fclose(file);
+  return number;
+}
+
+int count_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return num_processors();
+  std::set<std::pair<int, int>> cores;
+  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+    if (!CPU_ISSET(processor, &set)) continue;
+    const int core = topology(processor, "core_id");
+    if (core < 0) return num_processors();
+    cores.emplace(topology(processor, "physical_package_id"), core);
+  }
+  return std::max(1, static_cast<int>(cores.size()));
+}
+
 int read_default() {
+  const int cores = std::min(num_cores(), kMaxTeam);
   const char* text = std::getenv("OMP_NUM_THREADS");
-  if (!text || !*text) return std::min(num_processors(), kMaxTeam);
+  if (!text || !*text) return cores;
   if (const int threads = parse_num_threads(text)) return threads;
   PTERON_LOG(Warning,
              "OMP_NUM_THREADS is \"%s\", expected a number from 1 to %d: using the number of "
-             "processors, %d",
-             text, kMaxTeam, num_processors());
-  return std::min(num_processors(), kMaxTeam);
+             "cores, %d",
+             text, kMaxTeam, cores);
+  return cores;
 }
 
 }  // namespace
 
 int num_processors() {
   static const int count = count_processors();
+  return count;
+}
+
+int num_cores() {
+  static const int count = count_cores();
   return count;
 }
 

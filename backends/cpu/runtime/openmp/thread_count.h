@@ -10,8 +10,10 @@ namespace pteron::cpu::openmp {
 
 // Processors that this process may run on, as they were at the first question; at least 1.
 int num_processors();
+// Cores that they belong to: threads of one core share what it computes with.
+int num_cores();
 
-// What OMP_NUM_THREADS says, in 1..kMaxTeam, or num_processors() where it is unset or no number.
+// What OMP_NUM_THREADS says, in 1..kMaxTeam, or num_cores() where it is unset or no number.
 int default_threads();
 // The number in `text` by the rules above; 0 for none. For default_threads() and its test.
 int parse_num_threads(const char* text);

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "pteron/backends/cpu/runtime/cpu_device.h"
+#include "pteron/runtime/platform/cpu_features.h"
 
 namespace pteron::cpu {
 namespace {
@@ -12,6 +13,60 @@ TEST(CpuDevice, RefusesCodeForAMachineThatNobodyNames) {
   EXPECT_NE(error.message().find("lower the model again"), std::string::npos) << error.message();
   metadata.isa = "x86-64";
   EXPECT_TRUE(CpuDevice().check_machine(metadata).ok());
+}
+
+TEST(CpuDevice, UsesAsManyThreadsAsAreAskedFor) {
+  aoti::Metadata metadata;
+  metadata.isa = "x86-64";
+  CpuDevice device;
+  ASSERT_TRUE(device.set_option({"num_threads", int64_t{64}}).ok());
+  EXPECT_TRUE(device.check_machine(metadata).ok());
+  metadata.num_threads = 8;
+  const Error error = device.check_machine(metadata);
+  EXPECT_EQ(error, Error::InvalidArgument);
+  EXPECT_NE(error.message().find("at most 8"), std::string::npos) << error.message();
+}
+
+std::vector<aoti::Metadata> variants(std::initializer_list<std::string_view> levels) {
+  std::vector<aoti::Metadata> result;
+  for (const std::string_view level : levels) result.emplace_back().isa = level;
+  return result;
+}
+
+Result<size_t> choose(const std::vector<aoti::Metadata>& of, const std::string& isa = "") {
+  CpuDevice device;
+  if (!isa.empty()) {
+    EXPECT_TRUE(device.set_option({"isa", isa}).ok());
+  }
+  return device.choose_variant(of);
+}
+
+TEST(CpuDevice, TakesTheBestVariantThatTheMachineHas) {
+  const Result<size_t> chosen = choose(variants({"x86-64", cpu_isa_level(), "x86-64-v9"}));
+  ASSERT_TRUE(chosen.ok()) << chosen.error().message();
+  EXPECT_EQ(*chosen, 1u);
+}
+
+TEST(CpuDevice, TakesTheVariantThatIsAskedFor) {
+  const Result<size_t> chosen = choose(variants({"x86-64", cpu_isa_level()}), "x86-64");
+  ASSERT_TRUE(chosen.ok()) << chosen.error().message();
+  EXPECT_EQ(*chosen, 0u);
+}
+
+TEST(CpuDevice, NamesTheVariantsThatItCanRun) {
+  for (const char* wanted : {"x86-64-v9", "x86-64-v1"}) {
+    const Result<size_t> chosen = choose(variants({"x86-64", "x86-64-v9"}), wanted);
+    ASSERT_FALSE(chosen.ok());
+    EXPECT_EQ(chosen.error(), Error::InvalidArgument);
+    const std::string& text = chosen.error().message();
+    EXPECT_NE(text.find(wanted), std::string::npos) << text;
+    EXPECT_NE(text.find("compiled for x86-64, x86-64-v9"), std::string::npos) << text;
+    EXPECT_NE(text.find("runs x86-64"), std::string::npos) << text;
+  }
+  const Result<size_t> none = choose(variants({"x86-64-v8", "x86-64-v9"}));
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error(), Error::DelegateInvalidCompatibility);
+  EXPECT_NE(none.error().message().find("runs none of them"), std::string::npos);
 }
 
 }  // namespace

@@ -1,0 +1,141 @@
+"""Loops and products that are divided among threads at run time.
+
+Inductor writes the number of threads into the code: loops are divided for that many at most, and
+matrix products for exactly that many. Here the code asks how many there are: `pteron_threads(n)`
+(in the kernels' header, `toolchain`) is what the host allows, or `n` where more would have too
+little to do each. What is too small for two threads stays without a parallel region.
+"""
+
+import contextlib
+import functools
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pteron.backends.aoti.inductor.patched import patched
+
+#: Multiplications of a matrix product that are worth a thread.
+PRODUCTS_OF_A_THREAD = 1 << 16
+#: Loops are merged until there are iterations for so many threads, the innermost loop, whose
+#: iterations then are no plain count any more, only for so many.
+_ITERATIONS, _INNERMOST = 64, 8
+
+
+@contextlib.contextmanager
+def run_time_threads() -> Iterator[None]:
+    """Generated code uses as many threads as there are. For targets with more than one thread."""
+    from torch._inductor.codegen.common import KernelTemplate
+    from torch._inductor.codegen.cpp import CppKernel, WorkSharing
+
+    template: Callable[[str], Any] = KernelTemplate._template_from_string
+    divide: Callable[..., Any] = CppKernel.codegen_loops_impl
+    useful_threads = 1  # of the loop that is written
+
+    @functools.cache
+    def template_of(text: str) -> Any:
+        return template(_counting_at_run_time(text))
+
+    @functools.wraps(divide)
+    def codegen_loops(self: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal useful_threads
+        useful_threads = 1
+        return divide(self, *args, **kwargs)
+
+    def decide_parallel_depth(self: Any, limit: Any, threads: int) -> Any:
+        nonlocal useful_threads
+        depth, useful = _parallel_depth(self, limit)
+        useful_threads = max(useful_threads, useful)
+        return type(limit)(parallel_depth=depth, start_depth=limit.start_depth)
+
+    def parallel(self: Any, threads: int) -> None:
+        if self.in_parallel:
+            return
+        self.num_threads, self.in_parallel = threads, True
+        self.code.writeline(f"#pragma omp parallel num_threads(pteron_threads({useful_threads}))")
+        self.stack.enter_context(self.code.indent())
+        self.code.writeline("int tid = omp_get_thread_num();")
+
+    with (
+        patched(KernelTemplate, "_template_from_string", staticmethod(template_of)),
+        patched(CppKernel, "codegen_loops_impl", codegen_loops),
+        patched(CppKernel, "decide_parallel_depth", decide_parallel_depth),
+        patched(WorkSharing, "parallel", parallel),
+    ):
+        yield
+
+
+def _parallel_depth(kernel: Any, limit: Any) -> tuple[int, int]:
+    """How many loops are merged into the parallel one, and how many threads have enough to do."""
+    from torch._inductor import config
+    from torch._inductor.virtualized import V
+
+    if limit.parallel_depth == 0:
+        return 0, 1
+    useful = int(kernel.size_hint() // config.cpp.min_chunk_size)
+    if useful < 2:
+        return 0, 1
+    depth, iterations = 0, 1
+    ranges = kernel.call_ranges[limit.start_depth :]
+    for index, size in enumerate(ranges[: limit.parallel_depth]):
+        most = _INNERMOST if index == len(ranges) - 1 else _ITERATIONS
+        if iterations >= min(useful, most):
+            break
+        depth += 1
+        iterations *= V.graph.sizevars.optimization_hint(size, fallback=8192)
+    return depth, min(useful, iterations)
+
+
+_BLOCKS = re.compile(
+    r"^    constexpr int64_t (?P<block>[MNK][tc]_blocks) = (?P<value>.*);\n", re.MULTILINE
+)
+
+
+def _counting_at_run_time(text: str) -> str:
+    """A template of Inductor's that asks for the number of threads.
+
+    How a product is divided is worked out for two threads when code is generated, which the
+    constants stay for; for another number when it runs.
+    """
+    if "num_threads" not in text:
+        return text
+    products = "int64_t(1)"
+    if "constexpr int64_t Mr =" in text:
+        products = "int64_t({{kernel.size(GemmOut, 0)}}) * {{N}} * {{K}}"
+    elif "B_single_thread_block" in text:
+        products = "int64_t({{kernel.size(BY_2d, 0)}}) * {{N}} * {{K}} * 16"  # rows are not known
+    text = text.replace(
+        "constexpr int64_t num_threads = {{num_threads}};",
+        "{%- if num_threads > 1 %}\n"
+        f"    const int64_t num_threads = pteron_threads({products} / {PRODUCTS_OF_A_THREAD});\n"
+        "    {%- else %}\n"
+        "    constexpr int64_t num_threads = 1;\n"
+        "    {%- endif %}",
+    )
+    text = re.sub(r"(set use_dynamic_threads = ).*?( %\})", r"\1false\2", text)
+    text = text.replace("num_threads({{num_threads}})\n", "num_threads(num_threads)\n")
+    text = text.replace("tid < {{num_threads}};", "tid < num_threads;")
+    text = text.replace("* {{num_threads}} >=", "* num_threads >=")
+    blocks = list(_BLOCKS.finditer(text))
+    if not blocks:
+        return text
+    constants = text[blocks[0].start() : blocks[-1].end()]
+    names = ", ".join(match["block"] for match in blocks)
+    computed = constants.replace("constexpr int64_t", "int64_t") + (
+        "    if (num_threads != {{num_threads}}) {\n"
+        "        pteron_divide<{{kernel.dtype(X)}}, {{kernel.dtype(W)}}>(\n"
+        "            num_threads, Kt_blocks < Kr_blocks, M, N, K, Mr, Nr, Kr, "
+        f"{names},\n"
+        "            {{L1_cache_size}}, {{L2_cache_size}});\n"
+        "    }\n"
+    )
+    head, tail = text[: blocks[0].start()], text[blocks[-1].end() :]
+    counts = re.compile(r"constexpr int64_t (num_[MNK][tc]_blocks)")
+    return (
+        head
+        + "    {%- if num_threads > 1 %}\n"
+        + computed
+        + "    {%- else %}\n"
+        + constants
+        + "    {%- endif %}\n"
+        + counts.sub(r"const int64_t \1", tail)
+    )
