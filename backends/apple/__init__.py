@@ -1,0 +1,1 @@
+"""Backends for Apple's processors."""

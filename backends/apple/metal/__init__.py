@@ -1,0 +1,27 @@
+"""The Metal backend: what to import to lower a model for an Apple GPU.
+
+    from pteron.backends.apple.metal import MetalOptions, MetalPartitioner
+
+Names are loaded when they are used, so that finding the native library imports no torch.
+"""
+
+import importlib
+from typing import Any
+
+_HOME = {
+    "MetalBackend": "pteron.backends.apple.metal.metal_backend",
+    "MetalOptions": "pteron.backends.apple.metal.metal_options",
+    "MetalPartitioner": "pteron.backends.apple.metal.metal_partitioner",
+}
+
+__all__ = ["MetalBackend", "MetalOptions", "MetalPartitioner"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,36 @@
+"""Takes for the Metal backend whatever it can take.
+
+to_edge_transform_and_lower(program, partitioner=[MetalPartitioner()])
+"""
+
+from collections.abc import Iterable
+from typing import final
+
+from pteron.backends.aoti.aoti_partitioner import AotiPartitioner
+from pteron.backends.aoti.op_support import LeaveOut
+from pteron.backends.apple.metal.metal_backend import MetalBackend
+from pteron.backends.apple.metal.metal_options import MetalOptions
+from pteron.exir.backend.compile_spec_schema import CompileSpec
+
+
+@final
+class MetalPartitioner(AotiPartitioner):
+    """A partitioner with the Metal backend's options. Needs no Mac.
+
+    Args:
+        options: `MetalOptions`, or compile specs made of them; the defaults if left out.
+        leave_out: operators to leave to another partitioner; see `op_support.LeaveOut`. What nobody
+            takes is compiled for the CPU.
+    """
+
+    def __init__(
+        self,
+        options: MetalOptions | Iterable[CompileSpec] | None = None,
+        *,
+        leave_out: LeaveOut = (),
+    ) -> None:
+        if options is None:
+            options = MetalOptions()
+        elif not isinstance(options, MetalOptions):
+            options = MetalOptions.from_compile_specs(options)
+        super().__init__(MetalBackend.__name__, options.to_compile_specs(), leave_out=leave_out)

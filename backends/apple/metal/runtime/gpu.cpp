@@ -1,0 +1,27 @@
+#include "pteron/backends/apple/metal/runtime/gpu.h"
+
+#include <atomic>
+#include <utility>
+
+namespace pteron::metal {
+namespace {
+
+std::atomic<Gpu*> registered{nullptr};
+
+}  // namespace
+
+void register_gpu(std::unique_ptr<Gpu> gpu) {
+  Gpu* none = nullptr;
+  if (registered.compare_exchange_strong(none, gpu.get())) (void)gpu.release();
+}
+
+Result<Gpu*> find_gpu() {
+  Gpu* const gpu = registered.load(std::memory_order_acquire);
+  PTERON_CHECK_OR_RETURN(
+      gpu, Error::NotFound,
+      "the program wants a Metal device (an Apple GPU), and there is none; there "
+      "is the CPU. Run it on a Mac, or lower the model for the CPU");
+  return gpu;
+}
+
+}  // namespace pteron::metal

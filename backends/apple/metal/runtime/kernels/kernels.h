@@ -1,0 +1,72 @@
+// Kernels of ours in Metal's language. Names in capitals are macros of whoever compiles them
+// (shims/launch.h); the structs of parameters here are the same in both languages.
+#pragma once
+
+#include <cstdint>
+
+namespace pteron::metal {
+
+inline constexpr int64_t kMostDims = 16;
+
+struct AttentionParams {
+  int64_t keys, items, value_items, chunks;
+  int64_t shared;  // heads of the query for each of the keys
+  int64_t causal, masked;
+  int64_t query[4], key[4], value[4], mask[4], out[4];  // strides, in elements
+  float scale;
+};
+extern const char kAttentionSource[];
+
+// Depth, height, width.
+struct ConvolutionParams {
+  int64_t in_channels, out_channels;  // of a group
+  int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
+  int64_t in_strides[5], weight_strides[5], out_strides[5];
+  int64_t has_bias, transposed;
+};
+extern const char kConvolutionSource[];
+
+// Elements of several tensors, by strides; those of offsets into x too.
+struct IndexParams {
+  int64_t dims, count;
+  int64_t sizes[kMostDims], x[kMostDims], other[kMostDims], offsets[kMostDims];
+  int64_t kind;  // IndexCall::Kind
+  int64_t include_self;
+};
+// What one tensor of numbers adds to the offsets.
+struct OffsetParams {
+  int64_t dims, count;
+  int64_t sizes[kMostDims], numbers[kMostDims];
+  int64_t size, stride, is_first;
+};
+extern const char kIndexSource[];
+
+struct MatrixParams {
+  int64_t rows, columns, depth;
+  int64_t a_batch, a_row, a_column;  // strides, in elements
+  int64_t b_batch, b_row, b_column;
+  int64_t c_batch, c_row, c_column;
+  int64_t out_batch, out_row, out_column;
+  float alpha, beta;
+};
+extern const char kProductSource[];
+
+// PoolingWindows, of backends/aoti/ops.
+struct PoolingParams {
+  int64_t adaptive, channels;
+  int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
+  int64_t in_strides[5], out_strides[5];
+  int64_t count_padding, divisor;
+};
+extern const char kPoolingSource[];
+
+// Rows of two tensors along one dimension, which has size 1 here.
+struct RowParams {
+  int64_t dims, length, count;
+  int64_t sizes[kMostDims], in[kMostDims], out[kMostDims];
+  int64_t in_step, out_step;
+  int64_t kind;  // of a scan: ScanCall::Kind; of sorting: 1 for descending
+};
+extern const char kRowSource[];
+
+}  // namespace pteron::metal

@@ -1,0 +1,37 @@
+// A Metal device for tests: kernels run at once, on the processor, compiled by the machine's C++
+// compiler from the text that a Mac would compile. Uses that a real device would take badly are
+// errors: memory that is not the device's, missing arguments, too large groups.
+//
+//   register_gpu(std::make_unique<RecordingGpu>());
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "pteron/backends/apple/metal/runtime/gpu.h"
+
+namespace pteron::metal {
+
+class RecordingGpu final : public Gpu {
+ public:
+  RecordingGpu();
+  ~RecordingGpu() override;
+
+  std::string describe() const override { return "recording device"; }
+  Result<void*> allocate(size_t nbytes) override;
+  void release(void* memory) noexcept override;
+  Result<std::unique_ptr<Library>> compile(const std::string& source) override;
+  Error wait() override { return Error::Ok; }
+
+  // InvalidArgument unless `address` is in an allocation.
+  Error check_address(const void* address);
+
+ private:
+  std::mutex mutex_;
+  std::map<const char*, size_t> allocations_;
+};
+
+}  // namespace pteron::metal

@@ -1,0 +1,13 @@
+// Opening this library gives the Metal backend of the process the recording device.
+#include <memory>
+
+#include "pteron/backends/apple/metal/runtime/gpu.h"
+#include "pteron/backends/apple/metal/runtime/recording/recording_gpu.h"
+
+namespace pteron::metal {
+namespace {
+
+[[maybe_unused]] const bool registered = (register_gpu(std::make_unique<RecordingGpu>()), true);
+
+}  // namespace
+}  // namespace pteron::metal

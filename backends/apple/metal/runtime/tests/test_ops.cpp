@@ -1,0 +1,26 @@
+// Metal, on the recording device, joins the suite of operators.
+#include <memory>
+
+#include "pteron/backends/aoti/ops/conformance/conformance.h"
+#include "pteron/backends/apple/metal/runtime/recording/recording_gpu.h"
+
+#define AOTI_COMMON_SHIM(...)
+#define AOTI_SHIM(name, since, ...) PTERON_DECLARE_SHIM(mps, name, __VA_ARGS__)
+#include "pteron/backends/apple/metal/runtime/shims/shims.inc"
+#undef AOTI_SHIM
+
+namespace pteron::aoti::conformance {
+
+DeviceShims device_shims() {
+  metal::register_gpu(std::make_unique<metal::RecordingGpu>());
+  return {Device{DeviceType::Metal, 0},
+          {
+#define AOTI_SHIM(name, since, ...) PTERON_BIND_SHIM(mps, name, __VA_ARGS__)
+#include "pteron/backends/apple/metal/runtime/shims/shims.inc"
+#undef AOTI_SHIM
+          },
+          nullptr,
+          {"float64", "complex64", "complex128"}};
+}
+
+}  // namespace pteron::aoti::conformance

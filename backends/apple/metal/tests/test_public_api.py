@@ -1,0 +1,45 @@
+"""Finding the native library imports no torch; options come back from their specs."""
+
+import subprocess
+import sys
+
+import pytest
+
+import pteron.backends.apple.metal as metal
+from pteron.backends.apple.metal import MetalOptions
+from pteron.exir.backend.compile_spec_schema import CompileSpec
+
+
+def test_the_public_api_does_not_import_torch() -> None:
+    program = (
+        "import sys, pteron.backends.apple.metal as metal, pteron.backends.apple.metal.native as n;"
+        "assert n.BACKEND_ID == 'MetalBackend' and n.LIBRARY.endswith('.so');"
+        "assert 'torch' not in sys.modules, 'torch is imported';"
+        "assert 'MetalPartitioner' in dir(metal)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {program}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_names_are_loaded_when_they_are_used() -> None:
+    assert metal.MetalOptions is MetalOptions
+    with pytest.raises(AttributeError, match="no attribute 'GpuOptions'"):
+        _ = metal.GpuOptions
+
+
+@pytest.mark.parametrize("external", [True, False])
+def test_options_come_back_from_their_specs(external: bool) -> None:
+    options = MetalOptions(save_data_externally=external)
+    assert MetalOptions.from_compile_specs(options.to_compile_specs()) == options
+
+
+def test_wrong_options() -> None:
+    with pytest.raises(ValueError, match="expected True or False"):
+        MetalOptions(save_data_externally="yes")
+    with pytest.raises(ValueError, match="known: save_data_externally"):
+        MetalOptions.from_compile_specs([CompileSpec("threads", b"1")])
