@@ -5,22 +5,21 @@
 #include <cstdio>
 #include <vector>
 
-#include "pteron/runtime/executor/method.h"
-#include "pteron/runtime/executor/program.h"
+#include "pteron/runtime/module.h"
 
 using namespace pteron;
 
 Error run_model(const char* path) {
-  PTERON_ASSIGN_OR_RETURN(const auto program, Program::load(path));
-  PTERON_ASSIGN_OR_RETURN(const auto method, program->load_method("forward"));
-  const ValueMeta& meta = method->meta().inputs.at(0);
-  std::vector<float> x(meta.nbytes / sizeof(float), 1.0f);
-  PTERON_ASSIGN_OR_RETURN(Tensor input, Tensor::make(ScalarType::Float, meta.sizes, x.data()));
-  PTERON_RETURN_IF_ERROR(method->set_input(0, EValue(input)));
-  PTERON_RETURN_IF_ERROR(method->execute());
-  const Tensor& output = method->get_output(0).tensor();
-  std::printf("%s:", output.describe().c_str());
-  for (int64_t i = 0; i < output.numel(); ++i) std::printf(" %g", output.data_as<float>()[i]);
+  Module module(path);
+  PTERON_ASSIGN_OR_RETURN(const MethodMeta meta, module.method_meta("forward"));
+  const ValueMeta& input = meta.inputs.at(0);
+  std::vector<float> ones(input.nbytes / sizeof(float), 1.0f);
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr x, make_tensor_ptr(input.sizes, std::move(ones)));
+  PTERON_ASSIGN_OR_RETURN(const Module::Outputs outputs, module.forward(x));
+  PTERON_ASSIGN_OR_RETURN(const Tensor y, outputs.tensor());
+  PTERON_ASSIGN_OR_RETURN(const std::vector<float> elements, to_vector<float>(y));
+  std::printf("%s:", y.describe().c_str());
+  for (const float element : elements) std::printf(" %g", element);
   std::printf("\n");
   return Error::Ok;
 }

@@ -4,7 +4,7 @@ namespace pteron {
 
 std::string describe(Device device) {
   if (device.type == DeviceType::CPU) return "cpu";
-  return "cuda:" + std::to_string(device.index);
+  return (device.type == DeviceType::Metal ? "metal:" : "cuda:") + std::to_string(device.index);
 }
 
 }  // namespace pteron

@@ -6,9 +6,11 @@
 
 namespace pteron {
 
-// The numbers are those of the program format.
-enum class DeviceType : int8_t { CPU = 0, CUDA = 1 };
+// The numbers are those of the program format. It has none for Metal, whose delegates take and give
+// values on the host; that one is torch's, as compiled code passes it.
+enum class DeviceType : int8_t { CPU = 0, CUDA = 1, Metal = 13 };
 
+// Whether a program may name it.
 constexpr bool is_valid(DeviceType type) {
   return type == DeviceType::CPU || type == DeviceType::CUDA;
 }

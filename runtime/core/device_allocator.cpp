@@ -8,12 +8,16 @@ namespace {
 
 // By device type. What is registered is never destroyed: methods that are freed by static
 // destructors still need it.
-std::array<std::atomic<DeviceAllocator*>, 2> allocators{};
+std::array<std::atomic<DeviceAllocator*>, 16> allocators{};
+
+bool has_place(DeviceType type) {
+  return static_cast<int>(type) >= 0 && static_cast<size_t>(type) < allocators.size();
+}
 
 }  // namespace
 
 Error register_device_allocator(DeviceType type, std::unique_ptr<DeviceAllocator> allocator) {
-  PTERON_CHECK_OR_RETURN(type != DeviceType::CPU && is_valid(type) && allocator,
+  PTERON_CHECK_OR_RETURN(type != DeviceType::CPU && has_place(type) && allocator,
                          Error::InvalidArgument, "an allocator needs a device type other than CPU");
   DeviceAllocator* none = nullptr;
   const bool added =
@@ -26,8 +30,8 @@ Error register_device_allocator(DeviceType type, std::unique_ptr<DeviceAllocator
 }
 
 DeviceAllocator* find_device_allocator(DeviceType type) {
-  return is_valid(type) ? allocators[static_cast<size_t>(type)].load(std::memory_order_acquire)
-                        : nullptr;
+  return has_place(type) ? allocators[static_cast<size_t>(type)].load(std::memory_order_acquire)
+                         : nullptr;
 }
 
 Result<DeviceAllocator*> device_allocator_of(Device device) {

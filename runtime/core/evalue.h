@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -61,7 +62,11 @@ class EValue final {
   explicit EValue(int64_t value) : payload_(value) {}
   explicit EValue(double value) : payload_(value) {}
   explicit EValue(bool value) : payload_(value) {}
-  explicit EValue(Tensor value) : payload_(std::move(value)) {}
+  EValue(Tensor value) : payload_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  // The tensor, which is not kept; None for a null pointer.
+  EValue(const std::shared_ptr<Tensor>& value) {  // NOLINT(google-explicit-constructor)
+    if (value) payload_ = *value;
+  }
   explicit EValue(std::string_view value) : payload_(value) {}  // borrowed
   explicit EValue(IntList value) : payload_(value) {}
   explicit EValue(DoubleList value) : payload_(value) {}

@@ -23,6 +23,11 @@ namespace pteron {
 
 // An input or output, or a slot that becomes one.
 struct ValueMeta {
+  // Of an input that of the module's argument ("ids"; of what is nested "batch_ids"); of an output the
+  // keys of the dict that it was returned in ("logits"), else "output_<index>". No two inputs, and no
+  // two outputs, have the same. Empty in files of other writers.
+  std::string name;
+
   ValueKind kind = ValueKind::None;
 
   // Only for kind Tensor.

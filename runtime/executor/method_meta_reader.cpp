@@ -87,6 +87,17 @@ void read_ends(const schema::Method& method, MethodMeta* meta) {
   }
 }
 
+using Names = flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>;
+
+// None of them where they cannot tell the values apart.
+void read_names(const Names* names, std::vector<ValueMeta>* values) {
+  if (!names || names->size() != values->size()) return;
+  std::set<std::string_view> unique;
+  for (const flatbuffers::String* const name : *names) unique.insert(name->string_view());
+  if (unique.size() != values->size()) return;
+  for (uoffset_t i = 0; i < names->size(); ++i) (*values)[i].name = names->Get(i)->str();
+}
+
 void read_pools(const schema::Method& method, MethodMeta* meta) {
   const auto& sizes = *method.buffer_sizes();
   meta->pools.resize(sizes.size() - 1);
@@ -211,6 +222,8 @@ MethodMeta read_method_meta(const ProgramData& data, const schema::Method& metho
   if (const schema::ContainerTypes* const types = method.container_types()) {
     meta.input_tree = text_of(types->inputs());
     meta.output_tree = text_of(types->outputs());
+    read_names(types->input_names(), &meta.inputs);
+    read_names(types->output_names(), &meta.outputs);
   }
   return meta;
 }

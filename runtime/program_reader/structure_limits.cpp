@@ -53,6 +53,10 @@ class ListedBytes final {
     if (const schema::ContainerTypes* const types = method.container_types()) {
       add(types->inputs());
       add(types->outputs());
+      for (const auto* const names : {types->input_names(), types->output_names()}) {
+        if (!names) continue;
+        for (const flatbuffers::String* const name : *names) add(name);
+      }
     }
     for_each(method.values(), [&](const schema::EValue& value) { add(value); });
     for_each(method.chains(), [&](const schema::Chain& chain) {

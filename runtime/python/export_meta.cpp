@@ -54,6 +54,7 @@ class Dict final {
 Object to_dict(const ValueMeta& meta) {
   const Keys& keys = Keys::get();
   Dict dict;
+  dict.set(keys.name, to_object(meta.name));
   dict.set(keys.kind, to_object(name_of(meta.kind)));
   dict.set(keys.dtype, to_object(static_cast<int>(meta.dtype)));
   dict.set(keys.sizes, to_list(meta.sizes));

@@ -79,7 +79,7 @@ class Method:
                 pytree.parse(meta["output_tree"], "outputs"),
             )
         inputs, outputs = self._trees
-        flat = pytree.flatten(inputs, (args, kwargs))
+        flat = pytree.flatten_call(inputs, args, kwargs)
         results = self.execute(flat)
         return pytree.unflatten(outputs, results)
 

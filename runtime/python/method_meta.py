@@ -45,7 +45,7 @@ class TensorInfo:
         return self._is_static
 
     def name(self) -> str:
-        """The fully qualified name of a mutable buffer; empty for inputs and outputs."""
+        """Of an input or output as in `input_names`; of a mutable buffer fully qualified."""
         return self._name
 
 
@@ -80,6 +80,17 @@ class MethodMeta:
 
     def num_outputs(self) -> int:
         return len(self._native["outputs"])
+
+    def input_names(self) -> list[str]:
+        """Those of the module's arguments: `ids`, or of what is nested `batch_ids`.
+
+        Names of inputs, and of outputs, are unique; they are empty in files of other writers.
+        """
+        return [value["name"] for value in self._native["inputs"]]
+
+    def output_names(self) -> list[str]:
+        """The keys of the dict that was returned, else `output_0`, `output_1`, ..."""
+        return [value["name"] for value in self._native["outputs"]]
 
     def input_meta(self, index: int) -> TensorInfo | ScalarMeta:
         """Of whatever kind input `index` is."""
@@ -146,6 +157,7 @@ def _value_meta(native: dict[str, Any]) -> TensorInfo | ScalarMeta:
         native["planned"] or native["constant"],
         tuple(native["dim_order"]),
         native["is_static"],
+        native["name"],
     )
 
 

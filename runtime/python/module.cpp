@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "pteron/runtime/backend/interface.h"
+#include "pteron/runtime/executor/describe.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/session.h"
@@ -167,6 +168,10 @@ void define_classes(py::module_& module) {
            [](const Program& program, const py::str& name) {
              return to_pybind(
                  export_meta(value_or_throw<Thrown>(program.method_meta(to_view(name.ptr())))));
+           })
+      .def("describe",
+           [](const Program& program) {
+             return to_pybind(to_object(value_or_throw<Thrown>(describe(program))));
            })
       .def("new_session", [](const Program& program) {
         return std::make_shared<PySession>(program.new_session());

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pteron.runtime.python._native as _native
 from pteron.runtime.python import backend_registry
+from pteron.runtime.python.errors import NotFoundError
 from pteron.runtime.python.method import Method
 from pteron.runtime.python.session import Session
 
@@ -35,6 +36,15 @@ class Program:
         from pteron.runtime.python.method_meta import MethodMeta
 
         return MethodMeta(self._native.method_meta(method_name))
+
+    def describe(self) -> str:
+        """What it holds, for readers: methods, memory, delegates, data. Loads no method."""
+        for name in self._native.method_names():
+            try:
+                backend_registry.require(self._native.method_meta(name)["backends"])
+            except NotFoundError:
+                pass  # which the text says
+        return self._native.describe()
 
     def session(self) -> Session:
         """A set of mutable buffers, for the methods that are loaded into it."""

@@ -228,6 +228,13 @@ void PyMethod::check_count(size_t found) const {
 }
 
 void PyMethod::import_inputs(PyObject* inputs) {
+  if (!PyList_Check(inputs) && !PyTuple_Check(inputs) &&
+      PyObject_HasAttrString(inputs, "__dlpack__")) {
+    throw_error(make_error(Error::InvalidType,
+                           "inputs of method \"%s\": found a %s, expected a list of them; try "
+                           "execute([x]), or call the method as the module was called",
+                           method_->name().c_str(), Py_TYPE(inputs)->tp_name));
+  }
   const Object sequence = checked(with_gil_back([inputs] {
     return PySequence_Fast(inputs, "inputs must be a sequence of tensors and scalars");
   }));

@@ -66,6 +66,21 @@ def flatten(tree: Tree, value: Any) -> list[Any]:
     return list(_leaves(tree, value, "inputs"))
 
 
+def flatten_call(tree: Tree, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """The leaves of the arguments of a call, which must be nested like `tree`."""
+    try:
+        return flatten(tree, (args, kwargs))
+    except InvalidArgumentError as error:
+        positional, named = tree.children
+        if len(args) == len(positional.children) and set(kwargs) == set(named.keys):
+            raise
+        raise InvalidArgumentError(
+            f"found {len(args)} inputs by position and {sorted(kwargs)} by name; expected, as the"
+            f" model was exported, {len(positional.children)} by position and {list(named.keys)}"
+            f" by name"
+        ) from error
+
+
 def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
     """Nests `leaves`, of which there are as many as in `tree`."""
     iterator = iter(leaves)

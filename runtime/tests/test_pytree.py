@@ -53,9 +53,9 @@ def test_call_takes_and_returns_what_forward_does() -> None:
     "args, kwargs, message",
     [
         (([1],), {"mask": 1}, r"inputs\[0\]\[0\]: found 1, expected 2 values nested as \[\*, \*\]"),
-        ((), {"mask": 1}, r"inputs\[0\]: found 0, expected 1"),
-        (([1, 2],), {}, r"inputs\[1\]: found \[\], expected a dict with keys \['mask'\]"),
-        (([1, 2],), {"mask": 1, "more": 2}, r"found \['mask', 'more'\]"),
+        ((), {"mask": 1}, "found 0 inputs by position .*expected.* 1 by position"),
+        (([1, 2],), {}, r"1 inputs by position and \[\] by name; .*\['mask'\]"),
+        (([1, 2],), {"mask": 1, "more": 2}, r"\['mask', 'more'\] by name"),
         ((3,), {"mask": 1}, r"inputs\[0\]\[0\]: found int"),
     ],
 )

@@ -207,6 +207,8 @@ def test_inputs_that_are_no_sequence() -> None:
     method = Runtime.get().load_program(two_inputs()).load_method("forward")
     with pytest.raises(TypeError, match="sequence"):
         method.execute(5)
+    with pytest.raises(InvalidArgumentError, match=r"found a Tensor, expected a list.*\[x\]"):
+        method.execute(torch.ones(5))
 
 
 def test_errors_name_what_there_is(tmp_path: pathlib.Path) -> None:

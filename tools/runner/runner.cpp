@@ -11,12 +11,12 @@
 
 #include "pteron/runtime/core/catch_exceptions.h"
 #include "pteron/runtime/core/printable.h"
+#include "pteron/runtime/executor/describe.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/session.h"
 #include "pteron/tools/runner/arguments.h"
 #include "pteron/tools/runner/atomic_file.h"
-#include "pteron/tools/runner/describe.h"
 #include "pteron/tools/runner/safetensors.h"
 #include "pteron/tools/runner/values.h"
 

@@ -22,6 +22,7 @@ void add_forward(ProgramSpec* program) {
   const int hello = method.add(StringSpec{"hello"});
   const int none = method.add(NoneSpec{});
   method.inputs = {x, n, y, hello, none};
+  method.input_names = {{"x", "n", "y", "greeting", "nothing"}};
 
   TensorSpec state_spec = TensorSpec::mutable_buffer({4}, 192, "state");
   state_spec.data_index = state_index;
@@ -47,6 +48,7 @@ void add_forward(ProgramSpec* program) {
   const int tensors = method.add(TensorListSpec{{{constant}}});
   const int optionals = method.add(OptionalTensorListSpec{{{-1, constant}}});
   method.outputs = {out, total, negated, y_out, y, hello, none, half};
+  method.output_names = {{"out", "total", "negated", "y_out", "y", "greeting", "nothing", "half"}};
 
   method.kernel("test::add.out", {x, constant, sum, sum});
   method.instruction(DelegateCallSpec{0, {{sum, scaled}}});

@@ -127,6 +127,8 @@ struct MethodSpec {
   Maybe<std::vector<DelegateSpec>> delegates = std::vector<DelegateSpec>{};
   Maybe<std::vector<int64_t>> buffer_sizes = std::vector<int64_t>{0, 1024};
   std::vector<BufferDeviceSpec> buffer_devices;
+  Maybe<std::vector<std::string>> input_names;
+  Maybe<std::vector<std::string>> output_names;
 
   // Each gives the index of what it added.
   int add(ValueSpec value);

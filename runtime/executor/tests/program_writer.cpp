@@ -199,8 +199,15 @@ Offset<schema::Method> write_method(FlatBufferBuilder& builder, const MethodSpec
     }
     devices = builder.CreateVector(items);
   }
-  return schema::CreateMethod(builder, name, 0, values, inputs, outputs, chains, operator_table,
-                              delegates, buffer_sizes, devices);
+  const auto strings = [&](const Maybe<std::vector<std::string>>& names) {
+    Offset<Vector<Offset<flatbuffers::String>>> offset(0);
+    return names ? builder.CreateVectorOfStrings(*names) : offset;
+  };
+  const auto input_names = strings(spec.input_names);
+  const auto output_names = strings(spec.output_names);
+  const auto containers = schema::CreateContainerTypes(builder, 0, 0, input_names, output_names);
+  return schema::CreateMethod(builder, name, containers, values, inputs, outputs, chains,
+                              operator_table, delegates, buffer_sizes, devices);
 }
 
 Offset<Vector<Offset<schema::InlineBytes>>> write_inline(FlatBufferBuilder& builder,

@@ -127,6 +127,8 @@ TEST(ProgramTest, SaysWhatItHolds) {
   for (const ValueMeta& input : meta->inputs) inputs.push_back(input.describe());
   EXPECT_EQ(inputs, (std::vector<std::string>{"float32[4]", "Int", "float32[<=4]",
                                               "String \"hello\"", "None"}));
+  EXPECT_EQ(meta->inputs[2].name, "y");
+  EXPECT_EQ(meta->outputs[7].name, "half");
   EXPECT_TRUE(meta->inputs[0].planned);
   EXPECT_TRUE(meta->inputs[1].symbolic);
   EXPECT_FALSE(meta->inputs[2].planned);
@@ -156,6 +158,19 @@ TEST(ProgramTest, SaysWhatItHolds) {
   for (const NamedDataMeta& entry : program.named_data_entries()) keys.push_back(entry.key);
   EXPECT_EQ(keys, (std::vector<std::string_view>{"blob", "external", "opaque"}));
   EXPECT_TRUE(program.named_data_entries()[1].has_layout);
+}
+
+TEST(ProgramTest, NamesThatCannotTellValuesApartAreNone) {
+  EverythingProgram everything = EverythingProgram::make();
+  auto& method = everything.program.methods->front();
+  method.input_names->back() = "x";
+  method.output_names->pop_back();
+  auto program = load(write(everything, "same_names"));
+  ASSERT_TRUE(program.ok()) << program.error().message();
+  const Result<MethodMeta> meta = (*program)->method_meta("forward");
+  ASSERT_TRUE(meta.ok());
+  for (const ValueMeta& input : meta->inputs) EXPECT_EQ(input.name, "");
+  for (const ValueMeta& output : meta->outputs) EXPECT_EQ(output.name, "");
 }
 
 TEST(ProgramTest, MetadataNeedsNoBackendAndNoKernel) {

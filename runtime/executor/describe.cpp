@@ -1,4 +1,4 @@
-#include "pteron/tools/runner/describe.h"
+#include "pteron/runtime/executor/describe.h"
 
 #include <algorithm>
 #include <cstdarg>
@@ -8,7 +8,7 @@
 #include "pteron/runtime/core/printable.h"
 #include "pteron/runtime/kernel/registry.h"
 
-namespace pteron::runner {
+namespace pteron {
 namespace {
 
 __attribute__((format(printf, 2, 3))) void append(std::string& text, const char* format, ...) {
@@ -159,4 +159,4 @@ Result<std::string> describe(const Program& program) {
   return text;
 }
 
-}  // namespace pteron::runner
+}  // namespace pteron
