@@ -51,16 +51,23 @@ class NestedBazel:
     def __exit__(self, *_: object) -> None:
         self._start("shutdown")
 
-    def run(self, command: str, *arguments: str) -> str:
-        """Runs a command on the workspace and returns what it said; fails when Bazel does."""
+    def run(self, command: str, *arguments: str, fails: bool = False) -> str:
+        """Runs a command on the workspace and returns what it said; fails when Bazel does.
+
+        Args:
+            command: as in `bazel build`.
+            *arguments: its options and targets.
+            fails: whether Bazel is expected to fail.
+        """
         options = (
             # The user's caches are not this test's to write.
-            *("--disk_cache=", f"--repository_cache={self.output_base}/repository_cache"),
+            f"--disk_cache={self.output_base.parent}/disk_cache",
+            f"--repository_cache={self.output_base}/repository_cache",
             # Other repositories may lie there.
             "--sandbox_add_mount_pair=/tmp",
         )
         done = self._start(command, *options, "--symlink_prefix=/", *arguments)
-        assert done.returncode == 0, done.stderr
+        assert (done.returncode != 0) is fails, done.stderr
         return done.stderr
 
     def output(self, path: str) -> Path:

@@ -56,16 +56,22 @@ def decoys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bazel(
-    workspace: Path, decoys: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[NestedBazel]:
-    poison = {
+def poison(decoys: Path) -> dict[str, str]:
+    """An environment in which the decoys would be found."""
+    return {
         "CUDA_HOME": str(decoys),
         "CUDA_PATH": str(decoys),
         "CPATH": str(decoys / "include"),
         "PATH": f"{decoys}/bin:{os.environ['PATH']}",
     }
-    with NestedBazel(workspace, tmp_path_factory.mktemp("poisoned"), **poison) as nested:
+
+
+@pytest.fixture(scope="module")
+def bazel(
+    workspace: Path, poison: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[NestedBazel]:
+    output_base = tmp_path_factory.mktemp("poisoned") / "output"
+    with NestedBazel(workspace, output_base, **poison) as nested:
         yield nested
 
 
@@ -89,13 +95,53 @@ def test_nothing_of_cuda_is_fetched_when_it_is_off(bazel: NestedBazel) -> None:
     assert not [name for name in fetched if "cuda_" in name]
 
 
-def test_lowered_and_run_by_python_then_run_by_cpp(built: NestedBazel, tmp_path: Path) -> None:
+def test_lowered_and_run_by_python(built: NestedBazel, tmp_path: Path) -> None:
     """Beside files and packages of the workspace that have names of ours."""
-    model = tmp_path / "model.pte"
-    lines = _run(built.output("python_program"), model).splitlines()
+    lines = _run(built.output("python_program"), tmp_path / "model.pte").splitlines()
     assert lines == ["2.0 4.0 NotFound", "backends exir runtime tests tools"]
-    lines = _run(built.output("cpp_program"), model).splitlines()
+
+
+def test_lowered_by_the_build_and_run_by_cpp(built: NestedBazel) -> None:
+    lines = _run(built.output("cpp_program"), built.output("sum.pte")).splitlines()
     assert lines == ["runtime/core/error.h of this workspace", "2 4"]
+    built.run("test", "//:test_sum")
+
+
+def test_a_program_that_cannot_be_built_says_why_and_where(built: NestedBazel) -> None:
+    said = built.run(
+        "build", "--keep_going", "//:raises", "//:no_function", "//:no_option", fails=True
+    )
+    text = (built.workspace / "BUILD.bazel").read_text(encoding="utf-8")
+    for target, message in {
+        "raises": 'File "wrong.py", line 5, in build\n',
+        "no_function": "there is no function 'biuld'; did you mean 'build'?",
+        "no_option": "there is no option of cpu 'wieghts'; did you mean 'weights'?",
+    }.items():
+        line = text[: text.index(f'"{target}"')].count("\n")
+        assert f"{built.workspace}/BUILD.bazel:{line}:" in said
+        assert message in said
+
+
+def test_programs_come_from_a_cache_and_are_the_same_everywhere(
+    built: NestedBazel, poison: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Another clone, with an output base of its own and the cache of the first."""
+    log = tmp_path_factory.mktemp("log") / "log.json"
+    clone = tmp_path_factory.mktemp("clone") / "elsewhere"
+    shutil.copytree(built.workspace, clone)
+
+    def lower(*options: str) -> tuple[bytes, bool]:
+        other.run("clean")
+        other.run("build", f"--execution_log_json_file={log}", *options, "//:sum")
+        spawns = log.read_text(encoding="utf-8").replace(" ", "").split("\n}{\n")
+        (spawn,) = [spawn for spawn in spawns if '"mnemonic":"PteronProgram"' in spawn]
+        return other.output("sum.pte").read_bytes(), '"cacheHit":true' in spawn
+
+    expected = built.output("sum.pte").read_bytes()
+    with NestedBazel(clone, built.output_base.parent / "other", **poison) as other:
+        assert lower() == (expected, True)
+        anew = "--modify_execution_info=PteronProgram=+no-cache"
+        assert lower(anew) == (expected, False)
 
 
 def test_cuda_program(built: NestedBazel) -> None:
@@ -107,6 +153,7 @@ def test_cuda_program(built: NestedBazel) -> None:
 def test_same_bytes_without_decoys_in_another_output_base(
     built: NestedBazel, workspace: Path, tmp_path: Path
 ) -> None:
+    # Nor with the first one's cache, which is beside its output base.
     with NestedBazel(workspace, tmp_path / "some" / "other" / "output") as clean:
         clean.run("build", "//:cuda_program")
         for path in ("_objs/add/add.cu.pic.o", "cuda_program"):

@@ -7,6 +7,7 @@ import sys
 
 import _errors
 import torch
+from add import Add
 
 import exir
 import pteron
@@ -14,11 +15,6 @@ import tests
 from backends import words as backends
 from runtime import words as runtime
 from tools import words as tools
-
-
-class Add(torch.nn.Module):
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return x + y
 
 
 def main() -> None:

@@ -1,0 +1,69 @@
+"""The command `pteron` for the rules of exir/defs.bzl.
+
+rule_main.py --model=PATH:FUNCTION --compiler=COMPILER.json --program=FILE COMMAND -- ARGUMENTS...
+
+Compiles with that compiler, keeps to a folder of its own, and finds the model among the runfiles,
+where its data lies beside it. Errors name files as they are in the workspace.
+"""
+
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from absl import app, flags
+
+_MODEL = flags.DEFINE_string("model", None, "The model, by its runfiles path.", required=True)
+_COMPILER = flags.DEFINE_string("compiler", None, "third_party/compiler's file.", required=True)
+_PROGRAM = flags.DEFINE_string("program", None, "The program file.", required=True)
+_REPORT = flags.DEFINE_string("report", None, "Where the output goes, if not to the terminal.")
+
+
+def main(argv: list[str]) -> int:
+    command, *arguments = argv[1:]
+    runfiles = Path(os.path.abspath(__file__)).parents[3]
+    program = os.path.abspath(_PROGRAM.value)
+    model = os.path.normpath(runfiles / "_main" / _MODEL.value)
+    compiler = json.loads(Path(_COMPILER.value).read_text(encoding="utf-8"))
+    if "missing" in compiler:
+        print(compiler["missing"], file=sys.stderr)
+        return 1
+    errors, output = io.StringIO(), io.StringIO()
+    with tempfile.TemporaryDirectory(prefix="pteron-") as scratch:
+        _keep_to(scratch, compiler["command"])
+        from pteron.command.main import main as pteron
+
+        operands = [program, model] if command == "compare" else [model, f"--output={program}"]
+        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(output):
+            code = pteron(["pteron", command, *operands, *arguments])
+    said = [stream.getvalue() for stream in (errors, output)]
+    for folder in (f"{runfiles}/_main/", f"{runfiles}/", f"{os.getcwd()}/"):
+        said = [text.replace(folder, "") for text in said]
+    sys.stderr.write(said[0])
+    if _REPORT.value:
+        Path(_REPORT.value).write_text(said[1], encoding="utf-8")
+    else:
+        print(said[1], end="")
+    return code
+
+
+def _keep_to(scratch: str, compiler: str) -> None:
+    """Nothing of this run's outside of `scratch`, nothing of the user's in it."""
+    for variable in [name for name in os.environ if name.startswith(("XDG_", "TORCHINDUCTOR_"))]:
+        del os.environ[variable]
+    os.environ.update(
+        CXX=compiler,
+        HOME=scratch,
+        PTERON_CACHE_DIR=f"{scratch}/pteron",
+        TMPDIR=scratch,
+        TORCHINDUCTOR_CACHE_DIR=f"{scratch}/inductor",
+        USER=os.environ.get("USER", "bazel"),
+    )
+    tempfile.tempdir = scratch
+
+
+if __name__ == "__main__":
+    app.run(main)
