@@ -24,6 +24,14 @@ from pteron.exir._serialize import schema
 from pteron.exir._serialize.container import Chunks
 from pteron.exir._serialize.program_file import serialize_program
 from pteron.exir._serialize.tensor_data_file import serialize_tensor_data
+from pteron.exir.arguments import (
+    DEFAULT_METHOD,
+    Programs,
+    check_constant_methods,
+    check_partitioners,
+    methods_of,
+    per_method,
+)
 from pteron.exir.backend.backend_api import MethodProgramsPartitionerSpec, to_backend
 from pteron.exir.backend.partitioner import Partitioner
 from pteron.exir.complex_numbers import without_complex_numbers
@@ -42,57 +50,16 @@ from pteron.exir.passes.remove_asserts import RemoveAsserts
 from pteron.exir.passes.resolve_mutations import ResolveMutations
 from pteron.exir.passes.run import run_passes
 from pteron.exir.shape_bounds import check_input_bounds
+from pteron.exir.suspicions import check_shared_state, warn_of_training
 from pteron.exir.undelegated import lower_leftovers
 from pteron.exir.verification.execution import Written
 from pteron.exir.verification.reference import Reference
 from pteron.exir.verification.verify import MethodVerification, verify
 
-Programs: TypeAlias = ExportedProgram | Mapping[str, ExportedProgram]
 Passes: TypeAlias = Sequence[Pass] | Mapping[str, Sequence[Pass]]
 Partitioners: TypeAlias = (
     Partitioner | Sequence[Partitioner] | Mapping[str, Partitioner | Sequence[Partitioner]]
 )
-
-DEFAULT_METHOD = "forward"
-
-
-def _methods(programs: Programs) -> dict[str, ExportedProgram]:
-    if isinstance(programs, ExportedProgram):
-        programs = {DEFAULT_METHOD: programs}
-    for name, program in programs.items():
-        if not isinstance(program, ExportedProgram):
-            raise TypeError(
-                f"method {name!r} is a {type(program).__name__}, not an ExportedProgram;"
-                f" make one with torch.export.export(module, example_inputs)"
-            )
-    if not programs:
-        raise ValueError("there are no methods to lower")
-    return dict(programs)
-
-
-def _per_method(choice: Any, methods: Mapping[str, Any], what: str) -> dict[str, list[Any]]:
-    """`choice` as a list for each method that has one."""
-
-    def listed(item: Any) -> list[Any]:
-        if item is None:
-            return []
-        return list(item) if isinstance(item, Sequence) else [item]
-
-    if not isinstance(choice, Mapping):
-        return {method: listed(choice) for method in methods}
-    unknown = sorted(choice.keys() - methods.keys())
-    if unknown:
-        raise ValueError(f"{what} names {unknown}, but the methods are {sorted(methods)}")
-    return {method: listed(choice.get(method)) for method in methods}
-
-
-def _check_constant_methods(
-    constant_methods: Mapping[str, Any] | None, methods: Mapping[str, Any]
-) -> dict[str, Any]:
-    both = sorted((constant_methods or {}).keys() & methods.keys())
-    if both:
-        raise ValueError(f"{both} are both methods and constant methods; names must differ")
-    return dict(constant_methods or {})
 
 
 def to_edge(
@@ -119,14 +86,19 @@ def _to_edge(
     config: EdgeCompileConfig,
     partitioners: Mapping[str, Sequence[Partitioner]],
 ) -> EdgeProgramManager:
-    methods = _methods(programs)
+    methods = methods_of(programs)
     edge, references = {}, {}
+    functional_programs = {}
     for name, program in methods.items():
         check_input_bounds(program, name)
-        functional = functionalize(program)
+        warn_of_training(program, name)
+        functional_programs[name] = functionalize(program)
+    check_shared_state(functional_programs)
+    for name, program in methods.items():
+        functional = functional_programs[name]
         references[name] = Reference(program, functional)
         edge[name] = _decompose(functional, config.preserve_ops, partitioners.get(name, ()))
-    constants = _check_constant_methods(constant_methods, methods)
+    constants = check_constant_methods(constant_methods, methods)
     return EdgeProgramManager(edge, constants, references)
 
 
@@ -183,9 +155,9 @@ def to_edge_transform_and_lower(
     Raises:
       ValueError: an input has a size without an upper bound, or a partitioner's tags are wrong.
     """
-    methods = _methods(programs)
-    partitioners = _per_method(partitioner, methods, "partitioner")
-    passes = _per_method(transform_passes, methods, "transform_passes")
+    methods = methods_of(programs)
+    partitioners = check_partitioners(per_method(partitioner, methods, "partitioner"))
+    passes = per_method(transform_passes, methods, "transform_passes")
     manager = _to_edge(
         methods, constant_methods, compile_config or EdgeCompileConfig(), partitioners
     )
@@ -206,7 +178,7 @@ class EdgeProgramManager:
         constant_methods: Mapping[str, Any] | None = None,
         references: Mapping[str, Reference] | None = None,
     ) -> None:
-        self._programs = _methods(edge_programs)
+        self._programs = methods_of(edge_programs)
         self._constant_methods = dict(constant_methods or {})
         self._references = dict(references or {})
 
@@ -231,7 +203,7 @@ class EdgeProgramManager:
         self, passes: Passes, compile_config: EdgeCompileConfig | None = None
     ) -> EdgeProgramManager:
         """Runs passes over each method's graph; by method name where they differ."""
-        chosen = _per_method(passes, self._programs, "passes")
+        chosen = per_method(passes, self._programs, "passes")
         return self._with(
             {name: run_passes(program, chosen[name]) for name, program in self._programs.items()}
         )
@@ -244,7 +216,7 @@ class EdgeProgramManager:
         if isinstance(partitioner, MethodProgramsPartitionerSpec):
             spec = partitioner
         else:
-            chosen = _per_method(partitioner, self._programs, "partitioner")
+            chosen = per_method(partitioner, self._programs, "partitioner")
             spec = MethodProgramsPartitionerSpec(
                 self._programs, {method: c[0] for method, c in chosen.items() if c}
             )

@@ -250,6 +250,8 @@ class Delegate:
 class ContainerTypes:
     inputs: str = ""
     outputs: str = ""
+    input_names: list[str] | None = None
+    output_names: list[str] | None = None
 
 
 @dataclass

@@ -81,7 +81,7 @@ def _constant_method(name: str, value: Any) -> schema.Method:
     outputs = [table.literal(leaf) for leaf in leaves]
     return schema.Method(
         name=name,
-        container_types=container_types(pytree.tree_structure(((), {})), spec),
+        container_types=container_types(pytree.tree_structure(((), {})), spec, []),
         values=table.values,
         outputs=outputs,
         chains=[schema.Chain()],

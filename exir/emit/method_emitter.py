@@ -1,11 +1,14 @@
 """Emits one method: walks its graph and adds an instruction for each call."""
 
+import builtins
+import keyword
 import operator
 import warnings
+from collections.abc import Iterator
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import OutputKind
+from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
@@ -23,8 +26,13 @@ from pteron.exir.emit.tensor_slots import TensorSlots
 from pteron.exir.lowered_backend_module import lowered_module_of
 
 
-def container_types(in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec) -> schema.ContainerTypes:
-    """The trees of inputs and outputs as JSON; empty for trees of classes unknown to torch."""
+def container_types(
+    in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec, input_names: list[str]
+) -> schema.ContainerTypes:
+    """Trees of inputs and outputs, as JSON, and the names of what is in them.
+
+    The JSON is empty for trees of classes unknown to torch.
+    """
 
     def dumps(spec: pytree.TreeSpec) -> str:
         try:
@@ -34,7 +42,30 @@ def container_types(in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec) -> sche
         except NotImplementedError:
             return ""
 
-    return schema.ContainerTypes(dumps(in_spec), dumps(out_spec))
+    output_names = list(_names(out_spec))
+    if len(set(output_names)) < len(output_names):
+        output_names = [f"output_{i}" for i in range(len(output_names))]
+    return schema.ContainerTypes(dumps(in_spec), dumps(out_spec), input_names, output_names)
+
+
+def _argument(placeholder: str) -> str:
+    """The argument of an input; in graphs `input`, a name of Python's, is `input_1`."""
+    name = placeholder.removesuffix("_1")
+    return name if keyword.iskeyword(name) or hasattr(builtins, name) else placeholder
+
+
+def _names(spec: pytree.TreeSpec, *path: str) -> Iterator[str]:
+    """Of the leaves of an output: the keys and positions that lead there."""
+    if spec.is_leaf():
+        name = "_".join(path or ("0",))
+        yield f"output_{name}" if name[0].isdigit() else name
+        return
+    children = spec.children()
+    keys = getattr(spec.context, "_fields", spec.context)
+    if not isinstance(keys, list | tuple) or len(keys) != len(children):
+        keys = range(len(children))
+    for key, child in zip(keys, children, strict=True):
+        yield from _names(child, *path, str(key))
 
 
 class MethodEmitter:
@@ -70,9 +101,14 @@ class MethodEmitter:
         self._values.bounds.check(self._name)
         spec = self._program.call_spec
         assert spec.in_spec is not None and spec.out_spec is not None
+        names = [
+            _argument(spec.arg.name)
+            for spec in self._program.graph_signature.input_specs
+            if spec.kind is InputKind.USER_INPUT
+        ]
         return schema.Method(
             name=self._name,
-            container_types=container_types(spec.in_spec, spec.out_spec),
+            container_types=container_types(spec.in_spec, spec.out_spec, names),
             values=self._values.table.values,
             inputs=inputs,
             outputs=outputs,

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -28,6 +29,7 @@ from pteron.exir.tests.backends import OpsPartitioner, run_delegate
 from pteron.exir.tests.checks import check, load, lower
 from pteron.exir.tests.interpreter import load as load_file
 from pteron.exir.tests.modules import Function, Islands, Mlp
+from pteron.runtime import Runtime
 
 aten = torch.ops.aten
 
@@ -77,11 +79,49 @@ def test_methods_and_constants(tmp_path: Path) -> None:
     assert constants.buffer_sizes == [0] and constants.chains == [schema.Chain()]
 
 
+class Nested(nn.Module):
+    """Takes and returns trees."""
+
+    def forward(
+        self, ids: torch.Tensor, scale: float, pairs: list[torch.Tensor], *, batch: dict[str, Any]
+    ) -> dict[str, Any]:
+        return {"y": ids * scale, "state": (pairs[0] + 1, batch["mask"] + 2)}
+
+
+def names_of(model: nn.Module, args: Any, kwargs: Any, path: Path) -> tuple[list[str], list[str]]:
+    lowered = to_edge_transform_and_lower(
+        torch.export.export(model, args, kwargs), partitioner=[OpsPartitioner()]
+    )
+    lowered.to_executorch().save(path)
+    meta = Runtime.get().load_program(path).metadata("forward")
+    assert meta.output_tensor_meta(0).name() == meta.output_names()[0]
+    return meta.input_names(), meta.output_names()
+
+
+def test_inputs_and_outputs_have_names(tmp_path: Path) -> None:
+    x, path = torch.ones(2), tmp_path / "model.pte"
+    inputs, outputs = names_of(Nested(), (x, 2.0, [x, x]), {"batch": {"mask": x}}, path)
+    assert inputs == ["ids", "scale", "pairs_0", "pairs_1", "batch_mask"]
+    assert outputs == ["y", "state_0", "state_1"]
+    inputs, _ = names_of(nn.ReLU(), (x,), {}, path)
+    assert inputs == ["input"]
+    _, outputs = names_of(Function(lambda x: x + 1), ((x,),), {}, path)
+    assert outputs == ["output_0"]
+    _, outputs = names_of(Function(lambda x: {"a": [x + 1], "a_0": x + 2}), ((x,),), {}, path)
+    assert outputs == ["output_0", "output_1"], "which tells them apart"
+
+
 def test_wrong_arguments() -> None:
-    with pytest.raises(TypeError, match="method 'forward' is a Mlp, not an ExportedProgram"):
+    with pytest.raises(
+        TypeError, match="found a Mlp, expected an ExportedProgram(.|\n)*pteron.export"
+    ):
         to_edge({"forward": Mlp()})  # type: ignore[dict-item]
     with pytest.raises(ValueError, match="no methods"):
         to_edge({})
+    with pytest.raises(
+        TypeError, match=r"found 'cpu', expected instances(.|\n)*CpuPartitioner\(\)"
+    ):
+        to_edge_transform_and_lower(exported(), partitioner="cpu")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"partitioner names \['other'\], but the methods are"):
         to_edge_transform_and_lower(exported(), partitioner={"other": [OpsPartitioner()]})
     with pytest.raises(ValueError, match=r"\['forward'\] are both methods and constant methods"):
@@ -264,3 +304,11 @@ def test_partitioner_may_want_some_calls_whole() -> None:
     ((_, module),) = _modules(edge)
     counts = [str(node.target) for node in module.nodes()]
     assert counts.count("aten.linear.default") == 1 and counts.count("aten.addmm.default") == 1
+
+
+def test_a_program_of_a_module_in_training_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    module = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5), nn.BatchNorm1d(2))
+    for training in (False, True):
+        to_edge(torch.export.export(module.train(training), (torch.ones(3, 2),)))
+        text = "".join(record.getMessage() for record in caplog.records)
+        assert ("training mode: aten.batch_norm.default, aten.dropout.default" in text) is training

@@ -69,7 +69,7 @@ def everything() -> ProgramData:
     )
     method = schema.Method(
         name="forward",
-        container_types=schema.ContainerTypes("[1, {}]", ""),
+        container_types=schema.ContainerTypes("[1, {}]", "", ["x"], ["y", "n"]),
         values=[schema.EValue(value) for value in values],
         inputs=[8],
         outputs=[9, 1],

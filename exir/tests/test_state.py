@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from pteron.exir import to_edge_transform_and_lower
+from pteron.exir import to_edge, to_edge_transform_and_lower
 from pteron.exir._serialize import schema
 from pteron.exir.lowered_backend_module import lowered_modules
 from pteron.exir.program import ExecutorchProgramManager
@@ -260,3 +260,28 @@ def test_state_that_differs_between_methods_is_refused() -> None:
     )
     with pytest.raises(ValueError, match="state 'keys' differs in initial value between methods"):
         edge.to_executorch()
+
+
+def test_a_method_that_only_reads_what_another_changes_is_refused() -> None:
+    class Store(nn.Module):
+        def __init__(self, changes: bool) -> None:
+            super().__init__()
+            self.register_buffer("kept", torch.zeros(3))
+            self.changes = changes
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.changes:
+                self.kept.copy_(x * 1)
+            return x + self.kept
+
+    def programs() -> Any:
+        writer, reader = Store(True), Store(False)
+        reader.kept = writer.kept
+        x = torch.ones(3)
+        return {"w": torch.export.export(writer, (x,)), "r": torch.export.export(reader, (x,))}
+
+    with pytest.raises(ValueError, match=r"'r' reads 'kept', which 'w' changes(.|\n)*mul_\(1\)"):
+        to_edge(programs())
+    apart = programs()
+    apart["r"] = torch.export.export(Store(False), (torch.ones(3),))
+    to_edge(apart)  # another module's, of the same name

@@ -2,9 +2,7 @@
 
     import pteron
 
-    exported = torch.export.export(model.eval(), (x,))
-    lowered = pteron.to_edge_transform_and_lower(exported, partitioner=[pteron.CpuPartitioner()])
-    lowered.to_executorch().save("model.pte")
+    print(pteron.export(model, (x,), "model.pte"))
     outputs = pteron.Runtime.get().load_program("model.pte").load_method("forward").execute([x])
 
 Names are imported on first use: `import pteron` costs nothing, `pteron.Runtime` imports no torch.
@@ -15,6 +13,7 @@ import sys
 
 # Names by the package that has them. __init__.pyi says the same to type checkers.
 _HOMES = {
+    "exporter": ("ExportError", "ExportReport", "export"),
     "exir": (
         "EdgeCompileConfig",
         "EdgeProgramManager",
@@ -58,7 +57,8 @@ __all__ = sorted(_HOME)  # noqa: PLE0605
 
 def __getattr__(name: str) -> object:
     if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message, name=name, obj=sys.modules[__name__])  # "Did you mean ...?"
     import importlib
 
     home = _HOME[name]
@@ -66,15 +66,27 @@ def __getattr__(name: str) -> object:
         value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
     except (AttributeError, ModuleNotFoundError) as error:
         # A folder with data alone is an empty module.
+        if error.name == "torch":
+            raise ImportError(
+                f"pteron.{name} needs torch, which is not installed;"
+                f" try: pip install 'pteron[lowering]'",
+                name="torch",
+            ) from error
         if error.name not in (None, name) and not error.name.startswith(f"{__name__}."):
             raise
         raise ImportError(
             f"pteron.{name} is not among what this program depends on ({error}). "
-            f"Add @pteron//{home.replace('.', '/')} to the deps of its Bazel target",
+            f"Add {_target(home)} to the deps of its Bazel target",
             name=f"{__name__}.{home}",
         ) from error
     globals()[name] = value
     return value
+
+
+def _target(home: str) -> str:
+    return "@pteron//" + (
+        f"python/{__name__}:{home}" if home == "exporter" else home.replace(".", "/")
+    )
 
 
 def __dir__() -> list[str]:

@@ -4,6 +4,9 @@ from pteron.backends.cpu.cpu_partitioner import CpuPartitioner as CpuPartitioner
 from pteron.backends.cuda.cuda_options import CudaOptions as CudaOptions
 from pteron.backends.cuda.cuda_partitioner import CudaPartitioner as CudaPartitioner
 from pteron.exir import *
+from pteron.exporter import ExportError as ExportError
+from pteron.exporter import ExportReport as ExportReport
+from pteron.exporter import export as export
 from pteron.runtime import *
 
 __all__: list[str]

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 
+from examples.decoder.gpt import Gpt
 from pteron.backends.cpu import CpuPartitioner
 from pteron.exir import to_edge_transform_and_lower
 from pteron.runtime import Runtime
-from tests.models.gpt import Decode, Gpt, Prefill, export_methods, make_gpt
+from tests.models.gpt import Decode, Prefill, export_methods, make_gpt
 from tests.models.sample import max_relative_error
 
 _STEPS = 64

@@ -277,11 +277,13 @@ _PERMUTED_WEIGHT = _case(
 )
 LAYOUTS = (_case("fourier_transforms", _transforms, (16, 5, 6)), _PERMUTED_WEIGHT)
 
-#: Cut for four threads; run with as many and with fewer.
+#: Run with several numbers of threads, none of which the code was made for.
 THREADS = (
     _case("168965_bmm", lambda x, p: torch.bmm(x, p), (7, 24, 64), p=(7, 64, 48)),
     _case("180739_deep", lambda x, p: (x @ p).relu(), (8, 2048), p=(2048, 24)),
     _case("180739_wide", lambda x, p: F.linear(x, p), (70, 300), p=(500, 300)),
+    _case("sums", lambda x: torch.stack([x.sum(), x.amax(), x.std()]), (90, 1111)),
+    _case("few_rows", lambda x: x.cos() + x.softmax(1), (3, 70000)),
 )
 
 #: What vectors have a part in, then the rest.
@@ -333,10 +335,10 @@ def test_others(results: Callable[..., Results], cases: tuple[Case, ...], name: 
     results(cases, CpuOptions()).check(name, _TOLERANCE)
 
 
-@pytest.mark.parametrize("num_threads", [1, 3, 4])
+@pytest.mark.parametrize("num_threads", [1, 3, 4, 64])
 @_names({"threads": THREADS})
 def test_threads(
     lowered: Callable[..., Lowered], cases: tuple[Case, ...], name: str, num_threads: int
 ) -> None:
-    program = lowered(cases, CpuOptions(num_threads=4))
+    program = lowered(cases, CpuOptions())
     program.run(num_threads=num_threads).check(name, _TOLERANCE)

@@ -30,12 +30,14 @@ _PARAMETERS: dict[str, str | None] = {
         "const int64_t* sizes, size_t dim"
     ),
     "runtime/core/tensor.h": "",
+    "runtime/core/tensor_ptr.h": "",
     "runtime/executor/method.h": (
         "const std::shared_ptr<Program>& program, Span<const EValue> inputs"
     ),
     "runtime/executor/method_meta.h": "const std::shared_ptr<Program>& program",
     "runtime/executor/program.h": None,
     "runtime/executor/session.h": "const std::shared_ptr<Program>& program",
+    "runtime/module.h": None,
     "runtime/kernel/kernel_context.h": "KernelContext& context, size_t nbytes",
     "runtime/kernel/registry.h": None,
     "runtime/kernel/view.h": "const Tensor& input, int64_t index, Tensor& out",

@@ -26,7 +26,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "runtime/kernel": _CORE | {"runtime/backend"},
     "runtime/program_reader": _SEAM,
     "runtime/executor": _SEAM | {"runtime/kernel", "runtime/program_reader"},
-    "runtime": _RUNTIME,
+    "runtime": _RUNTIME | {"runtime/program_reader"},
     # Lowering: graphs, the file format that the runtime reads, and a run of what was lowered.
     "exir": frozenset({"runtime", "runtime/core", "runtime/schema"}),
     # What backends share, then the backends, which never depend on each other.
@@ -42,6 +42,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "third_party": frozenset(),
     "tools": frozenset(),
     # Programs over the runtime, which choose their backends.
+    "tools/pteron": frozenset({"python"}),
     "tools/runner": _BACKEND | {"backends/cpu", "backends/cuda", "backends/apple/metal"},
 }
 

@@ -1,6 +1,6 @@
-"""A GPT-like decoder with a KV cache, as the two methods of one program: prefill and decode.
+"""The decoder of examples/decoder, larger, as the two methods of one program: prefill and decode.
 
-    gpt = Gpt()
+    gpt = make_gpt()
     programs = {"prefill": export(Prefill(gpt), ...), "decode": export(Decode(gpt), ...)}
 
 Both wrappers hold the decoder under the same name, so that weights and caches have the same names
@@ -8,73 +8,10 @@ in both methods: weights are stored once, and a session lets the methods share t
 """
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim, ExportedProgram
 
-
-class CachedAttention(nn.Module):
-    """Self-attention over a cache of `length` steps; writes the new keys and values into it."""
-
-    def __init__(self, width: int, heads: int, length: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.qkv = nn.Linear(width, 3 * width, bias=False)
-        self.out = nn.Linear(width, width, bias=False)
-        self.register_buffer("keys", torch.zeros(1, heads, length, width // heads))
-        self.register_buffer("values", torch.zeros(1, heads, length, width // heads))
-
-    def forward(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """`x` is [1, time, width]; `positions`, int64 [time], says where its steps stand."""
-        qkv = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        q, k, v = qkv.unbind(0)
-        self.keys.index_copy_(2, positions, k)
-        self.values.index_copy_(2, positions, v)
-        length = self.keys.shape[2]
-        visible = torch.arange(length, device=x.device)[None, :] <= positions[:, None]
-        attended = F.scaled_dot_product_attention(q, self.keys, self.values, attn_mask=visible)
-        return self.out(attended.transpose(1, 2).flatten(2))
-
-
-class Block(nn.Module):
-    """Pre-norm attention and a gated MLP."""
-
-    def __init__(self, width: int, heads: int, length: int) -> None:
-        super().__init__()
-        self.attention = CachedAttention(width, heads, length)
-        self.norm1, self.norm2 = nn.RMSNorm(width, eps=1e-6), nn.RMSNorm(width, eps=1e-6)
-        self.gate, self.up = (nn.Linear(width, 2 * width, bias=False) for _ in range(2))
-        self.down = nn.Linear(2 * width, width, bias=False)
-
-    def forward(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        x = x + self.attention(self.norm1(x), positions)
-        h = self.norm2(x)
-        return x + self.down(F.silu(self.gate(h)) * self.up(h))
-
-
-class Gpt(nn.Module):
-    """Token ids [1, time] at `positions` to logits [1, vocabulary] of the last step."""
-
-    def __init__(
-        self,
-        layers: int = 12,
-        width: int = 256,
-        heads: int = 8,
-        length: int = 128,
-        vocabulary: int = 2000,
-    ) -> None:
-        super().__init__()
-        self.tokens = nn.Embedding(vocabulary, width)
-        self.places = nn.Embedding(length, width)
-        self.blocks = nn.ModuleList(Block(width, heads, length) for _ in range(layers))
-        self.norm = nn.RMSNorm(width, eps=1e-6)
-        self.head = nn.Linear(width, vocabulary, bias=False)
-
-    def forward(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        x = self.tokens(ids) + self.places(positions)
-        for block in self.blocks:
-            x = block(x, positions)
-        return self.head(self.norm(x[:, -1]))
+from examples.decoder.gpt import Gpt
 
 
 class Prefill(nn.Module):
@@ -102,7 +39,7 @@ class Decode(nn.Module):
 def make_gpt() -> Gpt:
     """The decoder with seeded weights, in eval mode."""
     torch.manual_seed(7)
-    return Gpt().eval()
+    return Gpt(layers=12, width=256, heads=8, length=128, vocabulary=2000).eval()
 
 
 def export_methods(gpt: Gpt, device: str = "cpu") -> dict[str, ExportedProgram]:

@@ -71,12 +71,15 @@ _NAMES: dict[type, tuple[str, ...]] = {
 }
 # Members of unions, which both readers tell apart by class; ours are named as the stock's are.
 _UNIONS = (schema.EValue, schema.Instruction)
+# Fields at the end of a table that the stock skips.
+_OURS_ALONE = {schema.ContainerTypes: 2}
 
 
 def in_stock_words(table: Any) -> Any:
     """Plain data: dicts by the stock's names, lists, numbers."""
     if dataclasses.is_dataclass(table):
         ours = [field.name for field in dataclasses.fields(table)]
+        ours = ours[: len(ours) - _OURS_ALONE.get(type(table), 0)]
         names = _NAMES.get(type(table), ours)
         assert len(names) == len(ours), f"{type(table).__name__} has other fields now: {ours}"
         values = [in_stock_words(getattr(table, name)) for name in ours]

@@ -95,6 +95,12 @@ LOCK_FILES = (
         on=("common",),
         add={"transformers": ("torch",)},
     ),
+    LockFile(
+        "ziglang",
+        "third_party/ziglang/lock.json",
+        "third_party/ziglang/requirements.txt",
+        is_complete=True,
+    ),
 )
 
 Lock = dict[str, dict[str, Any]]  # package name -> version, deps, files

@@ -1,0 +1,72 @@
+"""Runs the pages: Python blocks one after another, commands of shell blocks, files that are named.
+
+A `text` block says, line by line, what the block before it prints or raises.
+"""
+
+import contextlib
+import importlib
+import io
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from absl.testing import flagsaver
+
+from pteron.command.main import main
+
+_PAGES = Path(__file__).absolute().parents[1]
+_BLOCK = re.compile(r"^```(\w+) ?([\w.]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str) -> list[tuple[str, str, str]]:
+    """Language, file name and text of each block."""
+    return _BLOCK.findall((_PAGES / f"{page}.md").read_text(encoding="utf-8"))
+
+
+def command(line: str) -> None:
+    """Runs a line of a shell block."""
+    argv = shlex.split(line)
+    assert argv[0] == "pteron", line
+    values = importlib.import_module(f"pteron.command.{argv[1]}").FLAGS
+    saved = flagsaver.save_flag_values(values)
+    try:
+        assert main(argv) == 0, line
+    finally:
+        flagsaver.restore_flag_values(saved, values)
+
+
+def run(language: str, text: str, names: dict[str, Any]) -> str:
+    """What a block prints, and the error that it raises."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        if language == "sh":
+            for line in text.splitlines():
+                command(line)
+            return printed.getvalue()
+        try:
+            exec(text, names)
+        except Exception as error:
+            return f"{printed.getvalue()}{type(error).__name__}: {error}"
+    return printed.getvalue()
+
+
+@pytest.mark.parametrize(
+    "page", ["first_model", "dynamic_shapes", "methods_and_state", "errors", "coming_from"]
+)
+def test_a_page_does_what_it_says(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": page}
+    found = [*blocks(page), ("", "", "")]
+    for (language, file, text), (then, _, expected) in zip(found, found[1:], strict=False):
+        if file:
+            Path(file).write_text(text, encoding="utf-8")
+        elif language != "text":
+            said = run(language, text, names)
+            if then == "text":
+                assert [line for line in expected.splitlines() if line not in said] == [], said
+            else:
+                assert "Error: " not in said, f"{text}\n{said}"

@@ -1,0 +1,74 @@
+"""What exported programs show that their owner hardly meant."""
+
+import logging
+from collections.abc import Mapping
+
+import torch
+from torch._ops import OpOverload
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx import Node
+
+from pteron.exir._program import constant_tensor, input_specs_by_name
+
+_LOG = logging.getLogger(__name__)
+
+
+def warn_of_training(program: ExportedProgram, method: str) -> None:
+    """Logs a warning if a program was exported from a module that was being trained."""
+    calls = sorted({str(node.target) for node in program.graph.nodes if _is_training(node)})
+    if calls:
+        _LOG.warning(
+            "method %r was exported in training mode: %s drop values by chance or change statistics"
+            " at each call. If that is not meant, call model.eval() before torch.export.export",
+            method,
+            ", ".join(calls),
+        )
+
+
+def _is_training(node: Node) -> bool:
+    if not isinstance(node.target, OpOverload):
+        return False
+    if not any(word in node.target.__name__ for word in ("dropout", "batch_norm")):
+        return False
+    declared = node.target._schema.arguments
+    values = {argument.name: argument.default_value for argument in declared}
+    values.update(zip(values, node.args, strict=False), **node.kwargs)
+    return values.get("train", values.get("training")) is True
+
+
+def check_shared_state(programs: Mapping[str, ExportedProgram]) -> None:
+    """Raises ValueError if a method reads state that only other methods of its module change.
+
+    Args:
+      programs: functional, by method.
+    """
+    changed: dict[tuple[str, int], str] = {}
+    for method, program in programs.items():
+        written = set(program.graph_signature.buffers_to_mutate.values())
+        changed.update({key: method for key in _buffers(program) if key[0] in written})
+    problems = [
+        f"  {method!r} reads {key[0]!r}, which {changed[key]!r} changes"
+        for method, program in programs.items()
+        for key in _buffers(program, read=True)
+        if key in changed and key[0] not in program.graph_signature.buffers_to_mutate.values()
+    ]
+    if problems:
+        raise ValueError(
+            "a method sees changes of a buffer only if it changes the buffer itself:\n"
+            + "\n".join(problems)
+            + "\ntry:  a change that changes nothing, as self.NAME.mul_(1), in those methods"
+        )
+
+
+def _buffers(program: ExportedProgram, read: bool = False) -> set[tuple[str, int]]:
+    """Buffers of a program, or those that it reads, by name and address."""
+    specs = input_specs_by_name(program)
+    found = set()
+    for node in program.graph.find_nodes(op="placeholder"):
+        spec = specs[node.name]
+        if spec.kind is InputKind.BUFFER and (node.users or not read):
+            tensor = constant_tensor(program, spec)
+            if isinstance(tensor, torch.Tensor) and tensor.numel():
+                found.add((str(spec.target), tensor.data_ptr()))
+    return found

@@ -1,0 +1,146 @@
+"""Measures a program, and others beside it on the same inputs.
+
+    pteron bench model.pte --input random
+    pteron bench model.pte --model FILE.py:function --against=eager,compile
+
+Each in a process of its own, by turns. With --model the inputs are the example inputs of the
+function, for all. `load` is imports and loading, `first` the first call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from pteron.command import program_file, values
+from pteron.command.contender import PEERS, Contender
+from pteron.command.usage import Stages, UsageError, command_flags, nearest, only
+
+FLAGS = command_flags()
+program_file.define_flags(FLAGS)
+values.define_flags(FLAGS)
+flags.DEFINE_string("method", None, "Its only one, or forward.", flag_values=FLAGS)
+flags.DEFINE_string("model", None, "FILE.py:function, what it was made from.", flag_values=FLAGS)
+flags.DEFINE_list(
+    "against", [], f"Peers: {', '.join(PEERS)}; they need --model.", flag_values=FLAGS
+)
+flags.DEFINE_integer("threads", None, "For each; by default its own choice.", flag_values=FLAGS)
+flags.DEFINE_float("seconds", 3.0, "Of measuring, for each.", flag_values=FLAGS)
+
+_TURNS = 10
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+def run(positional: list[str]) -> bool:
+    (name,) = only(positional, "model.pte")
+    if unknown := [peer for peer in FLAGS.against if peer not in PEERS]:
+        raise UsageError(f"--against: {nearest('peer', unknown[0], PEERS)}")
+    if FLAGS.against and FLAGS.model is None:
+        raise UsageError("--against needs the model; expected --model FILE.py:function")
+    if FLAGS.model and FLAGS.input:
+        raise UsageError("--model brings the inputs; expected no --input beside it")
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        meta = program_file.method_of(program_file.load(name, FLAGS.data), FLAGS.method).metadata
+        job = {"program": name, "data": FLAGS.data, "method": meta.name(), "folder": folder}
+        job |= {"model": FLAGS.model, "inputs": FLAGS.input or ["random"]}
+        stages = Stages()
+        stack.enter_context(stages.shown())
+        if FLAGS.model:
+            job["inputs"] = [_example_inputs(FLAGS.model, meta.name(), Path(folder))]
+        values.inputs_of(meta, job["inputs"])  # what is wrong with them is said here
+        contenders, begun = [], []
+        for kind in ("pteron", *FLAGS.against):
+            stages(f"start {kind}")
+            contenders.append(stack.enter_context(Contender(kind, job, FLAGS.threads)))
+            begun.append(contenders[-1].begun())  # one by one, so that none disturbs another
+        figures = _measure(contenders, stages)
+    report = {c.kind: {**b, **f} for c, b, f in zip(contenders, begun, figures, strict=True)}
+    threads = FLAGS.threads or f"each its own choice of {len(os.sched_getaffinity(0))} cores"
+    if FLAGS.json:
+        print(json.dumps({"threads": threads, "contenders": report}, indent=2))
+    else:
+        print(_table(report, f"{name}, {meta.name()}; threads: {threads}"))
+    return True
+
+
+def _example_inputs(model: str, method: str, folder: Path) -> str:
+    """A file with the example inputs of the model, for a process without torch."""
+    import torch
+    from safetensors.torch import save_file
+    from torch.utils import _pytree as pytree
+
+    from pteron.command import model_file
+    from pteron.exporter import example_of
+
+    leaves = pytree.tree_leaves(example_of(model_file.build(model), method)[1:])
+    tensors = {f"input_{i}": torch.as_tensor(v).contiguous() for i, v in enumerate(leaves)}
+    save_file(tensors, folder / "inputs.safetensors")
+    return str(folder / "inputs.safetensors")
+
+
+def _measure(contenders: Sequence[Contender], stages: Stages) -> list[dict[str, Any]]:
+    """Seconds of each call, and memory."""
+    found: list[list[float]] = []
+    counts = []
+    for contender in contenders:
+        once = min(contender.calls(3)["seconds"])
+        counts.append(max(1, min(1000, int(FLAGS.seconds / _TURNS / max(once, 1e-7)))))
+        found.append([])
+    memory = [0] * len(contenders)
+    stages("measure")
+    for _ in range(_TURNS):
+        for index, contender in enumerate(contenders):
+            answer = contender.calls(counts[index])
+            found[index] += answer["seconds"]
+            memory[index] = answer["memory"]
+    return [_figures(seconds, m) for seconds, m in zip(found, memory, strict=True)]
+
+
+def _figures(seconds: list[float], memory: int) -> dict[str, Any]:
+    ordered = sorted(seconds)
+    figures: dict[str, Any] = {
+        f"p{p}_s": ordered[min(len(ordered) - 1, p * len(ordered) // 100)] for p in (10, 50, 90, 99)
+    }
+    return figures | {"calls": len(seconds), "memory_bytes": memory, "histogram": _bars(ordered)}
+
+
+def _bars(ordered: list[float], width: int = 24) -> str:
+    """How the times between the 1st and 99th percentile are distributed."""
+    low, high = ordered[len(ordered) // 100], ordered[-1 - len(ordered) // 100]
+    bins = [0] * width
+    for value in ordered:
+        if low <= value <= high:
+            bins[min(width - 1, int((value - low) / ((high - low) or 1) * width))] += 1
+    return "".join(_BARS[-(-count * 8 // max(bins))] for count in bins)
+
+
+def _table(report: dict[str, dict[str, Any]], title: str) -> str:
+    columns = ("p10", "p50", "p90", "p99", "load", "first", "memory")
+    lines = [title, " " * 12 + "".join(f"{column:>10}" for column in columns)]
+    ours = report["pteron"]["p50_s"]
+    for kind, f in report.items():
+        keys = ("p10_s", "p50_s", "p90_s", "p99_s", "load_s", "first_call_s")
+        cells = [*(_time(f[key]) for key in keys), f"{f['memory_bytes'] / 1e6:.0f} MB"]
+        lines.append(f"{kind:<12}" + "".join(f"{cell:>10}" for cell in cells))
+    lines.append("")
+    for kind, f in report.items():
+        ratio = f", {f['p50_s'] / ours:.2f} x ours" if kind != "pteron" else ""
+        lines.append(
+            f"{kind:<12} {f['histogram']}  1st to 99th percentile of {f['calls']} calls{ratio}"
+        )
+    return "\n".join(lines)
+
+
+def _time(seconds: float) -> str:
+    for unit, factor in (("s", 1), ("ms", 1e3)):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.2f} {unit}"
+    return f"{seconds * 1e6:.1f} us"

@@ -1,0 +1,90 @@
+"""Compares a program file with the model that it was made from, in eager.
+
+    pteron compare model.pte FILE.py:function
+
+Each output by its largest difference, beside what rounding explains. Where that is exceeded, the
+model is lowered anew, with --backend and --option as they were given to `export`, and the first
+operator that differs is searched for. Exit code 3: outputs differ.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from typing import Any
+
+from pteron.command import model_file, program_file
+from pteron.command.usage import Stages, command_flags, only
+from pteron.exir._serialize.program_file import deserialize_program
+from pteron.exir.program import to_edge, to_edge_transform_and_lower
+from pteron.exir.verification.verify import (
+    MethodVerification,
+    VerificationError,
+    differences,
+    verify_method,
+)
+from pteron.exporter import ExportError, export_methods
+
+__doc__ += model_file.FORM
+
+FLAGS = command_flags()
+program_file.define_flags(FLAGS)
+model_file.define_flags(FLAGS)
+
+
+def run(positional: list[str]) -> bool:
+    name, model = only(positional, "model.pte", "FILE.py:function")
+    partitioners = model_file.partitioners(FLAGS)
+    program = program_file.load(name, FLAGS.data)
+    path = program_file.files_of(name, FLAGS.data)[0]
+    tables = {m.name: m for m in deserialize_program(path.read_bytes()).program.methods}
+    stages = Stages()
+    with stages.shown():
+        stages("load and export the model")
+        methods, shapes = model_file.methods(model, FLAGS)
+        programs, _ = export_methods(methods, dynamic_shapes=shapes)
+        if missing := sorted(programs.keys() - program.method_names):
+            raise ExportError(f"{name} has no method {', '.join(missing)} of {model}")
+        stages("run both")
+        references = to_edge(programs)._references
+        reports = {
+            m: verify_method(nullcontext(program), tables[m], references[m]) for m in programs
+        }
+        wrong = {m: report for m, report in reports.items() if report.wrong}
+        if wrong:
+            stages("lower anew and search for the first operator that differs")
+            origin = _origin(programs, partitioners)
+    if FLAGS.json:
+        shown = {m: _as_json(report) for m, report in reports.items()}
+        print(json.dumps({"methods": shown, "origin": origin if wrong else ""}, indent=2))
+        return not wrong
+    for method, report in reports.items():
+        if method in wrong:
+            print(differences(method, tables[method], report.wrong))
+        else:
+            print(f"method {method!r}: {report}")
+    if wrong:
+        print(origin)
+    return not wrong
+
+
+def _origin(programs: Any, partitioners: Any) -> str:
+    try:
+        to_edge_transform_and_lower(programs, partitioner=partitioners).to_executorch()
+    except VerificationError as error:
+        return f"lowered anew, {error}"
+    return (
+        "Lowered anew, the model is right: the file was made from another model, other weights or"
+        " other options.\ntry:  weights that do not change from call to call of the function"
+        " (torch.manual_seed, or a checkpoint);\n      pteron export again"
+    )
+
+
+def _as_json(report: MethodVerification) -> dict[str, Any]:
+    return {
+        "outputs": [
+            {"index": c.index, "error": c.error, "limit": c.limit} for c in report.comparisons
+        ],
+        "random": sorted(report.random),
+        "obstacle": report.obstacle,
+    }

@@ -1,0 +1,58 @@
+"""Shows what a program file holds; needs neither torch nor the devices that it is for.
+
+    pteron inspect model.pte
+
+Methods with their inputs, outputs, state and memory; delegates with their options, instruction sets
+or architectures, variants and digests; kernels; sizes of code and weights.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pteron.command import program_file
+from pteron.command.usage import command_flags, only
+from pteron.runtime import MethodMeta, ScalarMeta, TensorInfo
+
+FLAGS = command_flags()
+program_file.define_flags(FLAGS)
+
+
+def run(positional: list[str]) -> bool:
+    (name,) = only(positional, "model.pte")
+    files = program_file.files_of(name, FLAGS.data)
+    program = program_file.load(name, FLAGS.data)
+    if not FLAGS.json:
+        print(program.describe(), end="")
+        return True
+    report = {
+        "files": {str(file): file.stat().st_size for file in files},
+        "methods": {name: _method(program.metadata(name)) for name in sorted(program.method_names)},
+        "description": program.describe(),
+    }
+    print(json.dumps(report, indent=2))
+    return True
+
+
+def _method(meta: MethodMeta) -> dict[str, Any]:
+    return {
+        "inputs": [_value(meta.input_meta(i)) for i in range(meta.num_inputs())],
+        "outputs": [_value(meta.output_meta(i)) for i in range(meta.num_outputs())],
+        "state": [_value(meta.attribute_tensor_meta(i)) for i in range(meta.num_attributes())],
+        "delegates": meta.backends(),
+        "kernels": meta.operators(),
+        "planned_nbytes": meta.planned_nbytes(),
+    }
+
+
+def _value(meta: TensorInfo | ScalarMeta) -> dict[str, Any]:
+    if isinstance(meta, ScalarMeta):
+        return {"kind": meta.kind, "value": meta.value, "symbolic": meta.symbolic}
+    return {
+        "name": meta.name(),
+        "dtype": meta.dtype().name,
+        "sizes": meta.sizes(),
+        "is_static": meta.is_static(),
+        "nbytes": meta.nbytes(),
+    }

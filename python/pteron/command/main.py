@@ -1,0 +1,90 @@
+"""Makes, runs, inspects and measures programs.
+
+pteron COMMAND ARGUMENTS...
+pteron COMMAND --help
+
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+
+from absl import flags
+
+from pteron.command.usage import UsageError, help_of, nearest
+
+#: Commands, in the order in which one meets them.
+COMMANDS = {
+    "export": "lower a model to a program file",
+    "inspect": "show what a program file holds",
+    "run": "run a method once, on files",
+    "bench": "measure a program, and others beside it",
+    "compare": "compare a program file with eager",
+}
+
+EXIT_CODES = """
+exit codes
+  0  done
+  1  it could not be done: what was found, expected and what to try is on stderr
+  2  the command line is wrong
+  3  outputs differ from eager
+"""
+_DONE, _FAILED, _USAGE, _DIFFERS = range(4)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command line, of this process by default; returns the exit code."""
+    argv = list(sys.argv if argv is None else argv)
+    name = argv[1] if len(argv) > 1 else "--help"
+    if name in ("--help", "-h", "help"):
+        print(_help())
+        return _DONE
+    if name not in COMMANDS:
+        print(f"pteron: {nearest('command', name, COMMANDS)}", file=sys.stderr)
+        return _USAGE
+    # For whoever maintains what we call, and in nobody's power here.
+    warnings.simplefilter("ignore", FutureWarning)
+    warnings.simplefilter("ignore", DeprecationWarning)
+    try:
+        command = importlib.import_module(f"pteron.command.{name}")
+    except ImportError as error:
+        if error.name != "torch":
+            raise
+        hint = "pip install 'pteron[lowering]'"
+        print(
+            f"pteron {name}: it needs torch, which is not installed.\ntry:  {hint}", file=sys.stderr
+        )
+        return _FAILED
+    command.FLAGS.set_gnu_getopt()
+    try:
+        positional = command.FLAGS(["pteron", *argv[2:]])[1:]
+        if command.FLAGS.help:
+            print(help_of(command))
+            return _DONE
+        return _DONE if command.run(positional) else _DIFFERS
+    except (flags.Error, UsageError) as error:
+        print(f"pteron {name}: {error}\nhelp: pteron {name} --help", file=sys.stderr)
+        return _USAGE
+    except BrokenPipeError:  # of `pteron inspect model.pte | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _DONE
+    except (OSError, RuntimeError, ValueError) as error:
+        if command.FLAGS.traceback:
+            traceback.print_exc()
+        print(f"pteron {name}: {error}", file=sys.stderr)
+        return _DIFFERS if type(error).__name__ == "VerificationError" else _FAILED
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    commands = "\n".join(f"  {name:<{width}}  {what}" for name, what in COMMANDS.items())
+    return f"{__doc__.rstrip()}\n\ncommands\n{commands}\n{EXIT_CODES.rstrip()}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

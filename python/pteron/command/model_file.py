@@ -1,0 +1,125 @@
+"""A model named as FILE.py:function."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from absl import flags
+
+from pteron.command.dynamic import dynamic_shapes
+from pteron.command.usage import UsageError, nearest, pairs
+from pteron.exir.arguments import DEFAULT_METHOD
+from pteron.exir.backend.partitioner import Partitioner
+from pteron.exporter import ExportError, partitioners_of
+
+FORM = """
+FILE.py:function names a function without arguments that returns a module and its example inputs,
+
+    def build():
+        return Model().eval(), (torch.randn(1, 3, 224, 224),)
+
+or the same with dynamic shapes as torch.export has them as a third value, or an ExportedProgram, or
+a dict of methods, each one of these: {"prefill": (model.prefill, (x,)), "decode": ...}."""
+
+
+def define_flags(values: flags.FlagValues) -> None:
+    """How a model is exported and lowered."""
+    flags.DEFINE_list(
+        "backend",
+        ["cpu"],
+        "cpu, cuda, or both in the order in which they choose.",
+        flag_values=values,
+    )
+    flags.DEFINE_multi_string(
+        "option",
+        [],
+        "BACKEND.OPTION=VALUE, as cpu.weights=shared; may be repeated. What there is, an unknown"
+        " one lists.",
+        flag_values=values,
+    )
+    flags.DEFINE_multi_string(
+        "dynamic",
+        [],
+        "[METHOD/]INPUT.DIM=[NAME:]MIN..MAX, as image.0=1..8: a dimension that may change;"
+        " dimensions of one NAME are equal. May be repeated.",
+        flag_values=values,
+    )
+
+
+def partitioners(values: flags.FlagValues) -> list[Partitioner]:
+    """Those of --backend, with --option."""
+    return partitioners_of(values.backend, pairs("option", values.option))
+
+
+def methods(name: str, values: flags.FlagValues) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """What the function returns, by method, and the dynamic shapes of --dynamic."""
+    built = build(name)
+    if "TORCH_LOGS" not in os.environ:
+        # What torch.export logs before it raises; the error has what matters of it.
+        for handler in logging.getLogger("torch").handlers:
+            handler.setLevel(logging.CRITICAL)
+    by_method = built if isinstance(built, Mapping) else {DEFAULT_METHOD: built}
+    return by_method, dynamic_shapes(by_method, values.dynamic)
+
+
+def build(name: str) -> Any:
+    """What the function returns.
+
+    Raises:
+      UsageError: there is no such file or function.
+      ExportError: the file or the function raises; the message has its own lines of the traceback.
+    """
+    file, colon, function = name.rpartition(":")
+    if not colon or not function:
+        raise UsageError(f"found {name!r}; expected FILE.py:function, as model.py:build")
+    path = Path(file)
+    if not path.is_file():
+        near = sorted(p.name for p in path.absolute().parent.glob("*.py"))
+        raise UsageError(nearest("file", path.name, near))
+    module = _load(path)
+    found = vars(module).get(function)
+    if not callable(found):
+        # Functions of the file itself.
+        own = [
+            n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
+        ]
+        raise UsageError(f"{file}: {nearest('function', function, own)}")
+    try:
+        return found()
+    except Exception as error:
+        raise ExportError(_raised(path, f"{function}()", error)) from error
+
+
+def _load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, os.path.abspath(path))
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is not a Python file; expected a name that ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    # As for `python FILE.py`: modules beside it can be imported, and classes find their own.
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    sys.modules.setdefault(path.stem, module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ExportError(_raised(path, str(path), error)) from error
+    return module
+
+
+def _raised(path: Path, what: str, error: Exception) -> str:
+    """The traceback from the first line of the model's own file on."""
+    frames: TracebackType | None = error.__traceback__
+    own = os.path.abspath(path)
+    while frames is not None and frames.tb_frame.f_code.co_filename != own:
+        frames = frames.tb_next
+    lines = traceback.format_exception(
+        type(error), error, frames or error.__traceback__, chain=False
+    )
+    return f"{what} raised {type(error).__name__}:\n{''.join(lines).rstrip()}"

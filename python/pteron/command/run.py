@@ -1,0 +1,59 @@
+"""Runs a method of a program once; needs no torch.
+
+    pteron run model.pte --input x=x.npy
+    pteron run model.pte --input image=cat.png -o outputs.npz
+    pteron run model.pte --input random
+
+Without -o, a summary of the outputs is printed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from absl import flags
+
+from pteron.command import program_file, values
+from pteron.command.usage import command_flags, only
+
+FLAGS = command_flags()
+program_file.define_flags(FLAGS)
+values.define_flags(FLAGS)
+flags.DEFINE_string("method", None, "Its only one, or forward.", flag_values=FLAGS)
+flags.DEFINE_string(
+    "output", None, "A file .npz, .safetensors or .npy.", short_name="o", flag_values=FLAGS
+)
+
+
+def run(positional: list[str]) -> bool:
+    (name,) = only(positional, "model.pte")
+    begin = time.monotonic()
+    method = program_file.method_of(program_file.load(name, FLAGS.data), FLAGS.method)
+    load_s = time.monotonic() - begin
+    meta = method.metadata
+    if FLAGS.output is not None:
+        values.check_output(Path(FLAGS.output), meta.num_outputs())
+    inputs = values.inputs_of(meta, FLAGS.input)
+    begin = time.monotonic()
+    flat = method.execute(inputs)
+    run_s = time.monotonic() - begin
+    outputs = dict(zip(values.output_names_of(meta), flat, strict=True))
+    if FLAGS.output is not None:
+        values.save(Path(FLAGS.output), outputs)
+    about = {key: values.summary(value) for key, value in outputs.items()}
+    if FLAGS.json:
+        print(json.dumps({"outputs": about, "load_s": load_s, "first_call_s": run_s}, indent=2))
+    elif FLAGS.output is None:
+        for key, figures in about.items():
+            print(f"{key}  {figures.pop('dtype')}{figures.pop('shape')}")
+            for what, value in figures.items():
+                print(f"  {what:<10}  {_text(value)}")
+    return True
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_text, value)) + ", ..."
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,108 @@
+"""What all commands have in common: flags, help, messages."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+from typing import Any
+
+from absl import flags
+
+_INDENT = " " * 6
+
+
+class UsageError(Exception):
+    """The command line is wrong."""
+
+
+def command_flags() -> flags.FlagValues:
+    """The flags that each command has; it adds its own."""
+    values = flags.FlagValues()  # type: ignore[no-untyped-call]
+    flags.DEFINE_boolean("help", False, "Print this.", short_name="h", flag_values=values)
+    flags.DEFINE_boolean("json", False, "Print one JSON object instead.", flag_values=values)
+    flags.DEFINE_boolean("traceback", False, "Print where errors come from.", flag_values=values)
+    return values
+
+
+def help_of(command: ModuleType) -> str:
+    """A command's text, and its flags."""
+    lines = [(command.__doc__ or "").rstrip(), "", "flags"]
+    for name in command.FLAGS:
+        flag = command.FLAGS[name]
+        if name != flag.name:
+            continue  # its short name
+        left_out = "" if flag.default in (None, False, []) else f" ({flag.default_as_str[1:-1]})"
+        text = flag.help.partition(";\n")[0] + left_out
+        lines.append(f"  {_spelled(flag)}")
+        lines.append(textwrap.fill(text, 100, initial_indent=_INDENT, subsequent_indent=_INDENT))
+    return "\n".join(lines)
+
+
+def _spelled(flag: flags.Flag[Any]) -> str:
+    long = f"--{flag.name}" + ("" if flag.boolean else "=VALUE")
+    short = f"-{flag.short_name}, " if flag.short_name else ""
+    return short + (long.replace("--", "--[no]") if flag.default is True else long)
+
+
+def nearest(what: str, name: str, known: Iterable[str]) -> str:
+    """Says that there is no such thing, and which one may be meant."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    return f"there is no {what} {name!r}{hint} Known: {', '.join(known)}"
+
+
+def only(positional: list[str], *expected: str) -> list[str]:
+    """The arguments that are no flags, as many as expected."""
+    if len(positional) != len(expected):
+        found = " ".join(positional) or "none"
+        raise UsageError(f"found arguments: {found}; expected: {' '.join(expected)}")
+    return positional
+
+
+def pairs(flag: str, texts: Iterable[str]) -> dict[str, str]:
+    """KEY=VALUE texts of a flag that may be repeated."""
+    wrong = [text for text in texts if "=" not in text]
+    if wrong:
+        raise UsageError(f"--{flag}: found {', '.join(wrong)}; expected NAME=VALUE")
+    return dict(text.split("=", 1) for text in texts)
+
+
+def show(report: Any, as_json: bool) -> None:
+    """Prints a report that has `to_json`, for readers or for machines."""
+    print(json.dumps(report.to_json(), indent=2) if as_json else report)
+
+
+class Stages:
+    """Shows what is being done, and how long each stage takes, on a terminal; elsewhere nothing."""
+
+    def __init__(self) -> None:
+        self._progress: Any = None
+        self._task: Any = None
+
+    def __call__(self, stage: str) -> None:
+        if self._progress is not None:
+            self._finish()
+            self._task = self._progress.add_task(stage, total=1)
+
+    def _finish(self) -> None:
+        if self._task is not None:
+            self._progress.update(self._task, completed=1)
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[None]:
+        if not sys.stderr.isatty():
+            yield
+            return
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True)) as self._progress:
+            yield
+            self._finish()

@@ -1,0 +1,195 @@
+"""The command `pteron`, as a shell calls it."""
+
+import importlib
+import json
+
+import numpy as np
+import pytest
+from absl.testing import flagsaver
+from safetensors.numpy import load_file
+
+import pteron as pteron_module
+from pteron.command.main import COMMANDS, main
+
+MODEL = """
+import torch
+from torch import nn
+import beside
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x, bias):
+        return self.linear(x) + bias
+
+def build():
+    torch.manual_seed(0)
+    return Net().eval(), (torch.randn(2, 4), torch.randn(2, 3))
+
+def other():
+    built = build()
+    built[0].linear.weight.data.mul_(2)
+    return built
+
+def broken():
+    return beside.fails()
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    (folder / "net.py").write_text(MODEL)
+    (folder / "beside.py").write_text("def fails():\n    raise KeyError('weights')\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield folder
+
+
+@pytest.fixture
+def pteron(capsys):
+    def run(name="--help", *arguments):
+        code = _fresh(name, lambda: main(["pteron", name, *arguments]))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def _fresh(name, call):
+    """What `call` returns; flags are then what they were."""
+    if name not in COMMANDS:
+        return call()
+    values = importlib.import_module(f"pteron.command.{name}").FLAGS
+    saved = flagsaver.save_flag_values(values)
+    try:
+        return call()
+    finally:
+        flagsaver.restore_flag_values(saved, values)
+
+
+def test_each_command_explains_itself(pteron):
+    assert pteron()[0] == 0
+    for command in COMMANDS:
+        code, out, err = pteron(command, "--help")
+        assert (code, err) == (0, "")
+        assert f"pteron {command} " in out and "--json" in out
+
+
+def test_export(pteron, folder):
+    dynamic = ("--dynamic=x.0=batch:1..8", "--dynamic=bias.0=batch")
+    code, out, err = pteron("export", "net.py:build", "-o", "net.pte", "--json", *dynamic)
+    assert (code, err) == (0, "")
+    report = json.loads(out)
+    (method,) = report["program"]["methods"]
+    assert method["inputs"][0].endswith(", 4]") and "[2," not in method["inputs"][0]
+    assert report["files"] == {"net.pte": (folder / "net.pte").stat().st_size}
+
+
+@pytest.fixture(scope="module")
+def program(folder):
+    command = ["pteron", "export", "net.py:build", "-o", "net.pte"]
+    assert _fresh("export", lambda: main(command)) == 0
+    return folder / "net.pte"
+
+
+def test_inspect(pteron, program):
+    code, out, err = pteron("inspect", "net.pte")
+    assert (code, err) == (0, "")
+    for text in (
+        "method forward",
+        "float32[2, 4]",
+        "delegate 0  CpuBackend",
+        "x86-64-v3",
+        "sha256",
+    ):
+        assert text in out
+    report = json.loads(pteron("inspect", "net.pte", "--json")[1])
+    assert report["files"] == {"net.pte": program.stat().st_size}
+    assert report["methods"]["forward"]["inputs"][1]["sizes"] == [2, 3]
+
+
+def test_run_on_files(pteron, program, folder):
+    x, bias = np.ones((2, 4), np.float32), np.zeros((2, 3), np.float32)
+    np.save(folder / "x.npy", x)
+    np.savez(folder / "in.npz", bias=bias, x=2 * x)
+    expected = pteron_module.Runtime.get().load_program(program).load_method("forward")(x, bias)
+    for suffix in ("npz", "safetensors", "npy"):
+        inputs = ["--input", "x=x.npy", "--input", "1=in.npz:bias"]
+        code, out, err = pteron("run", "net.pte", *inputs, "-o", f"y.{suffix}")
+        assert (code, out, err) == (0, "", "")
+    for found in (
+        np.load(folder / "y.npz")["output_0"],
+        load_file(folder / "y.safetensors")["output_0"],
+        np.load(folder / "y.npy"),
+    ):
+        np.testing.assert_array_equal(found, expected)
+    code, out, err = pteron("run", "net.pte", "--input", "1=0", "--input", "random")
+    assert (code, err) == (0, "")
+    assert "float32[2, 3]" in out and "mean" in out
+
+
+def test_compare(pteron, program):
+    code, out, err = pteron("compare", "net.pte", "net.py:build")
+    assert (code, err) == (0, "")
+    assert "largest difference" in out
+    code, out, err = pteron("compare", "net.pte", "net.py:other", "--json")
+    assert (code, err) == (3, "")
+    report = json.loads(out)
+    assert report["methods"]["forward"]["outputs"][0]["error"] > 0.01
+    assert "made from another model" in report["origin"]
+
+
+def test_bench(pteron, program):
+    arguments = ("--model=net.py:build", "--against=eager", "--seconds=0.02", "--threads=1")
+    code, out, err = pteron("bench", "net.pte", *arguments)
+    assert (code, err) == (0, "")
+    assert "threads: 1" in out and " x ours" in out
+    report = json.loads(pteron("bench", "net.pte", "--seconds=0.02", "--json")[1])
+    ours = report["contenders"]["pteron"]
+    assert 0 < ours["p10_s"] <= ours["p50_s"] <= ours["p99_s"]
+    assert ours["memory_bytes"] > 1e6
+
+
+OUTPUT = ("-o", "bad.pte")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        (["exprot"], 2, ["did you mean 'export'?"]),
+        (["export"], 2, ["found arguments: none; expected: FILE.py:function"]),
+        (["export", "net.py:build"], 2, ["add -o model.pte"]),
+        (["export", "net.py:build", "--ouput=x.pte"], 2, ["ouput"]),
+        (["export", "ned.py:build", *OUTPUT], 2, ["no file 'ned.py'; did you mean 'net.py'"]),
+        (["export", "net.py", *OUTPUT], 2, ["expected FILE.py:function"]),
+        (["export", "net.py:biuld", *OUTPUT], 2, ["net.py: there is no function", "'build'"]),
+        (["export", "net.py:broken", *OUTPUT], 1, ["in broken\n", "KeyError: 'weights'"]),
+        (["export", "net.py:build", *OUTPUT, "--backend=cup"], 1, ["did you mean 'cpu'?"]),
+        (["export", "net.py:build", *OUTPUT, "--option=cpu.isa"], 2, ["expected NAME=VALUE"]),
+        (
+            ["export", "net.py:build", *OUTPUT, "--dynamic=y.0=1..8", "--dynamic=x.2=1..8"],
+            2,
+            ["no input 'y'. Known: bias, x", "input 'x' of 'forward' has 2 dimensions"],
+        ),
+        (["inspect", "nett.pte"], 2, ["no file 'nett.pte'; did you mean 'net.pte'"]),
+        (["inspect", "net.py"], 1, ["net.py: "]),
+        (["run", "net.pte", "--method=forwards"], 2, ["did you mean 'forward'"]),
+        (
+            ["run", "net.pte", "--input", "z=1", "--input", "0=x.jpg", "-o", "y.npy"],
+            2,
+            ["no input 'z'", "x: ", "Float [2, 3] is not given", "--input random for all"],
+        ),
+        (["run", "net.pte", "-o", "y.txt"], 2, ["expected a name in .npy, .npz, .safetensors"]),
+        (["run", "net.pte", "--input", "random:5"], 1, ["input 0: it has 1 dimensions"]),
+        (["bench", "net.pte", "--against=eager"], 2, ["expected --model FILE.py:function"]),
+    ],
+)
+def test_wrong_lines(pteron, program, folder, arguments, code, expected):
+    found, out, err = pteron(*arguments)
+    assert (found, out) == (code, "")
+    assert all(text in err for text in expected), err
+    assert "site-packages" not in err and "importlib" not in err
+    assert not (folder / "bad.pte").exists()

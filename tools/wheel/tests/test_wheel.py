@@ -1,0 +1,94 @@
+"""The wheel, unpacked, beside the wheels that it requires and nothing else of ours."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+# docs/coming_from.md, step by step.
+LINES = """
+import torch, pteron
+model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU())
+x = torch.randn(2, 8)
+exported = torch.export.export(model.eval(), (x,))
+lowered = pteron.to_edge_transform_and_lower(exported, partitioner=[pteron.CpuPartitioner()])
+lowered.to_executorch().save("model.pte")
+outputs = pteron.Runtime.get().load_program("model.pte").load_method("forward").execute([x])
+torch.testing.assert_close(outputs[0], model(x).detach())
+"""
+WITHOUT_TORCH = """
+import sys, time
+sys.modules["torch"] = None
+begin = time.process_time()  # other work shares the machine
+from pteron import Runtime
+print(time.process_time() - begin)
+Runtime.get()
+"""
+COMMAND = """
+import sys
+from importlib.metadata import entry_points
+(script,) = entry_points(group="console_scripts", name="pteron")
+sys.exit(script.load()())
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel() -> Path:
+    (path,) = Path(os.environ["DIST"]).glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def python(folder: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    path = [str(folder), *(entry for entry in sys.path if "_pteron_py" not in entry)]
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_what_is_in_it(wheel: Path, folder: Path) -> None:
+    python_tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    assert f"-{python_tag}-{python_tag}-manylinux_2_" in wheel.name
+    assert (folder / "pteron/py.typed").exists()
+    libraries = [path.name for path in folder.rglob("*.so")]
+    assert "libcpu_backend.so" in libraries
+    assert sorted(set(libraries)) == sorted(libraries)  # none twice
+    assert not [path for path in folder.rglob("*") if "tests" in path.parts]
+
+
+def test_the_runtime_needs_no_torch_and_comes_fast(folder: Path) -> None:
+    done = [python(folder, WITHOUT_TORCH) for _ in range(5)]
+    assert not done[0].returncode, done[0].stderr
+    assert min(float(run.stdout) for run in done) < 0.04
+
+
+def test_lowering_and_running(folder: Path) -> None:
+    done = python(folder, LINES)
+    assert not done.returncode, done.stderr
+
+
+def test_the_command(folder: Path) -> None:
+    done = python(folder, COMMAND, "--help")
+    assert not done.returncode and "  export " in done.stdout, done.stderr
+    script = 'import sys; sys.modules["torch"] = None' + COMMAND
+    done = python(folder, script, "inspect", "model.pte")  # of the test before
+    assert not done.returncode and "CpuBackend" in done.stdout, done.stderr
+    done = python(folder, script, "export", "model.py:build", "-o", "x.pte")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "pip install 'pteron[lowering]'" in done.stderr and "Traceback" not in done.stderr

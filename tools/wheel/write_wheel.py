@@ -1,0 +1,100 @@
+"""Writes a wheel for this Python, with the platform tag that auditwheel finds for its libraries.
+
+Arguments, one a line in a file: version, description, license, output folder, and then pairs of a
+path in the wheel and a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+# Equal files make an equal wheel.
+os.environ["SOURCE_DATE_EPOCH"] = "315532800"
+
+from wheel.wheelfile import WheelFile
+
+# What programs need; and what lowering needs besides. Other releases of torch have other headers.
+_REQUIRES = (
+    "absl-py",
+    "flatbuffers",
+    "numpy",
+    "rich",
+    "safetensors",
+    'setuptools; extra == "lowering"',
+    'torch>=2.11,<2.14; extra == "lowering"',
+)
+
+
+def main() -> None:
+    lines = Path(sys.argv[1].removeprefix("@")).read_text(encoding="utf-8").splitlines()
+    version, description, license_file, dist, *rest = lines
+    tree = dict(zip(rest[::2], rest[1::2], strict=True))
+    info = f"pteron-{version}.dist-info"
+    texts = {
+        f"{info}/METADATA": _metadata(version, Path(description)),
+        f"{info}/entry_points.txt": _ENTRY_POINTS,
+        f"{info}/licenses/LICENSE": Path(license_file).read_text(encoding="utf-8"),
+    }
+
+    def write(folder: str, platform: str) -> Path:
+        tag = f"{_PYTHON}-{_PYTHON}-{platform}"
+        path = Path(folder) / f"pteron-{version}-{tag}.whl"
+        with WheelFile(path, "w") as wheel:
+            for name, file in tree.items():
+                wheel.writestr(name, Path(file).read_bytes())
+            for name, text in {**texts, f"{info}/WHEEL": _WHEEL.format(tag=tag)}.items():
+                wheel.writestr(name, text)
+        return path
+
+    with tempfile.TemporaryDirectory() as folder:
+        platform = _platform(write(folder, "linux_x86_64"))
+    path = write(dist, platform)
+    print(f"{path.name}: {path.stat().st_size / 1e6:.1f} MB")
+
+
+def _platform(wheel: Path) -> str:
+    """The oldest platform that has what the libraries need."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "auditwheel", "show", "--json", str(wheel)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"auditwheel fails:\n{done.stdout}{done.stderr}")
+    report = json.loads(done.stdout)
+    if not report["overall_tag"].startswith("manylinux"):
+        sys.exit(f"no manylinux platform has what the wheel needs: {report['external_libs']}")
+    return report["overall_tag"]
+
+
+def _metadata(version: str, description: Path) -> str:
+    heads = [
+        "Metadata-Version: 2.1",
+        "Name: pteron",
+        f"Version: {version}",
+        "Summary: Compiles PyTorch programs to single files and runs them without libtorch.",
+        f"Requires-Python: =={sys.version_info.major}.{sys.version_info.minor}.*",
+        *(f"Requires-Dist: {requirement}" for requirement in _REQUIRES),
+        "Provides-Extra: lowering",
+        "Description-Content-Type: text/markdown",
+    ]
+    return "\n".join([*heads, "", description.read_text(encoding="utf-8")])
+
+
+_PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"
+_WHEEL = """\
+Wheel-Version: 1.0
+Generator: pteron
+Root-Is-Purelib: false
+Tag: {tag}
+"""
+_ENTRY_POINTS = """\
+[console_scripts]
+pteron = pteron.command.main:main
+"""
+
+if __name__ == "__main__":
+    main()
