@@ -19,9 +19,9 @@ from absl import app, flags
 from rich.console import Console
 from rich.table import Table
 
-from examples.quickstart.contender import Contender
 from examples.quickstart.vision_transformer import VisionTransformer
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
+from pteron.command.contender import Contender
 from pteron.exir import to_edge_transform_and_lower
 
 _BATCH = flags.DEFINE_integer("batch", 2, "Images to run; the program takes 1 to 8.")
@@ -40,29 +40,25 @@ def main(argv: list[str]) -> None:
         inputs, eager_npz, ours_npz = (folder / f"{name}.npz" for name in ("in", "eager", "ours"))
         np.savez(inputs, image=image.numpy())
 
-        with_torch = stack.enter_context(
-            Contender("run_with_torch", f"--inputs={inputs}", f"--outputs={eager_npz}")
-        )
-        start = time.perf_counter()
+        def start(name: str, program: str, *arguments: str) -> Contender:
+            module = f"examples.quickstart.{program}"
+            return stack.enter_context(Contender(name, module, f"--inputs={inputs}", *arguments))
+
+        compiled = start("torch.compile", "run_with_torch", "--compile")
+        start_s = time.perf_counter()
         lower(model, image, program)
-        lower_s = time.perf_counter() - start
-        with_torch.run("eager")  # returns once torch.compile is done
-        ours = stack.enter_context(
-            Contender(
-                "run_without_torch",
-                f"--program={program}",
-                f"--inputs={inputs}",
-                f"--outputs={ours_npz}",
-            )
-        )
-        ours.run("execute")
+        lower_s = time.perf_counter() - start_s
+        compiled.begun()
+        eager = start("eager", "run_with_torch", f"--outputs={eager_npz}")
+        ours = start("ours", "run_without_torch", f"--program={program}", f"--outputs={ours_npz}")
+        load_s = ours.begun()["load_s"]
+        eager.begun()
         rounds = [
-            (ours.run("execute"), with_torch.run("eager"), with_torch.run("torch.compile"))
+            [contender.calls(1)["seconds"][0] for contender in (ours, eager, compiled)]
             for _ in range(_REPEAT.value)
         ]
         ours_ms, eager_ms, compile_ms = 1e3 * np.median(rounds, axis=0)
-        expected = np.load(eager_npz)["output_0"]
-        found, load_s = (np.load(ours_npz)[name] for name in ("output_0", "load_s"))
+        found, expected = (np.load(path)["output_0"] for path in (ours_npz, eager_npz))
         size_mb = program.stat().st_size / 1e6
     error = np.abs(found - expected).max() / np.abs(expected).max()
 
@@ -76,7 +72,7 @@ def main(argv: list[str]) -> None:
         ("latency, eager", f"{eager_ms:.1f} ms ({eager_ms / ours_ms:.2f} x ours)"),
         ("latency, torch.compile", f"{compile_ms:.1f} ms ({compile_ms / ours_ms:.2f} x ours)"),
         ("program file", f"{size_mb:.1f} MB"),
-        ("load", f"{1e3 * float(load_s):.1f} ms"),
+        ("load", f"{1e3 * load_s:.1f} ms"),
         ("lowering, export included", f"{lower_s:.1f} s"),
         ("instruction set asked for", _ISA.value),
     ]:

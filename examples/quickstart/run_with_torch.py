@@ -1,4 +1,4 @@
-"""The quickstart's model in PyTorch, eager and compiled; writes eager's output to an .npz file."""
+"""The quickstart's model in PyTorch, eager or compiled; may write its output to an .npz file."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,27 +7,38 @@ import numpy as np
 import torch
 from absl import app, flags
 
-from examples.quickstart.contender import serve
 from examples.quickstart.vision_transformer import VisionTransformer
+from pteron.command.contender import serve
 
 _INPUTS = flags.DEFINE_string("inputs", None, "An .npz file with the image.", required=True)
-_OUTPUTS = flags.DEFINE_string("outputs", None, "The .npz file to write.", required=True)
+_OUTPUTS = flags.DEFINE_string("outputs", "", "The .npz file to write.")
+_COMPILE = flags.DEFINE_boolean("compile", False, "Run what torch.compile makes of it.")
 
 
 def main(argv: list[str]) -> None:
     del argv
+    torch.set_grad_enabled(False)
+    serve(_load, _save)
+
+
+def _load() -> Callable[[], torch.Tensor]:
     with np.load(_INPUTS.value) as archive:
         image = torch.from_numpy(archive["image"])
-    model = VisionTransformer.seeded()
-    # All spare compilations and change no kernel: one source file holds them, the processor itself
-    # says what it has, and one file gains nothing from a precompiled header.
-    options: dict[str, str | int | bool | Callable[..., Any]]
-    options = {"cpp_wrapper": True, "cpp.vec_isa_ok": True, "cpp_cache_precompile_headers": False}
-    compiled = torch.compile(model, options=options)
-    with torch.no_grad():
-        compiled(image)
-        np.savez(_OUTPUTS.value, output_0=model(image).numpy())
-        serve({"eager": lambda: model(image), "torch.compile": lambda: compiled(image)})
+    model: Callable[..., Any] = VisionTransformer.seeded()
+    if _COMPILE.value:
+        # All spare compilations and change no kernel: one source file holds them, the processor
+        # itself says what it has, and one file gains nothing from a precompiled header.
+        options: dict[str, str | int | bool | Callable[..., Any]]
+        options = {"cpp_wrapper": True, "cpp.vec_isa_ok": True}
+        options["cpp_cache_precompile_headers"] = False
+        model = torch.compile(model, options=options)
+    return lambda: model(image)
+
+
+def _save(output: torch.Tensor) -> dict[str, Any]:
+    if _OUTPUTS.value:
+        np.savez(_OUTPUTS.value, output_0=output.numpy())
+    return {}
 
 
 if __name__ == "__main__":

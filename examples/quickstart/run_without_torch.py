@@ -1,17 +1,18 @@
 """Loads and runs a program in a process that cannot import torch.
 
-Reads the image from an .npz file and writes the output and the time to load to another.
+Reads the image from an .npz file and writes the output to another.
 """
 
 import sys
-import time
+from collections.abc import Callable
+from typing import Any
 
 sys.modules["torch"] = None  # type: ignore[assignment]  # any `import torch` raises from here on
 
 import numpy as np  # noqa: E402
 from absl import app, flags  # noqa: E402
 
-from examples.quickstart.contender import serve  # noqa: E402
+from pteron.command.contender import serve  # noqa: E402
 from pteron.runtime import Runtime  # noqa: E402
 
 _PROGRAM = flags.DEFINE_string("program", None, "The .pte file.", required=True)
@@ -23,12 +24,16 @@ def main(argv: list[str]) -> None:
     del argv
     with np.load(_INPUTS.value) as archive:
         image = archive["image"]
-    start = time.perf_counter()
-    method = Runtime.get().load_program(_PROGRAM.value).load_method("forward")
-    load_s = time.perf_counter() - start
-    outputs = method.execute([image])
-    np.savez(_OUTPUTS.value, load_s=load_s, output_0=np.asarray(outputs[0]))
-    serve({"execute": lambda: method.execute([image])})
+
+    def load() -> Callable[[], list[Any]]:
+        method = Runtime.get().load_program(_PROGRAM.value).load_method("forward")
+        return lambda: method.execute([image])
+
+    def save(outputs: list[Any]) -> dict[str, Any]:
+        np.savez(_OUTPUTS.value, output_0=np.asarray(outputs[0]))
+        return {}
+
+    serve(load, save)
 
 
 if __name__ == "__main__":

@@ -1,143 +1,222 @@
-"""Latency of the sample networks on this machine's CPU, side by side in one run.
+"""Latency of models on this machine's CPU, beside its peers; memory and load time, too.
 
-  tools/bazel run //tests/benchmarks:cpu -- --json=$HOME/cpu.json
+  tools/bazel run //tests/benchmarks:cpu -- --json=$HOME/cpu.json --folder=$HOME/cpu
 
-Every contender is made first; then rounds go through all of them in turn, so that whatever else
-the machine does hits them alike. The median over rounds counts. A result that differs from eager's
-is an error, not a time.
+The models are nine of `transformers` at full size, with random weights, and seven small ones of our
+own; float32, batch 1. Everyone has two ways: with what comes by default, and as well as its options
+make it. Each way has a process of its own and is called from Python: eager is Python throughout, of
+the others one call runs the model (torch.compile checks its guards first). A way that differs from
+eager is an error, not a time.
 
-Nobody's settings are touched. Threads that wait for their library's next call spin for a while and
-would take the cores from the next contender, so each turn begins with a pause, in which they go to
-sleep, and with calls that are not timed, which wake its own.
+Every way's files are made first, then its process loads them, then rounds go through all processes
+in turn, so that whatever else the machine does hits them alike. The median over rounds counts.
+Nobody's settings are touched but the number of threads; the result says how many worked. Memory is
+the most that the process had; torch.compile compiles in it.
+
+What the JSON file has is not measured again: peers' results of the same version, and ours of the
+same commit. The folder keeps the files in the same way.
 """
 
+import contextlib
 import json
+import math
+import os
 import pathlib
 import platform
 import statistics
+import subprocess
+import sys
 import tempfile
-import time
+from typing import Any
 
-import torch
+import numpy as np
 from absl import app, flags, logging
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import contenders
+from pteron.command.contender import Contender
+from tests.benchmarks.cpu_ways import WAYS
+from tests.models.full_size import FULL_SIZE
 from tests.models.networks import NETWORKS
-from tests.models.sample import Sample, max_relative_error
 
-_MODELS = flags.DEFINE_list("models", [], "Names of models; all if empty.")
-_CONTENDERS = flags.DEFINE_list(
-    "contenders", ["eager", "torch.compile", "aoti", "xnnpack", "pteron"], "Who takes part."
-)
-_ISA = flags.DEFINE_string("isa", "native", "Instruction set of our programs.")
-_ROUNDS = flags.DEFINE_integer("rounds", 30, "Rounds through all contenders.")
+_NAMES = [*FULL_SIZE, *(sample.name for sample in NETWORKS)]
+_MODELS = flags.DEFINE_list("models", _NAMES, "Which models.")
+_WAYS = flags.DEFINE_list("ways", list(WAYS), "Which ways; eager is always made, to compare with.")
+_ROUNDS = flags.DEFINE_integer("rounds", 30, "Rounds through all ways.", 1)
 _MIN_ROUND_MS = flags.DEFINE_float("min_round_ms", 5.0, "Calls of one turn take at least so long.")
-_PAUSE_MS = flags.DEFINE_float("pause_ms", 20.0, "Pause before each turn.")
-_JSON = flags.DEFINE_string("json", "", "Where to write the results as JSON.")
+_THREADS = flags.DEFINE_integer("threads", len(os.sched_getaffinity(0)), "Of each way.", 1)
+_JSON = flags.DEFINE_string("json", "", "Where results are, and are written to.")
+_FOLDER = flags.DEFINE_string("folder", "", "Where the ways' files are kept.")
+_MEASURE = flags.DEFINE_boolean("measure", True, "Without, only the files are made.")
 
-_PEERS = ("eager", "torch.compile", "aoti", "xnnpack")
+_MAKE_S = 1800
 
 
 def main(argv: list[str]) -> None:
     del argv
-    makers = {
-        "eager": contenders.eager,
-        "torch.compile": contenders.torch_compile,
-        "aoti": contenders.aoti_package,
-        "xnnpack": contenders.xnnpack,
-        "pteron": contenders.pteron(_ISA.value),
-    }
-    if unknown := set(_CONTENDERS.value) - set(makers):
-        raise app.UsageError(f"--contenders: unknown {sorted(unknown)}; known: {sorted(makers)}")
-    names = {sample.name for sample in NETWORKS}
-    if unknown := set(_MODELS.value) - names:
-        raise app.UsageError(f"--models: unknown {sorted(unknown)}; known: {sorted(names)}")
-    results = {}
-    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        for sample in NETWORKS:
-            if not _MODELS.value or sample.name in _MODELS.value:
-                made = {name: makers[name] for name in _CONTENDERS.value}
-                results[sample.name] = measure(sample, made, pathlib.Path(folder))
-    print_table(results)
-    if _JSON.value:
-        report = {
-            "machine": {"cpu": cpu_name(), "threads": torch.get_num_threads()},
-            "torch": torch.__version__,
-            "isa": _ISA.value,
-            "rounds": _ROUNDS.value,
-            "median_us": results,
-        }
-        pathlib.Path(_JSON.value).write_text(json.dumps(report, indent=2) + "\n")
+    for flag, known in ((_MODELS, _NAMES), (_WAYS, WAYS)):
+        if unknown := set(flag.value) - set(known):
+            raise app.UsageError(f"--{flag.name}: no {sorted(unknown)}; there are {list(known)}")
+    versions = {name: way.version or commit() for name, way in WAYS.items()}
+    path = pathlib.Path(_JSON.value) if _JSON.value else None
+    machine = {"cpu": cpu_name(), "threads": _THREADS.value}
+    report: dict[str, Any] = json.loads(path.read_text()) if path and path.exists() else {}
+    if machine != report.get("machine"):
+        report = {"machine": machine, "models": {}}
+    with tempfile.TemporaryDirectory() as temporary:
+        for model in _MODELS.value:
+            folder = pathlib.Path(_FOLDER.value or temporary) / model
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
+            row = report["models"].setdefault(model, {})
+            left = [
+                way
+                for way in _WAYS.value
+                if not is_same(row.get(way, {}).get("version", ""), versions[way])
+            ]
+            failed = make(model, ["eager", *left], versions, folder)
+            if not _MEASURE.value:
+                continue
+            for way, found in (measure(model, left, failed, folder) if left else {}).items():
+                row[way] = {"version": versions[way], **found}
+            if path:
+                path.write_text(json.dumps(report, indent=1) + "\n")
+    print_tables({model: report["models"].get(model, {}) for model in _MODELS.value})
+
+
+def make(
+    model: str, ways: list[str], versions: dict[str, str], folder: pathlib.Path
+) -> dict[str, str]:
+    """Writes the files of those that have none of this version. Returns why some have none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    failed: dict[str, str] = {}
+    for way in dict.fromkeys(ways):
+        made = folder / f"{way}.made"
+        if made.exists() and is_same(made.read_text(), versions[way]):
+            continue
+        logging.info("%s: making %s", model, way)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "tests.benchmarks.cpu_ways", *_job(model, way, folder)]
+                + ["make"],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                capture_output=True,
+                text=True,
+                timeout=_MAKE_S,
+            )
+        except subprocess.TimeoutExpired:
+            failed[way] = f"not made in {_MAKE_S} s"
+            continue
+        if done.returncode:
+            (folder / f"{way}.log").write_text(done.stderr)
+            failed[way] = "".join(done.stderr.strip().splitlines()[-1:])[:200]
+            logging.warning("%s: %s: %s", model, way, failed[way])
+        else:
+            made.write_text(versions[way])
+    return failed
+
+
+def is_same(version: str, wanted: str) -> bool:
+    """Whether results of `version` stand; a checkout with changes is like no other."""
+    return version == wanted and not version.endswith("-dirty")
+
+
+def _job(model: str, way: str, folder: pathlib.Path) -> list[str]:
+    return [model, way, str(folder), str(_THREADS.value)]
 
 
 def measure(
-    sample: Sample, makers: dict[str, contenders.Maker], folder: pathlib.Path
-) -> dict[str, float | str]:
-    """Median microseconds a call for each contender, or why it has none."""
-    result: dict[str, float | str] = {}
-    calls = {}
-    reference = sample.module()(*sample.inputs(0))
-    for name, make in makers.items():
-        logging.info("%s: making %s", sample.name, name)
-        try:
-            call = make(sample, folder)
-            error = max_relative_error(torch.as_tensor(call()[0]), reference)
-        except Exception as problem:  # a contender that fails is a row in the table
-            result[name] = f"{type(problem).__name__}: {str(problem).splitlines()[0][:120]}"
-            logging.warning("%s: %s: %s", sample.name, name, result[name])
-            continue
-        if error > 1e-3:
-            result[name] = f"wrong: relative error {error:.1e}"
-            continue
-        calls[name] = call
-    repeats = {name: _repeats(call) for name, call in calls.items()}
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(_ROUNDS.value):
-        for name, call in calls.items():
-            time.sleep(_PAUSE_MS.value / 1e3)
-            for _ in range(2):
-                call()
-            start = time.perf_counter()
-            for _ in range(repeats[name]):
-                call()
-            times[name].append((time.perf_counter() - start) / repeats[name] * 1e6)
-    result.update({name: statistics.median(values) for name, values in times.items()})
-    return {name: result[name] for name in makers}
+    model: str, ways: list[str], failed: dict[str, str], folder: pathlib.Path
+) -> dict[str, dict[str, Any]]:
+    """What each way took, or why it has no time."""
+    found: dict[str, dict[str, Any]] = {way: {} for way in ways}
+    with contextlib.ExitStack() as stack:
+        running = {}
+        for way in ways:
+            logging.info("%s: starting %s", model, way)
+            try:
+                if way in failed:
+                    raise RuntimeError(failed[way])
+                contender = stack.enter_context(
+                    Contender(
+                        way,
+                        "tests.benchmarks.cpu_ways",
+                        *_job(model, way, folder),
+                        threads=_THREADS.value,
+                    )
+                )
+                begun = contender.begun()
+                error = max_relative_error(folder / "expected.npz", begun["outputs"])
+                found[way] = {"load_ms": begun["load_s"] * 1e3, "error": error}
+                if error > 1e-3:
+                    raise RuntimeError(f"wrong: relative error {error:.1e}")
+                once = min(contender.calls(2)["seconds"])
+                running[way] = contender, max(1, round(_MIN_ROUND_MS.value / 1e3 / once))
+            except RuntimeError as problem:  # a way that fails is a cell of the table
+                found[way]["failed"] = str(problem)
+        times: dict[str, list[float]] = {way: [] for way in running}
+        answer = {}
+        for _ in range(_ROUNDS.value):
+            for way, (contender, count) in running.items():
+                answer[way] = contender.calls(count)
+                times[way].append(statistics.mean(answer[way]["seconds"]) * 1e3)
+        for way, values in times.items():
+            found[way] |= {
+                "median_ms": statistics.median(values),
+                "rounds": len(values),
+                "threads": answer[way]["threads"],
+                "memory_mb": answer[way]["memory"] / 1e6,
+            }
+    return found
 
 
-def _repeats(call: contenders.Contender) -> int:
-    """Calls a round, so that it is long against the clock; also warms up."""
-    for _ in range(3):
-        call()
-    start = time.perf_counter()
-    call()
-    return max(1, round(_MIN_ROUND_MS.value / 1e3 / (time.perf_counter() - start)))
+def max_relative_error(expected: pathlib.Path, found: str) -> float:
+    """The largest difference over the largest expected magnitude, of all outputs."""
+    with np.load(expected) as right, np.load(found) as ours:
+        if set(right) != set(ours) or any(right[n].shape != ours[n].shape for n in right):
+            return math.inf
+        errors = [
+            np.abs(ours[n] - right[n]).max() / max(np.abs(right[n]).max(), 1e-6) for n in right
+        ]
+    worst = float(np.max(errors))
+    return worst if math.isfinite(worst) else math.inf
 
 
-def print_table(results: dict[str, dict[str, float | str]]) -> None:
-    """One row a model: microseconds, and our ratio to the best peer (below 1 is faster)."""
-    table = Table(title=f"median us a call, {cpu_name()}, {torch.get_num_threads()} threads")
-    table.add_column("model")
-    for name in _CONTENDERS.value:
-        table.add_column(name, justify="right")
-    table.add_column("pteron / best peer", justify="right")
-    table.add_column("pteron / best of torch", justify="right")
-    for model, row in results.items():
-        cells = [f"{v:.1f}" if isinstance(v, float) else "-" for v in row.values()]
-        table.add_row(model, *cells, _ratio(row, _PEERS), _ratio(row, ("eager", "torch.compile")))
-    Console(width=140).print(table)
-    for model, row in results.items():
-        for name, value in row.items():
-            if isinstance(value, str):
-                print(f"{model}: {name}: {value}")
+def print_tables(report: dict[str, dict[str, Any]]) -> None:
+    """Milliseconds, ours over the best peer's (below 1 is faster), load, memory, threads."""
+    ours = [way for way in _WAYS.value if not WAYS[way].package]
+    title = f"{cpu_name()}, {_THREADS.value} threads"
+    latency = Table(title=f"median ms a call, {title}")
+    rest = Table(title=f"load ms / most memory MB / threads that worked, {title}")
+    for table in (latency, rest):
+        table.add_column("model")
+        for way in _WAYS.value:
+            table.add_column(way, justify="right")
+    for way in ours:
+        latency.add_column(f"{way} / best peer", justify="right")
+    ratios: dict[str, list[float]] = {way: [] for way in ours}
+    for model, row in report.items():
+        times = {way: found["median_ms"] for way, found in row.items() if "median_ms" in found}
+        peers = [ms for way, ms in times.items() if WAYS[way].package]
+        cells = []
+        for way in ours:
+            if way in times and peers:
+                ratios[way].append(times[way] / min(peers))
+            cells.append(f"{ratios[way][-1]:.2f}" if way in times and peers else "-")
+        shown = [f"{times[way]:.3g}" if way in times else "-" for way in _WAYS.value]
+        latency.add_row(model, *shown, *cells)
+        rest.add_row(model, *(_rest(row[way]) if way in times else "-" for way in _WAYS.value))
+    means = [f"{statistics.geometric_mean(r):.2f}" if r else "-" for r in ratios.values()]
+    latency.add_row("geometric mean", *("" for _ in _WAYS.value), *means)
+    for table in (latency, rest):
+        Console(width=200).print(table)
+    for model, row in report.items():
+        for way, found in row.items():
+            if "failed" in found:
+                print(f"{model}: {way}: {found['failed']}")
 
 
-def _ratio(row: dict[str, float | str], peers: tuple[str, ...]) -> str:
-    ours = row.get("pteron")
-    theirs = [row[p] for p in peers if isinstance(row.get(p), float)]
-    return f"{ours / min(theirs):.2f}" if isinstance(ours, float) and theirs else "-"
+def _rest(found: dict[str, Any]) -> str:
+    return f"{found['load_ms']:.0f} / {found['memory_mb']:.0f} / {found['threads']}"
 
 
 def cpu_name() -> str:
@@ -148,6 +227,18 @@ def cpu_name() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.machine()
+
+
+def commit() -> str:
+    """Of the checkout that `bazel run` was called in, with a mark if it has changes."""
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+        cwd=os.environ.get("BUILD_WORKSPACE_DIRECTORY"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

@@ -89,6 +89,12 @@ LOCK_FILES = (
         add={"executorch": ("torch",), "torchao": ("torch",)},
     ),
     LockFile(
+        "onnxruntime",
+        "third_party/onnxruntime/lock.json",
+        "third_party/onnxruntime/requirements.txt",
+        on=("common",),
+    ),
+    LockFile(
         "transformers",
         "third_party/transformers/lock.json",
         "third_party/transformers/requirements.txt",

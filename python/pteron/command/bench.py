@@ -19,8 +19,8 @@ from typing import Any
 
 from absl import flags
 
-from pteron.command import program_file, values
-from pteron.command.contender import PEERS, Contender
+from pteron.command import peers, program_file, values
+from pteron.command.contender import Contender
 from pteron.command.usage import Stages, UsageError, command_flags, nearest, only
 
 FLAGS = command_flags()
@@ -29,7 +29,7 @@ values.define_flags(FLAGS)
 flags.DEFINE_string("method", None, "Its only one, or forward.", flag_values=FLAGS)
 flags.DEFINE_string("model", None, "FILE.py:function, what it was made from.", flag_values=FLAGS)
 flags.DEFINE_list(
-    "against", [], f"Peers: {', '.join(PEERS)}; they need --model.", flag_values=FLAGS
+    "against", [], f"Peers: {', '.join(peers.PEERS)}; they need --model.", flag_values=FLAGS
 )
 flags.DEFINE_integer("threads", None, "For each; by default its own choice.", flag_values=FLAGS)
 flags.DEFINE_float("seconds", 3.0, "Of measuring, for each.", flag_values=FLAGS)
@@ -40,8 +40,8 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 def run(positional: list[str]) -> bool:
     (name,) = only(positional, "model.pte")
-    if unknown := [peer for peer in FLAGS.against if peer not in PEERS]:
-        raise UsageError(f"--against: {nearest('peer', unknown[0], PEERS)}")
+    if unknown := [peer for peer in FLAGS.against if peer not in peers.PEERS]:
+        raise UsageError(f"--against: {nearest('peer', unknown[0], peers.PEERS)}")
     if FLAGS.against and FLAGS.model is None:
         raise UsageError("--against needs the model; expected --model FILE.py:function")
     if FLAGS.model and FLAGS.input:
@@ -59,10 +59,10 @@ def run(positional: list[str]) -> bool:
         contenders, begun = [], []
         for kind in ("pteron", *FLAGS.against):
             stages(f"start {kind}")
-            contenders.append(stack.enter_context(Contender(kind, job, FLAGS.threads)))
+            contenders.append(stack.enter_context(peers.start(kind, job, FLAGS.threads)))
             begun.append(contenders[-1].begun())  # one by one, so that none disturbs another
         figures = _measure(contenders, stages)
-    report = {c.kind: {**b, **f} for c, b, f in zip(contenders, begun, figures, strict=True)}
+    report = {c.name: {**b, **f} for c, b, f in zip(contenders, begun, figures, strict=True)}
     threads = FLAGS.threads or f"each its own choice of {len(os.sched_getaffinity(0))} cores"
     if FLAGS.json:
         print(json.dumps({"threads": threads, "contenders": report}, indent=2))

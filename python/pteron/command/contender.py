@@ -1,7 +1,14 @@
-"""One of those that `pteron bench` measures, in a process of its own.
+"""Those that are compared, each in a process of its own.
 
-The first line that it prints is JSON: what loading and the first call took. Then, for each number N
-on its standard input, it calls N times and prints the seconds of each call and its memory so far.
+The parent starts them and asks for calls, so that all take turns on the same machine::
+
+    with Contender("eager", "run_with_torch", "image.npz") as eager:
+        load_s = eager.begun()["load_s"]
+        seconds = eager.calls(10)["seconds"]
+
+and the module that it names, run with these arguments, answers until its parent ends it::
+
+    serve(lambda: functools.partial(model, image))
 """
 
 from __future__ import annotations
@@ -10,8 +17,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +28,26 @@ _PAUSE_S = 0.05
 
 
 class Contender:
-    """The process, as who measures sees it; it ends with the `with`."""
+    """The process, as who measures sees it; it ends with the `with`.
 
-    def __init__(self, kind: str, job: dict[str, Any], threads: int | None) -> None:
+    Args:
+        name: in messages.
+        module: what `python -m` runs; it calls `serve`.
+        arguments: its command line.
+        threads: OMP_NUM_THREADS of the process; None leaves it as it is.
+    """
+
+    def __init__(self, name: str, module: str, *arguments: str, threads: int | None = None) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         if threads is not None:
             environment["OMP_NUM_THREADS"] = str(threads)
-        self.kind = kind
+        self.name = name
+        self._messages = tempfile.TemporaryFile("w+")  # a pipe might fill up
         self.process = subprocess.Popen(
-            [sys.executable, "-m", __name__, kind, json.dumps(job)],
+            [sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._messages,
             text=True,
             env=environment,
         )
@@ -42,109 +58,77 @@ class Contender:
     def __exit__(self, *_: Any) -> None:
         self.process.kill()
         self.process.communicate()
+        self._messages.close()
 
     def begun(self) -> dict[str, Any]:
-        """What loading and the first call took."""
+        """What loading and the first call took (`load_s`, `first_call_s`), and what `serve` was
+        told to say about it. Waits until it has done so."""
         return self._answer()
 
     def calls(self, count: int) -> dict[str, Any]:
-        """So many calls: `seconds` of each, and `memory` so far in bytes."""
+        """So many calls: `seconds` of each, the `threads` that worked for them, and the most
+        `memory` so far in bytes."""
         assert self.process.stdin
         print(count, file=self.process.stdin, flush=True)
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:
-        assert self.process.stdout and self.process.stderr
+        assert self.process.stdout
         line = self.process.stdout.readline()
         if line:
             return json.loads(line)
-        last = self.process.stderr.read().strip().splitlines()[-1:]
-        raise RuntimeError(f"{self.kind} ends with {self.process.wait()}: {''.join(last)}")
+        status = self.process.wait()
+        self._messages.seek(0)
+        last = self._messages.read().strip().splitlines()[-1:]
+        raise RuntimeError(f"{self.name} ends with {status}: {''.join(last)}")
 
 
-# ---- In the process itself.
+def serve(
+    load: Callable[[], Callable[[], Any]],
+    about: Callable[[Any], Mapping[str, Any]] = lambda first: {},
+) -> None:
+    """Loads, calls once, and then as often as each line of the standard input says.
 
-
-def main(kind: str, job: dict[str, Any]) -> None:
+    Args:
+        load: returns what is called.
+        about: given the first call's result, more to say about it.
+    """
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
     begin = time.perf_counter()
-    call = _KINDS[kind](job)
+    call = load()
     loaded = time.perf_counter()
-    call()
+    first = call()
     begun = {"load_s": loaded - begin, "first_call_s": time.perf_counter() - loaded}
-    print(json.dumps(begun), flush=True)
+    print(json.dumps({**begun, **about(first)}), file=answers, flush=True)
+    del first
     for line in sys.stdin:
         time.sleep(_PAUSE_S)
-        seconds = []
+        call()  # wakes its threads
+        before, seconds = _busy(), []
         for _ in range(int(line)):
             start = time.perf_counter()
             call()
             seconds.append(time.perf_counter() - start)
-        print(json.dumps({"seconds": seconds, "memory": _memory()}), flush=True)
+        answer = {"seconds": seconds, "threads": _worked(before), "memory": _memory()}
+        print(json.dumps(answer), file=answers, flush=True)
 
 
-def _pteron(job: dict[str, Any]) -> Callable[[], object]:
-    from pteron.command import program_file, values
-
-    program = program_file.load(job["program"], job["data"])
-    method = program_file.method_of(program, job["method"])
-    inputs = values.inputs_of(method.metadata, job["inputs"])
-    return lambda: method.execute(inputs)
-
-
-def _eager(job: dict[str, Any]) -> Callable[[], object]:
-    import torch
-
-    module, args, kwargs = _module(job)
-    torch.set_grad_enabled(False)
-    return lambda: module(*args, **kwargs)
+def _busy() -> dict[str, int]:
+    """Nanoseconds on a core, for each thread of this process."""
+    found = {}
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            found[task.name] = int((task / "schedstat").read_text().split()[0])
+        except OSError:  # it has ended
+            continue
+    return found
 
 
-def _compile(job: dict[str, Any]) -> Callable[[], object]:
-    import torch
-
-    module, args, kwargs = _module(job)
-    torch.set_grad_enabled(False)
-    compiled: Callable[..., Any] = torch.compile(module)
-    return lambda: compiled(*args, **kwargs)
-
-
-def _onnxruntime(job: dict[str, Any]) -> Callable[[], object]:
-    try:
-        import onnxruntime
-        import onnxscript  # noqa: F401 # which torch needs for it
-    except ModuleNotFoundError as error:
-        sys.exit(f"{error}; pip install onnx onnxruntime onnxscript")
-    import torch
-    from torch.utils import _pytree as pytree
-
-    module, args, kwargs = _module(job)
-    path = Path(job["folder"]) / "model.onnx"
-    exported = torch.onnx.export(module, args, kwargs=kwargs, dynamo=True, verbose=False)
-    assert exported is not None
-    exported.save(path)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    flat = [leaf.numpy() for leaf in pytree.tree_leaves((args, kwargs))]
-    inputs = {about.name: value for about, value in zip(session.get_inputs(), flat, strict=True)}
-    return lambda: session.run(None, inputs)
-
-
-_KINDS: dict[str, Callable[[dict[str, Any]], Callable[[], object]]] = {
-    "pteron": _pteron,
-    "eager": _eager,
-    "compile": _compile,
-    "onnxruntime": _onnxruntime,
-}
-PEERS = tuple(_KINDS)[1:]
-
-
-def _module(job: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """The module in eval mode, with its example inputs."""
-    from pteron.command import model_file
-    from pteron.exporter import example_of
-
-    return example_of(model_file.build(job["model"]), job["method"])
+def _worked(before: Mapping[str, int]) -> int:
+    """Threads that since `before` ran at least a tenth as long as the busiest."""
+    ran = [now - before.get(task, 0) for task, now in _busy().items()]
+    return sum(10 * nanoseconds >= max(ran) for nanoseconds in ran)
 
 
 def _memory() -> int:
@@ -153,7 +137,3 @@ def _memory() -> int:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     return 0
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]))

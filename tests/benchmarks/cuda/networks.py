@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from tests.models.full_size import bert, logits
+
 
 class Mlp(nn.Module):
     def __init__(self) -> None:
@@ -64,48 +66,6 @@ class ConvNet(nn.Module):
         return self.head(self.layers(x).mean((2, 3)))
 
 
-class ResNet(nn.Module):
-    """ResNet-50 of `transformers`, of random weights."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        from transformers import ResNetConfig, ResNetForImageClassification
-
-        self.model = ResNetForImageClassification(ResNetConfig(num_labels=1000))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = self.model(x).logits
-        return logits
-
-
-class VisionTransformer(nn.Module):
-    """ViT-B/16 of `transformers`, of random weights."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        from transformers import ViTConfig, ViTForImageClassification
-
-        self.model = ViTForImageClassification(ViTConfig(num_labels=1000))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = self.model(x).logits
-        return logits
-
-
-class Bert(nn.Module):
-    """BERT-base of `transformers`, of random weights."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        from transformers import BertConfig, BertModel
-
-        self.model = BertModel(BertConfig(), add_pooling_layer=False)
-
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        states: torch.Tensor = self.model(ids).last_hidden_state
-        return states
-
-
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A network and its input: numbers, or ids below `ids`."""
@@ -129,9 +89,9 @@ CASES = {
     "transformer_4x512": Case(Transformer, (4, 512, 1024)),
     "convnet_b4": Case(ConvNet, (4, 3, 64, 64)),
     "convnet_b8": Case(ConvNet, (8, 3, 64, 64)),
-    "resnet50_b1": Case(ResNet, (1, 3, 224, 224), torch.float16),
-    "resnet50_b32": Case(ResNet, (32, 3, 224, 224), torch.float16),
-    "vit_b16_b1": Case(VisionTransformer, (1, 3, 224, 224), torch.float16),
-    "vit_b16_b32": Case(VisionTransformer, (32, 3, 224, 224), torch.float16),
-    "bert_base_128": Case(Bert, (1, 128), torch.float16, ids=30000),
+    "resnet50_b1": Case(lambda: logits("ResNet"), (1, 3, 224, 224), torch.float16),
+    "resnet50_b32": Case(lambda: logits("ResNet"), (32, 3, 224, 224), torch.float16),
+    "vit_b16_b1": Case(lambda: logits("ViT"), (1, 3, 224, 224), torch.float16),
+    "vit_b16_b32": Case(lambda: logits("ViT"), (32, 3, 224, 224), torch.float16),
+    "bert_base_128": Case(bert, (1, 128), torch.float16, ids=30000),
 }

@@ -1,0 +1,87 @@
+"""What `pteron bench` measures: our program and its peers, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pteron.command.contender import Contender, serve
+
+
+def start(kind: str, job: dict[str, Any], threads: int | None) -> Contender:
+    """The process of one of them; `job` says what it runs."""
+    return Contender(kind, __name__, kind, json.dumps(job), threads=threads)
+
+
+def _pteron(job: dict[str, Any]) -> Callable[[], object]:
+    from pteron.command import program_file, values
+
+    program = program_file.load(job["program"], job["data"])
+    method = program_file.method_of(program, job["method"])
+    inputs = values.inputs_of(method.metadata, job["inputs"])
+    return lambda: method.execute(inputs)
+
+
+def _eager(job: dict[str, Any]) -> Callable[[], object]:
+    import torch
+
+    module, args, kwargs = _module(job)
+    torch.set_grad_enabled(False)
+    return lambda: module(*args, **kwargs)
+
+
+def _compile(job: dict[str, Any]) -> Callable[[], object]:
+    import torch
+
+    module, args, kwargs = _module(job)
+    torch.set_grad_enabled(False)
+    compiled: Callable[..., Any] = torch.compile(module)
+    return lambda: compiled(*args, **kwargs)
+
+
+def _onnxruntime(job: dict[str, Any]) -> Callable[[], object]:
+    try:
+        import onnxruntime
+        import onnxscript  # noqa: F401 # which torch needs for it
+    except ModuleNotFoundError as error:
+        sys.exit(f"{error}; pip install onnx onnxruntime onnxscript")
+    import torch
+    from torch.utils import _pytree as pytree
+
+    module, args, kwargs = _module(job)
+    path = Path(job["folder"]) / "model.onnx"
+    exported = torch.onnx.export(module, args, kwargs=kwargs, dynamo=True, verbose=False)
+    assert exported is not None
+    exported.save(path)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    flat = [leaf.numpy() for leaf in pytree.tree_leaves((args, kwargs))]
+    inputs = {about.name: value for about, value in zip(session.get_inputs(), flat, strict=True)}
+    return lambda: session.run(None, inputs)
+
+
+_KINDS: dict[str, Callable[[dict[str, Any]], Callable[[], object]]] = {
+    "pteron": _pteron,
+    "eager": _eager,
+    "compile": _compile,
+    "onnxruntime": _onnxruntime,
+}
+PEERS = tuple(_KINDS)[1:]
+
+
+def _module(job: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The module in eval mode, with its example inputs."""
+    from pteron.command import model_file
+    from pteron.exporter import example_of
+
+    return example_of(model_file.build(job["model"]), job["method"])
+
+
+if __name__ == "__main__":
+    job = json.loads(sys.argv[2])
+    serve(lambda: _KINDS[sys.argv[1]](job))

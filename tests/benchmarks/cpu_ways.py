@@ -1,0 +1,236 @@
+"""The ways to run a model on the CPU, each in a process of its own.
+
+    python -m tests.benchmarks.cpu_ways MODEL WAY FOLDER THREADS make   # writes the way's files
+    python -m tests.benchmarks.cpu_ways MODEL WAY FOLDER THREADS        # serves calls
+
+What a process imports to run a file counts in its memory, so imports are where they are needed:
+torch is in the processes of eager, torch.compile and XNNPACK alone.
+"""
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pteron.command.contender import serve
+
+if TYPE_CHECKING:
+    from tests.models.sample import Sample
+
+Call = Callable[[], Sequence[Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """A way to run a model.
+
+    Attributes:
+        load: returns the call, given the model's name, the folder, and the threads to use.
+        make: writes what `load` reads; may take minutes.
+        package: whose version it depends on; "" for our own.
+        is_tuned: whether it has options that somebody must set.
+    """
+
+    load: Callable[[str, Path, int], Call]
+    make: Callable[[str, Path, int], object] | None
+    package: str
+    is_tuned: bool = False
+
+    @property
+    def version(self) -> str:
+        return f"{self.package} {metadata.version(self.package)}" if self.package else ""
+
+
+def sample_of(name: str) -> "Sample":
+    """The model of that name."""
+    from tests.models.full_size import FULL_SIZE
+    from tests.models.networks import NETWORKS
+
+    return {sample.name: sample for sample in (*FULL_SIZE.values(), *NETWORKS)}[name]
+
+
+def _inputs(folder: Path) -> list[Any]:
+    """As arrays; `_eager` has written them."""
+    with np.load(folder / "inputs.npz") as archive:
+        return [archive[f"input_{i}"] for i in range(len(archive.files))]
+
+
+def _tensors(values: Sequence[Any]) -> Sequence[Any]:
+    """One tensor or several, as several."""
+    return values if isinstance(values, (list, tuple)) else [values]
+
+
+# ---- PyTorch itself.
+
+
+def _make_eager(model: str, folder: Path, threads: int) -> None:
+    """The inputs, and what is expected of all."""
+    sample = sample_of(model)
+    inputs = {f"input_{i}": t.numpy() for i, t in enumerate(sample.inputs(0))}
+    np.savez(folder / "inputs.npz", allow_pickle=False, **inputs)
+    np.savez(
+        folder / "expected.npz", allow_pickle=False, **_named(_eager(model, folder, threads)())
+    )
+
+
+def _named(outputs: Sequence[Any]) -> dict[str, Any]:
+    return {f"output_{i}": np.asarray(output) for i, output in enumerate(outputs)}
+
+
+def _eager(model: str, folder: Path, threads: int, **options: Any) -> Call:
+    import torch
+
+    del folder
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(False)
+    sample = sample_of(model)
+    module: Callable[..., Any] = sample.module()
+    if options:
+        module = torch.compile(module, **options)
+    inputs = sample.inputs(0)
+    return lambda: _tensors(module(*inputs))
+
+
+#: The weights are constants, products are chosen by measuring, and what calls kernels is C++.
+_TUNED = {"freezing": True, "max_autotune": True, "cpp_wrapper": True}
+
+
+# ---- ONNX Runtime.
+
+
+def _make_onnx(model: str, folder: Path, threads: int) -> None:
+    import torch
+
+    del threads
+    sample = sample_of(model)
+    exported = torch.onnx.export(sample.module(), sample.inputs(0), dynamo=True, verbose=False)
+    assert exported is not None
+    exported.save(folder / "model.onnx")
+
+
+def _onnxruntime(model: str, folder: Path, threads: int, is_tuned: bool = False) -> Call:
+    import onnxruntime
+
+    del model
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    if is_tuned:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        options.add_session_config_entry("session.set_denormal_as_zero", "1")
+    session = onnxruntime.InferenceSession(
+        folder / "model.onnx", options, providers=["CPUExecutionProvider"]
+    )
+    names = [about.name for about in session.get_inputs()]
+    inputs = dict(zip(names, _inputs(folder), strict=True))
+    return lambda: session.run(None, inputs)
+
+
+# ---- ExecuTorch with XNNPACK.
+
+
+def _make_xnnpack(model: str, folder: Path, threads: int, is_tuned: bool = False) -> None:
+    import torch
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    del threads
+    sample = sample_of(model)
+    module, inputs = sample.module(), sample.inputs(0)
+    if is_tuned:
+        module, inputs = module.to(memory_format=torch.channels_last), tuple(_last(inputs))
+    with torch.no_grad():
+        exported = torch.export.export(module, inputs)
+    program = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
+    name = "channels_last.pte" if is_tuned else "xnnpack.pte"
+    (folder / name).write_bytes(program.to_executorch().buffer)
+
+
+def _last(inputs: Sequence[Any]) -> list[Any]:
+    """Images channels last."""
+    import torch
+
+    layout = torch.channels_last
+    return [t.contiguous(memory_format=layout) if t.dim() == 4 else t for t in inputs]
+
+
+def _xnnpack(model: str, folder: Path, threads: int, is_tuned: bool = False) -> Call:
+    import torch
+    from executorch.extension.pybindings import portable_lib
+    from executorch.runtime import Runtime
+
+    del model
+    portable_lib._unsafe_reset_threadpool(threads)
+    name = "channels_last.pte" if is_tuned else "xnnpack.pte"
+    method = Runtime.get().load_program(folder / name).load_method("forward")
+    inputs: Sequence[Any] = [torch.from_numpy(value) for value in _inputs(folder)]
+    inputs = _last(inputs) if is_tuned else inputs
+    return lambda: method.execute(inputs)
+
+
+# ---- Ours.
+
+
+def _make_pteron(model: str, folder: Path, threads: int, isa: str = "") -> None:
+    from pteron.backends.cpu import CpuOptions, CpuPartitioner
+    from pteron.exir import to_edge_transform_and_lower
+
+    del threads
+    options = CpuOptions(isa=isa) if isa else CpuOptions()
+    partitioner = CpuPartitioner(options)
+    program = to_edge_transform_and_lower(sample_of(model).export(), partitioner=[partitioner])
+    program.to_executorch().save(folder / f"pteron{isa}.pte")
+
+
+def _pteron(model: str, folder: Path, threads: int, isa: str = "") -> Call:
+    from pteron.runtime import Runtime
+
+    del model, threads  # OMP_NUM_THREADS is set
+    method = Runtime.get().load_program(folder / f"pteron{isa}.pte").load_method("forward")
+    inputs = _inputs(folder)
+    return lambda: method.execute(inputs)
+
+
+_tuned = functools.partial(functools.partial, is_tuned=True)
+_compiled = functools.partial(_eager, dynamic=False)
+_compiled_tuned = functools.partial(_compiled, options=_TUNED)
+_native = functools.partial(functools.partial, isa="native")
+
+WAYS: Mapping[str, Way] = {
+    "eager": Way(_eager, _make_eager, "torch"),
+    # Compiled when they are loaded; what is made is the compiler's cache.
+    "torch.compile": Way(_compiled, lambda *job: _compiled(*job)(), "torch"),
+    "torch.compile, tuned": Way(
+        _compiled_tuned, lambda *job: _compiled_tuned(*job)(), "torch", is_tuned=True
+    ),
+    "xnnpack": Way(_xnnpack, _make_xnnpack, "executorch"),
+    "xnnpack, tuned": Way(_tuned(_xnnpack), _tuned(_make_xnnpack), "executorch", is_tuned=True),
+    "onnxruntime": Way(_onnxruntime, _make_onnx, "onnxruntime"),
+    "onnxruntime, tuned": Way(_tuned(_onnxruntime), None, "onnxruntime", is_tuned=True),
+    "pteron": Way(_pteron, _make_pteron, ""),
+    "pteron, tuned": Way(_native(_pteron), _native(_make_pteron), "", is_tuned=True),
+}
+
+
+def main(model: str, name: str, folder: str, threads: str, *make: str) -> None:
+    way, job = WAYS[name], (model, Path(folder), int(threads))
+    if make:
+        if way.make:
+            way.make(*job)
+        return
+
+    def save(outputs: Sequence[Any]) -> dict[str, Any]:
+        """The first call's outputs; an answer needs no words."""
+        path = Path(folder) / f"{name}.npz"
+        np.savez(path, allow_pickle=False, **_named(outputs))
+        return {"outputs": str(path)}
+
+    serve(lambda: way.load(*job), save)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
