@@ -21,9 +21,16 @@ is the page about it.
 load("@bazel_skylib//lib:shell.bzl", "shell")
 load("@rules_python//python:defs.bzl", "py_binary")
 
-_BACKENDS = {
+# What lowers for a backend, and what also runs the result. For CUDA that takes minutes to compile.
+_LOWERING = {
+    "cpu": Label("//backends/cpu"),
+    "cuda": Label("//backends/cuda:cuda_partitioner"),
+    "metal": Label("//backends/apple/metal:metal_partitioner"),
+}
+_RUNNING = {
     "cpu": Label("//backends/cpu"),
     "cuda": Label("//backends/cuda"),
+    "metal": Label("//backends/apple/metal"),
 }
 
 _ProgramInfo = provider(
@@ -32,7 +39,7 @@ _ProgramInfo = provider(
         "arguments": "of the command, how the model is lowered",
         "data": "the .pte file and the .ptd file, if any",
         "model": "the model's runfiles path and its function",
-        "tool": "the command with the model among its runfiles",
+        "tool": "the command with the model, and all that runs the program, among its runfiles",
     },
 )
 
@@ -43,12 +50,11 @@ _COMPILER = attr.label(
 
 _LOCAL = {"no-cache": "1", "no-remote": "1"}
 
-def _is_for_this_machine(attr):
+def _is_for_this_machine(backends, options):
     """Whether what is made depends on the processor or the GPU at hand."""
-    options = attr.options
     if "native" in options.get("cpu.isa", ""):
         return True
-    return "cuda" in attr.backends and (
+    return "cuda" in backends and (
         "cuda.architectures" not in options or
         options.get("cuda.gemm", "cublas") != "cublas" or
         options.get("cuda.autotune", "off") != "off"
@@ -82,7 +88,7 @@ def _pteron_program_impl(ctx):
             "PATH": "/bin:/usr/bin:/usr/local/bin",
             "PYTHONHASHSEED": "0",
         },
-        execution_requirements = _LOCAL if _is_for_this_machine(ctx.attr) else {},
+        execution_requirements = _LOCAL if _is_for_this_machine(ctx.attr.backends, ctx.attr.options) else {},
         mnemonic = "PteronProgram",
         progress_message = "Lowering %s for %%{label}" % model,
         resource_set = _resources,
@@ -97,7 +103,7 @@ def _pteron_program_impl(ctx):
             arguments = arguments,
             data = files,
             model = model,
-            tool = ctx.attr.tool,
+            tool = ctx.attr.comparison,
         ),
     ]
 
@@ -105,6 +111,7 @@ _pteron_program = rule(
     implementation = _pteron_program_impl,
     attrs = {
         "backends": attr.string_list(),
+        "comparison": attr.label(cfg = "target"),
         "dynamic": attr.string_list(),
         "function": attr.string(),
         "model": attr.label(allow_single_file = [".py"]),
@@ -131,6 +138,9 @@ def pteron_program(
         **kwargs):
     """Lowers a model to `<name>.pte`, and compares it with eager on the model's example inputs.
 
+    Programs for a named GPU are not compared when they are made, whether there is such a GPU or not:
+    pteron_program_test compares them where there is one.
+
     An ordinary action: the model, its dependencies, torch, the interpreter and what identifies the
     compiler are its key, so that a shared cache serves it. What depends on the machine at hand is never
     cached: `"cpu.isa": "native"`, CUDA without `"cuda.architectures": "sm_90"`, anything that is tuned.
@@ -141,52 +151,64 @@ def pteron_program(
         model: a Python file.
         function: of the file, without arguments. Returns a module and its example inputs, or a dict of
             methods, or what else `pteron export` takes (tools/bazel run //tools/pteron -- export --help).
-        backend: "cpu", "cuda", or a list in the order in which they choose. What the others leave is the
-            CPU's.
+        backend: "cpu", "cuda", "metal", or a list in the order in which they choose. What the others
+            leave is the CPU's.
         options: of backends by name, {"cpu.isa": "x86-64-v3"}. With
-            {"cpu.save_data_externally": "true"} weights are in `<name>.ptd`.
+            {"cpu.save_data_externally": "true"} weights are in `<name>.ptd`, otherwise in the program.
         dynamic: dimensions that may change, "image.0=1..8".
         data: files that the model reads; it finds them beside it, where their labels say.
         deps: Python libraries that the model imports, torch's included if it names it.
         **kwargs: visibility, testonly, tags and the like.
     """
     backends = [backend] if type(backend) == type("") else list(backend)
-    unknown = ['"%s"' % item for item in backends if item not in _BACKENDS]
+    unknown = ['"%s"' % item for item in backends if item not in _LOWERING]
     if unknown:
         fail("pteron_program %s: found backend %s; expected %s" %
-             (name, ", ".join(unknown), " or ".join(['"%s"' % known for known in _BACKENDS])))
+             (name, ", ".join(unknown), " or ".join(['"%s"' % known for known in _LOWERING])))
     if "cpu" not in backends:
         backends.append("cpu")
+    options = dict(options)
+    if "cuda" in backends:  # which has another default
+        options.setdefault("cuda.save_data_externally", "false")
     outside = [key for key, value in options.items() if key.endswith(".save_data_externally") and value == "true"]
     if len(outside) > 1:
         fail("pteron_program %s: found %s; expected one of them, whose weights are %s.ptd" %
              (name, " and ".join(outside), name))
-    tool = name + "_lowering"
     common = {
         key: kwargs[key]
         for key in ["compatible_with", "target_compatible_with", "testonly"]
         if key in kwargs
     }
-    py_binary(
-        name = tool,
-        srcs = [Label("//tools/pteron:rule_main.py")],
-        data = [model] + data,
-        main = Label("//tools/pteron:rule_main.py"),
-        tags = ["manual"],
-        visibility = ["//visibility:private"],
-        deps = deps + [Label("//python/pteron:command")] + [_BACKENDS[item] for item in backends],
-        **common
-    )
+
+    def tool(suffix, chosen):
+        py_binary(
+            name = name + suffix,
+            srcs = [Label("//tools/pteron:rule_main.py")],
+            data = [model] + data,
+            main = Label("//tools/pteron:rule_main.py"),
+            tags = ["manual"],
+            visibility = ["//visibility:private"],
+            deps = deps + [Label("//python/pteron:command")] + chosen,
+            **common
+        )
+        return name + suffix
+
+    lowering = [_LOWERING[item] for item in backends]
+    running = [_RUNNING[item] for item in backends]
+    if _is_for_this_machine(backends, options):
+        lowering = running
+    tool_name = tool("_lowering", lowering)
     _pteron_program(
         name = name,
         backends = backends,
+        comparison = tool_name if running == lowering else tool("_comparison", running),
         dynamic = dynamic,
         function = function,
         model = model,
         options = options,
         pte = name + ".pte",
         ptd = name + ".ptd" if outside else None,
-        tool = tool,
+        tool = tool_name,
         **kwargs
     )
 
@@ -228,6 +250,7 @@ def pteron_program_test(name, program, size = "medium", **kwargs):
 
     Fails with the errors by output and, where the model is to blame, the first operator that differs.
     A function that returns other weights at each call cannot be compared: seed it, or load a checkpoint.
+    On a machine without the program's GPU nothing is compared; the test says so and passes.
 
     Args:
         name: the target's name.

@@ -175,7 +175,10 @@ def _check_lowers_here(options: CudaOptions) -> None:
         return
     problems = []
     if not options.architectures:
-        problems.append('name the GPU that the program is for: architectures=("sm_90",)')
+        problems.append(
+            'name the GPU that the program is for: architectures=("sm_90",), in pteron.export and'
+            ' build rules "cuda.architectures": "sm_90"'
+        )
     if options.gemm != "cublas":
         problems.append(f'gemm={options.gemm!r} measures products: gemm="cublas" does not')
     if options.autotune != "off":

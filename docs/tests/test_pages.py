@@ -1,11 +1,13 @@
 """Runs the pages: Python blocks one after another, commands of shell blocks, files that are named.
 
-A `text` block says, line by line, what the block before it prints or raises.
+A `text` block says, line by line, what the block before it prints or raises. Blocks of Python that
+are called `gpu` run where there is one; elsewhere they are only parsed.
 """
 
 import contextlib
 import importlib
 import io
+import os
 import re
 import shlex
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 from absl.testing import flagsaver
 
 from pteron.command.main import main
+from pteron.runtime import Runtime
 
 _PAGES = Path(__file__).absolute().parents[1]
 _BLOCK = re.compile(r"^```(\w+) ?([\w.]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -52,9 +55,7 @@ def run(language: str, text: str, names: dict[str, Any]) -> str:
     return printed.getvalue()
 
 
-@pytest.mark.parametrize(
-    "page", ["first_model", "dynamic_shapes", "methods_and_state", "errors", "coming_from"]
-)
+@pytest.mark.parametrize("page", os.environ["PAGES"].split())
 def test_a_page_does_what_it_says(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,7 +63,9 @@ def test_a_page_does_what_it_says(
     names: dict[str, Any] = {"__name__": page}
     found = [*blocks(page), ("", "", "")]
     for (language, file, text), (then, _, expected) in zip(found, found[1:], strict=False):
-        if file:
+        if file == "gpu" and not Runtime.get().backend_registry.is_available("CudaBackend"):
+            compile(text, page, "exec")
+        elif file not in ("", "gpu"):
             Path(file).write_text(text, encoding="utf-8")
         elif language != "text":
             said = run(language, text, names)

@@ -85,9 +85,10 @@ def run(
 
     registry = Runtime.get().backend_registry
     backends = sorted(set(program.metadata(tables.name).backends()))
-    missing = [name for name in backends if not registry.is_available(name)]
+    obstacles = {name: registry.obstacle(name) for name in backends}
+    missing = [f"{name} cannot run here: {why}" for name, why in obstacles.items() if why]
     if missing:
-        raise CannotRunHere(f"{', '.join(missing)} is not available here")
+        raise CannotRunHere("; ".join(missing))
     results = []
     choices = _load_options(tables)
     for options in choices:

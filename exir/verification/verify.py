@@ -37,6 +37,7 @@ class MethodVerification:
       calls: how many there were, state carried on.
       seconds: what it took.
       obstacle: why nothing was compared; empty if something was.
+      runs_here: whether this machine can run the program; if not, that is the obstacle.
     """
 
     comparisons: Sequence[Comparison] = ()
@@ -44,6 +45,7 @@ class MethodVerification:
     calls: int = 0
     seconds: float = 0.0
     obstacle: str = ""
+    runs_here: bool = True
 
     @property
     def ill_conditioned(self) -> list[int]:
@@ -154,7 +156,7 @@ def verify_method(
         with opened as program:
             found = execution.run(program, tables, calls, reference.changed_inputs)
     except execution.CannotRunHere as obstacle:
-        return MethodVerification(obstacle=str(obstacle))
+        return MethodVerification(obstacle=str(obstacle), runs_here=False)
     try:
         random, expected = reference.random_outputs(), reference.run()
     except Exception as error:

@@ -49,6 +49,7 @@ _HOMES = {
     ),
     "backends.cpu": ("CpuOptions", "CpuPartitioner"),
     "backends.cuda": ("CudaOptions", "CudaPartitioner"),
+    "backends.apple.metal": ("MetalOptions", "MetalPartitioner"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,4 +1,6 @@
 # What type checkers know of __init__.py.
+from pteron.backends.apple.metal.metal_options import MetalOptions as MetalOptions
+from pteron.backends.apple.metal.metal_partitioner import MetalPartitioner as MetalPartitioner
 from pteron.backends.cpu.cpu_options import CpuOptions as CpuOptions
 from pteron.backends.cpu.cpu_partitioner import CpuPartitioner as CpuPartitioner
 from pteron.backends.cuda.cuda_options import CudaOptions as CudaOptions

@@ -31,11 +31,16 @@ class BackendRegistry:
 
     def is_available(self, backend_name: str) -> bool:
         """Whether this machine can run what is delegated to the backend."""
+        return not self.obstacle(backend_name)
+
+    def obstacle(self, backend_name: str) -> str:
+        """Why this machine cannot run what is delegated to the backend; empty if it can."""
         try:
             require([backend_name])
         except NotFoundError:
-            return False
-        return _native.is_backend_available(backend_name)[0]
+            return "it is not among what this program depends on"
+        available, reason = _native.is_backend_available(backend_name)
+        return "" if available else reason or "the backend does not say why"
 
     def open_library(self, path: str | os.PathLike[str]) -> list[str]:
         """Opens a shared library that registers backends; returns the names that it added."""

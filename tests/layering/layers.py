@@ -37,7 +37,9 @@ ALLOWED: dict[str, frozenset[str]] = {
     "backends/cuda": _BACKEND,
     "backends/example": _RUNTIME | {"exir"},
     # The public package of Python.
-    "python": frozenset({"backends/cpu", "backends/cuda", "exir", "runtime"}),
+    "python": frozenset(
+        {"backends/apple/metal", "backends/cpu", "backends/cuda", "exir", "runtime"}
+    ),
     # Third-party code and developer tools depend on no layer.
     "third_party": frozenset(),
     "tools": frozenset(),

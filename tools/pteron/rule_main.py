@@ -34,6 +34,7 @@ def main(argv: list[str]) -> int:
     errors, output = io.StringIO(), io.StringIO()
     with tempfile.TemporaryDirectory(prefix="pteron-") as scratch:
         _keep_to(scratch, compiler["command"])
+        from pteron.command.main import NOT_RUN
         from pteron.command.main import main as pteron
 
         operands = [program, model] if command == "compare" else [model, f"--output={program}"]
@@ -47,6 +48,9 @@ def main(argv: list[str]) -> int:
         Path(_REPORT.value).write_text(said[1], encoding="utf-8")
     else:
         print(said[1], end="")
+    if command == "compare" and code == NOT_RUN:
+        print("SKIPPED: this machine does not run the program.", file=sys.stderr)
+        return 0
     return code
 
 

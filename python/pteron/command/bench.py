@@ -39,7 +39,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 
 def run(positional: list[str]) -> bool:
-    (name,) = only(positional, "model.pte")
+    (name,) = only(positional, "model.pte", flag="--model")
     if unknown := [peer for peer in FLAGS.against if peer not in peers.PEERS]:
         raise UsageError(f"--against: {nearest('peer', unknown[0], peers.PEERS)}")
     if FLAGS.against and FLAGS.model is None:

@@ -4,17 +4,19 @@
 
 Each output by its largest difference, beside what rounding explains. Where that is exceeded, the
 model is lowered anew, with --backend and --option as they were given to `export`, and the first
-operator that differs is searched for. Exit code 3: outputs differ.
+operator that differs is searched for. Exit code 3: outputs differ; 4: this machine cannot run the
+program.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
 from pteron.command import model_file, program_file
-from pteron.command.usage import Stages, command_flags, only
+from pteron.command.usage import CannotRunHere, Stages, command_flags, only
 from pteron.exir._serialize.program_file import deserialize_program
 from pteron.exir.program import to_edge, to_edge_transform_and_lower
 from pteron.exir.verification.verify import (
@@ -57,15 +59,28 @@ def run(positional: list[str]) -> bool:
     if FLAGS.json:
         shown = {m: _as_json(report) for m, report in reports.items()}
         print(json.dumps({"methods": shown, "origin": origin if wrong else ""}, indent=2))
-        return not wrong
-    for method, report in reports.items():
-        if method in wrong:
-            print(differences(method, tables[method], report.wrong))
-        else:
-            print(f"method {method!r}: {report}")
-    if wrong:
-        print(origin)
+    else:
+        for method, report in reports.items():
+            if method in wrong:
+                print(differences(method, tables[method], report.wrong))
+            elif not report.obstacle:
+                print(f"method {method!r}: {report}")
+        if wrong:
+            print(origin)
+    if not wrong:
+        _check_compared(reports)
     return not wrong
+
+
+def _check_compared(reports: Mapping[str, MethodVerification]) -> None:
+    """Raises an error that says which methods were not compared, and why."""
+    obstacles = {m: report.obstacle for m, report in reports.items() if report.obstacle}
+    lines = [f"method {m!r} was not compared: {obstacle}" for m, obstacle in obstacles.items()]
+    if not all(reports[m].runs_here for m in obstacles):
+        lines.append("try:  the same command on a machine that can run the program")
+        raise CannotRunHere("\n".join(lines))
+    if obstacles:
+        raise ExportError("\n".join(lines))
 
 
 def _origin(programs: Any, partitioners: Any) -> str:

@@ -32,6 +32,9 @@ def dynamic_shapes(methods: Mapping[str, Any], texts: Sequence[str]) -> dict[str
         if match is None or text.endswith(("=", ":")):
             problems.append(f"found {text!r}; expected INPUT.DIM=MIN..MAX, as image.0=1..8")
             continue
+        if match["max"] and int(match["min"]) >= int(match["max"]):
+            problems.append(f"found {text!r}; expected MIN below MAX, as 1..8")
+            continue
         method, parameter, dim = match["method"], match["input"], int(match["dim"])
         name = match["name"] or f"{parameter}_{dim}"
         if match["max"]:

@@ -24,7 +24,7 @@ flags.DEFINE_boolean(
 
 
 def run(positional: list[str]) -> bool:
-    (name,) = only(positional, "FILE.py:function")
+    (name,) = only(positional, "FILE.py:function", flag="-o")
     if FLAGS.output is None:
         raise UsageError("where the program goes is not said; add -o model.pte")
     check_path(FLAGS.output)

@@ -2,12 +2,14 @@
 
 pteron COMMAND ARGUMENTS...
 pteron COMMAND --help
+pteron --version
 
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import os
 import sys
 import traceback
@@ -16,7 +18,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from pteron.command.usage import UsageError, help_of, nearest
+from pteron.command.usage import CannotRunHere, UsageError, help_of, nearest
 
 #: Commands, in the order in which one meets them.
 COMMANDS = {
@@ -33,16 +35,22 @@ exit codes
   1  it could not be done: what was found, expected and what to try is on stderr
   2  the command line is wrong
   3  outputs differ from eager
+  4  nothing was compared: the program does not run on this machine
 """
-_DONE, _FAILED, _USAGE, _DIFFERS = range(4)
+_DONE, _FAILED, _USAGE, _DIFFERS, NOT_RUN = range(5)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command line, of this process by default; returns the exit code."""
     argv = list(sys.argv if argv is None else argv)
+    if argv[1:2] == ["help"] and argv[2:]:
+        argv = [argv[0], argv[2], "--help"]  # as git has it
     name = argv[1] if len(argv) > 1 else "--help"
     if name in ("--help", "-h", "help"):
         print(_help())
+        return _DONE
+    if name in ("--version", "version"):
+        print(_version())
         return _DONE
     if name not in COMMANDS:
         print(f"pteron: {nearest('command', name, COMMANDS)}", file=sys.stderr)
@@ -73,11 +81,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # of `pteron inspect model.pte | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _DONE
+    except CannotRunHere as error:
+        print(f"pteron {name}: {error}", file=sys.stderr)
+        return NOT_RUN
     except (OSError, RuntimeError, ValueError) as error:
         if command.FLAGS.traceback:
             traceback.print_exc()
         print(f"pteron {name}: {error}", file=sys.stderr)
         return _DIFFERS if type(error).__name__ == "VerificationError" else _FAILED
+
+
+def _version() -> str:
+    try:
+        return f"pteron {importlib.metadata.version('pteron')}"
+    except importlib.metadata.PackageNotFoundError:
+        return "pteron, of a checkout"
 
 
 def _help() -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import logging
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import torch
 from absl import flags
 
 from pteron.command.dynamic import dynamic_shapes
@@ -35,7 +37,7 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_list(
         "backend",
         ["cpu"],
-        "cpu, cuda, or both in the order in which they choose.",
+        "cpu, cuda or metal, or several in the order in which they choose.",
         flag_values=values,
     )
     flags.DEFINE_multi_string(
@@ -92,6 +94,13 @@ def build(name: str) -> Any:
             n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
         ]
         raise UsageError(f"{file}: {nearest('function', function, own)}")
+    needed = [p.name for p in _parameters(found) if p.default is p.empty and p.kind not in _REST]
+    if isinstance(found, torch.nn.Module) or needed:
+        what = f"a {type(found).__name__}" if not needed else f"one that takes {', '.join(needed)}"
+        raise UsageError(
+            f"{file}: {function} is {what}; expected a function without arguments that returns a"
+            f" module and its example inputs"
+        )
     try:
         return found()
     except Exception as error:
@@ -113,8 +122,21 @@ def _load(path: Path) -> Any:
     return module
 
 
+_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _parameters(function: Any) -> Iterable[inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters.values()
+    except ValueError:  # of something that is not Python
+        return ()
+
+
 def _raised(path: Path, what: str, error: Exception) -> str:
     """The traceback from the first line of the model's own file on."""
+    if isinstance(error, SyntaxError):
+        text = "".join(traceback.format_exception_only(error)).rstrip()
+        return f"{what} is not Python:\n{text}"
     frames: TracebackType | None = error.__traceback__
     own = os.path.abspath(path)
     while frames is not None and frames.tb_frame.f_code.co_filename != own:

@@ -28,7 +28,7 @@ flags.DEFINE_string(
 
 
 def run(positional: list[str]) -> bool:
-    (name,) = only(positional, "model.pte")
+    (name,) = only(positional, "model.pte", flag="--input")
     begin = time.monotonic()
     method = program_file.method_of(program_file.load(name, FLAGS.data), FLAGS.method)
     load_s = time.monotonic() - begin

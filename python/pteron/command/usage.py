@@ -20,6 +20,10 @@ class UsageError(Exception):
     """The command line is wrong."""
 
 
+class CannotRunHere(Exception):
+    """The program may be right, but this machine does not run it."""
+
+
 def command_flags() -> flags.FlagValues:
     """The flags that each command has; it adds its own."""
     values = flags.FlagValues()  # type: ignore[no-untyped-call]
@@ -54,14 +58,15 @@ def nearest(what: str, name: str, known: Iterable[str]) -> str:
     known = list(known)
     near = difflib.get_close_matches(name, known, 1, 0.5)
     hint = f"; did you mean {near[0]!r}?" if near else "."
-    return f"there is no {what} {name!r}{hint} Known: {', '.join(known)}"
+    return f"there is no {what} {name!r}{hint} Known: {', '.join(known) or 'none'}"
 
 
-def only(positional: list[str], *expected: str) -> list[str]:
-    """The arguments that are no flags, as many as expected."""
+def only(positional: list[str], *expected: str, flag: str = "") -> list[str]:
+    """The arguments that are no flags, as many as expected; `flag` is what takes one more."""
     if len(positional) != len(expected):
         found = " ".join(positional) or "none"
-        raise UsageError(f"found arguments: {found}; expected: {' '.join(expected)}")
+        more = f". try: {flag} {positional[-1]}" if flag and len(positional) > len(expected) else ""
+        raise UsageError(f"found arguments: {found}; expected: {' '.join(expected)}{more}")
     return positional
 
 

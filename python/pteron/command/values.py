@@ -61,6 +61,8 @@ def inputs_of(meta: MethodMeta, texts: Sequence[str]) -> list[Any]:
             named[int(name)] = value
         else:
             problems.append(nearest("input", name, names))
+    if len(names) == 1 and len(rest) == 1 and Path(rest[0]).suffix in (".npy", *_IMAGES):
+        named[0] = rest.pop()  # there is no doubt which input is meant
     shared = _Shared(rest, names)
     generator = np.random.default_rng(0)
     values: list[Any] = []
@@ -172,6 +174,8 @@ def _image(path: Path, sizes: tuple[int, ...]) -> Any:
 
 
 def _read(path: Path) -> Any:
+    if not path.is_file() and path.suffix in (".npy", ".npz", ".safetensors"):
+        raise UsageError(f"there is no file {str(path)!r}")
     if path.suffix == ".npy":
         return np.load(path, allow_pickle=False)
     if path.suffix in (".npz", ".safetensors"):
@@ -181,7 +185,7 @@ def _read(path: Path) -> Any:
         raise UsageError(f"{path} has {', '.join(found)}; expected {path}:KEY")
     raise UsageError(
         f"found {str(path)!r}; expected random, zeros, a number, or a file .npy, .npz, .safetensors"
-        f" or an image"
+        f" or an image ({', '.join(_IMAGES)})"
     )
 
 

@@ -35,6 +35,14 @@ def other():
 
 def broken():
     return beside.fails()
+
+def needs(x):
+    return build()
+
+net = Net()
+
+def metal():
+    return torch.nn.ReLU(), (torch.ones(2),)
 """
 
 
@@ -42,6 +50,7 @@ def broken():
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     (folder / "net.py").write_text(MODEL)
+    (folder / "syntax.py").write_text("def build(:\n")
     (folder / "beside.py").write_text("def fails():\n    raise KeyError('weights')\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -76,6 +85,24 @@ def test_each_command_explains_itself(pteron):
         code, out, err = pteron(command, "--help")
         assert (code, err) == (0, "")
         assert f"pteron {command} " in out and "--json" in out
+
+
+def test_help_and_version_are_found_where_others_have_them(pteron, capsys):
+    assert _fresh("run", lambda: main(["pteron", "help", "run"])) == 0
+    assert (0, capsys.readouterr().out, "") == pteron("run", "--help")
+    code, out, err = pteron("--version")
+    assert (code, err) == (0, "")
+    assert out.startswith("pteron")
+
+
+def test_what_cannot_run_here_is_not_compared(pteron):
+    assert pteron("export", "net.py:metal", "-o", "metal.pte", "--backend=metal")[0] == 0
+    code, out, err = pteron("compare", "metal.pte", "net.py:metal")
+    assert (code, out) == (4, "")
+    assert "method 'forward' was not compared: MetalBackend cannot run here" in err
+    code, out, err = pteron("run", "metal.pte", "--input", "random")
+    assert (code, out) == (1, "")
+    assert "wants a Metal device" in err
 
 
 def test_export(pteron, folder):
@@ -168,7 +195,13 @@ OUTPUT = ("-o", "bad.pte")
         (["export", "net.py:biuld", *OUTPUT], 2, ["net.py: there is no function", "'build'"]),
         (["export", "net.py:broken", *OUTPUT], 1, ["in broken\n", "KeyError: 'weights'"]),
         (["export", "net.py:build", *OUTPUT, "--backend=cup"], 1, ["did you mean 'cpu'?"]),
+        (["export", "net.py:needs", *OUTPUT], 2, ["one that takes x; expected a function without"]),
+        (["export", "net.py:net", *OUTPUT], 2, ["net is a Net; expected a function"]),
+        (["export", "syntax.py:build", *OUTPUT], 1, ["syntax.py is not Python", "def build(:"]),
+        (["export", "net.py:build", "bad.pte"], 2, ["try: -o bad.pte"]),
+        (["export", "net.py:build", *OUTPUT, "--backend=gpu"], 1, ["did you mean 'cuda'"]),
         (["export", "net.py:build", *OUTPUT, "--option=cpu.isa"], 2, ["expected NAME=VALUE"]),
+        (["export", "net.py:build", *OUTPUT, "--dynamic=x.0=8..1"], 2, ["expected MIN below MAX"]),
         (
             ["export", "net.py:build", *OUTPUT, "--dynamic=y.0=1..8", "--dynamic=x.2=1..8"],
             2,
@@ -182,6 +215,8 @@ OUTPUT = ("-o", "bad.pte")
             2,
             ["no input 'z'", "x: ", "Float [2, 3] is not given", "--input random for all"],
         ),
+        (["run", "net.pte", "x.npy"], 2, ["try: --input x.npy"]),
+        (["run", "net.pte", "--input", "x=no.npy"], 2, ["x: there is no file 'no.npy'"]),
         (["run", "net.pte", "-o", "y.txt"], 2, ["expected a name in .npy, .npz, .safetensors"]),
         (["run", "net.pte", "--input", "random:5"], 1, ["input 0: it has 1 dimensions"]),
         (["bench", "net.pte", "--against=eager"], 2, ["expected --model FILE.py:function"]),

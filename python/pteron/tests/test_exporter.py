@@ -1,5 +1,6 @@
 """`pteron.export`: one call, and what it says to whoever calls it wrongly."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from torch import nn
 
 import pteron
+from pteron.exporter import export_methods
 
 
 class Counter(nn.Module):
@@ -24,6 +26,26 @@ class Counter(nn.Module):
     def read(self, factor):
         self.total.mul_(factor)
         return self.total + 1
+
+
+class Branches(nn.Module):
+    def forward(self, x):
+        return x + 1 if x.sum() > 0 else x - 1
+
+
+class UsesNumpy(nn.Module):
+    def forward(self, x):
+        return torch.from_numpy(np.sin(x.numpy()))
+
+
+@dataclasses.dataclass
+class Out:
+    y: torch.Tensor
+
+
+class ReturnsObject(nn.Module):
+    def forward(self, x):
+        return Out(x)
 
 
 X = torch.ones(2, 3)
@@ -77,9 +99,39 @@ def test_methods_share_state_and_the_report_says_all(tmp_path):
             "example inputs that are 2 or more",
         ),
         (dict(path=None), "no path(.|\n)*inputs as a tuple"),
+        (dict(args="model.pte", path=(X,)), "a tuple as the path(.|\n)*inputs as a tuple"),
+        (dict(model=Counter().state_dict()), "a state dict(.|\n)*load_state_dict"),
+        (dict(model="counter.pt"), r"found a str;(.|\n)*load_state_dict\(torch.load"),
+        (dict(model=lambda x: x), "found a function;(.|\n)*whose forward calls it"),
+        (dict(model=torch.jit.trace(nn.ReLU(), X)), "a ScriptModule(.|\n)*torch.jit.trace was"),
+        (dict(model=nn.Linear(3, 3, device="meta")), "device 'meta'(.|\n)*to_empty"),
+        (dict(args=((2, 3),)), r"found sizes, \(\(2, 3\),\);(.|\n)*torch.randn"),
+        (dict(args=X.shape), "found sizes, torch.Size"),
+        (dict(args=(X.double(),)), "fails on its example inputs(.|\n)*dtype"),
+        (dict(args=(X.long(),)), "fails on its example inputs(.|\n)*dtype"),
+        (dict(model=Branches()), "data-dependent(.|\n)*try:  torch.where or torch.cond"),
+        (dict(model=UsesNumpy()), "try:  functions of torch instead of numpy's"),
+        (dict(model=ReturnsObject()), r"try: (.|\n)*register_dataclass\(TYPE\)"),
+        (dict(dynamic_shapes=({0: "b"},)), r"try: (.|\n)*Dim\('batch', min=1, max=8\)"),
+        (dict(dynamic_shapes={0: torch.export.Dim("b", max=8)}), "an entry for each input"),
+        (
+            dict(model=torch.export.export(nn.ReLU(), (X,)), dynamic_shapes=({},)),
+            "beside an ExportedProgram, which has its own",
+        ),
+        (dict(config={"verify": False}), "config: found a dict(.|\n)*verify=False"),
         (dict(path="model.pt"), r"ends in .pte(.|\n)*'model.pte'"),
         (dict(path="/nowhere/model.pte"), "no folder '/nowhere'"),
         (dict(backend="cqu"), "no backend 'cqu'; did you mean 'cpu'"),
+        (dict(backend="gpu"), "no backend 'gpu'; did you mean 'cuda'"),
+        (dict(backend="mps"), "did you mean 'metal'"),
+        (dict(backend="CPU"), "did you mean 'cpu'"),
+        (dict(backend="cuda:1"), "no backend 'cuda:1'; did you mean 'cuda'"),
+        (dict(backend="cuda,cpu"), r"expected a list, \['cuda', 'cpu'\]"),
+        (dict(backend=torch.device("cpu")), r"found device\(type='cpu'\); expected 'cpu', 'cuda'"),
+        (dict(backend=pteron.CpuPartitioner), r"class CpuPartitioner;(.|\n)*CpuPartitioner\(\)"),
+        (dict(backend=None), "found None; expected 'cpu'"),
+        (dict(options=pteron.CpuOptions()), "found a CpuOptions; expected a dict"),
+        (dict(options={"isa": "native"}), "'isa' is not of a chosen.* as cpu.isa"),
         (dict(options={"weights": 1}), "'weights' is not of a chosen backend"),
         (
             dict(options={"cpu.weigths": "shared", "cpu.num_threads": "two"}),
@@ -93,3 +145,29 @@ def test_what_is_wrong_is_a_sentence(given, expected):
     with pytest.raises(pteron.ExportError) as error:
         pteron.export(**arguments)
     assert re.search(expected, str(error.value)), str(error.value)
+
+
+def test_looking_at_example_inputs_changes_nothing():
+    model, seed = Counter().eval(), torch.random.get_rng_state()
+    programs, notes = export_methods(model, (X,))
+    assert list(programs) == ["forward"]
+    assert notes == []
+    assert torch.equal(model.total, torch.zeros(3))
+    assert torch.equal(programs["forward"].state_dict["total"], torch.zeros(3))
+    assert torch.equal(torch.random.get_rng_state(), seed)
+
+
+def test_a_method_that_returns_nothing_is_noted():
+    class Forgets(nn.Module):
+        def forward(self, x):
+            x + 1
+
+    assert export_methods(Forgets().eval(), (X,))[1] == ["method 'forward' returns nothing"]
+
+
+def test_metal_lowers_and_says_that_it_does_not_run_here(tmp_path):
+    path = tmp_path / "relu.pte"
+    report = pteron.export(nn.ReLU().eval(), (X,), path, backend="metal")
+    assert "MetalBackend cannot run here: the program wants a Metal device" in str(report)
+    with pytest.raises(pteron.NotSupportedError, match="wants a Metal device"):
+        pteron.Runtime.get().load_program(path).load_method("forward")

@@ -1,0 +1,12 @@
+"""`pteron.export`: from a module to a program file, in one call.
+
+`methods` are what callers give, `backends` whom they name, `exporter` does the rest.
+"""
+
+from pteron.exporter.backends import partitioners_of as partitioners_of
+from pteron.exporter.errors import ExportError as ExportError
+from pteron.exporter.exporter import ExportReport as ExportReport
+from pteron.exporter.exporter import check_path as check_path
+from pteron.exporter.exporter import export as export
+from pteron.exporter.methods import example_of as example_of
+from pteron.exporter.methods import export_methods as export_methods

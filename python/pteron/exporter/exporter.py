@@ -1,0 +1,151 @@
+"""From a module to a program file, in one call.
+
+    report = pteron.export(model, (x,), "model.pte")
+    print(report)  # what was lowered where, sizes, how far from eager
+
+What it does step by step: `torch.export.export`, `to_edge_transform_and_lower`, `to_executorch`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pteron.exir.config import ExecutorchBackendConfig
+from pteron.exir.explain import ProgramReport
+from pteron.exir.program import (
+    EdgeProgramManager,
+    ExecutorchProgramManager,
+    to_edge_transform_and_lower,
+)
+from pteron.exporter.backends import Backends, partitioners_of
+from pteron.exporter.errors import ExportError
+from pteron.exporter.methods import export_methods
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportReport:
+    """What `export` did; `print` it for a table.
+
+    Attributes:
+      program: what was lowered where, and how far each method is from eager.
+      files: what was written, with sizes in bytes; the program first.
+      seconds: what each stage took.
+      notes: what the caller may not have meant.
+    """
+
+    program: ProgramReport
+    files: Mapping[str, int]
+    seconds: Mapping[str, float]
+    notes: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        lines = [str(self.program)]
+        lines += [f"wrote     {path}, {nbytes:,} bytes" for path, nbytes in self.files.items()]
+        took = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in self.seconds.items())
+        return "\n".join([*lines, f"took      {took}", *(f"note      {n}" for n in self.notes)])
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain dicts, lists, strings and numbers."""
+        return dataclasses.asdict(self)
+
+
+def export(
+    model: Any,
+    args: Any = None,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    backend: Backends = "cpu",
+    options: Mapping[str, Any] | None = None,
+    config: ExecutorchBackendConfig | None = None,
+    on_stage: Callable[[str], object] = lambda stage: None,
+) -> ExportReport:
+    """Exports, lowers and checks a model, and writes it to a file.
+
+    Args:
+      model: a module, which is exported as its `eval()` has it; a bound method of one; an
+        ExportedProgram; or a dict of methods, each one of these or a tuple of a module, its example
+        inputs and, at will, its dynamic shapes. Methods of one module share weights and state.
+      args: example inputs: a tuple, a dict by parameter, or one tensor. The lowered program is
+        compared with eager on these.
+      path: the program file, `*.pte`. What its options keep outside goes to a `.ptd` file beside
+        it, of the same name.
+      kwargs: example inputs by name, besides `args`.
+      dynamic_shapes: as in torch.export.export; every Dim needs a `max`.
+      backend: names ("cpu", "cuda", "metal") or partitioners, in the order in which they choose.
+        What none takes is compiled for the CPU.
+      options: of backends by name, as {"cpu.weights": "shared"}; see CpuOptions, CudaOptions,
+        MetalOptions.
+      config: how the program is written, and whether it is compared.
+      on_stage: called with the name of each stage before it begins.
+
+    Raises:
+      ExportError: what was given cannot be exported; nothing was written.
+      VerificationError: the lowered program does not compute what eager does.
+      UnsupportedOperatorsError: nothing here does some of the operators; all are listed.
+      OSError: the file cannot be written.
+    """
+    if not isinstance(path, str | os.PathLike):
+        found = "no path" if path is None else f"a {type(path).__name__} as the path"
+        raise ExportError(
+            f"found {found} to write to; expected the name of a file.\n"
+            'try:  pteron.export(model, (x,), "model.pte"), with the example inputs as a tuple'
+        )
+    check_path(path)
+    partitioners = partitioners_of(backend, {} if options is None else options)
+    if not isinstance(config, ExecutorchBackendConfig | None):
+        raise ExportError(
+            f"config: found a {type(config).__name__}; expected an ExecutorchBackendConfig.\n"
+            f"try:  pteron.ExecutorchBackendConfig(verify=False)"
+        )
+    seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def stage(name: str) -> Iterator[None]:
+        on_stage(name)
+        begin = time.monotonic()
+        yield
+        seconds[name] = time.monotonic() - begin
+
+    with stage("export"):
+        programs, notes = export_methods(model, args, kwargs, dynamic_shapes)
+    with stage("lower"):
+        edge: EdgeProgramManager = to_edge_transform_and_lower(programs, partitioner=partitioners)
+    with stage("compile what is left and compare"):
+        program = edge.to_executorch(config)
+    with stage("save"):
+        files = _save(program, Path(path))
+    return ExportReport(program.explain(), files, seconds, notes)
+
+
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Raises ExportError where a program could not be saved, before time is spent on it."""
+    found = Path(path)
+    if found.suffix != ".pte":
+        raise ExportError(
+            f"the program file is to be {os.fspath(path)!r}; expected a name that ends in .pte.\n"
+            f"try:  {os.fspath(found.with_suffix('.pte'))!r}"
+        )
+    if not found.absolute().parent.is_dir():
+        raise ExportError(
+            f"{os.fspath(path)!r} cannot be written: there is no folder {str(found.parent)!r}.\n"
+            f"try:  making it first (mkdir -p), or another path"
+        )
+
+
+def _save(program: ExecutorchProgramManager, path: Path) -> dict[str, int]:
+    files = {path: program._chunks}
+    data = program._tensor_data
+    for tag, chunks in data.items():
+        suffix = ".ptd" if len(data) == 1 else f".{tag}.ptd"
+        files[path.with_suffix(suffix)] = chunks
+    for file, chunks in files.items():
+        chunks.save(file)
+    return {str(file): chunks.nbytes for file, chunks in files.items()}

@@ -1,0 +1,286 @@
+"""Methods as callers give them, and their exported programs."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
+
+from pteron.exir._program import constant_tensor
+from pteron.exir.arguments import DEFAULT_METHOD
+from pteron.exir.verification.call import call
+from pteron.exir.verification.reference import Reference
+from pteron.exporter.errors import ExportError, unknown
+
+_FORMS = (
+    "a torch.nn.Module with a tuple of example inputs, an ExportedProgram, or a dict of methods,"
+    ' each (module, inputs) or (module, inputs, dynamic_shapes): {"forward": (model, (x,))}'
+)
+
+
+def export_methods(
+    model: Any,
+    args: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+) -> tuple[dict[str, ExportedProgram], list[str]]:
+    """Exported programs by method, and notes. ExportError lists all that is wrong."""
+    if not isinstance(model, Mapping):
+        model = {DEFAULT_METHOD: (model, args, dynamic_shapes)}
+    elif any(isinstance(value, torch.Tensor) for value in model.values()):
+        raise ExportError(
+            "found a state dict, which has weights and no code; expected the module of which they"
+            " are.\n"
+            "try:  model.load_state_dict(state), and pteron.export(model, ...)"
+        )
+    elif args is not None or kwargs:
+        raise ExportError(
+            "a dict of methods and example inputs beside it were given; expected the inputs in the"
+            ' dict.\ntry:  {"prefill": (model.prefill, (tokens,)), "decode": (model.decode, (t,))}'
+        )
+    elif dynamic_shapes is not None:
+        missing = [name for name in dynamic_shapes if name not in model]
+        if missing:
+            raise ExportError(f"dynamic_shapes: {unknown('method', missing[0], model)}")
+        model = {
+            name: (*value[:2], dynamic_shapes[name])
+            if name in dynamic_shapes and isinstance(value, tuple)
+            else value
+            for name, value in model.items()
+        }
+    if not model:
+        raise ExportError(f"found an empty dict of methods; expected {_FORMS}")
+    programs: dict[str, ExportedProgram] = {}
+    problems: list[str] = []
+    notes: list[str] = []
+    for name, value in model.items():
+        try:
+            programs[name] = _export_method(str(name), value, kwargs or {}, notes)
+        except ExportError as error:
+            problems.append(str(error))
+    if problems:
+        raise ExportError("\n".join(problems))
+    return programs, notes
+
+
+def example_of(
+    model: Any, method: str | None = None
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """What runs a method in eager, as it would be exported, and its example inputs."""
+    if isinstance(model, Mapping):
+        method = method or DEFAULT_METHOD
+        if method not in model:
+            raise ExportError(unknown("method", method, model))
+        model = model[method]
+    method = method or DEFAULT_METHOD
+    parts = model if isinstance(model, tuple) else (model,)
+    if isinstance(parts[0], ExportedProgram):
+        if parts[0].example_inputs is None:
+            raise ExportError(f"method {method!r}: the exported program carries no example inputs")
+        return parts[0].module(), *parts[0].example_inputs
+    module, forward = _module_of(method, parts)
+    module.eval()
+    args, kwargs = _inputs(method, forward, parts[1] if len(parts) > 1 else None, {})
+    return (module if forward == module.forward else forward), args, kwargs
+
+
+def _export_method(
+    name: str, value: Any, kwargs: Mapping[str, Any], notes: list[str]
+) -> ExportedProgram:
+    parts = value if isinstance(value, tuple) else (value,)
+    target, args, shapes = (*parts, None, None, None)[:3]
+    if isinstance(target, ExportedProgram):
+        if shapes is not None:
+            raise ExportError(
+                f"method {name!r}: found dynamic shapes beside an ExportedProgram, which has its"
+                f" own.\ntry:  torch.export.export(module, args, dynamic_shapes=...)"
+            )
+        return target
+    module, forward = _module_of(name, parts)
+    positional, named = _inputs(name, forward, args, kwargs)
+    if module.training:
+        notes.append(
+            f"the module of method {name!r} was in training mode; it was exported as its eval()"
+            f" has it"
+        )
+    with _as_exported(module, forward):
+        try:
+            program = torch.export.export(module, positional, named, dynamic_shapes=shapes)
+        except Exception as error:
+            raise ExportError(
+                f"method {name!r}: torch.export does not take the model"
+                f" ({type(error).__name__}):\n{str(error).strip()}{_hint(error, positional, named)}"
+            ) from error
+    _check_runs(name, program)
+    if all(leaf is None for leaf in program.graph_signature.user_outputs):
+        notes.append(f"method {name!r} returns nothing")
+    return program
+
+
+def _check_runs(name: str, program: ExportedProgram) -> None:
+    """Raises ExportError where eager itself fails on the example inputs: torch.export does not
+    look at all dtypes."""
+    reference = Reference(program, program)
+    if reference.obstacle:
+        return
+    buffers = {
+        str(spec.target): constant_tensor(program, spec).detach().clone()
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.BUFFER
+    }
+    try:
+        with torch.random.fork_rng(devices=[]):
+            call(program, reference.inputs(), buffers)
+    except Exception as error:
+        raise ExportError(
+            f"method {name!r}: the model itself fails on its example inputs"
+            f" ({type(error).__name__}):\n{str(error).strip()}"
+        ) from error
+
+
+def _module_of(name: str, parts: tuple[Any, ...]) -> tuple[torch.nn.Module, Callable[..., Any]]:
+    """A module and which of its methods is meant."""
+    target: Any = parts[0] if parts else None
+    module = getattr(target, "__self__", target)
+    if not isinstance(module, torch.nn.Module) or len(parts) > 3:
+        hint = _instead_of(target)
+        raise ExportError(
+            f"method {name!r}: found {_described(parts)}; expected {_FORMS}."
+            + (f"\ntry:  {hint}" if hint else "")
+        )
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ExportError(
+            f"method {name!r}: found a ScriptModule, whose Python code is gone.\n"
+            f"try:  the module that torch.jit.script or torch.jit.trace was given"
+        )
+    if any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers())):
+        raise ExportError(
+            f"method {name!r}: the module has weights on the device 'meta', which are none.\n"
+            f"try:  model.to_empty(device='cpu'), and then load_state_dict"
+        )
+    return module, target if target is not module else module.forward
+
+
+def _instead_of(target: Any) -> str:
+    """What to write instead of something that is no module."""
+    if inspect.isclass(target):
+        return f"{target.__name__}(...), an instance"
+    if isinstance(target, str | os.PathLike):
+        return "the module that the file is a checkpoint of, with load_state_dict(torch.load(file))"
+    if callable(target):
+        return "a torch.nn.Module whose forward calls it"
+    return ""
+
+
+# What torch's messages have in them, and what they do not say.
+_HINTS = {
+    "data-dependent": "torch.where or torch.cond where the model decides by a tensor's values, at"
+    " the line above",
+    ".numpy()": "functions of torch instead of numpy's: torch.export follows those alone",
+    "not a known type": "a tensor, a tuple, a list or a dict as what the model returns; or"
+    " torch.export.register_dataclass(TYPE)",
+    "Unexpected dimension mapped": "torch.export.Dim('batch', min=1, max=8) for what may change",
+    "top-level keys must be": "a tuple with an entry for each input, ({0: Dim('batch', max=8)},)",
+}
+
+
+def _hint(error: Exception, *examples: Any) -> str:
+    """What torch's message does not say."""
+    single = [
+        v for v in pytree.tree_leaves(examples) if isinstance(v, torch.Tensor) and 1 in v.shape
+    ]
+    if single and "specialized it to be a constant (1)" in str(error):
+        return (
+            "\ntry:  example inputs that are 2 or more where sizes may change: torch.export takes a"
+            " size of 1 for a constant"
+        )
+    hints = [hint for text, hint in _HINTS.items() if text in str(error)]
+    return f"\ntry:  {hints[0]}" if hints else ""
+
+
+@contextlib.contextmanager
+def _as_exported(module: torch.nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+    """The module as torch.export is to see it: evaluating, and with the method as its forward."""
+    modes = [(part, part.training) for part in module.modules()]
+    own = vars(module).get("forward")
+    module.eval()
+    if forward != module.forward:
+        module.forward = forward
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+        if own is None:
+            vars(module).pop("forward", None)
+        else:
+            module.forward = own
+
+
+def _inputs(
+    name: str, forward: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example inputs by position and by name."""
+    takes = f"{forward.__name__}{inspect.signature(forward)}"
+    if isinstance(args, torch.Size) or _is_size(args):
+        raise ExportError(
+            f"method {name!r}: found sizes, {args}; expected example inputs, tensors of such"
+            f" sizes.\ntry:  (torch.randn(2, 8),)"
+        )
+    if isinstance(args, torch.Tensor):
+        args = (args,)
+    if isinstance(args, Mapping):
+        args, kwargs = (), {**args, **kwargs}
+    if args is None and kwargs:
+        args = ()
+    if not isinstance(args, tuple):
+        found = "no example inputs" if args is None else f"example inputs in a {_kind(args)}"
+        raise ExportError(
+            f"method {name!r}: found {found}; expected a tuple of what {takes} is called with.\n"
+            f"try:  (x,) for one input, with the comma; {{'name': x}} for inputs by name"
+        )
+    try:
+        inspect.signature(forward).bind(*args, **kwargs)
+    except TypeError as error:
+        raise ExportError(
+            f"method {name!r}: found {len(args) + len(kwargs)} example inputs; expected those of"
+            f" {takes} ({error})"
+        ) from error
+    arrays = [
+        str(key)
+        for key, value in [*enumerate(args), *kwargs.items()]
+        if type(value).__module__.partition(".")[0] == "numpy"
+    ]
+    if arrays:
+        raise ExportError(
+            f"method {name!r}: example inputs {', '.join(arrays)} are of numpy; expected torch"
+            f" tensors.\ntry:  torch.from_numpy(array)"
+        )
+    return args, dict(kwargs)
+
+
+def _is_size(args: Any) -> bool:
+    """Whether these are tuples of numbers, where tensors are meant."""
+    return (
+        isinstance(args, tuple)
+        and bool(args)
+        and all(isinstance(a, tuple) and a and all(type(n) is int for n in a) for a in args)
+    )
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+def _described(parts: tuple[Any, ...]) -> str:
+    """What a method was given as, if it was not a module."""
+    if len(parts) not in (1, 2, 3) or isinstance(parts[0], torch.nn.Module):
+        return f"a tuple of ({', '.join(map(_kind, parts))})"
+    return f"the class {parts[0].__name__}" if inspect.isclass(parts[0]) else f"a {_kind(parts[0])}"
