@@ -33,16 +33,23 @@ class NestedBazel:
         output_base: where the server keeps everything that it makes.
     """
 
-    def __init__(self, workspace: Path, output_base: Path, **variables: str):
+    def __init__(
+        self, workspace: Path, output_base: Path, cache: str | None = None, **variables: str
+    ):
         """Starts nothing yet.
 
         Args:
             workspace: the workspace's folder.
             output_base: the server's own folder; made when missing.
+            cache: URL of a cache that is shared; without it there is none.
             **variables: environment of Bazel's client, besides what it needs.
         """
         self.workspace = workspace
         self.output_base = output_base
+        # The user's caches are not a test's to write.
+        self._cache = ["--disk_cache="]
+        if cache:
+            self._cache += [f"--remote_cache={cache}", "--remote_download_outputs=all"]
         self._environment = {**_environment(), **variables}
 
     def __enter__(self) -> NestedBazel:
@@ -60,8 +67,7 @@ class NestedBazel:
             fails: whether Bazel is expected to fail.
         """
         options = (
-            # The user's caches are not this test's to write.
-            f"--disk_cache={self.output_base.parent}/disk_cache",
+            *self._cache,
             f"--repository_cache={self.output_base}/repository_cache",
             # Other repositories may lie there.
             "--sandbox_add_mount_pair=/tmp",

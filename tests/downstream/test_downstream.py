@@ -1,10 +1,12 @@
 """A workspace that depends on this module builds C++, CUDA and Python against it.
 
 Its first build runs beside decoys of a CUDA installation; a second one, in another output base and
-without them, gives the same bytes.
+without them, gives the same bytes. A clone shares its cache, and lowers nothing again.
 """
 
+import hashlib
 import importlib.metadata
+import json
 import os
 import shutil
 import stat
@@ -14,7 +16,35 @@ from pathlib import Path
 
 import pytest
 
+from tests.downstream.cache_server import CacheServer
 from tests.downstream.nested_bazel import NestedBazel
+
+# In generated packages; each a file, a weight and a program of its own.
+_MODELS = 20
+_MODEL = """
+import torch
+
+class Shift(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shift = torch.nn.Parameter(torch.full((4,), {index}.0))
+
+    def forward(self, x):
+        return {result}
+
+def build():
+    return Shift().eval(), (torch.ones(4),)
+"""
+_PROGRAM = """
+pteron_program(
+    name = "shift_{index}",
+    model = "shift_{index}.py",
+    options = {{"cpu.isa": "x86-64-v3"}},
+)
+"""
+
+# Lowering is said to take two cores, and mostly takes one.
+_TWO_AT_ONCE = ("--local_resources=cpu=4", "--jobs=2")
 
 _ENABLED = "--@executorch//third_party/cuda:enabled"
 
@@ -33,6 +63,16 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for copied in (folder, *folder.rglob("*")):
         copied.chmod(copied.stat().st_mode | stat.S_IWUSR)  # the checkout may be read-only
     torch = "cpu" if importlib.metadata.version("torch").endswith("+cpu") else "cuda"
+    models = folder / "models"
+    models.mkdir()
+    rules = ['load("@executorch//exir:defs.bzl", "pteron_program")\n']
+    for index in range(_MODELS):
+        # To compile code takes a quarter of a minute; most programs return the weight as it is.
+        result = "x + self.shift" if index == 0 else "self.shift"
+        text = _MODEL.format(index=index, result=result)
+        (models / f"shift_{index}.py").write_text(text, encoding="utf-8")
+        rules.append(_PROGRAM.format(index=index))
+    (models / "BUILD.bazel").write_text("".join(rules), encoding="utf-8")
     with open(folder / ".bazelrc", "a", encoding="utf-8") as rc:
         rc.write(f'common "--override_module=pteron={_module()}"\n')
         rc.write(f"common --repo_env=PTERON_TORCH={torch}\n")
@@ -67,17 +107,26 @@ def poison(decoys: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CacheServer]:
+    with CacheServer(tmp_path_factory.mktemp("cache") / "files") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
 def bazel(
-    workspace: Path, poison: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+    workspace: Path,
+    cache: CacheServer,
+    poison: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[NestedBazel]:
     output_base = tmp_path_factory.mktemp("poisoned") / "output"
-    with NestedBazel(workspace, output_base, **poison) as nested:
+    with NestedBazel(workspace, output_base, cache.url, **poison) as nested:
         yield nested
 
 
 @pytest.fixture(scope="module")
 def built(bazel: NestedBazel) -> NestedBazel:
-    bazel.run("build", "//...")
+    bazel.run("build", *_TWO_AT_ONCE, "//...")
     return bazel
 
 
@@ -122,26 +171,58 @@ def test_a_program_that_cannot_be_built_says_why_and_where(built: NestedBazel) -
         assert message in said
 
 
+def _lowered(log: Path) -> tuple[set[str], set[str]]:
+    """Programs that came from the cache, and programs that were lowered, as Bazel's log has it."""
+    text = log.read_text(encoding="utf-8").replace("\n}{\n", "\n},{\n")
+    cached: set[str] = set()
+    made: set[str] = set()
+    for spawn in json.loads(f"[{text}]"):
+        if spawn["mnemonic"] == "PteronProgram":
+            program = spawn["targetLabel"].removeprefix("//").replace(":", "/").lstrip("/")
+            (cached if spawn["cacheHit"] else made).add(program)
+    return cached, made
+
+
+def _programs(bazel: NestedBazel) -> dict[str, bytes]:
+    """Bytes of the files, by package and name."""
+    folder = bazel.output("")
+    return {
+        str(path.relative_to(folder).with_suffix("")): path.read_bytes()
+        for path in folder.rglob("*.pte")
+        if ".runfiles" not in str(path)
+    }
+
+
 def test_programs_come_from_a_cache_and_are_the_same_everywhere(
-    built: NestedBazel, poison: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+    built: NestedBazel,
+    cache: CacheServer,
+    poison: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """Another clone, with an output base of its own and the cache of the first."""
     log = tmp_path_factory.mktemp("log") / "log.json"
     clone = tmp_path_factory.mktemp("clone") / "elsewhere"
     shutil.copytree(built.workspace, clone)
+    logged = ("build", f"--execution_log_json_file={log}")
+    first = _programs(built)
+    shared = first.keys() - {"sum_native"}
+    assert len(shared) >= _MODELS + 2
 
-    def lower(*options: str) -> tuple[bytes, bool]:
+    with NestedBazel(clone, built.output_base.parent / "other", cache.url, **poison) as other:
+        other.run(*logged, *_TWO_AT_ONCE, "//...")
+        assert _lowered(log) == (shared, {"sum_native"})
+        second = _programs(other)
+        assert {n: second[n] for n in shared} == {n: first[n] for n in shared}
+        # What is for this machine alone is not among what others may get.
+        files = {path.name for path in (cache.folder / "cas").iterdir()}
+        for name, program in second.items():
+            assert (hashlib.sha256(program).hexdigest() in files) is (name in shared), name
+
+        anew = {"sum", "sum_cuda"}
         other.run("clean")
-        other.run("build", f"--execution_log_json_file={log}", *options, "//:sum")
-        spawns = log.read_text(encoding="utf-8").replace(" ", "").split("\n}{\n")
-        (spawn,) = [spawn for spawn in spawns if '"mnemonic":"PteronProgram"' in spawn]
-        return other.output("sum.pte").read_bytes(), '"cacheHit":true' in spawn
-
-    expected = built.output("sum.pte").read_bytes()
-    with NestedBazel(clone, built.output_base.parent / "other", **poison) as other:
-        assert lower() == (expected, True)
-        anew = "--modify_execution_info=PteronProgram=+no-cache"
-        assert lower(anew) == (expected, False)
+        other.run(*logged, *_TWO_AT_ONCE, "--modify_execution_info=PteronProgram=+no-cache", *anew)
+        assert _lowered(log) == (set(), anew)
+        assert _programs(other) == {name: first[name] for name in anew}
 
 
 def test_cuda_program(built: NestedBazel) -> None:
@@ -153,7 +234,7 @@ def test_cuda_program(built: NestedBazel) -> None:
 def test_same_bytes_without_decoys_in_another_output_base(
     built: NestedBazel, workspace: Path, tmp_path: Path
 ) -> None:
-    # Nor with the first one's cache, which is beside its output base.
+    # Nor with the first one's cache.
     with NestedBazel(workspace, tmp_path / "some" / "other" / "output") as clean:
         clean.run("build", "//:cuda_program")
         for path in ("_objs/add/add.cu.pic.o", "cuda_program"):
