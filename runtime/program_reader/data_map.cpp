@@ -30,9 +30,11 @@ const DataMap::Entry* DataMap::find(std::string_view key) const {
 
 Result<const DataMap::Entry*> DataMap::get(std::string_view key) const {
   const Entry* const entry = find(key);
-  PTERON_CHECK_OR_RETURN(entry, Error::NotFound,
-                         "no named data \"%.*s\" among %zu keys; is a tensor-data file missing?",
-                         length_of(key), key.data(), entries_.size());
+  PTERON_CHECK_OR_RETURN(
+      entry, Error::NotFound,
+      "no named data \"%.*s\" among %zu keys; give the .ptd file that was written "
+      "with the program (Python: data_path, C++: LoadOptions::data_paths)",
+      length_of(key), key.data(), entries_.size());
   return entry;
 }
 

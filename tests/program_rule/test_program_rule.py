@@ -1,12 +1,32 @@
-"""What pteron_program_test says where the program's device is not there."""
+"""What the rules say: what was left out, and that the device of a program is not there."""
 
+import os
 import subprocess
 from pathlib import Path
 
+_FOLDER = Path("tests/program_rule").absolute()
+
+
+def _run(program: str, *arguments: str) -> tuple[int, str]:
+    done = subprocess.run([_FOLDER / program, *arguments], capture_output=True, text=True)
+    return done.returncode, done.stderr
+
 
 def test_it_says_that_nothing_was_compared() -> None:
-    script = Path("tests/program_rule/test_sum_metal.sh").absolute()
-    done = subprocess.run([script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "method 'forward' was not compared: MetalBackend cannot run here" in done.stderr
-    assert "SKIPPED: this machine does not run the program." in done.stderr
+    code, said = _run("test_sum_metal.sh")
+    assert code == 0, said
+    assert "method 'forward' was not compared: MetalBackend cannot run here" in said
+    assert "SKIPPED: this machine does not run the program." in said
+
+
+def test_it_says_where_a_file_belongs(tmp_path: Path) -> None:
+    code, said = _run(
+        "reads_lowering",
+        "--model=tests/program_rule/reads.py:build",
+        f"--compiler={os.environ['COMPILER']}",
+        f"--program={tmp_path / 'reads.pte'}",
+        "export",
+    )
+    assert code == 1, said
+    assert 'File "tests/program_rule/reads.py", line 7, in build' in said
+    assert "try:  the file in the data of the target" in said

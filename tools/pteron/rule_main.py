@@ -21,6 +21,12 @@ _COMPILER = flags.DEFINE_string("compiler", None, "third_party/compiler's file."
 _PROGRAM = flags.DEFINE_string("program", None, "The program file.", required=True)
 _REPORT = flags.DEFINE_string("report", None, "Where the output goes, if not to the terminal.")
 
+# What a model that runs elsewhere misses in a build.
+_HINTS = {
+    "ModuleNotFoundError": "the library that has it among the deps of the target",
+    "FileNotFoundError": "the file in the data of the target; the model finds it beside itself",
+}
+
 
 def main(argv: list[str]) -> int:
     command, *arguments = argv[1:]
@@ -44,6 +50,9 @@ def main(argv: list[str]) -> int:
     for folder in (f"{runfiles}/_main/", f"{runfiles}/", f"{os.getcwd()}/"):
         said = [text.replace(folder, "") for text in said]
     sys.stderr.write(said[0])
+    for error, hint in _HINTS.items():
+        if error in said[0]:
+            print(f"try:  {hint}", file=sys.stderr)
     if _REPORT.value:
         Path(_REPORT.value).write_text(said[1], encoding="utf-8")
     else:

@@ -122,6 +122,9 @@ def export(
         program = edge.to_executorch(config)
     with stage("save"):
         files = _save(program, Path(path))
+    if len(files) > 1:
+        beside = ", ".join(list(files)[1:])
+        notes.append(f"the program needs {beside}, too: load_program(path, data_path=...)")
     return ExportReport(program.explain(), files, seconds, notes)
 
 

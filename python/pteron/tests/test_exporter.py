@@ -68,6 +68,9 @@ def test_methods_share_state_and_the_report_says_all(tmp_path):
     assert list(report.seconds) == stages
     assert [m.name for m in report.program.methods] == ["forward", "read"]
     assert "training mode" in str(report)
+    assert "counter.ptd, too: load_program(path, data_path=...)" in str(report)
+    with pytest.raises(pteron.NotFoundError, match="give the .ptd file that was written with"):
+        pteron.Runtime.get().load_program(path).load_method("forward")
     assert "difference" in str(report)
     assert report.files == {str(p): p.stat().st_size for p in (path, path.with_suffix(".ptd"))}
 
