@@ -51,6 +51,7 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
                 freeze=False,
                 gpu=first if _asks_no_gpu(options) else "",
                 architectures=tuple(further),
+                allow_tf32=options.allow_tf32,
             ),
             machine=Machine(march=(), defines=("USE_CUDA",), include_folders=_include_folders()),
             info=SharedObjectInfo(

@@ -22,6 +22,7 @@ class Target:
         gpu: what kernels are compiled for without asking a GPU, as "sm_90"; empty: the GPU at hand
             (CUDA).
         architectures: what kernels are compiled for besides that GPU, as "sm_80" (CUDA).
+        allow_tf32: whether generated products of float32 matrices may round to TF32 (CUDA).
     """
 
     device: str
@@ -32,6 +33,7 @@ class Target:
     packed_for: int = 0
     gpu: str = ""
     architectures: tuple[str, ...] = ()
+    allow_tf32: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -302,6 +302,29 @@ def layouts_of_fourier_transforms() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def queries_laid_out_first() -> Iterator[None]:
+    """flex_attention for few queries reads them where they are.
+
+        flex_attention(q.transpose(1, 2).contiguous(), k, v)
+
+    Inductor writes the strides of the query into the kernel before it has decided on them.
+    """
+    from torch._inductor import ir
+    from torch._inductor.kernel.flex import flex_attention
+
+    create: Callable[..., Any] = flex_attention.create_flex_decoding_kernel
+
+    @functools.wraps(create)
+    def create_for_laid_out(query: Any, *args: Any, **kwargs: Any) -> Any:
+        query = ir.ExternKernel.realize_input(query)
+        query.freeze_layout()
+        return create(query, *args, **kwargs)
+
+    with patched(flex_attention, "create_flex_decoding_kernel", create_for_laid_out):
+        yield
+
+
+@contextlib.contextmanager
 def constant_indices_compared() -> Iterator[None]:
     """The larger of two indices is found, also where one is a constant that was kept from folding.
 

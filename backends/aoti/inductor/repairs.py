@@ -24,6 +24,7 @@ from pteron.backends.aoti.inductor.loop_repairs import (
     indices_in_the_order_of_the_tensor,
     layouts_of_fourier_transforms,
     loops_that_write_in_place,
+    queries_laid_out_first,
     splits_in_three_given_up,
     steps_of_64_bits,
     tails_of_reductions,
@@ -48,6 +49,7 @@ def repairs() -> Iterator[None]:
         stack.enter_context(cumsum_of_the_dtype_asked_for())
         stack.enter_context(offsets_from_the_base())
         stack.enter_context(layouts_of_fourier_transforms())
+        stack.enter_context(queries_laid_out_first())
         stack.enter_context(sums_of_products_apart())
         stack.enter_context(loops_from_constants())
         stack.enter_context(operands_of_branches_as_traced())

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -33,6 +34,7 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(without_patterns_of(_refused_pattern_modules(target)))
         if target.device == "cuda":
             stack.enter_context(convolutions_channels_last())
+            stack.enter_context(_float32_products(target.allow_tf32))
         if target.device == "cpu":
             stack.enter_context(cpu.without_mkldnn())
             stack.enter_context(cpu.vector_isa(target.vector_bits))
@@ -71,6 +73,35 @@ def fake_mode_of(module: torch.fx.GraphModule) -> Iterator[None]:
     mode = modes[0] if modes else FakeTensorMode(allow_non_fake_inputs=True)
     with patched(compile_fx, "detect_fake_mode", lambda inputs=None: detect(inputs) or mode):
         yield
+
+
+@contextlib.contextmanager
+def _float32_products(allow_tf32: bool) -> Iterator[None]:
+    """What Inductor's kernels, and torch's that it measures beside them, do with float32 operands,
+    whatever the process has chosen for itself."""
+    backends: Any = torch.backends
+    cudnn = backends.cudnn
+    settings = (backends.cuda.matmul, backends.mkldnn.matmul, cudnn.conv, cudnn.rnn)
+    before = [setting.fp32_precision for setting in settings]
+    # The older settings are kept beside these. Torch refuses to tell them where they disagree.
+    try:
+        products = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        products = "highest"
+    try:
+        convolutions = cudnn.allow_tf32
+    except RuntimeError:
+        convolutions = True
+    try:
+        # Inductor asks some of them in one place, some in another; these set all.
+        torch.set_float32_matmul_precision("high" if allow_tf32 else "highest")
+        cudnn.allow_tf32 = allow_tf32
+        yield
+    finally:
+        torch.set_float32_matmul_precision(products)
+        cudnn.allow_tf32 = convolutions
+        for setting, precision in zip(settings, before, strict=True):
+            setting.fp32_precision = precision
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -284,6 +285,34 @@ def test_the_scope_holds_and_ends_after_an_exception_too() -> None:
         assert inside[:4] == [False] * 4 and inside[4] is not before[4]
         raise KeyError
     assert settings() == before
+
+
+def float32_settings() -> list[str]:
+    backends: Any = torch.backends
+    return [
+        backends.cuda.matmul.fp32_precision,
+        backends.cudnn.conv.fp32_precision,
+        backends.cudnn.rnn.fp32_precision,
+        backends.mkldnn.matmul.fp32_precision,
+        torch.get_float32_matmul_precision(),
+        str(backends.cudnn.allow_tf32),
+    ]
+
+
+@pytest.mark.parametrize("chosen", ["highest", "high"])
+@pytest.mark.parametrize("allow_tf32", [False, True])
+def test_tf32_is_the_options_to_choose(chosen: str, allow_tf32: bool) -> None:
+    first = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(chosen)
+    try:
+        before = float32_settings()
+        with scope.compile_scope(Target("cuda", allow_tf32=allow_tf32)):
+            assert (torch.backends.cuda.matmul.fp32_precision == "tf32") == allow_tf32
+            assert torch.backends.cudnn.allow_tf32 == allow_tf32
+            assert torch.get_float32_matmul_precision() == ("high" if allow_tf32 else "highest")
+        assert float32_settings() == before
+    finally:
+        torch.set_float32_matmul_precision(first)
 
 
 def test_equal_models_give_equal_code_whatever_came_before() -> None:

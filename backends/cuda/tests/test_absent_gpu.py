@@ -10,8 +10,10 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses import FakeTensorMode
+from torch.export import default_decompositions
 
 from pteron.backends.aoti import elf, inductor, shim_list
+from pteron.backends.aoti.attention import ATTENTION
 from pteron.backends.cuda import CudaOptions
 from pteron.backends.cuda.cuda_backend import CudaBackend, NoCudaDevice
 from pteron.backends.cuda.tests.programs import lower, sample_named, save
@@ -22,7 +24,10 @@ WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a C
 
 
 def generated(module: nn.Module, options: CudaOptions, *inputs: Any) -> inductor.GeneratedCode:
-    program = torch.export.export(module.eval(), inputs).run_decompositions()
+    program = torch.export.export(module.eval(), inputs)
+    decompositions = default_decompositions()
+    del decompositions[ATTENTION]
+    program = program.run_decompositions(decompositions)
     return inductor.generate(
         CudaBackend._prepare(program, options),
         CudaBackend.get_build_target(options).code,
@@ -53,6 +58,7 @@ def test_networks_lower(name: str, tmp_path: pathlib.Path) -> None:
             assert weight.detach().contiguous().numpy().tobytes() in stored
 
 
+@WITHOUT_GPU  # with one, they are for both
 @pytest.mark.parametrize("architecture", inductor.GPUS)
 def test_kernels_are_for_the_architecture(architecture: str) -> None:
     options = CudaOptions(architectures=(architecture,))
@@ -231,3 +237,19 @@ def test_triton_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton", None)
     with pytest.raises(inductor.TritonMissing, match="pip install triton=="):
         generated(nn.GELU(), SM_90, torch.randn(8, 64))
+
+
+class ContiguousQueries(nn.Module):
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        q = q.transpose(1, 2).contiguous()
+        k, v = k.transpose(1, 2), v.transpose(1, 2)
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+def test_queries_are_laid_out_before_attention_is_written() -> None:
+    """Inductor's kernel had the strides of the graph, and the copy those of its source."""
+    tensors = [torch.randn(1, 17, 4, 16) for _ in range(3)]
+    code = generated(ContiguousQueries(), SM_90, *tensors)
+    before, _, _ = code.model.rpartition("call_triton_tem")
+    run = before.partition("::run_impl(")[2]
+    assert "{1088L, 272L, 16L, 1L}" in run and "{1088L, 16L, 64L, 1L}" not in run

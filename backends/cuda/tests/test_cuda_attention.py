@@ -34,6 +34,7 @@ class Case:
     mask: str = "none"  # none, causal, bool, float, padding
     scale: float | None = None
     repeats: bool = False  # keys and values in memory, as models without enable_gqa do
+    contiguous: bool = False  # heads before queries in memory, too
 
 
 class Model(nn.Module):
@@ -57,6 +58,8 @@ class Model(nn.Module):
                 t[:, :, None].expand(-1, -1, times, -1, -1).reshape(batch, -1, queries, case.items)
                 for t in (k, v)
             )
+        if case.contiguous:
+            q, k, v = (t.contiguous() for t in (q, k, v))
         y = F.scaled_dot_product_attention(
             q,
             k,
@@ -116,6 +119,7 @@ CASES = {
     "fp32_bool": Case(dtype=torch.float32, mask="bool", heads=8, shared=2, repeats=True),
     "fp32_padding": Case(dtype=torch.float32, mask="padding"),
     "fp32_one": Case(dtype=torch.float32, queries=1),
+    "fp32_contiguous": Case(dtype=torch.float32, queries=17, items=16, contiguous=True),
 }
 
 

@@ -107,3 +107,25 @@ def test_a_record_of_another_machine_is_refused(tmp_path: pathlib.Path) -> None:
     record = AutotuneRecord({"torch": "1.0", "triton": "1.0", "gpu": "another"}, {})
     with pytest.raises(ValueError, match="made with gpu another, torch 1.0.*; here are gpu"):
         _lowered(tmp_path / "refused", autotune_record=record.to_json())
+
+
+@pytest.mark.parametrize("gemm", ["cublas", "triton"])
+@pytest.mark.parametrize("allow_tf32", [False, True])
+def test_tf32_is_the_options_to_choose(tmp_path: pathlib.Path, gemm: str, allow_tf32: bool) -> None:
+    """Whatever the process that lowers has chosen for itself."""
+    torch.manual_seed(0)
+    module, x = torch.nn.Linear(512, 512).eval().cuda(), torch.randn(256, 512, device="cuda")
+    chosen = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest" if allow_tf32 else "high")
+    try:
+        options = CudaOptions(gemm=gemm, allow_tf32=allow_tf32)
+        lowered = lower(torch.export.export(module, (x,)), options)
+        path = save(lowered, tmp_path, verify=not allow_tf32)
+    finally:
+        torch.set_float32_matmul_precision(chosen)
+    (found,) = load(path).load_method("forward").execute([x.cpu()])
+    with torch.no_grad():
+        exact = module.double()(x.double()).cpu()
+    error = float((found.double() - exact).norm() / exact.norm())
+    assert (error > 5e-5) == allow_tf32, f"relative error {error:.1e}"
+    assert error < 1e-3

@@ -117,8 +117,10 @@ bool is_laid_out(const Attention& a) {
     return reinterpret_cast<uintptr_t>(data) % 16 == 0 && strides[3] == 1 && strides[0] % 8 == 0 &&
            strides[1] % 8 == 0 && strides[2] % 8 == 0;
   };
+  // A mask with one number for all keys of a query is read past its end.
+  const bool fits_bias = !a.bias || a.bias_strides[3] == 1 || a.keys == 1;
   return a.dim % 8 == 0 && a.value_dim % 8 == 0 && fits(a.q, a.q_strides) &&
-         fits(a.k, a.k_strides) && fits(a.v, a.v_strides);
+         fits(a.k, a.k_strides) && fits(a.v, a.v_strides) && fits_bias;
 }
 
 // Null where cuDNN has nothing for it.

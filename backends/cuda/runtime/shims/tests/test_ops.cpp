@@ -23,16 +23,16 @@ DeviceShims device_shims() {
           cuda::device_count() > 0 ? nullptr : "there is no CUDA device"};
 }
 
-#ifdef PTERON_TESTED_SHIM
-// The cases of the shims that match, unless the command line says otherwise.
-[[maybe_unused]] const bool chosen = [] {
-  GTEST_FLAG_SET(filter, "*/" PTERON_TESTED_SHIM "_*:Random." PTERON_TESTED_SHIM "_*");
-  return true;
-}();
-#endif
-
-#ifdef PTERON_WITHOUT_CUDNN
-[[maybe_unused]] const int hidden = setenv("PTERON_CUDNN", "off", 1);
-#endif
-
 }  // namespace pteron::aoti::conformance
+
+int main(int argc, char** argv) {
+#ifdef PTERON_TESTED_SHIM
+  // The cases of the shims that match, unless the command line says otherwise.
+  GTEST_FLAG_SET(filter, "*/" PTERON_TESTED_SHIM "_*:Random." PTERON_TESTED_SHIM "_*");
+#endif
+#ifdef PTERON_WITHOUT_CUDNN
+  setenv("PTERON_CUDNN", "off", 1);
+#endif
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
