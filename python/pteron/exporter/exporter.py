@@ -115,7 +115,8 @@ def export(
         seconds[name] = time.monotonic() - begin
 
     with stage("export"):
-        programs, notes = export_methods(model, args, kwargs, dynamic_shapes)
+        verified = config is None or config.verify
+        programs, notes = export_methods(model, args, kwargs, dynamic_shapes, run=verified)
     with stage("lower"):
         edge: EdgeProgramManager = to_edge_transform_and_lower(programs, partitioner=partitioners)
     with stage("compile what is left and compare"):

@@ -30,8 +30,13 @@ def export_methods(
     args: Any = None,
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
+    *,
+    run: bool = True,
 ) -> tuple[dict[str, ExportedProgram], list[str]]:
-    """Exported programs by method, and notes. ExportError lists all that is wrong."""
+    """Exported programs by method, and notes. ExportError lists all that is wrong.
+
+    `run` says whether each may run once in eager, to see that it does.
+    """
     if not isinstance(model, Mapping):
         model = {DEFAULT_METHOD: (model, args, dynamic_shapes)}
     elif any(isinstance(value, torch.Tensor) for value in model.values()):
@@ -63,6 +68,8 @@ def export_methods(
     for name, value in model.items():
         try:
             programs[name] = _export_method(str(name), value, kwargs or {}, notes)
+            if run:
+                _check_runs(str(name), programs[name])
         except ExportError as error:
             problems.append(str(error))
     if problems:
@@ -118,15 +125,14 @@ def _export_method(
                 f"method {name!r}: torch.export does not take the model"
                 f" ({type(error).__name__}):\n{str(error).strip()}{_hint(error, positional, named)}"
             ) from error
-    _check_runs(name, program)
     if all(leaf is None for leaf in program.graph_signature.user_outputs):
         notes.append(f"method {name!r} returns nothing")
     return program
 
 
 def _check_runs(name: str, program: ExportedProgram) -> None:
-    """Raises ExportError where eager itself fails on the example inputs: torch.export does not
-    look at all dtypes."""
+    """Raises ExportError where the model fails on its example inputs: torch.export does not look at
+    all dtypes."""
     reference = Reference(program, program)
     if reference.obstacle:
         return
@@ -138,10 +144,14 @@ def _check_runs(name: str, program: ExportedProgram) -> None:
     try:
         with torch.random.fork_rng(devices=[]):
             call(program, reference.inputs(), buffers)
+    except NotImplementedError:
+        return  # an operator that only the GPU has which the program is for
     except Exception as error:
+        text = str(error).partition("\nUse tlparse")[0].strip()
+        hint = "\ntry:  inputs of the model's dtype, as x.float()" if "dtype" in text else ""
         raise ExportError(
             f"method {name!r}: the model itself fails on its example inputs"
-            f" ({type(error).__name__}):\n{str(error).strip()}"
+            f" ({type(error).__name__}):\n{text}{hint}"
         ) from error
 
 

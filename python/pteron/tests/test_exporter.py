@@ -110,7 +110,7 @@ def test_methods_share_state_and_the_report_says_all(tmp_path):
         (dict(model=nn.Linear(3, 3, device="meta")), "device 'meta'(.|\n)*to_empty"),
         (dict(args=((2, 3),)), r"found sizes, \(\(2, 3\),\);(.|\n)*torch.randn"),
         (dict(args=X.shape), "found sizes, torch.Size"),
-        (dict(args=(X.double(),)), "fails on its example inputs(.|\n)*dtype"),
+        (dict(args=(X.double(),)), r"fails on its example inputs(.|\n)*dtype(.|\n)*x\.float\(\)"),
         (dict(args=(X.long(),)), "fails on its example inputs(.|\n)*dtype"),
         (dict(model=Branches()), "data-dependent(.|\n)*try:  torch.where or torch.cond"),
         (dict(model=UsesNumpy()), "try:  functions of torch instead of numpy's"),
@@ -158,6 +158,18 @@ def test_looking_at_example_inputs_changes_nothing():
     assert torch.equal(model.total, torch.zeros(3))
     assert torch.equal(programs["forward"].state_dict["total"], torch.zeros(3))
     assert torch.equal(torch.random.get_rng_state(), seed)
+
+
+def test_an_operator_of_another_device_is_no_mistake():
+    with torch.library._scoped_library("front_door", "FRAGMENT") as library:
+        library.define("on_a_gpu(Tensor x) -> Tensor")
+        library.impl("on_a_gpu", torch.empty_like, "Meta")
+
+        class Calls(nn.Module):
+            def forward(self, x):
+                return torch.ops.front_door.on_a_gpu(x)
+
+        assert export_methods(Calls().eval(), (X,))[1] == []
 
 
 def test_a_method_that_returns_nothing_is_noted():
