@@ -48,10 +48,16 @@ def bert() -> nn.Module:
 
 
 def calibrated(module: nn.Module) -> nn.Module:
-    """`module` with statistics of its batch norms from images as `_image` makes them."""
+    """`module` with weights of trained size, and statistics of its batch norms from images as
+    `_image` makes them. With the weights that EfficientNet begins with, nothing is left at its end.
+    """
+    for conv in module.modules():
+        if isinstance(conv, nn.Conv2d):
+            nn.init.kaiming_normal_(conv.weight)
     norms = [m for m in module.modules() if isinstance(m, nn.BatchNorm2d)]
     module.eval()
     for norm in norms:
+        norm.reset_parameters()
         norm.momentum = None  # the average over all calls
         norm.train()
     with torch.no_grad():
