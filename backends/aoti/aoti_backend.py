@@ -36,6 +36,7 @@ from pteron.backends.aoti.lowering_errors import (
 )
 from pteron.backends.aoti.passes.attention import AttentionPass, WholeAttentionPass, has_attention
 from pteron.backends.aoti.passes.clamp_windows import ClampWindowsPass
+from pteron.backends.aoti.passes.dequantized_products import DequantizedProductsPass
 from pteron.backends.aoti.passes.fuse_convolutions import has_fused_convolutions
 from pteron.backends.aoti.passes.remove_metadata_asserts import RemoveMetadataAssertsPass
 from pteron.backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
@@ -122,6 +123,7 @@ class AotiBackend(Generic[OptionsT]):
             ClampWindowsPass(),
             WholeAttentionPass(),
             ReplaceViewCopyWithViewPass(),
+            DequantizedProductsPass(),
             cls.get_attention_pass(options),
         ]
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from pteron.backends.aoti.inductor import cpu, micro_gemms
+from pteron.backends.aoti.inductor.byte_constants import byte_constants_kept
 from pteron.backends.aoti.inductor.convolutions import convolutions_channels_last
 from pteron.backends.aoti.inductor.generated_code import Target
 from pteron.backends.aoti.inductor.long_loops import long_loops_reported
@@ -30,6 +31,7 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(repairs())
         stack.enter_context(long_loops_reported())
         stack.enter_context(called_directly(target.device))
+        stack.enter_context(byte_constants_kept())
         stack.enter_context(memoized())
         stack.enter_context(without_patterns_of(_refused_pattern_modules(target)))
         if target.device == "cuda":

@@ -1,0 +1,45 @@
+"""Constants of whole numbers of a byte, as quantization stores weights."""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from pteron.backends.aoti.inductor.patched import patched
+
+_BYTES = (torch.int8, torch.uint8)
+#: Elements below which four bytes for one are no loss.
+_FEW = 1 << 12
+
+
+@contextlib.contextmanager
+def byte_constants_kept() -> Iterator[None]:
+    """What is computed from such constants as floating point is computed at run time. Freezing
+    would store it instead, in two or four times the memory. (Inductor makes that exception for
+    bfloat16.)"""
+    from torch._inductor.constant_folding import ConstantFolder
+
+    is_impure: Callable[[Any, torch.fx.Node], bool] = ConstantFolder.is_impure
+
+    @functools.wraps(is_impure)
+    def is_kept(self: Any, node: torch.fx.Node) -> bool:
+        return _dequantizes(node) or is_impure(self, node)
+
+    with patched(ConstantFolder, "is_impure", is_kept):
+        yield
+
+
+def _dequantizes(node: torch.fx.Node) -> bool:
+    if node.target is not torch.ops.prims.convert_element_type.default:
+        return False
+    source, dtype = node.args
+    value = source.meta.get("val") if isinstance(source, torch.fx.Node) else None
+    return (
+        isinstance(value, torch.Tensor)
+        and value.dtype in _BYTES
+        and isinstance(dtype, torch.dtype)
+        and dtype.is_floating_point
+        and value.numel() >= _FEW
+    )
