@@ -108,6 +108,10 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
         return options.save_data_externally
 
     @classmethod
+    def rounds_to_tf32(cls, compile_specs: list[CompileSpec]) -> bool:
+        return cls.get_options(compile_specs).allow_tf32
+
+    @classmethod
     def get_program_passes(cls, options: CudaOptions) -> list[Callable[[ExportedProgram], None]]:
         return [fold_batch_norms, convolution_pass(options)]
 

@@ -111,6 +111,12 @@ class BackendDetails(ABC):
         return ()
 
     @classmethod
+    def rounds_to_tf32(cls, compile_specs: list[CompileSpec]) -> bool:
+        """Whether the partition's options let it round operands of float32 products to TF32, which
+        the check of its results then allows for."""
+        return False
+
+    @classmethod
     def describe(
         cls, processed_bytes: bytes, data_store_output: NamedDataStoreOutput | None
     ) -> Mapping[str, str]:
@@ -134,6 +140,12 @@ def load_options_of(
     """See `BackendDetails.get_load_options`; none if the backend is not imported."""
     backend = _backends.get(backend_id)
     return backend.get_load_options(compile_specs) if backend else ()
+
+
+def rounds_to_tf32(backend_id: str, compile_specs: list[CompileSpec]) -> bool:
+    """See `BackendDetails.rounds_to_tf32`; False if the backend is not imported."""
+    backend = _backends.get(backend_id)
+    return backend is not None and backend.rounds_to_tf32(compile_specs)
 
 
 def known_backends() -> list[str]:

@@ -165,7 +165,9 @@ def _is_right(
     def run(interpreter: type[Interpreter]) -> list[list[Any]]:
         return [call(prefix, inputs, {}, interpreter)]
 
-    return all(c.is_equal for c in compare(found, run(Interpreter), rounding_of(run)))
+    tf32 = execution.rounds_to_tf32(method)
+    compared = compare(found, run(Interpreter), rounding_of(run, tf32=tf32), tf32=tf32)
+    return all(c.is_equal for c in compared)
 
 
 def _prefix(

@@ -16,7 +16,11 @@ from typing import Any, TypeAlias
 import torch
 from torch.fx import Interpreter
 
-from pteron.exir.verification.interpreters import PreciseInterpreter, RoundingInterpreter
+from pteron.exir.verification.interpreters import (
+    PreciseInterpreter,
+    RoundingInterpreter,
+    Tf32RoundingInterpreter,
+)
 
 RESOLUTION = {
     torch.float64: 1e-12,
@@ -94,6 +98,8 @@ def compare(
     expected: Calls,
     rounding: Iterable[Callable[[], Sequence[float] | None]],
     left_out: Collection[int] = (),
+    *,
+    tf32: bool = False,
 ) -> list[Comparison]:
     """Compares outputs over several calls.
 
@@ -103,6 +109,8 @@ def compare(
       rounding: what rounding does to each output, as far as it can be told; each is asked only
         while some output is not explained.
       left_out: positions of outputs that are not compared.
+      tf32: whether products of float32 may have rounded their operands to TF32, which has the
+        digits of float16.
     """
     results = []
     expected = [*expected] * (len(found) // len(expected))
@@ -110,7 +118,9 @@ def compare(
         if index in left_out:
             continue
         error = max(difference(a, b) for a, b in zip(ours, theirs, strict=True))
-        resolution = RESOLUTION.get(theirs[0].dtype, 0.0) if hasattr(theirs[0], "dtype") else 0.0
+        dtype = getattr(theirs[0], "dtype", None)
+        dtype = torch.float16 if tf32 and dtype in (torch.float32, torch.complex64) else dtype
+        resolution = RESOLUTION.get(dtype, 0.0) if dtype else 0.0
         results.append(Comparison(index, error, resolution))
     for ask in rounding:
         if all(result.is_equal for result in results):
@@ -135,6 +145,8 @@ def _by_output(calls: Calls) -> list[tuple[Any, ...]]:
 
 def rounding_of(
     run: Callable[[type[Interpreter]], Calls],
+    *,
+    tf32: bool = False,
 ) -> list[Callable[[], Sequence[float] | None]]:
     """What rounding does to each output of `run`, estimated in two ways (see `comparison`).
 
@@ -152,7 +164,8 @@ def rounding_of(
             for theirs_of, ours_of in zip(*map(_by_output, (usual, other)), strict=True)
         ]
 
-    return [lambda: estimate(PreciseInterpreter), lambda: estimate(RoundingInterpreter)]
+    rounding = Tf32RoundingInterpreter if tf32 else RoundingInterpreter
+    return [lambda: estimate(PreciseInterpreter), lambda: estimate(rounding)]
 
 
 def _rounding(precise: Any, usual: Any) -> float:

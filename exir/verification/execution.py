@@ -13,7 +13,7 @@ import torch
 
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.container import Chunks
-from pteron.exir.backend.backend_details import load_options_of
+from pteron.exir.backend import backend_details
 from pteron.exir.backend.compile_spec_schema import CompileSpec
 from pteron.exir.verification.call import on_host
 
@@ -110,10 +110,22 @@ def _load_options(tables: schema.Method) -> list[dict[str, Mapping[str, bool | i
     """None at all, then what makes all delegates of a backend run another variant."""
     chosen: dict[str, list[Mapping[str, bool | int | str]]] = {}
     for delegate in tables.delegates:
-        specs = [CompileSpec(spec.key, spec.value) for spec in delegate.compile_specs or ()]
-        known = load_options_of(delegate.id, specs)
+        specs = _compile_specs(delegate)
+        known = backend_details.load_options_of(delegate.id, specs)
         chosen[delegate.id] = [o for o in chosen.get(delegate.id, known) if o in known]
     return [{}, *({name: option} for name, options in chosen.items() for option in options)]
+
+
+def rounds_to_tf32(tables: schema.Method) -> bool:
+    """Whether a delegate of the method may; see `BackendDetails`."""
+    return any(
+        backend_details.rounds_to_tf32(delegate.id, _compile_specs(delegate))
+        for delegate in tables.delegates
+    )
+
+
+def _compile_specs(delegate: schema.Delegate) -> list[CompileSpec]:
+    return [CompileSpec(spec.key, spec.value) for spec in delegate.compile_specs or ()]
 
 
 def _on_devices(tables: schema.Method, inputs: Sequence[Any]) -> list[Any]:

@@ -98,5 +98,15 @@ class RoundingInterpreter(_NestedInterpreter):
             value.shape, generator=self._generators[device], device=device, dtype=torch.float32
         )
         exact, noise = value.double(), 2 * noise.double() - 1
-        error = torch.finfo(value.dtype).eps * exact + absolute
+        error = self._last_place(value.dtype) * exact + absolute
         return (exact + error * noise).to(value.dtype)
+
+    def _last_place(self, dtype: torch.dtype) -> float:
+        return torch.finfo(dtype).eps
+
+
+class Tf32RoundingInterpreter(RoundingInterpreter):
+    """The same with the digits of TF32 for float32."""
+
+    def _last_place(self, dtype: torch.dtype) -> float:
+        return super()._last_place(torch.float16 if dtype == torch.float32 else dtype)

@@ -161,7 +161,9 @@ def verify_method(
         random, expected = reference.random_outputs(), reference.run()
     except Exception as error:
         return MethodVerification(obstacle=f"the exported program itself fails: {error}")
-    comparisons = compare(found, expected, rounding_of(reference.run_functional), random)
+    tf32 = execution.rounds_to_tf32(tables)
+    rounding = rounding_of(reference.run_functional, tf32=tf32)
+    comparisons = compare(found, expected, rounding, random, tf32=tf32)
     return MethodVerification(comparisons, random, len(calls))
 
 

@@ -78,6 +78,12 @@ def test_options_survive_the_way_through_compile_specs(options: CudaOptions) -> 
     assert CudaOptions.from_compile_specs(options.to_compile_specs()) == options
 
 
+@pytest.mark.parametrize("allow_tf32", [False, True])
+def test_the_check_knows_of_tf32(allow_tf32: bool) -> None:
+    specs = CudaOptions(allow_tf32=allow_tf32).to_compile_specs()
+    assert CudaBackend.rounds_to_tf32(specs) == allow_tf32
+
+
 def test_the_target_device_is_text_that_the_runtime_reads() -> None:
     specs = {
         spec.key: spec.value for spec in CudaOptions(target_device="cuda:1").to_compile_specs()

@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 import torch
 
-from pteron.exir.verification.comparison import INCOMPARABLE, RESOLUTION, compare, difference
+from pteron.exir.verification.comparison import (
+    INCOMPARABLE,
+    RESOLUTION,
+    compare,
+    difference,
+    rounding_of,
+)
 
 NAN, INF = math.nan, math.inf
 
@@ -82,3 +88,32 @@ def test_what_rounding_changes_beyond_recognition_is_not_comparable() -> None:
     x = torch.ones(3)
     (result,) = compare([[x]], [[-x]], [lambda: [INCOMPARABLE]])
     assert not result.is_comparable
+
+
+def test_tf32_has_the_digits_of_float16() -> None:
+    x = torch.ones(3)
+    (result,) = compare([[x * 1.001]], [[x]], [])
+    assert not result.is_equal
+    (result,) = compare([[x * 1.001]], [[x]], [], tf32=True)
+    assert result.is_equal
+    (result,) = compare([[x * 1.004]], [[x]], [], tf32=True)
+    assert not result.is_equal
+    (result,) = compare([[x.double() * 1.001]], [[x.double()]], [], tf32=True)
+    assert not result.is_equal
+
+
+class Cancelled(torch.nn.Module):
+    """Whose rounding is a thousand times as large, relative to what it returns."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x) + 1000 - 1000
+
+
+def test_rounding_of_tf32_is_larger() -> None:
+    module, x = torch.fx.symbolic_trace(Cancelled()), torch.linspace(0, 1, 9)
+    by_last_place = []
+    for tf32 in (False, True):
+        _, last_place = rounding_of(lambda kind: [[kind(module).run(x)]], tf32=tf32)
+        (error,) = last_place() or ()
+        by_last_place.append(error)
+    assert by_last_place[1] > 1000 * by_last_place[0] > 0
