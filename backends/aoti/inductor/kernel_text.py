@@ -3,6 +3,8 @@
 * Kernels that divide no integers lose the note-keeping for division by zero, which goes through a
   pointer that all kernels of the shared object, on all threads, would write.
 * Micro-GEMMs become sources of their own (`micro_gemms`).
+* Bytes of which wider numbers are made are read into a register at once (`pteron_load` of the
+  kernels' header).
 """
 
 import re
@@ -16,6 +18,11 @@ SHARED_START = KERNEL_START + "// shared\n"
 
 _DIVIDES = re.compile(r"\b(floor_divide_integral|remainder_integral|mod)\s*[(<]")
 _DIVISION_NOTES = re.compile(r"^.*inductor_cpu_(?:throw_if_)?integer_div_error.*\n", re.MULTILINE)
+#: Of fewer bytes than a register has, which at::vec reads through memory.
+_LOADS_OF_BYTES = re.compile(
+    r"at::vec::Vectorized<(u?int8_t)>::loadu\((.+), static_cast<int64_t>\((8|16|32)\)\);$",
+    re.MULTILINE,
+)
 
 
 def finish_kernels(text: str) -> str:
@@ -28,4 +35,4 @@ def finish_kernels(text: str) -> str:
 def _finish(kernel: str) -> str:
     if not _DIVIDES.search(kernel):
         kernel = _DIVISION_NOTES.sub("", kernel)
-    return kernel
+    return _LOADS_OF_BYTES.sub(r"pteron_load<\1, \3>(\2);", kernel)

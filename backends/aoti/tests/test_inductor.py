@@ -287,6 +287,23 @@ def test_the_scope_holds_and_ends_after_an_exception_too() -> None:
     assert settings() == before
 
 
+class Widened(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.to(y.dtype) * y
+
+
+@pytest.mark.parametrize(
+    ("bits", "dtype", "count"),
+    [(256, torch.float32, 8), (256, torch.bfloat16, 16), (512, torch.bfloat16, 32)],
+)
+def test_bytes_are_read_into_a_register_at_once(bits: int, dtype: torch.dtype, count: int) -> None:
+    inputs = torch.ones(64, dtype=torch.uint8), torch.ones(64, dtype=dtype)
+    program = torch.export.export(Widened(), inputs).run_decompositions()
+    code = inductor.generate(program, Target("cpu", bits))
+    assert f"= pteron_load<uint8_t, {count}>(" in code.kernels
+    assert "Vectorized<uint8_t>::loadu" not in code.kernels
+
+
 def float32_settings() -> list[str]:
     backends: Any = torch.backends
     return [
