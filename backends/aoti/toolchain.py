@@ -101,6 +101,7 @@ static inline int pteron_threads(int64_t useful) {
   return static_cast<int>(std::clamp<int64_t>(useful, 1, available));
 }
 
+#if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
 // The first elements of a register, the others 0. at::vec takes them through memory.
 template <typename T, int64_t count>
 static inline at::vec::Vectorized<T> pteron_load(const T* bytes) {
@@ -109,7 +110,7 @@ static inline at::vec::Vectorized<T> pteron_load(const T* bytes) {
     const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes));
     return at::vec::Vectorized<T>(_mm512_zextsi256_si512(half));
   }
-#elif defined(CPU_CAPABILITY_AVX2)
+#else
   if constexpr (count == 8 || count == 16) {
     const auto* first = reinterpret_cast<const __m128i*>(bytes);
     const __m128i half = count == 8 ? _mm_loadl_epi64(first) : _mm_loadu_si128(first);
@@ -118,6 +119,7 @@ static inline at::vec::Vectorized<T> pteron_load(const T* bytes) {
 #endif
   return at::vec::Vectorized<T>::loadu(bytes, count);
 }
+#endif
 
 // Divides a matrix product of M by N by K, in register blocks of Mr by Nr by Kr, among threads:
 // blocks of each thread (t) and, of these, of what stays in its caches (c). All threads get a part,
