@@ -14,6 +14,8 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
+from pteron.exir.decompositions import replace_by_trace
+
 _aten = torch.ops.aten
 _BYTES = frozenset({torch.int8, torch.uint8})
 #: What stays in registers of a fused loop, or costs nothing.
@@ -41,8 +43,7 @@ class DequantizedProductsPass(PassBase):
         modified = False
         for node in list(graph_module.graph.nodes):
             if node.target in (_aten.mm.default, _aten.addmm.default) and _is_of_one_row(node):
-                _write_as_sum(node)
-                modified = True
+                modified |= _write_as_sum(node)
         if modified:
             graph_module.graph.eliminate_dead_code()
             graph_module.recompile()
@@ -77,28 +78,18 @@ def _reads_bytes(node: Node, count: int) -> bool:
     return found
 
 
-def _write_as_sum(node: Node) -> None:
-    """The nodes that compute `node`, which becomes the last: signatures know outputs by name."""
+def _write_as_sum(node: Node) -> bool:
     args: Sequence[Any] = node.args
+    *bias, left, right = args
     dtype = node.meta["val"].dtype
+    if right.target is _aten._to_copy.default and right.args[0].meta["val"].dtype in _BYTES:
+        (right,) = right.all_input_nodes  # bytes become float32 as they are
 
-    def call(target: Any, *args: Any, **kwargs: Any) -> Node:
-        with node.graph.inserting_before(node):
-            made = node.graph.call_function(target, args, kwargs)
-        values = torch.fx.map_arg(args, lambda argument: argument.meta["val"])
-        made.meta = {**node.meta, "val": target(*values, **kwargs)}
-        return made
+    def run(left: torch.Tensor, right: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
+        # In float32, as a product adds up.
+        result = (left.float().t() * right.float()).sum(0, keepdim=True)
+        for each in bias:
+            result = result + each.float()
+        return result.to(dtype)
 
-    def as_float32(x: Node) -> Node:
-        # Bytes become float32 as they are.
-        (source,) = x.all_input_nodes if x.target is _aten._to_copy.default else (x,)
-        is_bytes = source.meta["val"].dtype in _BYTES
-        return call(_aten._to_copy.default, source if is_bytes else x, dtype=torch.float32)
-
-    left, right = (as_float32(x) for x in args[-2:])
-    column = call(_aten.permute.default, left, [1, 0])
-    result = call(_aten.sum.dim_IntList, call(_aten.mul.Tensor, column, right), [0], True)
-    if len(args) == 3:
-        bias = call(_aten._to_copy.default, args[0], dtype=torch.float32)
-        result = call(_aten.add.Tensor, result, bias)
-    node.target, node.args, node.kwargs = _aten._to_copy.default, (result,), {"dtype": dtype}
+    return replace_by_trace(node, run, [left, right, *bias])
