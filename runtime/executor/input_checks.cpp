@@ -33,36 +33,43 @@ bool is_laid_out(const Tensor& tensor, const std::vector<uint8_t>& dim_order) {
   return true;
 }
 
-void check_tensor(size_t index, const ValueMeta& meta, const Tensor& tensor, ErrorList* errors) {
+void check_tensor(const std::string& input, const ValueMeta& meta, const Tensor& tensor,
+                  ErrorList* errors) {
   if (tensor.dtype() != meta.dtype) {
-    errors->add(Error::InvalidType, "input %zu: it is %s, expected %s", index,
-                name_of(tensor.dtype()), name_of(meta.dtype));
+    errors->add(Error::InvalidType,
+                "%s: it is %s, expected %s; convert it, or export the model with an input of %s",
+                input.c_str(), name_of(tensor.dtype()), name_of(meta.dtype),
+                name_of(tensor.dtype()));
   }
   if (tensor.device() != meta.device) {
-    errors->add(Error::InvalidArgument, "input %zu: it is on %s, expected on %s; copy it there",
-                index, describe(tensor.device()).c_str(), describe(meta.device).c_str());
+    errors->add(Error::InvalidArgument, "%s: it is on %s, expected on %s; copy it there",
+                input.c_str(), describe(tensor.device()).c_str(), describe(meta.device).c_str());
   }
   if (tensor.dim() != meta.sizes.size()) {
-    errors->add(Error::InvalidArgument, "input %zu: it has %zu dimensions (%s), expected %zu (%s)",
-                index, tensor.dim(), tensor.describe().c_str(), meta.sizes.size(),
-                meta.describe().c_str());
+    errors->add(
+        Error::InvalidArgument,
+        "%s: it has %zu dimensions (%s), expected %zu (%s); reshape it, or export the model "
+        "with such an input",
+        input.c_str(), tensor.dim(), tensor.describe().c_str(), meta.sizes.size(),
+        meta.describe().c_str());
     return;
   }
   const bool is_static = meta.dynamism == ShapeDynamism::Static;
   for (size_t i = 0; i < meta.sizes.size(); ++i) {
     const int64_t found = tensor.size(i);
     if (is_static ? found == meta.sizes[i] : found <= meta.sizes[i]) continue;
-    errors->add(Error::InvalidArgument, "input %zu: dimension %zu is %lld, %s %lld", index, i,
-                static_cast<long long>(found), is_static ? "expected" : "expected at most",
-                static_cast<long long>(meta.sizes[i]));
+    errors->add(Error::InvalidArgument, "%s: dimension %zu is %lld, expected %s%lld; export it %s",
+                input.c_str(), i, static_cast<long long>(found), is_static ? "" : "at most ",
+                static_cast<long long>(meta.sizes[i]),
+                is_static ? "as dynamic if it is to change" : "with a larger max");
   }
   if (!is_laid_out(tensor, meta.dim_order)) {
     errors->add(Error::InvalidArgument,
-                "input %zu: its strides are %s, expected dense in dim order %s; make it contiguous",
-                index, list(tensor.strides()).c_str(), list(meta.dim_order).c_str());
+                "%s: its strides are %s, expected dense in dim order %s; make it contiguous",
+                input.c_str(), list(tensor.strides()).c_str(), list(meta.dim_order).c_str());
   }
   if (tensor.numel() > 0 && !tensor.data()) {
-    errors->add(Error::InvalidArgument, "input %zu: %s has no data", index,
+    errors->add(Error::InvalidArgument, "%s: %s has no data", input.c_str(),
                 tensor.describe().c_str());
   }
 }
@@ -111,18 +118,20 @@ bool is_input(const ValueMeta& meta, const EValue& value) {
 }
 
 void check_input(size_t index, const ValueMeta& meta, const EValue& value, ErrorList* errors) {
+  const std::string input =
+      "input " + std::to_string(index) + (meta.name.empty() ? "" : " (" + meta.name + ")");
   if (value.value_kind() != meta.kind) {
-    errors->add(Error::InvalidType, "input %zu: it is %s, expected %s", index, value.kind(),
+    errors->add(Error::InvalidType, "%s: it is %s, expected %s", input.c_str(), value.kind(),
                 meta.describe().c_str());
     return;
   }
   if (meta.kind == ValueKind::Tensor) {
-    check_tensor(index, meta, value.tensor(), errors);
+    check_tensor(input, meta, value.tensor(), errors);
   } else if (!meta.symbolic && !equals_exported(meta, value)) {
     errors->add(Error::InvalidArgument,
-                "input %zu: it differs from %s, to which the program was specialised at export; "
+                "%s: it differs from %s, to which the program was specialised at export; "
                 "export it with this value, or make it dynamic",
-                index, meta.describe().c_str());
+                input.c_str(), meta.describe().c_str());
   }
 }
 

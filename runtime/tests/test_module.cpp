@@ -137,7 +137,7 @@ TEST(ModuleTest, SaysEverythingThatIsWrong) {
   expect(all, Error::InvalidArgument, "there is no input \"z\"");
   expect(all, Error::InvalidArgument, "input y (float32[2]) is not given");
   EXPECT_EQ(module.execute("read")->tensor("out").error(), Error::NotFound);
-  expect(module.forward({TensorPtr(), x}).error(), Error::InvalidType, "input 0: it is None");
+  expect(module.forward({TensorPtr(), x}).error(), Error::InvalidType, "input 0 (x): it is None");
 
   Module::Options options;
   options.load_method.backend_options["Scale"] = {};

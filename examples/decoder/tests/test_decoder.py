@@ -24,4 +24,4 @@ def test_says_what_is_wrong() -> None:
     command = [os.path.abspath(os.environ["FROM_CPP"]), os.path.abspath(os.environ["PROGRAM"])]
     done = subprocess.run([*command, "x" * 129], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "input 0: dimension 1 is 129, expected at most 128" in done.stderr
+    assert "input 0 (ids): dimension 1 is 129, expected at most 128" in done.stderr

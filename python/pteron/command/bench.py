@@ -22,6 +22,7 @@ from absl import flags
 from pteron.command import peers, program_file, values
 from pteron.command.contender import Contender
 from pteron.command.usage import Stages, UsageError, command_flags, nearest, only
+from pteron.runtime import MethodMeta
 
 FLAGS = command_flags()
 program_file.define_flags(FLAGS)
@@ -31,8 +32,8 @@ flags.DEFINE_string("model", None, "FILE.py:function, what it was made from.", f
 flags.DEFINE_list(
     "against", [], f"Peers: {', '.join(peers.PEERS)}; they need --model.", flag_values=FLAGS
 )
-flags.DEFINE_integer("threads", None, "For each; by default its own choice.", flag_values=FLAGS)
-flags.DEFINE_float("seconds", 3.0, "Of measuring, for each.", flag_values=FLAGS)
+flags.DEFINE_integer("threads", None, "For each; by default its own choice.", 1, flag_values=FLAGS)
+flags.DEFINE_float("seconds", 3.0, "Of measuring, for each.", 0.0, flag_values=FLAGS)
 
 _TURNS = 10
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -54,7 +55,7 @@ def run(positional: list[str]) -> bool:
         stages = Stages()
         stack.enter_context(stages.shown())
         if FLAGS.model:
-            job["inputs"] = [_example_inputs(FLAGS.model, meta.name(), Path(folder))]
+            job["inputs"] = [_example_inputs(FLAGS.model, meta, Path(folder))]
         values.inputs_of(meta, job["inputs"])  # what is wrong with them is said here
         contenders, begun = [], []
         for kind in ("pteron", *FLAGS.against):
@@ -71,7 +72,7 @@ def run(positional: list[str]) -> bool:
     return True
 
 
-def _example_inputs(model: str, method: str, folder: Path) -> str:
+def _example_inputs(model: str, meta: MethodMeta, folder: Path) -> str:
     """A file with the example inputs of the model, for a process without torch."""
     import torch
     from safetensors.torch import save_file
@@ -80,7 +81,12 @@ def _example_inputs(model: str, method: str, folder: Path) -> str:
     from pteron.command import model_file
     from pteron.exporter import example_of
 
-    leaves = pytree.tree_leaves(example_of(model_file.build(model), method)[1:])
+    leaves = pytree.tree_leaves(example_of(model_file.build(model), meta.name())[1:])
+    if len(leaves) != meta.num_inputs():
+        raise UsageError(
+            f"--model: {model} has {len(leaves)} example inputs; the program takes"
+            f" {', '.join(values.names_of(meta))}. try: what the program was made from"
+        )
     tensors = {f"input_{i}": torch.as_tensor(v).contiguous() for i, v in enumerate(leaves)}
     save_file(tensors, folder / "inputs.safetensors")
     return str(folder / "inputs.safetensors")

@@ -49,6 +49,16 @@ def run(positional: list[str]) -> bool:
             raise ExportError(f"{name} has no method {', '.join(missing)} of {model}")
         stages("run both")
         references = to_edge(programs)._references
+        for m, exported in programs.items():
+            inputs, outputs = references[m].inputs(), exported.graph_signature.user_outputs
+            found = len(inputs), len(outputs)
+            expected = len(tables[m].inputs), len(tables[m].outputs)
+            if found != expected:
+                raise ExportError(
+                    f"method {m!r} of {name} takes {expected[0]} inputs and gives {expected[1]}"
+                    f" outputs, that of {model} {found[0]} and {found[1]}.\n"
+                    f"try:  what the program was made from"
+                )
         reports = {
             m: verify_method(nullcontext(program), tables[m], references[m]) for m in programs
         }

@@ -61,13 +61,14 @@ def partitioners(values: flags.FlagValues) -> list[Partitioner]:
     return partitioners_of(values.backend, pairs("option", values.option))
 
 
-def methods(name: str, values: flags.FlagValues) -> tuple[Mapping[str, Any], dict[str, Any]]:
+def methods(model: str, values: flags.FlagValues) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """What the function returns, by method, and the dynamic shapes of --dynamic."""
-    built = build(name)
+    built = build(model)
     if "TORCH_LOGS" not in os.environ:
         # What torch.export logs before it raises; the error has what matters of it.
-        for handler in logging.getLogger("torch").handlers:
-            handler.setLevel(logging.CRITICAL)
+        for name in [n for n in logging.root.manager.loggerDict if n.split(".")[0] == "torch"]:
+            for handler in logging.getLogger(name).handlers:
+                handler.setLevel(logging.CRITICAL)
     by_method = built if isinstance(built, Mapping) else {DEFAULT_METHOD: built}
     return by_method, dynamic_shapes(by_method, values.dynamic)
 
@@ -91,7 +92,9 @@ def build(name: str) -> Any:
     if not callable(found):
         # Functions of the file itself.
         own = [
-            n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
+            n
+            for n, v in vars(module).items()
+            if inspect.isfunction(v) and v.__module__ == module.__name__
         ]
         raise UsageError(f"{file}: {nearest('function', function, own)}")
     needed = [p.name for p in _parameters(found) if p.default is p.empty and p.kind not in _REST]
@@ -144,4 +147,6 @@ def _raised(path: Path, what: str, error: Exception) -> str:
     lines = traceback.format_exception(
         type(error), error, frames or error.__traceback__, chain=False
     )
-    return f"{what} raised {type(error).__name__}:\n{''.join(lines).rstrip()}"
+    no_gpu = "Torch not compiled with CUDA" in str(error) or "No CUDA GPUs" in str(error)
+    hint = "\ntry:  the model on the CPU; --backend=cuda says where the program runs" * no_gpu
+    return f"{what} raised {type(error).__name__}:\n{''.join(lines).rstrip()}{hint}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 from absl import flags
 
 from pteron.command.usage import UsageError, nearest
-from pteron.runtime import Method, Program, Runtime
+from pteron.runtime import InvalidProgramError, Method, Program, Runtime
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -23,8 +24,12 @@ def define_flags(values: flags.FlagValues) -> None:
 def files_of(name: str, data: list[str]) -> list[Path]:
     """The program and its data. UsageError: something is not there."""
     path = Path(name)
+    if path.is_dir():
+        raise UsageError(f"{name!r} is a folder; expected a program file in it, as model.pte")
     if not path.is_file():
-        raise UsageError(nearest("file", name, sorted(str(p) for p in path.parent.glob("*.pte"))))
+        raise UsageError(
+            nearest("file", name, sorted(str(p) for p in path.parent.glob("*.pte") if p.is_file()))
+        )
     beside = [Path(d) for d in data]
     if not beside:
         beside = sorted(
@@ -38,7 +43,23 @@ def files_of(name: str, data: list[str]) -> list[Path]:
 
 def load(name: str, data: list[str]) -> Program:
     path, *beside = files_of(name, data)
-    return Runtime.get().load_program(path, data_path=beside)
+    try:
+        return Runtime.get().load_program(path, data_path=beside)
+    except InvalidProgramError as error:
+        raise RuntimeError(f"{error}\ntry:  {_instead_of(path, str(error))}") from error
+
+
+def _instead_of(path: Path, problem: str) -> str:
+    """What to do about a file that is no program, or a part of one."""
+    if "truncated" in problem:
+        return "copying the file again, all of it, or pteron export"
+    if "tensor-data file" in problem:
+        return "the .ptd file that pteron export wrote beside the program"
+    if path.suffix == ".py":
+        return f"pteron export {path}:FUNCTION -o model.pte, and model.pte"
+    if zipfile.is_zipfile(path):
+        return "pteron export of the module; for torch.export.save's, of torch.export.load(file)"
+    return "a file that pteron export wrote"
 
 
 def method_of(program: Program, name: str | None) -> Method:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,8 @@ def _value(text: str, about: TensorInfo | ScalarMeta, generator: np.random.Gener
             return about.value if about.value is not None else 1
         return _SCALARS[about.kind](text)
     if word in ("random", "zeros"):
+        if more and not all(size.isdigit() for size in more.split(",")):
+            raise UsageError(f"found {text!r}; expected sizes, as {word}:2,16")
         sizes = tuple(map(int, more.split(","))) if more else about.sizes()
         return _cast(
             _random(sizes, about, generator) if word == "random" else np.zeros(sizes), about
@@ -177,35 +180,47 @@ def _read(path: Path) -> Any:
     if not path.is_file() and path.suffix in (".npy", ".npz", ".safetensors"):
         raise UsageError(f"there is no file {str(path)!r}")
     if path.suffix == ".npy":
-        return np.load(path, allow_pickle=False)
+        try:
+            return np.load(path, allow_pickle=False)
+        except ValueError as error:
+            raise UsageError(
+                f"{str(path)!r} holds no array of numbers; expected what np.save writes"
+            ) from error
     if path.suffix in (".npz", ".safetensors"):
         found = _read_all(path)
         if len(found) == 1:
             return next(iter(found.values()))
         raise UsageError(f"{path} has {', '.join(found)}; expected {path}:KEY")
+    what = "nothing" if path == Path() else repr(str(path))
     raise UsageError(
-        f"found {str(path)!r}; expected random, zeros, a number, or a file .npy, .npz, .safetensors"
+        f"found {what}; expected random, zeros, a number, or a file .npy, .npz, .safetensors"
         f" or an image ({', '.join(_IMAGES)})"
     )
 
 
 def _read_all(path: Path) -> Mapping[str, Any]:
+    if path.suffix not in (".npz", ".safetensors"):
+        raise UsageError(
+            f"found {str(path)!r}; expected NAME=VALUE, random, zeros, or a file .npz or"
+            f" .safetensors"
+        )
     if not path.is_file():
         raise UsageError(f"there is no file {str(path)!r}")
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as archive:
             return dict(archive)
-    if path.suffix == ".safetensors":
-        from safetensors.numpy import load_file
+    from safetensors.numpy import load_file
 
-        return load_file(path)
-    raise UsageError(f"found {str(path)!r}; expected NAME=VALUE, or a file .npz or .safetensors")
+    return load_file(path)
 
 
 def save(path: Path, outputs: Mapping[str, Any]) -> None:
     """Writes outputs; `check_output` has said that this can be done."""
     arrays = {name: to_numpy(value) for name, value in outputs.items()}
-    _SAVERS[path.suffix](path, arrays)
+    try:
+        _SAVERS[path.suffix](path, arrays)
+    except OSError as error:
+        raise RuntimeError(f"cannot write {path}: {error.strerror}\ntry:  another path") from error
 
 
 def _save_one(path: Path, arrays: Mapping[str, Any]) -> None:
@@ -232,8 +247,12 @@ def check_output(path: Path, count: int) -> None:
         raise UsageError(f"--output: found {path.name!r}; expected a name in {', '.join(_SAVERS)}")
     if path.suffix == ".npy" and count != 1:
         raise UsageError(f"--output: a .npy file holds one array, and there are {count} outputs")
+    if path.is_dir():
+        raise UsageError(f"--output: {str(path)!r} is a folder; expected the name of a file")
     if not path.absolute().parent.is_dir():
         raise UsageError(f"--output: there is no folder {str(path.parent)!r}")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise UsageError(f"--output: the folder {str(path.parent)!r} may not be written to")
 
 
 def to_numpy(value: Any) -> Any:

@@ -137,11 +137,17 @@ def check_path(path: str | os.PathLike[str]) -> None:
             f"the program file is to be {os.fspath(path)!r}; expected a name that ends in .pte.\n"
             f"try:  {os.fspath(found.with_suffix('.pte'))!r}"
         )
-    if not found.absolute().parent.is_dir():
-        raise ExportError(
-            f"{os.fspath(path)!r} cannot be written: there is no folder {str(found.parent)!r}.\n"
-            f"try:  making it first (mkdir -p), or another path"
-        )
+    folder = found.absolute().parent
+    if found.is_dir():
+        problem, remedy = "it is a folder", "a name in it, as " + repr(str(found / "model.pte"))
+    elif not folder.is_dir():
+        problem = f"there is no folder {str(found.parent)!r}"
+        remedy = "making it first (mkdir -p), or another path"
+    elif not os.access(folder, os.W_OK):
+        problem, remedy = f"the folder {str(folder)!r} may not be written to", "another path"
+    else:
+        return
+    raise ExportError(f"{os.fspath(path)!r} cannot be written: {problem}.\ntry:  {remedy}")
 
 
 def _save(program: ExecutorchProgramManager, path: Path) -> dict[str, int]:

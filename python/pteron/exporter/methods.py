@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -117,14 +119,17 @@ def _export_method(
             f"the module of method {name!r} was in training mode; it was exported as its eval()"
             f" has it"
         )
+    printed = io.StringIO()
     with _as_exported(module, forward):
         try:
-            program = torch.export.export(module, positional, named, dynamic_shapes=shapes)
+            with contextlib.redirect_stderr(printed):  # a graph, where it fails
+                program = torch.export.export(module, positional, named, dynamic_shapes=shapes)
         except Exception as error:
             raise ExportError(
                 f"method {name!r}: torch.export does not take the model"
-                f" ({type(error).__name__}):\n{str(error).strip()}{_hint(error, positional, named)}"
+                f" ({type(error).__name__}):\n{_short(error)}{_hint(error, positional, named)}"
             ) from error
+    sys.stderr.write(printed.getvalue())
     if all(leaf is None for leaf in program.graph_signature.user_outputs):
         notes.append(f"method {name!r} returns nothing")
     return program
@@ -182,6 +187,10 @@ def _instead_of(target: Any) -> str:
     """What to write instead of something that is no module."""
     if inspect.isclass(target):
         return f"{target.__name__}(...), an instance"
+    if target is None:
+        return "return module, (x,), if a function was to make them"
+    if isinstance(target, tuple):
+        return "the module first: (module, (x,))"
     if isinstance(target, str | os.PathLike):
         return "the module that the file is a checkpoint of, with load_state_dict(torch.load(file))"
     if callable(target):
@@ -189,8 +198,27 @@ def _instead_of(target: Any) -> str:
     return ""
 
 
+# How lines of torch's messages begin that are for those who work on torch.
+_INTERNAL = (
+    "Caused by: (",
+    "For C++ stack trace",
+    "For extended logs",
+    "For more debugging help",
+    "For more information, run with TORCH_LOGS",
+    "If you suspect the guard",
+    "The error above occurred when calling torch.export",
+)
+
+
+def _short(error: Exception) -> str:
+    """torch's message without those lines, and without blank ones."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return "\n".join(line for line in lines if not line.startswith(_INTERNAL))
+
+
 # What torch's messages have in them, and what they do not say.
 _HINTS = {
+    "support for cuda": "no .to('cuda') in the model; backend='cuda' says where it is to run",
     "data-dependent": "torch.where or torch.cond where the model decides by a tensor's values, at"
     " the line above",
     ".numpy()": "functions of torch instead of numpy's: torch.export follows those alone",

@@ -43,6 +43,19 @@ net = Net()
 
 def metal():
     return torch.nn.ReLU(), (torch.ones(2),)
+
+class Deciding(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+
+def deciding():
+    return Deciding(), (torch.ones(3),)
+
+def nothing():
+    pass
+
+def swapped():
+    return (torch.ones(3),), nn.ReLU()
 """
 
 
@@ -51,6 +64,9 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     (folder / "net.py").write_text(MODEL)
     (folder / "syntax.py").write_text("def build(:\n")
+    (folder / "folder.pte").mkdir()
+    (folder / "text.npy").write_text("1 2 3")
+    np.save(folder / "x64.npy", np.ones((2, 4)))
     (folder / "beside.py").write_text("def fails():\n    raise KeyError('weights')\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -119,6 +135,8 @@ def test_export(pteron, folder):
 def program(folder):
     command = ["pteron", "export", "net.py:build", "-o", "net.pte"]
     assert _fresh("export", lambda: main(command)) == 0
+    whole = (folder / "net.pte").read_bytes()
+    (folder / "cut.pte").write_bytes(whole[: len(whole) // 2])
     return folder / "net.pte"
 
 
@@ -208,7 +226,14 @@ OUTPUT = ("-o", "bad.pte")
             ["no input 'y'. Known: bias, x", "input 'x' of 'forward' has 2 dimensions"],
         ),
         (["inspect", "nett.pte"], 2, ["no file 'nett.pte'; did you mean 'net.pte'"]),
-        (["inspect", "net.py"], 1, ["net.py: "]),
+        (["export", "net.py:deciding", *OUTPUT], 1, ["try:  torch.where", "net.py"]),
+        (["export", "net.py:nothing", *OUTPUT], 1, ["found a NoneType", "try:  return module"]),
+        (["export", "net.py:swapped", *OUTPUT], 1, ["found a tuple", "try:  the module first"]),
+        (["export", "net.py:build", "-o", "folder.pte"], 1, ["it is a folder", "try: "]),
+        (["inspect", "folder.pte"], 2, ["'folder.pte' is a folder"]),
+        (["inspect", "net.py"], 1, ["net.py: ", "try:  pteron export net.py:FUNCTION"]),
+        (["run", "cut.pte"], 1, ["cut.pte: ", "truncated\ntry:  copying the file again"]),
+        (["compare", "net.pte", "net.py:metal"], 1, ["takes 2 inputs", "net.py:metal 1 and 1"]),
         (["run", "net.pte", "--method=forwards"], 2, ["did you mean 'forward'"]),
         (
             ["run", "net.pte", "--input", "z=1", "--input", "0=x.jpg", "-o", "y.npy"],
@@ -217,8 +242,27 @@ OUTPUT = ("-o", "bad.pte")
         ),
         (["run", "net.pte", "x.npy"], 2, ["try: --input x.npy"]),
         (["run", "net.pte", "--input", "x=no.npy"], 2, ["x: there is no file 'no.npy'"]),
+        (
+            ["run", "net.pte", "--input", "rnadom"],
+            2,
+            ["found 'rnadom'; expected NAME=VALUE, random"],
+        ),
+        (["run", "net.pte", "--input", "random:2,x"], 2, ["expected sizes, as random:2,16"]),
+        (["run", "net.pte", "--input", "x=text.npy"], 2, ["expected what np.save writes"]),
+        (
+            ["run", "net.pte", "--input", "x=x64.npy", "--input", "random"],
+            1,
+            ["input 0 (x): it is float64, expected float32; convert it"],
+        ),
+        (["run", "net.pte", "--input", "random", "-o", "/proc/y.npz"], 1, ["cannot write /proc/y"]),
         (["run", "net.pte", "-o", "y.txt"], 2, ["expected a name in .npy, .npz, .safetensors"]),
-        (["run", "net.pte", "--input", "random:5"], 1, ["input 0: it has 1 dimensions"]),
+        (
+            ["run", "net.pte", "--input", "random:5"],
+            1,
+            ["input 0 (x): it has 1 dimensions", "reshape it"],
+        ),
+        (["bench", "net.pte", "--threads=0"], 2, ["threads"]),
+        (["bench", "net.pte", "--model=net.py:metal"], 2, ["has 1 example inputs", "x, bias"]),
         (["bench", "net.pte", "--against=eager"], 2, ["expected --model FILE.py:function"]),
     ],
 )

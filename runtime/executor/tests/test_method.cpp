@@ -91,13 +91,13 @@ TEST(MethodTest, WrongInputsAreExplainedAndChangeNothing) {
   expect_message(method->set_input(0, EValue(int64_t{1})), Error::InvalidType,
                  "input 0: it is Int, expected float32[<=4, <=3]");
   expect_message(method->set_input(0, tensor(data, {5, 3})), Error::InvalidArgument,
-                 "input 0: dimension 0 is 5, expected at most 4");
+                 "input 0: dimension 0 is 5, expected at most 4; export it with a larger max");
   expect_message(method->set_input(1, tensor(data, {6})), Error::InvalidArgument,
                  "it has 1 dimensions (float32[6]), expected 2");
   const Sizes sizes{2, 3};
   expect_message(
       method->set_input(0, EValue(*Tensor::make(ScalarType::Double, sizes, data.data()))),
-      Error::InvalidType, "it is float64, expected float32");
+      Error::InvalidType, "it is float64, expected float32; convert it");
   expect_message(method->set_input(0, EValue(*Tensor::make(ScalarType::Float, sizes, nullptr))),
                  Error::InvalidArgument, "has no data");
   const std::vector<uint8_t> transposed{1, 0};
