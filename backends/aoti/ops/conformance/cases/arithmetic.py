@@ -52,6 +52,7 @@ def cases() -> Iterator[Json]:
     for dtype in (torch.float32, torch.float64):
         length, angle = numbers(3, 4, dtype=dtype), numbers(4, dtype=dtype, seed=1)
         yield case(short(dtype), "polar", length.t(), angle[:3], tolerance=1e-6)
+    length = length.float()
     yield error("dtypes", "polar", length, angle.int(), parts=["found abs", "angle int32[4]"])
 
     z = numbers(3, 4, dtype=_C64) / 2

@@ -17,6 +17,15 @@ struct AttentionParams {
 };
 extern const char kAttentionSource[];
 
+struct ArithmeticParams {
+  int64_t dims, kind;  // ArithmeticCall::Kind; -1: only the dtype changes
+  int64_t scale;       // alpha of integers
+  int64_t sizes[kMostDims], a[kMostDims], b[kMostDims], out[kMostDims];
+  int64_t parts, a_parts, b_parts;  // 2 of a complex number
+  float alpha;
+};
+extern const char kArithmeticSource[];
+
 // Depth, height, width.
 struct ConvolutionParams {
   int64_t in_channels, out_channels;  // of a group
@@ -25,6 +34,24 @@ struct ConvolutionParams {
   int64_t has_bias, transposed;
 };
 extern const char kConvolutionSource[];
+
+struct DistanceParams {
+  int64_t rows, columns, length, each_once;
+  float p;
+};
+extern const char kDistanceSource[];
+
+struct BagParams {
+  int64_t rows, columns, indices, offsets, padding;
+  int64_t mode, weighted;
+};
+extern const char kEmbeddingSource[];
+
+struct HistogramParams {
+  int64_t count, parts, weighted;
+  float low, high;
+};
+extern const char kHistogramSource[];
 
 // Elements of several tensors, by strides; those of offsets into x too.
 struct IndexParams {
@@ -65,8 +92,18 @@ struct RowParams {
   int64_t dims, length, count;
   int64_t sizes[kMostDims], in[kMostDims], out[kMostDims];
   int64_t in_step, out_step;
-  int64_t kind;  // of a scan: ScanCall::Kind; of sorting: 1 for descending
+  int64_t kind;  // ScanCall::Kind, SelectCall::Kind; of sorting: 1 for descending
 };
 extern const char kRowSource[];
+
+struct RunParams {
+  int64_t count, width, ends, has_order;
+};
+extern const char kRunSource[];
+
+struct SearchParams {
+  int64_t length, per_row, right, has_order;
+};
+extern const char kSearchSource[];
 
 }  // namespace pteron::metal

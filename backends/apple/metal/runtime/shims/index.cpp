@@ -45,15 +45,6 @@ Result<TensorPtr> offsets_of(const aoti::Indexed& indexed) {
   return offsets;
 }
 
-// An element of as many bytes.
-DType dtype_of_bytes(size_t nbytes) {
-  return nbytes == 1   ? DType::Byte
-         : nbytes == 2 ? DType::Short
-         : nbytes == 4 ? DType::Int
-         : nbytes == 8 ? DType::Long
-                       : DType::ComplexDouble;  // which Metal has not
-}
-
 }  // namespace
 
 Error fill(const SlimTensor& out, const slim::Scalar& value) {

@@ -68,6 +68,14 @@ const char* element_of(DType dtype) {
   }
 }
 
+DType dtype_of_bytes(size_t nbytes) {
+  return nbytes == 1   ? DType::Byte
+         : nbytes == 2 ? DType::Short
+         : nbytes == 4 ? DType::Int
+         : nbytes == 8 ? DType::Long
+                       : DType::ComplexDouble;
+}
+
 Threads group_for(Threads grid, uint64_t most) {
   Threads group;
   for (size_t i = 0; i < 3; ++i) {

@@ -37,6 +37,12 @@ Threads group_for(Threads grid, uint64_t most);
 // Until the host may read and write memory of the device.
 Error wait_for_device();
 
+// Row-major and of `dtype`: an alias where it is so already.
+Result<TensorPtr> converted(const SlimTensor& tensor, DType dtype);
+
+// An element of as many bytes; one that Metal has not if there is none.
+DType dtype_of_bytes(size_t nbytes);
+
 inline Argument memory(const SlimTensor& tensor) { return {tensor.data(), 0}; }
 template <typename T>
 Argument bytes(const T& value) {

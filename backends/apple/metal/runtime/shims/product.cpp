@@ -25,6 +25,7 @@ Strides strides_of(const SlimTensor& tensor, const SlimTensor& like) {
 
 Error product(const aoti::ProductCall& call) {
   const SlimTensor &out = call.out, &a = call.a, &b = call.b;
+  if (!element_of(out.dtype())) return aoti::no_kernel_for(out);
   const SlimTensor& c = call.c ? *call.c : out;
   const size_t rank = out.dim();
   const int64_t batch = rank == 3 ? out.size(0) : 1;

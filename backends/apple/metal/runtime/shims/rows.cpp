@@ -1,7 +1,8 @@
-// Sorting and scans along a dimension.
+// Sorting, selection and scans along a dimension.
 #include <algorithm>
 
 #include "pteron/backends/aoti/ops/scan.h"
+#include "pteron/backends/aoti/ops/select.h"
 #include "pteron/backends/aoti/ops/sort.h"
 #include "pteron/backends/apple/metal/runtime/kernels/kernels.h"
 #include "pteron/backends/apple/metal/runtime/shims/launch.h"
@@ -39,6 +40,16 @@ Error sort(const aoti::SortCall& call) {
   rows.params.kind = call.descending;
   if (call.count == 0) return Error::Ok;
   return launch(kRowSource, {{"IN", call.self.dtype()}, {"OUT", call.self.dtype()}}, "sort_rows",
+                {memory(call.values), memory(call.indices), memory(call.self), bytes(rows.params)},
+                {static_cast<uint64_t>(rows.params.length), rows.count, 1});
+}
+
+Error select(const aoti::SelectCall& call) {
+  Rows rows = rows_along(call.self, call.self, call.dim);
+  rows.params.count = call.k;
+  rows.params.kind = static_cast<int64_t>(call.kind);
+  return launch(kRowSource, {{"IN", call.self.dtype()}, {"OUT", call.self.dtype()}},
+                "select_of_rows",
                 {memory(call.values), memory(call.indices), memory(call.self), bytes(rows.params)},
                 {static_cast<uint64_t>(rows.params.length), rows.count, 1});
 }

@@ -7,18 +7,30 @@ namespace pteron::mps {
 const aoti::Kernels& kernels() {
   static const aoti::Kernels kernels = [] {
     aoti::Kernels table;
+    table.arithmetic = metal::arithmetic;
     table.attention = metal::attention;
     table.convolution = metal::convolution;
+    table.count = metal::count;
+    table.distance = metal::distance;
+    table.embedding_bag = metal::embedding_bag;
     table.fill = metal::fill;
+    table.histogram = metal::histogram;
     table.index = metal::index;
     table.int8_weight = metal::int8_weight;
+    table.mark_runs = metal::mark_runs;
+    table.masked_scatter = metal::masked_scatter;
     table.multinomial = metal::multinomial;
     table.nonzero = metal::nonzero;
+    table.number_runs = metal::number_runs;
+    table.order_rows = metal::order_rows;
     table.pool = metal::pool;
     table.product = metal::product;
     table.random_integers = metal::random_integers;
     table.random_permutation = metal::random_permutation;
+    table.range = metal::range;
     table.scan = metal::scan;
+    table.search = metal::search;
+    table.select = metal::select;
     table.sort = metal::sort;
     return table;
   }();

@@ -20,7 +20,7 @@ DeviceShims device_shims() {
 #undef AOTI_SHIM
           },
           nullptr,
-          {"float64", "complex64", "complex128"}};
+          {"float64", "complex128"}};
 }
 
 }  // namespace pteron::aoti::conformance
