@@ -25,7 +25,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch.export import ExportedProgram
 
-from pteron.backends.aoti import elf, inductor, payload, shim_list, toolchain
+from pteron.backends.aoti import inductor, payload, shim_list, toolchain
 from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.contract import contract_of
 from pteron.backends.aoti.lowering_errors import (
@@ -143,6 +143,11 @@ class AotiBackend(Generic[OptionsT]):
         return False
 
     @classmethod
+    def sign(cls, shared_object: bytes, options: OptionsT) -> bytes:
+        """The linked code with whatever signature its platform asks for."""
+        return shared_object
+
+    @classmethod
     def get_extra_aoti_compile_context_manager(
         cls,
     ) -> contextlib.AbstractContextManager[Any]:
@@ -194,7 +199,8 @@ class AotiBackend(Generic[OptionsT]):
                 least=targets[0].machine,
                 embedded=code.embedded,
             )
-            imported = elf.undefined_symbols(shared_object)
+            shared_object = cls.sign(shared_object, options)
+            imported = toolchain.imported_symbols(shared_object, target.machine)
             check_functions(cls.__name__, device, program, imported)
             info = dataclasses.replace(
                 target.info,
@@ -346,7 +352,7 @@ def _warm_up(machines: Sequence[toolchain.Machine], device: str) -> None:
 
     ToolchainError: there is no compiler, before Inductor finds out in its own way.
     """
-    toolchain.find_compiler()
+    toolchain.build_step(machines[0], device)
 
     def prepare() -> None:
         with contextlib.suppress(Exception):

@@ -56,6 +56,7 @@ class SharedObjectInfo:
     num_threads: int = 0
     cuda_archs: tuple[str, ...] = ()
     weights_layout: str = "packed"
+    platform: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,6 +279,7 @@ def _metadata(
     table.opCounts = [_op_table(schema, op, count) for op, count in op_counts.items()]
     table.borders = list(boundaries)
     table.loweringVersion = LOWERING_VERSION
+    table.platform = info.platform
     builder = flatbuffers.Builder(4096)
     builder.Finish(table.Pack(builder), file_identifier=_FILE_IDENTIFIER)
     return bytes(builder.Output())
@@ -344,6 +346,7 @@ def describe(processed_bytes: bytes, data: NamedDataStoreOutput | None) -> dict[
     sizes = {bytes(c.digest): c.nbytes for each in tables for c in each.constants or ()}
     lines = {
         "device": table.device.decode(),
+        "platform": (table.platform or b"").decode(),
         "isa": ", ".join((each.isa or b"").decode() for each in tables),
         "threads": str(table.numThreads) if table.numThreads else "",
         "archs": ", ".join(arch.decode() for arch in table.cudaArchs or ()),

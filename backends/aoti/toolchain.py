@@ -30,6 +30,7 @@ from pathlib import Path
 
 import torch
 
+from pteron.backends.aoti import elf
 from pteron.backends.aoti.inductor import GeneratedCode, interface
 from pteron.backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START
 from pteron.backends.aoti.object_cache import ObjectCache, default_cache, digest
@@ -49,6 +50,7 @@ class Machine:
         include_folders: beside torch's own.
         libraries: linked by name where used ("cuda").
         wide_vectors: the code works on 512-bit registers.
+        step: how it is compiled and linked; `BuildStep` by default, for this machine's platform.
     """
 
     march: tuple[str, ...]
@@ -56,6 +58,7 @@ class Machine:
     include_folders: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     wide_vectors: bool = False
+    step: "type[BuildStep] | None" = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,7 +209,7 @@ def build(
     Raises:
         ToolchainError: no compiler, or it failed; its messages and the command are in the text.
     """
-    step = BuildStep(find_compiler(), machine, device, cache or _shared_cache())
+    step = build_step(machine, device, cache)
     base = dataclasses.replace(step, target=least or machine)
     # The model takes longest: last, it would be waited for on one core.
     sources = [
@@ -230,7 +233,7 @@ def prepare(
     The header of entry points, which one source of each model reads, pays for being precompiled
     from the fourth on: the first model makes do with its text.
     """
-    steps = [BuildStep(find_compiler(), m, device, cache or _shared_cache()) for m in machines]
+    steps = [build_step(machine, device, cache) for machine in machines]
     base = steps[0]
     model_comes_first = not base.is_compiled(base.interface())
     jobs = [
@@ -243,6 +246,21 @@ def prepare(
     with concurrent.futures.ThreadPoolExecutor(max(1, _parallelism() - 1)) as pool:
         for done in [pool.submit(do, source) for do, source in jobs]:
             done.result()
+
+
+def build_step(machine: Machine, device: str, cache: ObjectCache | None = None) -> "BuildStep":
+    """The steps for `machine`.
+
+    ToolchainError: there is no compiler for it.
+    """
+    step = machine.step or BuildStep
+    return step(step.find_compiler(), machine, device, cache or _shared_cache())
+
+
+def imported_symbols(shared_object: bytes, machine: Machine) -> tuple[str, ...]:
+    """Sorted names, as models spell them, that a shared object for `machine` wants of our
+    runtime."""
+    return (machine.step or BuildStep).imported_symbols(shared_object)
 
 
 @functools.cache
@@ -292,6 +310,14 @@ class BuildStep:
     device: str
     cache: ObjectCache
 
+    @staticmethod
+    def find_compiler() -> Compiler:
+        return find_compiler()
+
+    @staticmethod
+    def imported_symbols(shared_object: bytes) -> tuple[str, ...]:
+        return elf.undefined_symbols(shared_object)
+
     def interface(self) -> Source:
         return self.model(interface() + _EXTERN_TEMPLATE.format(extern=""))
 
@@ -323,6 +349,11 @@ class BuildStep:
         flags += [f"-fmacro-prefix-map={include}=torch", f"-I{include}"]
         flags += [f"-I{folder}" for folder in self.target.include_folders]
         return tuple(flags)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables that the compiler reads, beside those of this process."""
+        return {}
 
     def _key(self, kind: str, source: Source) -> str:
         build = f"{torch.__version__} {torch.version.git_version}"
@@ -410,7 +441,13 @@ class BuildStep:
     ) -> None:
         command = [*self.compiler.command, *arguments]
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, cwd=folder, check=False
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env={**os.environ, **self.environment},
+            check=False,
         )
         if done.returncode != 0:
             raise ToolchainError(

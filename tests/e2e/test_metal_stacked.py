@@ -8,7 +8,7 @@ from torch import nn
 
 from pteron.backends.aoti.aoti_partitioner import LeftOutWarning
 from pteron.backends.apple.metal import MetalPartitioner
-from pteron.backends.apple.metal.tests.programs import open_recording_device, run_and_check
+from pteron.backends.apple.metal.tests.programs import HOST, open_recording_device, run_and_check
 from pteron.backends.cpu import CpuPartitioner
 from pteron.exir.lowered_backend_module import lowered_modules
 from tests.models.sample import randn
@@ -32,9 +32,9 @@ def test_stacked_with_the_cpu(order: str, tmp_path: pathlib.Path) -> None:
     torch.manual_seed(0)
     left_out = ["aten.sin.default"]
     partitioners = (
-        [MetalPartitioner(leave_out=left_out), CpuPartitioner()]
+        [MetalPartitioner(HOST, leave_out=left_out), CpuPartitioner()]
         if order == "metal_first"
-        else [CpuPartitioner(leave_out=left_out), MetalPartitioner()]
+        else [CpuPartitioner(leave_out=left_out), MetalPartitioner(HOST)]
     )
     with pytest.warns(LeftOutWarning, match="aten.sin"):
         manager = run_and_check(Layers(), [(randn(0, 4, 32),)], tmp_path, partitioner=partitioners)

@@ -131,6 +131,7 @@ std::string describe_delegate(const NamedDataMap& named_data, Span<const uint8_t
 
   std::string text;
   add(text, "device", metadata.device);
+  add(text, "platform", metadata.platform);
   add(text, "isa", isa);
   add(text, "features", joined(metadata.cpu_features));
   add(text, "threads", metadata.num_threads ? std::to_string(metadata.num_threads) : "");

@@ -136,6 +136,7 @@ Result<Metadata> Metadata::parse(Span<const uint8_t> blob) {
   metadata.device = text(table.device());
   metadata.torch_version = text(table.torch_version());
   metadata.shim_list_version = table.shim_list_version();
+  metadata.platform = text(table.platform());
   metadata.isa = text(table.isa());
   metadata.cpu_features = texts(table.cpu_features());
   metadata.num_threads = table.num_threads();

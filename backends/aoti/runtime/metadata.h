@@ -54,6 +54,7 @@ struct Metadata {
   std::string_view device;
   std::string_view torch_version;
   uint32_t shim_list_version = 0;
+  std::string_view platform;  // empty: not said
   std::string_view isa;
   std::vector<std::string_view> cpu_features;
   uint32_t num_threads = 0;

@@ -1,15 +1,21 @@
 """The Metal backend's lowering half: kernels as text, and a host part that encodes them."""
 
+import platform
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import final
 
 from torch.export import ExportedProgram
 
 from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.inductor import Target
+from pteron.backends.aoti.mac_toolchain import MacBuildStep
 from pteron.backends.aoti.passes.fold_batch_norms import fold_batch_norms
 from pteron.backends.aoti.payload import SharedObjectInfo
-from pteron.backends.aoti.toolchain import Machine
+from pteron.backends.aoti.toolchain import Machine, ToolchainError
 from pteron.backends.apple.metal.metal_options import MetalOptions
 from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 from pteron.exir.backend.backend_details import BackendDetails
@@ -31,16 +37,40 @@ class MetalBackend(AotiBackend[MetalOptions], BackendDetails):
 
     @classmethod
     def get_build_target(cls, options: MetalOptions) -> BuildTarget:
+        is_host = options.platform == "host"
+        step = None if is_host else MacBuildStep
         return BuildTarget(
             code=Target("mps", freeze=False, gpu="apple"),
-            machine=Machine(march=(), defines=("USE_MPS",)),
+            machine=Machine(march=(), defines=("USE_MPS",), step=step),
             info=SharedObjectInfo(
                 device="metal",
                 shims=(),
                 shim_list_version=0,
                 weights_layout="shared",
+                platform=f"{sys.platform}-{platform.machine()}" if is_host else options.platform,
             ),
         )
+
+    @classmethod
+    def sign(cls, shared_object: bytes, options: MetalOptions) -> bytes:
+        if not options.sign:
+            return shared_object
+        with tempfile.TemporaryDirectory(prefix="pteron-sign-") as folder:
+            path = Path(folder) / "model.dylib"
+            path.write_bytes(shared_object)
+            command = [*options.sign_command, str(path)]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+            except OSError as error:
+                raise ToolchainError(
+                    f"the code cannot be signed by {options.sign!r}: {error}"
+                ) from error
+            if done.returncode != 0:
+                raise ToolchainError(
+                    f"the code cannot be signed: {options.sign!r} failed "
+                    f"(exit {done.returncode}).\n" + (done.stderr or done.stdout).strip()[:4000]
+                )
+            return path.read_bytes()
 
     @classmethod
     def describe(

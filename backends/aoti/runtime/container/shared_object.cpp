@@ -1,22 +1,11 @@
 #include "pteron/backends/aoti/runtime/container/shared_object.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <link.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <map>
 #include <mutex>
 
-#include "pteron/backends/aoti/runtime/container/elf_imports.h"
 #include "pteron/backends/aoti/shims/shim_library.h"
-
-#ifndef MFD_EXEC
-#define MFD_EXEC 0x0010U
-#endif
 
 namespace pteron::aoti {
 namespace {
@@ -33,38 +22,6 @@ LoadedObjects& loaded_objects() {
   return *objects;
 }
 
-// A sealed file of `bytes` that exists in memory only.
-Result<int> make_memory_file(const std::string& name, Span<const uint8_t> bytes) {
-  const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  int file = memfd_create(name.c_str(), flags | MFD_EXEC);
-  if (file < 0 && errno == EINVAL) file = memfd_create(name.c_str(), flags);  // older kernels
-  PTERON_CHECK_OR_RETURN(file >= 0, Error::OutOfResources, "memfd_create: %s",
-                         std::strerror(errno));
-  size_t written = 0;
-  while (written < bytes.size()) {
-    const ssize_t n = write(file, bytes.data() + written, bytes.size() - written);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      Error error = make_error(Error::OutOfResources, "writing %zu bytes of code to memory: %s",
-                               bytes.size(), std::strerror(errno));
-      close(file);
-      return error;
-    }
-    written += static_cast<size_t>(n);
-  }
-  if (fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0) {
-    Error error = make_error(Error::Internal, "sealing code in memory: %s", std::strerror(errno));
-    close(file);
-    return error;
-  }
-  return file;
-}
-
-// The system's loader knows objects by their path, and answers with an open one of equal path. The
-// file stays open as long as the shared object, so its number is its own; the odd spelling is ours
-// alone.
-std::string path_of(int file) { return "/proc/self/./fd/" + std::to_string(file); }
-
 std::string join(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) {
@@ -72,35 +29,6 @@ std::string join(const std::vector<std::string>& names) {
     text += name;
   }
   return text;
-}
-
-// Whether the object itself defines what OpenMP's runtimes do, not one that it needs.
-bool is_openmp_runtime(void* object, const std::string& path) {
-  for (const char* name : {"omp_get_num_threads", "GOMP_parallel", "__kmpc_fork_call"}) {
-    Dl_info info;
-    void* const function = dlsym(object, name);
-    if (function && dladdr(function, &info) && path == info.dli_fname) return true;
-  }
-  return false;
-}
-
-// A shared object that was linked with an OpenMP runtime brings it. Its threads wait in its code
-// when they have nothing to do, also once the shared object is gone, so it stays.
-void keep_openmp_runtimes() {
-  std::vector<std::string> paths;  // the loader may be asked again only when it has told all
-  const auto note = [](dl_phdr_info* info, size_t, void* data) {
-    if (*info->dlpi_name) static_cast<std::vector<std::string>*>(data)->push_back(info->dlpi_name);
-    return 0;
-  };
-  (void)dl_iterate_phdr(note, &paths);
-  for (const std::string& path : paths) {
-    void* const object = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-    if (!object) continue;
-    if (is_openmp_runtime(object, path)) {
-      (void)dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-    }
-    dlclose(object);
-  }
 }
 
 }  // namespace
@@ -122,7 +50,7 @@ Result<std::shared_ptr<SharedObject>> SharedObject::load(Span<const uint8_t> byt
 
   std::shared_ptr<SharedObject> object(new SharedObject);
   object->digest_ = digest;
-  PTERON_ASSIGN_OR_RETURN(object->imported_, rename_imports(copy));
+  PTERON_ASSIGN_OR_RETURN(object->imported_, make_imports_private(copy));
   promote_shim_libraries();
   const std::vector<std::string> missing = missing_shims(object->imported_);
   PTERON_CHECK_OR_RETURN(
@@ -131,33 +59,16 @@ Result<std::shared_ptr<SharedObject>> SharedObject::load(Span<const uint8_t> byt
       "this runtime, or use one whose backend has them",
       missing.size(), missing.size() == 1 ? "" : "s", join(missing).c_str());
 
-  PTERON_ASSIGN_OR_RETURN(object->file_,
-                          make_memory_file("pteron_model_" + to_hex(digest).substr(0, 16), copy));
-  object->handle_ = dlopen(path_of(object->file_).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!object->handle_) {
-    const char* reason = dlerror();
-    return make_error(Error::NotSupported, "the model's code cannot be opened: %s",
-                      reason ? reason : "unknown reason");
-  }
-  keep_openmp_runtimes();
+  PTERON_ASSIGN_OR_RETURN(object->image_,
+                          open_image("pteron_model_" + to_hex(digest).substr(0, 16), copy));
   objects.by_digest[digest] = object;
   return object;
 }
 
 SharedObject::~SharedObject() {
-  if (handle_) dlclose(handle_);
-  if (file_ < 0) return;
-  // Code that was not compiled for unloading stays although it is closed. Its path must then stay
-  // taken, or the next shared object of this path would be answered with the old one.
-  if (handle_) {
-    if (void* pinned = dlopen(path_of(file_).c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
-      dlclose(pinned);
-      return;
-    }
-  }
-  close(file_);
+  if (image_.handle) close_image(image_);
 }
 
-void* SharedObject::symbol(const char* name) const { return dlsym(handle_, name); }
+void* SharedObject::symbol(const char* name) const { return dlsym(image_.handle, name); }
 
 }  // namespace pteron::aoti

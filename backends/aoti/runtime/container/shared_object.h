@@ -5,7 +5,7 @@
 //   void* run = object->symbol("AOTInductorModelContainerRun");
 //
 // A copy of the bytes is checked against the digest, the names of its shims are made private, all of
-// them are looked up, and only then is it opened; it never has a name in a file system. Shared objects of equal bytes are one: loaded once, unmapped when the last owner lets go.
+// them are looked up, and only then is it opened; on Linux it never has a name in a file system. Shared objects of equal bytes are one: loaded once, unmapped when the last owner lets go.
 // Thread-safe.
 //
 // load() trusts the digest: whoever vouches for it vouches for code that runs in this process.
@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "pteron/backends/aoti/runtime/container/image.h"
 #include "pteron/runtime/core/result.h"
 #include "pteron/runtime/core/span.h"
 #include "pteron/runtime/platform/sha256.h"
@@ -45,8 +46,7 @@ class SharedObject final {
 
   Sha256Digest digest_{};
   std::vector<std::string> imported_;
-  int file_ = -1;
-  void* handle_ = nullptr;
+  Image image_;
 };
 
 }  // namespace pteron::aoti

@@ -17,10 +17,12 @@ void register_gpu(std::unique_ptr<Gpu> gpu) {
 
 Result<Gpu*> find_gpu() {
   Gpu* const gpu = registered.load(std::memory_order_acquire);
-  PTERON_CHECK_OR_RETURN(
-      gpu, Error::NotFound,
-      "the program wants a Metal device (an Apple GPU), and there is none; there "
-      "is the CPU. Run it on a Mac, or lower the model for the CPU");
+  PTERON_CHECK_OR_RETURN(gpu, Error::NotFound,
+                         "the program wants a Metal device (an Apple GPU, macOS 14), and there is "
+                         "none; this is %s and "
+                         "there is the CPU. Lower the model for the CPU to run it here; on a Mac "
+                         "nobody has run one yet",
+                         kPlatform);
   return gpu;
 }
 

@@ -24,6 +24,15 @@
 
 namespace pteron::metal {
 
+// What this runtime was built for, as programs name what they are linked for.
+#if defined(__APPLE__) && defined(__aarch64__)
+inline constexpr const char* kPlatform = "macos-arm64";
+#elif defined(__aarch64__)
+inline constexpr const char* kPlatform = "linux-aarch64";
+#else
+inline constexpr const char* kPlatform = "linux-x86_64";
+#endif
+
 // Argument number i of a kernel is its buffer i.
 struct Argument {
   // On the device, anywhere in an allocation, if nbytes is 0; else on the host, and copied.

@@ -44,9 +44,17 @@ StorageRef share(std::shared_ptr<StorageRef> copy) {
 
 }  // namespace
 
-Error MetalDevice::check_machine(const aoti::Metadata&) {
+Error MetalDevice::check_machine(const aoti::Metadata& metadata) {
   Result<Gpu*> gpu = find_gpu();
-  return gpu.ok() ? Error(Error::Ok) : gpu.take_error();
+  if (!gpu.ok()) return gpu.take_error();
+  PTERON_CHECK_OR_RETURN(metadata.platform.empty() || metadata.platform == kPlatform,
+                         Error::DelegateInvalidCompatibility,
+                         "the program's code is for %.*s and this is %s; lower the model with "
+                         "MetalOptions(platform=...) "
+                         "for this machine",
+                         static_cast<int>(metadata.platform.size()), metadata.platform.data(),
+                         kPlatform);
+  return Error::Ok;
 }
 
 Result<std::vector<slim::TensorPtr>> MetalDevice::make_constants(

@@ -7,7 +7,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import pteron.backends.apple.metal as metal
-from pteron.backends.apple.metal import MetalPartitioner
+from pteron.backends.apple.metal import MetalOptions, MetalPartitioner
 from pteron.exir import to_edge_transform_and_lower
 from pteron.runtime import Runtime
 from tests.models.features import FEATURES
@@ -15,6 +15,10 @@ from tests.models.networks import NETWORKS
 from tests.models.sample import Sample, max_relative_error
 
 _LIBRARY = pathlib.Path(metal.__file__).parent / "runtime/recording/libmetal_recording.so"
+
+
+#: Code for this machine, which the recording device runs.
+HOST = MetalOptions(platform="host")
 
 
 def open_recording_device() -> None:
@@ -31,7 +35,7 @@ def sample_named(name: str) -> Sample:
 
 def lower(program: Any, partitioner: Any = None) -> Any:
     """The lowering's manager for an exported program, or for several by method."""
-    return to_edge_transform_and_lower(program, partitioner=partitioner or [MetalPartitioner()])
+    return to_edge_transform_and_lower(program, partitioner=partitioner or [MetalPartitioner(HOST)])
 
 
 def save(manager: Any, folder: pathlib.Path) -> pathlib.Path:

@@ -1,6 +1,8 @@
 """Models, lowered for Metal, run over the recording device, compared with eager."""
 
+import dataclasses
 import pathlib
+import sys
 from typing import Any
 
 import pytest
@@ -8,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pteron.backends.apple.metal import MetalOptions, MetalPartitioner
+from pteron.backends.apple.metal import MetalPartitioner
 from pteron.backends.apple.metal.tests.programs import (
+    HOST,
     check,
     load,
     lower,
@@ -30,6 +33,7 @@ def test_linear(tmp_path: pathlib.Path) -> None:
     torch.manual_seed(0)
     manager = run_and_check(nn.Linear(8, 8), [(randn(0, 1, 8),), (randn(1, 1, 8),)], tmp_path)
     assert "device    metal" in str(manager.explain())
+    assert f"platform  {sys.platform}-" in str(manager.explain())
     assert "executed  not on a Mac" in str(manager.explain())
 
 
@@ -215,7 +219,7 @@ def test_branches(tmp_path: pathlib.Path) -> None:
 
 def test_weights_in_a_file_of_their_own(tmp_path: pathlib.Path) -> None:
     torch.manual_seed(0)
-    options = MetalOptions(save_data_externally=True)
+    options = dataclasses.replace(HOST, save_data_externally=True)
     module = nn.Linear(64, 64)
     run_and_check(module, [(randn(0, 2, 64),)], tmp_path, partitioner=[MetalPartitioner(options)])
     assert (tmp_path / "aoti_metal_blob.ptd").exists()

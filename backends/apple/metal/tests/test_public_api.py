@@ -32,14 +32,21 @@ def test_names_are_loaded_when_they_are_used() -> None:
         _ = metal.GpuOptions
 
 
-@pytest.mark.parametrize("external", [True, False])
-def test_options_come_back_from_their_specs(external: bool) -> None:
-    options = MetalOptions(save_data_externally=external)
+@pytest.mark.parametrize(
+    "options",
+    [MetalOptions(), MetalOptions(True, "host"), MetalOptions(sign="codesign -f -s 'A B'")],
+    ids=str,
+)
+def test_options_come_back_from_their_specs(options: MetalOptions) -> None:
     assert MetalOptions.from_compile_specs(options.to_compile_specs()) == options
 
 
 def test_wrong_options() -> None:
     with pytest.raises(ValueError, match="expected True or False"):
         MetalOptions(save_data_externally="yes")
-    with pytest.raises(ValueError, match="known: save_data_externally"):
+    with pytest.raises(ValueError, match="platform is 'ios'; expected macos-arm64 or host"):
+        MetalOptions(platform="ios")
+    with pytest.raises(ValueError, match="sign is for code of platform 'macos-arm64'"):
+        MetalOptions(platform="host", sign="codesign")
+    with pytest.raises(ValueError, match="known: platform, save_data_externally, sign"):
         MetalOptions.from_compile_specs([CompileSpec("threads", b"1")])

@@ -1,4 +1,5 @@
-"""metal_gpu.mm against declarations of Apple's names (stubs/), by clang for a Mac; not run."""
+"""What only a Mac builds, by clang for a Mac; not run. metal_gpu.mm against declarations of Apple's
+names (stubs/)."""
 
 import os
 import pathlib
@@ -10,6 +11,8 @@ import pytest
 from tools.lint import source_tree
 
 _FOLDER = "backends/apple/metal/runtime/darwin"
+_GPU = f"{_FOLDER}/metal_gpu.mm"
+_IMAGE = "backends/aoti/runtime/container/image_darwin.cpp"
 
 
 @pytest.fixture
@@ -19,14 +22,15 @@ def tree(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
-def errors(tree: pathlib.Path) -> str:
+def errors(tree: pathlib.Path, source: str = _GPU) -> str:
     """What clang says."""
     folder = tree / "pteron" / _FOLDER
     command = [sys.executable, "-m", "ziglang", "c++", "-target", "aarch64-macos", "-c"]
-    command += ["-std=c++17", "-fobjc-arc", "-Wall", "-Wextra", "-Werror"]
-    command += [f"-I{tree}", f"-I{folder / 'stubs'}", str(folder / "metal_gpu.mm")]
+    command += ["-std=c++17", "-Wall", "-Wextra", "-Werror"]
+    command += ["-fobjc-arc"] if source.endswith(".mm") else []
+    command += [f"-I{tree}", f"-I{folder / 'stubs'}", str(tree / "pteron" / source)]
     done = subprocess.run(
-        [*command, "-o", str(tree / "metal_gpu.o")],
+        [*command, "-o", str(tree / "checked.o")],
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(sys.path),
@@ -40,9 +44,10 @@ def errors(tree: pathlib.Path) -> str:
     return done.stderr
 
 
-def test_the_gpu_of_a_mac_type_checks(tree: pathlib.Path) -> None:
-    assert errors(tree) == ""
-    magic = (tree / "metal_gpu.o").read_bytes()[:8]
+@pytest.mark.parametrize("source", [_GPU, _IMAGE])
+def test_what_a_mac_builds_type_checks(source: str, tree: pathlib.Path) -> None:
+    assert errors(tree, source) == ""
+    magic = (tree / "checked.o").read_bytes()[:8]
     assert magic == bytes.fromhex("cffaedfe0c000001")  # Mach-O of 64 bits for arm64
 
 
@@ -55,7 +60,7 @@ def test_the_gpu_of_a_mac_type_checks(tree: pathlib.Path) -> None:
     ],
 )
 def test_what_is_wrong_is_noticed(right: str, wrong: str, message: str, tree: pathlib.Path) -> None:
-    path = tree / "pteron" / _FOLDER / "metal_gpu.mm"
+    path = tree / "pteron" / _GPU
     text = path.read_text()
     assert right in text
     path.write_text(text.replace(right, wrong, 1))
