@@ -20,7 +20,7 @@ import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch.export import ExportedProgram
@@ -36,8 +36,8 @@ from pteron.backends.aoti.lowering_errors import (
 )
 from pteron.backends.aoti.passes.attention import AttentionPass, WholeAttentionPass, has_attention
 from pteron.backends.aoti.passes.clamp_windows import ClampWindowsPass
-from pteron.backends.aoti.passes.dequantized_products import DequantizedProductsPass
 from pteron.backends.aoti.passes.fuse_convolutions import has_fused_convolutions
+from pteron.backends.aoti.passes.products_of_one_row import ProductsOfOneRowPass
 from pteron.backends.aoti.passes.remove_metadata_asserts import RemoveMetadataAssertsPass
 from pteron.backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
 from pteron.backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPass
@@ -75,6 +75,10 @@ class AotiBackend(Generic[OptionsT]):
     """See the module's text."""
 
     # --- what a device says ---
+
+    #: Products of one row, of floats and up to so many columns, are computed as sums: see
+    #: `passes/products_of_one_row.py`.
+    max_summed_columns: ClassVar[int] = 0
 
     @classmethod
     def get_device_name(cls) -> str:
@@ -123,7 +127,7 @@ class AotiBackend(Generic[OptionsT]):
             ClampWindowsPass(),
             WholeAttentionPass(),
             ReplaceViewCopyWithViewPass(),
-            DequantizedProductsPass(),
+            ProductsOfOneRowPass(cls.max_summed_columns),
             cls.get_attention_pass(options),
         ]
 

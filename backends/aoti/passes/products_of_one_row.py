@@ -1,10 +1,16 @@
-"""Products whose right factor is dequantized, as weight-only quantization leaves them.
+"""Products of one row that a sum computes faster.
 
-    mm(%x, dequantized)    ==>    sum(%x as a column * dequantized, over the rows)    # %x: [1, k]
+    mm(%x, %right)    ==>    sum(%x as a column * %right, over the rows)    # %x: [1, k]; %right: [k, n]
 
-where `dequantized`, [k, n], is computed from whole numbers of a byte by operators that Inductor
-fuses: then it is computed in the product's own loop, which reads the bytes once, rather than
-written to memory and read from there. A product of several rows stays one.
+where `%right` is
+
+* dequantized, as weight-only quantization leaves it: computed from whole numbers of a byte by operators
+  that Inductor fuses. Then it is computed in the product's own loop, which reads the bytes once, rather
+  than written to memory and read from there;
+* of floats, on a device that sums faster than its library multiplies: up to so many columns, each of
+  which lies in one piece.
+
+A product of several rows stays one.
 """
 
 from collections.abc import Sequence
@@ -36,28 +42,37 @@ _FUSED = frozenset(
 )
 
 
-class DequantizedProductsPass(PassBase):
-    """See the module's text. Nodes need fake values (`meta["val"]`) and get them."""
+class ProductsOfOneRowPass(PassBase):
+    """See the module's text. Nodes need fake values (`meta["val"]`) and get them.
+
+    Args:
+        max_columns: of a right factor of floats that is summed.
+    """
+
+    def __init__(self, max_columns: int = 0) -> None:
+        super().__init__()
+        self._max_columns = max_columns
 
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
         for node in list(graph_module.graph.nodes):
-            if node.target in (_aten.mm.default, _aten.addmm.default) and _is_of_one_row(node):
+            if node.target in (_aten.mm.default, _aten.addmm.default) and self._is_summed(node):
                 modified |= _write_as_sum(node)
         if modified:
             graph_module.graph.eliminate_dead_code()
             graph_module.recompile()
         return PassResult(graph_module, modified)
 
-
-def _is_of_one_row(node: Node) -> bool:
-    args: Sequence[Any] = node.args
-    left, right = (argument.meta["val"] for argument in args[-2:])
-    if node.kwargs or not right.is_floating_point():
-        return False
-    if not all(isinstance(size, int) for size in (*left.shape, *right.shape)) or len(left) != 1:
-        return False
-    return args[-1].target in _FUSED and _reads_bytes(args[-1], right.numel())
+    def _is_summed(self, node: Node) -> bool:
+        args: Sequence[Any] = node.args
+        left, right = (argument.meta["val"] for argument in args[-2:])
+        if node.kwargs or not right.is_floating_point():
+            return False
+        if not all(isinstance(size, int) for size in (*left.shape, *right.shape)) or len(left) != 1:
+            return False
+        if right.shape[1] <= self._max_columns and right.stride(0) == 1:
+            return True
+        return args[-1].target in _FUSED and _reads_bytes(args[-1], right.numel())
 
 
 def _reads_bytes(node: Node, count: int) -> bool:
@@ -86,8 +101,10 @@ def _write_as_sum(node: Node) -> bool:
         (right,) = right.all_input_nodes  # bytes become float32 as they are
 
     def run(left: torch.Tensor, right: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
-        # In float32, as a product adds up.
-        result = (left.float().t() * right.float()).sum(0, keepdim=True)
+        # In float32, as a product adds up. Inductor writes to memory what it takes strides of:
+        # the loop would compute it again for each column.
+        column = left.as_strided((left.shape[1], 1), (left.stride(1), 1))
+        result = (column.float() * right.float()).sum(0, keepdim=True)
         for each in bias:
             result = result + each.float()
         return result.to(dtype)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from pteron.backends.aoti.passes.dequantized_products import DequantizedProductsPass
+from pteron.backends.aoti.passes.products_of_one_row import ProductsOfOneRowPass
 
 _aten = torch.ops.aten
 _PRODUCTS = (_aten.mm.default, _aten.addmm.default)
@@ -70,7 +70,7 @@ def test_of_one_row(kind: Any, dtype: torch.dtype) -> None:
     module, x = kind(dtype).eval(), torch.randn(1, 64, dtype=dtype)
     program = torch.export.export(module, (x,)).run_decompositions()
     outputs = program.graph_signature.user_outputs
-    assert DequantizedProductsPass()(program.graph_module).modified
+    assert ProductsOfOneRowPass()(program.graph_module).modified
     assert _products(program) == 0
     (output,) = (node for node in program.graph.nodes if node.op == "output")
     assert tuple(node.name for node in output.args[0]) == outputs
@@ -78,17 +78,17 @@ def test_of_one_row(kind: Any, dtype: torch.dtype) -> None:
     assert found.dtype == dtype
     error = (found.double() - expected).norm() / expected.norm()
     assert error < {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}[dtype]
-    assert not DequantizedProductsPass()(program.graph_module).modified
+    assert not ProductsOfOneRowPass()(program.graph_module).modified
 
 
 def test_several_rows_stay_a_product() -> None:
     module = ScaledAfter(torch.float32).eval()
     program = torch.export.export(module, (torch.randn(2, 64),)).run_decompositions()
-    assert not DequantizedProductsPass()(program.graph_module).modified
+    assert not ProductsOfOneRowPass()(program.graph_module).modified
     rows = torch.export.export(
         module, (torch.randn(2, 64),), dynamic_shapes=({0: Dim("rows", max=9)},)
     ).run_decompositions()
-    assert not DequantizedProductsPass()(rows.graph_module).modified
+    assert not ProductsOfOneRowPass()(rows.graph_module).modified
 
 
 class OfFloats(nn.Module):
@@ -99,9 +99,23 @@ class OfFloats(nn.Module):
         self.weight, self.shift = nn.Parameter(torch.rand(48, 64)), torch.ones(64).to(torch.int8)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.mm(x, (self.weight * self.shift.to(x.dtype)).t())
+        return torch.mm(x.relu(), (self.weight * self.shift.to(x.dtype)).t())
 
 
-def test_weights_of_floats_are_left_alone() -> None:
-    program = torch.export.export(OfFloats(), (torch.randn(1, 64),)).run_decompositions()
-    assert not DequantizedProductsPass()(program.graph_module).modified
+class OfRows(OfFloats):
+    """The numbers of a column lie apart."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.mm(x, self.weight.view(64, 48))
+
+
+@pytest.mark.parametrize(
+    ("module", "max_columns", "summed"),
+    [(OfFloats(), 0, False), (OfFloats(), 47, False), (OfFloats(), 48, True), (OfRows(), 48, False)],
+)
+def test_weights_of_floats(module: nn.Module, max_columns: int, summed: bool) -> None:
+    x = torch.randn(1, 64)
+    program = torch.export.export(module, (x,)).run_decompositions()
+    assert ProductsOfOneRowPass(max_columns)(program.graph_module).modified == summed
+    assert _products(program) == (not summed)
+    torch.testing.assert_close(program.module()(x), module(x))
