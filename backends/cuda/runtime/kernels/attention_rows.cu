@@ -13,15 +13,24 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kItems = 8;   // of a row of q, k or v, in one thread
-constexpr int kUnroll = 4;  // keys that are loaded before the first is used
+
+// Keys of a round; those of the next are loaded meanwhile.
+template <typename T, int kRows>
+constexpr int kUnroll = sizeof(T) == 2 && kRows == 4 ? 4 : 2;
+
+// Blocks at a time for which a processor has registers.
+template <int kRows>
+constexpr int kBlocks = kRows == 1 ? 4 : 2;
+
 constexpr float kNone = -INFINITY;
 
 // What the kernels take: rows are the queries of the heads that share a key.
 struct Rows {
   Attention a;
-  int64_t group;       // heads that share a key
-  int64_t row_blocks;  // of kRows rows each, for one key head
-  int64_t split;       // keys of one block
+  int group;       // heads that share a key
+  int rows;        // of one key head
+  int row_blocks;  // of kRows rows each, for one key head
+  int split;       // keys of one block
   int splits;
   bool packed;  // whether items lie in aligned packs
   // With several splits, for each row: maximum, sum, and the weighted sum of values, of each split.
@@ -30,33 +39,45 @@ struct Rows {
 
 __host__ __device__ inline int64_t partial_size(const Attention& a) { return a.value_dim + 2; }
 
+__device__ inline float exponential(float x) { return exp2f(x * 1.44269504f); }
+
 template <typename T>
 struct alignas(16) Pack {
   T items[16 / sizeof(T)];
 };
 
-__device__ inline float exponential(float x) { return exp2f(x * 1.44269504f); }
-
-// Items `first` to `first` + kItems of a row of `size`, those past its end as 0.
+// kItems of a row of `size`, from `first` on, those past its end as 0.
 template <typename T>
-__device__ inline void load(const T* row, int64_t stride, int first, int size, bool packed,
-                            float (&items)[kItems]) {
-  constexpr int kPack = 16 / sizeof(T);
-  if (packed) {
+struct Items {
+  static constexpr int kPack = 16 / sizeof(T);
+  Pack<T> packs[kItems / kPack];
+
+  __device__ float operator[](int i) const {
+    return static_cast<float>(packs[i / kPack].items[i % kPack]);
+  }
+  __device__ void load(const T* row, int64_t stride, int first, int size, bool packed) {
+    if (packed) {
 #pragma unroll
-    for (int p = 0; p < kItems; p += kPack) {
-      Pack<T> pack{};
-      if (first + p < size) pack = *reinterpret_cast<const Pack<T>*>(row + first + p);
+      for (int p = 0; p < kItems / kPack; ++p) {
+        const int at = first + p * kPack;
+        packs[p] = at < size ? *reinterpret_cast<const Pack<T>*>(row + at) : Pack<T>{};
+      }
+    } else {
 #pragma unroll
-      for (int i = 0; i < kPack; ++i) items[p + i] = static_cast<float>(pack.items[i]);
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      items[i] = first + i < size ? static_cast<float>(row[(first + i) * stride]) : 0.0f;
+      for (int i = 0; i < kItems; ++i) {
+        packs[i / kPack].items[i % kPack] =
+            first + i < size ? row[(first + i) * stride] : static_cast<T>(0.0f);
+      }
     }
   }
-}
+};
+
+// What threads load for one round.
+template <typename T, int kRows>
+struct Round {
+  Items<T> key[kUnroll<T, kRows>], value[kUnroll<T, kRows>];
+  T bias[kUnroll<T, kRows>][kRows];
+};
 
 // Softmax over some keys, as far as it has come.
 struct Softmax {
@@ -86,65 +107,79 @@ struct Softmax {
 // A block has kRows rows of one key head and a range of keys. kLanes threads have a key at a time,
 // kItems items each; the keys go round these teams.
 template <typename T, int kLanes, int kRows>
-__global__ void __launch_bounds__(kWarps * 32) rows_kernel(__grid_constant__ const Rows r) {
+__global__ void __launch_bounds__(kWarps * 32, kBlocks<kRows>)
+    rows_kernel(__grid_constant__ const Rows r) {
   constexpr int kTeams = kWarps * 32 / kLanes;
   const Attention& a = r.a;
-  const int64_t block = blockIdx.x, head_block = block / r.row_blocks;
-  const int64_t first_row = block % r.row_blocks * kRows, rows = r.group * a.queries;
-  const int64_t kv_head = head_block % a.kv_heads, batch = head_block / a.kv_heads;
+  const int block = blockIdx.x, head_block = block / r.row_blocks;
+  const int first_row = (block - head_block * r.row_blocks) * kRows, rows = r.rows;
+  const int kv_heads = static_cast<int>(a.kv_heads), keys = static_cast<int>(a.keys);
+  const int batch = head_block / kv_heads, kv_head = head_block - batch * kv_heads;
   const int lane = threadIdx.x % kLanes, team = threadIdx.x / kLanes, first = lane * kItems;
   const auto* q = static_cast<const T*>(a.q) + batch * a.q_strides[0];
   const auto* k = static_cast<const T*>(a.k) + batch * a.k_strides[0] + kv_head * a.k_strides[1];
   const auto* v = static_cast<const T*>(a.v) + batch * a.v_strides[0] + kv_head * a.v_strides[1];
   const auto* bias = static_cast<const T*>(a.bias);
 
-  float query[kRows][kItems];
+  Items<T> query[kRows];
   Softmax state[kRows];
-  int64_t bias_row[kRows], limit[kRows];  // keys below the limit count
-  int64_t end = 0;
+  int64_t bias_row[kRows];
+  int limit[kRows];  // keys below the limit count
+  int end = 0;
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
-    const int64_t row = min(first_row + i, rows - 1);
-    const int64_t head = kv_head * r.group + row % r.group, at = row / r.group;
-    load(q + head * a.q_strides[1] + at * a.q_strides[2], a.q_strides[3], first,
-         static_cast<int>(a.dim), r.packed, query[i]);
-#pragma unroll
-    for (int j = 0; j < kItems; ++j) query[i][j] *= static_cast<float>(a.scale);
+    const int row = min(first_row + i, rows - 1), at = row / r.group;
+    const int head = kv_head * r.group + row - at * r.group;
+    query[i].load(q + head * a.q_strides[1] + at * a.q_strides[2], a.q_strides[3], first,
+                  static_cast<int>(a.dim), r.packed);
     bias_row[i] = batch * a.bias_strides[0] + head * a.bias_strides[1] + at * a.bias_strides[2];
-    limit[i] = a.causal ? min(at + 1, a.keys) : a.keys;
+    limit[i] = a.causal ? min(at + 1, keys) : keys;
     end = max(end, limit[i]);
   }
-  const int64_t begin = blockIdx.y * r.split;
+  const int begin = blockIdx.y * r.split;
   end = min(end, begin + r.split);
 
-  // All threads of a warp take part in every round, since they exchange sums.
-  const int64_t rounds =
-      end > begin ? (end - begin + kTeams * kUnroll - 1) / (kTeams * kUnroll) : 0;
-  for (int64_t round = 0; round < rounds; ++round) {
-    const int64_t base = begin + (round * kUnroll) * kTeams + team;
-    float key[kUnroll][kItems], value[kUnroll][kItems], score[kUnroll][kRows];
+  const auto load = [&](int base) {
+    Round<T, kRows> loaded;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = min(base + u * kTeams, end - 1);
-      load(k + at * a.k_strides[2], a.k_strides[3], first, static_cast<int>(a.dim), r.packed,
-           key[u]);
-      load(v + at * a.v_strides[2], a.v_strides[3], first, static_cast<int>(a.value_dim), r.packed,
-           value[u]);
+    for (int u = 0; u < kUnroll<T, kRows>; ++u) {
+      const int at = min(base + u * kTeams, end - 1);
+      loaded.key[u].load(k + at * a.k_strides[2], a.k_strides[3], first, static_cast<int>(a.dim),
+                         r.packed);
+      loaded.value[u].load(v + at * a.v_strides[2], a.v_strides[3], first,
+                           static_cast<int>(a.value_dim), r.packed);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        loaded.bias[u][i] =
+            bias ? bias[bias_row[i] + at * a.bias_strides[3]] : static_cast<T>(0.0f);
+      }
     }
+    return loaded;
+  };
+
+  // All threads of a warp take part in every round, since they exchange sums.
+  constexpr int kKeys = kTeams * kUnroll<T, kRows>;
+  Round<T, kRows> next;
+  if (begin < end) next = load(begin + team);
+  for (int round = begin; round < end; round += kKeys) {
+    const int base = round + team;
+    const Round<T, kRows> now = next;
+    if (round + kKeys < end) next = load(base + kKeys);
+    float score[kUnroll<T, kRows>][kRows];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
+    for (int u = 0; u < kUnroll<T, kRows>; ++u) {
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
         float sum = 0;
 #pragma unroll
-        for (int j = 0; j < kItems; ++j) sum += query[i][j] * key[u][j];
+        for (int j = 0; j < kItems; ++j) sum += query[i][j] * now.key[u][j];
         score[u][i] = sum;
       }
     }
 #pragma unroll
     for (int offset = kLanes / 2; offset > 0; offset /= 2) {
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
+      for (int u = 0; u < kUnroll<T, kRows>; ++u) {
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
           score[u][i] += __shfl_xor_sync(~0u, score[u][i], offset);
@@ -155,22 +190,20 @@ __global__ void __launch_bounds__(kWarps * 32) rows_kernel(__grid_constant__ con
     for (int i = 0; i < kRows; ++i) {
       float maximum = state[i].maximum;
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        const int64_t at = base + u * kTeams;
-        if (at >= end || at >= limit[i]) {
-          score[u][i] = kNone;
-        } else if (bias) {
-          score[u][i] += static_cast<float>(bias[bias_row[i] + at * a.bias_strides[3]]);
-        }
+      for (int u = 0; u < kUnroll<T, kRows>; ++u) {
+        const int at = base + u * kTeams;
+        score[u][i] = at < end && at < limit[i] ? score[u][i] * static_cast<float>(a.scale) +
+                                                      static_cast<float>(now.bias[u][i])
+                                                : kNone;
         maximum = fmaxf(maximum, score[u][i]);
       }
       state[i].rescale(maximum);
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
+      for (int u = 0; u < kUnroll<T, kRows>; ++u) {
         const float weight = exponential(score[u][i] - Softmax::base(maximum));
         state[i].sum += weight;
 #pragma unroll
-        for (int j = 0; j < kItems; ++j) state[i].values[j] += weight * value[u][j];
+        for (int j = 0; j < kItems; ++j) state[i].values[j] += weight * now.value[u][j];
       }
     }
   }
@@ -202,7 +235,7 @@ __global__ void __launch_bounds__(kWarps * 32) rows_kernel(__grid_constant__ con
   if (threadIdx.x >= 32) return;
   // Warp 0: its teams share the rows.
   for (int i = threadIdx.x / kLanes; i < kRows; i += 32 / kLanes) {
-    const int64_t row = first_row + i;
+    const int row = first_row + i;
     if (row >= rows) break;
     Softmax total;
     for (int w = 0; w < kWarps; ++w) {
@@ -213,8 +246,8 @@ __global__ void __launch_bounds__(kWarps * 32) rows_kernel(__grid_constant__ con
       total.merge(theirs[kItems], theirs[kItems + 1], other);
     }
     if (r.splits > 1) {
-      float* out =
-          r.partial + ((head_block * rows + row) * r.splits + blockIdx.y) * partial_size(a);
+      const int64_t line = head_block * rows + row;
+      float* out = r.partial + (line * r.splits + blockIdx.y) * partial_size(a);
       if (lane == 0) {
         out[0] = total.maximum;
         out[1] = total.sum;
@@ -224,7 +257,7 @@ __global__ void __launch_bounds__(kWarps * 32) rows_kernel(__grid_constant__ con
         if (first + j < a.value_dim) out[2 + first + j] = total.values[j];
       }
     } else {
-      const int64_t head = kv_head * r.group + row % r.group, at = row / r.group;
+      const int at = row / r.group, head = kv_head * r.group + row - at * r.group;
       auto* out = static_cast<T*>(a.out) + batch * a.out_strides[0] + head * a.out_strides[1] +
                   at * a.out_strides[2];
       const float factor = total.sum > 0 ? 1.0f / total.sum : 0.0f;
@@ -245,10 +278,11 @@ constexpr int kCombineThreads = 128;
 template <typename T>
 __global__ void __launch_bounds__(kCombineThreads) combine_kernel(__grid_constant__ const Rows r) {
   const Attention& a = r.a;
-  const int64_t rows = r.group * a.queries, line = blockIdx.x, row = line % rows;
-  const int64_t kv_head = line / rows % a.kv_heads, batch = line / rows / a.kv_heads;
-  const float* partial = r.partial + line * r.splits * partial_size(a);
-  const int64_t step = partial_size(a);
+  const int line = blockIdx.x, head_block = line / r.rows, row = line - head_block * r.rows;
+  const int kv_heads = static_cast<int>(a.kv_heads);
+  const int batch = head_block / kv_heads, kv_head = head_block - batch * kv_heads;
+  const int step = static_cast<int>(partial_size(a));
+  const float* partial = r.partial + int64_t{line} * r.splits * step;
   // What each split counts for; no more of them than threads.
   __shared__ float weights[kMostSplits], sums[kMostSplits];
   const int split = threadIdx.x;
@@ -267,10 +301,10 @@ __global__ void __launch_bounds__(kCombineThreads) combine_kernel(__grid_constan
   float sum = 0;
 #pragma unroll 8
   for (int s = 0; s < r.splits; ++s) sum += sums[s];
-  const int64_t head = kv_head * r.group + row % r.group, at = row / r.group;
+  const int at = row / r.group, head = kv_head * r.group + row - at * r.group;
   auto* out = static_cast<T*>(a.out) + batch * a.out_strides[0] + head * a.out_strides[1] +
               at * a.out_strides[2];
-  for (int64_t i = threadIdx.x; i < a.value_dim; i += blockDim.x) {
+  for (int i = threadIdx.x; i < a.value_dim; i += blockDim.x) {
     float value = 0;
 #pragma unroll 16
     for (int s = 0; s < r.splits; ++s) value += weights[s] * partial[s * step + 2 + i];
@@ -281,26 +315,23 @@ __global__ void __launch_bounds__(kCombineThreads) combine_kernel(__grid_constan
 template <typename T, int kLanes, int kRows>
 Error launch(Rows r, int device, cudaStream_t stream) {
   const Attention& a = r.a;
-  const int64_t rows = r.group * a.queries, lines = a.batch * a.kv_heads;
-  r.row_blocks = (rows + kRows - 1) / kRows;
-  PTERON_CHECK_OR_RETURN(r.row_blocks <= INT32_MAX / lines && rows <= INT32_MAX / lines,
-                         Error::NotSupported, "attention over %lld x %lld rows",
-                         static_cast<long long>(lines), static_cast<long long>(rows));
-  // Several blocks for each processor, none with less work than half its teams need.
+  const int64_t lines = a.batch * a.kv_heads;
+  r.row_blocks = (r.rows + kRows - 1) / kRows;
+  // As many blocks as run at a time, none with less than two rounds.
   int processors = 0;
   PTERON_CUDA_RETURN_IF_ERROR(
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
       "asking for the number of processors");
-  constexpr int64_t kLeast = kWarps * 32 / kLanes * kUnroll * 2;
-  const int64_t wanted = (int64_t{4} * processors) / (lines * r.row_blocks);
+  constexpr int64_t kLeast = kWarps * 32 / kLanes * kUnroll<T, kRows> * 2;
+  const int64_t wanted = (int64_t{kBlocks<kRows>} * processors) / (lines * r.row_blocks);
   const int64_t keys = std::max<int64_t>(a.keys, 1);
   const int64_t splits =
       std::clamp<int64_t>(wanted, 1, std::min<int64_t>((keys + kLeast - 1) / kLeast, kMostSplits));
-  r.split = (keys + splits - 1) / splits;
+  r.split = static_cast<int>((keys + splits - 1) / splits);
   r.splits = static_cast<int>((keys + r.split - 1) / r.split);
   slim::StorageRef scratch;
   if (r.splits > 1) {
-    const int64_t floats = lines * rows * r.splits * partial_size(a);
+    const int64_t floats = lines * r.rows * r.splits * partial_size(a);
     PTERON_ASSIGN_OR_RETURN(scratch,
                             allocate_scratch(static_cast<size_t>(floats) * sizeof(float), device));
     r.partial = static_cast<float*>(scratch->data);
@@ -308,7 +339,7 @@ Error launch(Rows r, int device, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(lines * r.row_blocks), static_cast<unsigned>(r.splits));
   rows_kernel<T, kLanes, kRows><<<grid, kWarps * 32, 0, stream>>>(r);
   if (r.splits > 1) {
-    combine_kernel<T><<<static_cast<unsigned>(lines * rows), kCombineThreads, 0, stream>>>(r);
+    combine_kernel<T><<<static_cast<unsigned>(lines * r.rows), kCombineThreads, 0, stream>>>(r);
   }
   PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "launching attention");
   return Error::Ok;
@@ -316,9 +347,8 @@ Error launch(Rows r, int device, cudaStream_t stream) {
 
 template <typename T, int kLanes>
 Error launch(const Rows& r, int device, cudaStream_t stream) {
-  const int64_t rows = r.group * r.a.queries;
-  if (rows == 1) return launch<T, kLanes, 1>(r, device, stream);
-  if (rows <= 4) return launch<T, kLanes, 4>(r, device, stream);
+  if (r.rows == 1) return launch<T, kLanes, 1>(r, device, stream);
+  if (r.rows <= 4) return launch<T, kLanes, 4>(r, device, stream);
   return launch<T, kLanes, 8>(r, device, stream);
 }
 
@@ -344,7 +374,13 @@ Error launch(Rows r, int device, cudaStream_t stream) {
 Error attention_by_rows(const Attention& a, int device, cudaStream_t stream) {
   Rows r{};
   r.a = a;
-  r.group = a.heads / a.kv_heads;
+  const int64_t group = a.heads / a.kv_heads, rows = group * a.queries;
+  PTERON_CHECK_OR_RETURN(rows <= INT32_MAX / (a.batch * a.kv_heads) && a.keys <= INT32_MAX / 2,
+                         Error::NotSupported, "attention over %lld x %lld x %lld rows, %lld keys",
+                         static_cast<long long>(a.batch), static_cast<long long>(a.kv_heads),
+                         static_cast<long long>(rows), static_cast<long long>(a.keys));
+  r.group = static_cast<int>(group);
+  r.rows = static_cast<int>(rows);
   switch (a.dtype) {
     case ScalarType::Half:
       return launch<__half>(r, device, stream);
