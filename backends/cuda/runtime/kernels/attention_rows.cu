@@ -11,18 +11,16 @@
 namespace pteron::cuda {
 namespace {
 
+// Code is kept short: a block runs it a few times, and fetching it costs more than what it computes.
 constexpr int kWarps = 4;
 constexpr int kItems = 8;   // of a row of q, k or v, in one thread
-
-// Keys of a round; those of the next are loaded meanwhile.
-template <typename T, int kRows>
-constexpr int kUnroll = sizeof(T) == 2 && kRows == 4 ? 4 : 2;
+constexpr int kUnroll = 2;  // keys of a round in one thread; those of the next are loaded meanwhile
+constexpr float kNone = -INFINITY;
+constexpr float kLog2E = 1.44269504f;  // exponents are of 2
 
 // Blocks at a time for which a processor has registers.
 template <int kRows>
 constexpr int kBlocks = kRows == 1 ? 4 : 2;
-
-constexpr float kNone = -INFINITY;
 
 // What the kernels take: rows are the queries of the heads that share a key.
 struct Rows {
@@ -32,22 +30,29 @@ struct Rows {
   int row_blocks;  // of kRows rows each, for one key head
   int split;       // keys of one block
   int splits;
-  bool packed;  // whether items lie in aligned packs
   // With several splits, for each row: maximum, sum, and the weighted sum of values, of each split.
   float* partial;
 };
 
 __host__ __device__ inline int64_t partial_size(const Attention& a) { return a.value_dim + 2; }
 
-__device__ inline float exponential(float x) { return exp2f(x * 1.44269504f); }
+// What exponents are taken relative to: any number where there is no key yet.
+__device__ inline float base_of(float maximum) { return maximum == kNone ? 0.0f : maximum; }
+
+// 2 to the power of x, in one instruction; 0 where it would be denormal.
+__device__ inline float power_of_2(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
 
 template <typename T>
 struct alignas(16) Pack {
   T items[16 / sizeof(T)];
 };
 
-// kItems of a row of `size`, from `first` on, those past its end as 0.
-template <typename T>
+// kItems of a row of `size`, from `first` on, those past its end as 0; kPacked: in aligned packs.
+template <typename T, bool kPacked>
 struct Items {
   static constexpr int kPack = 16 / sizeof(T);
   Pack<T> packs[kItems / kPack];
@@ -55,84 +60,57 @@ struct Items {
   __device__ float operator[](int i) const {
     return static_cast<float>(packs[i / kPack].items[i % kPack]);
   }
-  __device__ void load(const T* row, int64_t stride, int first, int size, bool packed) {
-    if (packed) {
+  __device__ void load(const T* row, int64_t stride, int first, int size) {
 #pragma unroll
-      for (int p = 0; p < kItems / kPack; ++p) {
-        const int at = first + p * kPack;
+    for (int p = 0; p < kItems / kPack; ++p) {
+      const int at = first + p * kPack;
+      if constexpr (kPacked) {
         packs[p] = at < size ? *reinterpret_cast<const Pack<T>*>(row + at) : Pack<T>{};
-      }
-    } else {
+      } else {
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        packs[i / kPack].items[i % kPack] =
-            first + i < size ? row[(first + i) * stride] : static_cast<T>(0.0f);
+        for (int i = 0; i < kPack; ++i) {
+          packs[p].items[i] = at + i < size ? row[(at + i) * stride] : static_cast<T>(0.0f);
+        }
       }
     }
   }
 };
 
-// What threads load for one round.
-template <typename T, int kRows>
+// What a thread loads for one round.
+template <typename T, int kRows, bool kPacked>
 struct Round {
-  Items<T> key[kUnroll<T, kRows>], value[kUnroll<T, kRows>];
-  T bias[kUnroll<T, kRows>][kRows];
-};
-
-// Softmax over some keys, as far as it has come.
-struct Softmax {
-  float maximum = kNone;
-  float sum = 0;
-  float values[kItems] = {};
-
-  // What exponents are taken relative to: any number where there is no key yet.
-  __device__ static float base(float maximum) { return maximum == kNone ? 0.0f : maximum; }
-
-  __device__ void rescale(float to) {
-    const float factor = exponential(maximum - base(to));
-    sum *= factor;
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) values[i] *= factor;
-    maximum = to;
-  }
-  __device__ void merge(float other_maximum, float other_sum, const float (&other)[kItems]) {
-    const float to = fmaxf(maximum, other_maximum), factor = exponential(other_maximum - base(to));
-    rescale(to);
-    sum += factor * other_sum;
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) values[i] += factor * other[i];
-  }
+  Items<T, kPacked> key[kUnroll], value[kUnroll];
+  T bias[kUnroll][kRows];
 };
 
 // A block has kRows rows of one key head and a range of keys. kLanes threads have a key at a time,
 // kItems items each; the keys go round these teams.
-template <typename T, int kLanes, int kRows>
+template <typename T, int kLanes, int kRows, bool kPacked>
 __global__ void __launch_bounds__(kWarps * 32, kBlocks<kRows>)
     rows_kernel(__grid_constant__ const Rows r) {
-  constexpr int kTeams = kWarps * 32 / kLanes;
+  constexpr int kTeams = kWarps * 32 / kLanes, kKeys = kTeams * kUnroll, kWidth = kLanes * kItems;
   const Attention& a = r.a;
   const int block = blockIdx.x, head_block = block / r.row_blocks;
   const int first_row = (block - head_block * r.row_blocks) * kRows, rows = r.rows;
   const int kv_heads = static_cast<int>(a.kv_heads), keys = static_cast<int>(a.keys);
   const int batch = head_block / kv_heads, kv_head = head_block - batch * kv_heads;
   const int lane = threadIdx.x % kLanes, team = threadIdx.x / kLanes, first = lane * kItems;
+  const int dim = static_cast<int>(a.dim), value_dim = static_cast<int>(a.value_dim);
   const auto* q = static_cast<const T*>(a.q) + batch * a.q_strides[0];
   const auto* k = static_cast<const T*>(a.k) + batch * a.k_strides[0] + kv_head * a.k_strides[1];
   const auto* v = static_cast<const T*>(a.v) + batch * a.v_strides[0] + kv_head * a.v_strides[1];
-  const auto* bias = static_cast<const T*>(a.bias);
+  const T* bias[kRows];
 
-  Items<T> query[kRows];
-  Softmax state[kRows];
-  int64_t bias_row[kRows];
+  Items<T, kPacked> query[kRows];
   int limit[kRows];  // keys below the limit count
   int end = 0;
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
     const int row = min(first_row + i, rows - 1), at = row / r.group;
     const int head = kv_head * r.group + row - at * r.group;
-    query[i].load(q + head * a.q_strides[1] + at * a.q_strides[2], a.q_strides[3], first,
-                  static_cast<int>(a.dim), r.packed);
-    bias_row[i] = batch * a.bias_strides[0] + head * a.bias_strides[1] + at * a.bias_strides[2];
+    query[i].load(q + head * a.q_strides[1] + at * a.q_strides[2], a.q_strides[3], first, dim);
+    bias[i] = static_cast<const T*>(a.bias) + batch * a.bias_strides[0] + head * a.bias_strides[1] +
+              at * a.bias_strides[2];
     limit[i] = a.causal ? min(at + 1, keys) : keys;
     end = max(end, limit[i]);
   }
@@ -140,46 +118,47 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks<kRows>)
   end = min(end, begin + r.split);
 
   const auto load = [&](int base) {
-    Round<T, kRows> loaded;
+    Round<T, kRows, kPacked> loaded;
 #pragma unroll
-    for (int u = 0; u < kUnroll<T, kRows>; ++u) {
+    for (int u = 0; u < kUnroll; ++u) {
       const int at = min(base + u * kTeams, end - 1);
-      loaded.key[u].load(k + at * a.k_strides[2], a.k_strides[3], first, static_cast<int>(a.dim),
-                         r.packed);
-      loaded.value[u].load(v + at * a.v_strides[2], a.v_strides[3], first,
-                           static_cast<int>(a.value_dim), r.packed);
+      loaded.key[u].load(k + at * a.k_strides[2], a.k_strides[3], first, dim);
+      loaded.value[u].load(v + at * a.v_strides[2], a.v_strides[3], first, value_dim);
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
-        loaded.bias[u][i] =
-            bias ? bias[bias_row[i] + at * a.bias_strides[3]] : static_cast<T>(0.0f);
+        loaded.bias[u][i] = a.bias ? bias[i][at * a.bias_strides[3]] : static_cast<T>(0.0f);
       }
     }
     return loaded;
   };
 
-  // All threads of a warp take part in every round, since they exchange sums.
-  constexpr int kKeys = kTeams * kUnroll<T, kRows>;
-  Round<T, kRows> next;
-  if (begin < end) next = load(begin + team);
-  for (int round = begin; round < end; round += kKeys) {
-    const int base = round + team;
-    const Round<T, kRows> now = next;
-    if (round + kKeys < end) next = load(base + kKeys);
-    float score[kUnroll<T, kRows>][kRows];
+  // Softmax, as far as it has come.
+  float maximum[kRows], sum[kRows] = {}, values[kRows][kItems] = {};
 #pragma unroll
-    for (int u = 0; u < kUnroll<T, kRows>; ++u) {
+  for (int i = 0; i < kRows; ++i) maximum[i] = kNone;
+  const float scale = static_cast<float>(a.scale) * kLog2E;
+
+  // All threads of a warp take part in every round, since they exchange sums.
+  Round<T, kRows, kPacked> next;
+  if (begin < end) next = load(begin + team);
+#pragma unroll 1
+  for (int base = begin + team; base - team < end; base += kKeys) {
+    const Round<T, kRows, kPacked> now = next;
+    if (base - team + kKeys < end) next = load(base + kKeys);
+    float score[kUnroll][kRows];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
-        float sum = 0;
+        score[u][i] = 0;
 #pragma unroll
-        for (int j = 0; j < kItems; ++j) sum += query[i][j] * now.key[u][j];
-        score[u][i] = sum;
+        for (int j = 0; j < kItems; ++j) score[u][i] += query[i][j] * now.key[u][j];
       }
     }
 #pragma unroll
     for (int offset = kLanes / 2; offset > 0; offset /= 2) {
 #pragma unroll
-      for (int u = 0; u < kUnroll<T, kRows>; ++u) {
+      for (int u = 0; u < kUnroll; ++u) {
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
           score[u][i] += __shfl_xor_sync(~0u, score[u][i], offset);
@@ -188,85 +167,68 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks<kRows>)
     }
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      float maximum = state[i].maximum;
+      const float before = maximum[i];
 #pragma unroll
-      for (int u = 0; u < kUnroll<T, kRows>; ++u) {
+      for (int u = 0; u < kUnroll; ++u) {
         const int at = base + u * kTeams;
-        score[u][i] = at < end && at < limit[i] ? score[u][i] * static_cast<float>(a.scale) +
-                                                      static_cast<float>(now.bias[u][i])
-                                                : kNone;
-        maximum = fmaxf(maximum, score[u][i]);
+        const float shift = static_cast<float>(now.bias[u][i]) * kLog2E;
+        score[u][i] = at < end && at < limit[i] ? score[u][i] * scale + shift : kNone;
+        maximum[i] = fmaxf(maximum[i], score[u][i]);
       }
-      state[i].rescale(maximum);
+      const float relative = base_of(maximum[i]), factor = power_of_2(before - relative);
+      sum[i] *= factor;
 #pragma unroll
-      for (int u = 0; u < kUnroll<T, kRows>; ++u) {
-        const float weight = exponential(score[u][i] - Softmax::base(maximum));
-        state[i].sum += weight;
+      for (int j = 0; j < kItems; ++j) values[i][j] *= factor;
 #pragma unroll
-        for (int j = 0; j < kItems; ++j) state[i].values[j] += weight * now.value[u][j];
+      for (int u = 0; u < kUnroll; ++u) {
+        const float weight = power_of_2(score[u][i] - relative);
+        sum[i] += weight;
+#pragma unroll
+        for (int j = 0; j < kItems; ++j) values[i][j] += weight * now.value[u][j];
       }
     }
   }
 
-  // The teams of a warp, then the warps.
-  __shared__ float shared[kWarps][kRows][kLanes][kItems + 2];
+  __shared__ float maxima[kTeams][kRows], sums[kTeams][kRows];
+  __shared__ alignas(16) float shared[kTeams][kRows][kWidth];
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-    for (int offset = 16; offset >= kLanes; offset /= 2) {
-      float other[kItems];
-      const float maximum = __shfl_xor_sync(~0u, state[i].maximum, offset),
-                  sum = __shfl_xor_sync(~0u, state[i].sum, offset);
-#pragma unroll
-      for (int j = 0; j < kItems; ++j) {
-        other[j] = __shfl_xor_sync(~0u, state[i].values[j], offset);
-      }
-      state[i].merge(maximum, sum, other);
+    if (lane == 0) {
+      maxima[team][i] = maximum[i];
+      sums[team][i] = sum[i];
     }
-    if (threadIdx.x % 32 < kLanes) {
-      float* mine = shared[threadIdx.x / 32][i][lane];
-      mine[kItems] = state[i].maximum;
-      mine[kItems + 1] = state[i].sum;
 #pragma unroll
-      for (int j = 0; j < kItems; ++j) mine[j] = state[i].values[j];
-    }
+    for (int j = 0; j < kItems; ++j) shared[team][i][first + j] = values[i][j];
   }
   __syncthreads();
-  if (threadIdx.x >= 32) return;
-  // Warp 0: its teams share the rows.
-  for (int i = threadIdx.x / kLanes; i < kRows; i += 32 / kLanes) {
-    const int row = first_row + i;
+#pragma unroll 1
+  for (int at = threadIdx.x; at < kRows * kWidth; at += kWarps * 32) {
+    const int i = at / kWidth, item = at % kWidth, row = first_row + i;
     if (row >= rows) break;
-    Softmax total;
-    for (int w = 0; w < kWarps; ++w) {
-      const float* theirs = shared[w][i][lane];
-      float other[kItems];
-#pragma unroll
-      for (int j = 0; j < kItems; ++j) other[j] = theirs[j];
-      total.merge(theirs[kItems], theirs[kItems + 1], other);
+    if (item >= value_dim) continue;
+    float most = kNone, total = 0, value = 0;
+#pragma unroll 4
+    for (int t = 0; t < kTeams; ++t) most = fmaxf(most, maxima[t][i]);
+    const float relative = base_of(most);
+#pragma unroll 4
+    for (int t = 0; t < kTeams; ++t) {
+      const float factor = power_of_2(maxima[t][i] - relative);
+      total += factor * sums[t][i];
+      value += factor * shared[t][i][item];
     }
     if (r.splits > 1) {
       const int64_t line = head_block * rows + row;
       float* out = r.partial + (line * r.splits + blockIdx.y) * partial_size(a);
-      if (lane == 0) {
-        out[0] = total.maximum;
-        out[1] = total.sum;
+      if (item == 0) {
+        out[0] = most;
+        out[1] = total;
       }
-#pragma unroll
-      for (int j = 0; j < kItems; ++j) {
-        if (first + j < a.value_dim) out[2 + first + j] = total.values[j];
-      }
+      out[2 + item] = value;
     } else {
-      const int at = row / r.group, head = kv_head * r.group + row - at * r.group;
+      const int query_at = row / r.group, head = kv_head * r.group + row - query_at * r.group;
       auto* out = static_cast<T*>(a.out) + batch * a.out_strides[0] + head * a.out_strides[1] +
-                  at * a.out_strides[2];
-      const float factor = total.sum > 0 ? 1.0f / total.sum : 0.0f;
-#pragma unroll
-      for (int j = 0; j < kItems; ++j) {
-        if (first + j < a.value_dim) {
-          out[(first + j) * a.out_strides[3]] = static_cast<T>(total.values[j] * factor);
-        }
-      }
+                  query_at * a.out_strides[2];
+      out[item * a.out_strides[3]] = static_cast<T>(total > 0 ? value / total : 0.0f);
     }
   }
 }
@@ -294,7 +256,7 @@ __global__ void __launch_bounds__(kCombineThreads) combine_kernel(__grid_constan
 #pragma unroll 8
   for (int s = 0; s < r.splits; ++s) maximum = fmaxf(maximum, weights[s]);
   __syncthreads();
-  const float weight = exponential(mine - Softmax::base(maximum));
+  const float weight = power_of_2(mine - base_of(maximum));
   weights[split] = weight;
   sums[split] = weight * part;
   __syncthreads();
@@ -312,7 +274,7 @@ __global__ void __launch_bounds__(kCombineThreads) combine_kernel(__grid_constan
   }
 }
 
-template <typename T, int kLanes, int kRows>
+template <typename T, int kLanes, int kRows, bool kPacked>
 Error launch(Rows r, int device, cudaStream_t stream) {
   const Attention& a = r.a;
   const int64_t lines = a.batch * a.kv_heads;
@@ -322,7 +284,7 @@ Error launch(Rows r, int device, cudaStream_t stream) {
   PTERON_CUDA_RETURN_IF_ERROR(
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
       "asking for the number of processors");
-  constexpr int64_t kLeast = kWarps * 32 / kLanes * kUnroll<T, kRows> * 2;
+  constexpr int64_t kLeast = kWarps * 32 / kLanes * kUnroll * 2;
   const int64_t wanted = (int64_t{kBlocks<kRows>} * processors) / (lines * r.row_blocks);
   const int64_t keys = std::max<int64_t>(a.keys, 1);
   const int64_t splits =
@@ -337,7 +299,7 @@ Error launch(Rows r, int device, cudaStream_t stream) {
     r.partial = static_cast<float*>(scratch->data);
   }
   const dim3 grid(static_cast<unsigned>(lines * r.row_blocks), static_cast<unsigned>(r.splits));
-  rows_kernel<T, kLanes, kRows><<<grid, kWarps * 32, 0, stream>>>(r);
+  rows_kernel<T, kLanes, kRows, kPacked><<<grid, kWarps * 32, 0, stream>>>(r);
   if (r.splits > 1) {
     combine_kernel<T><<<static_cast<unsigned>(lines * r.rows), kCombineThreads, 0, stream>>>(r);
   }
@@ -347,9 +309,9 @@ Error launch(Rows r, int device, cudaStream_t stream) {
 
 template <typename T, int kLanes>
 Error launch(const Rows& r, int device, cudaStream_t stream) {
-  if (r.rows == 1) return launch<T, kLanes, 1>(r, device, stream);
-  if (r.rows <= 4) return launch<T, kLanes, 4>(r, device, stream);
-  return launch<T, kLanes, 8>(r, device, stream);
+  if (r.rows == 1) return launch<T, kLanes, 1, true>(r, device, stream);
+  if (r.rows <= 4) return launch<T, kLanes, 4, true>(r, device, stream);
+  return launch<T, kLanes, 8, true>(r, device, stream);
 }
 
 template <typename T>
@@ -361,8 +323,9 @@ Error launch(Rows r, int device, cudaStream_t stream) {
            strides[0] % kPack == 0 && strides[1] % kPack == 0 && strides[2] % kPack == 0;
   };
   constexpr int64_t kPack = 16 / sizeof(T);
-  r.packed = a.dim % kPack == 0 && a.value_dim % kPack == 0 && fits(a.q, a.q_strides) &&
-             fits(a.k, a.k_strides) && fits(a.v, a.v_strides);
+  const bool packed = a.dim % kPack == 0 && a.value_dim % kPack == 0 && fits(a.q, a.q_strides) &&
+                      fits(a.k, a.k_strides) && fits(a.v, a.v_strides);
+  if (!packed) return launch<T, 32, 1, false>(r, device, stream);
   const int64_t widest = std::max(a.dim, a.value_dim);
   if (widest <= 64) return launch<T, 8>(r, device, stream);
   if (widest <= 128) return launch<T, 16>(r, device, stream);
