@@ -4,11 +4,11 @@
 
 where `%right` is
 
-* dequantized, as weight-only quantization leaves it: computed from whole numbers of a byte by operators
-  that Inductor fuses. Then it is computed in the product's own loop, which reads the bytes once, rather
-  than written to memory and read from there;
-* of floats, on a device that sums faster than its library multiplies: up to so many columns, each of
-  which lies in one piece.
+* dequantized, as weight-only quantization leaves it: computed from whole numbers of a byte by
+  operators that Inductor fuses. Then it is computed in the product's own loop, which reads the
+  bytes once, rather than written to memory and read from there;
+* of floats, on a device that sums faster than its library multiplies: up to so many columns, each
+  of which lies in one piece.
 
 A product of several rows stays one.
 """

@@ -111,7 +111,12 @@ class OfRows(OfFloats):
 
 @pytest.mark.parametrize(
     ("module", "max_columns", "summed"),
-    [(OfFloats(), 0, False), (OfFloats(), 47, False), (OfFloats(), 48, True), (OfRows(), 48, False)],
+    [
+        (OfFloats(), 0, False),
+        (OfFloats(), 47, False),
+        (OfFloats(), 48, True),
+        (OfRows(), 48, False),
+    ],
 )
 def test_weights_of_floats(module: nn.Module, max_columns: int, summed: bool) -> None:
     x = torch.randn(1, 64)
