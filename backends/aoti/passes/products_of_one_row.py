@@ -1,8 +1,8 @@
 """Products of one row that a sum computes faster.
 
-    mm(%x, %right)    ==>    sum(%x as a column * %right, over the rows)    # %x: [1, k]; %right: [k, n]
+    mm(%x, %right)    ==>    sum(%x as a column * %right, over the rows)
 
-where `%right` is
+where `%x` is [1, k], and `%right`, [k, n], is
 
 * dequantized, as weight-only quantization leaves it: computed from whole numbers of a byte by
   operators that Inductor fuses. Then it is computed in the product's own loop, which reads the
