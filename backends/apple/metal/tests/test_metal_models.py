@@ -208,6 +208,34 @@ def test_a_decoder_in_two_methods_keeps_its_cache_and_shares_its_weights(
     assert (tmp_path / "model.pte").read_bytes().count(weight) == 1
 
 
+class Lists(nn.Module):
+    """What Inductor leaves to the library beside products, convolutions and attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bags = nn.EmbeddingBag(20, 6, mode="mean")
+
+    def forward(self, x: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        rows = self.bags(ids)
+        places = torch.bucketize(x, x[0].sort().values)
+        return (
+            torch.cdist(rows, rows),
+            places,
+            x.median(1).values,
+            x.kthvalue(2, 0).indices,
+            torch.histc(x, 5, -2.0, 2.0),
+            torch.view_as_real(torch.fft.rfft(x)),
+            x.masked_scatter(x > 0, -x),
+        )
+
+
+def test_operators_of_the_library(tmp_path: pathlib.Path) -> None:
+    torch.manual_seed(0)
+    ids = torch.randint(0, 20, (4, 3), generator=torch.Generator().manual_seed(1))
+    manager = run_and_check(Lists(), [(randn(s, 4, 9), ids) for s in (0, 1)], tmp_path)
+    assert "CpuBackend" not in str(manager.explain())
+
+
 class Branches(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cond(x.sum() > 0, lambda y: y.sin() * 2, lambda y: y - 1, (x,))

@@ -94,6 +94,12 @@ struct RowParams {
   int64_t in_step, out_step;
   int64_t kind;  // ScanCall::Kind, SelectCall::Kind; of sorting: 1 for descending
 };
+// Beside RowParams, whose length is that of the rows which are there.
+struct TransformParams {
+  int64_t length;           // of the transform
+  int64_t in_parts, parts;  // 2 of a complex number
+  float turn, scale;        // of a whole circle forward or back
+};
 extern const char kRowSource[];
 
 struct RunParams {

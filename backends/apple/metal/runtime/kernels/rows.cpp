@@ -2,7 +2,7 @@
 
 namespace pteron::metal {
 
-// Sorting and scans along a dimension.
+// Sorting, selection, scans and Fourier transforms along a dimension.
 const char kRowSource[] = R"MTL(
 struct RowParams {
   long dims, length, count;
@@ -138,6 +138,32 @@ kernel void select_of_rows(device IN* values, device long* indices, device const
   }
   values[position.y] = row[found * p.in_step];
   indices[position.y] = found;
+}
+
+// A thread sums up one number of one row. Of complex rows that are too short the rest is conjugate.
+struct TransformParams {
+  long length, in_parts, parts;
+  float turn, scale;
+};
+
+kernel void transform_rows(device float* out, device const float* in, constant RowParams& p,
+                           constant TransformParams& t,
+                           uint2 position [[thread_position_in_grid]]) {
+  const Row row = row_of(p, position.y);
+  const long mine = position.x;
+  float real = 0, imaginary = 0;
+  for (long i = 0; i < t.length; ++i) {
+    const bool is_there = i < p.length;
+    const long at = (row.in + (is_there ? i : t.length - i) * p.in_step) * t.in_parts;
+    const float x = in[at], y = t.in_parts == 1 ? 0 : is_there ? in[at + 1] : -in[at + 1];
+    const float angle = t.turn * (float(mine * i % t.length) / float(t.length));
+    const float c = metal::precise::cos(angle), s = metal::precise::sin(angle);
+    real += x * c - y * s;
+    imaginary += x * s + y * c;
+  }
+  const long to = (row.out + mine * p.out_step) * t.parts;
+  out[to] = real * t.scale;
+  if (t.parts == 2) out[to + 1] = imaginary * t.scale;
 }
 )MTL";
 

@@ -1,6 +1,7 @@
-// Sorting, selection and scans along a dimension.
+// Sorting, selection, scans and transforms along a dimension.
 #include <algorithm>
 
+#include "pteron/backends/aoti/ops/fft.h"
 #include "pteron/backends/aoti/ops/scan.h"
 #include "pteron/backends/aoti/ops/select.h"
 #include "pteron/backends/aoti/ops/sort.h"
@@ -42,6 +43,26 @@ Error sort(const aoti::SortCall& call) {
   return launch(kRowSource, {{"IN", call.self.dtype()}, {"OUT", call.self.dtype()}}, "sort_rows",
                 {memory(call.values), memory(call.indices), memory(call.self), bytes(rows.params)},
                 {static_cast<uint64_t>(rows.params.length), rows.count, 1});
+}
+
+Error fft(const aoti::FftCall& call) {
+  const auto is_complex = [](const SlimTensor& tensor) {
+    return tensor.dtype() == DType::ComplexFloat;
+  };
+  if (!is_complex(call.in) && call.in.dtype() != DType::Float) return aoti::no_kernel_for(call.in);
+  if (call.out.numel() == 0) return Error::Ok;
+  TensorPtr copy;
+  if (call.in.data() == call.out.data()) {
+    PTERON_ASSIGN_OR_RETURN(copy, slim::clone_tensor(call.in));
+  }
+  const SlimTensor& in = copy ? *copy : call.in;
+  const Rows rows = rows_along(in, call.out, call.dim);
+  const float turn = 6.283185307179586f;
+  const TransformParams transform{call.length, is_complex(in) ? 2 : 1, is_complex(call.out) ? 2 : 1,
+                                  call.forward ? -turn : turn, static_cast<float>(call.scale)};
+  return launch(kRowSource, {{"IN", DType::Float}, {"OUT", DType::Float}}, "transform_rows",
+                {memory(call.out), memory(in), bytes(rows.params), bytes(transform)},
+                {static_cast<uint64_t>(rows.params.count), rows.count, 1});
 }
 
 Error select(const aoti::SelectCall& call) {

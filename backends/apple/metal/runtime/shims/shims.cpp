@@ -13,6 +13,7 @@ const aoti::Kernels& kernels() {
     table.count = metal::count;
     table.distance = metal::distance;
     table.embedding_bag = metal::embedding_bag;
+    table.fft = metal::fft;
     table.fill = metal::fill;
     table.histogram = metal::histogram;
     table.index = metal::index;
