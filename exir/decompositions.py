@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch._decomp import get_decompositions
+from torch._decomp.decompositions import lstm_impl
 from torch._guards import detect_fake_mode
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
@@ -30,6 +31,7 @@ def decomposition_table() -> Table:
     )
     table[torch.ops.aten.complex.default] = _complex
     table[torch.ops.aten.histc.default] = _histogram
+    table[torch.ops.aten.lstm.input] = _lstm
     table[torch.ops.aten._is_all_true.default] = torch.all
     table[torch.ops.aten._is_any_true.default] = torch.any
     table.update(_CHECKED)
@@ -41,6 +43,17 @@ def _complex(real: torch.Tensor, imag: torch.Tensor) -> torch.Tensor:
     """Pairs in memory: a complex number is then made without an operator of its own."""
     parts = torch.broadcast_tensors(real, imag)
     return torch.view_as_complex(torch.stack(parts, -1))
+
+
+def _lstm(
+    numbers: torch.Tensor, state: Sequence[torch.Tensor], *options: Any
+) -> tuple[torch.Tensor, ...]:
+    """Torch's, whose release 2.11 adds a dimension to the last state of batches."""
+    out, *last = lstm_impl(numbers, state, *options)
+    return out, *(
+        new if new.dim() == old.dim() else new.reshape(old.shape)
+        for new, old in zip(last, state, strict=True)
+    )
 
 
 def _histogram(

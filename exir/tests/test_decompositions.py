@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
 from pteron.exir.decompositions import decompose, decomposition_table, run_decompositions
 
@@ -103,3 +104,17 @@ def test_integers_are_counted_as_numbers() -> None:
     assert counted.tolist() == [1, 1, 0, 2]
     floats = numbers.float()
     assert decomposition_table()[torch.ops.aten.histc.default](floats, 4, 0, 3) is NotImplemented
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_the_last_state_of_a_batch_has_its_dimensions(bidirectional: bool) -> None:
+    lstm = torch.nn.LSTM(4, 8, num_layers=2, bidirectional=bidirectional).eval()
+    inputs = (torch.randn(5, 3, 4),)
+    with torch.no_grad():
+        program = decompose(torch.export.export(lstm, inputs), ())
+        for found, wanted in zip(
+            pytree.tree_leaves(program.module()(*inputs)),
+            pytree.tree_leaves(lstm(*inputs)),
+            strict=True,
+        ):
+            torch.testing.assert_close(found, wanted)

@@ -27,10 +27,15 @@ def absent_mps() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(patched(joint_graph, "lazy_init", _nothing))
         stack.enter_context(patched(torch.backends.mps, "is_available", lambda: True))
+        stack.enter_context(patched(torch.backends.mps, "is_macos_or_newer", _is_up_to_macos_14))
         stack.enter_context(patched(torch.mps, "is_available", lambda: True))
         stack.enter_context(patched(torch.backends.mps, "get_core_count", lambda: _CORES))
         stack.enter_context(fakes_of_any_device())
         yield
+
+
+def _is_up_to_macos_14(major: int, minor: int) -> bool:
+    return (major, minor) <= (14, 0)
 
 
 def _nothing(*_: Any, **__: Any) -> None:

@@ -96,6 +96,7 @@ def test_all_of_torch_is_as_before() -> None:
         return [
             torch.backends.mps.is_available,
             torch.backends.mps.get_core_count,
+            torch.backends.mps.is_macos_or_newer,
             torch.mps.is_available,
             hasattr(torch._C, "_mps_get_core_count"),
             joint_graph.lazy_init,
