@@ -1,13 +1,14 @@
 """A workspace that depends on this module builds C++, CUDA and Python against it.
 
-Its first build runs beside decoys of a CUDA installation; a second one, in another output base and
-without them, gives the same bytes. A clone shares its cache, and lowers nothing again.
+Its first build runs beside decoys of a CUDA installation. A clone in another place, without them,
+shares its cache and lowers nothing; what it makes anew has the same bytes.
 """
 
 import hashlib
 import importlib.metadata
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -16,30 +17,18 @@ from pathlib import Path
 
 import pytest
 
+from pteron.runtime import Runtime
 from tests.downstream.cache_server import CacheServer
 from tests.downstream.nested_bazel import NestedBazel
 
-# In generated packages; each a file, a weight and a program of its own.
-_MODELS = 20
-_MODEL = """
-import torch
-
-class Shift(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.shift = torch.nn.Parameter(torch.full((4,), {index}.0))
-
-    def forward(self, x):
-        return {result}
-
-def build():
-    return Shift().eval(), (torch.ones(4),)
-"""
+# Programs besides those of the workspace: so many of the models in models/models.py. For all of
+# them, --test_env=MODELS=20, which takes some minutes more.
+_MODELS = int(os.environ.get("MODELS", "2"))
 _PROGRAM = """
 pteron_program(
-    name = "shift_{index}",
-    model = "shift_{index}.py",
-    options = {{"cpu.isa": "x86-64-v3"}},
+    name = "{function}",
+    function = "{function}",
+    model = "models.py",
 )
 """
 
@@ -64,15 +53,14 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         copied.chmod(copied.stat().st_mode | stat.S_IWUSR)  # the checkout may be read-only
     torch = "cpu" if importlib.metadata.version("torch").endswith("+cpu") else "cuda"
     models = folder / "models"
-    models.mkdir()
-    rules = ['load("@executorch//exir:defs.bzl", "pteron_program")\n']
-    for index in range(_MODELS):
-        # To compile code takes a quarter of a minute; most programs return the weight as it is.
-        result = "x + self.shift" if index == 0 else "self.shift"
-        text = _MODEL.format(index=index, result=result)
-        (models / f"shift_{index}.py").write_text(text, encoding="utf-8")
-        rules.append(_PROGRAM.format(index=index))
-    (models / "BUILD.bazel").write_text("".join(rules), encoding="utf-8")
+    functions = re.findall(
+        r"^def ([a-z]\w*)", (models / "models.py").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    rules = [_PROGRAM.format(function=function) for function in functions[:_MODELS]]
+    assert len(rules) == _MODELS
+    (models / "BUILD.bazel").write_text(
+        'load("@executorch//exir:defs.bzl", "pteron_program")\n' + "".join(rules), encoding="utf-8"
+    )
     with open(folder / ".bazelrc", "a", encoding="utf-8") as rc:
         rc.write(f'common "--override_module=pteron={_module()}"\n')
         rc.write(f"common --repo_env=PTERON_TORCH={torch}\n")
@@ -171,15 +159,15 @@ def test_a_program_that_cannot_be_built_says_why_and_where(built: NestedBazel) -
         assert message in said
 
 
-def _lowered(log: Path) -> tuple[set[str], set[str]]:
-    """Programs that came from the cache, and programs that were lowered, as Bazel's log has it."""
+def _spawns(log: Path, *mnemonics: str) -> tuple[set[str], set[str]]:
+    """Targets whose actions came from the cache, and those that were run, as Bazel's log has it."""
     text = log.read_text(encoding="utf-8").replace("\n}{\n", "\n},{\n")
     cached: set[str] = set()
     made: set[str] = set()
     for spawn in json.loads(f"[{text}]"):
-        if spawn["mnemonic"] == "PteronProgram":
-            program = spawn["targetLabel"].removeprefix("//").replace(":", "/").lstrip("/")
-            (cached if spawn["cacheHit"] else made).add(program)
+        if spawn["mnemonic"] in mnemonics:
+            target = spawn["targetLabel"].removeprefix("//").replace(":", "/").lstrip("/")
+            (cached if spawn["cacheHit"] else made).add(target)
     return cached, made
 
 
@@ -193,52 +181,60 @@ def _programs(bazel: NestedBazel) -> dict[str, bytes]:
     }
 
 
-def test_programs_come_from_a_cache_and_are_the_same_everywhere(
-    built: NestedBazel,
-    cache: CacheServer,
-    poison: dict[str, str],
-    tmp_path_factory: pytest.TempPathFactory,
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the clone's last build."""
+    return tmp_path_factory.mktemp("log") / "log.json"
+
+
+@pytest.fixture(scope="module")
+def clone(
+    built: NestedBazel, cache: CacheServer, log: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[NestedBazel]:
+    """Another clone, built with an output base of its own and the cache of the first."""
+    folder = tmp_path_factory.mktemp("clone") / "else" / "where"
+    shutil.copytree(built.workspace, folder / "workspace")
+    with NestedBazel(folder / "workspace", folder / "output", cache.url) as nested:
+        nested.run("build", f"--execution_log_json_file={log}", *_TWO_AT_ONCE, "//...")
+        yield nested
+
+
+def test_programs_come_from_a_cache(
+    built: NestedBazel, clone: NestedBazel, cache: CacheServer, log: Path
 ) -> None:
-    """Another clone, with an output base of its own and the cache of the first."""
-    log = tmp_path_factory.mktemp("log") / "log.json"
-    clone = tmp_path_factory.mktemp("clone") / "elsewhere"
-    shutil.copytree(built.workspace, clone)
-    logged = ("build", f"--execution_log_json_file={log}")
-    first = _programs(built)
+    first, second = _programs(built), _programs(clone)
     shared = first.keys() - {"sum_native"}
-    assert len(shared) >= _MODELS + 2
+    assert len(shared) == _MODELS + 2
+    assert _spawns(log, "PteronProgram") == (shared, {"sum_native"})
+    assert {n: second[n] for n in shared} == {n: first[n] for n in shared}
+    for name in shared:
+        # Inductor has compiled it: what no backend takes would be an error.
+        meta = Runtime.get().load_program(first[name]).metadata("forward")
+        assert meta.backends() == ["CudaBackend" if name == "sum_cuda" else "CpuBackend"]
+    # What is for this machine alone is not among what others may get.
+    files = {path.name for path in (cache.folder / "cas").iterdir()}
+    for name, program in second.items():
+        assert (hashlib.sha256(program).hexdigest() in files) is (name in shared), name
 
-    with NestedBazel(clone, built.output_base.parent / "other", cache.url, **poison) as other:
-        other.run(*logged, *_TWO_AT_ONCE, "//...")
-        assert _lowered(log) == (shared, {"sum_native"})
-        second = _programs(other)
-        assert {n: second[n] for n in shared} == {n: first[n] for n in shared}
-        # What is for this machine alone is not among what others may get.
-        files = {path.name for path in (cache.folder / "cas").iterdir()}
-        for name, program in second.items():
-            assert (hashlib.sha256(program).hexdigest() in files) is (name in shared), name
 
-        anew = {"sum", "sum_cuda"}
-        other.run("clean")
-        other.run(*logged, *_TWO_AT_ONCE, "--modify_execution_info=PteronProgram=+no-cache", *anew)
-        assert _lowered(log) == (set(), anew)
-        assert _programs(other) == {name: first[name] for name in anew}
+def test_same_bytes_when_made_anew(built: NestedBazel, clone: NestedBazel, log: Path) -> None:
+    """Elsewhere and without the decoys."""
+    mnemonics = ("PteronProgram", "CudaCompile", "CppLink")
+    anew = {"sum", "sum_cuda", "cuda_program"}
+    logged = f"--execution_log_json_file={log}"
+    modified = f"--modify_execution_info=({'|'.join(mnemonics)})=+no-cache"
+    clone.run("build", logged, *_TWO_AT_ONCE, modified, *(f"//:{name}" for name in sorted(anew)))
+    cached, made = _spawns(log, *mnemonics)
+    assert not cached
+    assert made >= {*anew, "add"}
+    for path in ("sum.pte", "sum_cuda.pte", "_objs/add/add.cu.pic.o", "cuda_program"):
+        assert clone.output(path).read_bytes() == built.output(path).read_bytes(), path
 
 
 def test_cuda_program(built: NestedBazel) -> None:
     version, *rest = _run(built.output("cuda_program")).splitlines()
     assert version == "cuBLAS 13"
     assert rest in (["added"], ["no CUDA device"])
-
-
-def test_same_bytes_without_decoys_in_another_output_base(
-    built: NestedBazel, workspace: Path, tmp_path: Path
-) -> None:
-    # Nor with the first one's cache.
-    with NestedBazel(workspace, tmp_path / "some" / "other" / "output") as clean:
-        clean.run("build", "//:cuda_program")
-        for path in ("_objs/add/add.cu.pic.o", "cuda_program"):
-            assert clean.output(path).read_bytes() == built.output(path).read_bytes(), path
 
 
 def test_zip(built: NestedBazel) -> None:
