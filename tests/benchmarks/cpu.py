@@ -1,4 +1,4 @@
-"""Latency of models on this machine's CPU, beside its peers; memory and load time, too.
+"""Latency of models on this machine's CPU, beside its peers; files, memory and load time, too.
 
   tools/bazel run //tests/benchmarks:cpu -- --json=$HOME/cpu.json --folder=$HOME/cpu
 
@@ -11,7 +11,9 @@ eager is an error, not a time.
 Every way's files are made first, then its process loads them, then rounds go through all processes
 in turn, so that whatever else the machine does hits them alike. The median over rounds counts.
 Nobody's settings are touched but the number of threads; the result says how many worked. Memory is
-the most that the process had; torch.compile compiles in it.
+the most that the process had; torch.compile compiles in it. Making is exporting and compiling a
+module that is there, in seconds of a core; the import is that of the runtime, by a process that has
+numpy.
 
 What the JSON file has is not measured again: peers' results of the same version, and ours of the
 same commit. The folder keeps the files in the same way.
@@ -35,7 +37,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pteron.command.contender import Contender
-from tests.benchmarks.cpu_ways import WAYS
+from tests.benchmarks.cpu_ways import WAYS, made_s
 from tests.models.full_size import FULL_SIZE
 from tests.models.networks import NETWORKS
 
@@ -50,6 +52,16 @@ _FOLDER = flags.DEFINE_string("folder", "", "Where the ways' files are kept.")
 _MEASURE = flags.DEFINE_boolean("measure", True, "Without, only the files are made.")
 
 _MAKE_S = 1800
+
+_REST = {
+    "make core s": "make_s",
+    "file MB": "file_mb",
+    "import ms": "import_ms",
+    "load ms": "load_ms",
+    "first call ms": "first_ms",
+    "memory MB": "memory_mb",
+    "threads": "threads",
+}
 
 
 def main(argv: list[str]) -> None:
@@ -146,7 +158,15 @@ def measure(
                 )
                 begun = contender.begun()
                 error = max_relative_error(folder / "expected.npz", begun["outputs"])
-                found[way] = {"load_ms": begun["load_s"] * 1e3, "error": error}
+                file = folder / WAYS[way].file
+                found[way] = {
+                    "make_s": made_s(folder, way),
+                    "file_mb": file.stat().st_size / 1e6 if file.is_file() else None,
+                    "import_ms": begun["import_s"] * 1e3,
+                    "load_ms": begun["load_s"] * 1e3,
+                    "first_ms": begun["first_call_s"] * 1e3,
+                    "error": error,
+                }
                 if error > 1e-3:
                     raise RuntimeError(f"wrong: relative error {error:.1e}")
                 once = min(contender.calls(2)["seconds"])
@@ -180,15 +200,16 @@ def max_relative_error(expected: pathlib.Path, found: str) -> float:
 
 
 def print_tables(report: dict[str, dict[str, Any]]) -> None:
-    """Milliseconds, ours over the best peer's (below 1 is faster), load, memory, threads."""
+    """Milliseconds, ours over the best peer's (below 1 is faster); then all else, by way."""
     ours = [way for way in _WAYS.value if not WAYS[way].package]
     title = f"{cpu_name()}, {_THREADS.value} threads"
     latency = Table(title=f"median ms a call, {title}")
-    rest = Table(title=f"load ms / most memory MB / threads that worked, {title}")
-    for table in (latency, rest):
-        table.add_column("model")
-        for way in _WAYS.value:
-            table.add_column(way, justify="right")
+    rest = Table(title=f"all else, {title}")
+    latency.add_column("model")
+    for way in _WAYS.value:
+        latency.add_column(way, justify="right")
+    for column in ("model", "way", *_REST):
+        rest.add_column(column, justify="left" if column in ("model", "way") else "right")
     for way in ours:
         latency.add_column(f"{way} / best peer", justify="right")
     ratios: dict[str, list[float]] = {way: [] for way in ours}
@@ -202,7 +223,8 @@ def print_tables(report: dict[str, dict[str, Any]]) -> None:
             cells.append(f"{ratios[way][-1]:.2f}" if way in times and peers else "-")
         shown = [f"{times[way]:.3g}" if way in times else "-" for way in _WAYS.value]
         latency.add_row(model, *shown, *cells)
-        rest.add_row(model, *(_rest(row[way]) if way in times else "-" for way in _WAYS.value))
+        for way in (way for way in _WAYS.value if way in times):
+            rest.add_row(model, way, *(_number(row[way].get(key)) for key in _REST.values()))
     means = [f"{statistics.geometric_mean(r):.2f}" if r else "-" for r in ratios.values()]
     latency.add_row("geometric mean", *("" for _ in _WAYS.value), *means)
     for table in (latency, rest):
@@ -213,8 +235,8 @@ def print_tables(report: dict[str, dict[str, Any]]) -> None:
                 print(f"{model}: {way}: {found['failed']}")
 
 
-def _rest(found: dict[str, Any]) -> str:
-    return f"{found['load_ms']:.0f} / {found['memory_mb']:.0f} / {found['threads']}"
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
 def cpu_name() -> str:

@@ -9,7 +9,11 @@ torch is in the processes of eager, torch.compile and XNNPACK alone.
 
 import dataclasses
 import functools
+import importlib
+import os
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -33,12 +37,16 @@ class Way:
         load: returns the call, given the model's name, the folder, and the threads to use.
         make: writes what `load` reads; may take minutes.
         package: whose version it depends on; "" for our own.
+        imports: the module that is imported to run files; `load` then takes the less.
+        file: what it makes, in the folder; "" if it makes none.
         is_tuned: whether it has options that somebody must set.
     """
 
     load: Callable[[str, Path, int], Call]
     make: Callable[[str, Path, int], object] | None
     package: str
+    imports: str = "torch"
+    file: str = ""
     is_tuned: bool = False
 
     @property
@@ -52,6 +60,13 @@ def sample_of(name: str) -> "Sample":
     from tests.models.networks import NETWORKS
 
     return {sample.name: sample for sample in (*FULL_SIZE.values(), *NETWORKS)}[name]
+
+
+@functools.cache
+def _built(name: str) -> tuple[Any, tuple[Any, ...]]:
+    """The module and its inputs, which are there before the time that making files takes."""
+    sample = sample_of(name)
+    return sample.module(), sample.inputs(0)
 
 
 def _inputs(folder: Path) -> list[Any]:
@@ -107,8 +122,7 @@ def _make_onnx(model: str, folder: Path, threads: int) -> None:
     import torch
 
     del threads
-    sample = sample_of(model)
-    module, inputs = sample.module(), sample.inputs(0)
+    module, inputs = _built(model)
     try:
         exported = torch.onnx.export(module, inputs, dynamo=True, verbose=False)
     except torch.onnx.errors.OnnxExporterError:
@@ -136,6 +150,35 @@ def _onnxruntime(model: str, folder: Path, threads: int, is_tuned: bool = False)
     return lambda: session.run(None, inputs)
 
 
+# ---- IREE.
+
+
+def _make_iree(model: str, folder: Path, threads: int) -> None:
+    """From ONNX, which it reads for any version of torch."""
+    from iree.compiler.tools import compile_file
+
+    _make_onnx(model, folder, threads)
+    command = [sys.executable, "-m", "iree.compiler.tools.import_onnx", str(folder / "model.onnx")]
+    subprocess.run([*command, "-o", str(folder / "model.mlir")], check=True)
+    compile_file(
+        str(folder / "model.mlir"),
+        input_type="onnx",
+        target_backends=["llvm-cpu"],
+        extra_args=["--iree-llvmcpu-target-cpu=host"],
+        output_file=str(folder / "model.vmfb"),
+    )
+
+
+def _iree(model: str, folder: Path, threads: int) -> Call:
+    from iree import runtime
+
+    del model
+    runtime.flags.parse_flags(f"--task_topology_max_group_count={threads}")
+    module = runtime.load_vm_flatbuffer_file(str(folder / "model.vmfb"), driver="local-task")
+    main, inputs = module["main_graph"], _inputs(folder)
+    return lambda: [array.to_host() for array in _tensors(main(*inputs))]
+
+
 # ---- ExecuTorch with XNNPACK.
 
 
@@ -145,8 +188,7 @@ def _make_xnnpack(model: str, folder: Path, threads: int, is_tuned: bool = False
     from executorch.exir import to_edge_transform_and_lower
 
     del threads
-    sample = sample_of(model)
-    module, inputs = sample.module(), sample.inputs(0)
+    module, inputs = _built(model)
     if is_tuned:
         module, inputs = module.to(memory_format=torch.channels_last), tuple(_last(inputs))
     with torch.no_grad():
@@ -187,8 +229,8 @@ def _make_pteron(model: str, folder: Path, threads: int, isa: str = "") -> None:
 
     del threads
     options = CpuOptions(isa=isa) if isa else CpuOptions()
-    partitioner = CpuPartitioner(options)
-    program = to_edge_transform_and_lower(sample_of(model).export(), partitioner=[partitioner])
+    exported = sample_of(model).export(_built(model)[0])
+    program = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner(options)])
     program.to_executorch().save(folder / f"pteron{isa}.pte")
 
 
@@ -205,6 +247,9 @@ _tuned = functools.partial(functools.partial, is_tuned=True)
 _compiled = functools.partial(_eager, dynamic=False)
 _compiled_tuned = functools.partial(_compiled, options=_TUNED)
 _native = functools.partial(functools.partial, isa="native")
+_ONNX = "onnxruntime", "onnxruntime", "model.onnx"
+_XNNPACK = "executorch", "executorch.runtime"
+_RUNTIME = "pteron.runtime.python.runtime"  # which pteron.runtime imports when it is asked for
 
 WAYS: Mapping[str, Way] = {
     "eager": Way(_eager, _make_eager, "torch"),
@@ -213,27 +258,54 @@ WAYS: Mapping[str, Way] = {
     "torch.compile, tuned": Way(
         _compiled_tuned, lambda *job: _compiled_tuned(*job)(), "torch", is_tuned=True
     ),
-    "xnnpack": Way(_xnnpack, _make_xnnpack, "executorch"),
-    "xnnpack, tuned": Way(_tuned(_xnnpack), _tuned(_make_xnnpack), "executorch", is_tuned=True),
-    "onnxruntime": Way(_onnxruntime, _make_onnx, "onnxruntime"),
-    "onnxruntime, tuned": Way(_tuned(_onnxruntime), None, "onnxruntime", is_tuned=True),
-    "pteron": Way(_pteron, _make_pteron, ""),
-    "pteron, tuned": Way(_native(_pteron), _native(_make_pteron), "", is_tuned=True),
+    "xnnpack": Way(_xnnpack, _make_xnnpack, *_XNNPACK, "xnnpack.pte"),
+    "xnnpack, tuned": Way(
+        _tuned(_xnnpack), _tuned(_make_xnnpack), *_XNNPACK, "channels_last.pte", is_tuned=True
+    ),
+    "onnxruntime": Way(_onnxruntime, _make_onnx, *_ONNX),
+    "onnxruntime, tuned": Way(_tuned(_onnxruntime), None, *_ONNX, is_tuned=True),
+    "iree": Way(_iree, _make_iree, "iree-base-compiler", "iree.runtime", "model.vmfb"),
+    "pteron": Way(_pteron, _make_pteron, "", _RUNTIME, "pteron.pte"),
+    "pteron, tuned": Way(
+        _native(_pteron),
+        _native(_make_pteron),
+        "",
+        _RUNTIME,
+        "pteronnative.pte",
+        is_tuned=True,
+    ),
 }
+
+
+def made_s(folder: Path, way: str) -> float | None:
+    """Seconds of a core that making its files took; None if it makes none."""
+    path = folder / f"{way}.seconds"
+    return float(path.read_text()) if path.exists() else None
+
+
+def _cpu_s() -> float:
+    """Seconds of cores that this process has had, and those that it has waited for."""
+    return sum(os.times()[:4])
 
 
 def main(model: str, name: str, folder: str, threads: str, *make: str) -> None:
     way, job = WAYS[name], (model, Path(folder), int(threads))
     if make:
         if way.make:
+            _built(model)
+            begin = _cpu_s()
             way.make(*job)
+            Path(folder, f"{name}.seconds").write_text(str(_cpu_s() - begin))
         return
+    begin = time.perf_counter()
+    importlib.import_module(way.imports)
+    import_s = time.perf_counter() - begin
 
     def save(outputs: Sequence[Any]) -> dict[str, Any]:
         """The first call's outputs; an answer needs no words."""
         path = Path(folder) / f"{name}.npz"
         np.savez(path, allow_pickle=False, **_named(outputs))
-        return {"outputs": str(path)}
+        return {"outputs": str(path), "import_s": import_s}
 
     serve(lambda: way.load(*job), save)
 

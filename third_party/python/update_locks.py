@@ -95,6 +95,13 @@ LOCK_FILES = (
         on=("common",),
     ),
     LockFile(
+        "iree",
+        "third_party/iree/lock.json",
+        "third_party/iree/requirements.txt",
+        on=("common", "onnxruntime"),
+        add={"iree_base_compiler": ("onnx",)},
+    ),
+    LockFile(
         "transformers",
         "third_party/transformers/lock.json",
         "third_party/transformers/requirements.txt",
