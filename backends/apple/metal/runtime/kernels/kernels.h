@@ -68,6 +68,14 @@ struct OffsetParams {
 };
 extern const char kIndexSource[];
 
+struct LinalgParams {
+  int64_t kind;  // LinalgCall::Kind
+  int64_t rows, columns, b_rows, b_columns, reflectors;
+  int64_t upper, right, transposed, unit;
+  int64_t wanted;  // a bit for each of LinalgCall::determinant
+};
+extern const char kLinalgSource[];
+
 struct MatrixParams {
   int64_t rows, columns, depth;
   int64_t a_batch, a_row, a_column;  // strides, in elements

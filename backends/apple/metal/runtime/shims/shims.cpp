@@ -18,6 +18,7 @@ const aoti::Kernels& kernels() {
     table.histogram = metal::histogram;
     table.index = metal::index;
     table.int8_weight = metal::int8_weight;
+    table.linalg = metal::linalg;
     table.mark_runs = metal::mark_runs;
     table.masked_scatter = metal::masked_scatter;
     table.multinomial = metal::multinomial;
