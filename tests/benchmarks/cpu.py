@@ -9,7 +9,8 @@ the others one call runs the model (torch.compile checks its guards first). A wa
 eager is an error, not a time.
 
 Every way's files are made first, then its process loads them, then rounds go through all processes
-in turn, so that whatever else the machine does hits them alike. The median over rounds counts.
+in turn, so that whatever else the machine does hits them alike. The median over rounds counts. A
+turn is long: a process that did nothing for a while wakes up at first.
 Nobody's settings are touched but the number of threads; the result says how many worked. Memory is
 the most that the process had; torch.compile compiles in it. Making is exporting and compiling a
 module that is there, in seconds of a core; the import is that of the runtime, by a process that has
@@ -45,7 +46,7 @@ _NAMES = [*FULL_SIZE, *(sample.name for sample in NETWORKS)]
 _MODELS = flags.DEFINE_list("models", _NAMES, "Which models.")
 _WAYS = flags.DEFINE_list("ways", list(WAYS), "Which ways; eager is always made, to compare with.")
 _ROUNDS = flags.DEFINE_integer("rounds", 30, "Rounds through all ways.", 1)
-_MIN_ROUND_MS = flags.DEFINE_float("min_round_ms", 5.0, "Calls of one turn take at least so long.")
+_MIN_ROUND_MS = flags.DEFINE_float("min_round_ms", 250, "Calls of a turn take at least so long.")
 _THREADS = flags.DEFINE_integer("threads", len(os.sched_getaffinity(0)), "Of each way.", 1)
 _JSON = flags.DEFINE_string("json", "", "Where results are, and are written to.")
 _FOLDER = flags.DEFINE_string("folder", "", "Where the ways' files are kept.")
