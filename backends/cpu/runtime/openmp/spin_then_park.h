@@ -14,9 +14,10 @@
 
 namespace pteron::cpu::openmp {
 
-// About what it takes to wake a sleeping thread on a busy machine: whoever waits longer than this
-// awake loses at most as much again by sleeping.
-inline constexpr std::chrono::nanoseconds kLongSpin = std::chrono::microseconds(50);
+// About what it takes to wake a sleeping thread on a busy machine, or on a virtual one whose other
+// processors sleep, too: whoever waits longer than this awake loses at most as much again by
+// sleeping.
+inline constexpr std::chrono::nanoseconds kLongSpin = std::chrono::microseconds(200);
 // Where the thread that is waited for may need this one's core.
 inline constexpr std::chrono::nanoseconds kShortSpin = std::chrono::microseconds(2);
 
@@ -71,11 +72,12 @@ class SpinThenPark final {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point start = Clock::now();
     while (!done()) sleep();
-    if (!is_short && Clock::now() - start < kLongSpin) short_waits_ = kShortWaits;
+    if (!is_short && Clock::now() - start < kSoon) short_waits_ = kShortWaits;
   }
 
  private:
   static constexpr int kShortWaits = 64;
+  static constexpr std::chrono::nanoseconds kSoon = std::chrono::microseconds(50);
   int short_waits_ = 0;
 };
 

@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -26,19 +28,6 @@ void keep_this_library() {
   }
 }
 
-// Moves the calling thread to another processor if it is on this one. The system likes to wake a
-// thread where the waking one runs; there they would take turns.
-void leave_processor(int processor) {
-  if (processor < 0 || sched_getcpu() != processor) return;
-  cpu_set_t before;
-  if (sched_getaffinity(0, sizeof(before), &before) != 0 || CPU_COUNT(&before) < 2) return;
-  cpu_set_t others = before;
-  CPU_CLR(processor, &others);
-  if (sched_setaffinity(0, sizeof(others), &others) == 0) {
-    (void)sched_setaffinity(0, sizeof(before), &before);
-  }
-}
-
 }  // namespace
 
 // --- Worker ---
@@ -52,18 +41,26 @@ uint64_t Worker::make_job(Team& team, int member) {
 bool Worker::offer(uint64_t job, bool* was_asleep) {
   uint64_t state = job_.load(std::memory_order_relaxed);
   while (state == kIdle || state == kAsleep) {
-    if (!job_.compare_exchange_weak(state, job, std::memory_order_release,
+    if (!job_.compare_exchange_weak(state, state == kIdle ? job : kBusy, std::memory_order_acq_rel,
                                     std::memory_order_relaxed)) {
       continue;
     }
     if (state == kAsleep) {
       *was_asleep = true;
-      waker_processor_.store(sched_getcpu(), std::memory_order_relaxed);
+      keep_off(sched_getcpu());
+      job_.store(job, std::memory_order_release);
       futex_wake(&job_, 1);
     }
     return true;
   }
   return false;
+}
+
+void Worker::keep_off(int processor) {
+  if (!is_kept_off_ && sched_getaffinity(thread_id_, sizeof(allowed_), &allowed_) != 0) return;
+  cpu_set_t others = allowed_;
+  if (processor >= 0) CPU_CLR(static_cast<size_t>(processor), &others);
+  if (sched_setaffinity(thread_id_, sizeof(others), &others) == 0) is_kept_off_ = true;
 }
 
 bool Worker::take_back(Team& team, int member) {
@@ -81,10 +78,9 @@ uint64_t Worker::wait_for_job(bool is_in_the_way) {
   };
   const auto sleep = [&] {
     uint64_t idle = kIdle;
-    job_.compare_exchange_strong(idle, kAsleep, std::memory_order_relaxed,
+    job_.compare_exchange_strong(idle, kAsleep, std::memory_order_release,
                                  std::memory_order_relaxed);
     futex_wait(&job_, kAsleep);  // not if it has a job by now
-    leave_processor(waker_processor_.exchange(-1, std::memory_order_relaxed));
   };
   do {
     if (!spin_until(has_job, is_in_the_way ? kShortSpin : kLongSpin)) {
@@ -92,10 +88,15 @@ uint64_t Worker::wait_for_job(bool is_in_the_way) {
     }
   } while (!job_.compare_exchange_strong(state, kBusy, std::memory_order_acquire,
                                          std::memory_order_relaxed));  // else it was taken back
+  if (is_kept_off_) {
+    is_kept_off_ = false;
+    (void)sched_setaffinity(0, sizeof(allowed_), &allowed_);
+  }
   return state;
 }
 
 void Worker::run_forever() {
+  thread_id_ = static_cast<pid_t>(syscall(SYS_gettid));
   bool is_in_the_way = num_processors() == 1;
   for (;;) {
     const uint64_t job = wait_for_job(is_in_the_way);
@@ -159,6 +160,7 @@ Error ThreadPool::start_worker(uint64_t job, int limit, Worker** started) {
   if (!worker) worker = new (std::nothrow) Worker;
   PTERON_CHECK_OR_RETURN(worker, Error::OutOfResources, "no memory for a thread");
   worker->job_.store(job, std::memory_order_relaxed);
+  worker->is_kept_off_ = false;
   workers_[index].store(worker, std::memory_order_relaxed);
 
   sigset_t all, before;

@@ -16,6 +16,9 @@
 // Thread-safe. No allocation and no lock, but where a thread is made.
 #pragma once
 
+#include <sched.h>
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -53,12 +56,20 @@ class alignas(64) Worker final {
 
   // True: it will run the job. `*was_asleep` is set, and never cleared.
   bool offer(uint64_t job, bool* was_asleep);
+  // Has the sleeping worker wake up on another processor than this one, if there is one that it may
+  // run on. The system likes to wake a thread where the waking one runs, above all in a virtual
+  // machine, where it takes sleeping processors for ones that somebody else uses; there the two
+  // would take turns.
+  void keep_off(int processor);
   uint64_t wait_for_job(bool is_in_the_way);
   void run_forever();
 
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
   std::atomic<uint64_t> job_{kBusy};
-  std::atomic<int> waker_processor_{-1};  // of whoever woke it last
+  // Of whoever made it busy: the worker, and before it whoever wakes it.
+  pid_t thread_id_ = 0;
+  bool is_kept_off_ = false;
+  cpu_set_t allowed_{};  // where it may run while it is not kept off
 };
 
 class ThreadPool final {

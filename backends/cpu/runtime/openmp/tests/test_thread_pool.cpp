@@ -1,4 +1,5 @@
 #include <dlfcn.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -47,6 +48,35 @@ TEST(ThreadPool, IdleWorkersSleep) {
   usleep(300000);
   EXPECT_LT(cpu_milliseconds() - before, 3.0);
   EXPECT_EQ(members_that_meet(4), 4);  // and wake up
+}
+
+TEST(ThreadPool, WorkersWakeOnAnotherProcessorAndMayRunOnAllAgain) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  if (CPU_COUNT(&allowed) < 2) GTEST_SKIP() << "there is one processor";
+  struct Seen {
+    int processors[2];
+    cpu_set_t allowed[2];
+  } seen = {};
+  constexpr int kPauses = 20;
+  int apart = 0;
+  for (int i = 0; i < kPauses; ++i) {
+    usleep(5000);
+    const Error error = run_region(
+        [](void* data) {
+          Seen& seen = *static_cast<Seen*>(data);
+          const int member = thread_num();
+          seen.processors[member] = sched_getcpu();
+          sched_getaffinity(0, sizeof(cpu_set_t), &seen.allowed[member]);
+          barrier();
+        },
+        &seen, 2);
+    ASSERT_TRUE(error.ok());
+    apart += seen.processors[0] != seen.processors[1];
+    for (const cpu_set_t& set : seen.allowed) EXPECT_TRUE(CPU_EQUAL(&set, &allowed));
+  }
+  // The system may move threads as it likes.
+  EXPECT_GT(apart, kPauses / 2);
 }
 
 TEST(ThreadPool, WorkersTakeNoSignals) {
