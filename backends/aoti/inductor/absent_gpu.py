@@ -126,8 +126,18 @@ def fakes_of_any_device() -> Iterator[None]:
     """
     from torch._subclasses import FakeTensor, fake_tensor
 
-    def item(tensor: torch.Tensor, index: Any) -> torch.Tensor:
-        return tensor.select(0, index) if type(index) is int else subscript(tensor, index)
+    def item(tensor: torch.Tensor, index: Any) -> Any:
+        if type(index) is int:
+            return tensor.select(0, index)
+        parts = index if isinstance(index, tuple) else (index,)
+        tensors = [part if isinstance(part, torch.Tensor) else None for part in parts]
+        whole = all(
+            tensor is not None or part == slice(None)
+            for part, tensor in zip(parts, tensors, strict=True)
+        )
+        if whole and any(tensor is not None for tensor in tensors):
+            return torch.ops.aten.index.Tensor(tensor, tensors)
+        return subscript(tensor, index)
 
     def copy(tensor: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> Any:
         return torch.ops.aten.copy_.default(tensor, source, non_blocking)

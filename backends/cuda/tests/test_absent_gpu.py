@@ -176,6 +176,17 @@ def test_a_convolution_of_one_dimension_follows_its_weight() -> None:
     assert strides == [(72, 9, 1), (72, 1, 8)]
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+def test_rows_and_columns_are_selected(dim: int) -> None:
+    with inductor.fakes_of_any_device(), FakeTensorMode(), torch.device("cuda:0"):
+        x, index = torch.empty(5, 7), torch.empty(3, dtype=torch.int64)
+        selected = torch._refs.index_select(x, dim, index)
+        by_index = x[index]
+    assert selected.shape == ((3, 7), (5, 3))[dim]
+    assert by_index.shape == (3, 7)
+    assert selected.device == by_index.device == torch.device("cuda:0")
+
+
 def test_all_of_torch_is_as_before() -> None:
     import triton
     from torch._dynamo import device_interface
