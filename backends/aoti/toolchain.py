@@ -341,7 +341,8 @@ class BuildStep:
 
     @functools.cached_property
     def common_flags(self) -> tuple[str, ...]:
-        include = str(Path(torch.__file__).parent / "include")
+        # Where torch is, by whatever links it was found: keys of the cache are made of flags.
+        include = str(Path(torch.__file__).resolve().parent / "include")
         flags = ["-std=c++20", "-fPIC", "-w", *_FLOATING_POINT]
         if not self.compiler.is_clang:
             flags.append("-fno-gnu-unique")

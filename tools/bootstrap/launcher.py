@@ -15,6 +15,9 @@ _QUIET_JVM = (
     "-Xlog:all=error:stderr",
 )
 
+# In the cache: what lowering compiles in tests.
+_OBJECTS = "test_objects"
+
 
 def write(root: Path, home: Path, tree: Path, cache: Path) -> None:
     """Writes `bazel`, `bazelrc` and `disk_cache.bazelrc`.
@@ -26,18 +29,19 @@ def write(root: Path, home: Path, tree: Path, cache: Path) -> None:
         cache: for Bazel's outputs and the disk cache that lets fresh clones reuse results.
     """
     debian_rc = (tree / "etc/bazel/bazelrc").read_text(encoding="utf-8")
-    (root / "bazelrc").write_text(_rc(home, tree, debian_rc), encoding="utf-8")
+    (root / "bazelrc").write_text(_rc(home, tree, cache / _OBJECTS, debian_rc), encoding="utf-8")
     (root / "disk_cache.bazelrc").write_text(
         f"common --disk_cache={cache}/disk_cache\n"
         "common --experimental_disk_cache_gc_max_size=20G\n",
         encoding="utf-8",
     )
+    (cache / _OBJECTS).mkdir(parents=True, exist_ok=True)
     program = root / "bazel"
     program.write_text(_script(home, tree, cache), encoding="utf-8")
     program.chmod(0o755)
 
 
-def _rc(home: Path, tree: Path, debian_rc: str) -> str:
+def _rc(home: Path, tree: Path, objects: Path, debian_rc: str) -> str:
     overrides = re.findall(r"^common (--override_module=\w+)=(/usr/\S+)$", debian_rc, re.MULTILINE)
     lines = [
         f"startup --install_base={tree}/usr/share/bazel",
@@ -49,6 +53,8 @@ def _rc(home: Path, tree: Path, debian_rc: str) -> str:
         f"common --registry=file://{home}/registry",
         # The lock file would differ from the one that the public registry gives.
         "common --lockfile_mode=off",
+        # What tests compile, by its content: the headers of torch take longer than most models.
+        f"build --sandbox_writable_path={objects} --test_env=PTERON_CACHE_DIR={objects}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -66,6 +72,7 @@ if [ ! -x {tree}/usr/bin/bazel ]; then
   exit 1
 fi
 export PTERON_BAZEL="$0"
+[ -d {cache}/{_OBJECTS} ] || mkdir -p {cache}/{_OBJECTS}
 workspace=$PWD
 while [ -n "$workspace" ] && [ ! -e "$workspace/MODULE.bazel" ]; do
   workspace=${{workspace%/*}}

@@ -95,6 +95,17 @@ def test_launcher_passes_its_rc_files_and_then_the_arguments(
     assert "sandbox_debug" not in rc
 
 
+def test_tests_share_what_they_compile(
+    private: tuple[Path, Path], machine: Machine, tmp_path: Path
+) -> None:
+    start, _ = private
+    run(start, tmp_path, machine)
+    objects = tmp_path / "cache" / "test_objects"
+    assert objects.is_dir()
+    rc = (start.parent / "bazelrc").read_text()
+    assert f"--sandbox_writable_path={objects} --test_env=PTERON_CACHE_DIR={objects}\n" in rc
+
+
 def test_the_users_disk_cache_wins(
     private: tuple[Path, Path], machine: Machine, tmp_path: Path
 ) -> None:
