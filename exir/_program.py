@@ -1,6 +1,8 @@
 """Helpers over `torch.export.ExportedProgram` that the lowering shares."""
 
+import builtins
 import dataclasses
+import keyword
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,6 +37,12 @@ def input_specs_by_name(program: ExportedProgram) -> dict[str, InputSpec]:
     """Placeholder name to input spec, in order."""
     placeholders = [node.name for node in program.graph.nodes if node.op == "placeholder"]
     return dict(zip(placeholders, program.graph_signature.input_specs, strict=True))
+
+
+def argument_name(placeholder: str) -> str:
+    """The argument of an input; in graphs `input`, a name of Python's, is `input_1`."""
+    name = placeholder.removesuffix("_1")
+    return name if keyword.iskeyword(name) or hasattr(builtins, name) else placeholder
 
 
 def flat_outputs(graph: Graph) -> list[Any]:

@@ -16,6 +16,7 @@ from torch.fx import Node
 
 from pteron.exir import kernels
 from pteron.exir._program import (
+    argument_name,
     constant_tensor,
     flat_outputs,
     input_specs_by_name,
@@ -29,6 +30,7 @@ from pteron.exir.backend.utils import get_non_lowered_nodes
 from pteron.exir.lowered_backend_module import LoweredBackendModule, lowered_modules
 from pteron.exir.passes.remove_asserts import RemoveAsserts
 from pteron.exir.passes.run import run_passes
+from pteron.exir.shape_bounds import ShapeBounds
 from pteron.exir.undelegated import pending_calls
 
 
@@ -151,9 +153,13 @@ def explain(programs: Mapping[str, ExportedProgram]) -> ProgramReport:
 # ---- Gathering.
 
 
-def _describe(value: object, name: str = "") -> str:
+def _describe(value: object, name: str = "", bounds: ShapeBounds | None = None) -> str:
+    def described(size: int | torch.SymInt) -> str:
+        upper = bounds.upper(size, name) if bounds and not isinstance(size, int) else 0
+        return f"{size} <= {upper}" if upper else str(size)
+
     if isinstance(value, torch.Tensor):
-        shape = ", ".join(str(size) for size in value.shape)
+        shape = ", ".join(map(described, value.shape))
         text = f"{str(value.dtype).removeprefix('torch.')}[{shape}]"
     else:
         text = repr(value) if not isinstance(value, torch.SymInt) else f"int {value}"
@@ -177,11 +183,12 @@ def _method(name: str, program: ExportedProgram) -> MethodReport:
     ]
     model = {n: s for n, s in specs.items() if s.kind is not InputKind.USER_INPUT}
     left = map(kernels.kernel_of, get_non_lowered_nodes(program.graph))
+    bounds = ShapeBounds(program.range_constraints)
     # What only assertions need will be dropped with them.
     pending = pending_calls(run_passes(program, [RemoveAsserts()]))
     return MethodReport(
         name=name,
-        inputs=[_describe(values[n], n) for n in specs if n not in model],
+        inputs=[_describe(values[n], argument_name(n), bounds) for n in specs if n not in model],
         outputs=outputs,
         state=[_describe(values[n], str(model[n].target)) for n in model if n in changed],
         partitions=[

@@ -1,7 +1,5 @@
 """Emits one method: walks its graph and adds an instruction for each call."""
 
-import builtins
-import keyword
 import operator
 import warnings
 from collections.abc import Iterator
@@ -13,7 +11,7 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from pteron.exir import kernels
-from pteron.exir._program import flat_outputs, mutation_targets
+from pteron.exir._program import argument_name, flat_outputs, mutation_targets
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.blob import Blob
 from pteron.exir.delegate import executorch_call_delegate
@@ -46,12 +44,6 @@ def container_types(
     if len(set(output_names)) < len(output_names):
         output_names = [f"output_{i}" for i in range(len(output_names))]
     return schema.ContainerTypes(dumps(in_spec), dumps(out_spec), input_names, output_names)
-
-
-def _argument(placeholder: str) -> str:
-    """The argument of an input; in graphs `input`, a name of Python's, is `input_1`."""
-    name = placeholder.removesuffix("_1")
-    return name if keyword.iskeyword(name) or hasattr(builtins, name) else placeholder
 
 
 def _names(spec: pytree.TreeSpec, *path: str) -> Iterator[str]:
@@ -102,7 +94,7 @@ class MethodEmitter:
         spec = self._program.call_spec
         assert spec.in_spec is not None and spec.out_spec is not None
         names = [
-            _argument(spec.arg.name)
+            argument_name(spec.arg.name)
             for spec in self._program.graph_signature.input_specs
             if spec.kind is InputKind.USER_INPUT
         ]

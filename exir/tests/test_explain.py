@@ -1,5 +1,7 @@
 """The report says what is in the program, as data and as a table."""
 
+import re
+
 import torch
 
 from pteron.exir import to_edge, to_edge_transform_and_lower
@@ -39,6 +41,16 @@ def test_report() -> None:
     assert "method        a" in text and "  pending     2 aten.relu: compiled" in text
     assert "linear.weight in 4 delegates" in text
     assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_inputs_have_the_names_and_bounds_of_the_model() -> None:
+    batch = torch.export.Dim("batch", max=8)
+    exported = torch.export.export(
+        torch.nn.Linear(4, 2), (torch.randn(2, 4),), dynamic_shapes=({0: batch},)
+    )
+    (method,) = to_edge_transform_and_lower(exported).explain().methods
+    (described,) = method.inputs
+    assert re.fullmatch(r"input float32\[s\d+ <= 8, 4\]", described)
 
 
 def _line() -> int:
