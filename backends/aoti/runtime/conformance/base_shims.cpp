@@ -17,67 +17,42 @@ class BaseShims : public DeviceTest {};
 
 TEST_F(BaseShims, EmptyStridedTellsWhatItIs) {
   AtenTensorHandle tensor = empty({2, 3}, {4, 1});
-  int64_t number = 0;
-  int32_t small = 0;
-  bool flag = false;
-  int64_t* list = nullptr;
-  void* data = nullptr;
-  EXPECT_EQ(ptrn_torch_get_dim(tensor, &number), 0);
-  EXPECT_EQ(number, 2);
-  EXPECT_EQ(ptrn_torch_get_numel(tensor, &number), 0);
-  EXPECT_EQ(number, 6);
-  EXPECT_EQ(ptrn_torch_get_storage_size(tensor, &number), 0);
-  EXPECT_EQ(number, 7 * 4);
-  EXPECT_EQ(ptrn_torch_get_storage_numel(tensor, &number), 0);
-  EXPECT_EQ(number, 7);
-  EXPECT_EQ(ptrn_torch_get_storage_offset(tensor, &number), 0);
-  EXPECT_EQ(number, 0);
-  EXPECT_EQ(ptrn_torch_get_sizes(tensor, &list), 0);
-  EXPECT_EQ(List(list, list + 2), (List{2, 3}));
-  EXPECT_EQ(ptrn_torch_get_strides(tensor, &list), 0);
-  EXPECT_EQ(List(list, list + 2), (List{4, 1}));
-  EXPECT_EQ(ptrn_torch_get_size(tensor, -1, &number), 0);
-  EXPECT_EQ(number, 3);
-  EXPECT_EQ(ptrn_torch_get_stride(tensor, 0, &number), 0);
-  EXPECT_EQ(number, 4);
-  EXPECT_EQ(ptrn_torch_get_dtype(tensor, &small), 0);
-  EXPECT_EQ(small, kFloat);
-  EXPECT_EQ(ptrn_torch_get_device_type(tensor, &small), 0);
-  EXPECT_EQ(small, device_.type);
-  EXPECT_EQ(ptrn_torch_get_device_index(tensor, &small), 0);
-  EXPECT_EQ(small, device_.index);
-  EXPECT_EQ(ptrn_torch_get_layout(tensor, &small), 0);
-  EXPECT_EQ(small, 0);
-  EXPECT_EQ(ptrn_torch_is_contiguous(tensor, &flag), 0);
-  EXPECT_FALSE(flag);
-  EXPECT_EQ(ptrn_torch_is_defined(tensor, &flag), 0);
-  EXPECT_TRUE(flag);
-  EXPECT_EQ(ptrn_torch_get_data_ptr(tensor, &data), 0);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % 64, 0u);
+  EXPECT_EQ(ask<int64_t>(ptrn_torch_get_dim, tensor), 2);
+  EXPECT_EQ(ask<int64_t>(ptrn_torch_get_numel, tensor), 6);
+  EXPECT_EQ(ask<int64_t>(ptrn_torch_get_storage_size, tensor), 7 * 4);
+  EXPECT_EQ(ask<int64_t>(ptrn_torch_get_storage_numel, tensor), 7);
+  EXPECT_EQ(ask<int64_t>(ptrn_torch_get_storage_offset, tensor), 0);
+  EXPECT_EQ(list(ptrn_torch_get_sizes, tensor), (List{2, 3}));
+  EXPECT_EQ(list(ptrn_torch_get_strides, tensor), (List{4, 1}));
+  EXPECT_EQ(ask<int64_t>(ptrn_torch_get_size, tensor, -1), 3);
+  EXPECT_EQ(ask<int64_t>(ptrn_torch_get_stride, tensor, 0), 4);
+  EXPECT_EQ(ask<int32_t>(ptrn_torch_get_dtype, tensor), kFloat);
+  EXPECT_EQ(ask<int32_t>(ptrn_torch_get_device_type, tensor), device_.type);
+  EXPECT_EQ(ask<int32_t>(ptrn_torch_get_device_index, tensor), device_.index);
+  EXPECT_EQ(ask<int32_t>(ptrn_torch_get_layout, tensor), 0);
+  EXPECT_FALSE(ask<bool>(ptrn_torch_is_contiguous, tensor));
+  EXPECT_TRUE(ask<bool>(ptrn_torch_is_defined, tensor));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(ask<void*>(ptrn_torch_get_data_ptr, tensor)) % 64, 0u);
 }
 
 TEST_F(BaseShims, EmptyTensorsAndScalars) {
-  bool flag = false;
-  EXPECT_EQ(ptrn_torch_is_contiguous(empty({0, 3}, {3, 1}), &flag), 0);
-  EXPECT_TRUE(flag);
-  int64_t number = -1;
-  EXPECT_EQ(ptrn_torch_get_numel(empty({}, {}), &number), 0);
-  EXPECT_EQ(number, 1);
+  EXPECT_TRUE(ask<bool>(ptrn_torch_is_contiguous, empty({0, 3}, {3, 1})));
+  EXPECT_EQ(ask<int64_t>(ptrn_torch_get_numel, empty({}, {})), 1);
   EXPECT_EQ(ptrn_torch_zero_(empty({0}, {1})), 0);
 }
 
 TEST_F(BaseShims, CopiesThereAndBack) {
-  EXPECT_EQ(contents(numbers()), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(contents(numbers()), (Floats{0, 1, 2, 3, 4, 5}));
 }
 
 TEST_F(BaseShims, CopiesBetweenStridesAndBroadcasts) {
   AtenTensorHandle source = numbers();
   AtenTensorHandle columns = empty({2, 3}, {1, 2});
   EXPECT_EQ(ptrn_torch_copy_(columns, source, 0), 0) << shim_error();
-  EXPECT_EQ(contents(columns), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(contents(columns), (Floats{0, 1, 2, 3, 4, 5}));
   AtenTensorHandle repeated = empty({2, 2, 3}, {6, 3, 1});
   EXPECT_EQ(ptrn_torch_tensor_copy_(source, repeated), 0) << shim_error();
-  EXPECT_EQ(contents(repeated), (std::vector<float>{0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(contents(repeated), (Floats{0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5}));
 }
 
 TEST_F(BaseShims, CopyRefusesOtherSizes) {
@@ -86,16 +61,10 @@ TEST_F(BaseShims, CopyRefusesOtherSizes) {
 }
 
 TEST_F(BaseShims, ReinterpretCountsFromTheView) {
-  AtenTensorHandle base = numbers();
-  const int64_t size = 3, stride = 1, one = 1;
-  AtenTensorHandle row = nullptr, element = nullptr;
-  ASSERT_EQ(ptrn_torch__reinterpret_tensor(base, 1, &size, &stride, 3, &row), 0) << shim_error();
-  EXPECT_EQ(contents(keep(row)), (std::vector<float>{3, 4, 5}));
-  ASSERT_EQ(ptrn_torch__reinterpret_tensor(row, 1, &one, &stride, 1, &element), 0);
-  EXPECT_EQ(contents(keep(element)), (std::vector<float>{4}));
-  int64_t offset = 0;
-  EXPECT_EQ(ptrn_torch_get_storage_offset(element, &offset), 0);
-  EXPECT_EQ(offset, 4);
+  AtenTensorHandle row = view(numbers(), {3}, {1}, 3), element = view(row, {1}, {1}, 1);
+  EXPECT_EQ(contents(row), (Floats{3, 4, 5}));
+  EXPECT_EQ(contents(element), (Floats{4}));
+  EXPECT_EQ(ask<int64_t>(ptrn_torch_get_storage_offset, element), 4);
 }
 
 TEST_F(BaseShims, ViewsOutsideTheStorageAreRefused) {
@@ -112,60 +81,45 @@ TEST_F(BaseShims, ViewsOutsideTheStorageAreRefused) {
 }
 
 TEST_F(BaseShims, AllocFromPoolCountsBytes) {
-  AtenTensorHandle base = numbers(), part = nullptr;
   const int64_t size = 2, stride = 1;
-  ASSERT_EQ(ptrn_torch__alloc_from_pool(base, 8, kFloat, 1, &size, &stride, &part), 0);
-  EXPECT_EQ(contents(keep(part)), (std::vector<float>{2, 3}));
+  EXPECT_EQ(contents(made(ptrn_torch__alloc_from_pool, numbers(), 8, kFloat, 1, &size, &stride)),
+            (Floats{2, 3}));
 }
 
 TEST_F(BaseShims, AsStrided) {
-  AtenTensorHandle transposed = nullptr;
   const int64_t sizes[] = {3, 2}, strides[] = {1, 3};
-  ASSERT_EQ(ptrn_torch_as_strided(numbers(), sizes, strides, &transposed), 0);
-  EXPECT_EQ(contents(keep(transposed)), (std::vector<float>{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(contents(made(ptrn_torch_as_strided, numbers(), sizes, strides)),
+            (Floats{0, 3, 1, 4, 2, 5}));
 }
 
 TEST_F(BaseShims, HandlesShareStorageAndOutliveEachOther) {
-  AtenTensorHandle base = numbers(), second = nullptr, third = nullptr;
-  ASSERT_EQ(ptrn_torch_new_tensor_handle(base, &second), 0);
-  ASSERT_EQ(ptrn_torch_assign_tensors_out(base, &third), 0);
-  void *a = nullptr, *b = nullptr;
-  EXPECT_EQ(ptrn_torch_get_data_ptr(base, &a), 0);
-  EXPECT_EQ(ptrn_torch_get_data_ptr(keep(second), &b), 0);
-  EXPECT_EQ(a, b);
+  AtenTensorHandle base = numbers(), second = made(ptrn_torch_new_tensor_handle, base),
+                   third = made(ptrn_torch_assign_tensors_out, base);
+  EXPECT_EQ(ask<void*>(ptrn_torch_get_data_ptr, base), ask<void*>(ptrn_torch_get_data_ptr, second));
   EXPECT_EQ(ptrn_torch_delete_tensor_object(base), 0);
   handles_.erase(std::find(handles_.begin(), handles_.end(), base));
-  EXPECT_EQ(contents(keep(third)), (std::vector<float>{0, 1, 2, 3, 4, 5}));
-  AtenTensorHandle other = nullptr;
-  ASSERT_EQ(ptrn_torch_new_uninitialized_tensor(&other), 0);
-  bool defined = true;
-  EXPECT_EQ(ptrn_torch_is_defined(keep(other), &defined), 0);
-  EXPECT_FALSE(defined);
+  EXPECT_EQ(contents(third), (Floats{0, 1, 2, 3, 4, 5}));
+  AtenTensorHandle other = made(ptrn_torch_new_uninitialized_tensor);
+  EXPECT_FALSE(ask<bool>(ptrn_torch_is_defined, other));
   EXPECT_EQ(ptrn_torch_assign_tensors(second, other), 0);
-  EXPECT_EQ(contents(other), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(contents(other), (Floats{0, 1, 2, 3, 4, 5}));
 }
 
 TEST_F(BaseShims, CloneIsIndependent) {
-  AtenTensorHandle base = numbers(), clone = nullptr, strided = nullptr, copy = nullptr;
-  ASSERT_EQ(ptrn_torch_clone(base, &clone), 0) << shim_error();
+  AtenTensorHandle base = numbers(), clone = made(ptrn_torch_clone, base);
   EXPECT_EQ(ptrn_torch_zero_(base), 0) << shim_error();
-  EXPECT_EQ(contents(base), std::vector<float>(6, 0));
-  EXPECT_EQ(contents(keep(clone)), (std::vector<float>{0, 1, 2, 3, 4, 5}));
-  const int64_t sizes[] = {2, 2}, strides[] = {3, 2};
-  ASSERT_EQ(ptrn_torch__reinterpret_tensor(clone, 2, sizes, strides, 0, &strided), 0);
-  ASSERT_EQ(ptrn_torch_clone_preserve_strides(keep(strided), &copy), 0) << shim_error();
-  int64_t* found = nullptr;
-  EXPECT_EQ(ptrn_torch_get_strides(keep(copy), &found), 0);
-  EXPECT_EQ(List(found, found + 2), (List{3, 2}));
-  EXPECT_EQ(contents(copy), (std::vector<float>{0, 2, 3, 5}));
+  EXPECT_EQ(contents(base), Floats(6, 0));
+  EXPECT_EQ(contents(clone), (Floats{0, 1, 2, 3, 4, 5}));
+  AtenTensorHandle strided = view(clone, {2, 2}, {3, 2}, 0),
+                   copy = made(ptrn_torch_clone_preserve_strides, strided);
+  EXPECT_EQ(list(ptrn_torch_get_strides, copy), (List{3, 2}));
+  EXPECT_EQ(contents(copy), (Floats{0, 2, 3, 5}));
 }
 
 TEST_F(BaseShims, ZeroLeavesGapsAlone) {
-  AtenTensorHandle base = numbers(), column = nullptr;
-  const int64_t size = 2, stride = 3;
-  ASSERT_EQ(ptrn_torch__reinterpret_tensor(base, 1, &size, &stride, 1, &column), 0);
-  EXPECT_EQ(ptrn_torch_zero_(keep(column)), 0) << shim_error();
-  EXPECT_EQ(contents(base), (std::vector<float>{0, 0, 2, 3, 0, 5}));
+  AtenTensorHandle base = numbers();
+  EXPECT_EQ(ptrn_torch_zero_(view(base, {2}, {3}, 1)), 0) << shim_error();
+  EXPECT_EQ(contents(base), (Floats{0, 0, 2, 3, 0, 5}));
 }
 
 TEST_F(BaseShims, EmptyStridedRefusesNonsense) {
@@ -201,26 +155,17 @@ TEST_F(BaseShims, NullHandlesAreRefused) {
 }
 
 TEST_F(BaseShims, PinnedMemoryIsOnTheHost) {
-  AtenTensorHandle pinned = nullptr;
   const int64_t size = 3, stride = 1;
-  ASSERT_EQ(ptrn_torch_empty_strided_pinned(1, &size, &stride, kFloat, 0, -1, &pinned), 0)
-      << shim_error();
-  int32_t type = -1;
-  EXPECT_EQ(ptrn_torch_get_device_type(keep(pinned), &type), 0);
-  EXPECT_EQ(type, 0);
-  void* data = nullptr;
-  EXPECT_EQ(ptrn_torch_get_data_ptr(pinned, &data), 0);
-  std::memset(data, 1, 12);
+  AtenTensorHandle pinned = made(ptrn_torch_empty_strided_pinned, 1, &size, &stride, kFloat, 0, -1);
+  EXPECT_EQ(ask<int32_t>(ptrn_torch_get_device_type, pinned), 0);
+  std::memset(ask<void*>(ptrn_torch_get_data_ptr, pinned), 1, 12);
 }
 
 TEST_F(BaseShims, BlobsAreUsedInPlace) {
   float value = 7;
-  AtenTensorHandle blob = nullptr;
-  ASSERT_EQ(
-      ptrn_torch_create_tensor_from_blob(&value, 0, nullptr, nullptr, 0, kFloat, 0, -1, &blob), 0);
-  void* data = nullptr;
-  EXPECT_EQ(ptrn_torch_get_data_ptr(keep(blob), &data), 0);
-  EXPECT_EQ(data, &value);
+  AtenTensorHandle blob =
+      made(ptrn_torch_create_tensor_from_blob, &value, 0, nullptr, nullptr, 0, kFloat, 0, -1);
+  EXPECT_EQ(ask<void*>(ptrn_torch_get_data_ptr, blob), &value);
 }
 
 TEST_F(BaseShims, BlobsOfOtherLayoutsAreRefused) {
@@ -228,13 +173,13 @@ TEST_F(BaseShims, BlobsOfOtherLayoutsAreRefused) {
   const int64_t size = 4, stride = 1;
   const uint8_t opaque[] = {1};
   AtenTensorHandle result = nullptr;
-  EXPECT_EQ(ptrn_torch_create_tensor_from_blob_v2(values.data(), 1, &size, &stride, 0, kFloat, 0,
-                                                  -1, &result, 0, nullptr, 0),
-            0);
+  const auto blob = [&](int32_t layout, const uint8_t* metadata, int64_t nbytes) {
+    return ptrn_torch_create_tensor_from_blob_v2(values.data(), 1, &size, &stride, 0, kFloat, 0, -1,
+                                                 &result, layout, metadata, nbytes);
+  };
+  EXPECT_EQ(blob(0, nullptr, 0), 0);
   keep(result);
-  EXPECT_NE(ptrn_torch_create_tensor_from_blob_v2(values.data(), 1, &size, &stride, 0, kFloat, 0,
-                                                  -1, &result, 3, opaque, 1),
-            0);
+  EXPECT_NE(blob(3, opaque, 1), 0);
 }
 
 TEST_F(BaseShims, CheckThrowsOnlyWhenItFails) {

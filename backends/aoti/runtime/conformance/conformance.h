@@ -32,6 +32,7 @@ struct TestDevice {
 TestDevice test_device();
 
 using List = std::vector<int64_t>;
+using Floats = std::vector<float>;
 
 // Makes tensors for a test on the device, deletes them after it, and skips it where there is none.
 class DeviceTest : public testing::Test {
@@ -60,24 +61,43 @@ class DeviceTest : public testing::Test {
     return handle;
   }
 
+  // What a shim writes to its last argument.
+  template <typename T, typename Shim, typename... Arguments>
+  static T ask(Shim* shim, Arguments... arguments) {
+    T answer{};
+    EXPECT_EQ(shim(arguments..., &answer), kAotiSuccess) << shim_error();
+    return answer;
+  }
+
+  // A tensor that a shim gives.
+  template <typename Shim, typename... Arguments>
+  AtenTensorHandle made(Shim* shim, Arguments... arguments) {
+    return keep(ask<AtenTensorHandle>(shim, arguments...));
+  }
+
+  // Its sizes or its strides.
+  template <typename Shim>
+  static List list(Shim* shim, AtenTensorHandle tensor) {
+    const auto* const numbers = ask<int64_t*>(shim, tensor);
+    return List(numbers, numbers + ask<int64_t>(ptrn_torch_get_dim, tensor));
+  }
+
   AtenTensorHandle empty(const List& sizes, const List& strides, int32_t dtype = kFloat) {
-    AtenTensorHandle handle = nullptr;
-    EXPECT_EQ(ptrn_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(),
-                                       strides.data(), dtype, device_.type, device_.index, &handle),
-              0)
-        << shim_error();
-    return keep(handle);
+    return made(ptrn_torch_empty_strided, static_cast<int64_t>(sizes.size()), sizes.data(),
+                strides.data(), dtype, device_.type, device_.index);
+  }
+
+  // Elements of `base`, counted from where it begins.
+  AtenTensorHandle view(AtenTensorHandle base, const List& sizes, const List& strides,
+                        int64_t offset) {
+    return made(ptrn_torch__reinterpret_tensor, base, static_cast<int64_t>(sizes.size()),
+                sizes.data(), strides.data(), offset);
   }
 
   // Row-major, over memory that lives as long as it is used.
   AtenTensorHandle on_host(void* values, const List& sizes, int32_t dtype = kFloat) {
-    AtenTensorHandle handle = nullptr;
-    EXPECT_EQ(
-        ptrn_torch_create_tensor_from_blob(values, static_cast<int64_t>(sizes.size()), sizes.data(),
-                                           row_major(sizes).data(), 0, dtype, 0, -1, &handle),
-        0)
-        << shim_error();
-    return keep(handle);
+    return made(ptrn_torch_create_tensor_from_blob, values, static_cast<int64_t>(sizes.size()),
+                sizes.data(), row_major(sizes).data(), 0, dtype, 0, -1);
   }
 
   template <typename T>
@@ -91,15 +111,10 @@ class DeviceTest : public testing::Test {
   AtenTensorHandle numbers() { return on_device<float>({0, 1, 2, 3, 4, 5}, {2, 3}, kFloat); }
 
   // Row-major.
-  std::vector<float> contents(AtenTensorHandle tensor) {
-    int64_t numel = 0, dim = 0;
-    int64_t* sizes = nullptr;
-    EXPECT_EQ(ptrn_torch_get_numel(tensor, &numel), 0);
-    EXPECT_EQ(ptrn_torch_get_dim(tensor, &dim), 0);
-    EXPECT_EQ(ptrn_torch_get_sizes(tensor, &sizes), 0);
-    std::vector<float> result(static_cast<size_t>(numel), std::nanf(""));
-    EXPECT_EQ(ptrn_torch_copy_(on_host(result.data(), List(sizes, sizes + dim)), tensor, 0), 0)
-        << shim_error();
+  Floats contents(AtenTensorHandle tensor) {
+    Floats result(static_cast<size_t>(ask<int64_t>(ptrn_torch_get_numel, tensor)), std::nanf(""));
+    AtenTensorHandle host = on_host(result.data(), list(ptrn_torch_get_sizes, tensor));
+    EXPECT_EQ(ptrn_torch_copy_(host, tensor, 0), 0) << shim_error();
     return result;
   }
 

@@ -15,7 +15,7 @@ TEST_F(IndexShims, PutsValuesWhereNumbersSay) {
   const AtenTensorHandle indices[] = {nullptr, on_device<int64_t>({2, -3}, {2}, kInt64)};
   AtenTensorHandle values = on_device<float>({10, 20, 30, 40}, {2, 2}, kFloat);
   ASSERT_EQ(ptrn_torch_index_put_out(self, self, indices, 2, values, false), 0) << shim_error();
-  EXPECT_EQ(contents(self), (std::vector<float>{20, 1, 10, 40, 4, 30}));
+  EXPECT_EQ(contents(self), (Floats{20, 1, 10, 40, 4, 30}));
 }
 
 TEST_F(IndexShims, AddsWhereNumbersRepeat) {
@@ -24,8 +24,8 @@ TEST_F(IndexShims, AddsWhereNumbersRepeat) {
                                       on_device<int32_t>({0, 2, 0}, {3}, kInt32)};
   AtenTensorHandle values = on_device<float>({8}, {1}, kFloat);
   ASSERT_EQ(ptrn_torch_index_put_out(out, self, indices, 2, values, true), 0) << shim_error();
-  EXPECT_EQ(contents(out), (std::vector<float>{0, 1, 10, 19, 4, 5}));
-  EXPECT_EQ(contents(self), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(contents(out), (Floats{0, 1, 10, 19, 4, 5}));
+  EXPECT_EQ(contents(self), (Floats{0, 1, 2, 3, 4, 5}));
 }
 
 TEST_F(IndexShims, PutsValuesWhereAMaskHolds) {
@@ -33,7 +33,7 @@ TEST_F(IndexShims, PutsValuesWhereAMaskHolds) {
   const AtenTensorHandle indices[] = {on_device<uint8_t>({1, 0, 0, 0, 1, 1}, {2, 3}, kBool)};
   AtenTensorHandle values = on_device<float>({10, 20, 30}, {3}, kFloat);
   ASSERT_EQ(ptrn_torch_index_put_out(self, self, indices, 1, values, false), 0) << shim_error();
-  EXPECT_EQ(contents(self), (std::vector<float>{10, 1, 2, 3, 20, 30}));
+  EXPECT_EQ(contents(self), (Floats{10, 1, 2, 3, 20, 30}));
 }
 
 TEST_F(IndexShims, LeavesOutAloneWhereSomethingIsWrong) {
@@ -48,7 +48,7 @@ TEST_F(IndexShims, LeavesOutAloneWhereSomethingIsWrong) {
   EXPECT_NE(ptrn_torch_index_put_out(self, self, nullptr, 1, values, false), 0);
   EXPECT_NE(ptrn_torch_index_put_out(nullptr, self, three, 2, values, false), 0);
   EXPECT_NE(ptrn_torch_index_put_out(self, self, three, 2, nullptr, false), 0);
-  EXPECT_EQ(contents(self), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(contents(self), (Floats{0, 1, 2, 3, 4, 5}));
 }
 
 }  // namespace
