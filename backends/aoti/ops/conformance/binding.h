@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <string>
 #include <tuple>
@@ -44,17 +43,14 @@ inline auto argument(Call& call, parameter::OptionalTensorList*) {
 
 template <typename T>
 auto argument(Call& call, parameter::Plain<T>*) {
-  const Json& value = call.next();
-  if (value.is_string()) {  // "inf", "nan"
-    return std::tuple(static_cast<T>(std::strtod(value.get<std::string>().c_str(), nullptr)));
-  }
-  return std::tuple(value.get<T>());
+  return std::tuple(number<T>(call.next()));
 }
 
-template <typename T, typename As>
-auto argument(Call& call, parameter::Optional<T, As>*) {
+// Null for null.
+template <typename T>
+auto argument(Call& call, parameter::Plain<const T*>*) {
   const Json& value = call.next();
-  return std::tuple<T*>(value.is_null() ? nullptr : call.keep(static_cast<T>(value.get<As>())));
+  return std::tuple<T*>(value.is_null() ? nullptr : call.keep(number<T>(value)));
 }
 
 inline auto argument(Call& call, parameter::String*) {
@@ -66,25 +62,6 @@ inline auto argument(Call& call, parameter::String*) {
 inline auto argument(Call& call, parameter::OptionalString*) {
   const char* text = std::get<0>(argument(call, static_cast<parameter::String*>(nullptr)));
   return std::tuple<const char**>(text ? call.keep(text) : nullptr);
-}
-
-inline int32_t dtype_number(const Json& name) {
-  return name.is_number() ? name.get<int32_t>()
-                          : static_cast<int32_t>(dtype_of(Json{{"dtype", name}}));
-}
-
-inline auto argument(Call& call, parameter::Dtype*) {
-  return std::tuple(dtype_number(call.next()));
-}
-
-inline auto argument(Call& call, parameter::OptionalDtype*) {
-  const Json& name = call.next();
-  return std::tuple<int32_t*>(name.is_null() ? nullptr : call.keep(dtype_number(name)));
-}
-
-inline auto argument(Call& call, parameter::OptionalLayout*) {
-  call.next();
-  return std::tuple<int32_t*>(nullptr);
 }
 
 // The device of the test, whatever the case says.

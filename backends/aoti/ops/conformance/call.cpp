@@ -1,12 +1,9 @@
 #include "pteron/backends/aoti/ops/conformance/call.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <stdexcept>
 
-#include "pteron/backends/aoti/slim/core/numeric.h"
 #include "pteron/backends/aoti/slim/core/tensor_copy.h"
 
 namespace pteron::aoti::conformance {
@@ -38,52 +35,17 @@ int64_t numel_of(const Json& tensor) {
 
 bool is_integer(DType dtype) { return !slim::is_floating_point(dtype) && !slim::is_complex(dtype); }
 
-double number_of(const Json& value) {
-  if (!value.is_string()) return value.get<double>();
-  return std::strtod(value.get<std::string>().c_str(), nullptr);
+// What a case computes with is none of these.
+Scalar poison(DType dtype) {
+  return is_integer(dtype) ? Scalar::of(int64_t{113}) : Scalar::of({std::nan(""), std::nan("")});
 }
 
-template <typename T>
-void put(unsigned char* bytes, T value) {
-  std::memcpy(bytes, &value, sizeof(T));
+// One dimension of bytes, which live as long as it is used.
+slim::TensorPtr as_bytes(std::vector<unsigned char>& bytes) {
+  const int64_t size = static_cast<int64_t>(bytes.size()), one = 1;
+  return need(slim::make_tensor_from_blob(bytes.data(), Span<const int64_t>(&size, 1),
+                                          Span<const int64_t>(&one, 1), 0, DType::Byte, Device{}));
 }
-
-template <typename T>
-T get(const unsigned char* bytes) {
-  T value;
-  std::memcpy(&value, bytes, sizeof(T));
-  return value;
-}
-
-void store(const Element& element, DType dtype, unsigned char* bytes) {
-  PTERON_DISPATCH_REAL(dtype, T, {
-    if constexpr (std::is_integral_v<T>) {
-      return put(bytes, static_cast<T>(element.integer));
-    } else {
-      return put(bytes, static_cast<T>(element.number.real()));
-    }
-  });
-  if (dtype == DType::ComplexFloat) return put(bytes, std::complex<float>(element.number));
-  if (dtype == DType::ComplexDouble) return put(bytes, element.number);
-  throw std::runtime_error(std::string("no elements of ") + slim::name_of(dtype));
-}
-
-Element load(DType dtype, const unsigned char* bytes) {
-  Element element;
-  PTERON_DISPATCH_REAL(dtype, T, {
-    if constexpr (std::is_integral_v<T>) {
-      element.integer = static_cast<int64_t>(get<T>(bytes));
-    } else {
-      element.number = static_cast<double>(static_cast<slim::accumulate_t<T>>(get<T>(bytes)));
-    }
-  });
-  if (dtype == DType::ComplexFloat) element.number = get<std::complex<float>>(bytes);
-  if (dtype == DType::ComplexDouble) element.number = get<std::complex<double>>(bytes);
-  return element;
-}
-
-// Of nothing that a case computes with.
-Element poison() { return {113, {std::nan(""), std::nan("")}}; }
 
 // Calls body(position in the storage) for the elements, row-major.
 template <typename Body>
@@ -120,36 +82,29 @@ std::vector<int64_t> strides_of(const Json& tensor) {
   return strides;
 }
 
-std::vector<Element> elements_of(const Json& tensor) {
+std::vector<Scalar> elements_of(const Json& tensor) {
   const DType dtype = dtype_of(tensor);
   const double scale = tensor.value("scale", 1.0);
-  std::vector<Element> elements(static_cast<size_t>(numel_of(tensor)));
-  for (size_t i = 0; i < elements.size(); ++i) {
-    Element& element = elements[i];
+  const auto element = [&](size_t i) {
     if (tensor.contains("formula")) {
       const std::vector<double> f = tensor["formula"];
       const int64_t residue =
           (static_cast<int64_t>(f[0]) * static_cast<int64_t>(i) + static_cast<int64_t>(f[1])) %
           static_cast<int64_t>(f[2]);
-      element.number = (static_cast<double>(residue) + f[3]) * f[4];
-      element.integer = static_cast<int64_t>(element.number.real());
-      continue;
+      return Scalar::of((static_cast<double>(residue) + f[3]) * f[4]);
     }
     const Json& data = tensor.at("data");
     const Json& value = data.at(data.size() == 1 ? 0 : i);
-    if (value.is_array()) {
-      element.number = {number_of(value[0]), number_of(value[1])};
-    } else if (is_integer(dtype)) {
-      element.integer = value.is_boolean() ? value.get<bool>() : value.get<int64_t>();
-    } else {
-      element.number = number_of(value) * scale;
-    }
-  }
-  // As the dtype rounds them.
-  for (Element& element : elements) {
-    unsigned char bytes[16];
-    store(element, dtype, bytes);
-    element = load(dtype, bytes);
+    if (value.is_array()) return Scalar::of({number<double>(value[0]), number<double>(value[1])});
+    if (!is_integer(dtype)) return Scalar::of(number<double>(value) * scale);
+    return Scalar::of(value.is_boolean() ? int64_t{value.get<bool>()} : value.get<int64_t>());
+  };
+  std::vector<Scalar> elements(static_cast<size_t>(numel_of(tensor)));
+  for (size_t i = 0; i < elements.size(); ++i) {
+    // As the dtype rounds it.
+    alignas(16) unsigned char bytes[16];
+    slim::store_scalar(dtype, bytes, element(i));
+    elements[i] = slim::load_scalar(dtype, bytes);
   }
   return elements;
 }
@@ -179,17 +134,17 @@ AtenTensorHandle Call::tensor(const Json& value) {
     const size_t nbytes =
         need(slim::storage_nbytes(shape, steps, dtype)) + static_cast<size_t>(offset) * item;
     std::vector<unsigned char> bytes((nbytes / item + 2) * item);
-    for (size_t at = 0; at < bytes.size(); at += item) store(poison(), dtype, &bytes[at]);
-    const std::vector<Element> elements = elements_of(value);
+    for (size_t at = 0; at < bytes.size(); at += item) {
+      slim::store_scalar(dtype, &bytes[at], poison(dtype));
+    }
+    const std::vector<Scalar> elements = elements_of(value);
     size_t i = 0;
     for_each_position(shape, steps, offset, [&](int64_t at) {
-      store(elements[i++], dtype, &bytes[static_cast<size_t>(at) * item]);
+      slim::store_scalar(dtype, &bytes[static_cast<size_t>(at) * item], elements[i++]);
     });
-    const int64_t size = static_cast<int64_t>(bytes.size()), one = 1;
-    const Span<const int64_t> all(&size, 1), dense(&one, 1);
-    slim::TensorPtr host =
-        need(slim::make_tensor_from_blob(bytes.data(), all, dense, 0, DType::Byte, Device{}));
-    slim::TensorPtr there = need(slim::make_tensor(all, dense, DType::Byte, device_));
+    const slim::TensorPtr host = as_bytes(bytes);
+    slim::TensorPtr there =
+        need(slim::make_tensor(host->sizes(), host->strides(), DType::Byte, device_));
     need(slim::copy_tensor(*there, *host));
     storage = there->storage();
     memory_.push_back({std::move(there), std::move(bytes)});
@@ -207,26 +162,22 @@ AtenTensorHandle* Call::add_result() {
 }
 
 std::vector<unsigned char> Call::read_bytes(const SlimTensor& tensor) const {
-  const auto size = static_cast<int64_t>(tensor.storage()->nbytes);
-  std::vector<unsigned char> bytes(static_cast<size_t>(size));
-  if (size == 0) return bytes;
-  const int64_t one = 1;
-  const Span<const int64_t> all(&size, 1), dense(&one, 1);
+  std::vector<unsigned char> bytes(tensor.storage()->nbytes);
+  if (bytes.empty()) return bytes;
+  const slim::TensorPtr host = as_bytes(bytes);
   SlimTensor raw;
-  need(raw.set(tensor.storage(), all, dense, 0, DType::Byte));
-  slim::TensorPtr host =
-      need(slim::make_tensor_from_blob(bytes.data(), all, dense, 0, DType::Byte, Device{}));
+  need(raw.set(tensor.storage(), host->sizes(), host->strides(), 0, DType::Byte));
   need(slim::copy_tensor(*host, raw));
   return bytes;
 }
 
-std::vector<Element> Call::read(const SlimTensor& tensor) const {
+std::vector<Scalar> Call::read(const SlimTensor& tensor) const {
   const std::vector<unsigned char> bytes = read_bytes(tensor);
-  std::vector<Element> elements;
+  std::vector<Scalar> elements;
   elements.reserve(static_cast<size_t>(tensor.numel()));
   for_each_position(tensor.sizes(), tensor.strides(), tensor.storage_offset(), [&](int64_t at) {
     elements.push_back(
-        load(tensor.dtype(), &bytes.at(static_cast<size_t>(at) * tensor.item_size())));
+        slim::load_scalar(tensor.dtype(), &bytes.at(static_cast<size_t>(at) * tensor.item_size())));
   });
   return elements;
 }

@@ -2,7 +2,7 @@
 //
 //   Call call(device, case["arguments"]);
 //   int32_t status = shim(call);                                 // binding.h
-//   std::vector<Element> elements = call.read(*call.result(0));
+//   std::vector<Scalar> elements = call.read(*call.result(0));
 //
 // A tensor of a case is an object,
 //
@@ -15,31 +15,39 @@
 // or 113, so that reading or writing it shows.
 #pragma once
 
-#include <complex>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "pteron/backends/aoti/shims/shim_export.h"
+#include "pteron/backends/aoti/slim/core/scalar.h"
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 
 namespace pteron::aoti::conformance {
 
 using Json = nlohmann::json;
-
-// Of integers and bool `integer` counts, of others `number`.
-struct Element {
-  int64_t integer = 0;
-  std::complex<double> number = 0;
-};
+using slim::Scalar;
 
 // All elements of a tensor of a case, as its dtype holds them; row-major.
-std::vector<Element> elements_of(const Json& tensor);
+std::vector<Scalar> elements_of(const Json& tensor);
 slim::DType dtype_of(const Json& tensor);
 std::vector<int64_t> strides_of(const Json& tensor);
+
+// A number of a case: one of JSON, "nan", "inf" or "-inf", or the name of a dtype.
+template <typename T>
+T number(const Json& value) {
+  if (!value.is_string()) return value.get<T>();
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(dtype_of({{"dtype", value}}));
+  } else {
+    return static_cast<T>(std::strtod(value.get<std::string>().c_str(), nullptr));
+  }
+}
 
 class Call final {
  public:
@@ -66,7 +74,7 @@ class Call final {
   // The first tensor of argument `i`, or null.
   slim::SlimTensor* argument(size_t i) const { return argument_tensors_[i]; }
 
-  std::vector<Element> read(const slim::SlimTensor& tensor) const;
+  std::vector<Scalar> read(const slim::SlimTensor& tensor) const;
   // True if nothing was written but elements of argument `written` (-1: of none).
   bool kept_its_hands_off(int written) const;
 

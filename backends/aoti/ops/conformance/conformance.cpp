@@ -53,15 +53,15 @@ const std::vector<Json>& cases() {
   return all;
 }
 
-std::string text_of(const Element& element, DType dtype) {
+std::string text_of(const Scalar& element, DType dtype) {
   std::ostringstream text;
   text.precision(9);
   if (slim::is_complex(dtype)) {
-    text << element.number;
+    text << element.to_complex();
   } else if (slim::is_floating_point(dtype)) {
-    text << element.number.real();
+    text << element.to_double();
   } else {
-    text << element.integer;
+    text << element.to_int64();
   }
   return text.str();
 }
@@ -73,27 +73,29 @@ bool near(double a, double b, double bound) {
 }
 
 // `tolerance` is relative to the largest finite element.
-testing::AssertionResult equal(const std::vector<Element>& found, const Json& wanted_tensor,
+testing::AssertionResult equal(const std::vector<Scalar>& found, const Json& wanted_tensor,
                                double tolerance) {
   const DType dtype = dtype_of(wanted_tensor);
   // Of large tensors every so many elements are stored.
   const auto every = wanted_tensor.value("every", size_t{1});
   Json stored = wanted_tensor;
   stored["sizes"] = {wanted_tensor.at("data").size()};
-  const std::vector<Element> wanted = elements_of(stored);
+  const std::vector<Scalar> wanted = elements_of(stored);
   if ((found.size() + every - 1) / every != wanted.size()) {
     return testing::AssertionFailure() << found.size() << " elements";
   }
   double largest = 0;
-  for (const Element& element : wanted) {
-    const double size = std::abs(element.number);
+  for (const Scalar& element : wanted) {
+    const double size = std::abs(element.complex_value);
     if (std::isfinite(size)) largest = std::max(largest, size);
   }
   for (size_t k = 0; k < wanted.size(); ++k) {
-    const Element &a = found[k * every], &b = wanted[k];
-    const bool same = a.integer == b.integer &&
-                      near(a.number.real(), b.number.real(), tolerance * largest) &&
-                      near(a.number.imag(), b.number.imag(), tolerance * largest);
+    const Scalar &a = found[k * every], &b = wanted[k];
+    const std::complex<double>&x = a.complex_value, &y = b.complex_value;
+    const bool same = a.kind == Scalar::Kind::Complex
+                          ? near(x.real(), y.real(), tolerance * largest) &&
+                                near(x.imag(), y.imag(), tolerance * largest)
+                          : a.to_int64() == b.to_int64();
     if (!same) {
       return testing::AssertionFailure()
              << "element " << k * every << " is " << text_of(a, dtype) << ", expected "

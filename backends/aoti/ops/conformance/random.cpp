@@ -21,9 +21,7 @@ std::vector<int64_t> draw(const char* shim, const Json& arguments) {
   const slim::SlimTensor* drawn = call.num_results() > 0 ? call.result(0) : call.argument(0);
   std::vector<int64_t> numbers;
   if (!drawn) return numbers;
-  for (const Element& element : call.read(*drawn)) {
-    numbers.push_back(element.integer + static_cast<int64_t>(element.number.real()));
-  }
+  for (const Scalar& element : call.read(*drawn)) numbers.push_back(element.to_int64());
   return numbers;
 }
 

@@ -1,6 +1,7 @@
 """Convolutions."""
 
 import copy
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -136,12 +137,12 @@ def _layouts() -> Iterator[Json]:
         yield case(f"bias/{layout}", "convolution", a, weight, bias, *_GOOD, wide=True)
         yield case(f"weight/{layout}", "convolution", x, b, bias, *_GOOD, wide=True)
     pairs = [
-        *((a, b) for a in both(x) for b in both(weight)),
+        *itertools.product(both(x), both(weight)),
         (x.permute(0, 1, 3, 2).contiguous().permute(0, 1, 3, 2), weight),
         (channels_innermost(numbers(2, 1, 3, 4)), numbers(2, 1, 3, 3)),
         (channels_innermost(numbers(2, 3, 1, 1)), numbers(2, 3, 1, 1)),
-        *((a, b) for a in both(numbers(2, 3, 5)) for b in both(numbers(2, 3, 3))),
-        *((numbers(2, 3, 5), b) for b in both(numbers(2, 3, 1))),
+        *itertools.product(both(numbers(2, 3, 5)), both(numbers(2, 3, 3))),
+        *itertools.product([numbers(2, 3, 5)], both(numbers(2, 3, 1))),
     ]
     for i, (a, b) in enumerate(pairs):
         ones, zeros = [1] * (a.dim() - 2), [0] * (a.dim() - 2)
@@ -159,14 +160,11 @@ def _layouts() -> Iterator[Json]:
     def volume(*arguments: Any) -> torch.Tensor:
         return channels_innermost(torch.ops.aten.convolution(*arguments))
 
-    for i, (a, b) in enumerate(
-        (a, b) for a in both(numbers(1, 2, 3, 3, 4)) for b in both(numbers(3, 2, 2, 2, 2))
-    ):
-        if i > 0:
-            rest = ([1], [1], [1], False, [0], 1)
-            yield case(
-                f"volume/{i}", "convolution", a, b, None, *rest, reference=volume, tolerance=4e-6
-            )
+    rest = ([1], [1], [1], False, [0], 1)
+    volumes, kernels = both(numbers(1, 2, 3, 3, 4)), both(numbers(3, 2, 2, 2, 2))
+    for i, operands in list(enumerate(itertools.product(volumes, kernels)))[1:]:
+        arguments = (*operands, None, *rest)
+        yield case(f"volume/{i}", "convolution", *arguments, reference=volume, tolerance=4e-6)
 
 
 def _errors() -> Iterator[Json]:
@@ -188,22 +186,19 @@ def _errors() -> Iterator[Json]:
     )
     yield wrong("bias", "bias float32[5]", "expected a bias of 4 numbers", bias=numbers(5))
     named = (numbers(1, 4, 3, 3), numbers(4, 4, 2, 2), None)
-    for what, residual in (
-        ("sizes", numbers(1, 4, 3, 3)),
-        ("dtype", numbers(1, 4, 2, 2).double()),
-    ):
-        yield error(
-            f"residual_{what}", "fused_convolution", *named, residual, [1, 1], [0, 0], [1, 1], 1,
-            False, parts=["found residual", "expected one like the result of input"],
-        )  # fmt: skip
+    window = ([1, 1], [0, 0], [1, 1], 1, False)
+    parts = ["found residual", "expected one like the result of input"]
+    wrongs = {"sizes": numbers(1, 4, 3, 3), "dtype": numbers(1, 4, 2, 2).double()}
+    for what, residual in wrongs.items():
+        name = f"residual_{what}"
+        yield error(name, "fused_convolution", *named, residual, *window, parts=parts)
     large = numbers(4, 4, 4, 4)
     yield wrong("kernel", "weight float32[4, 4, 4, 4], which give no output", weight=large)
     yield wrong("stride", "found stride 0, expected 1 to", stride=[0, 1])
     yield wrong("padding", "found padding -1, expected 0 to", padding=[-1, 0])
     yield wrong("list", "found dilation of 3 numbers, expected 2", dilation=[1, 1, 1])
     yield wrong("rank", "3 to 5 dimensions", weight=numbers(4, 4, 2))
-    yield wrong(
-        "dtype", "weight float64[4, 4, 2, 2]", "one dtype", weight=numbers(4, 4, 2, 2).double()
-    )
-    x, weight = numbers(1, 4, 3, 3).int(), numbers(4, 4, 2, 2).int()
+    weight = numbers(4, 4, 2, 2)
+    yield wrong("dtype", "weight float64[4, 4, 2, 2]", "one dtype", weight=weight.double())
+    x, weight = numbers(1, 4, 3, 3).int(), weight.int()
     yield wrong("integers", "no kernel for", "int32[1, 4, 3, 3]", input=x, weight=weight)

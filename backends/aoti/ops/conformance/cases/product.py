@@ -1,5 +1,6 @@
 """Matrix products."""
 
+import itertools
 from collections.abc import Iterator
 
 import torch
@@ -31,6 +32,18 @@ def columns(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.mT.contiguous().mT
 
 
+def pairs(
+    a: torch.Tensor, b: torch.Tensor, out: torch.Tensor
+) -> Iterator[tuple[str, str, tuple[torch.Tensor, ...]]]:
+    """Two operands in all layouts, of integers in the same, and results in each in turn."""
+    outs = list(layouts(out))
+    lefts, rights = enumerate(layouts(a)), enumerate(layouts(b))
+    for (i, (left, x)), (j, (right, y)) in itertools.product(lefts, rights):
+        if i == j or a.is_floating_point():
+            written, result = outs[(i + 2 * j) % len(outs)]
+            yield f"{left}_{right}", written, (result, x, y)
+
+
 def cases() -> Iterator[Json]:
     yield from _mm()
     yield from _added()
@@ -48,14 +61,8 @@ def _mm() -> Iterator[Json]:
             yield case(name, "mm_out", out, a, columns(b), wide=True)
     for dtype in (torch.bfloat16, torch.int32):
         a, b, c = numbers(3, 4, dtype=dtype), numbers(4, 5, dtype=dtype), poison(3, 5, dtype=dtype)
-        lefts, rights, outs = (list(layouts(x)) for x in (a, b, c))
-        for i, (left, x) in enumerate(lefts):
-            for j, (right, y) in enumerate(rights):
-                if dtype == torch.int32 and i != j:
-                    continue
-                written, out = outs[(i + 2 * j) % len(outs)]
-                name = f"{short(dtype)}/{left}_{right}_{written}"
-                yield case(name, "mm_out", out, x, y, wide=True)
+        for name, written, tensors in pairs(a, b, c):
+            yield case(f"{short(dtype)}/{name}_{written}", "mm_out", *tensors, wide=True)
     x = numbers(1, 6).expand(4, 6)
     yield case("repeated", "mm_out", poison(4, 8), x, numbers(6, 1).expand(6, 8), wide=True)
     yield case("empty", "mm_out", poison(0, 4), numbers(0, 8), numbers(8, 4))
@@ -122,15 +129,11 @@ def _batches() -> Iterator[Json]:
             yield case(name, "bmm_out", out, a, columns(b), wide=True)
     for dtype in (torch.float32, torch.int32):
         a, b = numbers(2, 3, 4, dtype=dtype), numbers(2, 4, 3, dtype=dtype, seed=1)
-        outs = [out for _, out in layouts(poison(2, 3, 3, dtype=dtype))]
-        for i, (left, x) in enumerate(layouts(a)):
-            for j, (right, y) in enumerate(layouts(b)):
-                if dtype == torch.int32 and i != j:
-                    continue
-                name, out = f"{short(dtype)}/{left}_{right}", outs[(i + 2 * j) % 4]
-                yield case(name, "bmm_out", out, x, y, wide=True)
+        out = poison(2, 3, 3, dtype=dtype)
+        for name, _, tensors in pairs(a, b, out):
+            yield case(f"{short(dtype)}/{name}", "bmm_out", *tensors, wide=True)
         y = numbers(1, 4, 3, dtype=dtype).expand(2, 4, 3)
-        yield case(f"{short(dtype)}/shared", "bmm_out", outs[0], a, y, wide=True)
+        yield case(f"{short(dtype)}/shared", "bmm_out", out, a, y, wide=True)
     # Heads inside, as attention has them.
     a, b, out = (x.transpose(0, 1) for x in (numbers(4, 2, 3), numbers(3, 2, 5), poison(4, 2, 5)))
     yield case("heads", "bmm_out", out, a, b, wide=True)
@@ -184,33 +187,27 @@ def _widened() -> Iterator[Json]:
     parts = ["found int8[3, 4] @ int32[4, 5]", "expected int8 @ int8 -> int32"]
     yield error("dtype", "_int_mm_out", out, a, b.int(), parts=parts)
 
-    def product(
-        out: torch.Tensor, x: torch.Tensor, y: torch.Tensor, _: torch.dtype
-    ) -> torch.Tensor:
-        return x.double() @ y.double()
+    def wider(name: str, out: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> Json:
+        def product(*_: object) -> torch.Tensor:
+            return x.double() @ y.double()
 
-    wide = torch.float32
+        name, tolerance = f"{short(x.dtype)}/{name}", TOLERANCE[out.dtype]
+        operands = (out, x, y, out.dtype)
+        return case(name, "mm_dtype_out", *operands, reference=product, tolerance=tolerance)
+
     for dtype in (torch.float16, torch.bfloat16):
-        a, b = numbers(3, 10, dtype=dtype), columns(numbers(10, 4, dtype=dtype))
-        for layout, out in layouts(poison(3, 4)):
-            yield case(
-                f"{short(dtype)}/{layout}", "mm_dtype_out", out, a, b, wide,
-                reference=product, tolerance=TOLERANCE[wide],
-            )  # fmt: skip
-        for name, x, y in (("with_gaps", a[:, ::2], b[::2]), ("no_products", a[:, :0], b[:0])):
-            yield case(
-                f"{short(dtype)}/{name}", "mm_dtype_out", poison(3, 4), x, y, wide,
-                reference=product, tolerance=TOLERANCE[wide],
-            )  # fmt: skip
-        yield case(
-            f"{short(dtype)}/same", "mm_dtype_out", poison(3, 4, dtype=dtype), a, b, dtype,
-            reference=product, tolerance=TOLERANCE[dtype],
-        )  # fmt: skip
+        a, b, out = numbers(3, 10, dtype=dtype), columns(numbers(10, 4, dtype=dtype)), poison(3, 4)
+        for layout, written in layouts(out):
+            yield wider(layout, written, a, b)
+        yield wider("with_gaps", out, a[:, ::2], b[::2])
+        yield wider("no_products", out, a[:, :0], b[:0])
+        yield wider("same", out.to(dtype), a, b)
     a, b = numbers(2, 3), numbers(3, 4)
     parts = ["found float32[2, 3] and out_dtype float64"]
     yield error("wider", "mm_dtype_out", poison(2, 4), a, b, torch.float64, parts=parts)
     parts = ["expected float16 @ float16 -> float32"]
-    yield error("right", "mm_dtype_out", poison(2, 4), a.half(), b, wide, parts=parts)
+    operands = poison(2, 4), a.half(), b, torch.float32
+    yield error("right", "mm_dtype_out", *operands, parts=parts)
 
 
 def _int8_weights() -> Iterator[Json]:
