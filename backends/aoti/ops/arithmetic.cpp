@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "pteron/backends/aoti/ops/ops.h"
+#include "pteron/backends/aoti/ops/promotion.h"
+#include "pteron/backends/aoti/ops/views.h"
 #include "pteron/backends/aoti/slim/core/scalar.h"
 
 namespace pteron::aoti::ops {
@@ -13,12 +15,16 @@ namespace {
 
 Error binary(const Kernels& kernels, Kind kind, double alpha, const SlimTensor& a,
              const SlimTensor& b, TensorPtr& out) {
-  PTERON_ASSIGN_OR_RETURN(const Broadcast shape, broadcast(a, b));
+  CommonSizes sizes;
+  PTERON_RETURN_IF_ERROR(sizes.add(a, "the first operand"));
+  PTERON_RETURN_IF_ERROR(sizes.add(b, "the second operand"));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr x, broadcast_to(a, "the first operand", sizes));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr y, broadcast_to(b, "the second operand", sizes));
   const DType dtype = result_type(a, b);
   PTERON_ASSIGN_OR_RETURN(
-      out, make_ordered_like(shape.shape(), kind == Kind::kPolar ? complex_of(dtype) : dtype,
-                             a.device(), {shape.a, shape.b}));
-  return kernels.arithmetic({kind, alpha, a, b, shape, *out});
+      out, make_ordered_like(sizes, kind == Kind::kPolar ? complex_of(dtype) : dtype, a.device(),
+                             {x->strides().data(), y->strides().data()}));
+  return kernels.arithmetic({kind, alpha, *x, *y, *out});
 }
 
 // A number as a tensor without dimensions, of no larger type than `with` for all it is.
@@ -33,9 +39,8 @@ Result<TensorPtr> number_like(const Kernels& kernels, double value, const SlimTe
 }  // namespace
 
 Error abs(const Kernels& kernels, const SlimTensor& self, TensorPtr& out) {
-  PTERON_ASSIGN_OR_RETURN(const Broadcast shape, broadcast(self, self));
   PTERON_ASSIGN_OR_RETURN(out, make_ordered_like(self, real_of(self.dtype())));
-  return kernels.arithmetic({Kind::kAbsolute, 1, self, self, shape, *out});
+  return kernels.arithmetic({Kind::kAbsolute, 1, self, self, *out});
 }
 
 Error add_Tensor(const Kernels& kernels, const SlimTensor& self, const SlimTensor& other,

@@ -1,7 +1,6 @@
 // Arithmetic that generated code leaves to us: that of complex numbers. Real ones work as well.
 #pragma once
 
-#include "pteron/backends/aoti/ops/promotion.h"
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 
 namespace pteron::aoti {
@@ -15,8 +14,7 @@ struct ArithmeticCall {
   double alpha;  // of kAdd
   const slim::SlimTensor& a;
   const slim::SlimTensor& b;  // a where there is no other
-  const Broadcast& shape;     // of both
-  // Of the sizes of shape, any strides. Of kAbsolute the real dtype of a, of kPolar the complex one;
+  // Of the sizes of a and of b, any strides. Of kAbsolute the real dtype of a, of kPolar the complex one;
   // else that in which is computed.
   const slim::SlimTensor& out;
 };

@@ -7,6 +7,8 @@
 
 namespace pteron::aoti::ops {
 
+using List = Span<const int64_t>;
+
 namespace {
 
 Error check(const SlimTensor& input, const SlimTensor& weight, const SlimTensor* bias,
@@ -34,16 +36,15 @@ Error check(const SlimTensor& input, const SlimTensor& weight, const SlimTensor*
   return Error::Ok;
 }
 
-bool have_sizes(const SlimTensor& tensor, Span<const int64_t> sizes) {
+bool have_sizes(const SlimTensor& tensor, List sizes) {
   return std::equal(tensor.sizes().begin(), tensor.sizes().end(), sizes.begin(), sizes.end());
 }
 
 // What both operators do.
 Error convolve(const Kernels& kernels, const SlimTensor& input, const SlimTensor& weight,
-               const SlimTensor* bias, const SlimTensor* residual, Span<const int64_t> stride,
-               Span<const int64_t> padding, Span<const int64_t> dilation, bool transposed,
-               Span<const int64_t> output_padding, int64_t groups, bool relu, bool channels_last,
-               TensorPtr& out) {
+               const SlimTensor* bias, const SlimTensor* residual, List stride, List padding,
+               List dilation, bool transposed, List output_padding, int64_t groups, bool relu,
+               bool channels_last, TensorPtr& out) {
   PTERON_RETURN_IF_ERROR(check(input, weight, bias, transposed, groups));
   const size_t dims = input.dim() - 2;
   std::array<int64_t, 3> strides{1, 1, 1}, paddings{}, dilations{1, 1, 1}, more{};
@@ -89,18 +90,16 @@ Error convolve(const Kernels& kernels, const SlimTensor& input, const SlimTensor
 }  // namespace
 
 Error convolution(const Kernels& kernels, const SlimTensor& input, const SlimTensor& weight,
-                  const SlimTensor* bias, Span<const int64_t> stride, Span<const int64_t> padding,
-                  Span<const int64_t> dilation, bool transposed, Span<const int64_t> output_padding,
-                  int64_t groups, TensorPtr& out) {
+                  const SlimTensor* bias, List stride, List padding, List dilation, bool transposed,
+                  List output_padding, int64_t groups, TensorPtr& out) {
   return convolve(kernels, input, weight, bias, nullptr, stride, padding, dilation, transposed,
                   output_padding, groups, false, slim::is_convolution_channels_last(input, weight),
                   out);
 }
 
 Error fused_convolution(const Kernels& kernels, const SlimTensor& input, const SlimTensor& weight,
-                        const SlimTensor* bias, const SlimTensor* residual,
-                        Span<const int64_t> stride, Span<const int64_t> padding,
-                        Span<const int64_t> dilation, int64_t groups, bool relu, TensorPtr& out) {
+                        const SlimTensor* bias, const SlimTensor* residual, List stride,
+                        List padding, List dilation, int64_t groups, bool relu, TensorPtr& out) {
   return convolve(kernels, input, weight, bias, residual, stride, padding, dilation, false, {},
                   groups, relu, true, out);
 }

@@ -57,12 +57,8 @@ Error put(const Kernels& kernels, const SlimTensor& target, const SlimTensor& in
       Error::InvalidType, "found values %s, self %s, expected one dtype%s",
       values.describe().c_str(), initial.describe().c_str(), accumulate ? " of real numbers" : "");
   PTERON_ASSIGN_OR_RETURN(const Indexed to, index_into(kernels, target, indices));
-  TensorPtr copy;
-  if (slim::may_overlap(target, values)) {
-    PTERON_ASSIGN_OR_RETURN(copy, slim::clone_tensor(values));
-  }
-  PTERON_ASSIGN_OR_RETURN(const TensorPtr spread,
-                          broadcast_to(copy ? *copy : values, "values", to.x->sizes()));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr read, apart_from(target, values));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr spread, broadcast_to(*read, "values", to.x->sizes()));
   PTERON_RETURN_IF_ERROR(slim::copy_tensor(target, initial, true));
   return kernels.index({accumulate ? Kind::kSum : Kind::kWrite, to, *spread});
 }

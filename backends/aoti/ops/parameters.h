@@ -10,7 +10,7 @@
 //   Bool(x)              int32_t                                bool
 //   Dtype(x)             int32_t                                DType
 //   Optional{Int,Float,Bool,Dtype}(x)   pointers to those       std::optional
-//   OptionalLayout(x)    int32_t*                               const int32_t*; all are strided
+//   OptionalLayout(x)    int32_t*                               std::optional; all are strided
 //   OptionalDevice(x)    int32_t*, index                        Device: that of the call's type
 //   Generator(x)         void**                                 void**, null
 //   IntList(x)           const int64_t*, length                 Span<const int64_t>
@@ -131,12 +131,6 @@ class OptionalDtype : public Plain<const int32_t*> {
   std::optional<slim::DType> dtype_;
 };
 
-class OptionalLayout : public Plain<const int32_t*> {
- public:
-  using C = int32_t*;
-  using Plain::Plain;
-};
-
 class OptionalDevice : public Plain<const int32_t*> {
  public:
   using C = int32_t*;
@@ -202,6 +196,7 @@ using Float = Plain<double>;
 using OptionalInt = Optional<int64_t>;
 using OptionalFloat = Optional<double>;
 using OptionalBool = Optional<int32_t, bool>;
+using OptionalLayout = Optional<int32_t>;
 using IntList = List<int64_t>;
 
 template <typename Parameter>
@@ -246,9 +241,10 @@ AOTITorchError call_operator(const char* shim, DeviceType device, const Kernels&
 #define PTERON_PARAMETER_OptionalDevice(x) Two, ::pteron::aoti::parameter::OptionalDevice, x
 #define PTERON_PARAMETER_IntList(x) Two, ::pteron::aoti::parameter::IntList, x
 
-// PTERON_WITH(PTERON_C_, PTERON_PARAMETER_Int(k)): PTERON_C_One(parameter::Int, k), ...
-#define PTERON_WITH(p, ...) PTERON_WITH_(p, __VA_ARGS__)
-#define PTERON_WITH_(p, count, type, x) p##count(type, x)
+// PTERON_WITH(PTERON_C_, Int(k)): PTERON_C_One(parameter::Int, k)
+#define PTERON_WITH(p, parameter) PTERON_WITH_(p, PTERON_PARAMETER_##parameter)
+#define PTERON_WITH_(...) PTERON_WITH_EXPANDED_(__VA_ARGS__)
+#define PTERON_WITH_EXPANDED_(p, count, type, x) p##count(type, x)
 
 // In C.
 #define PTERON_C_One(type, x) type::C x

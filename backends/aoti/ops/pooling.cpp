@@ -10,12 +10,6 @@ using List = Span<const int64_t>;
 
 namespace {
 
-// What differs between the functions of one family.
-struct Kind {
-  size_t dims;               // spatial ones, 2 or 3
-  bool keeps_channels_last;  // whether the result has the layout of a batch of images
-};
-
 struct Sliding {
   List kernel, stride, padding, dilation;
   bool ceil_mode;
@@ -74,99 +68,78 @@ Error read_windows(const SlimTensor& self, size_t dims, const Sliding& sliding,
 }
 
 // Averages without `indices`.
-Error run(const Kernels& kernels, const SlimTensor& self, Kind kind, PoolingWindows* pooling,
+Error run(const Kernels& kernels, const SlimTensor& self, size_t dims, PoolingWindows* pooling,
           TensorPtr& out, TensorPtr* indices) {
   PTERON_CHECK_OR_RETURN(
       indices ? !slim::is_complex(self.dtype()) : slim::is_floating_point(self.dtype()),
       Error::InvalidType, "found self %s, expected %s numbers", self.describe().c_str(),
       indices ? "real" : "floating-point");
   Sizes sizes(self);
-  std::copy(pooling->out + 3 - kind.dims, pooling->out + 3, sizes.values + sizes.dim - kind.dims);
-  const bool channels_last =
-      kind.keeps_channels_last && self.dim() == kind.dims + 2 && slim::is_channels_last(self);
+  std::copy(pooling->out + 3 - dims, pooling->out + 3, sizes.values + sizes.dim - dims);
+  // Of volumes, sliding maxima alone are not row-major.
+  const bool keeps_layout = dims == 2 || (indices && !pooling->adaptive);
+  const bool channels_last = keeps_layout && self.dim() == dims + 2 && slim::is_channels_last(self);
   const auto make = channels_last ? make_channels_last : make_row_major;
   PTERON_ASSIGN_OR_RETURN(out, make(sizes, self.dtype(), self.device()));
   if (indices) {
     PTERON_ASSIGN_OR_RETURN(*indices, make(sizes, DType::Long, self.device()));
   }
-  spread_strides(*out, kind.dims, pooling->out_strides);
+  spread_strides(*out, dims, pooling->out_strides);
   return kernels.pool({*pooling, self, *out, indices ? indices->get() : nullptr});
 }
 
-Error adaptive(const Kernels& kernels, const SlimTensor& self, List output_size, Kind kind,
+Error adaptive(const Kernels& kernels, const SlimTensor& self, List output_size, size_t dims,
                TensorPtr& out, TensorPtr* indices) {
-  PTERON_ASSIGN_OR_RETURN(PoolingWindows pooling, read(self, kind.dims));
+  PTERON_ASSIGN_OR_RETURN(PoolingWindows pooling, read(self, dims));
   pooling.adaptive = true;
-  PTERON_RETURN_IF_ERROR(spread(output_size, kind.dims, "output_size", 0, pooling.out));
-  return run(kernels, self, kind, &pooling, out, indices);
+  PTERON_RETURN_IF_ERROR(spread(output_size, dims, "output_size", 0, pooling.out));
+  return run(kernels, self, dims, &pooling, out, indices);
 }
 
 Error average(const Kernels& kernels, const SlimTensor& self, const Sliding& sliding,
-              bool count_padding, std::optional<int64_t> divisor, Kind kind, TensorPtr& out) {
+              bool count_padding, std::optional<int64_t> divisor, size_t dims, TensorPtr& out) {
   PTERON_CHECK_OR_RETURN(divisor != 0, Error::InvalidArgument,
                          "found divisor_override 0, expected another number");
-  PTERON_ASSIGN_OR_RETURN(PoolingWindows pooling, read(self, kind.dims));
-  PTERON_RETURN_IF_ERROR(read_windows(self, kind.dims, sliding, &pooling));
+  PTERON_ASSIGN_OR_RETURN(PoolingWindows pooling, read(self, dims));
+  PTERON_RETURN_IF_ERROR(read_windows(self, dims, sliding, &pooling));
   pooling.count_padding = count_padding;
   pooling.divisor = divisor.value_or(0);
-  return run(kernels, self, kind, &pooling, out, nullptr);
+  return run(kernels, self, dims, &pooling, out, nullptr);
 }
 
 Error maximum(const Kernels& kernels, const SlimTensor& self, const Sliding& sliding, size_t dims,
               TensorPtr& out, TensorPtr& indices) {
   PTERON_ASSIGN_OR_RETURN(PoolingWindows pooling, read(self, dims));
   PTERON_RETURN_IF_ERROR(read_windows(self, dims, sliding, &pooling));
-  return run(kernels, self, {dims, true}, &pooling, out, &indices);
+  return run(kernels, self, dims, &pooling, out, &indices);
 }
 
 }  // namespace
 
-Error _adaptive_avg_pool2d(const Kernels& kernels, const SlimTensor& self, List output_size,
-                           TensorPtr& out) {
-  return adaptive(kernels, self, output_size, {2, true}, out, nullptr);
-}
-
-Error _adaptive_avg_pool3d(const Kernels& kernels, const SlimTensor& self, List output_size,
-                           TensorPtr& out) {
-  return adaptive(kernels, self, output_size, {3, false}, out, nullptr);
-}
-
-Error adaptive_max_pool2d(const Kernels& kernels, const SlimTensor& self, List output_size,
-                          TensorPtr& out, TensorPtr& indices) {
-  return adaptive(kernels, self, output_size, {2, true}, out, &indices);
-}
-
-Error adaptive_max_pool3d(const Kernels& kernels, const SlimTensor& self, List output_size,
-                          TensorPtr& out, TensorPtr& indices) {
-  return adaptive(kernels, self, output_size, {3, false}, out, &indices);
-}
-
-Error avg_pool2d(const Kernels& kernels, const SlimTensor& self, List kernel_size, List stride,
-                 List padding, bool ceil_mode, bool count_include_pad,
-                 std::optional<int64_t> divisor_override, TensorPtr& out) {
-  return average(kernels, self, {kernel_size, stride, padding, {}, ceil_mode}, count_include_pad,
-                 divisor_override, {2, true}, out);
-}
-
-Error avg_pool3d(const Kernels& kernels, const SlimTensor& self, List kernel_size, List stride,
-                 List padding, bool ceil_mode, bool count_include_pad,
-                 std::optional<int64_t> divisor_override, TensorPtr& out) {
-  return average(kernels, self, {kernel_size, stride, padding, {}, ceil_mode}, count_include_pad,
-                 divisor_override, {3, false}, out);
-}
-
-Error max_pool2d_with_indices(const Kernels& kernels, const SlimTensor& self, List kernel_size,
-                              List stride, List padding, List dilation, bool ceil_mode,
-                              TensorPtr& out, TensorPtr& indices) {
-  return maximum(kernels, self, {kernel_size, stride, padding, dilation, ceil_mode}, 2, out,
-                 indices);
-}
-
-Error max_pool3d_with_indices(const Kernels& kernels, const SlimTensor& self, List kernel_size,
-                              List stride, List padding, List dilation, bool ceil_mode,
-                              TensorPtr& out, TensorPtr& indices) {
-  return maximum(kernels, self, {kernel_size, stride, padding, dilation, ceil_mode}, 3, out,
-                 indices);
-}
+// Of images and of volumes.
+#define PTERON_POOLING(dims)                                                                       \
+  Error _adaptive_avg_pool##dims##d(const Kernels& kernels, const SlimTensor& self,                \
+                                    List output_size, TensorPtr& out) {                            \
+    return adaptive(kernels, self, output_size, dims, out, nullptr);                               \
+  }                                                                                                \
+  Error adaptive_max_pool##dims##d(const Kernels& kernels, const SlimTensor& self,                 \
+                                   List output_size, TensorPtr& out, TensorPtr& indices) {         \
+    return adaptive(kernels, self, output_size, dims, out, &indices);                              \
+  }                                                                                                \
+  Error avg_pool##dims##d(const Kernels& kernels, const SlimTensor& self, List kernel_size,        \
+                          List stride, List padding, bool ceil_mode, bool count_include_pad,       \
+                          std::optional<int64_t> divisor_override, TensorPtr& out) {               \
+    return average(kernels, self, {kernel_size, stride, padding, {}, ceil_mode},                   \
+                   count_include_pad, divisor_override, dims, out);                                \
+  }                                                                                                \
+  Error max_pool##dims##d_with_indices(const Kernels& kernels, const SlimTensor& self,             \
+                                       List kernel_size, List stride, List padding, List dilation, \
+                                       bool ceil_mode, TensorPtr& out, TensorPtr& indices) {       \
+    return maximum(kernels, self, {kernel_size, stride, padding, dilation, ceil_mode}, dims, out,  \
+                   indices);                                                                       \
+  }
+PTERON_POOLING(2)
+PTERON_POOLING(3)
+#undef PTERON_POOLING
 
 }  // namespace pteron::aoti::ops

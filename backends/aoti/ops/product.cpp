@@ -3,6 +3,7 @@
 #include <string>
 
 #include "pteron/backends/aoti/ops/ops.h"
+#include "pteron/backends/aoti/ops/views.h"
 
 namespace pteron::aoti::ops {
 
@@ -11,15 +12,6 @@ namespace {
 std::string describe(const ProductCall& call) {
   return (call.c ? call.c->describe() + " + " : "") + call.a.describe() + " @ " +
          call.b.describe() + " -> " + call.out.describe();
-}
-
-bool broadcasts(const SlimTensor& c, const SlimTensor& out) {
-  if (c.dim() > out.dim()) return false;
-  const size_t missing = out.dim() - c.dim();
-  for (size_t d = 0; d < c.dim(); ++d) {
-    if (c.size(d) != 1 && c.size(d) != out.size(missing + d)) return false;
-  }
-  return true;
 }
 
 // What a product should be, of one that is not; null for one that is.
@@ -34,7 +26,8 @@ const char* expected(const ProductCall& call, size_t rank) {
   for (size_t d = 0; d < rank; ++d) {
     if (out.stride(d) == 0 && out.size(d) > 1) return "a result that repeats no element";
   }
-  if (call.c && !broadcasts(*call.c, out)) return "an addend that broadcasts to the result";
+  if (call.c && !broadcasts_to(*call.c, out.sizes()))
+    return "an addend that broadcasts to the result";
   return nullptr;
 }
 

@@ -1,12 +1,16 @@
 #include "pteron/backends/aoti/ops/promotion.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace pteron::aoti {
 namespace {
 
 using slim::DType;
+
+// Parts, and complex numbers of two of them.
+constexpr std::pair<DType, DType> kComplex[] = {{DType::Float, DType::ComplexFloat},
+                                                {DType::Double, DType::ComplexDouble},
+                                                {DType::Half, DType::ComplexHalf}};
 
 // Bool, integer, floating-point, complex: the higher category wins.
 int category(DType dtype) {
@@ -37,48 +41,18 @@ DType promoted(DType a, DType b) {
 
 }  // namespace
 
-Result<Broadcast> broadcast(const slim::SlimTensor& a, const slim::SlimTensor& b) {
-  Broadcast result;
-  result.dim = std::max(a.dim(), b.dim());
-  for (size_t i = 0; i < result.dim; ++i) {
-    // Counted from the back.
-    const size_t at = result.dim - 1 - i;
-    const int64_t x = i < a.dim() ? a.size(a.dim() - 1 - i) : 1;
-    const int64_t y = i < b.dim() ? b.size(b.dim() - 1 - i) : 1;
-    PTERON_CHECK_OR_RETURN(x == y || x == 1 || y == 1, Error::InvalidArgument,
-                           "found %s and %s, expected sizes that broadcast", a.describe().c_str(),
-                           b.describe().c_str());
-    result.sizes[at] = x == 1 ? y : x;
-    result.a[at] = x == 1 ? 0 : a.stride(a.dim() - 1 - i);
-    result.b[at] = y == 1 ? 0 : b.stride(b.dim() - 1 - i);
-  }
-  return result;
-}
-
 DType complex_of(DType real) {
-  switch (real) {
-    case DType::Float:
-      return DType::ComplexFloat;
-    case DType::Double:
-      return DType::ComplexDouble;
-    case DType::Half:
-      return DType::ComplexHalf;
-    default:
-      return real;
+  for (const auto& [part, complex] : kComplex) {
+    if (part == real) return complex;
   }
+  return real;
 }
 
 DType real_of(DType complex) {
-  switch (complex) {
-    case DType::ComplexFloat:
-      return DType::Float;
-    case DType::ComplexDouble:
-      return DType::Double;
-    case DType::ComplexHalf:
-      return DType::Half;
-    default:
-      return complex;
+  for (const auto& [part, whole] : kComplex) {
+    if (whole == complex) return part;
   }
+  return complex;
 }
 
 DType result_type(const slim::SlimTensor& a, const slim::SlimTensor& b) {

@@ -22,8 +22,8 @@ Error randint_low_out(const Kernels& kernels, const SlimTensor& out, int64_t low
   return slim::copy_tensor(out, *drawn);
 }
 
-Error randperm(const Kernels& kernels, int64_t n, std::optional<DType> dtype, const int32_t*,
-               Device device, std::optional<bool>, TensorPtr& out) {
+Error randperm(const Kernels& kernels, int64_t n, std::optional<DType> dtype,
+               std::optional<int32_t>, Device device, std::optional<bool>, TensorPtr& out) {
   const DType type = dtype.value_or(DType::Long);
   PTERON_CHECK_OR_RETURN(n >= 0 && n <= (int64_t{1} << 40) && !slim::is_complex(type),
                          Error::InvalidArgument, "found n %lld of %s, expected 0 to 2^40, real",

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "pteron/backends/aoti/ops/index.h"
 #include "pteron/backends/aoti/ops/ops.h"
@@ -13,16 +14,13 @@ using Kind = IndexCall::Kind;
 namespace {
 
 Result<Kind> reduction_named(std::string_view name) {
-  constexpr struct {
-    std::string_view name;
-    Kind kind;
-  } kKnown[] = {{"sum", Kind::kSum},
-                {"prod", Kind::kProduct},
-                {"mean", Kind::kMean},
-                {"amax", Kind::kMaximum},
-                {"amin", Kind::kMinimum}};
-  for (const auto& known : kKnown) {
-    if (name == known.name) return known.kind;
+  constexpr std::pair<std::string_view, Kind> kKnown[] = {{"sum", Kind::kSum},
+                                                          {"prod", Kind::kProduct},
+                                                          {"mean", Kind::kMean},
+                                                          {"amax", Kind::kMaximum},
+                                                          {"amin", Kind::kMinimum}};
+  for (const auto& [known, kind] : kKnown) {
+    if (name == known) return kind;
   }
   return make_error(Error::InvalidArgument,
                     "found reduce %.*s, expected sum, prod, mean, amax or amin",
@@ -49,13 +47,10 @@ Error scatter(const Kernels& kernels, Kind kind, const SlimTensor& out, const Sl
       Error::InvalidType, "found source %s, self %s, expected one dtype%s",
       source.describe().c_str(), self.describe().c_str(),
       kind == Kind::kWrite ? "" : " of real numbers");
-  TensorPtr copy;
-  if (slim::may_overlap(out, source)) {
-    PTERON_ASSIGN_OR_RETURN(copy, slim::clone_tensor(source));
-  }
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr values, apart_from(out, source));
   PTERON_ASSIGN_OR_RETURN(const TensorPtr target, with_dims(out));
   PTERON_ASSIGN_OR_RETURN(TensorPtr numbers, with_dims(index));
-  PTERON_ASSIGN_OR_RETURN(const TensorPtr from, with_dims(copy ? *copy : source));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr from, with_dims(*values));
   bool fits = numbers->dim() == target->dim() && numbers->dim() == from->dim();
   for (size_t k = 0; fits && k < numbers->dim(); ++k) {
     fits = numbers->size(k) <= from->size(k) && (k == d || numbers->size(k) <= target->size(k));

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "pteron/backends/aoti/ops/ops.h"
+#include "pteron/backends/aoti/ops/views.h"
 #include "pteron/backends/aoti/slim/core/scalar.h"
 
 namespace pteron::aoti::ops {
@@ -32,12 +33,8 @@ Error select(const Kernels& kernels, Kind kind, const SlimTensor& self, int64_t 
 
 // Of all elements; NaN of none.
 Error select_of_all(const Kernels& kernels, Kind kind, const SlimTensor& self, TensorPtr& out) {
-  PTERON_ASSIGN_OR_RETURN(TensorPtr flat, slim::contiguous_tensor(self));
-  const int64_t numel = self.numel(), one = 1;
-  PTERON_RETURN_IF_ERROR(flat->set(flat->storage(), Span<const int64_t>(&numel, 1),
-                                   Span<const int64_t>(&one, 1), flat->storage_offset(),
-                                   self.dtype()));
-  if (numel > 0) {
+  if (self.numel() > 0) {
+    PTERON_ASSIGN_OR_RETURN(const TensorPtr flat, flattened(self));
     TensorPtr index;
     return select(kernels, kind, *flat, 1, 0, false, out, index);
   }

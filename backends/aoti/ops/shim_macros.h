@@ -22,45 +22,26 @@
   (p, __VA_ARGS__)
 #define PTERON_EACH_PICK_(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, name, ...) \
   name
-#define PTERON_EACH_1_(p, x) PTERON_WITH(p, PTERON_PARAMETER_##x)
-#define PTERON_EACH_2_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_1_(p, __VA_ARGS__)
-#define PTERON_EACH_3_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_2_(p, __VA_ARGS__)
-#define PTERON_EACH_4_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_3_(p, __VA_ARGS__)
-#define PTERON_EACH_5_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_4_(p, __VA_ARGS__)
-#define PTERON_EACH_6_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_5_(p, __VA_ARGS__)
-#define PTERON_EACH_7_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_6_(p, __VA_ARGS__)
-#define PTERON_EACH_8_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_7_(p, __VA_ARGS__)
-#define PTERON_EACH_9_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_8_(p, __VA_ARGS__)
-#define PTERON_EACH_10_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_9_(p, __VA_ARGS__)
-#define PTERON_EACH_11_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_10_(p, __VA_ARGS__)
-#define PTERON_EACH_12_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_11_(p, __VA_ARGS__)
-#define PTERON_EACH_13_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_12_(p, __VA_ARGS__)
-#define PTERON_EACH_14_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_13_(p, __VA_ARGS__)
-#define PTERON_EACH_15_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_14_(p, __VA_ARGS__)
-#define PTERON_EACH_16_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_15_(p, __VA_ARGS__)
-#define PTERON_EACH_17_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_16_(p, __VA_ARGS__)
-#define PTERON_EACH_18_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_17_(p, __VA_ARGS__)
-#define PTERON_EACH_19_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_18_(p, __VA_ARGS__)
-#define PTERON_EACH_20_(p, x, ...) \
-  PTERON_WITH(p, PTERON_PARAMETER_##x), PTERON_EACH_19_(p, __VA_ARGS__)
+#define PTERON_EACH_1_(p, x) PTERON_WITH(p, x)
+#define PTERON_EACH_2_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_1_(p, __VA_ARGS__)
+#define PTERON_EACH_3_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_2_(p, __VA_ARGS__)
+#define PTERON_EACH_4_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_3_(p, __VA_ARGS__)
+#define PTERON_EACH_5_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_4_(p, __VA_ARGS__)
+#define PTERON_EACH_6_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_5_(p, __VA_ARGS__)
+#define PTERON_EACH_7_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_6_(p, __VA_ARGS__)
+#define PTERON_EACH_8_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_7_(p, __VA_ARGS__)
+#define PTERON_EACH_9_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_8_(p, __VA_ARGS__)
+#define PTERON_EACH_10_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_9_(p, __VA_ARGS__)
+#define PTERON_EACH_11_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_10_(p, __VA_ARGS__)
+#define PTERON_EACH_12_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_11_(p, __VA_ARGS__)
+#define PTERON_EACH_13_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_12_(p, __VA_ARGS__)
+#define PTERON_EACH_14_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_13_(p, __VA_ARGS__)
+#define PTERON_EACH_15_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_14_(p, __VA_ARGS__)
+#define PTERON_EACH_16_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_15_(p, __VA_ARGS__)
+#define PTERON_EACH_17_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_16_(p, __VA_ARGS__)
+#define PTERON_EACH_18_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_17_(p, __VA_ARGS__)
+#define PTERON_EACH_19_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_18_(p, __VA_ARGS__)
+#define PTERON_EACH_20_(p, x, ...) PTERON_WITH(p, x), PTERON_EACH_19_(p, __VA_ARGS__)
 
 #define PTERON_DECLARE_OPERATOR(name, ...)                     \
   ::pteron::Error name(const ::pteron::aoti::Kernels& kernels, \

@@ -29,18 +29,23 @@ Result<TensorPtr> make_view(const SlimTensor& tensor, Span<const int64_t> sizes,
   return view;
 }
 
-Result<TensorPtr> broadcast_to(const SlimTensor& tensor, const char* name,
-                               Span<const int64_t> sizes) {
-  int64_t strides[slim::kMaxDims] = {};
+bool broadcasts_to(const SlimTensor& tensor, Span<const int64_t> sizes) {
   bool fits = tensor.dim() <= sizes.size();
   for (size_t d = 0; fits && d < tensor.dim(); ++d) {
-    const size_t at = sizes.size() - tensor.dim() + d;
-    fits = tensor.size(d) == sizes[at] || tensor.size(d) == 1;
-    if (tensor.size(d) != 1) strides[at] = tensor.stride(d);
+    fits = tensor.size(d) == 1 || tensor.size(d) == sizes[sizes.size() - tensor.dim() + d];
   }
-  PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument,
+  return fits;
+}
+
+Result<TensorPtr> broadcast_to(const SlimTensor& tensor, const char* name,
+                               Span<const int64_t> sizes) {
+  PTERON_CHECK_OR_RETURN(broadcasts_to(tensor, sizes), Error::InvalidArgument,
                          "found %s %s, expected sizes that broadcast to %s", name,
                          tensor.describe().c_str(), text_of(sizes).c_str());
+  int64_t strides[slim::kMaxDims] = {};
+  for (size_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.size(d) != 1) strides[sizes.size() - tensor.dim() + d] = tensor.stride(d);
+  }
   return make_view(tensor, sizes, Span<const int64_t>(strides, sizes.size()),
                    tensor.storage_offset());
 }
@@ -50,6 +55,10 @@ Result<TensorPtr> flattened(const SlimTensor& tensor) {
   const int64_t size = tensor.numel(), stride = 1;
   return make_view(*dense, Span<const int64_t>(&size, 1), Span<const int64_t>(&stride, 1),
                    dense->storage_offset());
+}
+
+Result<TensorPtr> apart_from(const SlimTensor& target, const SlimTensor& source) {
+  return slim::may_overlap(target, source) ? slim::clone_tensor(source) : slim::make_alias(source);
 }
 
 Error CommonSizes::add(const SlimTensor& tensor, const char* name) {

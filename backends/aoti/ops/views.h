@@ -15,6 +15,9 @@ Result<slim::TensorPtr> make_view(const slim::SlimTensor& tensor, Span<const int
                                   Span<const int64_t> strides, int64_t storage_offset,
                                   std::optional<slim::DType> dtype = std::nullopt);
 
+// Whether its sizes are those of the last of `sizes`, or 1.
+bool broadcasts_to(const slim::SlimTensor& tensor, Span<const int64_t> sizes);
+
 // `tensor` repeated to `sizes`, by strides of 0. InvalidArgument, with the tensor's name, if it does
 // not broadcast to them.
 Result<slim::TensorPtr> broadcast_to(const slim::SlimTensor& tensor, const char* name,
@@ -22,6 +25,9 @@ Result<slim::TensorPtr> broadcast_to(const slim::SlimTensor& tensor, const char*
 
 // Its elements in one dimension, row-major: an alias where they lie so, else a copy.
 Result<slim::TensorPtr> flattened(const slim::SlimTensor& tensor);
+
+// `source`, or a copy of it where writing to `target` would change it.
+Result<slim::TensorPtr> apart_from(const slim::SlimTensor& target, const slim::SlimTensor& source);
 
 // What tensors broadcast to, one after the other, but for their last `matrix` dimensions.
 // InvalidArgument if they do not.

@@ -1,6 +1,7 @@
 // Contents of tensors: copies, zeros, single numbers, writes by indices.
 
 #include "pteron/backends/aoti/ops/index.h"
+#include "pteron/backends/aoti/ops/parameters.h"
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/shims/shims.h"
@@ -16,14 +17,6 @@ using slim::DType;
 using slim::Scalar;
 using slim::SlimTensor;
 using slim::TensorPtr;
-
-Error check_on_device_of(const SlimTensor& self, AtenTensorHandle tensor, const char* name) {
-  PTERON_RETURN_IF_ERROR(check_defined(tensor, name));
-  PTERON_CHECK_OR_RETURN(tensor->device() == self.device(), Error::InvalidArgument,
-                         "%s is on %s, self on %s; all must be on one device", name,
-                         describe(tensor->device()).c_str(), describe(self.device()).c_str());
-  return Error::Ok;
-}
 
 // The one element of `tensor`, on whatever device.
 Result<Scalar> item(AtenTensorHandle tensor) {
@@ -145,14 +138,16 @@ PTERON_AOTI_SHIM(AOTITorchError, index_put_out)
  const AtenTensorHandle values, bool accumulate) {
   return c_boundary("aoti_torch_index_put_out", [&]() -> Error {
     PTERON_RETURN_IF_ERROR(check_defined(self, "self"));
-    PTERON_RETURN_IF_ERROR(check_on_device_of(*self, out, "out"));
-    PTERON_RETURN_IF_ERROR(check_on_device_of(*self, values, "values"));
+    const DeviceType type = self->device().type;
+    CallDevice device(type);
+    PTERON_RETURN_IF_ERROR(device.check(self, "self"));
+    PTERON_RETURN_IF_ERROR(device.check(out, "out"));
+    PTERON_RETURN_IF_ERROR(device.check(values, "values"));
     if (num_indices > 0) PTERON_RETURN_IF_ERROR(check_pointer(indices, "indices"));
     for (uint32_t i = 0; i < num_indices; ++i) {
       if (!indices[i] || !indices[i]->is_defined()) continue;
-      PTERON_RETURN_IF_ERROR(check_on_device_of(*self, indices[i], "an index"));
+      PTERON_RETURN_IF_ERROR(device.check(indices[i], "an index"));
     }
-    const DeviceType type = self->device().type;
     const Kernels* kernels = find_kernels(type);
     PTERON_CHECK_OR_RETURN(kernels, Error::NotSupported,
                            "no backend in this process has it for device type %d",

@@ -10,13 +10,6 @@ namespace {
 using aoti::EmbeddingBagCall;
 using Mode = EmbeddingBagCall::Mode;
 
-Result<TensorPtr> as_int64(const SlimTensor& numbers) {
-  PTERON_ASSIGN_OR_RETURN(TensorPtr copy,
-                          aoti::make_row_major(numbers.sizes(), DType::Long, Device{}));
-  PTERON_RETURN_IF_ERROR(slim::copy_tensor(*copy, numbers));
-  return copy;
-}
-
 Error check(const SlimTensor& indices, const SlimTensor& offsets, int64_t rows) {
   for (int64_t i = 0; i < indices.numel(); ++i) {
     const int64_t index = indices.data_as<int64_t>()[i];
@@ -43,8 +36,8 @@ template <typename T, typename Number>
 Error fill_bags(const EmbeddingBagCall& call) {
   using Wide = slim::accumulate_t<T>;
   PTERON_ASSIGN_OR_RETURN(const TensorPtr table, slim::contiguous_tensor(call.weight));
-  PTERON_ASSIGN_OR_RETURN(const TensorPtr index_list, as_int64(call.indices));
-  PTERON_ASSIGN_OR_RETURN(const TensorPtr offset_list, as_int64(call.offsets));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr index_list, converted(call.indices, DType::Long));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr offset_list, converted(call.offsets, DType::Long));
   PTERON_RETURN_IF_ERROR(check(*index_list, *offset_list, table->size(0)));
   TensorPtr factors;
   if (call.per_sample_weights) {

@@ -19,11 +19,10 @@ size_t last_dim(const SlimTensor& tensor) { return tensor.dim() == 0 ? 0 : tenso
 Result<TensorPtr> offsets_of(const aoti::Indexed& indexed) {
   const Span<const int64_t> shape = indexed.picked.front().numbers->sizes();
   PTERON_ASSIGN_OR_RETURN(const TensorPtr offsets, slim::make_tensor(shape, DType::Long));
-  PTERON_ASSIGN_OR_RETURN(const TensorPtr numbers, slim::make_tensor(shape, DType::Long));
   int64_t* const offset = offsets->data_as<int64_t>();
   std::fill(offset, offset + offsets->numel(), 0);
   for (const aoti::Indexed::Picked& picked : indexed.picked) {
-    PTERON_RETURN_IF_ERROR(slim::copy_tensor(*numbers, *picked.numbers));
+    PTERON_ASSIGN_OR_RETURN(const TensorPtr numbers, converted(*picked.numbers, DType::Long));
     for (int64_t i = 0; i < offsets->numel(); ++i) {
       const int64_t number = numbers->data_as<int64_t>()[i];
       offset[i] += (number < 0 ? number + picked.size : number) * picked.stride;

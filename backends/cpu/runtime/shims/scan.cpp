@@ -1,6 +1,7 @@
 #include "pteron/backends/aoti/ops/scan.h"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <type_traits>
 
@@ -17,38 +18,32 @@ using Kind = ScanCall::Kind;
 template <typename T>
 using running_t = std::conditional_t<std::is_same_v<T, float>, double, slim::accumulate_t<T>>;
 
-// Integers wrap.
-template <typename T>
+// As which they are added and multiplied: integers wrap.
+template <typename T, typename Wide = running_t<T>>
 using wrapping_t =
-    std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, uint64_t, T>;
+    std::conditional_t<std::is_integral_v<Wide> && !std::is_same_v<Wide, bool>, uint64_t, Wide>;
+
+// Calls body(rows, where one of them begins) for the rows of the results.
+template <typename Body>
+void for_each_row(const ScanCall& call, const Body& body) {
+  const Rows rows(call.out, call.dim);
+  parallel_for(rows.count(), rows.grain(), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) body(rows, rows.offset(row));
+  });
+}
 
 // out[i] = step(out[i - 1], out[i]), from `start`.
 template <typename T, typename Step>
 void accumulate(const ScanCall& call, running_t<T> start, const Step& step) {
-  const Rows rows(call.out, call.dim);
-  parallel_for(rows.count(), rows.grain(), [&](int64_t begin, int64_t end) {
-    for (int64_t l = begin; l < end; ++l) {
-      T* row = call.out.data_as<T>() + rows.offset(l);
-      running_t<T> running = start;
-      for (int64_t i = 0; i < rows.length(); ++i) {
-        T& element = row[i * rows.stride()];
-        running = step(running, static_cast<running_t<T>>(element));
-        element = static_cast<T>(running);
-      }
+  for_each_row(call, [&](const Rows& rows, int64_t offset) {
+    T* row = call.out.data_as<T>() + offset;
+    running_t<T> running = start;
+    for (int64_t i = 0; i < rows.length(); ++i) {
+      T& element = row[i * rows.stride()];
+      running = step(running, static_cast<running_t<T>>(element));
+      element = static_cast<T>(running);
     }
   });
-}
-
-template <typename T>
-void sums(const ScanCall& call) {
-  using Wide = wrapping_t<running_t<T>>;
-  accumulate<T>(call, 0, [](Wide a, Wide b) { return static_cast<running_t<T>>(a + b); });
-}
-
-template <typename T>
-void products(const ScanCall& call) {
-  using Wide = wrapping_t<running_t<T>>;
-  accumulate<T>(call, 1, [](Wide a, Wide b) { return static_cast<running_t<T>>(a * b); });
 }
 
 template <typename T>
@@ -65,21 +60,18 @@ void log_sums(const ScanCall& call) {
 template <typename T>
 void extremes(const ScanCall& call) {
   using Wide = slim::accumulate_t<T>;
-  const Rows rows(call.out, call.dim);
-  parallel_for(rows.count(), rows.grain(), [&](int64_t begin, int64_t end) {
-    for (int64_t l = begin; l < end; ++l) {
-      T* row = call.out.data_as<T>() + rows.offset(l);
-      int64_t* index = call.indices->data_as<int64_t>() + rows.offset(l);
-      int64_t best = 0;
-      for (int64_t i = 0; i < rows.length(); ++i) {
-        const T value = row[i * rows.stride()], held = row[best * rows.stride()];
-        const bool better = call.kind == Kind::kMaximum
-                                ? static_cast<Wide>(value) >= static_cast<Wide>(held)
-                                : static_cast<Wide>(value) <= static_cast<Wide>(held);
-        if (is_nan(value) || (!is_nan(held) && better)) best = i;
-        row[i * rows.stride()] = row[best * rows.stride()];
-        index[i * rows.stride()] = best;
-      }
+  for_each_row(call, [&](const Rows& rows, int64_t offset) {
+    T* row = call.out.data_as<T>() + offset;
+    int64_t* index = call.indices->data_as<int64_t>() + offset;
+    int64_t best = 0;
+    for (int64_t i = 0; i < rows.length(); ++i) {
+      const T value = row[i * rows.stride()], held = row[best * rows.stride()];
+      const bool better = call.kind == Kind::kMaximum
+                              ? static_cast<Wide>(value) >= static_cast<Wide>(held)
+                              : static_cast<Wide>(value) <= static_cast<Wide>(held);
+      if (is_nan(value) || (!is_nan(held) && better)) best = i;
+      row[i * rows.stride()] = row[best * rows.stride()];
+      index[i * rows.stride()] = best;
     }
   });
 }
@@ -91,10 +83,12 @@ Error scan(const ScanCall& call) {
   const DType dtype = call.out.dtype();
   switch (call.kind) {
     case Kind::kSum:
-      PTERON_DISPATCH_REAL(dtype, T, sums<T>(call); return Error::Ok);
+      PTERON_DISPATCH_REAL(dtype, T, accumulate<T>(call, 0, std::plus<wrapping_t<T>>());
+                           return Error::Ok);
       break;
     case Kind::kProduct:
-      PTERON_DISPATCH_REAL(dtype, T, products<T>(call); return Error::Ok);
+      PTERON_DISPATCH_REAL(dtype, T, accumulate<T>(call, 1, std::multiplies<wrapping_t<T>>());
+                           return Error::Ok);
       break;
     case Kind::kLogSumExp:
       PTERON_DISPATCH_FLOATING(dtype, T, log_sums<T>(call); return Error::Ok);

@@ -29,10 +29,8 @@ PTERON_AOTI_SHIM(AOTITorchError, create_cuda_guard)(int32_t device_index, CudaGu
 }
 
 PTERON_AOTI_SHIM(AOTITorchError, delete_cuda_guard)(CudaGuard* guard) {
-  return c_boundary("aoti_torch_delete_cuda_guard", [&]() -> Error {
-    delete guard;
-    return Error::Ok;
-  });
+  delete guard;
+  return aoti::kAotiSuccess;
 }
 
 PTERON_AOTI_SHIM(AOTITorchError, cuda_guard_set_index)(CudaGuard* guard, int32_t device_index) {
@@ -54,10 +52,8 @@ PTERON_AOTI_SHIM(AOTITorchError, create_cuda_stream_guard)(void* stream, int32_t
 }
 
 PTERON_AOTI_SHIM(AOTITorchError, delete_cuda_stream_guard)(CudaStreamGuard* guard) {
-  return c_boundary("aoti_torch_delete_cuda_stream_guard", [&]() -> Error {
-    delete guard;
-    return Error::Ok;
-  });
+  delete guard;
+  return aoti::kAotiSuccess;
 }
 
 PTERON_AOTI_SHIM(AOTITorchError, get_current_cuda_stream)(int32_t device_index, void** ret_stream) {

@@ -15,25 +15,6 @@ namespace pteron::cuda {
 
 using Kind = aoti::IndexCall::Kind;
 
-namespace {
-
-Reduction reduction_of(Kind kind) {
-  switch (kind) {
-    case Kind::kProduct:
-      return Reduction::kProduct;
-    case Kind::kMean:
-      return Reduction::kMean;
-    case Kind::kMaximum:
-      return Reduction::kMaximum;
-    case Kind::kMinimum:
-      return Reduction::kMinimum;
-    default:
-      return Reduction::kSum;
-  }
-}
-
-}  // namespace
-
 Error fill(const SlimTensor& out, const slim::Scalar& value) {
   if (out.numel() == 0) return Error::Ok;
   alignas(16) char item[16];
@@ -68,9 +49,11 @@ Error index(const aoti::IndexCall& call) {
     PTERON_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(counts->data, 0, nbytes, scope.stream()),
                                 "counting what is taken in");
   }
-  return index_reduce(indexing, reduction_of(call.kind), call.include_self, type_of(x), x.data(),
-                      other.data(), counts ? static_cast<int32_t*>(counts->data) : nullptr,
-                      scope.stream());
+  // Both lists have the same reductions, in the same order.
+  const auto reduction =
+      static_cast<Reduction>(static_cast<int>(call.kind) - static_cast<int>(Kind::kSum));
+  return index_reduce(indexing, reduction, call.include_self, type_of(x), x.data(), other.data(),
+                      counts ? static_cast<int32_t*>(counts->data) : nullptr, scope.stream());
 }
 
 Error nonzero(const SlimTensor& self, TensorPtr& coordinates) {

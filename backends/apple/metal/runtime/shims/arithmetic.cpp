@@ -15,19 +15,20 @@ DType part_of(const SlimTensor& tensor) {
 
 int64_t parts_of(const SlimTensor& tensor) { return tensor.dtype() == DType::ComplexFloat ? 2 : 1; }
 
+// All of one size.
 Error launch_of(int64_t kind, double alpha, const SlimTensor& a, const SlimTensor& b,
-                const aoti::Broadcast& shape, const SlimTensor& out) {
-  PTERON_CHECK_OR_RETURN(shape.dim <= kMostDims, Error::NotSupported,
-                         "found %zu dimensions, at most %lld are possible", shape.dim,
+                const SlimTensor& out) {
+  PTERON_CHECK_OR_RETURN(out.dim() <= kMostDims, Error::NotSupported,
+                         "found %zu dimensions, at most %lld are possible", out.dim(),
                          static_cast<long long>(kMostDims));
   ArithmeticParams params{};
-  params.dims = static_cast<int64_t>(shape.dim);
+  params.dims = static_cast<int64_t>(out.dim());
   params.kind = kind;
   params.scale = static_cast<int64_t>(alpha);
   params.alpha = static_cast<float>(alpha);
-  std::copy_n(shape.sizes, shape.dim, params.sizes);
-  std::copy_n(shape.a, shape.dim, params.a);
-  std::copy_n(shape.b, shape.dim, params.b);
+  std::copy(out.sizes().begin(), out.sizes().end(), params.sizes);
+  std::copy(a.strides().begin(), a.strides().end(), params.a);
+  std::copy(b.strides().begin(), b.strides().end(), params.b);
   std::copy(out.strides().begin(), out.strides().end(), params.out);
   params.parts = parts_of(out);
   params.a_parts = parts_of(a);
@@ -40,16 +41,14 @@ Error launch_of(int64_t kind, double alpha, const SlimTensor& a, const SlimTenso
 }  // namespace
 
 Error arithmetic(const aoti::ArithmeticCall& call) {
-  return launch_of(static_cast<int64_t>(call.kind), call.alpha, call.a, call.b, call.shape,
-                   call.out);
+  return launch_of(static_cast<int64_t>(call.kind), call.alpha, call.a, call.b, call.out);
 }
 
 Result<TensorPtr> converted(const SlimTensor& tensor, DType dtype) {
   if (tensor.dtype() == dtype) return slim::contiguous_tensor(tensor);
   PTERON_ASSIGN_OR_RETURN(TensorPtr copy,
                           aoti::make_row_major(tensor.sizes(), dtype, tensor.device()));
-  PTERON_ASSIGN_OR_RETURN(const aoti::Broadcast shape, aoti::broadcast(tensor, tensor));
-  PTERON_RETURN_IF_ERROR(launch_of(-1, 0, tensor, tensor, shape, *copy));
+  PTERON_RETURN_IF_ERROR(launch_of(-1, 0, tensor, tensor, *copy));
   return copy;
 }
 
