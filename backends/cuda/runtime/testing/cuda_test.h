@@ -11,6 +11,7 @@
 //   }
 #pragma once
 
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/backends/aoti/slim/cuda/guard.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 #include "pteron/runtime/core/error.h"
 
@@ -34,6 +36,44 @@ using slim::SlimTensor;
 using slim::TensorPtr;
 
 inline constexpr Device kCuda0{DeviceType::CUDA, 0};
+
+// A stream of a test.
+class Stream final {
+ public:
+  explicit Stream(int device = 0) : device_(device) {
+    const auto guard = slim::CudaGuard::make(device);
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+  }
+  ~Stream() {
+    const auto guard = slim::CudaGuard::make(device_);
+    EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  cudaStream_t get() const { return stream_; }
+  Result<slim::CudaStreamGuard> make_current() const {
+    return slim::CudaStreamGuard::make(stream_, device_);
+  }
+
+  // Calls work() during a capture, which records only what goes to this stream and fails if anything
+  // waits; the number of nodes that it recorded.
+  template <typename Work>
+  size_t capture(cudaStreamCaptureMode mode, const Work& work) const {
+    EXPECT_EQ(cudaStreamBeginCapture(stream_, mode), cudaSuccess);
+    work();
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+    if (!graph) return 0;
+    size_t nodes = 0;
+    EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    return nodes;
+  }
+
+ private:
+  int device_;
+  cudaStream_t stream_ = nullptr;
+};
 
 // Row-major numbers on the host.
 struct HostTensor {

@@ -22,8 +22,6 @@
 namespace pteron::cuda::testing {
 namespace {
 
-using slim::CudaStreamGuard;
-
 constexpr size_t kNbytes = kToySize * kToySize * 4;
 
 HostTensor random_input(uint64_t seed) {
@@ -49,26 +47,6 @@ std::vector<float> output_of(const Method& method) {
   const HostTensor found{expected.sizes, {values.begin(), values.end()}};
   return close_to(found, expected, 2 * gemm_tolerance(DType::Float, kToySize));
 }
-
-class Stream final {
- public:
-  explicit Stream(int device = 0) : device_(device) {
-    const auto guard = slim::CudaGuard::make(device);
-    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
-  }
-  ~Stream() {
-    const auto guard = slim::CudaGuard::make(device_);
-    EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
-  }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  cudaStream_t get() const { return stream_; }
-  Result<CudaStreamGuard> make_current() const { return CudaStreamGuard::make(stream_, device_); }
-
- private:
-  int device_;
-  cudaStream_t stream_ = nullptr;
-};
 
 class CudaProgram : public ::testing::Test {
  protected:
@@ -169,16 +147,14 @@ TEST_F(CudaProgram, CallersMayCaptureWhatIsPrepared) {
   ASSERT_TRUE(method->set_input(0, value_of(*input)).ok());
   ASSERT_TRUE(method->prepare().ok());
   const Stream stream;
-  cudaGraph_t graph = nullptr;
   {
     const auto guard = stream.make_current();
     ASSERT_TRUE(guard.ok());
-    ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeRelaxed), cudaSuccess);
-    const Error error = method->execute();
-    ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess) << error.message();
-    EXPECT_TRUE(error.ok()) << error.message();
+    stream.capture(cudaStreamCaptureModeRelaxed, [&] {
+      const Error error = method->execute();
+      EXPECT_TRUE(error.ok()) << error.message();
+    });
   }
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   ASSERT_TRUE(method->execute().ok());
   EXPECT_TRUE(matches(*method, toy_.reference(x)));
 }

@@ -46,16 +46,15 @@ TEST(CudaGuards, StreamsBelongToThreads) {
 
 TEST(CudaGuards, PutBackDeviceAndStream) {
   PTERON_REQUIRE_CUDA();
-  cudaStream_t stream = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  const Stream stream;
   CUDAStreamGuardHandle guard = nullptr;
-  ASSERT_EQ(ptrn_torch_create_cuda_stream_guard(stream, 0, &guard), kAotiSuccess) << shim_error();
+  ASSERT_EQ(ptrn_torch_create_cuda_stream_guard(stream.get(), 0, &guard), kAotiSuccess)
+      << shim_error();
   void* current = nullptr;
   ASSERT_EQ(ptrn_torch_get_current_cuda_stream(0, &current), kAotiSuccess);
-  EXPECT_EQ(current, stream);
+  EXPECT_EQ(current, stream.get());
   EXPECT_EQ(ptrn_torch_delete_cuda_stream_guard(guard), kAotiSuccess);
   EXPECT_EQ(slim::current_cuda_stream(0), nullptr);
-  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
   CUDAGuardHandle device_guard = nullptr;
   ASSERT_EQ(ptrn_torch_create_cuda_guard(0, &device_guard), kAotiSuccess) << shim_error();
   EXPECT_EQ(ptrn_torch_cuda_guard_set_index(device_guard, 0), kAotiSuccess);

@@ -4,7 +4,6 @@
 
 #include "pteron/backends/aoti/ops/shim_macros.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"
-#include "pteron/backends/aoti/slim/cuda/guard.h"
 #include "pteron/backends/cuda/runtime/testing/cuda_test.h"
 
 #define AOTI_SHIM(name, since, ...) PTERON_DECLARE_SHIM(cuda, name, __VA_ARGS__)
@@ -39,21 +38,15 @@ TEST(Index, OutsideReadsZeroAndWritesNothing) {
 TEST(Nonzero, RefusesACapture) {
   PTERON_REQUIRE_CUDA();
   TensorPtr input = to_device(HostTensor::random({64}, 3), DType::Float);
-  cudaStream_t stream = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-  {
-    auto guard = slim::CudaStreamGuard::make(stream, 0);
-    ASSERT_TRUE(guard.ok());
-    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-    SlimTensor* out = nullptr;
+  const Stream stream;
+  const auto guard = stream.make_current();
+  ASSERT_TRUE(guard.ok());
+  SlimTensor* out = nullptr;
+  stream.capture(cudaStreamCaptureModeThreadLocal, [&] {
     EXPECT_EQ(ptrn_torch_cuda_nonzero(input.get(), &out), kAotiFailure);
     EXPECT_NE(shim_error().find("captured"), std::string::npos) << shim_error();
-    EXPECT_EQ(out, nullptr);
-    cudaGraph_t graph = nullptr;
-    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-    if (graph) (void)cudaGraphDestroy(graph);
-  }
-  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  });
+  EXPECT_EQ(out, nullptr);
 }
 
 }  // namespace

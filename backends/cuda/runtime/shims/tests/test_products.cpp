@@ -1,5 +1,4 @@
 // Products on streams and threads; what they compute is tested by test_ops.
-#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -7,7 +6,6 @@
 #include <vector>
 
 #include "pteron/backends/aoti/shims/c_boundary.h"
-#include "pteron/backends/aoti/slim/cuda/guard.h"
 #include "pteron/backends/cuda/runtime/shims/shims.h"
 #include "pteron/backends/cuda/runtime/testing/cuda_test.h"
 
@@ -18,31 +16,22 @@ using namespace aoti;
 
 TEST(Products, RunOnTheCurrentStream) {
   PTERON_REQUIRE_CUDA();
-  cudaStream_t stream = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-  {
-    Result<slim::CudaStreamGuard> guard = slim::CudaStreamGuard::make(stream, 0);
-    ASSERT_TRUE(guard.ok()) << guard.error().message();
-    for (const auto& [from, to] :
-         {std::pair(DType::BFloat16, DType::BFloat16), std::pair(DType::Char, DType::Int)}) {
-      const HostTensor a = round_to(HostTensor::random({64, 64}, 7), from);
-      TensorPtr x = to_device(a, from), w = to_device(a, from, {1, 64});
-      TensorPtr out = poisoned({64, 64}, to);
-      const auto call = to == DType::Int ? ptrn_torch_cuda__int_mm_out : ptrn_torch_cuda_mm_out;
-      ASSERT_EQ(call(out.get(), x.get(), w.get()), kAotiSuccess) << shim_error();
-      // The handle and the workspace exist by now. A capture records only what goes to this stream,
-      // and breaks if anything synchronises.
-      cudaGraph_t graph = nullptr;
-      ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  const Stream stream;
+  const auto guard = stream.make_current();
+  ASSERT_TRUE(guard.ok()) << guard.error().message();
+  for (const auto& [from, to] :
+       {std::pair(DType::BFloat16, DType::BFloat16), std::pair(DType::Char, DType::Int)}) {
+    const HostTensor a = round_to(HostTensor::random({64, 64}, 7), from);
+    TensorPtr x = to_device(a, from), w = to_device(a, from, {1, 64});
+    TensorPtr out = poisoned({64, 64}, to);
+    const auto call = to == DType::Int ? ptrn_torch_cuda__int_mm_out : ptrn_torch_cuda_mm_out;
+    const auto multiply = [&] {
       EXPECT_EQ(call(out.get(), x.get(), w.get()), kAotiSuccess) << shim_error();
-      ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-      size_t nodes = 0;
-      ASSERT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
-      EXPECT_GE(nodes, 1u);
-      EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-    }
+    };
+    multiply();
+    // The handle and the workspace exist by now.
+    EXPECT_GE(stream.capture(cudaStreamCaptureModeRelaxed, multiply), 1u);
   }
-  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
 TEST(Products, GiveEveryThreadTheSameBits) {
@@ -56,19 +45,15 @@ TEST(Products, GiveEveryThreadTheSameBits) {
   std::vector<std::thread> threads;
   for (size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
-      cudaStream_t stream = nullptr;
-      if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) return;
-      {
-        auto guard = slim::CudaStreamGuard::make(stream, 0);
-        TensorPtr out = poisoned({96, 64}, DType::BFloat16);
-        for (size_t i = 0; i < kCalls; ++i) {
-          if (ptrn_torch_cuda_mm_out(out.get(), x.get(), w.get()) != kAotiSuccess) {
-            errors[t] = shim_error();
-          }
+      const Stream stream;
+      const auto guard = stream.make_current();
+      TensorPtr out = poisoned({96, 64}, DType::BFloat16);
+      for (size_t i = 0; i < kCalls; ++i) {
+        if (ptrn_torch_cuda_mm_out(out.get(), x.get(), w.get()) != kAotiSuccess) {
+          errors[t] = shim_error();
         }
-        results[t] = to_host(*out);
       }
-      (void)cudaStreamDestroy(stream);
+      results[t] = to_host(*out);
     });
   }
   for (std::thread& thread : threads) thread.join();
