@@ -52,8 +52,7 @@ Error _pdist_forward(const Kernels& kernels, const SlimTensor& self, double p, T
   PTERON_CHECK_OR_RETURN(self.dim() == 2, Error::InvalidArgument,
                          "found self %s, expected 2 dimensions", self.describe().c_str());
   const int64_t rows = self.size(0), pairs = rows * (rows - 1) / 2;
-  PTERON_ASSIGN_OR_RETURN(
-      out, make_row_major(Span<const int64_t>(&pairs, 1), self.dtype(), self.device()));
+  PTERON_ASSIGN_OR_RETURN(out, make_row_major({&pairs, 1}, self.dtype(), self.device()));
   return kernels.distance({self, self, p, true, *out});
 }
 

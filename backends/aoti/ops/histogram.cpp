@@ -15,8 +15,7 @@ Error histc(const Kernels& kernels, const SlimTensor& self, int64_t bins, double
       bins > 0 && min <= max && std::isfinite(min) && std::isfinite(max), Error::InvalidArgument,
       "found %lld bins from %g to %g, expected at least one and a rising finite range",
       static_cast<long long>(bins), min, max);
-  PTERON_ASSIGN_OR_RETURN(
-      out, make_row_major(Span<const int64_t>(&bins, 1), self.dtype(), self.device()));
+  PTERON_ASSIGN_OR_RETURN(out, make_row_major({&bins, 1}, self.dtype(), self.device()));
   return kernels.histogram({self, min, max, *out});
 }
 
@@ -47,8 +46,7 @@ Error bincount(const Kernels& kernels, const SlimTensor& self, const SlimTensor*
   const DType type = !weights                           ? DType::Long
                      : weights->dtype() == DType::Float ? DType::Float
                                                         : DType::Double;
-  PTERON_ASSIGN_OR_RETURN(out,
-                          make_row_major(Span<const int64_t>(&minlength, 1), type, self.device()));
+  PTERON_ASSIGN_OR_RETURN(out, make_row_major({&minlength, 1}, type, self.device()));
   return kernels.count({self, weights, *out});
 }
 

@@ -40,10 +40,9 @@ Error add_index(const Kernels& kernels, const SlimTensor& x, const SlimTensor& i
   PTERON_RETURN_IF_ERROR(kernels.nonzero(index, coordinates));
   for (size_t d = 0; d < index.dim(); ++d) {
     const auto column = static_cast<int64_t>(d) * coordinates->stride(1);
-    PTERON_ASSIGN_OR_RETURN(
-        TensorPtr numbers,
-        make_view(*coordinates, Span<const int64_t>(coordinates->sizes().data(), 1),
-                  Span<const int64_t>(coordinates->strides().data(), 1), column));
+    PTERON_ASSIGN_OR_RETURN(TensorPtr numbers,
+                            make_view(*coordinates, {coordinates->sizes().data(), 1},
+                                      {coordinates->strides().data(), 1}, column));
     pick(dim + d, std::move(numbers));
   }
   return Error::Ok;

@@ -39,8 +39,7 @@ Error check_sides(const SlimTensor& a, const SlimTensor& b, bool left) {
 
 // Without the last `drop` dimensions.
 Result<TensorPtr> make_leading(const SlimTensor& like, size_t drop, DType dtype) {
-  return make_row_major(Span<const int64_t>(like.sizes().data(), like.dim() - drop), dtype,
-                        like.device());
+  return make_row_major({like.sizes().data(), like.dim() - drop}, dtype, like.device());
 }
 
 Result<TensorPtr> make_column_major(Span<const int64_t> sizes, const SlimTensor& like) {
@@ -49,7 +48,7 @@ Result<TensorPtr> make_column_major(Span<const int64_t> sizes, const SlimTensor&
   const size_t n = sizes.size();
   strides[n - 2] = 1;
   strides[n - 1] = std::max<int64_t>(sizes[n - 2], 1);
-  return slim::make_tensor(sizes, Span<const int64_t>(strides, n), like.dtype(), like.device());
+  return slim::make_tensor(sizes, {strides, n}, like.dtype(), like.device());
 }
 
 // The part [.., :rows, :cols].
@@ -250,8 +249,7 @@ Error _linalg_solve_ex(const Kernels& kernels, const SlimTensor& A, const SlimTe
                                                ? make_column_major(sizes, B)
                                                : make_row_major(sizes, B.dtype(), B.device()));
     PTERON_RETURN_IF_ERROR(sides->set(result->storage(), sizes,
-                                      Span<const int64_t>(result->strides().data(), sizes.size()),
-                                      0, B.dtype()));
+                                      {result->strides().data(), sizes.size()}, 0, B.dtype()));
     PTERON_RETURN_IF_ERROR(slim::copy_tensor(*out, *sides, true));
     result = std::move(out);
   }
@@ -414,8 +412,7 @@ Error linalg_qr(const Kernels& kernels, const SlimTensor& A, const char* mode, T
   PTERON_RETURN_IF_ERROR(each_matrix(kernels, Kind::kTriangle, *R, true));
   if (only_r) {
     const int64_t none = 0;
-    PTERON_ASSIGN_OR_RETURN(Q,
-                            make_row_major(Span<const int64_t>(&none, 1), A.dtype(), A.device()));
+    PTERON_ASSIGN_OR_RETURN(Q, make_row_major({&none, 1}, A.dtype(), A.device()));
     return Error::Ok;
   }
   sizes.values[sizes.dim - 2] = m;

@@ -83,8 +83,7 @@ Error repeat_interleave_Tensor(const Kernels& kernels, const SlimTensor& repeats
       Error::InvalidArgument, "found repeats that sum to %lld, expected the output size %lld",
       static_cast<long long>(count > 0 ? total : 0),
       static_cast<long long>(output_size.value_or(0)));
-  PTERON_ASSIGN_OR_RETURN(
-      out, make_row_major(Span<const int64_t>(&total, 1), repeats.dtype(), repeats.device()));
+  PTERON_ASSIGN_OR_RETURN(out, make_row_major({&total, 1}, repeats.dtype(), repeats.device()));
   return kernels.number_runs({total, *ends, nullptr, out.get(), nullptr});
 }
 

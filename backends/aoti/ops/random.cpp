@@ -28,7 +28,7 @@ Error randperm(const Kernels& kernels, int64_t n, std::optional<DType> dtype,
   PTERON_CHECK_OR_RETURN(n >= 0 && n <= (int64_t{1} << 40) && !slim::is_complex(type),
                          Error::InvalidArgument, "found n %lld of %s, expected 0 to 2^40, real",
                          static_cast<long long>(n), slim::name_of(type));
-  PTERON_ASSIGN_OR_RETURN(out, make_row_major(Span<const int64_t>(&n, 1), type, device));
+  PTERON_ASSIGN_OR_RETURN(out, make_row_major({&n, 1}, type, device));
   return n == 0 ? Error(Error::Ok) : kernels.random_permutation({*out});
 }
 

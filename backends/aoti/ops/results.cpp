@@ -13,20 +13,20 @@ Result<TensorPtr> make_row_major(Span<const int64_t> sizes, slim::DType dtype, D
                          "the result would have %zu dimensions, expected at most %zu", sizes.size(),
                          slim::kMaxDims);
   slim::contiguous_strides(sizes, strides);
-  return slim::make_tensor(sizes, Span<const int64_t>(strides, sizes.size()), dtype, device);
+  return slim::make_tensor(sizes, {strides, sizes.size()}, dtype, device);
 }
 
 Result<TensorPtr> make_channels_last(Span<const int64_t> sizes, slim::DType dtype, Device device) {
   int64_t strides[slim::kMaxDims];
   slim::channels_last_strides(sizes, strides);
-  return slim::make_tensor(sizes, Span<const int64_t>(strides, sizes.size()), dtype, device);
+  return slim::make_tensor(sizes, {strides, sizes.size()}, dtype, device);
 }
 
 Result<TensorPtr> make_ordered_like(Span<const int64_t> sizes, slim::DType dtype, Device device,
                                     std::initializer_list<const int64_t*> operand_strides) {
   int64_t strides[slim::kMaxDims];
   slim::ordered_strides(sizes, operand_strides, strides);
-  return slim::make_tensor(sizes, Span<const int64_t>(strides, sizes.size()), dtype, device);
+  return slim::make_tensor(sizes, {strides, sizes.size()}, dtype, device);
 }
 
 Result<TensorPtr> make_ordered_like(const SlimTensor& operand, slim::DType dtype) {

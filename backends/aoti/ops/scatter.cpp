@@ -68,9 +68,8 @@ Error scatter(const Kernels& kernels, Kind kind, const SlimTensor& out, const Sl
   std::copy(target->strides().begin(), target->strides().end(), strides);
   strides[d] = 0;
   Indexed to;
-  PTERON_ASSIGN_OR_RETURN(
-      to.x, make_view(*target, numbers->sizes(), Span<const int64_t>(strides, target->dim()),
-                      target->storage_offset()));
+  PTERON_ASSIGN_OR_RETURN(to.x, make_view(*target, numbers->sizes(), {strides, target->dim()},
+                                          target->storage_offset()));
   PTERON_ASSIGN_OR_RETURN(const TensorPtr read, make_view(*from, numbers->sizes(), from->strides(),
                                                           from->storage_offset()));
   to.picked.push_back({d, target->size(d), target->stride(d), std::move(numbers)});
@@ -119,8 +118,7 @@ Error index_reduce(const Kernels& kernels, const SlimTensor& self, int64_t dim,
   strides[d] = index.dim() == 0 ? 0 : index.stride(0);
   PTERON_ASSIGN_OR_RETURN(
       const TensorPtr numbers,
-      make_view(index, source.sizes(), Span<const int64_t>(strides, source.dim()),
-                index.storage_offset()));
+      make_view(index, source.sizes(), {strides, source.dim()}, index.storage_offset()));
   PTERON_ASSIGN_OR_RETURN(out, make_row_major(self.sizes(), self.dtype(), self.device()));
   return scatter(kernels, kind, *out, self, dim, *numbers, source, include_self);
 }

@@ -16,9 +16,8 @@ Result<TensorPtr> rows_of(const SlimTensor& tensor, size_t dim) {
   std::copy(tensor.strides().begin(), tensor.strides().end(), strides);
   std::rotate(sizes.values, sizes.values + dim, sizes.values + dim + 1);
   std::rotate(strides, strides + dim, strides + dim + 1);
-  PTERON_ASSIGN_OR_RETURN(const TensorPtr turned,
-                          make_view(tensor, sizes, Span<const int64_t>(strides, tensor.dim()),
-                                    tensor.storage_offset()));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr turned, make_view(tensor, sizes, {strides, tensor.dim()},
+                                                            tensor.storage_offset()));
   PTERON_ASSIGN_OR_RETURN(const TensorPtr dense, slim::contiguous_tensor(*turned));
   const int64_t rows = tensor.size(dim), width = tensor.numel() / rows;
   const int64_t shape[] = {rows, width}, steps[] = {width, 1};
@@ -31,9 +30,8 @@ Error order_of(const Kernels& kernels, const SlimTensor& rows, TensorPtr& order)
   const Span<const int64_t> size(&count, 1);
   PTERON_ASSIGN_OR_RETURN(order, make_row_major(size, DType::Long, rows.device()));
   if (rows.size(1) > 1) return kernels.order_rows(rows, *order);
-  PTERON_ASSIGN_OR_RETURN(
-      const TensorPtr column,
-      make_view(rows, size, Span<const int64_t>(&one, 1), rows.storage_offset()));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr column,
+                          make_view(rows, size, {&one, 1}, rows.storage_offset()));
   PTERON_ASSIGN_OR_RETURN(const TensorPtr values,
                           make_row_major(size, rows.dtype(), rows.device()));
   return kernels.sort({*column, 0, false, true, count, *values, *order});

@@ -24,8 +24,8 @@ struct Layout {
 
 Error view(const SlimTensor& self, const Layout& layout, TensorPtr& out) {
   PTERON_ASSIGN_OR_RETURN(
-      out, make_view(self, Span<const int64_t>(layout.sizes, layout.dim),
-                     Span<const int64_t>(layout.strides, layout.dim), layout.offset, layout.dtype));
+      out, make_view(self, {layout.sizes, layout.dim}, {layout.strides, layout.dim}, layout.offset,
+                     layout.dtype));
   return Error::Ok;
 }
 
@@ -51,7 +51,7 @@ Error rescale(const SlimTensor& self, int64_t factor, bool smaller, Layout* layo
 // as many; false if there are none.
 bool fit_strides(const SlimTensor& self, Layout* layout) {
   if (self.numel() == 0) {
-    slim::contiguous_strides(Span<const int64_t>(layout->sizes, layout->dim), layout->strides);
+    slim::contiguous_strides({layout->sizes, layout->dim}, layout->strides);
     return true;
   }
   size_t left = layout->dim;
@@ -116,7 +116,7 @@ Error reshape(const Kernels&, const SlimTensor& self, Span<const int64_t> shape,
   if (fit_strides(self, &layout)) return view(self, layout, out);
   PTERON_ASSIGN_OR_RETURN(TensorPtr copy, slim::contiguous_tensor(self));
   layout.offset = 0;
-  slim::contiguous_strides(Span<const int64_t>(layout.sizes, layout.dim), layout.strides);
+  slim::contiguous_strides({layout.sizes, layout.dim}, layout.strides);
   return view(*copy, layout, out);
 }
 

@@ -46,15 +46,13 @@ Result<TensorPtr> broadcast_to(const SlimTensor& tensor, const char* name,
   for (size_t d = 0; d < tensor.dim(); ++d) {
     if (tensor.size(d) != 1) strides[sizes.size() - tensor.dim() + d] = tensor.stride(d);
   }
-  return make_view(tensor, sizes, Span<const int64_t>(strides, sizes.size()),
-                   tensor.storage_offset());
+  return make_view(tensor, sizes, {strides, sizes.size()}, tensor.storage_offset());
 }
 
 Result<TensorPtr> flattened(const SlimTensor& tensor) {
   PTERON_ASSIGN_OR_RETURN(const TensorPtr dense, slim::contiguous_tensor(tensor));
   const int64_t size = tensor.numel(), stride = 1;
-  return make_view(*dense, Span<const int64_t>(&size, 1), Span<const int64_t>(&stride, 1),
-                   dense->storage_offset());
+  return make_view(*dense, {&size, 1}, {&stride, 1}, dense->storage_offset());
 }
 
 Result<TensorPtr> apart_from(const SlimTensor& target, const SlimTensor& source) {

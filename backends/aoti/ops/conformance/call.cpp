@@ -43,8 +43,8 @@ Scalar poison(DType dtype) {
 // One dimension of bytes, which live as long as it is used.
 slim::TensorPtr as_bytes(std::vector<unsigned char>& bytes) {
   const int64_t size = static_cast<int64_t>(bytes.size()), one = 1;
-  return need(slim::make_tensor_from_blob(bytes.data(), Span<const int64_t>(&size, 1),
-                                          Span<const int64_t>(&one, 1), 0, DType::Byte, Device{}));
+  return need(
+      slim::make_tensor_from_blob(bytes.data(), {&size, 1}, {&one, 1}, 0, DType::Byte, Device{}));
 }
 
 // Calls body(position in the storage) for the elements, row-major.
@@ -78,7 +78,7 @@ std::vector<int64_t> strides_of(const Json& tensor) {
   if (tensor.contains("strides")) return list(tensor, "strides");
   const std::vector<int64_t> sizes = list(tensor, "sizes");
   std::vector<int64_t> strides(sizes.size());
-  slim::contiguous_strides(Span<const int64_t>(sizes.data(), sizes.size()), strides.data());
+  slim::contiguous_strides({sizes.data(), sizes.size()}, strides.data());
   return strides;
 }
 

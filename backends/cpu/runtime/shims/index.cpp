@@ -30,8 +30,7 @@ Result<TensorPtr> offsets_of(const aoti::Indexed& indexed) {
   }
   int64_t strides[slim::kMaxDims] = {};
   std::copy(offsets->strides().begin(), offsets->strides().end(), strides + indexed.first);
-  return aoti::make_view(*offsets, indexed.x->sizes(),
-                         Span<const int64_t>(strides, indexed.x->dim()), 0);
+  return aoti::make_view(*offsets, indexed.x->sizes(), {strides, indexed.x->dim()}, 0);
 }
 
 // Calls body(offset into x, offset into other) for each element, in order.

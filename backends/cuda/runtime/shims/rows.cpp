@@ -23,8 +23,7 @@ Result<TensorPtr> moved_to_end(const SlimTensor& tensor, size_t dim) {
     sizes[at] = tensor.size(dim);
     strides[at++] = tensor.stride(dim);
   }
-  return aoti::make_view(tensor, Span<const int64_t>(sizes, at), Span<const int64_t>(strides, at),
-                         tensor.storage_offset());
+  return aoti::make_view(tensor, {sizes, at}, {strides, at}, tensor.storage_offset());
 }
 
 }  // namespace
