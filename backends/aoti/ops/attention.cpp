@@ -5,6 +5,7 @@
 
 #include "pteron/backends/aoti/ops/ops.h"
 #include "pteron/backends/aoti/ops/results.h"
+#include "pteron/backends/aoti/ops/views.h"
 
 namespace pteron::aoti::ops {
 
@@ -13,18 +14,7 @@ using slim::SlimTensor;
 using slim::TensorPtr;
 
 namespace {
-
 constexpr int64_t kMaxItems = 256;
-
-bool broadcasts(const SlimTensor& mask, const int64_t (&sizes)[4]) {
-  if (mask.dim() > 4) return false;
-  for (size_t d = 0; d < mask.dim(); ++d) {
-    const int64_t size = mask.size(d);
-    if (size != 1 && size != sizes[4 - mask.dim() + d]) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 Error scaled_dot_product_attention(const Kernels& kernels, const SlimTensor& query,
@@ -62,14 +52,16 @@ Error scaled_dot_product_attention(const Kernels& kernels, const SlimTensor& que
   PTERON_CHECK_OR_RETURN(dropout_p == 0, Error::InvalidArgument, "found dropout_p %g, expected 0",
                          dropout_p);
   const int64_t items = value.size(3), queries = query.size(2);
+  TensorPtr mask;
   if (attn_mask) {
     const int64_t sizes[] = {query.size(0), heads, queries, key.size(2)};
-    PTERON_CHECK_OR_RETURN(broadcasts(*attn_mask, sizes) && !is_causal, Error::InvalidArgument,
+    PTERON_CHECK_OR_RETURN(broadcasts_to(*attn_mask, sizes) && !is_causal, Error::InvalidArgument,
                            "found mask %s, is_causal %d, expected one of them, and a mask that "
                            "broadcasts to [%lld, %lld, %lld, %lld]",
                            attn_mask->describe().c_str(), is_causal,
                            static_cast<long long>(sizes[0]), static_cast<long long>(sizes[1]),
                            static_cast<long long>(sizes[2]), static_cast<long long>(sizes[3]));
+    PTERON_ASSIGN_OR_RETURN(mask, broadcast_to(*attn_mask, "mask", sizes));
   }
   const int64_t sizes[] = {query.size(0), heads, queries, items};
   const bool by_query = query.stride(1) < query.stride(2);  // heads next to items
@@ -79,7 +71,7 @@ Error scaled_dot_product_attention(const Kernels& kernels, const SlimTensor& que
   if (out->numel() == 0) return Error::Ok;
   const double by_size = 1 / std::sqrt(static_cast<double>(query.size(3)));
   return kernels.attention(
-      {query, key, value, attn_mask, is_causal, scale.value_or(by_size), *out});
+      {query, key, value, mask.get(), is_causal, scale.value_or(by_size), *out});
 }
 
 }  // namespace pteron::aoti::ops

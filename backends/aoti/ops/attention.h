@@ -12,7 +12,7 @@ struct AttentionCall {
   const slim::SlimTensor& query;
   const slim::SlimTensor& key;  // of as many heads as query, or of fewer that neighbours share
   const slim::SlimTensor& value;
-  const slim::SlimTensor* mask;  // broadcasts to (batch, heads, queries, keys); null: none
+  const slim::SlimTensor* mask;  // (batch, heads, queries, keys), any strides; null: none
   bool causal;                   // query i looks at keys 0 to i
   double scale;
   const slim::SlimTensor& out;  // dense, heads and queries in the order that query has in memory

@@ -1,6 +1,5 @@
 #include "pteron/backends/aoti/ops/convolution.h"
 
-#include <algorithm>
 #include <string>
 
 #include "pteron/backends/aoti/ops/ops.h"
@@ -36,10 +35,6 @@ Error check(const SlimTensor& input, const SlimTensor& weight, const SlimTensor*
   return Error::Ok;
 }
 
-bool have_sizes(const SlimTensor& tensor, List sizes) {
-  return std::equal(tensor.sizes().begin(), tensor.sizes().end(), sizes.begin(), sizes.end());
-}
-
 // What both operators do.
 Error convolve(const Kernels& kernels, const SlimTensor& input, const SlimTensor& weight,
                const SlimTensor* bias, const SlimTensor* residual, List stride, List padding,
@@ -71,7 +66,7 @@ Error convolve(const Kernels& kernels, const SlimTensor& input, const SlimTensor
     sizes.values[d] = size;
   }
   PTERON_CHECK_OR_RETURN(
-      !residual || (residual->dtype() == input.dtype() && have_sizes(*residual, sizes)),
+      !residual || (residual->dtype() == input.dtype() && has_sizes(*residual, sizes)),
       Error::InvalidArgument,
       "found residual %s, expected one like the result of input %s, weight %s",
       residual ? residual->describe().c_str() : "none", input.describe().c_str(),

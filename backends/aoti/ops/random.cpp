@@ -1,7 +1,5 @@
 #include "pteron/backends/aoti/ops/random.h"
 
-#include <algorithm>
-
 #include "pteron/backends/aoti/ops/ops.h"
 
 namespace pteron::aoti::ops {
@@ -11,11 +9,9 @@ Error randint_low_out(const Kernels& kernels, const SlimTensor& out, int64_t low
   PTERON_CHECK_OR_RETURN(low < high, Error::InvalidArgument,
                          "found low %lld and high %lld, expected low < high",
                          static_cast<long long>(low), static_cast<long long>(high));
-  const bool same =
-      size.size() == out.dim() && std::equal(size.begin(), size.end(), out.sizes().begin());
-  PTERON_CHECK_OR_RETURN(same && !slim::is_complex(out.dtype()), Error::InvalidArgument,
-                         "found out %s, expected real numbers and the sizes in size",
-                         out.describe().c_str());
+  PTERON_CHECK_OR_RETURN(
+      has_sizes(out, size) && !slim::is_complex(out.dtype()), Error::InvalidArgument,
+      "found out %s, expected real numbers and the sizes in size", out.describe().c_str());
   if (out.is_contiguous()) return kernels.random_integers({out, low, high});
   PTERON_ASSIGN_OR_RETURN(TensorPtr drawn, make_row_major(size, out.dtype(), out.device()));
   PTERON_RETURN_IF_ERROR(kernels.random_integers({*drawn, low, high}));

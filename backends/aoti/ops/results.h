@@ -2,6 +2,7 @@
 // strides from tracing.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 
 #include "pteron/backends/aoti/slim/core/layout.h"
@@ -44,6 +45,11 @@ Error spread(Span<const int64_t> list, size_t dims, const char* name, int64_t le
 // 1 for a tensor of no dimensions.
 inline int64_t size_along(const slim::SlimTensor& tensor, size_t dim) {
   return tensor.dim() == 0 ? 1 : tensor.size(dim);
+}
+
+inline bool has_sizes(const slim::SlimTensor& tensor, Span<const int64_t> sizes) {
+  const Span<const int64_t> found = tensor.sizes();
+  return std::equal(found.begin(), found.end(), sizes.begin(), sizes.end());
 }
 
 // InvalidType for complex numbers.

@@ -28,10 +28,8 @@ Error searchsorted_Tensor(const Kernels& kernels, const SlimTensor& sequence,
                          "or of the sizes of self but the last",
                          self.describe().c_str(), sequence.describe().c_str());
   if (sorter) {
-    const bool same = sorter->dtype() == DType::Long && sorter->dim() == rows.size() &&
-                      std::equal(rows.begin(), rows.end(), sorter->sizes().begin());
     PTERON_CHECK_OR_RETURN(
-        same, Error::InvalidArgument,
+        sorter->dtype() == DType::Long && has_sizes(*sorter, rows), Error::InvalidArgument,
         "found sorter %s, sorted sequence %s, expected int64 numbers and equal sizes",
         sorter->describe().c_str(), sequence.describe().c_str());
   }

@@ -53,16 +53,11 @@ struct Tile {
 template <typename T>
 void add_mask(const SlimTensor& mask, int64_t batch, int64_t head, int64_t query, int64_t key,
               int64_t rows, int64_t count, float* scores) {
-  int64_t strides[4];
-  const size_t missing = 4 - mask.dim();
-  for (size_t d = 0; d < 4; ++d) {
-    strides[d] = d < missing || mask.size(d - missing) == 1 ? 0 : mask.stride(d - missing);
-  }
-  const T* data = mask.data_as<const T>() + batch * strides[0] + head * strides[1];
+  const T* data = mask.data_as<const T>() + batch * mask.stride(0) + head * mask.stride(1);
   for (int64_t i = 0; i < rows; ++i) {
-    const T* row = data + (query + i) * strides[2] + key * strides[3];
+    const T* row = data + (query + i) * mask.stride(2) + key * mask.stride(3);
     for (int64_t j = 0; j < count; ++j) {
-      scores[i * count + j] += static_cast<float>(row[j * strides[3]]);
+      scores[i * count + j] += static_cast<float>(row[j * mask.stride(3)]);
     }
   }
 }

@@ -37,12 +37,8 @@ Error attention(const aoti::AttentionCall& call) {
   a.causal = call.causal;
   a.scale = call.scale;
   if (call.mask) {
-    const SlimTensor& mask = *call.mask;
-    a.bias = mask.data();
-    const size_t missing = 4 - mask.dim();
-    for (size_t d = 0; d < 4; ++d) {
-      a.bias_strides[d] = d < missing || mask.size(d - missing) == 1 ? 0 : mask.stride(d - missing);
-    }
+    a.bias = call.mask->data();
+    copy_strides(*call.mask, a.bias_strides);
   }
   return attention(a, scope.device(), scope.stream());
 }

@@ -25,9 +25,7 @@ Error attention(const aoti::AttentionCall& call) {
     params.out[d] = out.stride(d);
   }
   if (call.mask) {
-    for (size_t d = 0; d < mask.dim(); ++d) {
-      params.mask[4 - mask.dim() + d] = mask.size(d) == 1 ? 0 : mask.stride(d);
-    }
+    std::copy(mask.strides().begin(), mask.strides().end(), params.mask);
   }
   params.scale = static_cast<float>(call.scale);
   return launch(
