@@ -36,6 +36,7 @@ from pteron.backends.aoti.lowering_errors import (
 )
 from pteron.backends.aoti.passes.attention import AttentionPass, WholeAttentionPass, has_attention
 from pteron.backends.aoti.passes.clamp_windows import ClampWindowsPass
+from pteron.backends.aoti.passes.constant_masks import leave_constant_masks_out
 from pteron.backends.aoti.passes.fuse_convolutions import has_fused_convolutions
 from pteron.backends.aoti.passes.products_of_one_row import ProductsOfOneRowPass
 from pteron.backends.aoti.passes.remove_metadata_asserts import RemoveMetadataAssertsPass
@@ -118,7 +119,7 @@ class AotiBackend(Generic[OptionsT]):
     @classmethod
     def get_program_passes(cls, options: OptionsT) -> list[Callable[[ExportedProgram], None]]:
         """Passes over the partition and its tensors, in order, before those over its graph."""
-        return []
+        return [leave_constant_masks_out]
 
     @classmethod
     def get_custom_passes(cls, options: OptionsT) -> list[Callable[[torch.fx.GraphModule], Any]]:

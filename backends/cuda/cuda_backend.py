@@ -116,7 +116,11 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
 
     @classmethod
     def get_program_passes(cls, options: CudaOptions) -> list[Callable[[ExportedProgram], None]]:
-        return [fold_batch_norms, convolution_pass(options)]
+        return [
+            *super().get_program_passes(options),
+            fold_batch_norms,
+            convolution_pass(options),
+        ]
 
     @classmethod
     def get_custom_passes(cls, options: CudaOptions) -> list[Callable[[torch.fx.GraphModule], Any]]:

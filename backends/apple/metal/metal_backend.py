@@ -85,4 +85,4 @@ class MetalBackend(AotiBackend[MetalOptions], BackendDetails):
 
     @classmethod
     def get_program_passes(cls, options: MetalOptions) -> list[Callable[[ExportedProgram], None]]:
-        return [fold_batch_norms]
+        return [*super().get_program_passes(options), fold_batch_norms]
