@@ -5,7 +5,8 @@
 Parts: `mm` (the matrix product of the runtime beside torch.mm), `models` (whole models beside
 eager, torch.compile and reduce-overhead), `choices` (cuBLAS beside Triton's template), `threads`
 (whole programs on eight threads beside a bare cuBLAS loop), `attention` (beside torch's
-ways), `decoder` (a Llama shape of `transformers`, with its cache).
+ways), `decoder` (a Llama shape of `transformers`, with its cache), `memory` (of the models, beside
+eager's).
 
 What the JSON file has of the same commit, GPU and torch is not measured again.
 """
@@ -19,7 +20,7 @@ from typing import Any
 import torch
 from absl import app, flags
 
-_ALL = ["mm", "models", "attention", "decoder", "choices", "threads"]
+_ALL = ["mm", "models", "attention", "decoder", "choices", "threads", "memory"]
 _PARTS = flags.DEFINE_list("parts", _ALL, "What to measure.")
 _ROUNDS = flags.DEFINE_integer("rounds", 30, "Rounds through all ways; medians count.", 1)
 _GEMM = flags.DEFINE_list("gemm", ["cublas", "triton", "best"], "Ours: who multiplies matrices.")
@@ -67,11 +68,19 @@ def _threads() -> tuple[Any, str]:
     return report, threads.table(report)
 
 
+def _memory() -> tuple[Any, str]:
+    from tests.benchmarks.cuda import memory, networks
+
+    report = memory.measure(_CASES.value or networks.CASES)
+    return report, memory.table(report)
+
+
 _MEASURE: dict[str, Callable[[], tuple[Any, str]]] = {
     "mm": _mm,
     "attention": _attention,
     "choices": _choices,
     "decoder": _decoder,
+    "memory": _memory,
     "threads": _threads,
 }
 

@@ -3,8 +3,7 @@
 `ours_prepared` is after Method.prepare(), which makes CUDA graphs.
 
 Tensors stay on the device, in bfloat16 or float16. The overhead of a call is its latency less its
-kernels. Memory is the GPU's, weights included: torch's peak of one call, and what our program takes
-from the device until it has run.
+kernels.
 """
 
 import copy
@@ -161,18 +160,10 @@ class _Ways:
     exact: torch.Tensor  # in float64
     launches: dict[str, Launch] = dataclasses.field(default_factory=dict)
     errors: dict[str, float] = dataclasses.field(default_factory=dict)
-    memory_mb: dict[str, float] = dataclasses.field(default_factory=dict)
 
-    def add(self, name: str, make: Callable[[], _Way], *, by_torch: bool = False) -> None:
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        free = torch.cuda.mem_get_info()[0]
-        launch, result = make()
+    def add(self, name: str, way: _Way) -> None:
+        launch, result = way
         launch(5)
-        torch.cuda.synchronize()
-        taken = free - torch.cuda.mem_get_info()[0]
-        memory = torch.cuda.max_memory_allocated() if by_torch else taken
-        self.memory_mb[name] = round(memory / 1e6, 1)
         found = result()
         torch.cuda.synchronize()
         self.errors[name] = float((found.double() - self.exact).norm() / self.exact.norm())
@@ -190,8 +181,7 @@ def ways_of(
     eager = module.to(case.dtype)
 
     def add_torch(name: str, call: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        way = timed(lambda: call(x)), lambda: call(x).clone()
-        ways.add(name, lambda: way, by_torch=True)
+        ways.add(name, (timed(lambda: call(x)), lambda: call(x).clone()))
 
     with torch.no_grad():
         add_torch("eager", eager)
@@ -205,13 +195,13 @@ def ways_of(
         path, data = lower(eager, x, directory, gemm=gemm)
         out = torch.empty_like(exact, dtype=case.dtype)
         open_program = functools.partial(launcher.open, path, data, x, out)
-        ways.add(f"ours_cpp_{gemm}", open_program)
+        ways.add(f"ours_cpp_{gemm}", open_program())
         if gemm != "triton":
-            ways.add(f"ours_recorded_{gemm}", lambda o=open_program: o(recorded=True))
-        ways.add(f"ours_prepared_{gemm}", lambda o=open_program: o(prepared=True))
+            ways.add(f"ours_recorded_{gemm}", open_program(recorded=True))
+        ways.add(f"ours_prepared_{gemm}", open_program(prepared=True))
         from_python = functools.partial(_open_from_python, path, data, x)
-        ways.add(f"ours_python_{gemm}", from_python)
-        ways.add(f"ours_prepared_python_{gemm}", lambda o=from_python: o(prepared=True))
+        ways.add(f"ours_python_{gemm}", from_python())
+        ways.add(f"ours_prepared_python_{gemm}", from_python(prepared=True))
     return ways
 
 
@@ -231,7 +221,7 @@ def _open_from_python(
 def measure(
     name: str, rounds: int, gemms: tuple[str, ...], modes: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Times, errors, memory and the overhead of a call of a case; why it failed where it did."""
+    """Times, errors and the overhead of a call of a case; why it failed where it did."""
     warnings.simplefilter("ignore")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(0)
@@ -249,7 +239,6 @@ def measure(
             way: round(taken.latency_us - kernels[way], 2) for way, taken in times.items()
         },
         "relative_error": ways.errors,
-        "memory_mb": ways.memory_mb,
     }
 
 
@@ -257,7 +246,7 @@ def table(report: dict[str, Any]) -> str:
     """One line for each way to run each case."""
     lines = [
         f"{'case':<16} {'way':<27} {'latency':>8} {'paced':>8} {'host':>8} {'kernels':>8} "
-        f"{'overhead':>8} {'error':>9} {'MB':>8}   (us a call)"
+        f"{'overhead':>8} {'error':>9}   (us a call)"
     ]
     for case, row in report.items():
         if "failed" in row:
@@ -267,7 +256,6 @@ def table(report: dict[str, Any]) -> str:
             lines.append(
                 f"{case:<16} {way:<27} {taken['latency_us']:>8.1f} {taken['paced_us']:>8.1f} "
                 f"{taken['host_us']:>8.1f} {row['kernels_us'][way]:>8.1f} "
-                f"{row['overhead_us'][way]:>8.1f} {row['relative_error'][way]:>9.1e} "
-                f"{row['memory_mb'][way]:>8.1f}"
+                f"{row['overhead_us'][way]:>8.1f} {row['relative_error'][way]:>9.1e}"
             )
     return "\n".join(lines)
