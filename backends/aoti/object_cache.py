@@ -30,10 +30,15 @@ def digest(parts: Iterable[str | bytes]) -> str:
 
 
 class ObjectCache:
-    """Maps a key to a file that `make` writes once. Threads may share it."""
+    """Maps a key to a file that `make` writes once. Threads may share it.
 
-    def __init__(self, folder: Path, limit_bytes: int) -> None:
+    Attributes:
+        is_kept: whether other processes will find what this one made.
+    """
+
+    def __init__(self, folder: Path, limit_bytes: int, is_kept: bool = True) -> None:
         self.folder = folder
+        self.is_kept = is_kept
         self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
         self._being_made: dict[Path, threading.Lock] = {}
@@ -105,7 +110,7 @@ def default_cache() -> ObjectCache:
             pass
     private = Path(tempfile.mkdtemp(prefix="pteron-objects-"))
     atexit.register(shutil.rmtree, private, ignore_errors=True)
-    return ObjectCache(private, max(megabytes, _DEFAULT_MB) << 20)
+    return ObjectCache(private, max(megabytes, _DEFAULT_MB) << 20, is_kept=False)
 
 
 def _user_folder() -> Path | None:

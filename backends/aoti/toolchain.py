@@ -157,6 +157,8 @@ static inline void pteron_divide(int64_t threads, bool divides_k, int64_t M, int
 """
 _EXPORTS = "{ global: AOTInductor*; local: *; };\n"
 _KERNEL_FILE_BYTES = 96 << 10
+#: So many sources of one model pay for a precompiled header.
+_PRECOMPILED_FOR = 4
 
 
 @functools.cache
@@ -211,11 +213,13 @@ def build(
     """
     step = build_step(machine, device, cache)
     base = dataclasses.replace(step, target=least or machine)
+    files = split_kernels(code.kernels)
+    precompile = step.cache.is_kept or len(files) >= _PRECOMPILED_FOR
     # The model takes longest: last, it would be waited for on one core.
     sources = [
         (base, base.model(code.model)),
         (base, base.interface()),
-        *((step, step.kernels(text)) for text in split_kernels(code.kernels)),
+        *((step, dataclasses.replace(step.kernels(text), precompile=precompile)) for text in files),
     ]
     with concurrent.futures.ThreadPoolExecutor(_parallelism()) as pool:
         objects = list(pool.map(lambda job: job[0].compile(job[1]), sources))
@@ -231,7 +235,8 @@ def prepare(
     precompiled headers and the entry points.
 
     The header of entry points, which one source of each model reads, pays for being precompiled
-    from the fourth on: the first model makes do with its text.
+    from the fourth on: the first model makes do with its text. So does a model whose headers nobody
+    else will find.
     """
     steps = [build_step(machine, device, cache) for machine in machines]
     base = steps[0]
@@ -240,8 +245,9 @@ def prepare(
         (base.compile, base.interface())
         if model_comes_first
         else (base.precompile, base.model("")),
-        *((step.precompile, step.kernels("")) for step in steps),
     ]
+    if base.cache.is_kept:
+        jobs += [(step.precompile, step.kernels("")) for step in steps]
     # One core is left to the caller, who generates code meanwhile.
     with concurrent.futures.ThreadPoolExecutor(max(1, _parallelism() - 1)) as pool:
         for done in [pool.submit(do, source) for do, source in jobs]:

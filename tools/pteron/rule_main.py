@@ -70,7 +70,7 @@ def _keep_to(scratch: str, compiler: str) -> None:
     os.environ.update(
         CXX=compiler,
         HOME=scratch,
-        PTERON_CACHE_DIR=f"{scratch}/pteron",
+        PTERON_CACHE_MB="0",
         TMPDIR=scratch,
         TORCHINDUCTOR_CACHE_DIR=f"{scratch}/inductor",
         USER=os.environ.get("USER", "bazel"),

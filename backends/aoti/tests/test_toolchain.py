@@ -157,6 +157,30 @@ def test_from_what_was_prepared_the_same_shared_object_is_made(
     )
 
 
+@pytest.mark.parametrize(
+    ("is_kept", "files", "precompiled"), [(True, 1, 2), (False, 1, 0), (False, 4, 1)]
+)
+def test_headers_are_precompiled_for_who_reads_them_again(
+    is_kept: bool, files: int, precompiled: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of kernels; a cache that is not kept is for one model."""
+    headers: list[Path] = []
+
+    def run(step, arguments, text=None, folder=Path()):
+        made = Path(folder, arguments[-1])
+        made.touch()
+        if "c++-header" in arguments:
+            headers.append(made)
+
+    monkeypatch.setattr(toolchain.BuildStep, "_run", run)
+    cache = ObjectCache(tmp_path, 1 << 30, is_kept)
+    toolchain.prepare([V3, V4], cache=cache)
+    kernels = (KERNEL_START + "x" * 90_000 + "\n") * files
+    code = inductor.GeneratedCode("model", kernels, (), (), (), 1)
+    toolchain.build(code, V4, least=V3, cache=cache)
+    assert len(headers) == precompiled
+
+
 def test_a_cached_object_is_not_compiled_again(code, shared_object: bytes, monkeypatch) -> None:
     commands: list[str] = []
     run = subprocess.run
