@@ -66,7 +66,7 @@ def test_every_common_shim_has_a_test() -> None:
             return True
         return re.search(rf"\bptrn_torch_{short}\b", text) is not None
 
-    # Constants are compared with torch's: //backends/aoti/tests:test_shim_signatures.
+    # Constants are compared with torch's: backends/aoti/tests/test_shim_signatures.py.
     constants = ("device_type", "dtype", "layout", "memory_format")
     numbers = tuple(f"aoti_torch_{kind}_" for kind in constants)
     names = [name for name in _names(_COMMON) if not name.startswith(numbers)]
