@@ -1,7 +1,7 @@
 """A workspace that depends on this module builds C++, CUDA and Python against it.
 
 Its first build runs beside decoys of a CUDA installation. A clone in another place, without them,
-shares its cache and lowers nothing; what it makes anew has the same bytes.
+shares its cache, compiles and lowers nothing; what it makes anew has the same bytes.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from tests.downstream.nested_bazel import NestedBazel
 
 # Programs besides those of the workspace: so many of the models in models/models.py. For all of
 # them, --test_env=MODELS=20, which takes some minutes more.
-_MODELS = int(os.environ.get("MODELS", "2"))
+_MODELS = int(os.environ.get("MODELS", "1"))
 _PROGRAM = """
 pteron_program(
     name = "{function}",
@@ -64,6 +64,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with open(folder / ".bazelrc", "a", encoding="utf-8") as rc:
         rc.write(f'common "--override_module=pteron={_module()}"\n')
         rc.write(f"common --repo_env=PTERON_TORCH={torch}\n")
+        # The C++ toolchain writes down where compilers look, and caches are for one such list.
+        rc.write("common --repo_env=CPATH=\n")
     return folder
 
 
@@ -206,6 +208,8 @@ def test_programs_come_from_a_cache(
     shared = first.keys() - {"sum_native"}
     assert len(shared) == _MODELS + 2
     assert _spawns(log, "PteronProgram") == (shared, {"sum_native"})
+    _, compiled = _spawns(log, "CppCompile", "CudaCompile")
+    assert not compiled
     assert {n: second[n] for n in shared} == {n: first[n] for n in shared}
     for name in shared:
         # Inductor has compiled it: what no backend takes would be an error.
