@@ -51,7 +51,7 @@ Error Method::set_output_data(size_t index, void* data, size_t nbytes) {
                          "method %s: there is no output %zu, it has %zu", name().c_str(), index,
                          outputs_size());
   State::Output& output = state_->outputs[index];
-  PTERON_CHECK_OR_RETURN(output.needs_data, Error::InvalidState,
+  PTERON_CHECK_OR_RETURN(output.needs_data || output.takes_data, Error::InvalidState,
                          "method %s: output %zu has memory of its own", name().c_str(), index);
   Tensor& tensor = output.value->tensor();
   PTERON_CHECK_OR_RETURN(data && nbytes >= tensor.max_nbytes(), Error::InvalidArgument,
@@ -61,7 +61,7 @@ Error Method::set_output_data(size_t index, void* data, size_t nbytes) {
     PTERON_RETURN_IF_ERROR(fill_zero(data, tensor.max_nbytes(), tensor.device()));
   }
   tensor.set_data(data, nbytes);
-  state_->mark_set(&output.is_set);
+  if (output.needs_data) state_->mark_set(&output.is_set);
   return Error::Ok;
 }
 

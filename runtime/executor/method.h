@@ -60,10 +60,12 @@ class Method final {
   // All at once, in order: nothing is set unless all are right, and all errors are reported.
   Error set_inputs(Span<const EValue> values);
 
-  // Memory for an output that is not planned; must hold the upper bound of the output's shape and
-  // stay valid until it is set again or the method goes. InvalidState if the output has its own
-  // memory (planned, constant, or the handle of another value). Zeroed if the program may leave some
-  // of it unwritten; of an output that only delegates write, they promise to write all.
+  // Memory for an output, on its device; must hold the upper bound of the output's shape and stay
+  // valid until it is set again or the method goes. An output that is not planned needs it, and one
+  // that is planned may have it if delegates write it in every run and nothing else is in its place,
+  // or ever was. InvalidState for others, which have their own memory (planned, constant, or the
+  // handle of another value). Zeroed if the program may leave some of it unwritten; of an output
+  // that only delegates write, they promise to write all.
   Error set_output_data(size_t index, void* data, size_t nbytes);
 
   // Runs the method once. InvalidState: what is not set, all of it. Tensors and symbolic scalars

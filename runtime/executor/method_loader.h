@@ -56,6 +56,7 @@ class MethodLoader final {
   Instruction make_instruction(const schema::Instruction& instruction, size_t chain_begin);
   Error check_arguments(Instruction* instruction);
   std::vector<bool> find_reused() const;
+  bool is_delegates_alone(size_t index, const std::vector<bool>& reused) const;
   template <typename Item>
   Span<EValue* const> pointers_to(const flatbuffers::Vector<Item>* indices);
 

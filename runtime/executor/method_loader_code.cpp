@@ -205,6 +205,17 @@ std::vector<bool> MethodLoader::find_reused() const {
   return reused;
 }
 
+// Whether only delegates use the memory planned for a tensor, for it alone, and in every run.
+bool MethodLoader::is_delegates_alone(size_t index, const std::vector<bool>& reused) const {
+  const EValue& value = state_->values[index];
+  if (!value.is_tensor() || !delegated_[index] || touched_[index] || reused[index]) return false;
+  const Tensor& tensor = value.tensor();
+  for (const auto& initial : state_->initial_values) {
+    if (initial.destination == tensor.data()) return false;
+  }
+  return state_->owns(tensor.data(), tensor.nbytes());  // else it is a mutable buffer
+}
+
 void MethodLoader::prepare_ends() {
   const MethodMeta& meta = state_->meta;
   const std::vector<bool> reused = find_reused();
@@ -234,6 +245,8 @@ void MethodLoader::prepare_ends() {
                         !meta.outputs[i].planned && !meta.outputs[i].constant && !is_input[index] &&
                         !redirected_[index] && !is_repeated;
     output.needs_zeros = output.needs_data && (touched_[index] || !delegated_[index]);
+    output.takes_data = has_elements && meta.outputs[i].planned && !is_input[index] &&
+                        !redirected_[index] && !is_repeated && is_delegates_alone(index, reused);
     if (output.needs_data) ++state_->num_missing;
     state_->outputs.push_back(output);
     if (!is_repeated) uncertain.push_back(output.value);

@@ -65,6 +65,7 @@ struct Method::State {
   struct Output {
     EValue* value = nullptr;
     bool needs_data = false;   // the caller brings the memory
+    bool takes_data = false;   // the caller may bring other memory than is planned
     bool needs_zeros = false;  // a run may leave some of it as it was
     bool is_set = false;
   };

@@ -16,6 +16,8 @@ namespace {
 
 // Above this many bytes an output is copied without the GIL.
 constexpr size_t kLargeCopyNbytes = 1 << 18;
+// From so many bytes on it takes longer to copy an output than to give it other memory.
+constexpr size_t kLargeOutputNbytes = 1 << 14;
 
 // Whether elements lie without gaps in the order of `dim_order`, outermost dimension first.
 bool has_layout(const ImportedTensor& tensor, const std::vector<uint8_t>& dim_order) {
@@ -107,13 +109,13 @@ PyTypeObject* PyMethod::type() {
 }
 
 // Unplanned outputs need memory of ours: a static one is written straight into what the caller
-// gets, a bounded one into memory of its upper bound, of which the caller gets what was used.
+// gets, a bounded one into memory of its upper bound, of which the caller gets what was used. A
+// large static one is written there, too, where the plan allows it.
 void PyMethod::prepare_outputs() {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const ValueMeta& meta = method_->meta().outputs[i];
-    if (meta.kind != ValueKind::Tensor || meta.planned || meta.constant || meta.nbytes == 0) {
-      continue;
-    }
+    if (meta.kind != ValueKind::Tensor || meta.constant || meta.nbytes == 0) continue;
+    const bool is_static = meta.dynamism == ShapeDynamism::Static;
     const auto same = [&](size_t j) { return &method_->get_output(j) == &method_->get_output(i); };
     bool repeated = false;  // one value, several outputs: one memory for all
     bool first = true;
@@ -123,15 +125,29 @@ void PyMethod::prepare_outputs() {
       first = first && j > i;
     }
     if (!first) continue;
+    if (meta.planned) {
+      const bool is_large = meta.nbytes >= kLargeOutputNbytes;
+      if (is_large && is_static && meta.device.type == DeviceType::CPU && !repeated &&
+          takes_memory(i)) {
+        outputs_[i].mode = OutputMode::Direct;
+      }
+      continue;
+    }
     const Error error = give_memory(i);
     if (error == Error::InvalidState) continue;  // the handle of another value
     throw_if_error(error);
-    if (meta.dynamism == ShapeDynamism::Static && !repeated) {
+    if (is_static && !repeated) {
       outputs_[i].mode = OutputMode::Direct;
       outputs_[i].memory.reset();
       outputs_[i].on_device.reset();
     }
   }
+}
+
+// Whether a planned output can lie elsewhere.
+bool PyMethod::takes_memory(size_t index) {
+  const Tensor& planned = method_->get_output(index).tensor();
+  return method_->set_output_data(index, planned.data(), planned.nbytes()).ok();
 }
 
 // Memory of the upper bound for an output that the method has none for.

@@ -97,6 +97,7 @@ class PyMethod final {
   Object run(PyObject* inputs, Purpose purpose);
   void prepare_outputs();
   Error give_memory(size_t index);
+  bool takes_memory(size_t index);
   void collect_devices();
   const dlpack::ExchangeApi* api_of_caller() const;
   bool has_foreign_input() const;

@@ -66,6 +66,26 @@ program.load_method("forward")
     )
 
 
+def test_large_outputs_own_their_memory(folder: pathlib.Path) -> None:
+    method = MethodBuilder()
+    x, y = method.input([1 << 16]), method.planned([1 << 16])
+    method.delegate("NegateBackend", x, y)
+    method.output(y)
+    (folder / "model.pte").write_bytes(build_program(method))
+    run(
+        folder,
+        """
+method = program.load_method("forward")
+x = np.arange(1 << 16, dtype=np.float32)
+(first,) = method.execute([x])
+(second,) = method.execute([first])
+(third,) = method.execute([second])
+del method, program
+assert (first == -x).all() and (second == x).all() and (third == -x).all()
+""",
+    )
+
+
 def test_found_when_asked_for(folder: pathlib.Path) -> None:
     run(folder, 'assert registry.is_available("NegateBackend")')
 

@@ -70,6 +70,38 @@ TEST_F(DelegatesTest, AreMadeInOrderAndDestroyedInReverse) {
             (Events{"init a", "init b", "init c", "destroy c", "destroy b", "destroy a"}));
 }
 
+TEST_F(DelegatesTest, WriteAPlannedOutputWhereTheCallerWantsIt) {
+  auto method = load(scaled({"a", "b"}));
+  ASSERT_TRUE(method.ok());
+  ASSERT_TRUE((*method)->set_input(0, x_).ok());
+  std::vector<float> first(2), second(2);
+  for (std::vector<float>* const out : {&first, &second}) {
+    ASSERT_TRUE((*method)->set_output_data(0, out->data(), 8).ok());
+    ASSERT_TRUE((*method)->execute().ok());
+    EXPECT_EQ((*method)->get_output(0).tensor().data(), out->data());
+    EXPECT_EQ(*out, (std::vector<float>{4, 8}));
+    out->assign(2, 0);
+  }
+  EXPECT_EQ(first, (std::vector<float>{0, 0}));
+}
+
+TEST_F(DelegatesTest, LeaveAPlannedOutputWhereOthersUseItsMemory) {
+  const auto is_refused = [&](const ProgramSpec& program) {
+    auto method = load(program);
+    ASSERT_TRUE(method.ok());
+    std::vector<float> memory(2);
+    EXPECT_EQ((*method)->set_output_data(0, memory.data(), 8), Error::InvalidState);
+  };
+  ProgramSpec shared = scaled({"a"});  // another tensor lies there at another time
+  shared.methods->front().add(TensorSpec::planned({1}, 4));
+  is_refused(shared);
+  ProgramSpec read = scaled({"a"});  // a kernel reads it
+  MethodSpec& method = read.methods->front();
+  const int out = method.outputs->front(), y = method.add(TensorSpec::planned({2}, 64));
+  method.kernel("test::add.out", {out, out, y, y});
+  is_refused(read);
+}
+
 TEST_F(DelegatesTest, AFailedLoadDestroysWhatWasMade) {
   const auto method = load(scaled({"a", "b", "c", "d"}, "c", "init"));
   ASSERT_FALSE(method.ok());
