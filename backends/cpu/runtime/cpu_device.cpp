@@ -5,6 +5,7 @@
 #include <string>
 #include <variant>
 
+#include "pteron/backends/aoti/slim/core/storage.h"
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
 #include "pteron/backends/cpu/runtime/openmp/denormals.h"
 #include "pteron/backends/cpu/runtime/openmp/thread_count.h"
@@ -38,6 +39,9 @@ class RunScope final : public aoti::ContainerScope {
   bool flushed_ = false;  // before
   std::optional<ThreadLimit> limit_;
 };
+
+// Smaller outputs are copied in less time than it takes to find out where they come to lie.
+constexpr size_t kLeastReused = 16 << 10;
 
 }  // namespace
 
@@ -99,6 +103,18 @@ Error CpuDevice::check_machine(const aoti::Metadata& metadata) {
 
 std::shared_ptr<aoti::ContainerScope> CpuDevice::scope() {
   return std::make_shared<RunScope>(threads_, requested_threads_ == 0, flush_denormals_);
+}
+
+void CpuDevice::offer_output_buffers(Span<const aoti::OutputBuffer> buffers) {
+  const auto is_large = [](const aoti::OutputBuffer& b) { return b.nbytes >= kLeastReused; };
+  if (std::none_of(buffers.begin(), buffers.end(), is_large)) return;
+  output_buffers_.offer(buffers, Device{});
+  slim::set_storage_source(&output_buffers_);
+}
+
+void CpuDevice::withdraw_output_buffers(Span<slim::SlimTensor* const> outputs) noexcept {
+  slim::set_storage_source(nullptr);
+  output_buffers_.withdraw(outputs);
 }
 
 }  // namespace pteron::cpu

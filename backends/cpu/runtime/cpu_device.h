@@ -4,6 +4,7 @@
 #include <string>
 
 #include "pteron/backends/aoti/runtime/aoti_device.h"
+#include "pteron/backends/aoti/runtime/output_buffer_reuse.h"
 
 namespace pteron::cpu {
 
@@ -27,12 +28,16 @@ class CpuDevice final : public aoti::AotiDevice {
   Error check_machine(const aoti::Metadata& metadata) override;
   Result<size_t> choose_variant(Span<const aoti::Metadata> variants) override;
   std::shared_ptr<aoti::ContainerScope> scope() override;
+  bool reuses_output_buffers() const override { return true; }
+  void offer_output_buffers(Span<const aoti::OutputBuffer> buffers) override;
+  void withdraw_output_buffers(Span<slim::SlimTensor* const> outputs) noexcept override;
 
  private:
   int64_t requested_threads_ = 0;  // 0: no option
   int threads_ = 1;
   bool flush_denormals_ = false;
   std::string isa_;  // empty: no option
+  aoti::OutputBufferReuse output_buffers_;
 };
 
 }  // namespace pteron::cpu

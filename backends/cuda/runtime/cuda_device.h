@@ -20,12 +20,12 @@
 #include <vector>
 
 #include "pteron/backends/aoti/runtime/aoti_device.h"
+#include "pteron/backends/aoti/runtime/output_buffer_reuse.h"
 #include "pteron/backends/aoti/slim/cuda/guard.h"
 #include "pteron/backends/cuda/runtime/cuda_graphs.h"
 #include "pteron/backends/cuda/runtime/cuda_stream.h"
 #include "pteron/backends/cuda/runtime/execution_scope.h"
 #include "pteron/backends/cuda/runtime/loaded_modules.h"
-#include "pteron/backends/cuda/runtime/output_buffer_reuse.h"
 #include "pteron/runtime/backend/device_map.h"
 #include "pteron/runtime/backend/interface.h"
 
@@ -79,7 +79,7 @@ class CudaDevice final : public aoti::AotiDevice {
   std::shared_ptr<void>* const shared_;
   std::shared_ptr<MethodStream> stream_;
   LoadedModules modules_;
-  OutputBufferReuse output_buffers_;
+  aoti::OutputBufferReuse output_buffers_;
   ExecutionResources resources_;
   std::shared_ptr<Scope> scope_;
   CudaGraphs graphs_;

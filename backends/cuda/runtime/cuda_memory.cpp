@@ -13,7 +13,6 @@
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 #include "pteron/backends/cuda/runtime/execution_scope.h"
 #include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
-#include "pteron/backends/cuda/runtime/output_buffer_reuse.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
 #include "pteron/runtime/core/device_allocator.h"
 

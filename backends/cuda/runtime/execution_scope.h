@@ -6,19 +6,18 @@
 // Scopes nest; outside of any, shims use memory of the current stream and default settings.
 #pragma once
 
+#include "pteron/backends/aoti/slim/core/storage.h"
 #include "pteron/backends/cuda/runtime/caching_pool.h"
 #include "pteron/backends/cuda/runtime/loaded_modules.h"
 
 namespace pteron::cuda {
 
-class OutputBufferReuse;
-
 struct ExecutionResources {
-  CachingPool* pool = nullptr;                  // for tensors on pool->device()
-  OutputBufferReuse* output_buffers = nullptr;  // for tensors there, before the pool; may be null
-  LoadedModules* modules = nullptr;             // where modules that the model loads are kept
-  bool allow_tf32 = false;                      // float32 products may round their operands to TF32
-  bool record_products = false;                 // GemmProblem::record
+  CachingPool* pool = nullptr;                    // for tensors on pool->device()
+  slim::StorageSource* output_buffers = nullptr;  // for tensors there, before the pool; may be null
+  LoadedModules* modules = nullptr;               // where modules that the model loads are kept
+  bool allow_tf32 = false;       // float32 products may round their operands to TF32
+  bool record_products = false;  // GemmProblem::record
 };
 
 class ExecutionScope final {

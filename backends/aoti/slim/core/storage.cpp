@@ -39,16 +39,25 @@ Result<Storage*> new_cpu_storage(size_t nbytes) {
   return &cpu->storage;
 }
 
+thread_local StorageSource* storage_source = nullptr;
+
 }  // namespace
+
+void set_storage_source(StorageSource* source) { storage_source = source; }
 
 Result<StorageRef> allocate_storage(size_t nbytes, Device device) {
   if (device.type != DeviceType::CPU) {
     PTERON_ASSIGN_OR_RETURN(DeviceAllocator* const allocator, device_allocator_of(device));
     return allocator->allocate(nbytes, device);
   }
+  StorageSource* const source = storage_source;
+  if (__builtin_expect(source != nullptr, 0)) {
+    if (StorageRef storage = source->take(nbytes)) return storage;
+  }
   PTERON_ASSIGN_OR_RETURN(Storage * storage, new_cpu_storage(nbytes));
   storage->data = reinterpret_cast<char*>(storage) + kStorageAlignment;
   storage->nbytes = nbytes;
+  if (__builtin_expect(source != nullptr, 0)) source->note(storage->data);
   return StorageRef(storage);
 }
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "pteron/backends/aoti/slim/core/storage.h"
 #include "pteron/backends/cpu/runtime/cpu_device.h"
 #include "pteron/runtime/platform/cpu_features.h"
 
@@ -67,6 +68,26 @@ TEST(CpuDevice, NamesTheVariantsThatItCanRun) {
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error(), Error::DelegateInvalidCompatibility);
   EXPECT_NE(none.error().message().find("runs none of them"), std::string::npos);
+}
+
+const void* where_storage_lies(size_t nbytes) {
+  const Result<slim::StorageRef> storage = slim::allocate_storage(nbytes, Device{});
+  EXPECT_TRUE(storage.ok());
+  return (*storage)->data;
+}
+
+TEST(CpuDevice, LetsCodeComputeInTheMemoryOfLargeOutputs) {
+  CpuDevice device;
+  alignas(64) static char large[64 << 10], small[1 << 10];
+  const aoti::OutputBuffer both[] = {{large, sizeof large, 0}, {small, sizeof small, 1}};
+  device.offer_output_buffers(both);
+  EXPECT_EQ(where_storage_lies(sizeof large), large);
+  EXPECT_EQ(where_storage_lies(sizeof small), small);
+  device.withdraw_output_buffers({});
+  EXPECT_NE(where_storage_lies(sizeof large), large);
+  device.offer_output_buffers({&both[1], 1});
+  EXPECT_NE(where_storage_lies(sizeof small), small);
+  device.withdraw_output_buffers({});
 }
 
 }  // namespace

@@ -1,15 +1,14 @@
 // Buffers of outputs go to the request that becomes the output, and stay with who keeps them.
-// Needs no GPU.
+//
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "pteron/backends/cuda/runtime/output_buffer_reuse.h"
+#include "pteron/backends/aoti/runtime/output_buffer_reuse.h"
 
-namespace pteron::cuda {
+namespace pteron::aoti {
 namespace {
 
-using aoti::OutputBuffer;
 using slim::SlimTensor;
 
 constexpr Device kDevice{DeviceType::CUDA, 1};
@@ -100,4 +99,4 @@ TEST_F(OutputBufferReuseTest, OneThatIsKeptIsLeftAlone) {
 }
 
 }  // namespace
-}  // namespace pteron::cuda
+}  // namespace pteron::aoti

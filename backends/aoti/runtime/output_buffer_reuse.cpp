@@ -1,9 +1,9 @@
-#include "pteron/backends/cuda/runtime/output_buffer_reuse.h"
+#include "pteron/backends/aoti/runtime/output_buffer_reuse.h"
 
 #include <algorithm>
 #include <cstdint>
 
-namespace pteron::cuda {
+namespace pteron::aoti {
 
 OutputBufferReuse::~OutputBufferReuse() {
   for (std::unique_ptr<Buffer>& buffer : buffers_) abandon(std::move(buffer));
@@ -21,7 +21,7 @@ void OutputBufferReuse::destroy(slim::Storage* storage) noexcept {
   if (buffer->abandoned) delete buffer;
 }
 
-void OutputBufferReuse::offer(Span<const aoti::OutputBuffer> buffers, Device device) {
+void OutputBufferReuse::offer(Span<const OutputBuffer> buffers, Device device) {
   if (buffers_.size() < buffers.size()) buffers_.resize(buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
     std::unique_ptr<Buffer>& buffer = buffers_[i];
@@ -77,4 +77,4 @@ void OutputBufferReuse::withdraw(Span<slim::SlimTensor* const> outputs) noexcept
   offered_ = 0;
 }
 
-}  // namespace pteron::cuda
+}  // namespace pteron::aoti

@@ -9,7 +9,7 @@
 // end. Code asks in the same order at every run: the first request gets the output's buffer, and
 // after a run in which the output came to lie elsewhere, the request that got that memory does. A
 // wrong choice costs a copy and no more, since a buffer that is let go of is taken again only for
-// what comes later on the same stream.
+// what comes later (on the same stream, on a GPU).
 //
 // One thread at a time.
 #pragma once
@@ -25,19 +25,19 @@
 #include "pteron/runtime/core/device.h"
 #include "pteron/runtime/core/span.h"
 
-namespace pteron::cuda {
+namespace pteron::aoti {
 
-class OutputBufferReuse final {
+class OutputBufferReuse final : public slim::StorageSource {
  public:
   OutputBufferReuse() = default;
-  ~OutputBufferReuse();
+  ~OutputBufferReuse() override;
   OutputBufferReuse(const OutputBufferReuse&) = delete;
   OutputBufferReuse& operator=(const OutputBufferReuse&) = delete;
 
-  void offer(Span<const aoti::OutputBuffer> buffers, Device device);
-  slim::StorageRef take(size_t nbytes);
+  void offer(Span<const OutputBuffer> buffers, Device device);
+  slim::StorageRef take(size_t nbytes) override;
   // Where the last request, which take() refused, was met.
-  void note(const void* data);
+  void note(const void* data) override;
   void withdraw(Span<slim::SlimTensor* const> outputs) noexcept;
 
  private:
@@ -59,4 +59,4 @@ class OutputBufferReuse final {
   std::vector<std::pair<const void*, size_t>> met_;  // requests of this run, by where
 };
 
-}  // namespace pteron::cuda
+}  // namespace pteron::aoti
