@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import torch
+
 from pteron.backends.aoti.inductor.cpu import vector_isa
 from pteron.backends.aoti.inductor.patched import patched
 
@@ -112,6 +114,55 @@ def packed_for_512_bits() -> Iterator[None]:
         patched(cpp_grouped_gemm_template, "create_micro_gemm", create_for_panels),
     ):
         yield
+
+
+#: Of a product, what one thread computes before the epilogue goes over it: at most so many row
+#: blocks and panels of columns; and the most terms that are added up before sums go to memory.
+_ROW_BLOCKS, _PANELS, _DEPTH = 32, 8, 1024
+#: Of the second-level cache.
+_CACHED_LEFT_BYTES = 800 << 10
+
+
+@contextlib.contextmanager
+def blocked_for_epilogues() -> Iterator[None]:
+    """Epilogues read and write pieces of rows that are long enough for hardware to prefetch, and
+    sums stay in registers longer.
+
+    Inductor blocks for a first-level cache that holds a panel of the right factor: sums go to
+    memory and back after 204 terms, and an epilogue goes over one panel, 128 bytes of each row.
+    With prefetched weights a panel may as well come from the second level.
+    """
+    from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
+
+    decide: Callable[[Any, int], Any] = CppGemmTemplate._cache_blocking
+
+    @functools.wraps(decide)
+    def decide_blocks(self: Any, num_threads: int) -> Any:
+        blocks = decide(self, num_threads)
+        if not self.should_block_weights or any(
+            node.get_dtype() != torch.float32 for node in self.input_nodes[:2]
+        ):
+            return blocks
+        of_thread, register = self.thread_blocking(num_threads), self.register_blocking
+        depth = _even_part(of_thread.block_k, _DEPTH // register.block_k)
+        # Rows of the left factor are read again for each panel, from the second-level cache.
+        row_bytes = 4 * register.block_m * register.block_k * depth
+        cached = _CACHED_LEFT_BYTES // row_bytes
+        return type(blocks)(
+            block_m=_even_part(of_thread.block_m, max(1, min(_ROW_BLOCKS, cached))),
+            # A padded product is computed in a buffer of the block's size, which is zeroed first.
+            block_n=min(_PANELS, of_thread.block_n) if self.padded_n == self.n else 1,
+            block_k=depth,
+        )
+
+    with patched(CppGemmTemplate, "_cache_blocking", decide_blocks):
+        yield
+
+
+def _even_part(whole: int, most: int) -> int:
+    """The largest of as few parts as can be, of no more than `most`, as equal as can be."""
+    parts = -(-whole // most)
+    return -(-whole // parts)
 
 
 _BOOL = r"static_cast<bool>\((true|false)\)"

@@ -53,6 +53,7 @@ def target_scope(target: Target) -> Iterator[None]:
             stack.enter_context(cpu.vector_isa(target.vector_bits))
             if target.vector_bits == 512:
                 stack.enter_context(micro_gemms.named_by_text())
+                stack.enter_context(micro_gemms.blocked_for_epilogues())
             if target.vector_bits == 256 and target.packed_for == 512:
                 stack.enter_context(micro_gemms.packed_for_512_bits())
             if target.num_threads > 1:

@@ -117,6 +117,15 @@ def test_the_code_asks_how_many_threads_there_are(code) -> None:
     assert not re.search(r"num_threads\(\d|_arr\[\d|tid < \d", code.kernels)
 
 
+def test_an_epilogue_follows_several_panels_of_a_product() -> None:
+    model, example = torch.nn.Linear(2000, 768), torch.randn(300, 2000)
+    program = torch.export.export(model, (example,)).run_decompositions()
+    text = inductor.generate(program, Target("cpu", 512, 2)).kernels
+    blocks = dict(re.findall(r"int64_t ([MNK]c)_blocks = (\d+);", text))
+    # 38 blocks of 8 rows, 16 panels of 48 columns and 2000 terms, in equal parts
+    assert blocks == {"Mc": "19", "Nc": "8", "Kc": "1000"}
+
+
 def test_a_scalar_target_has_no_vector_code() -> None:
     model, example = torch.nn.GELU(), torch.randn(64)
     program = torch.export.export(model, (example,))
