@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -42,6 +43,35 @@ TEST(MappedFileTest, MovingKeepsTheBytes) {
   EXPECT_EQ(third.bytes().data(), data);
   EXPECT_EQ(third.bytes()[4], 'o');
 }
+
+#ifdef __linux__
+// What the system knows of the mapping at `data`, as two letters each.
+std::string flags_of_mapping(const void* data) {
+  char address[32];
+  std::snprintf(address, sizeof address, "%lx-", reinterpret_cast<unsigned long>(data));
+  std::ifstream mappings("/proc/self/smaps");
+  bool found = false;
+  for (std::string line; std::getline(mappings, line);) {
+    found |= line.rfind(address, 0) == 0;
+    if (found && line.rfind("VmFlags:", 0) == 0) return line;
+  }
+  return "";
+}
+
+TEST(MappedFileTest, LargeFilesAreReadInHugePages) {
+  if (!std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled")) {
+    GTEST_SKIP() << "this system has no transparent huge pages";
+  }
+  const std::string path = write_file("large", "hello");
+  for (const int megabytes : {1, 64}) {
+    ASSERT_EQ(::truncate(path.c_str(), off_t{megabytes} << 20), 0);
+    Result<MappedFile> file = MappedFile::open(path);
+    ASSERT_TRUE(file.ok());
+    const std::string flags = flags_of_mapping(file->bytes().data());
+    EXPECT_EQ(flags.find(" hg") != std::string::npos, megabytes == 64) << flags;
+  }
+}
+#endif
 
 TEST(MappedFileTest, SaysWhatIsWrongWithThePath) {
   const std::string missing = testing::TempDir() + "/no_such_file";
