@@ -1,4 +1,4 @@
-"""A 12-layer decoder in two methods that share weights and a KV cache.
+"""A decoder in two methods that share weights and a KV cache.
 
 Every step is fed the token that eager chose (teacher forcing), so that one near-tie does not end
 the comparison; where eager's choice is clear, ours must be the same.
@@ -18,14 +18,16 @@ from tests.models.gpt import Decode, Prefill, export_methods, make_gpt
 from tests.models.sample import max_relative_error
 
 _STEPS = 64
-_TOLERANCE = 2e-4  # of the largest logit: twelve layers of float32 sums in another order
+# All alike; test_cuda_decoder.py has twelve.
+_LAYERS = 4
+_TOLERANCE = 1e-4  # of the largest logit: layers of float32 sums in another order
 _PROMPT = (torch.arange(8)[None] * 37 + 11) % 2000
 
 
 @pytest.fixture(scope="module")
 def program_file(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     path = tmp_path_factory.mktemp("gpt") / "gpt.pte"
-    programs = export_methods(make_gpt())
+    programs = export_methods(make_gpt(_LAYERS))
     manager = to_edge_transform_and_lower(programs, partitioner=[CpuPartitioner()])
     manager.to_executorch().save(str(path))
     return path
@@ -34,7 +36,7 @@ def program_file(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 @pytest.fixture(scope="module")
 def eager() -> tuple[list[torch.Tensor], list[int]]:
     """Logits of every step and the tokens that follow from them."""
-    gpt = make_gpt()
+    gpt = make_gpt(_LAYERS)
     with torch.no_grad():
         logits = [Prefill(gpt)(_PROMPT)]
         tokens = [int(logits[0].argmax())]
@@ -90,7 +92,7 @@ def test_sessions_do_not_see_each_other(program_file: pathlib.Path, eager: Any) 
 
 
 def test_each_weight_is_stored_once(program_file: pathlib.Path) -> None:
-    gpt: Gpt = make_gpt()
+    gpt: Gpt = make_gpt(_LAYERS)
     weights = sum(p.numel() * p.element_size() for p in gpt.parameters())
     code_and_tables = 3_000_000
     assert weights <= program_file.stat().st_size <= weights + code_and_tables

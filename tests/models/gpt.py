@@ -36,10 +36,10 @@ class Decode(nn.Module):
         return self.gpt(ids, position)
 
 
-def make_gpt() -> Gpt:
+def make_gpt(layers: int = 12) -> Gpt:
     """The decoder with seeded weights, in eval mode."""
     torch.manual_seed(7)
-    return Gpt(layers=12, width=256, heads=8, length=128, vocabulary=2000).eval()
+    return Gpt(layers=layers, width=256, heads=8, length=128, vocabulary=2000).eval()
 
 
 def export_methods(gpt: Gpt, device: str = "cpu") -> dict[str, ExportedProgram]:
