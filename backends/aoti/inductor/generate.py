@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-from torch._inductor import config
 from torch.export import ExportedProgram
 
 from pteron.backends.aoti.inductor.absent_gpu import absent_gpu
@@ -113,7 +112,7 @@ def code_for_each(targets: Sequence[Target], options: Mapping[str, Any]) -> Iter
                 for key, value in _options(target).items()
                 if value != first[key] and key not in options
             }
-            with target_scope(target), config.patch(changed):
+            with target_scope(target), torch._inductor.config.patch(changed):
                 result = generate_code(gm if is_last else _copy(gm), *args, **kwargs)
         return result
 

@@ -4,13 +4,7 @@ import subprocess
 import sys
 
 
-def test_the_public_api_does_not_import_torch() -> None:
-    program = (
-        "import sys, pteron.backends.cpu, pteron.backends.cpu.native as native;"
-        "assert native.BACKEND_ID == 'CpuBackend' and native.LIBRARY.endswith('.so');"
-        "assert 'torch' not in sys.modules, 'torch is imported';"
-        "assert 'CpuPartitioner' in dir(pteron.backends.cpu)"
-    )
+def _run(program: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {program}"],
         capture_output=True,
@@ -18,6 +12,23 @@ def test_the_public_api_does_not_import_torch() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_public_api_does_not_import_torch() -> None:
+    _run(
+        "import sys, pteron.backends.cpu, pteron.backends.cpu.native as native;"
+        "assert native.BACKEND_ID == 'CpuBackend' and native.LIBRARY.endswith('.so');"
+        "assert 'torch' not in sys.modules, 'torch is imported';"
+        "assert 'CpuPartitioner' in dir(pteron.backends.cpu)"
+    )
+
+
+def test_the_partitioner_does_not_import_torchs_compiler() -> None:
+    """It takes as long as torch itself, and lowering is where it is needed."""
+    _run(
+        "import sys; from pteron.backends.cpu import CpuPartitioner; CpuPartitioner();"
+        "assert not {'torch._dynamo', 'torch._inductor'} & sys.modules.keys()"
+    )
 
 
 def test_names_are_loaded_when_they_are_used() -> None:
