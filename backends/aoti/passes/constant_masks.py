@@ -1,10 +1,11 @@
-"""Leaves masks out of attention that say nothing, or what `is_causal` says.
+"""Leaves masks out of attention that say nothing, or what `is_causal` or fewer keys say.
 
     attention(q, k, v, mask of true or zeros)       ==>    attention(q, k, v)
     attention(q, k, v, mask of a lower triangle)    ==>    attention(q, k, v, is_causal=True)
+    attention(q, k, v, mask of the first 96 keys)   ==>    attention(q, k[:96], v[:96])
 
 Models make such masks from the lengths alone, which are known once the model is exported. Kernels
-then read no mask, and none of the keys that a causal one excludes.
+then read no mask, and none of the keys that it excludes.
 """
 
 from typing import Any
@@ -15,7 +16,9 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from pteron.backends.aoti.attention import WHOLE
+from pteron.backends.aoti.passes.attention import unrepeated
 from pteron.backends.aoti.passes.program_constants import ProgramConstants
+from pteron.exir.decompositions import insert_trace
 
 # Of what a mask is made from: enough for those of models, and no large part of a graph.
 _MAX_NODES = 200
@@ -50,11 +53,21 @@ def _leave_out(node: Node, values: "_Values") -> bool:
     queries, keys = (given[x].meta["val"].shape[-2] for x in ("query", "key"))
     if not isinstance(queries, int) or not isinstance(keys, int):
         return False
+    allowed = allowed.expand(*allowed.shape[:-2], queries, keys)
+    first, end = 0, keys
+    # Keys that are repeated for groups of heads are read where they lay before: not of a part.
+    if unrepeated(given["key"]) is None:
+        seen = allowed.flatten(0, -2).any(0).nonzero()
+        if not len(seen):
+            return False
+        first, end = int(seen[0]), int(seen[-1]) + 1
+        allowed = allowed[..., first:end]
     is_causal = not bool(allowed.all())
-    if is_causal and not bool(
-        (allowed == torch.ones(queries, keys, dtype=torch.bool).tril()).all()
-    ):
+    if is_causal and not bool((allowed == torch.ones_like(allowed).tril()).all()):
         return False
+    if end - first < keys:
+        for x in ("key", "value"):
+            given[x] = insert_trace(node, lambda t: t[..., first:end, :], [given[x]])
     node.args = tuple(given.pop(x) for x in names[:3])
     node.kwargs = {**given, name: None, "is_causal": is_causal}
     return True

@@ -23,7 +23,11 @@ from tests.benchmarks.cuda.timing import Launch, interleaved, timed
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """Sizes of one case; `mask` is none, causal, bool (causal, as a tensor) or padding."""
+    """Sizes of one case.
+
+    `mask` is none, causal, bool (causal, as a tensor) or padding (of the last quarter of the keys);
+    it is a buffer, or an input of each call if it is `given`.
+    """
 
     batch: int
     heads: int
@@ -32,6 +36,7 @@ class Row:
     keys: int
     items: int
     mask: str = "causal"
+    given: bool = False
 
 
 SIZES = (
@@ -43,8 +48,14 @@ SIZES = (
 ROWS = (
     *(Row(*sizes) for sizes in SIZES),
     Row(1, 32, 8, 1, 4096, 128, "none"),
-    *(Row(*sizes, mask) for sizes in SIZES[:3] for mask in ("bool", "padding")),
-    Row(1, 32, 8, 1, 4096, 128, "padding"),
+    *(
+        row
+        for given in (False, True)
+        for row in (
+            *(Row(*sizes, mask, given) for sizes in SIZES[:3] for mask in ("bool", "padding")),
+            Row(1, 32, 8, 1, 4096, 128, "padding", given),
+        )
+    ),
 )
 _TORCH = {
     "flash": SDPBackend.FLASH_ATTENTION,
@@ -55,7 +66,7 @@ _TORCH = {
 
 
 class Attention(nn.Module):
-    """Keys, values and mask are buffers."""
+    """Keys and values are buffers, and so is a mask that is not given with each call."""
 
     def __init__(self, row: Row) -> None:
         super().__init__()
@@ -72,13 +83,18 @@ class Attention(nn.Module):
             kept = torch.arange(row.keys, device="cuda") < row.keys - row.keys // 4
             mask = kept.expand(row.batch, 1, row.queries, row.keys).contiguous()
         self.register_buffer("mask", mask)
+        self.given = row.given
 
-    def forward(self, q: torch.Tensor) -> torch.Tensor:
+    def inputs(self, q: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Of one call."""
+        return (q, self.mask) if self.given else (q,)
+
+    def forward(self, q: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
         y = F.scaled_dot_product_attention(
             q.transpose(1, 2),
             self.k,
             self.v,
-            self.mask,
+            mask if self.given else self.mask,
             is_causal=self.causal,
             enable_gqa=self.grouped,
         )
@@ -88,19 +104,22 @@ class Attention(nn.Module):
 def _flex(module: Attention, row: Row) -> Any:
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    blocks = None
-    if row.mask != "none":
-        mask = module.mask
-
+    def blocks_of(mask: torch.Tensor | None) -> Any:
         def allowed(b: Any, h: Any, m: Any, n: Any) -> Any:
             return m >= n if mask is None else mask[0, 0, m, n]
 
-        blocks = create_block_mask(allowed, None, None, row.queries, row.keys, device="cuda")
-    compiled = torch.compile(flex_attention)
+        return create_block_mask(allowed, None, None, row.queries, row.keys, device="cuda")
+
+    blocks = None if row.mask == "none" or row.given else blocks_of(module.mask)
+
+    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any, blocks: Any) -> Any:
+        blocks = blocks_of(mask) if row.given else blocks
+        return flex_attention(q, k, v, block_mask=blocks, enable_gqa=module.grouped)
+
+    compiled = torch.compile(attend)
 
     def call(q: torch.Tensor) -> torch.Tensor:
-        q = q.transpose(1, 2)
-        out = compiled(q, module.k, module.v, block_mask=blocks, enable_gqa=module.grouped)
+        out = compiled(q.transpose(1, 2), module.k, module.v, module.mask, blocks)
         return out.transpose(1, 2)
 
     return call
@@ -111,7 +130,7 @@ def _measure(row: Row, rounds: int, launcher: Launcher, folder: Path) -> dict[st
     module = Attention(row).eval()
     q = torch.randn(row.batch, row.queries, row.heads, row.items, device="cuda").bfloat16()
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
-        exact = module.float()(q.float())
+        exact = module.float()(*module.inputs(q.float()))
     module = module.to(torch.bfloat16)
     ways: dict[str, Launch] = {}
     errors: dict[str, float] = {}
@@ -129,7 +148,7 @@ def _measure(row: Row, rounds: int, launcher: Launcher, folder: Path) -> dict[st
 
         def call(kind: SDPBackend = kind) -> torch.Tensor:
             with sdpa_kernel(kind):
-                return wide(q)
+                return wide(*wide.inputs(q))
 
         try:
             add(name, timed(call), call())
@@ -140,9 +159,9 @@ def _measure(row: Row, rounds: int, launcher: Launcher, folder: Path) -> dict[st
         add("flex", timed(lambda: flex(q)), flex(q))
     except Exception as error:
         failed["flex"] = str(error).partition("\n")[0]
-    path, data = lower(module, q, folder)
+    path, data = lower(module, module.inputs(q), folder)
     out = torch.empty_like(q)
-    launch, result = launcher.open(path, data, q, out)
+    launch, result = launcher.open(path, data, module.inputs(q), out)
     launch(3)
     torch.cuda.synchronize()
     add("ours", launch, result())
@@ -171,17 +190,18 @@ def table(report: list[dict[str, Any]]) -> str:
     """One line a row; microseconds on the GPU, and ours by the best of torch's."""
     names = [*_TORCH, "flex", "ours"]
     lines = [
-        f"{'batch, heads, kv, queries, keys, items':<40} "
+        f"{'batch, heads, kv, queries, keys, items':<46} "
         + " ".join(f"{name:>9}" for name in names)
         + f" {'ours/best':>9} {'error':>8} {'host':>6}   (us)"
     ]
     for item in report:
-        sizes = ", ".join(str(value) for value in item["row"].values())
+        *values, given = item["row"].values()
+        sizes = ", ".join(map(str, values)) + (", given" if given else "")
         gpu = {name: taken["gpu_us"] for name, taken in item["times"].items()}
-        best = min(gpu[name] for name in _TORCH if name in gpu)
+        best = min(gpu[name] for name in (*_TORCH, "flex") if name in gpu)
         cells = " ".join(f"{gpu[name]:>9.1f}" if name in gpu else f"{'-':>9}" for name in names)
         lines.append(
-            f"{sizes:<40} {cells} {gpu['ours'] / best:>9.2f}"
+            f"{sizes:<46} {cells} {gpu['ours'] / best:>9.2f}"
             f" {item['relative_error']['ours']:>8.1e} {item['times']['ours']['host_us']:>6.1f}"
         )
     return "\n".join(lines)

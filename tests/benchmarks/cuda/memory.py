@@ -49,7 +49,7 @@ def _lower(name: str, folder: Path) -> None:
     module, x = case.build().eval().to(case.dtype).cuda(), case.input()
     with torch.no_grad():
         y = module(x)
-        lower(module, x, folder)
+        lower(module, (x,), folder)
     torch.save((x.cpu(), y.cpu()), folder / "sample.pt")
 
 
@@ -60,7 +60,7 @@ def _ours(name: str, folder: Path) -> float:
     launcher = Launcher(LIBRARY)
 
     def run() -> Callable[[], torch.Tensor]:
-        launch, result = launcher.open(folder / "model.pte", data, x, out, prepared=True)
+        launch, result = launcher.open(folder / "model.pte", data, (x,), out, prepared=True)
         launch(_CALLS)
         return result
 

@@ -23,7 +23,7 @@ from tests.benchmarks.cuda.networks import CASES, Case
 from tests.benchmarks.cuda.timing import Launch, interleaved, kernels_us, timed
 
 #: As the C++ side knows them.
-_CODES = {torch.int64: 4, torch.float16: 5, torch.bfloat16: 15}
+_CODES = {torch.int64: 4, torch.float16: 5, torch.bool: 11, torch.bfloat16: 15}
 
 #: `cudaStreamLegacy`: torch gives 0 for it, which says nothing here.
 _LEGACY_STREAM = 1
@@ -63,15 +63,15 @@ class Launcher:
         self,
         program: Path,
         data: Path | None,
-        x: torch.Tensor,
+        inputs: tuple[torch.Tensor, ...],
         out: torch.Tensor,
         recorded: bool = False,
         prepared: bool = False,
     ) -> tuple[Launch, Callable[[], torch.Tensor]]:
-        """Loads `program` with `x` as its input and `out` as its output's memory, with the option
+        """Loads `program` with `inputs` and `out` as its output's memory, with the option
         record_products if `recorded`, and prepares it if `prepared`; returns how to run it and how
         to see what the last run computed."""
-        model = self._bind(self._open(program, data, recorded), x, out)
+        model = self._bind(self._open(program, data, recorded), inputs, out)
         if prepared and self._c.model_prepare(model) < 0:
             raise RuntimeError("model_prepare failed")
 
@@ -102,18 +102,21 @@ class Launcher:
         models += [self._c.model_open_again(first, b"forward") for _ in outs[1:]]
         ways = []
         for model, out in zip(models, outs, strict=True):
-            self._bind(model, x, out)
+            self._bind(model, (x,), out)
             ways.append(
                 (functools.partial(self._run, model), functools.partial(self._result, model, out))
             )
         return ways
 
-    def _bind(self, model: int | None, x: torch.Tensor, out: torch.Tensor) -> int:
+    def _bind(
+        self, model: int | None, inputs: tuple[torch.Tensor, ...], out: torch.Tensor
+    ) -> int:
         if not model:
             raise RuntimeError("model_open failed")
-        sizes = (ctypes.c_int64 * x.dim())(*x.shape)
-        if self._c.model_set_input(model, 0, x.data_ptr(), _CODES[x.dtype], x.dim(), sizes) < 0:
-            raise RuntimeError("model_set_input failed")
+        for i, x in enumerate(inputs):
+            sizes = (ctypes.c_int64 * x.dim())(*x.shape)
+            if self._c.model_set_input(model, i, x.data_ptr(), _CODES[x.dtype], x.dim(), sizes) < 0:
+                raise RuntimeError("model_set_input failed")
         if self._c.model_set_output(model, 0, out.data_ptr(), out.nbytes) < 0:
             raise RuntimeError("model_set_output failed")
         return model
@@ -131,13 +134,15 @@ class Launcher:
         return seen
 
 
-def lower(module: nn.Module, x: torch.Tensor, folder: Path, **options: Any) -> tuple[Path, Any]:
+def lower(
+    module: nn.Module, inputs: tuple[torch.Tensor, ...], folder: Path, **options: Any
+) -> tuple[Path, Any]:
     """Our program for `module` on the device: its path, and its weights' if they have one."""
     from pteron.backends.cuda import CudaOptions, CudaPartitioner
     from pteron.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 
     with torch.no_grad():
-        exported = torch.export.export(copy.deepcopy(module), (x,))
+        exported = torch.export.export(copy.deepcopy(module), inputs)
     manager = to_edge_transform_and_lower(
         exported, partitioner=[CudaPartitioner(CudaOptions(**options))]
     )
@@ -192,9 +197,9 @@ def ways_of(
     for gemm in gemms:
         directory = folder / gemm
         directory.mkdir()
-        path, data = lower(eager, x, directory, gemm=gemm)
+        path, data = lower(eager, (x,), directory, gemm=gemm)
         out = torch.empty_like(exact, dtype=case.dtype)
-        open_program = functools.partial(launcher.open, path, data, x, out)
+        open_program = functools.partial(launcher.open, path, data, (x,), out)
         ways.add(f"ours_cpp_{gemm}", open_program())
         if gemm != "triton":
             ways.add(f"ours_recorded_{gemm}", open_program(recorded=True))

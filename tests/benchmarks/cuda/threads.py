@@ -64,7 +64,7 @@ def measure(rounds: int, calls: int = 10_000) -> list[dict[str, Any]]:
     rows = []
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         expected = module(x)
-        path, data = models.lower(module, x, Path(folder), gemm="cublas")
+        path, data = models.lower(module, (x,), Path(folder), gemm="cublas")
         for threads in (1, 8):
             opened = {
                 recorded: models.Launcher(models.LIBRARY).open_for_threads(

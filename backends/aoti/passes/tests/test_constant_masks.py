@@ -10,6 +10,7 @@ from torch.export import Dim, ExportedProgram
 from torch.fx import Node
 
 from pteron.backends.aoti.attention import WHOLE, Attention
+from pteron.backends.aoti.passes.attention import unrepeated
 from pteron.backends.aoti.passes.constant_masks import leave_constant_masks_out
 from pteron.exir.decompositions import decompose, functionalize
 
@@ -88,6 +89,35 @@ def test_a_lower_triangle_becomes_causal(make: MakeMask, queries: int) -> None:
     assert targets.count("aten.arange.start_step") == 1 and "aten.ge.Tensor" not in targets
 
 
+@pytest.mark.parametrize(
+    ("make", "kept"),
+    [
+        (lambda q: (torch.arange(6) < 4).expand(2, 1, 6, 6), 4),
+        (lambda q: ((torch.arange(6) > 0) & (torch.arange(6) < 4))[None, None, None], 3),
+        (lambda q: numbers(torch.arange(6) < 4, LEAST)[None], 4),
+    ],
+)
+def test_keys_that_no_query_sees_are_left_out(make: MakeMask, kept: int) -> None:
+    call = call_of(lowered(Attend(make), torch.randn(2, 3, 6, 8)))
+    assert call.mask is None and not call.is_causal
+    assert call.key.meta["val"].shape == call.value.meta["val"].shape == (2, 3, kept, 8)
+
+
+def test_keys_behind_a_lower_triangle_are_left_out() -> None:
+    call = call_of(lowered(Attend(by_position), torch.randn(2, 3, 4, 8)))
+    assert call.is_causal and call.key.meta["val"].shape == (2, 3, 4, 8)
+
+
+def test_repeated_keys_are_read_where_they_lay() -> None:
+    class Repeated(torch.nn.Module):
+        def forward(self, q: torch.Tensor) -> torch.Tensor:
+            k = q[:, :2, None].expand(-1, -1, 2, -1, -1).reshape(2, 4, 6, 8)
+            return F.scaled_dot_product_attention(q, k, k, (torch.arange(6) < 4)[None])
+
+    call = call_of(lowered(Repeated(), torch.randn(2, 4, 6, 8)))
+    assert call.mask is not None and unrepeated(call.key) is not None
+
+
 def test_a_mask_among_the_tensors_of_the_model_goes() -> None:
     module = Attend(lambda q: module.triangle)
     program = lowered(module, torch.randn(2, 3, 6, 8))
@@ -102,6 +132,8 @@ def test_a_mask_among_the_tensors_of_the_model_goes() -> None:
     "make",
     [
         lambda q: by_position(q).flip(-1),
+        lambda q: (torch.arange(6) != 2)[None],
+        lambda q: (torch.arange(6) < torch.tensor([6, 4])[:, None])[:, None, None],  # by the batch
         lambda q: torch.ones(6, 6, dtype=torch.bool).tril(1),
         lambda q: by_position(q) & (torch.arange(6)[:, None] - torch.arange(6) < 3),  # a window
         lambda q: torch.zeros(6, 6).masked_fill(~by_position(q)[0, 0], -1.0),
