@@ -5,6 +5,7 @@
 
 #include "pteron/backends/aoti/ops/ops.h"
 #include "pteron/backends/aoti/ops/views.h"
+#include "pteron/backends/aoti/slim/core/scalar.h"
 
 namespace pteron::aoti {
 
@@ -153,6 +154,22 @@ Error nonzero(const Kernels& kernels, const SlimTensor& self, TensorPtr& out) {
   PTERON_CHECK_OR_RETURN(!slim::is_complex(self.dtype()), Error::InvalidType,
                          "found self %s, expected real numbers", self.describe().c_str());
   return kernels.nonzero(self, out);
+}
+
+// The first `size` rows of nonzero's, and rows of `fill_value` where there are fewer.
+Error nonzero_static(const Kernels& kernels, const SlimTensor& self, int64_t size,
+                     int64_t fill_value, TensorPtr& out) {
+  PTERON_CHECK_OR_RETURN(size >= 0, Error::InvalidArgument, "found size %lld, expected 0 or more",
+                         static_cast<long long>(size));
+  TensorPtr found;
+  PTERON_RETURN_IF_ERROR(nonzero(kernels, self, found));
+  int64_t sizes[] = {size, static_cast<int64_t>(self.dim())};
+  PTERON_ASSIGN_OR_RETURN(out, make_row_major(sizes, DType::Long, self.device()));
+  PTERON_RETURN_IF_ERROR(kernels.fill(*out, slim::Scalar::of(fill_value)));
+  sizes[0] = std::min(size, found->size(0));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr to, make_view(*out, sizes, out->strides(), 0));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr from, make_view(*found, sizes, found->strides(), 0));
+  return slim::copy_tensor(*to, *from, true);
 }
 
 }  // namespace ops

@@ -97,3 +97,14 @@ def cases() -> Iterator[Json]:
     yield case("large", "nonzero", flags)
     yield error("complex", "nonzero", z, parts=["found self complex64[2]", "real numbers"])
     yield error("null", "nonzero", None, parts=["self is a null handle"])
+
+    positive = sparse > 0
+    for size in (0, 2, int(positive.sum()), 100):
+        yield case(f"of_{size}", "nonzero_static", positive, size, -1)
+    yield case("zero", "nonzero_static", torch.tensor(0.0), 3, 7)
+    yield case("one", "nonzero_static", torch.tensor(1.0), 3, 7)
+    yield case("empty", "nonzero_static", numbers(0, 3), 2, 0)
+    yield case("large", "nonzero_static", flags, 60_000, 5)
+    parts = ["found size -1, expected 0 or more"]
+    yield error("size", "nonzero_static", sparse, -1, 0, parts=parts)
+    yield error("complex", "nonzero_static", z, 1, 0, parts=["real numbers"])
