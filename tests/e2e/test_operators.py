@@ -72,6 +72,7 @@ CALLS: dict[str, _Call] = {
         lambda a: (torch.linalg.qr(a), torch.linalg.qr(a[:, :3], mode="complete")),
         (_POSITIVE,),
     ),
+    "nonzero_static": (lambda x: torch.nonzero_static(x > 0, size=20, fill_value=-1), (_X,)),
     "masked_select": (lambda x: torch.masked_select(x, x > 0), (_X,)),
     "masked_scatter": (lambda x: torch.masked_scatter(x, x > 0.3, x.flip(0) * 2), (_X,)),
     "_unique2": (lambda x: torch.unique(x, return_inverse=True, return_counts=True), (_X,)),
