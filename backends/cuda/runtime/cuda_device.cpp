@@ -170,7 +170,9 @@ std::shared_ptr<aoti::ContainerScope> CudaDevice::scope() { return scope_; }
 
 Result<std::vector<slim::TensorPtr>> CudaDevice::make_constants(
     Span<const aoti::ConstantInfo> constants, Span<const Span<const uint8_t>> bytes) {
-  WeightUpload upload(index_);
+  size_t nbytes = 0;
+  for (const Span<const uint8_t>& each : bytes) nbytes += each.size();
+  WeightUpload upload(index_, nbytes);
   std::vector<slim::StorageRef> storages(constants.size());
   std::vector<size_t> small;
   std::vector<Span<const uint8_t>> small_bytes;

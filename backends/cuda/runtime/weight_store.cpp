@@ -16,12 +16,17 @@ namespace {
 
 constexpr size_t kBufferNbytes = size_t{8} << 20;
 constexpr size_t kAlignment = 256;  // also what cudaMalloc guarantees
+// cudaMalloc takes whole pages of 2 MiB for what is larger than half of one: weights share blocks.
+constexpr size_t kBlockNbytes = size_t{32} << 20;
 
 using Key = std::pair<int, Sha256Digest>;  // device, contents
+
+size_t aligned(size_t nbytes) { return (nbytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // Device memory with known contents.
 struct Weight {
   Key key;
+  std::shared_ptr<void> memory;  // of which `data` is a part
   void* data = nullptr;
   size_t nbytes = 0;
   ~Weight();
@@ -76,28 +81,26 @@ class Store final {
 };
 
 Weight::~Weight() {
-  if (!data) return;
-  Result<slim::CudaGuard> guard = slim::CudaGuard::make(key.first);
-  if (guard.ok()) (void)cudaFree(data);
-  Store::get().forget(*this);
+  if (data) Store::get().forget(*this);
 }
 
-Result<std::shared_ptr<Weight>> allocate(const Key& key, size_t nbytes) {
-  auto weight = std::make_shared<Weight>();
-  weight->key = key;
-  const cudaError_t status = cudaMalloc(&weight->data, std::max<size_t>(nbytes, 1));
+// On the current device, which is `device`.
+Result<std::shared_ptr<void>> allocate(int device, size_t nbytes) {
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, nbytes);
   if (status == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
     size_t free_nbytes = 0, total_nbytes = 0;
     (void)cudaMemGetInfo(&free_nbytes, &total_nbytes);
     return make_error(Error::MemoryAllocationFailed,
-                      "CUDA device %d has no %zu bytes for a weight: %zu of %zu are free",
-                      key.first, nbytes, free_nbytes, total_nbytes);
+                      "CUDA device %d has no %zu bytes for weights: %zu of %zu are free", device,
+                      nbytes, free_nbytes, total_nbytes);
   }
-  PTERON_CUDA_RETURN_IF_ERROR(status, "allocating memory for a weight");
-  weight->nbytes = nbytes;
-  Store::get().count(*weight);
-  return weight;
+  PTERON_CUDA_RETURN_IF_ERROR(status, "allocating memory for weights");
+  return std::shared_ptr<void>(data, [device](void* memory) {
+    Result<slim::CudaGuard> guard = slim::CudaGuard::make(device);
+    if (guard.ok()) (void)cudaFree(memory);
+  });
 }
 
 void let_go(slim::Storage* storage) noexcept {
@@ -138,7 +141,7 @@ struct WeightUpload::Added {
   Span<const uint8_t> bytes;
 };
 
-WeightUpload::WeightUpload(int device) : device_(device) {}
+WeightUpload::WeightUpload(int device, size_t nbytes) : device_(device), expected_(nbytes) {}
 
 Result<slim::StorageRef> WeightUpload::add(const Sha256Digest& digest, Span<const uint8_t> bytes) {
   const Key key(device_, digest);
@@ -150,6 +153,8 @@ Result<slim::StorageRef> WeightUpload::add(const Sha256Digest& digest, Span<cons
   }
   PTERON_ASSIGN_OR_RETURN(slim::CudaGuard guard, slim::CudaGuard::make(device_));
   PTERON_RETURN_IF_ERROR(start());
+  const size_t expected = std::max(expected_, aligned(bytes.size()));
+  expected_ = expected - aligned(bytes.size());
   if (std::shared_ptr<Weight> shared = Store::get().find(key)) {
     bool same = shared->nbytes == bytes.size();
     if (same) {
@@ -162,7 +167,11 @@ Result<slim::StorageRef> WeightUpload::add(const Sha256Digest& digest, Span<cons
         "verification to find out which",
         to_hex(digest).c_str());
   }
-  PTERON_ASSIGN_OR_RETURN(std::shared_ptr<Weight> weight, allocate(key, bytes.size()));
+  auto weight = std::make_shared<Weight>();
+  weight->key = key;
+  PTERON_ASSIGN_OR_RETURN(weight->data, place(bytes.size(), expected, &weight->memory));
+  weight->nbytes = bytes.size();
+  Store::get().count(*weight);
   added_.push_back({weight, bytes});  // before the copy, which must end before the memory goes
   PTERON_RETURN_IF_ERROR(copy(weight->data, bytes));
   return storage_of(std::move(weight));
@@ -179,7 +188,7 @@ Result<std::vector<slim::StorageRef>> WeightUpload::add_together(
   for (auto& [part, offset] : offsets) {
     offset = bytes.size();
     bytes.insert(bytes.end(), part.first, part.first + part.second);
-    bytes.resize((bytes.size() + kAlignment - 1) / kAlignment * kAlignment);
+    bytes.resize(aligned(bytes.size()));
   }
   joined_.push_back(std::move(bytes));
   PTERON_ASSIGN_OR_RETURN(const slim::StorageRef whole,
@@ -188,6 +197,23 @@ Result<std::vector<slim::StorageRef>> WeightUpload::add_together(
     storages.push_back(part_of(whole, offsets[{part.data(), part.size()}], part.size()));
   }
   return storages;
+}
+
+Result<void*> WeightUpload::place(size_t nbytes, size_t expected, std::shared_ptr<void>* memory) {
+  nbytes = std::max(aligned(nbytes), kAlignment);
+  if (nbytes > block_nbytes_ - block_used_) {
+    const size_t wanted = std::max(nbytes, std::min(expected, kBlockNbytes));
+    PTERON_ASSIGN_OR_RETURN(*memory, allocate(device_, wanted));
+    // What is left of the one block or of the other is for the next.
+    if (wanted - nbytes < block_nbytes_ - block_used_) return memory->get();
+    block_ = *memory;
+    block_nbytes_ = wanted;
+    block_used_ = 0;
+  }
+  *memory = block_;
+  void* data = static_cast<char*>(block_.get()) + block_used_;
+  block_used_ += nbytes;
+  return data;
 }
 
 Error WeightUpload::start() {

@@ -1,12 +1,13 @@
 // Weights on devices, one copy of equal bytes for all models of the process.
 //
-//   WeightUpload upload(device);
+//   WeightUpload upload(device, nbytes_of_all);
 //   PTERON_ASSIGN_OR_RETURN(slim::StorageRef weight, upload.add(digest, bytes));   // starts a copy
 //   PTERON_ASSIGN_OR_RETURN(std::vector<slim::StorageRef> small, upload.add_together(parts));
 //   ...
 //   PTERON_RETURN_IF_ERROR(upload.finish());        // all of them are there; others can share them
 //
-// A weight lives as long as a tensor looks at it. Bytes go over two pinned buffers, so that reading
+// A weight lives as long as a tensor looks at it; its memory is part of a block of up to 32 MiB, or of
+// its own size, which goes with the last weight in it. Bytes go over two pinned buffers, so that reading
 // the file and copying to the device overlap. Digests are what files claim; who would share a weight
 // first compares its bytes with those on the device.
 #pragma once
@@ -14,6 +15,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "pteron/backends/aoti/slim/core/storage.h"
@@ -24,7 +26,7 @@
 
 namespace pteron::cuda {
 
-// What is on a device now, each allocation counted once, whoever shares it.
+// What is on a device now, each weight counted once, whoever shares it.
 struct WeightUse {
   size_t count = 0;
   size_t nbytes = 0;
@@ -34,7 +36,8 @@ WeightUse weight_use(int device);
 // The uploads of one load; one thread.
 class WeightUpload final {
  public:
-  explicit WeightUpload(int device);
+  // `nbytes`: how much will be added, about; blocks are no larger than what is left of it.
+  explicit WeightUpload(int device, size_t nbytes = 0);
   ~WeightUpload();
   WeightUpload(const WeightUpload&) = delete;
   WeightUpload& operator=(const WeightUpload&) = delete;
@@ -44,7 +47,7 @@ class WeightUpload final {
   // is free.
   Result<slim::StorageRef> add(const Sha256Digest& digest, Span<const uint8_t> bytes);
 
-  // The same for many small ones: one allocation, in which each is aligned, and one copy. Shared with
+  // The same for many small ones: one weight, in which each is aligned, and one copy. Shared with
   // who has all of them, in whatever order. Parts that are the same memory are one.
   Result<std::vector<slim::StorageRef>> add_together(Span<const Span<const uint8_t>> parts);
 
@@ -55,11 +58,17 @@ class WeightUpload final {
   struct Added;
 
   Error start();
+  // Memory for a weight, in a block that is allocated for what is `expected`.
+  Result<void*> place(size_t nbytes, size_t expected, std::shared_ptr<void>* memory);
   Error copy(void* target, Span<const uint8_t> bytes);
   // Whether a finished weight holds these bytes.
   Result<bool> holds(const void* weight, Span<const uint8_t> bytes);
 
   const int device_;
+  size_t expected_;              // still to be added
+  std::shared_ptr<void> block_;  // with room for more weights
+  size_t block_nbytes_ = 0;
+  size_t block_used_ = 0;
   cudaStream_t stream_ = nullptr;
   char* pinned_ = nullptr;                    // two buffers
   cudaEvent_t read_[2] = {nullptr, nullptr};  // when each buffer may be filled again

@@ -92,6 +92,34 @@ TEST(WeightStore, AWeightIsFreedWithItsLastUser) {
   EXPECT_EQ(weight_use(0).nbytes, before);
 }
 
+TEST(WeightStore, WeightsShareBlocksOfMemory) {
+  PTERON_REQUIRE_CUDA();
+  const size_t nbytes = 1000, count = 4, step = 1024;
+  std::vector<Bytes> all;
+  for (size_t i = 0; i < count; ++i) all.emplace_back(nbytes, static_cast<uint8_t>(i + 10));
+  const size_t before = weight_use(0).nbytes;
+  std::vector<StorageRef> storages;
+  {
+    WeightUpload upload(0, count * step);
+    for (const Bytes& bytes : all) {
+      Result<StorageRef> storage = upload.add(sha256(bytes), bytes);
+      ASSERT_TRUE(storage.ok()) << storage.error().message();
+      storages.push_back(*storage);
+    }
+    ASSERT_TRUE(upload.finish().ok());
+  }
+  for (size_t i = 0; i < count; ++i) {
+    EXPECT_EQ(storages[i]->data, static_cast<char*>(storages[0]->data) + i * step) << i;
+    EXPECT_EQ(contents(storages[i]), all[i]) << i;
+  }
+  EXPECT_EQ(weight_use(0).nbytes, before + count * nbytes);
+  storages.resize(1);  // which keeps the block
+  EXPECT_EQ(contents(storages[0]), all[0]);
+  EXPECT_EQ(weight_use(0).nbytes, before + nbytes);
+  storages.clear();
+  EXPECT_EQ(weight_use(0).nbytes, before);
+}
+
 TEST(WeightStore, SmallOnesAreOneAllocationWhateverTheirOrder) {
   PTERON_REQUIRE_CUDA();
   Bytes file(4096);
