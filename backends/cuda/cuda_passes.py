@@ -19,7 +19,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
 from pteron.backends.aoti.attention import Attention
-from pteron.backends.aoti.passes.attention import AttentionPass, Choice
+from pteron.backends.aoti.passes.attention import AttentionPass, Choice, has_blocks
 from pteron.backends.aoti.passes.fuse_convolutions import fuse_convolutions
 from pteron.backends.cuda.cuda_options import CudaOptions
 
@@ -31,8 +31,12 @@ MAX_FLOPS = 1 << 31
 #: Up to so many queries of float32 the runtime's kernel, which is bound by memory, is the fastest.
 FEW_QUERIES = 16
 
-#: Inductor's flex_attention takes no smaller heads.
-_FLEX_ITEMS = 16
+#: Inductor's flex_attention takes no smaller heads, and is slow for larger ones.
+_FLEX_ITEMS = range(16, 129)
+
+#: From so many queries on flex_attention, which leaves out what a mask of booleans excludes, is
+#: faster than cuDNN, which reads all of the mask as numbers.
+MANY_QUERIES = 1024
 
 _aten = torch.ops.aten
 _PRODUCTS = frozenset(
@@ -86,13 +90,14 @@ def attention_pass(options: CudaOptions) -> AttentionPass:
     def choose(call: Attention) -> Choice:
         if options.attention != "auto":
             return options.attention
-        if call.query.meta["val"].dtype != torch.float32:
-            return "library"
         rows = call.query.meta["val"].shape[-2]
+        items = [node.meta["val"].shape[-1] for node in (call.query, call.value)]
+        if call.query.meta["val"].dtype != torch.float32:
+            is_long = has_blocks(call) and rows >= MANY_QUERIES
+            return "flex" if is_long and all(x in _FLEX_ITEMS for x in items) else "library"
         if isinstance(rows, int) and rows <= FEW_QUERIES:
             return "library"
-        items = min(node.meta["val"].shape[-1] for node in (call.query, call.value))
-        return "library" if items < _FLEX_ITEMS else "flex"
+        return "library" if min(items) < _FLEX_ITEMS.start else "flex"
 
     return AttentionPass(choose)
 

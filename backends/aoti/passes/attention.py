@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx.passes.infra.pass_base import PassBase, PassResult
@@ -25,6 +26,9 @@ Choice: TypeAlias = Literal["library", "flex", "products"]
 MAX_ITEMS = 256
 RUNTIME_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
+
+# Queries and keys of a block that flex_attention visits or leaves out.
+_BLOCK = 128
 
 #: What torch.nn.attention.flex_attention says to the operator, but that nobody takes gradients.
 _FLEX = {
@@ -75,7 +79,8 @@ class WholeAttentionPass(PassBase):
 class AttentionPass(PassBase):
     """Replaces attention by what `choose` says of each call.
 
-    "library": one call of the runtime. "flex": `flex_attention`, which Inductor compiles. What
+    "library": one call of the runtime. "flex": `flex_attention`, which Inductor compiles; blocks
+    that a mask of booleans excludes are found once for all calls that share it, and left out. What
     neither can do stays, and so does what is to be "products": Inductor breaks it up.
     """
 
@@ -83,6 +88,7 @@ class AttentionPass(PassBase):
         super().__init__()
         self._choose = choose
         self._masks: dict[tuple[Node, torch.dtype], Node] = {}
+        self._blocks: dict[tuple[Node, int, int], list[Node]] = {}
 
     def call(self, graph_module: GraphModule) -> PassResult:
         changed = False
@@ -104,20 +110,22 @@ class AttentionPass(PassBase):
         key, value = once if all(once) else (call.key, call.value)
         assert key is not None and value is not None
         inputs = [call.query, key, value]
-        if call.mask is not None:
+        if call.mask is not None and choice == "flex" and has_blocks(call):
+            inputs += [call.mask, *self._lists(call.mask, node, call)]
+        elif call.mask is not None:
             inputs.append(self._numbers(call.mask, node, call.query.meta["val"].dtype))
         scale = call.scale if call.scale is not None else float(_items(call.query)) ** -0.5
         traced = node.meta["val"]
         compute = _by_library if choice == "library" else _by_flex
 
         def run(*operands: torch.Tensor) -> torch.Tensor:
-            q, k, v, mask = (*operands, None)[:4]
-            assert q is not None and k is not None and v is not None
+            q, k, v, *masks = operands
+            mask = masks[0] if masks else None
             rank = q.dim()
             if rank == 3:  # a batch, or heads: all the same
                 q, k, v = (x.unsqueeze(1) for x in (q, k, v))
                 mask = mask.unsqueeze(1) if mask is not None and mask.dim() == 3 else mask
-            out = compute(q, k, v, mask, call.is_causal, scale)
+            out = compute(q, k, v, mask, call.is_causal, scale, masks[1:])
             out = out.squeeze(1) if rank == 3 else out
             return _laid_out_as(traced, out)
 
@@ -133,6 +141,49 @@ class AttentionPass(PassBase):
             assert isinstance(made, Node)
             self._masks[mask, dtype] = made
         return self._masks[mask, dtype]
+
+    def _lists(self, mask: Node, before: Node, call: Attention) -> list[Node]:
+        """The blocks of a mask; one list of each kind for all calls that share it."""
+        sizes = call.query.meta["val"].shape[-2], call.key.meta["val"].shape[-2]
+        if (mask, *sizes) not in self._blocks:
+            find = functools.partial(blocks_of, queries=sizes[0], keys=sizes[1])
+            made = insert_trace(before, find, [mask])
+            assert isinstance(made, list)
+            self._blocks[mask, *sizes] = made
+        return self._blocks[mask, *sizes]
+
+
+def has_blocks(call: Attention) -> bool:
+    """Whether its mask says which keys are excluded, for all batches and heads alike.
+
+    Inductor takes the stride of a dimension of one element for what it likes, and flex_attention's
+    kernels multiply the number of the batch by that of the heads: so not by the batch.
+    """
+    query, key = call.query.meta["val"], call.key.meta["val"]
+    mask = call.mask.meta["val"] if call.mask is not None else None
+    sizes = query.shape[-2], key.shape[-2]
+    return (
+        mask is not None
+        and mask.dtype == torch.bool
+        and query.dim() == 4
+        and all(isinstance(size, int) and size >= _BLOCK for size in sizes)
+        and mask.numel() == sizes[0] * sizes[1]
+    )
+
+
+def blocks_of(mask: torch.Tensor, *, queries: int, keys: int) -> tuple[torch.Tensor, ...]:
+    """For each block of queries, how many blocks of keys a mask lets through in part, and which
+    come first; the same of those that it lets through whole: as `BlockMask` has them."""
+    rows, columns = (-(-size // _BLOCK) for size in (queries, keys))
+    padded = F.pad(mask, (0, columns * _BLOCK - keys, 0, rows * _BLOCK - queries))
+    blocks = padded.reshape(1, 1, rows, _BLOCK, columns, _BLOCK)
+    counts = blocks.sum((3, 5))
+    whole = counts == _BLOCK * _BLOCK
+    lists: list[torch.Tensor] = []
+    for kind in ((counts > 0) & ~whole, whole):
+        order = kind.to(torch.int32).argsort(stable=True, dim=-1, descending=True)
+        lists += [kind.sum(-1, dtype=torch.int32), order.to(torch.int32)]
+    return tuple(lists)
 
 
 def _as_numbers(mask: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
@@ -270,7 +321,9 @@ def _by_library(
     mask: torch.Tensor | None,
     causal: bool,
     scale: float,
+    blocks: Sequence[torch.Tensor],
 ) -> torch.Tensor:
+    assert not blocks
     # The runtime's fast kernels read items that lie side by side.
     q, k, v = (x if x.stride(-1) in (0, 1) else x.contiguous() for x in (q, k, v))
     out: torch.Tensor = RUNTIME_ATTENTION(
@@ -286,34 +339,36 @@ def _by_flex(
     mask: torch.Tensor | None,
     causal: bool,
     scale: float,
+    blocks: Sequence[torch.Tensor],
 ) -> torch.Tensor:
     from torch._higher_order_ops.flex_attention import flex_attention
 
+    Index: TypeAlias = torch.Tensor
+
+    def at(mask: torch.Tensor, *where: Index) -> torch.Tensor:
+        where = where[4 - mask.dim() :]
+        return mask[
+            tuple(
+                torch.zeros_like(i) if isinstance(size, int) and size == 1 else i
+                for i, size in zip(where, mask.shape, strict=True)
+            )
+        ]
+
     def add_mask(
-        score: torch.Tensor,
-        b: torch.Tensor,
-        h: torch.Tensor,
-        m: torch.Tensor,
-        n: torch.Tensor,
-        *masks: torch.Tensor,
+        score: torch.Tensor, b: Index, h: Index, m: Index, n: Index, *masks: torch.Tensor
     ) -> torch.Tensor:
         for mask in masks:
-            where = (b, h, m, n)[4 - mask.dim() :]
-            sizes = mask.shape
-            score = (
-                score
-                + mask[
-                    tuple(
-                        torch.zeros_like(i) if isinstance(size, int) and size == 1 else i
-                        for i, size in zip(where, sizes, strict=True)
-                    )
-                ]
-            )
+            score = score + at(mask, b, h, m, n)
         return score
 
-    blocks = _causal_blocks(q, k) if causal else _one_block(q, k)
     masks = () if mask is None else (mask,)
-    out: torch.Tensor = flex_attention(q, k, v, add_mask, blocks, scale, _FLEX, masks, ())[0]
+    added, asked = ((), masks) if blocks else (masks, ())
+    if blocks:
+        lengths = q.shape[-2], k.shape[-2]
+        visited = _block_mask(blocks, lengths, _BLOCK, lambda b, h, m, n, x: at(x, b, h, m, n))
+    else:
+        visited = _causal_blocks(q, k) if causal else _one_block(q, k)
+    out: torch.Tensor = flex_attention(q, k, v, add_mask, visited, scale, _FLEX, added, asked)[0]
     return out
 
 
@@ -333,8 +388,7 @@ def _one_block(q: torch.Tensor, k: torch.Tensor) -> tuple[Any, ...]:
 
 def _causal_blocks(q: torch.Tensor, k: torch.Tensor) -> tuple[Any, ...]:
     """Query i looks at keys 0 to i: whole blocks of keys, then the one on the diagonal."""
-    size = 128
-    rows, columns = (-(-x.shape[-2] // size) for x in (q, k))
+    rows, columns = (-(-x.shape[-2] // _BLOCK) for x in (q, k))
     row = torch.arange(rows, dtype=torch.int32, device=q.device)
     column = torch.arange(columns, dtype=torch.int32, device=q.device)
     partial = (row < columns).to(torch.int32).view(1, 1, rows)
@@ -348,11 +402,11 @@ def _causal_blocks(q: torch.Tensor, k: torch.Tensor) -> tuple[Any, ...]:
         return m >= n
 
     lists = (partial, diagonal.contiguous(), whole, before.contiguous())
-    return _block_mask(lists, (q.shape[-2], k.shape[-2]), size, keys_before)
+    return _block_mask(lists, (q.shape[-2], k.shape[-2]), _BLOCK, keys_before)
 
 
 def _block_mask(
-    lists: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None],
+    lists: Sequence[Any],
     lengths: tuple[Any, Any],
     size: int,
     mask_mod: Any,

@@ -264,3 +264,16 @@ def test_queries_are_laid_out_before_attention_is_written() -> None:
     before, _, _ = code.model.rpartition("call_triton_tem")
     run = before.partition("::run_impl(")[2]
     assert "{1088L, 272L, 16L, 1L}" in run and "{1088L, 16L, 64L, 1L}" not in run
+
+
+class Masked(nn.Module):
+    def forward(self, q: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(q, q, q, mask)
+
+
+@pytest.mark.parametrize(("batch", "way"), [(1, "flex"), (2, "library")])
+def test_long_masks_of_booleans(batch: int, way: str) -> None:
+    q = torch.randn(2, 2, 1024, 32, dtype=torch.float16)
+    mask = torch.ones(batch, 1, 1024, 1024, dtype=torch.bool).tril()
+    lowered = lower(torch.export.export(Masked(), (q, mask)), SM_90)
+    assert f"attention 1 by {way}" in " ".join(str(lowered.explain()).split())

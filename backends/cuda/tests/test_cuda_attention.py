@@ -132,6 +132,24 @@ def test_default_options(name: str, tmp_path: pathlib.Path) -> None:
         check(_run(path, inputs), [model(*inputs).cpu()], _TOLERANCE[case.dtype])
 
 
+LONG = {
+    "bool": Case(mask="bool", queries=1100),
+    "shared": Case(mask="bool", queries=1024, heads=8, shared=2, items=128, repeats=True),
+    "fp16": Case(mask="bool", queries=1300, dtype=torch.float16),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_blocks_that_a_long_mask_excludes_are_left_out(name: str, tmp_path: pathlib.Path) -> None:
+    case = LONG[name]
+    model, inputs = _model(case), _inputs(case, batch=1)
+    lowered = lower(torch.export.export(model, inputs))
+    assert "attention 1 by flex" in " ".join(str(lowered.explain()).split())
+    with torch.no_grad():
+        expected = [model(*inputs).cpu()]
+    check(_run(save(lowered, tmp_path, **ON_DEVICE), inputs), expected, _TOLERANCE[case.dtype])
+
+
 @pytest.mark.parametrize("choice", ["library", "flex", "products"])
 @pytest.mark.parametrize("name", ["causal", "shared_repeated", "fp32"])
 def test_choices(name: str, choice: Any, tmp_path: pathlib.Path) -> None:

@@ -108,9 +108,7 @@ class Launcher:
             )
         return ways
 
-    def _bind(
-        self, model: int | None, inputs: tuple[torch.Tensor, ...], out: torch.Tensor
-    ) -> int:
+    def _bind(self, model: int | None, inputs: tuple[torch.Tensor, ...], out: torch.Tensor) -> int:
         if not model:
             raise RuntimeError("model_open failed")
         for i, x in enumerate(inputs):

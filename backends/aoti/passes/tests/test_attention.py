@@ -9,7 +9,7 @@ from torch.export import Dim, ExportedProgram
 from torch.fx import Node
 
 from pteron.backends.aoti.attention import ATTENTION, RUNTIME_ATTENTION, WHOLE
-from pteron.backends.aoti.passes.attention import AttentionPass, WholeAttentionPass
+from pteron.backends.aoti.passes.attention import AttentionPass, WholeAttentionPass, blocks_of
 from pteron.exir.decompositions import decompose, functionalize
 
 FLEX = torch.ops.higher_order.flex_attention
@@ -82,6 +82,45 @@ def test_masks_become_numbers_once() -> None:
     first, second = calls(program, RUNTIME_ATTENTION)
     assert first.args[3] is second.args[3]
     assert first.args[3].meta["val"].dtype == torch.float32  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("sizes", [(256, 384), (200, 300), (128, 129)])
+def test_blocks_are_those_of_flex_attention(sizes: tuple[int, int]) -> None:
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    every = torch.ones(sizes, dtype=torch.bool)
+    for mask in (every, every.tril()[None], every.tril(100).triu(-50)[None, None]):
+        mask[..., sizes[1] - 30 :] = False
+        flags = mask.view(sizes)
+        expected = create_block_mask(
+            lambda b, h, m, n, flags=flags: flags[m, n], 1, 1, *sizes, device="cpu"
+        ).as_tuple()
+        found = blocks_of(mask, queries=sizes[0], keys=sizes[1])
+        for numbers, order, number, indices in zip(
+            found[::2], found[1::2], expected[2:6:2], expected[3:6:2], strict=True
+        ):
+            assert torch.equal(numbers, number)
+            visited = torch.arange(order.shape[-1]) < numbers[..., None]
+            assert torch.equal(order[visited], indices[visited])
+
+
+@pytest.mark.parametrize("sizes", [(128, 128), (1, 128, 128), (1, 1, 128, 128), (2, 1, 128, 128)])
+def test_blocks_of_a_mask_are_found_once(sizes: tuple[int, ...]) -> None:
+    class Twice(Attend):
+        def forward(self, q: Any, k: Any, v: Any, mask: Any = None) -> torch.Tensor:
+            return super().forward(q, k, v, mask) + super().forward(k, q, v, mask)
+
+    mask = torch.ones(sizes, dtype=torch.bool).tril()
+    inputs = *(heads(4, 128) for _ in range(3)), mask
+    program = program_of(Twice(), *inputs)
+    expected = program.module()(*inputs)
+    AttentionPass(lambda call: "flex")(program.graph_module)
+    check(program)
+    assert len(calls(program, FLEX)) == 2
+    # Of a part, and of all keys; a mask for each batch is added as numbers.
+    count = 2 if mask.numel() == 128 * 128 else 0
+    assert len(calls(program, torch.ops.aten.sort.stable)) == count
+    torch.testing.assert_close(program.module()(*inputs), expected)
 
 
 def test_repeated_keys_are_read_once() -> None:
