@@ -50,7 +50,7 @@ from pteron.exir.passes.remove_asserts import RemoveAsserts
 from pteron.exir.passes.resolve_mutations import ResolveMutations
 from pteron.exir.passes.run import run_passes
 from pteron.exir.shape_bounds import check_input_bounds
-from pteron.exir.suspicions import check_shared_state, warn_of_training
+from pteron.exir.suspicions import check_shared_state, warn_of_platforms, warn_of_training
 from pteron.exir.undelegated import lower_leftovers
 from pteron.exir.verification.execution import Written
 from pteron.exir.verification.reference import Reference
@@ -248,6 +248,7 @@ class EdgeProgramManager:
         edge = lower_leftovers(
             {name: run_passes(program, passes) for name, program in self._programs.items()}
         )
+        warn_of_platforms(edge)
         programs = {name: ResolveMutations()(program) for name, program in edge.items()}
         emitted = ExecutorchProgramManager(programs, self._constant_methods, config)
         if config.verify:

@@ -1,6 +1,7 @@
 """What exported programs show that their owner hardly meant."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Mapping
 
 import torch
@@ -10,6 +11,8 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
 from pteron.exir._program import constant_tensor, input_specs_by_name
+from pteron.exir.backend.backend_details import platform_of
+from pteron.exir.lowered_backend_module import lowered_modules
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,6 +38,25 @@ def _is_training(node: Node) -> bool:
     values = {argument.name: argument.default_value for argument in declared}
     values.update(zip(values, node.args, strict=False), **node.kwargs)
     return values.get("train", values.get("training")) is True
+
+
+def warn_of_platforms(programs: Mapping[str, ExportedProgram]) -> None:
+    """Logs a warning if no machine can run all delegates of a lowered program."""
+    backends: defaultdict[str, set[str]] = defaultdict(set)
+    for program in programs.values():
+        for _, module in lowered_modules(program.graph_module):
+            platform = platform_of(module.backend_id, module.compile_specs)
+            backends[platform].add(module.backend_id)
+    backends.pop("", None)
+    if len(backends) > 1:
+        _LOG.warning(
+            "no machine runs this program: it has code for %s. explain() shows which operators are"
+            " where; use one platform, or rewrite what is left to the other backend",
+            " and for ".join(
+                f"{platform} ({', '.join(sorted(backends[platform]))})"
+                for platform in sorted(backends)
+            ),
+        )
 
 
 def check_shared_state(programs: Mapping[str, ExportedProgram]) -> None:

@@ -255,6 +255,12 @@ class AotiBackend(Generic[OptionsT]):
             raise type(error)(f"in method {method!r}, {error}") from error.__cause__
 
     @classmethod
+    def get_platform(cls, compile_specs: list[CompileSpec]) -> str:
+        """What the code is linked for."""
+        target = cls.get_build_target(cls.get_options(compile_specs))
+        return target.info.platform or toolchain.HOST_PLATFORM
+
+    @classmethod
     def describe(
         cls, processed_bytes: bytes, data_store_output: NamedDataStoreOutput | None
     ) -> Mapping[str, str]:

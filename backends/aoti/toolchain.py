@@ -20,10 +20,12 @@ import concurrent.futures
 import dataclasses
 import functools
 import os
+import platform
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,6 +36,9 @@ from pteron.backends.aoti import elf
 from pteron.backends.aoti.inductor import GeneratedCode, interface
 from pteron.backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START
 from pteron.backends.aoti.object_cache import ObjectCache, default_cache, digest
+
+#: This machine: system and processor, as metadata names them.
+HOST_PLATFORM = f"{sys.platform}-{platform.machine()}"
 
 
 class ToolchainError(RuntimeError):

@@ -111,6 +111,11 @@ class BackendDetails(ABC):
         return ()
 
     @classmethod
+    def get_platform(cls, compile_specs: list[CompileSpec]) -> str:
+        """System and processor that a lowered partition is for, as "macos-arm64"; "" for any."""
+        return ""
+
+    @classmethod
     def rounds_to_tf32(cls, compile_specs: list[CompileSpec]) -> bool:
         """Whether the partition's options let it round operands of float32 products to TF32, which
         the check of its results then allows for."""
@@ -140,6 +145,12 @@ def load_options_of(
     """See `BackendDetails.get_load_options`; none if the backend is not imported."""
     backend = _backends.get(backend_id)
     return backend.get_load_options(compile_specs) if backend else ()
+
+
+def platform_of(backend_id: str, compile_specs: list[CompileSpec]) -> str:
+    """See `BackendDetails.get_platform`; "" if the backend is not imported."""
+    backend = _backends.get(backend_id)
+    return backend.get_platform(compile_specs) if backend else ""
 
 
 def rounds_to_tf32(backend_id: str, compile_specs: list[CompileSpec]) -> bool:

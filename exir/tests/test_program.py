@@ -25,7 +25,12 @@ from pteron.exir._serialize.program_file import deserialize_program
 from pteron.exir._serialize.tensor_data_file import deserialize_tensor_data
 from pteron.exir.backend.compile_spec_schema import CompileSpec
 from pteron.exir.passes.pass_base import PassResult
-from pteron.exir.tests.backends import OpsPartitioner, run_delegate
+from pteron.exir.tests.backends import (
+    GraphBackend,
+    OpsPartitioner,
+    OtherBackend,
+    run_delegate,
+)
 from pteron.exir.tests.checks import check, load, lower
 from pteron.exir.tests.interpreter import load as load_file
 from pteron.exir.tests.modules import Function, Islands, Mlp
@@ -312,3 +317,18 @@ def test_a_program_of_a_module_in_training_is_warned_of(caplog: pytest.LogCaptur
         to_edge(torch.export.export(module.train(training), (torch.ones(3, 2),)))
         text = "".join(record.getMessage() for record in caplog.records)
         assert ("training mode: aten.batch_norm.default, aten.dropout.default" in text) is training
+
+
+def test_a_program_that_no_machine_runs_is_warned_of(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GraphBackend, "get_platform", lambda specs: "macos-arm64")
+    for other in ("", "macos-arm64", "linux-x86_64"):
+        monkeypatch.setattr(OtherBackend, "get_platform", lambda specs, other=other: other)
+        some = OpsPartitioner([aten.addmm.default])
+        edge = to_edge_transform_and_lower(exported(), partitioner=[some])
+        edge.to_executorch(ExecutorchBackendConfig(verify=False))  # OtherBackend takes what is left
+        text = "".join(record.getMessage() for record in caplog.records)
+        assert ("for linux-x86_64 (OtherBackend) and for macos-arm64 (GraphBackend)" in text) is (
+            other == "linux-x86_64"
+        )

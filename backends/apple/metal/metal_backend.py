@@ -1,8 +1,6 @@
 """The Metal backend's lowering half: kernels as text, and a host part that encodes them."""
 
-import platform
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,7 +13,7 @@ from pteron.backends.aoti.inductor import Target
 from pteron.backends.aoti.mac_toolchain import MacBuildStep
 from pteron.backends.aoti.passes.fold_batch_norms import fold_batch_norms
 from pteron.backends.aoti.payload import SharedObjectInfo
-from pteron.backends.aoti.toolchain import Machine, ToolchainError
+from pteron.backends.aoti.toolchain import HOST_PLATFORM, Machine, ToolchainError
 from pteron.backends.apple.metal.metal_options import MetalOptions
 from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 from pteron.exir.backend.backend_details import BackendDetails
@@ -47,7 +45,7 @@ class MetalBackend(AotiBackend[MetalOptions], BackendDetails):
                 shims=(),
                 shim_list_version=0,
                 weights_layout="shared",
-                platform=f"{sys.platform}-{platform.machine()}" if is_host else options.platform,
+                platform=HOST_PLATFORM if is_host else options.platform,
             ),
         )
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import pteron.backends.apple.metal as metal
-from pteron.backends.apple.metal import MetalOptions
+from pteron.backends.apple.metal import MetalBackend, MetalOptions
 from pteron.exir.backend.compile_spec_schema import CompileSpec
 
 
@@ -39,6 +39,12 @@ def test_names_are_loaded_when_they_are_used() -> None:
 )
 def test_options_come_back_from_their_specs(options: MetalOptions) -> None:
     assert MetalOptions.from_compile_specs(options.to_compile_specs()) == options
+
+
+def test_code_is_for_the_platform_of_the_options() -> None:
+    for options in (MetalOptions(), MetalOptions(platform="host")):
+        found = MetalBackend.get_platform(options.to_compile_specs())
+        assert found.startswith({"macos-arm64": "macos-arm64", "host": "linux-"}[options.platform])
 
 
 def test_wrong_options() -> None:
