@@ -1,5 +1,6 @@
 // CUDA joins the suite of operators.
 #include <cstdlib>
+#include <string>
 
 #include "gtest/gtest.h"
 #include "pteron/backends/aoti/ops/conformance/conformance.h"
@@ -25,14 +26,21 @@ DeviceShims device_shims() {
 
 }  // namespace pteron::aoti::conformance
 
+namespace pteron::cuda {
+
+// Of the test (tested_shim.cpp): a pattern of shims, whose cases run unless the command line says
+// otherwise, or null for all; and whether operators may use cuDNN.
+extern const char* const kTestedShim;
+extern const bool kWithCudnn;
+
+}  // namespace pteron::cuda
+
 int main(int argc, char** argv) {
-#ifdef PTERON_TESTED_SHIM
-  // The cases of the shims that match, unless the command line says otherwise.
-  GTEST_FLAG_SET(filter, "*/" PTERON_TESTED_SHIM "_*:Random." PTERON_TESTED_SHIM "_*");
-#endif
-#ifdef PTERON_WITHOUT_CUDNN
-  setenv("PTERON_CUDNN", "off", 1);
-#endif
+  if (const char* const shim = pteron::cuda::kTestedShim) {
+    const std::string cases = std::string(shim) + "_*";
+    GTEST_FLAG_SET(filter, "*/" + cases + ":Random." + cases);
+  }
+  if (!pteron::cuda::kWithCudnn) setenv("PTERON_CUDNN", "off", 1);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }
