@@ -15,7 +15,9 @@ ATTENTION = ("auto", "library", "flex", "products")
 AUTOTUNE = ("off", "kernels", "exhaustive")
 WEIGHTS = ("shared", "one_blob")
 _DEVICE = re.compile(r"cuda(:\d+)?")
-_ARCHITECTURE = re.compile(r"sm_\d{2,3}")
+_ARCHITECTURE = re.compile(r"sm_(\d{2,3})")
+#: sm_75, the first that CUDA 13 compiles for. For what is older Triton ends the process.
+_LEAST_ARCHITECTURE = 75
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,9 +92,11 @@ class CudaOptions(AotiOptions):
                     'autotune_record is given, but with gemm="cublas" and autotune="off" there is '
                     "nothing to choose"
                 )
-        wrong = [name for name in self.architectures if not _ARCHITECTURE.fullmatch(str(name))]
+        wrong = [name for name in self.architectures if not _is_architecture(name)]
         if wrong:
-            problems.append(f"architectures has {wrong}; expected names such as sm_90")
+            problems.append(
+                f"architectures has {wrong}; expected names such as sm_90, from sm_75 on"
+            )
         for name in ("save_data_externally", "allow_tf32", "emulate_precision_casts"):
             if not isinstance(getattr(self, name), bool):
                 problems.append(f"{name} is {getattr(self, name)!r}; expected True or False")
@@ -103,3 +107,8 @@ class CudaOptions(AotiOptions):
     def tunes(self) -> bool:
         """Whether lowering measures anything."""
         return self.gemm != "cublas" or self.autotune != "off"
+
+
+def _is_architecture(name: object) -> bool:
+    match = _ARCHITECTURE.fullmatch(str(name))
+    return match is not None and int(match[1]) >= _LEAST_ARCHITECTURE

@@ -87,9 +87,7 @@ def memcheck(tree: Path, output: Path) -> Stage:
 def export(tree: Path, output: Path) -> Stage:
     """Models lowered on this machine and run: Python, runner."""
     del output
-    tests = sorted((tree / "pteron/backends/cuda/tests").glob("test_*.py"))
-    tests += sorted((tree / "tests/e2e").glob("test_cuda_*.py"))
-    others = [test for test in tests if test.stem not in _ALONE]
+    others = [test for test in _cuda_tests(tree) if test.stem not in _ALONE]
     others.sort(key=lambda test: test.stem not in _LONG)
     return dataclasses.replace(_pytest("export", tree, others, _spread()), parallel=4)
 
@@ -97,7 +95,7 @@ def export(tree: Path, output: Path) -> Stage:
 def lifecycle(tree: Path, output: Path) -> Stage:
     """Loading, running and unloading over and over; threads. Alone on the GPU."""
     del output
-    tests = [tree / f"pteron/backends/cuda/tests/{name}.py" for name in _ALONE]
+    tests = [test for test in _cuda_tests(tree) if test.stem in _ALONE]
     return _pytest("lifecycle", tree, tests, ())
 
 
@@ -184,7 +182,7 @@ _CONTINUED_SECONDS = 420
 _LONG = ("test_cuda_export", "test_cuda_choices")
 
 # Tests that measure the GPU's free memory or time of their own.
-_ALONE = ("test_cuda_unload", "test_cuda_threads")
+_ALONE = ("test_cuda_unload", "test_cuda_threads", "test_cuda_weights", "test_cuda_stacked")
 
 
 def _continued(
@@ -206,6 +204,11 @@ def _continued(
             )
         ],
     )
+
+
+def _cuda_tests(tree: Path) -> list[Path]:
+    tests = sorted((tree / "pteron/backends/cuda/tests").glob("test_*.py"))
+    return tests + sorted((tree / "tests/e2e").glob("test_cuda_*.py"))
 
 
 def _gtests(tree: Path) -> list[Path]:

@@ -4,6 +4,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+from typing import Any
 
 import pytest
 import torch
@@ -62,6 +63,19 @@ def test_a_program_for_two_runs_here(tmp_path: pathlib.Path) -> None:
     check(found, eager(sample, 1)[0], sample.rtol)
 
 
-def test_an_architecture_nobody_compiles_for_is_refused() -> None:
-    with pytest.raises(inductor.UnsupportedArchitecture, match="sm_20: triton_"):
-        lower(sample_named("linear").export(), CudaOptions(architectures=("sm_20",)))
+def test_an_architecture_that_kernels_are_not_compiled_for_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import triton
+
+    compile_kernel = triton.compile
+
+    def compile_here(source: Any, target: Any = None, **options: Any) -> Any:
+        if target is not None and f"sm_{target.arch}" == _other():
+            raise RuntimeError("too much shared memory")
+        return compile_kernel(source, target=target, **options)
+
+    monkeypatch.setattr(triton, "compile", compile_here)
+    message = f"{_other()}: triton_.* fails: too much shared memory"
+    with pytest.raises(inductor.UnsupportedArchitecture, match=message):
+        lower(sample_named("linear").export(), CudaOptions(architectures=(_other(),)))

@@ -99,7 +99,10 @@ def test_the_target_device_is_text_that_the_runtime_reads() -> None:
         ({"autotune": "yes"}, "autotune is 'yes'"),
         ({"weights": "packed"}, "weights is 'packed'; expected one of shared, one_blob"),
         ({"target_device": "gpu"}, "target_device is 'gpu'; expected cuda or cuda:<n>"),
-        ({"architectures": ("hopper",)}, r"architectures has \['hopper'\]"),
+        (
+            {"architectures": ("hopper", "sm_90", "sm_20")},
+            r"architectures has \['hopper', 'sm_20'\]; expected .* from sm_75 on",
+        ),
         ({"autotune_record": "{}", "gemm": "best"}, "autotune_record: this is no record of tuning"),
         ({"autotune_record": '{"made_with":{},"files":{}}'}, "there is nothing to choose"),
         ({"allow_tf32": 1}, "allow_tf32 is 1; expected True or False"),
