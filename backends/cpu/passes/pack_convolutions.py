@@ -3,10 +3,11 @@
     relu6(convolution(pad(x), w, b) + y)    ==>    packed_convolution(x, packed(w, b), y, ...)
 
 Weights of the model, in float32, are arranged here, as the kernel's registers read them, rather
-than at each call. Left alone are 1x1 kernels that make a product of an image, patches that do not
-overlap (`patches_as_products`), and groups of few channels.
+than at each call. Left alone are patches that do not overlap (`patches_as_products`), products of
+images (1x1 kernels) that are large or have activations, and groups of few channels.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -25,6 +26,12 @@ from pteron.backends.aoti.passes.program_constants import ProgramConstants
 from pteron.backends.cpu.passes.patches_as_products import reads_patches
 
 _aten = torch.ops.aten
+
+#: What may follow a packed product.
+_TAKEN_IN = (CONVOLUTION, PACKED_CONVOLUTION, _aten.add.Tensor, _aten.constant_pad_nd.default)
+
+#: Multiplications of products that are generated: those are blocked for their epilogues.
+_LARGE_PRODUCT = 1 << 25
 
 #: The numbers of a clamp: the least and the most.
 Bounds: TypeAlias = tuple[float | None, float | None]
@@ -58,7 +65,23 @@ def _is_packable(conv: Node, constants: ProgramConstants) -> bool:
         is_depthwise = of_group == 1 and out == groups
         return is_depthwise or out // groups % PANEL == 0
     is_product = max(*kernel, *stride) == 1 and not any(padding)
-    return 2 * out >= PANEL and not is_product
+    return 2 * out >= PANEL and (not is_product or _is_better_packed(conv))
+
+
+def _is_better_packed(product: Node) -> bool:
+    """Of 1x1 kernels that multiply an image by a matrix: small ones over several pixels, that
+    nothing follows which a generated product alone takes in, as activations."""
+    batch, channels, *space = value_of(product).shape
+    pixels, depth = batch * math.prod(space), value_of(product.args[0]).shape[1]
+    return (
+        isinstance(pixels, int)
+        and pixels >= PANEL
+        and pixels * channels * depth < _LARGE_PRODUCT
+        and all(
+            user.target in _TAKEN_IN or _bounds(user) is not None or user.op == "output"
+            for user in product.users
+        )
+    )
 
 
 def _pack(
@@ -131,11 +154,11 @@ def _zeros_around(x: Node) -> tuple[int, int, int, int] | None:
     if x.target is not _aten.constant_pad_nd.default or len(x.users) > 1:
         return None
     args: Sequence[Any] = x.args
-    pad: Sequence[Any] = args[1]
+    pad: list[int] = args[1]
     value = args[2] if len(args) > 2 else 0
     if value != 0 or not all(isinstance(number, int) for number in pad):
         return None
-    left, right, above, below, *others = (*pad, *(0, 0, 0, 0)[len(pad) :])
+    left, right, above, below, *others = [*pad, *[0, 0, 0, 0][len(pad) :]]
     if any(others) or min(left, right, above, below) < 0:
         return None
     return above, below, left, right

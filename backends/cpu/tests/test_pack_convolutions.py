@@ -104,6 +104,7 @@ def test_what_is_around_is_taken_in(
         {"sizes": (8, 8, 3), "groups": 8},
         {"sizes": (8, 32, 3), "groups": 2},
         {"sizes": (8, 9, 3)},
+        {"sizes": (8, 16, 1)},
         {"sizes": (8, 16, 1), "stride": 2},
         {"sizes": (8, 16, 1), "padding": 1},
     ],
@@ -116,7 +117,8 @@ def test_kinds(of: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "model",
     [
-        Model(lambda conv, x, y: conv(x), 8, 16, 1),  # a product
+        Model(lambda conv, x, y: F.silu(conv(x)), 8, 16, 1),  # a product with an activation
+        Model(lambda conv, x, y: conv(x.mean((2, 3), keepdim=True)), 8, 16, 1),  # of two rows
         Model(lambda conv, x, y: conv(x[:, :, :, :4]), 8, 16, 2, stride=2),  # another one
         Model(lambda conv, x, y: conv(x), 8, 16, 3, groups=4),  # a quarter of a panel
         Model(lambda conv, x, y: conv(x), 8, 7, 3),
@@ -128,6 +130,17 @@ def test_kinds(of: dict[str, Any]) -> None:
 def test_others_stay(model: Model) -> None:
     assert packed(model, _X, _Y) == []
     assert calls(program_of(model, _X, _Y), CONVOLUTION) != []
+
+
+def test_large_products_stay() -> None:
+    model = Model(lambda conv, x, y: conv(x), 64, 2048, 1)
+    images = {size: torch.randn(1, 64, size, 16) for size in (15, 16)}
+    found = {}
+    for size, x in images.items():
+        program = program_of(model, x, x)
+        pack_convolutions(program)
+        found[size] = len(calls(program, PACKED_CONVOLUTION))
+    assert found == {15: 1, 16: 0}
 
 
 def test_weights_of_two_convolutions_are_arranged_once() -> None:

@@ -1,5 +1,6 @@
 // Direct convolution with neighbouring channels of one output in a register, over arranged weights.
 #include <algorithm>
+#include <limits>
 
 #include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
 #include "pteron/backends/cpu/runtime/kernels/convolution_terms.h"
@@ -14,6 +15,9 @@ namespace {
 constexpr int64_t kStripBytes = 384 * 1024;
 // Bytes of the weights of a block, which are read again for each tile of outputs.
 constexpr int64_t kBlockBytes = 640 * 1024;
+// Threads share channels only where that is worth so much of the whole: what reads a result next
+// shares its rows, and finds them in the cache of its processor.
+constexpr double kWorthSharingChannels = 0.07;
 // A single row of outputs is cut, to be shared.
 constexpr int64_t kMostWidthOfOneRow = 96;
 
@@ -133,13 +137,14 @@ class Convolution {
     const int64_t terms = rows * width_ * depth_ * s_.out_channels / groups_;
     const int64_t threads = std::clamp<int64_t>(terms / kTermsPerThread, 1, max_threads());
     Parts best{1, 1};
-    int64_t least = INT64_MAX;
+    double least = std::numeric_limits<double>::infinity();
     for (int64_t of_vectors = 1; of_vectors <= std::min(threads, vectors); ++of_vectors) {
       const Parts parts{std::min(threads / of_vectors, rows), of_vectors};
       const int64_t r = divided_up(rows, parts.of_rows), v = divided_up(vectors, of_vectors);
       const int64_t lines = padded_ ? r * s_.stride[1] + reach(1) : 0;
-      const int64_t cost = depth_ * v * (r * width_ + 2) + 2 * lines * line_ / kernels_.lanes;
-      if (cost < least) {
+      const auto cost =
+          static_cast<double>(depth_ * v * (r * width_ + 2) + 2 * lines * line_ / kernels_.lanes);
+      if (cost < (1 - kWorthSharingChannels) * least) {
         best = parts;
         least = cost;
       }
