@@ -1,13 +1,18 @@
-"""The operator that the runtime has for a convolution with what follows it.
+"""The operators that runtimes have for a convolution with what follows it.
 
     relu(convolution(input, weight, bias) + residual)    ==>    fused_convolution(...)
+    clamp(convolution(pad(input, padding), weight, bias) + residual, least, most)
+                                                         ==>    packed_convolution(...)
 
-Passes make calls of it (`passes.fuse_convolutions`). Its result lies in memory channels last.
+The second one is the CPU's, over images; its weights are `packed`. Passes make calls of them
+(`passes.fuse_convolutions`, `backends/cpu/passes/pack_convolutions.py`). Their results lie in
+memory channels last.
 """
 
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 
 _aten = torch.ops.aten
 CONVOLUTION = _aten.convolution.default
@@ -59,3 +64,95 @@ torch.library.register_fake("pteron::fused_convolution", _shape, lib=_library)
 _library.impl("fused_convolution", _compute, "CompositeExplicitAutograd")
 
 FUSED_CONVOLUTION: torch._ops.OpOverload = torch.ops.pteron.fused_convolution.default
+
+#: Output channels that lie side by side in packed weights: a register of AVX-512, two of AVX2.
+PANEL = 16
+
+_library.define(
+    "packed_convolution(Tensor input, Tensor weight, Tensor? residual, int out_channels,"
+    " int[] kernel, int[] stride, int[] padding, int[] dilation, int groups, float? least,"
+    " float? most) -> Tensor"
+)
+
+
+def packed(weight: torch.Tensor, bias: torch.Tensor | None, groups: int) -> torch.Tensor:
+    """Weights [out, in / groups, height, width] and biases as `packed_convolution` reads them.
+
+    Panels of output channels, the last of a group filled up with zeros, each a row of biases, then
+    rows in the order of kernel rows, kernel columns, input channels: [groups, panels, 1 + terms,
+    PANEL]. Where each channel is for itself, [1 + height * width, channels rounded up].
+    """
+    out, terms = weight.shape[0], weight[0].numel()
+    rows = weight.permute(0, 2, 3, 1).reshape(out, terms)
+    start = weight.new_zeros(out) if bias is None else bias
+    rows = torch.cat([start[:, None], rows], 1)
+    if _is_depthwise(weight, groups):
+        return F.pad(rows, (0, 0, 0, -out % PANEL)).T.contiguous()
+    rows = rows.view(groups, out // groups, 1 + terms)
+    rows = F.pad(rows, (0, 0, 0, -(out // groups) % PANEL))
+    return rows.view(groups, -1, PANEL, 1 + terms).transpose(2, 3).contiguous()
+
+
+def _unpacked(
+    weight: torch.Tensor, out_channels: int, kernel: Sequence[int], groups: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weights and biases that `weight` was packed from."""
+    if weight.dim() == 2:
+        rows = weight.T[:out_channels]
+    else:
+        rows = weight.transpose(2, 3).flatten(1, 2)[:, : out_channels // groups].flatten(0, 1)
+    return rows[:, 1:].unflatten(1, (*kernel, -1)).permute(0, 3, 1, 2), rows[:, 0]
+
+
+def _is_depthwise(weight: torch.Tensor, groups: int) -> bool:
+    return weight.shape[0] == groups and weight.shape[1] == 1
+
+
+def _packed_shape(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    residual: torch.Tensor | None,
+    out_channels: int,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    least: float | None,
+    most: float | None,
+) -> torch.Tensor:
+    batch, _, *space = input.shape
+    for d in range(2):
+        room = space[d] + padding[2 * d] + padding[2 * d + 1] - dilation[d] * (kernel[d] - 1) - 1
+        space[d] = room // stride[d] + 1
+    return input.new_empty((batch, *space, out_channels)).movedim(-1, 1)
+
+
+def _compute_packed(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    residual: torch.Tensor | None,
+    out_channels: int,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    least: float | None,
+    most: float | None,
+) -> torch.Tensor:
+    taps, bias = _unpacked(weight, out_channels, kernel, groups)
+    image = F.pad(input, [*padding[2:], *padding[:2]])
+    zeros = [0, 0]
+    result = CONVOLUTION(image, taps, bias, stride, zeros, dilation, False, zeros, groups)
+    if residual is not None:
+        result = result + residual
+    if least is not None or most is not None:
+        result = result.clamp(least, most)
+    return result.movedim(1, -1).contiguous().movedim(-1, 1)
+
+
+torch.library.register_fake("pteron::packed_convolution", _packed_shape, lib=_library)
+_library.impl("packed_convolution", _compute_packed, "CompositeExplicitAutograd")
+
+PACKED_CONVOLUTION: torch._ops.OpOverload = torch.ops.pteron.packed_convolution.default

@@ -9,10 +9,12 @@ from torch.export import ExportedProgram
 
 from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.inductor import Target
+from pteron.backends.aoti.passes.fold_batch_norms import fold_batch_norms
 from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
 from pteron.backends.cpu import isa as instruction_sets
 from pteron.backends.cpu.cpu_options import CpuOptions
+from pteron.backends.cpu.passes.pack_convolutions import pack_convolutions
 from pteron.backends.cpu.passes.patches_as_products import PatchesAsProductsPass
 from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
 from pteron.exir.backend.compile_spec_schema import CompileSpec
@@ -46,6 +48,15 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
         levels = instruction_sets.levels(cls.get_options(compile_specs).levels)
         features = instruction_sets.machine_features()
         return [{"isa": isa.name} for isa in levels if isa.features <= features][:-1]
+
+    @classmethod
+    def get_program_passes(cls, options: CpuOptions) -> list[Callable[[ExportedProgram], None]]:
+        passes = super().get_program_passes(options)
+        least = cls.get_build_targets(options)[0].code
+        # Arranged weights are another copy of what methods share; their kernels need AVX2.
+        if least.freeze and least.vector_bits > 0:
+            passes += [fold_batch_norms, pack_convolutions]
+        return passes
 
     @classmethod
     def get_custom_passes(cls, options: CpuOptions) -> list[Callable[[torch.fx.GraphModule], Any]]:

@@ -1,13 +1,17 @@
-"""Convolutions in the layout that GPUs want."""
+"""Convolutions in the layout that their kernels want: channels last."""
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from pteron.backends.aoti.convolution import CONVOLUTION, FUSED_CONVOLUTION
+from pteron.backends.aoti.convolution import (
+    CONVOLUTION,
+    FUSED_CONVOLUTION,
+    PACKED_CONVOLUTION,
+)
 from pteron.backends.aoti.inductor.patched import patched
 
 
@@ -30,7 +34,7 @@ def convolutions_channels_last() -> Iterator[None]:
 
     with (
         patched(GraphLowering, "decide_layout_opt", staticmethod(decide_and_lay_out)),
-        _with_lowering(lowering),
+        _with_lowering(lowering, FUSED_CONVOLUTION, _lower),
     ):
         yield
 
@@ -50,23 +54,67 @@ def _lay_out(module: torch.fx.GraphModule, weight: torch.fx.Node) -> None:
 
 
 @contextlib.contextmanager
-def _with_lowering(lowering: Any) -> Iterator[None]:
-    lowering.lowerings[FUSED_CONVOLUTION] = _lower
+def packed_convolutions() -> Iterator[None]:
+    """Packed convolutions read and write images channels last, and so does what is between them."""
+    from torch._inductor import lowering
+    from torch._inductor.graph import GraphLowering
+
+    decide = GraphLowering.decide_layout_opt
+
+    @functools.wraps(decide)
+    def decide_for_packed(module: torch.fx.GraphModule, **options: Any) -> bool:
+        has_packed = module.graph.find_nodes(op="call_function", target=PACKED_CONVOLUTION)
+        return bool(has_packed) or decide(module, **options)
+
+    with (
+        patched(GraphLowering, "decide_layout_opt", staticmethod(decide_for_packed)),
+        _with_lowering(lowering, PACKED_CONVOLUTION, _lower_packed),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _with_lowering(
+    lowering: Any, op: torch._ops.OpOverload, lower: Callable[..., Any]
+) -> Iterator[None]:
+    lowering.lowerings[op] = lower
     # What several read is computed once.
-    lowering.needs_realized_inputs.add(FUSED_CONVOLUTION)
+    lowering.needs_realized_inputs.add(op)
     try:
         yield
     finally:
-        del lowering.lowerings[FUSED_CONVOLUTION]
-        lowering.needs_realized_inputs.discard(FUSED_CONVOLUTION)
+        del lowering.lowerings[op]
+        lowering.needs_realized_inputs.discard(op)
 
 
 def _lower(x: Any, weight: Any, bias: Any, residual: Any, *window: Any) -> Any:
+    operands = _laid_out(x), _laid_out(weight), bias, residual and _laid_out(residual)
+    return _call(FUSED_CONVOLUTION, *operands, *window)
+
+
+def _lower_packed(x: Any, weight: Any, residual: Any, *window: Any) -> Any:
     from torch._inductor import ir
 
-    def laid_out(operand: Any) -> Any:
-        operand.realize()
-        return ir.ExternKernel.require_channels_last(operand)
+    x.realize()
+    # The few channels of a picture are put side by side where the kernel copies it.
+    is_picture = ir.is_storage_and_layout(x) and x.get_layout().is_contiguous()
+    if not is_picture or x.get_size()[1] > _FEW_CHANNELS:
+        x = _laid_out(x)
+    return _call(PACKED_CONVOLUTION, x, weight, residual and _laid_out(residual), *window)
 
-    operands = laid_out(x), laid_out(weight), bias, residual and laid_out(residual)
-    return ir.TensorBox.create(ir.FallbackKernel.create(FUSED_CONVOLUTION, *operands, *window))
+
+#: Of planes, which kernels of packed convolutions read as they are.
+_FEW_CHANNELS = 4
+
+
+def _laid_out(operand: Any) -> Any:
+    from torch._inductor import ir
+
+    operand.realize()
+    return ir.ExternKernel.require_channels_last(operand)
+
+
+def _call(op: torch._ops.OpOverload, *arguments: Any) -> Any:
+    from torch._inductor import ir
+
+    return ir.TensorBox.create(ir.FallbackKernel.create(op, *arguments))

@@ -9,7 +9,10 @@ import torch
 
 from pteron.backends.aoti.inductor import cpu, micro_gemms
 from pteron.backends.aoti.inductor.byte_constants import byte_constants_kept
-from pteron.backends.aoti.inductor.convolutions import convolutions_channels_last
+from pteron.backends.aoti.inductor.convolutions import (
+    convolutions_channels_last,
+    packed_convolutions,
+)
 from pteron.backends.aoti.inductor.generated_code import Target
 from pteron.backends.aoti.inductor.long_loops import long_loops_reported
 from pteron.backends.aoti.inductor.memoized import memoized
@@ -39,6 +42,7 @@ def compile_scope(target: Target) -> Iterator[None]:
             stack.enter_context(_float32_products(target.allow_tf32))
         if target.device == "cpu":
             stack.enter_context(cpu.without_mkldnn())
+            stack.enter_context(packed_convolutions())
             stack.enter_context(cpu.vector_isa(target.vector_bits))
             stack.enter_context(cpu.cache_sizes())
         yield

@@ -22,6 +22,7 @@ namespace pteron::aoti {
 #define AOTI_KERNEL_OF(...)
 #define AOTI_HOST_KERNEL_OF(...)
 #include "pteron/backends/aoti/ops/kernels.inc"
+struct PackedConvolutionCall;
 
 struct Kernels {
 #define AOTI_KERNEL(name, Call) Error (*name)(const Call&) = nullptr;

@@ -14,7 +14,11 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from pteron.backends.aoti.convolution import CONVOLUTION, FUSED_CONVOLUTION
+from pteron.backends.aoti.convolution import (
+    CONVOLUTION,
+    FUSED_CONVOLUTION,
+    PACKED_CONVOLUTION,
+)
 from pteron.backends.aoti.passes.program_constants import ProgramConstants
 
 _aten = torch.ops.aten
@@ -31,21 +35,27 @@ def fuse_convolutions(program: ExportedProgram, choose: Callable[[Node], bool]) 
     """
     constants = ProgramConstants(program)
     convolutions = program.graph.find_nodes(op="call_function", target=CONVOLUTION)
-    if any([_is_plain(conv) and choose(conv) and _fuse(conv, constants) for conv in convolutions]):
+    if any(
+        [is_over_images(conv) and choose(conv) and _fuse(conv, constants) for conv in convolutions]
+    ):
         constants.remove_unused()
         program.graph_module.recompile()
 
 
-def has_fused_convolutions(graph_module: GraphModule) -> bool:
-    return bool(graph_module.graph.find_nodes(op="call_function", target=FUSED_CONVOLUTION))
+def has_own_convolutions(graph_module: GraphModule) -> bool:
+    """Whether there are convolutions of the runtime's own, fused or packed."""
+    return any(
+        graph_module.graph.find_nodes(op="call_function", target=target)
+        for target in (FUSED_CONVOLUTION, PACKED_CONVOLUTION)
+    )
 
 
-def _is_plain(conv: Node) -> bool:
+def is_over_images(conv: Node) -> bool:
     """Over a batch of images, not transposed."""
-    return all(_value(operand).dim() == 4 for operand in conv.args[:2]) and not conv.args[6]
+    return all(value_of(operand).dim() == 4 for operand in conv.args[:2]) and not conv.args[6]
 
 
-def _value(node: object) -> torch.Tensor:
+def value_of(node: object) -> torch.Tensor:
     assert isinstance(node, Node)
     value: torch.Tensor = node.meta["val"]
     return value
@@ -55,10 +65,10 @@ def _fuse(conv: Node, constants: ProgramConstants) -> bool:
     x, weight, bias, stride, padding, dilation, _, _, groups = conv.args
     assert isinstance(x, Node) and isinstance(weight, Node)
     nodes, residual = [conv], None
-    add = _only_user(conv)
-    if add is not None and (residual := _added(add, conv)) is not None:
+    add = only_user(conv)
+    if add is not None and (residual := added_to(conv, add)) is not None:
         nodes.append(add)
-    relu = _only_user(nodes[-1])
+    relu = only_user(nodes[-1])
     has_relu = relu is not None and relu.target is _aten.relu.default
     if relu is not None and has_relu:
         nodes.append(relu)
@@ -78,11 +88,11 @@ def _fuse(conv: Node, constants: ProgramConstants) -> bool:
     return True
 
 
-def _only_user(node: Node) -> Node | None:
+def only_user(node: Node) -> Node | None:
     return next(iter(node.users)) if len(node.users) == 1 else None
 
 
-def _added(add: Node, conv: Node) -> Node | None:
+def added_to(conv: Node, add: Node) -> Node | None:
     """What `add` adds to the convolution, if it is one tensor of the same sizes and dtype."""
     if add.target is not _aten.add.Tensor or add.kwargs.get("alpha", 1) != 1:
         return None
@@ -90,7 +100,7 @@ def _added(add: Node, conv: Node) -> Node | None:
     other = second if first is conv else first
     if not isinstance(other, Node) or other is conv:
         return None
-    mine, its = _value(conv), other.meta.get("val")
+    mine, its = value_of(conv), other.meta.get("val")
     if not isinstance(its, torch.Tensor) or its.dtype != mine.dtype or its.dim() != mine.dim():
         return None
     is_like = all(statically_known_true(a == b) for a, b in zip(its.shape, mine.shape, strict=True))
@@ -103,7 +113,7 @@ def _laid_out(
     taps = constants.value(weight)
     channels = taps.shape[1]
     if may_pad and (pack := _PACKS.get(channels)):
-        image, more = _value(x), [0, 0, 0, 0, 0, pack - channels]
+        image, more = value_of(x), [0, 0, 0, 0, 0, pack - channels]
         taps = F.pad(taps, more)
         x = x.graph.call_function(_aten.constant_pad_nd.default, (x, more, 0.0))
         x.meta["val"] = image.new_empty((image.shape[0], pack, *image.shape[2:]))

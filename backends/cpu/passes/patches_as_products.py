@@ -24,7 +24,7 @@ class PatchesAsProductsPass(PassBase):
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
         for node in list(graph_module.graph.nodes):
-            if node.target is _aten.convolution.default and _reads_patches(node):
+            if node.target is _aten.convolution.default and reads_patches(node):
                 _write_as_product(node)
                 modified = True
         if modified:
@@ -32,7 +32,8 @@ class PatchesAsProductsPass(PassBase):
         return PassResult(graph_module, modified)
 
 
-def _reads_patches(node: Node) -> bool:
+def reads_patches(node: Node) -> bool:
+    """Whether the pass rewrites this convolution."""
     args: Sequence[Any] = node.args
     x, weight, _, stride, padding, dilation, transposed, _, groups = args
     kernel, sizes = weight.meta["val"].shape[2:], x.meta["val"].shape[2:]

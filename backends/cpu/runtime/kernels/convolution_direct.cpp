@@ -3,10 +3,6 @@
 namespace pteron::cpu {
 namespace {
 
-bool is_depthwise(const ConvolutionShape& s) {
-  return s.in_channels == s.groups && s.out_channels == s.groups;
-}
-
 // Whether rearranging the weights costs less than what it saves: transposing the image on its way
 // in and out.
 bool suits_channels(const ConvolutionShape& s, const ConvolutionTensors& t, int lanes) {
@@ -22,6 +18,10 @@ bool suits_channels(const ConvolutionShape& s, const ConvolutionTensors& t, int 
 }
 
 }  // namespace
+
+bool is_depthwise(const ConvolutionShape& s) {
+  return s.in_channels == s.groups && s.out_channels == s.groups;
+}
 
 bool is_convolved_directly(const ConvolutionShape& s, bool channels_last) {
   const int64_t in_group = s.in_channels / s.groups;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace pteron::cpu {
 
@@ -26,9 +27,10 @@ struct TileVector {
 //   bias + sum over k < depth of
 //     rows[r * row_stride + row_offsets[k]] * columns[vectors[v].from + l + column_offsets[k]],
 //
-// (or, of a lanewise kernel, with rows[r * row_stride + row_offsets[k] + vectors[v].from + l] for
-// the first factor) goes to out[r * out_row_stride + vectors[v].to + i * out_lane_stride] where l
-// is lanes[i]. Columns are read for all lanes. All numbers count floats.
+// (or, of a lanewise kernel, with rows[r * row_stride + row_offsets[k] + v * lanes + l] for the
+// first factor), plus the residual, no less than `least` and no more than `most`, goes to
+// out[r * out_row_stride + vectors[v].to + i * out_lane_stride] where l is lanes[i]. Columns are
+// read for all lanes. NaN stays NaN. All numbers count floats.
 struct ConvolutionTile {
   const float* rows;
   int64_t row_stride;
@@ -42,6 +44,12 @@ struct ConvolutionTile {
   float* out;
   int64_t out_row_stride;
   int64_t out_lane_stride;
+  // residual[r * residual_row_stride + vectors[v].to + i], where out_lane_stride is 1 and lanes are
+  // in order; null: none.
+  const float* residual = nullptr;
+  int64_t residual_row_stride = 0;
+  float least = -std::numeric_limits<float>::infinity();
+  float most = std::numeric_limits<float>::infinity();
 };
 
 using TileKernel = void (*)(const ConvolutionTile& tile);

@@ -12,8 +12,19 @@ struct Register {
 
   static Register zero() { return {_mm256_setzero_ps()}; }
   static Register load(const float* from) { return {_mm256_loadu_ps(from)}; }
+  // The first `count` lanes; the others are 0.
+  static Register load(int32_t count, const float* from) {
+    float lanes[kLanes] = {};
+    for (int32_t i = 0; i < count; ++i) lanes[i] = from[i];
+    return load(lanes);
+  }
   static Register broadcast(const float* from) { return {_mm256_broadcast_ss(from)}; }
   void add_product(Register a, Register b) { value = _mm256_fmadd_ps(a.value, b.value, value); }
+  void add(Register other) { value = _mm256_add_ps(value, other.value); }
+  // Of two operands, one of them NaN, these instructions give the second.
+  void bound(Register least, Register most) {
+    value = _mm256_min_ps(most.value, _mm256_max_ps(least.value, value));
+  }
   void store(float* to) const { _mm256_storeu_ps(to, value); }
 
   using Selection = __m256i;

@@ -12,8 +12,18 @@ struct Register {
 
   static Register zero() { return {_mm512_setzero_ps()}; }
   static Register load(const float* from) { return {_mm512_loadu_ps(from)}; }
+  // The first `count` lanes; the others are 0.
+  static Register load(int32_t count, const float* from) {
+    return {_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), from)};
+  }
   static Register broadcast(const float* from) { return {_mm512_set1_ps(*from)}; }
   void add_product(Register a, Register b) { value = _mm512_fmadd_ps(a.value, b.value, value); }
+  void add(Register other) { value = _mm512_add_ps(value, other.value); }
+  // Of two operands, one of them NaN, these instructions give the second.
+  void bound(Register least, Register most) {
+    value =
+        _mm512_maskz_min_ps(0xffff, most.value, _mm512_maskz_max_ps(0xffff, least.value, value));
+  }
   void store(float* to) const { _mm512_storeu_ps(to, value); }
 
   using Selection = __m512i;

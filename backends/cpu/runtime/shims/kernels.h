@@ -5,6 +5,8 @@
 
 namespace pteron::cpu {
 
+using aoti::PackedConvolutionCall;
+
 const aoti::Kernels& kernels();
 
 #define AOTI_KERNEL(name, Call) Error name(const aoti::Call& call);

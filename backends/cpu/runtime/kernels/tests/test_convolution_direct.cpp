@@ -2,6 +2,7 @@
 // definition in double precision.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <random>
@@ -167,6 +168,85 @@ TEST_P(DirectConvolution, ByChannelsIsTheDefinition) {
       for (const Layout layout : {Layout{true, true, true}, Layout{true, false, true}}) {
         SCOPED_TRACE("shape " + std::to_string(i) + ", threads " + std::to_string(threads));
         check(convolve_by_channels, kernels(), shapes()[i], layout, i % 2 == 1);
+      }
+    }
+  }
+}
+
+// Panels of 16 channels, as they are arranged while lowering.
+std::vector<float> arranged(const ConvolutionShape& s, const ConvolutionTensors& t) {
+  constexpr int64_t kWidth = 16;
+  const bool lanewise = is_depthwise(s);
+  const int64_t groups = lanewise ? 1 : s.groups, out_group = s.out_channels / groups;
+  const int64_t in_group = s.in_channels / s.groups, rows = 1 + in_group * s.kernel_area();
+  const int64_t panels = (out_group + kWidth - 1) / kWidth;
+  std::vector<float> data(groups * panels * rows * kWidth);
+  for (int64_t o = 0; o < s.out_channels; ++o) {
+    const int64_t g = o / out_group, panel = o % out_group / kWidth, lane = o % out_group % kWidth;
+    const auto row = [&](int64_t k) -> float& {
+      return lanewise ? data[(k * panels + panel) * kWidth + lane]
+                      : data[((g * panels + panel) * rows + k) * kWidth + lane];
+    };
+    row(0) = t.bias ? t.bias[o] : 0;
+    int64_t k = 0;
+    for (int64_t ky = 0; ky < s.kernel[1]; ++ky) {
+      for (int64_t kx = 0; kx < s.kernel[2]; ++kx) {
+        for (int64_t c = 0; c < in_group; ++c) {
+          row(++k) = t.weight[at(t.weight_strides, o, c, ky, kx)];
+        }
+      }
+    }
+  }
+  return data;
+}
+
+TEST_P(DirectConvolution, PanelsAreTheDefinition) {
+  std::vector<ConvolutionShape> all = shapes();
+  // More below and on the right of the image than above and on the left; a product.
+  all.push_back(shape_of(1, 1, {7, 40}, {14, 15}, {3, 3}, {2, 2}, {0, 0}, {1, 1}));
+  all.back().out = {1, 7, 8};
+  all.push_back(shape_of(3, 1, {70, 52}, {12, 11}, {1, 1}, {1, 1}, {0, 0}, {1, 1}));
+  for (size_t i = 0; i < all.size(); ++i) {
+    const ConvolutionShape& s = all[i];
+    const std::vector<float> in = numbers(s.batch * s.in_channels * s.in_area());
+    const int64_t in_group = s.in_channels / s.groups;
+    const std::vector<float> weight = numbers(s.out_channels * in_group * s.kernel_area());
+    const std::vector<float> bias = numbers(s.out_channels);
+    const int64_t count = s.batch * s.out_channels * s.out_area();
+    const std::vector<float> residual = numbers(count);
+    for (const int threads : {1, 2, 5}) {
+      SCOPED_TRACE("shape " + std::to_string(i) + ", threads " + std::to_string(threads));
+      const ThreadLimit limit(threads);
+      const bool last = threads != 5, adds = threads != 1;
+      std::vector<float> out(count);
+      ConvolutionTensors t{in.data(),
+                           strides_of(s.in_channels, s.in[1], s.in[2], last),
+                           weight.data(),
+                           strides_of(in_group, s.kernel[1], s.kernel[2], false),
+                           bias.data(),
+                           out.data(),
+                           strides_of(s.out_channels, s.out[1], s.out[2], true)};
+      const std::vector<float> data = arranged(s, t);
+      PanelTensors panels{t.in, t.in_strides, {data.data(), 16}, t.out, t.out_strides};
+      if (adds) {
+        panels.residual = residual.data();
+        panels.residual_strides = t.out_strides;
+      }
+      panels.least = -1;
+      panels.most = 1.5;
+      convolve_panels(s, panels, kernels());
+      const double terms = static_cast<double>(in_group * s.kernel_area());
+      for (int64_t n = 0; n < s.batch; ++n) {
+        for (int64_t o = 0; o < s.out_channels; ++o) {
+          for (int64_t y = 0; y < s.out[1]; ++y) {
+            for (int64_t x = 0; x < s.out[2]; ++x) {
+              const int64_t to = at(t.out_strides, n, o, y, x);
+              const double sum = expected(s, t, n, o, y, x) + (adds ? residual[to] : 0);
+              ASSERT_NEAR(out[to], std::clamp(sum, -1.0, 1.5), 2e-6 + 2e-7 * terms)
+                  << "image " << n << ", channel " << o << ", " << y << ", " << x;
+            }
+          }
+        }
       }
     }
   }

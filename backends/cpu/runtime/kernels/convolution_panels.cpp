@@ -1,0 +1,303 @@
+// Direct convolution with neighbouring channels of one output in a register, over arranged weights.
+#include <algorithm>
+#include <limits>
+
+#include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution_terms.h"
+#include "pteron/backends/cpu/runtime/kernels/parallel.h"
+#include "pteron/backends/cpu/runtime/kernels/scratch.h"
+
+namespace pteron::cpu {
+namespace {
+
+// Bytes of rows of the image that one thread works on: what a second-level cache holds beside the
+// weights of a block.
+constexpr int64_t kStripBytes = 384 * 1024;
+// Bytes of the weights of a block, which are read again for each tile of outputs.
+constexpr int64_t kBlockBytes = 640 * 1024;
+// Threads share channels only where that is worth so much of the whole: what reads a result next
+// shares its rows, and finds them in the cache of its processor.
+constexpr double kWorthSharingChannels = 0.07;
+// A single row of outputs is cut, to be shared.
+constexpr int64_t kMostWidthOfOneRow = 96;
+
+// An image whose pixels are multiplied by a matrix is one row of them, if they lie at equal
+// distances.
+ConvolutionShape as_one_row(const ConvolutionShape& s, const PanelTensors& t) {
+  const auto is_one = [&](const ImageStrides& strides) {
+    return strides.y == s.in[2] * strides.x &&
+           (s.batch == 1 || strides.outer == s.in[1] * strides.y);
+  };
+  const bool is_row = is_pointwise(s) && s.groups == 1 && is_one(t.in_strides) &&
+                      is_one(t.out_strides) && (!t.residual || is_one(t.residual_strides)) &&
+                      t.in_strides.channel == 1;
+  if (!is_row) return s;
+  ConvolutionShape row = s;
+  row.batch = 1;
+  row.in = row.out = {1, 1, s.batch * s.in_area()};
+  return row;
+}
+
+class Convolution {
+ public:
+  Convolution(const ConvolutionShape& shape, const PanelTensors& t, const TileKernels& kernels)
+      : s_(as_one_row(shape, t)),
+        t_(t),
+        kernels_(kernels),
+        lanewise_(is_depthwise(s_)),
+        groups_(lanewise_ ? 1 : s_.groups),
+        in_group_(s_.in_channels / s_.groups),
+        out_group_(s_.out_channels / groups_),
+        depth_(in_group_ * s_.kernel_area()),
+        vectors_(divided_up(out_group_, kernels.lanes)),
+        panels_(divided_up(out_group_, t.weight.width)),
+        padded_(is_padded()),
+        width_(width_of_piece()),
+        row_offsets_(depth_),
+        column_offsets_(depth_) {
+    // Rows of the tile are positions; their distance and what is between rows of the image:
+    if (padded_) {
+      pixel_ = s_.in_channels;
+      line_ = ((width_ - 1) * s_.stride[2] + reach(2)) * pixel_;
+    } else {
+      pixel_ = t.in_strides.x;
+      line_ = t.in_strides.y;
+    }
+    column_ = lanewise_ ? panels_ * t.weight.width : t.weight.width;
+    for_each_term(s_, true, [&](int64_t k, int64_t channel, int64_t ky, int64_t kx) {
+      row_offsets_[k] = static_cast<int32_t>(ky * s_.dilation[1] * line_ +
+                                             kx * s_.dilation[2] * pixel_ + channel);
+      column_offsets_[k] = static_cast<int32_t>(k * column_);
+    });
+  }
+
+  void run() {
+    const int64_t per_image = divided_up(s_.out[2], width_) * s_.out[1];
+    const int64_t rows = s_.batch * per_image, vectors = groups_ * vectors_;
+    const Parts parts = share(rows, vectors);
+    const int64_t most_rows = rows_of_strip();
+    parallel_for(parts.of_rows * parts.of_vectors, 1, [&](int64_t begin, int64_t end) {
+      Scratch<float> strip(padded_ ? strip_rows(most_rows) * line_ + kMostTileLanes : 0);
+      for (int64_t part = begin; part < end; ++part) {
+        const int64_t row_part = part % parts.of_rows, vector_part = part / parts.of_rows;
+        const int64_t first = part_begin(vectors, parts.of_vectors, vector_part);
+        const int64_t last = part_begin(vectors, parts.of_vectors, vector_part + 1);
+        const int64_t row_end = part_begin(rows, parts.of_rows, row_part + 1);
+        for (int64_t i = part_begin(rows, parts.of_rows, row_part); i < row_end;) {
+          const int64_t n = i / per_image, y = i % s_.out[1];
+          const int64_t x = i % per_image / s_.out[1] * width_;
+          const int64_t run = std::min(s_.out[1] - y, row_end - i);
+          const int64_t count = divided_up(run, divided_up(run, most_rows));
+          compute(piece_of(n, y, x, count, strip.data()), first, last);
+          i += count;
+        }
+      }
+    });
+  }
+
+ private:
+  struct Parts {
+    int64_t of_rows, of_vectors;
+  };
+
+  // Some rows of the output, at their begin, and the pixels that the first of them depends on.
+  struct Piece {
+    const float* in;
+    float* out;
+    const float* residual;
+    int64_t y, rows, width;
+  };
+
+  // Positions of the image along `d` that one output reads, from the first to the last.
+  int64_t reach(int d) const { return (s_.kernel[d] - 1) * s_.dilation[d] + 1; }
+
+  // Whether rows of the image are copied: to have zeros beside them, channels side by side, lanes
+  // behind the last channel, offsets that are not too large.
+  bool is_padded() const {
+    const auto is_inside = [&](int d) {
+      return s_.padding[d] == 0 && (s_.out[d] - 1) * s_.stride[d] + reach(d) <= s_.in[d];
+    };
+    return !is_inside(1) || !is_inside(2) || t_.in_strides.channel != 1 ||
+           (lanewise_ && out_group_ % kernels_.lanes != 0) ||
+           (reach(1) + 1) * t_.in_strides.y + reach(2) * t_.in_strides.x >= INT32_MAX;
+  }
+
+  int64_t width_of_piece() const {
+    if (s_.out[1] > 1) return s_.out[2];
+    const int64_t pixel_bytes = s_.in_channels * s_.stride[2] * int64_t{sizeof(float)};
+    const int64_t most = std::clamp<int64_t>(kStripBytes / pixel_bytes, 16, kMostWidthOfOneRow);
+    // As many pieces for each thread.
+    const int64_t threads = max_threads();
+    return divided_up(s_.out[2], threads * divided_up(s_.out[2], threads * most));
+  }
+
+  // What threads share: rows of the output, or channels, or both. Each counts operations on
+  // registers: products, loads of weights from a far cache, copies of the image.
+  Parts share(int64_t rows, int64_t vectors) const {
+    const int64_t terms = rows * width_ * depth_ * s_.out_channels / groups_;
+    const int64_t threads = std::clamp<int64_t>(terms / kTermsPerThread, 1, max_threads());
+    Parts best{1, 1};
+    double least = std::numeric_limits<double>::infinity();
+    for (int64_t of_vectors = 1; of_vectors <= std::min(threads, vectors); ++of_vectors) {
+      const Parts parts{std::min(threads / of_vectors, rows), of_vectors};
+      const int64_t r = divided_up(rows, parts.of_rows), v = divided_up(vectors, of_vectors);
+      const int64_t lines = padded_ ? r * s_.stride[1] + reach(1) : 0;
+      const auto cost =
+          static_cast<double>(depth_ * v * (r * width_ + 2) + 2 * lines * line_ / kernels_.lanes);
+      if (cost < (1 - kWorthSharingChannels) * least) {
+        best = parts;
+        least = cost;
+      }
+    }
+    return best;
+  }
+
+  int64_t strip_rows(int64_t rows) const { return (rows - 1) * s_.stride[1] + reach(1); }
+
+  // At least half of them are not read for the next piece again.
+  int64_t rows_of_strip() const {
+    const int64_t lines = kStripBytes / int64_t{sizeof(float)} / std::max<int64_t>(line_, 1);
+    const int64_t fitting = (lines - strip_rows(1)) / s_.stride[1] + 1;
+    const int64_t least = divided_up(strip_rows(1), s_.stride[1]);
+    return std::clamp(fitting, std::min(least, s_.out[1]), s_.out[1]);
+  }
+
+  Piece piece_of(int64_t n, int64_t y, int64_t x, int64_t rows, float* strip) const {
+    const float* in = t_.in + n * t_.in_strides.outer;
+    if (padded_) {
+      fill(in, y, rows, x, strip);
+      in = strip;
+    } else {
+      in += y * s_.stride[1] * line_ + x * s_.stride[2] * pixel_;
+    }
+    float* out = t_.out + n * t_.out_strides.outer + (y * s_.out[2] + x) * t_.out_strides.x;
+    const ImageStrides& more = t_.residual_strides;
+    const float* residual =
+        t_.residual ? t_.residual + n * more.outer + y * more.y + x * more.x : nullptr;
+    return {in, out, residual, y, rows, std::min(width_, s_.out[2] - x)};
+  }
+
+  // Rows of the image with their padding, [rows, columns, channels].
+  void fill(const float* in, int64_t y, int64_t rows, int64_t x, float* strip) const {
+    const ImageStrides& strides = t_.in_strides;
+    const int64_t columns = line_ / pixel_;
+    const int64_t left = x * s_.stride[2] - s_.padding[2];
+    const int64_t begin = std::clamp<int64_t>(-left, 0, columns);
+    const int64_t end = std::clamp<int64_t>(s_.in[2] - left, begin, columns);
+    for (int64_t j = 0; j < strip_rows(rows); ++j, strip += line_) {
+      const int64_t source = y * s_.stride[1] + j - s_.padding[1];
+      if (source < 0 || source >= s_.in[1]) {
+        std::fill(strip, strip + line_, 0.0f);
+        continue;
+      }
+      const float* from = in + source * strides.y + (left + begin) * strides.x;
+      float* to = strip + begin * pixel_;
+      std::fill(strip, to, 0.0f);
+      if (strides.channel != 1) {
+        for (int64_t channel = 0; channel < pixel_; ++channel, from += strides.channel) {
+          for (int64_t i = 0; i < end - begin; ++i) to[i * pixel_ + channel] = from[i * strides.x];
+        }
+        to += (end - begin) * pixel_;
+      } else if (strides.x == pixel_) {
+        to = std::copy(from, from + (end - begin) * pixel_, to);
+      } else {
+        for (int64_t i = begin; i < end; ++i, from += strides.x) {
+          to = std::copy(from, from + pixel_, to);
+        }
+      }
+      std::fill(to, strip + line_, 0.0f);
+    }
+    // What the last vector of the last pixel reaches into.
+    std::fill(strip, strip + kMostTileLanes, 0.0f);
+  }
+
+  // Vectors [first, last) of the channels of all groups.
+  void compute(const Piece& piece, int64_t first, int64_t last) const {
+    const int64_t vector_bytes = (1 + depth_) * kernels_.lanes * int64_t{sizeof(float)};
+    const int64_t most = std::clamp<int64_t>(kBlockBytes / vector_bytes, 1, kMostTileVectors);
+    for (int64_t g = first / vectors_; g * vectors_ < last; ++g) {
+      const int64_t begin = std::max<int64_t>(first - g * vectors_, 0);
+      const int64_t count = std::min(last - g * vectors_, vectors_) - begin;
+      const int64_t blocks = divided_up(count, most);
+      for (int64_t i = 0; i < blocks; ++i) {
+        const int64_t at = begin + part_begin(count, blocks, i);
+        compute_block(piece, g, at, begin + part_begin(count, blocks, i + 1) - at);
+      }
+    }
+  }
+
+  void compute_block(const Piece& piece, int64_t g, int64_t begin, int64_t count) const {
+    const int64_t lanes = kernels_.lanes, panel = (1 + depth_) * t_.weight.width;
+    TileVector vectors[kMostTileVectors];
+    for (int64_t v = 0; v < count; ++v) {
+      const int64_t channel = (begin + v) * lanes;
+      vectors[v].from =
+          lanewise_ ? v * lanes : channel / t_.weight.width * panel + channel % t_.weight.width;
+      vectors[v].to = g * out_group_ + channel;
+      vectors[v].count = static_cast<int32_t>(std::min(lanes, out_group_ - channel));
+      for (int i = 0; i < kMostTileLanes; ++i) vectors[v].lanes[i] = static_cast<uint8_t>(i);
+    }
+    ConvolutionTile tile;
+    tile.row_stride = s_.stride[2] * pixel_;
+    tile.row_bias = nullptr;
+    const int64_t first_channel = lanewise_ ? begin * lanes : g * in_group_;
+    tile.column_bias = t_.weight.data + (lanewise_ ? first_channel : g * panels_ * panel);
+    tile.columns = tile.column_bias + column_;
+    tile.vectors = vectors;
+    tile.out_row_stride = t_.out_strides.x;
+    tile.out_lane_stride = 1;
+    tile.residual_row_stride = t_.residual_strides.x;
+    tile.least = t_.least;
+    tile.most = t_.most;
+    const float* in = piece.in + first_channel;
+    const int64_t tiles = divided_up(piece.width, kernels_.most_rows[count]);
+    // Down the image, so that the rows of the kernel meet pixels that are in the cache already.
+    for (int64_t i = 0; i < tiles; ++i) {
+      const int64_t x = part_begin(piece.width, tiles, i);
+      const int64_t pixels = part_begin(piece.width, tiles, i + 1) - x;
+      const TileKernel kernel =
+          lanewise_ ? kernels_.get_lanewise(pixels, count) : kernels_.get(pixels, count);
+      for (int64_t y = 0; y < piece.rows; ++y) {
+        // Rows of the kernel that lie outside the image add nothing.
+        const int64_t top = s_.padding[1] - (piece.y + y) * s_.stride[1], bottom = s_.in[1] + top;
+        const int64_t ky = std::clamp<int64_t>(divided_up(top, s_.dilation[1]), 0, s_.kernel[1]);
+        const int64_t ky_end =
+            std::clamp<int64_t>(divided_up(bottom, s_.dilation[1]), ky, s_.kernel[1]);
+        const int64_t terms = depth_ / s_.kernel[1];  // of one row of the kernel
+        tile.row_offsets = row_offsets_.data() + ky * terms;
+        tile.column_offsets = column_offsets_.data() + ky * terms;
+        tile.depth = (ky_end - ky) * terms;
+        tile.rows = in + y * s_.stride[1] * line_ + x * tile.row_stride;
+        tile.out = piece.out + (y * s_.out[2] + x) * t_.out_strides.x;
+        tile.residual = piece.residual
+                            ? piece.residual + y * t_.residual_strides.y + x * t_.residual_strides.x
+                            : nullptr;
+        kernel(tile);
+      }
+    }
+  }
+
+  const ConvolutionShape s_;
+  const PanelTensors& t_;
+  const TileKernels& kernels_;
+  const bool lanewise_;  // each channel for itself: treated as one group of all
+  const int64_t groups_;
+  const int64_t in_group_, out_group_;
+  const int64_t depth_;    // terms of an output
+  const int64_t vectors_;  // of output channels of a group
+  const int64_t panels_;   // of a group
+  const bool padded_;
+  const int64_t width_;  // of pieces
+  int64_t pixel_, line_;
+  int64_t column_;  // floats between the weights of neighbouring terms
+  Scratch<int32_t> row_offsets_, column_offsets_;
+};
+
+}  // namespace
+
+void convolve_panels(const ConvolutionShape& shape, const PanelTensors& tensors,
+                     const TileKernels& kernels) {
+  Convolution(shape, tensors, kernels).run();
+}
+
+}  // namespace pteron::cpu

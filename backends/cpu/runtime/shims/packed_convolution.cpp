@@ -1,0 +1,80 @@
+#include "pteron/backends/aoti/ops/packed_convolution.h"
+
+#include "pteron/backends/aoti/slim/core/layout.h"
+#include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
+#include "pteron/backends/cpu/runtime/shims/launch.h"
+
+namespace pteron::cpu {
+namespace {
+
+// What the kernels of any machine read: two registers of AVX2, one of AVX-512.
+constexpr int64_t kPanel = 16;
+
+ConvolutionShape shape_of(const PackedConvolutionCall& call) {
+  ConvolutionShape s;
+  s.batch = call.input.size(0);
+  s.groups = call.groups;
+  s.in_channels = call.input.size(1);
+  s.out_channels = call.out.size(1);
+  for (size_t d = 1; d < 3; ++d) {
+    s.in[d] = call.input.size(d + 1);
+    s.out[d] = call.out.size(d + 1);
+  }
+  s.kernel = call.kernel;
+  s.stride = call.stride;
+  s.padding = call.padding;
+  s.dilation = call.dilation;
+  return s;
+}
+
+ImageStrides strides_of(const SlimTensor& tensor) {
+  return {tensor.stride(0), tensor.size(1) == 1 ? 1 : tensor.stride(1), tensor.stride(2),
+          tensor.stride(3)};
+}
+
+// Offsets in the rows that a kernel reaches over are kept as 32-bit numbers.
+bool has_short_offsets(const ConvolutionShape& s) {
+  const auto reach = [&](int d) { return (s.kernel[d] - 1) * s.dilation[d] + 1; };
+  const double columns = static_cast<double>(s.out[2]) * s.stride[2] + reach(2);
+  const double terms = static_cast<double>(s.in_channels) * s.kernel_area();
+  return columns * reach(1) * s.in_channels < INT32_MAX / 2 && terms * kPanel < INT32_MAX / 2;
+}
+
+}  // namespace
+
+Error packed_convolution(const PackedConvolutionCall& call) {
+  if (call.input.dtype() != DType::Float) return aoti::no_kernel_for(call.input);
+  const ConvolutionShape shape = shape_of(call);
+  PTERON_CHECK_OR_RETURN(
+      tile_kernels() != nullptr, Error::NotSupported,
+      "convolutions with arranged weights need AVX2, which this processor lacks; "
+      "lower the model for isa=\"x86-64-v2\"");
+  PTERON_CHECK_OR_RETURN(has_short_offsets(shape), Error::NotSupported,
+                         "found input %s, expected shorter rows", call.input.describe().c_str());
+  TensorPtr aside;
+  const SlimTensor* residual = call.residual;
+  if (residual && strides_of(*residual).channel != 1) {
+    PTERON_ASSIGN_OR_RETURN(aside, slim::make_tensor(residual->sizes(), call.out.strides(),
+                                                     residual->dtype(), residual->device()));
+    PTERON_RETURN_IF_ERROR(slim::copy_tensor(*aside, *residual));
+    residual = aside.get();
+  }
+  PanelTensors tensors{call.input.data_as<const float>(),
+                       strides_of(call.input),
+                       {call.weight.data_as<const float>(), kPanel},
+                       call.out.data_as<float>(),
+                       strides_of(call.out)};
+  if (residual) {
+    tensors.residual = residual->data_as<const float>();
+    tensors.residual_strides = strides_of(*residual);
+  }
+  tensors.least = call.least;
+  tensors.most = call.most;
+  // Groups with few channels fill the shorter registers, which every such machine has.
+  const int64_t together = is_depthwise(shape) ? shape.groups : shape.out_channels / shape.groups;
+  const TileKernels& shorter = tile_kernels_avx2();
+  convolve_panels(shape, tensors, together <= shorter.lanes ? shorter : *tile_kernels());
+  return Error::Ok;
+}
+
+}  // namespace pteron::cpu

@@ -1,0 +1,209 @@
+"""Convolutions of images become one operator with the zeros around them and what follows."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim, ExportedProgram, export
+
+from pteron.backends.aoti.convolution import CONVOLUTION, PACKED_CONVOLUTION
+from pteron.backends.cpu import CpuOptions, CpuPartitioner
+from pteron.backends.cpu.passes.pack_convolutions import pack_convolutions
+from pteron.exir import to_edge_transform_and_lower
+from pteron.exir.decompositions import decompose, functionalize
+from pteron.runtime import Runtime
+
+
+class Model(nn.Module):
+    """`follow` gets a convolution, an image, and a tensor like the convolution's result."""
+
+    def __init__(self, follow: Callable[..., torch.Tensor], *sizes: int, **of: Any) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = nn.Conv2d(*(sizes or (8, 16, 3)), **of)
+        self.follow = follow
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return self.follow(self.conv, x, y)
+
+
+def program_of(module: nn.Module, *inputs: torch.Tensor, **of: Any) -> ExportedProgram:
+    return decompose(functionalize(export(module.eval(), inputs, **of)), ())
+
+
+def calls(program: ExportedProgram, op: torch._ops.OpOverload) -> list[torch.fx.Node]:
+    return list(program.graph.find_nodes(op="call_function", target=op))
+
+
+def packed(model: Model, x: torch.Tensor, y: torch.Tensor) -> list[tuple[Any, ...]]:
+    """The padding, whether there is a residual, and the bounds of each packed convolution; results
+    are those of `model`."""
+    program = program_of(model, x, y)
+    (name,) = program.graph_signature.user_outputs
+    pack_convolutions(program)
+    program.graph_module.graph.lint()
+    (result,) = program.graph.output_node().args[0]  # type: ignore[misc]
+    assert isinstance(result, torch.fx.Node) and result.name == name
+    torch.testing.assert_close(program.module(check_guards=False)(x, y), model(x, y))
+    found = calls(program, PACKED_CONVOLUTION)
+    for call in found:
+        assert call.meta["val"].dtype == torch.float32
+    return [(call.args[6], call.args[2] is not None, *call.args[9:]) for call in found]
+
+
+_X, _Y = torch.randn(2, 8, 6, 5), torch.randn(2, 16, 6, 5)
+_AROUND = [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("follow", "expected"),
+    [
+        (lambda conv, x, y: conv(x), (_AROUND, False, None, None)),
+        (lambda conv, x, y: F.relu(conv(x)), (_AROUND, False, 0.0, None)),
+        (lambda conv, x, y: F.relu6(conv(x)), (_AROUND, False, 0.0, 6.0)),
+        (lambda conv, x, y: F.hardtanh(conv(x)), (_AROUND, False, -1.0, 1.0)),
+        (lambda conv, x, y: conv(x).clamp(max=0.5), (_AROUND, False, None, 0.5)),
+        (lambda conv, x, y: conv(x).clamp_min(0.5), (_AROUND, False, 0.5, None)),
+        (lambda conv, x, y: y + conv(x), (_AROUND, True, None, None)),
+        (lambda conv, x, y: F.relu(conv(x) + y), (_AROUND, True, 0.0, None)),
+        (lambda conv, x, y: F.relu(conv(x)) + y, (_AROUND, False, 0.0, None)),
+        # What is not the same in every element, or counted more than once, is left alone.
+        (lambda conv, x, y: F.relu(conv(x) + y[:, :, :1]), (_AROUND, False, None, None)),
+        (lambda conv, x, y: (c := conv(x)) + F.relu(c), (_AROUND, False, None, None)),
+        (lambda conv, x, y: conv(x).clamp(y, y + 1), (_AROUND, False, None, None)),
+        # Zeros around the image.
+        (lambda conv, x, y: conv(F.pad(x, (1, 2, 3, 4))), ([4, 5, 2, 3], False, None, None)),
+        (lambda conv, x, y: conv(F.pad(x, (0, 1))), ([1, 1, 1, 2], False, None, None)),
+        (lambda conv, x, y: conv(F.pad(x, (0, -1))), (_AROUND, False, None, None)),
+        (lambda conv, x, y: conv(F.pad(x, (1, 1), value=2.0)), (_AROUND, False, None, None)),
+        (
+            lambda conv, x, y: conv(F.pad(x[:, :7], (0, 0, 0, 0, 0, 1))),
+            (_AROUND, False, None, None),
+        ),
+        (
+            lambda conv, x, y: conv(p := F.pad(x, (0, 1))) + p[:, :1],
+            (_AROUND, False, None, None),
+        ),
+    ],
+)
+def test_what_is_around_is_taken_in(
+    follow: Callable[..., torch.Tensor], expected: tuple[Any, ...]
+) -> None:
+    assert packed(Model(follow, padding=1), _X, _Y) == [expected]
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        {"bias": False},
+        {"stride": 2},
+        {"stride": (1, 2), "dilation": (2, 1), "padding": (0, 3)},
+        {"sizes": (8, 8, 3), "groups": 8},
+        {"sizes": (8, 32, 3), "groups": 2},
+        {"sizes": (8, 9, 3)},
+        {"sizes": (8, 16, 1)},
+        {"sizes": (8, 16, 1), "stride": 2},
+        {"sizes": (8, 16, 1), "padding": 1},
+    ],
+)
+def test_kinds(of: dict[str, Any]) -> None:
+    sizes = of.pop("sizes", ())
+    assert len(packed(Model(lambda conv, x, y: conv(x), *sizes, **of), _X, _Y)) == 1
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Model(lambda conv, x, y: F.silu(conv(x)), 8, 16, 1),  # a product with an activation
+        Model(lambda conv, x, y: conv(x.mean((2, 3), keepdim=True)), 8, 16, 1),  # of two rows
+        Model(lambda conv, x, y: conv(x[:, :, :, :4]), 8, 16, 2, stride=2),  # another one
+        Model(lambda conv, x, y: conv(x), 8, 16, 3, groups=4),  # a quarter of a panel
+        Model(lambda conv, x, y: conv(x), 8, 7, 3),
+        Model(lambda conv, x, y: F.conv2d(x, conv.weight * x.sum(), padding=1)),
+        Model(lambda conv, x, y: conv(x.double()).float(), dtype=torch.float64),
+        Model(lambda conv, x, y: F.conv_transpose2d(x, conv.weight[:8])),
+    ],
+)
+def test_others_stay(model: Model) -> None:
+    assert packed(model, _X, _Y) == []
+    assert calls(program_of(model, _X, _Y), CONVOLUTION) != []
+
+
+def test_large_products_stay() -> None:
+    model = Model(lambda conv, x, y: conv(x), 64, 2048, 1)
+    images = {size: torch.randn(1, 64, size, 16) for size in (15, 16)}
+    found = {}
+    for size, x in images.items():
+        program = program_of(model, x, x)
+        pack_convolutions(program)
+        found[size] = len(calls(program, PACKED_CONVOLUTION))
+    assert found == {15: 1, 16: 0}
+
+
+def test_weights_of_two_convolutions_are_arranged_once() -> None:
+    model = Model(lambda conv, x, y: conv(conv(y)), 16, 16, 3)
+    program = program_of(model, _X, _Y)
+    pack_convolutions(program)
+    assert len(calls(program, PACKED_CONVOLUTION)) == 2
+    assert [list(value.shape) for value in program.state_dict.values()] == [[1, 1, 145, 16]]
+
+
+class Network(nn.Module):
+    """Strided, padded on two sides, depthwise; 1x1 products and a residual between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.norm = nn.Conv2d(3, 24, 3, stride=2, bias=False), nn.BatchNorm2d(24)
+        self.wide, self.narrow = nn.Conv2d(24, 72, 1), nn.Conv2d(72, 24, 1)
+        self.depthwise = nn.Conv2d(72, 72, 3, padding=1, groups=72)
+        self.last, self.head = nn.Conv2d(24, 33, 3, 2, padding=1), nn.Linear(33, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.relu6(self.norm(self.first(F.pad(x, (0, 1, 0, 1)))))
+        x = x + self.narrow(F.relu6(self.depthwise(F.relu6(self.wide(x)))))
+        x = F.relu(self.last(x))
+        scores: torch.Tensor = self.head(x.mean((2, 3)))
+        return scores
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (CpuOptions(), True),
+        (CpuOptions(isa="x86-64-v3"), True),
+        (CpuOptions(isa=("x86-64-v2", "x86-64-v3")), False),
+        (CpuOptions(weights="shared"), False),
+    ],
+)
+def test_lowered(options: CpuOptions, expected: bool) -> None:
+    """Any batch and any size; weights that methods share, and code without AVX2, stay."""
+    model = Network().eval()
+    dims = ({0: Dim("batch", max=8), 2: Dim("height", min=20, max=90)},)
+    exported = export(model, (torch.randn(2, 3, 41, 38),), dynamic_shapes=dims)
+    lowered = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner(options)])
+    program = lowered.to_executorch()
+    assert ("aoti_torch_cpu_packed_convolution" in str(lowered.explain())) == expected
+    method = Runtime.get().load_program(program.buffer).load_method("forward")
+    for batch, height in ((2, 41), (1, 20), (5, 64)):
+        x = torch.randn(batch, 3, height, 38)
+        (found,) = method.execute([x])
+        torch.testing.assert_close(found, model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_images_that_lie_in_any_way() -> None:
+    """An input that is a transposed view, a result that others read row-major."""
+
+    def follow(conv: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return conv(x.transpose(2, 3)).flatten(1) + conv(y[:, ::2]).transpose(2, 3).flatten(1)
+
+    model = Model(follow, padding=1).eval()
+    exported = export(model, (_X, _Y))
+    lowered = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner()])
+    assert "aoti_torch_cpu_packed_convolution" in str(lowered.explain())
+    method = Runtime.get().load_program(lowered.to_executorch().buffer).load_method("forward")
+    (found,) = method.execute([_X, _Y])
+    torch.testing.assert_close(found, model(_X, _Y), rtol=1e-4, atol=1e-5)
