@@ -9,6 +9,7 @@ from torch.export import ExportedProgram
 
 from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.inductor import Target
+from pteron.backends.aoti.passes.quantized_products import pack_quantized_weights
 from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
 from pteron.backends.cpu import isa as instruction_sets
@@ -46,6 +47,14 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
         levels = instruction_sets.levels(cls.get_options(compile_specs).levels)
         features = instruction_sets.machine_features()
         return [{"isa": isa.name} for isa in levels if isa.features <= features][:-1]
+
+    @classmethod
+    def get_program_passes(cls, options: CpuOptions) -> list[Callable[[ExportedProgram], None]]:
+        passes = super().get_program_passes(options)
+        codes = [target.code for target in cls.get_build_targets(options)]
+        # Loops over packed numbers are generated, for vectors.
+        is_packed = all(code.freeze and code.templates and code.vector_bits for code in codes)
+        return [*passes, pack_quantized_weights] if is_packed else passes
 
     @classmethod
     def get_custom_passes(cls, options: CpuOptions) -> list[Callable[[torch.fx.GraphModule], Any]]:
