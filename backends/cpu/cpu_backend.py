@@ -10,6 +10,7 @@ from torch.export import ExportedProgram
 from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.inductor import Target
 from pteron.backends.aoti.passes.fold_batch_norms import fold_batch_norms
+from pteron.backends.aoti.passes.quantized_products import pack_quantized_weights
 from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
 from pteron.backends.cpu import isa as instruction_sets
@@ -53,9 +54,11 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
     def get_program_passes(cls, options: CpuOptions) -> list[Callable[[ExportedProgram], None]]:
         passes = super().get_program_passes(options)
         least = cls.get_build_targets(options)[0].code
-        # Arranged weights are another copy of what methods share; their kernels need AVX2.
+        # Arranged weights are another copy of what methods share; loops over them have vectors.
         if least.freeze and least.vector_bits > 0:
             passes += [fold_batch_norms, pack_convolutions]
+            if least.templates:
+                passes.append(pack_quantized_weights)
         return passes
 
     @classmethod

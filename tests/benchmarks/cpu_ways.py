@@ -40,6 +40,7 @@ class Way:
         imports: the module that is imported to run files; `load` then takes the less.
         file: what it makes, in the folder; "" if it makes none.
         is_tuned: whether it has options that somebody must set.
+        tolerance: of its outputs, relative to the largest of eager's.
     """
 
     load: Callable[[str, Path, int], Call]
@@ -48,6 +49,7 @@ class Way:
     imports: str = "torch"
     file: str = ""
     is_tuned: bool = False
+    tolerance: float = 1e-3
 
     @property
     def version(self) -> str:
@@ -133,7 +135,26 @@ def _make_onnx(model: str, folder: Path, threads: int) -> None:
     exported.save(folder / "model.onnx")
 
 
-def _onnxruntime(model: str, folder: Path, threads: int, is_tuned: bool = False) -> Call:
+def _make_quantized_onnx(model: str, folder: Path, threads: int, bits: int) -> None:
+    """Of 8 bits, which it quantizes activations for as well, or of 4 bits in groups of 32."""
+    from onnxruntime.quantization import quantize_dynamic
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    _make_onnx(model, folder, threads)
+    path, name = folder / "model.onnx", f"model{bits}.onnx"
+    if bits == 8:
+        quantize_dynamic(path, folder / name, per_channel=True)
+        return
+    quantizer = MatMulNBitsQuantizer(
+        str(path), bits=bits, block_size=32, is_symmetric=True, accuracy_level=4
+    )
+    quantizer.process()
+    quantizer.model.save_model_to_file(str(folder / name), True)
+
+
+def _onnxruntime(
+    model: str, folder: Path, threads: int, is_tuned: bool = False, bits: int | None = None
+) -> Call:
     import onnxruntime
 
     del model
@@ -143,7 +164,7 @@ def _onnxruntime(model: str, folder: Path, threads: int, is_tuned: bool = False)
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
         options.add_session_config_entry("session.set_denormal_as_zero", "1")
     session = onnxruntime.InferenceSession(
-        folder / "model.onnx", options, providers=["CPUExecutionProvider"]
+        folder / f"model{bits or ''}.onnx", options, providers=["CPUExecutionProvider"]
     )
     names = [about.name for about in session.get_inputs()]
     inputs = dict(zip(names, _inputs(folder), strict=True))
@@ -182,7 +203,9 @@ def _iree(model: str, folder: Path, threads: int) -> Call:
 # ---- ExecuTorch with XNNPACK.
 
 
-def _make_xnnpack(model: str, folder: Path, threads: int, is_tuned: bool = False) -> None:
+def _make_xnnpack(
+    model: str, folder: Path, threads: int, is_tuned: bool = False, bits: int | None = None
+) -> None:
     import torch
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
@@ -191,11 +214,25 @@ def _make_xnnpack(model: str, folder: Path, threads: int, is_tuned: bool = False
     module, inputs = _built(model)
     if is_tuned:
         module, inputs = module.to(memory_format=torch.channels_last), tuple(_last(inputs))
+    if bits:
+        from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
+
+        config = Int8DynamicActivationIntxWeightConfig(**_weights_of(bits))
+        quantize_(module, config)
     with torch.no_grad():
         exported = torch.export.export(module, inputs)
     program = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
-    name = "channels_last.pte" if is_tuned else "xnnpack.pte"
+    name = "channels_last.pte" if is_tuned else f"xnnpack{bits or ''}.pte"
     (folder / name).write_bytes(program.to_executorch().buffer)
+
+
+def _weights_of(bits: int) -> dict[str, Any]:
+    """torchao's words for 8 bits with a scale for each output, or 4 bits in groups of 32."""
+    import torch
+    from torchao.quantization import PerAxis, PerGroup
+
+    granularity = PerAxis(0) if bits == 8 else PerGroup(32)
+    return {"weight_dtype": getattr(torch, f"int{bits}"), "weight_granularity": granularity}
 
 
 def _last(inputs: Sequence[Any]) -> list[Any]:
@@ -206,14 +243,16 @@ def _last(inputs: Sequence[Any]) -> list[Any]:
     return [t.contiguous(memory_format=layout) if t.dim() == 4 else t for t in inputs]
 
 
-def _xnnpack(model: str, folder: Path, threads: int, is_tuned: bool = False) -> Call:
+def _xnnpack(
+    model: str, folder: Path, threads: int, is_tuned: bool = False, bits: int | None = None
+) -> Call:
     import torch
     from executorch.extension.pybindings import portable_lib
     from executorch.runtime import Runtime
 
     del model
     portable_lib._unsafe_reset_threadpool(threads)
-    name = "channels_last.pte" if is_tuned else "xnnpack.pte"
+    name = "channels_last.pte" if is_tuned else f"xnnpack{bits or ''}.pte"
     method = Runtime.get().load_program(folder / name).load_method("forward")
     inputs: Sequence[Any] = [torch.from_numpy(value) for value in _inputs(folder)]
     inputs = _last(inputs) if is_tuned else inputs
@@ -223,22 +262,33 @@ def _xnnpack(model: str, folder: Path, threads: int, is_tuned: bool = False) -> 
 # ---- Ours.
 
 
-def _make_pteron(model: str, folder: Path, threads: int, isa: str = "") -> None:
+def _make_pteron(
+    model: str, folder: Path, threads: int, isa: str = "", bits: int | None = None
+) -> None:
     from pteron.backends.cpu import CpuOptions, CpuPartitioner
     from pteron.exir import to_edge_transform_and_lower
 
     del threads
     options = CpuOptions(isa=isa) if isa else CpuOptions()
-    exported = sample_of(model).export(_built(model)[0])
+    module = _built(model)[0]
+    if bits:
+        from torchao.quantization import IntxWeightOnlyConfig, quantize_
+
+        weights = _weights_of(bits)
+        quantize_(
+            module, IntxWeightOnlyConfig(granularity=weights.pop("weight_granularity"), **weights)
+        )
+    exported = sample_of(model).export(module)
     program = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner(options)])
-    program.to_executorch().save(folder / f"pteron{isa}.pte")
+    program.to_executorch().save(folder / f"pteron{isa}{bits or ''}.pte")
 
 
-def _pteron(model: str, folder: Path, threads: int, isa: str = "") -> Call:
+def _pteron(model: str, folder: Path, threads: int, isa: str = "", bits: int | None = None) -> Call:
     from pteron.runtime import Runtime
 
     del model, threads  # OMP_NUM_THREADS is set
-    method = Runtime.get().load_program(folder / f"pteron{isa}.pte").load_method("forward")
+    path = folder / f"pteron{isa}{bits or ''}.pte"
+    method = Runtime.get().load_program(path).load_method("forward")
     inputs = _inputs(folder)
     return lambda: method.execute(inputs)
 
@@ -277,6 +327,28 @@ WAYS: Mapping[str, Way] = {
 }
 
 
+def _quantized(bits: int) -> dict[str, Way]:
+    """Those that quantize weights of linear layers."""
+
+    def way(load: Any, make: Any, *about: str) -> Way:
+        of_bits = functools.partial(functools.partial, bits=bits)
+        return Way(
+            of_bits(load), of_bits(make), *about, is_tuned=True, tolerance=1
+        )  # of random weights
+
+    file = f"xnnpack{bits}.pte", f"model{bits}.onnx", f"pteron{bits}.pte"
+    return {
+        f"xnnpack int{bits}": way(_xnnpack, _make_xnnpack, *_XNNPACK, file[0]),
+        f"onnxruntime int{bits}": way(_onnxruntime, _make_quantized_onnx, *_ONNX[:2], file[1]),
+        f"pteron int{bits}": way(_pteron, _make_pteron, "", _RUNTIME, file[2]),
+    }
+
+
+#: Not among those that are compared by default: their results are others.
+QUANTIZED_WAYS: Mapping[str, Way] = {**_quantized(8), **_quantized(4)}
+ALL_WAYS: Mapping[str, Way] = {**WAYS, **QUANTIZED_WAYS}
+
+
 def made_s(folder: Path, way: str) -> float | None:
     """Seconds of a core that making its files took; None if it makes none."""
     path = folder / f"{way}.seconds"
@@ -289,7 +361,7 @@ def _cpu_s() -> float:
 
 
 def main(model: str, name: str, folder: str, threads: str, *make: str) -> None:
-    way, job = WAYS[name], (model, Path(folder), int(threads))
+    way, job = ALL_WAYS[name], (model, Path(folder), int(threads))
     if make:
         if way.make:
             _built(model)

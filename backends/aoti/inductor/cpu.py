@@ -85,16 +85,22 @@ def serial_small_products() -> Iterator[None]:
     def add(cls: Any, choices: Any, layout: Any, input_nodes: Any, *args: Any, **more: Any) -> Any:
         bound = signature.bind(cls, choices, layout, input_nodes, *args, **more).arguments
         left = input_nodes[1 if bound.get("has_bias") else 0]  # [bias,] left, right
-        sizes = [*layout.size, left.get_size()[-1]]
-        products = 1
-        for size in sizes:
-            products *= int(size) if getattr(size, "is_number", True) else _SERIAL_PRODUCT
-        with contextlib.ExitStack() as stack:
-            if products < _SERIAL_PRODUCT:
-                stack.enter_context(torch._inductor.config.patch("cpp.threads", 1))
+        with serial_if_small([*layout.size, left.get_size()[-1]]):
             return add_choices(cls, choices, layout, input_nodes, *args, **more)
 
     with patched(CppGemmTemplate, "add_choices", classmethod(add)):
+        yield
+
+
+@contextlib.contextmanager
+def serial_if_small(sizes: Sequence[Any]) -> Iterator[None]:
+    """Inside, code is for one thread if a product of `sizes` (rows, columns, terms) is small."""
+    products = 1
+    for size in sizes:
+        products *= int(size) if getattr(size, "is_number", True) else _SERIAL_PRODUCT
+    with contextlib.ExitStack() as stack:
+        if products < _SERIAL_PRODUCT:
+            stack.enter_context(torch._inductor.config.patch("cpp.threads", 1))
         yield
 
 

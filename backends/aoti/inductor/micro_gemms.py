@@ -38,14 +38,21 @@ _PREFETCHED_ROWS = 24
 @contextlib.contextmanager
 def named_by_text() -> Iterator[None]:
     """Equal micro-GEMMs get equal names, and marks around their definitions (for `separate`)."""
-    from torch._inductor.codegen import cpp_micro_gemm
+    from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemm
 
     with contextlib.ExitStack() as stack:
-        for value in vars(cpp_micro_gemm).values():
-            if isinstance(value, type) and "codegen_define" in vars(value):
-                define = _named(vars(value)["codegen_define"])
-                stack.enter_context(patched(value, "codegen_define", define))
+        for kind in _kinds(CppMicroGemm):
+            if "codegen_define" in vars(kind):
+                define = _named(vars(kind)["codegen_define"])
+                stack.enter_context(patched(kind, "codegen_define", define))
         yield
+
+
+def _kinds(kind: Any) -> Iterator[type]:
+    """A class and those that are made of it."""
+    yield kind
+    for derived in kind.__subclasses__():
+        yield from _kinds(derived)
 
 
 def _named(codegen_define: Callable[[Any, Any], str]) -> Callable[[Any, Any], str]:
@@ -70,7 +77,7 @@ def _prefetching(definition: str) -> str:
 
 #: Rows and columns of what AVX2 code keeps in registers of a product whose right factor is packed
 #: in panels of so many columns for AVX-512: 12 of its 16 registers hold sums.
-_TILES = {48: (4, 24), 32: (6, 16), 16: (6, 16)}
+TILES = {48: (4, 24), 32: (6, 16), 16: (6, 16)}
 
 
 @contextlib.contextmanager
@@ -95,7 +102,7 @@ def packed_for_512_bits() -> Iterator[None]:
             return own
         columns = wide.register_blocking.block_n
         blocking, define = type(own.register_blocking), own.codegen_define
-        rows, step = _TILES[columns]
+        rows, step = TILES[columns]
 
         def define_steps(kernel: Any) -> str:
             own.register_blocking = blocking(rows, step, 1)
@@ -139,14 +146,13 @@ def blocked_for_epilogues() -> Iterator[None]:
     @functools.wraps(decide)
     def decide_blocks(self: Any, num_threads: int) -> Any:
         blocks = decide(self, num_threads)
-        if not self.should_block_weights or any(
-            node.get_dtype() != torch.float32 for node in self.input_nodes[:2]
-        ):
+        left, right = (node.get_dtype() for node in self.input_nodes[:2])
+        if not self.should_block_weights or right == torch.int8:
             return blocks
         of_thread, register = self.thread_blocking(num_threads), self.register_blocking
         depth = _even_part(of_thread.block_k, _DEPTH // register.block_k)
         # Rows of the left factor are read again for each panel, from the second-level cache.
-        row_bytes = 4 * register.block_m * register.block_k * depth
+        row_bytes = left.itemsize * register.block_m * register.block_k * depth
         cached = _CACHED_LEFT_BYTES // row_bytes
         return type(blocks)(
             block_m=_even_part(of_thread.block_m, max(1, min(_ROW_BLOCKS, cached))),

@@ -160,14 +160,27 @@ def test_products_of_one_kind_share_a_micro_gemm() -> None:
     assert "at::vec::fmadd" in shared and "at::vec::fmadd" not in "".join(kernels)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_products_ask_for_weights_ahead(dtype: torch.dtype) -> None:
-    program = torch.export.export(
-        torch.nn.Linear(64, 128).to(dtype), (torch.randn(8, 64).to(dtype),)
-    )
+def test_products_ask_for_weights_ahead() -> None:
+    program = torch.export.export(torch.nn.Linear(64, 128), (torch.randn(8, 64),))
     text = inductor.generate(program.run_decompositions(), Target("cpu", 512, 2)).kernels
     kernel, rest = "_kernel(", "// store to C"
     assert "__builtin_prefetch(B + (k + 24) * ldb" in text.partition(kernel)[2].partition(rest)[0]
+
+
+@pytest.mark.parametrize(("terms", "has_pairs"), [(64, True), (65, False)])
+def test_bfloat16_weights_lie_in_pairs(terms: int, has_pairs: bool) -> None:
+    layer, x = torch.nn.Linear(terms, 96).bfloat16(), torch.randn(8, terms).bfloat16()
+    program = torch.export.export(layer, (x,)).run_decompositions()
+    targets = [Target("cpu", bits, 2, packed_for=512) for bits in (256, 512)]
+    narrow, wide = inductor.generate_variants(program, targets)
+    assert ("_mm512_dpbf16_ps" in wide.kernels) == has_pairs
+    assert "dpbf16" not in narrow.kernels
+    # Both read the same bytes.
+    packed = [max((c.tensor for c in code.constants), key=torch.numel) for code in (narrow, wide)]
+    assert torch.equal(*packed)
+    if has_pairs:
+        pairs = packed[0].view(2, terms // 2, 48, 2)
+        assert torch.equal(pairs[1, 3, 5], layer.weight[48 + 5, 6:8])
 
 
 def test_a_micro_gemm_that_cannot_be_declared_stays_where_it_is() -> None:

@@ -1,0 +1,533 @@
+"""Inner loops of matrix products with weights that are not float32.
+
+Sums are in float32. What differs from Inductor's own loops is how weights lie and are read:
+
+* bfloat16: rows in pairs, [k / 2][n][2], as the instruction wants them that multiplies and adds two
+  at once (AVX512-BF16). Where a machine lacks it, a shift and a mask make floats of the same pairs.
+* float16: as Inductor lays them out; each register is converted as it is read.
+* Whole numbers of eight and four bits with scales, which lie as `backends/aoti/quantized.py` says.
+  Of several rows of bfloat16 the products are of pairs again, of weights rounded to bfloat16.
+
+This module has subclasses of Inductor's classes: it is imported once Inductor is at work.
+"""
+
+from typing import Any
+
+import torch
+from torch._inductor.codegen.common import KernelTemplate
+from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemm, LayoutType
+from torch._inductor.codegen.cpp_utils import GemmBlocking
+
+from pteron.backends.aoti.inductor.micro_gemms import TILES
+from pteron.backends.aoti.quantized import PANEL, Packing
+
+#: Bytes of the weight ahead that are asked for: pages end before, and hardware stops there.
+_AHEAD = 4096
+
+#: Where the machine has AVX512-BF16.
+_PAIRS = r"""{%- if multiplies_pairs %}
+// Two terms are multiplied and added at once.
+template <int rows, bool accum>
+__attribute__((target("avx512bf16"))) static void {{name}}_rows_of_pairs(
+    const at::BFloat16* __restrict__ A, const at::BFloat16* __restrict__ B, float* __restrict__ C,
+    int64_t K, int64_t lda, int64_t ldb, int64_t ldc
+) {
+    constexpr int registers = {{step // lanes}};
+    __m512 sums[rows][registers];
+    #pragma GCC unroll 16
+    for (int row = 0; row < rows; ++row) {
+        #pragma GCC unroll 8
+        for (int i = 0; i < registers; ++i) {
+            float* place = C + row * ldc + i * {{lanes}};
+            sums[row][i] = accum ? _mm512_loadu_ps(place) : _mm512_setzero_ps();
+        }
+    }
+    for (int64_t k = 0; k < K; k += 2) {
+        __m512bh right[registers];
+        #pragma GCC unroll 8
+        for (int i = 0; i < registers; ++i) {
+            const at::BFloat16* stored = B + k * ldb + 2 * i * {{lanes}};
+            __builtin_prefetch(stored + {{pairs_ahead}});
+            right[i] = (__m512bh)_mm512_loadu_si512(stored);
+        }
+        #pragma GCC unroll 16
+        for (int row = 0; row < rows; ++row) {
+            int pair;
+            std::memcpy(&pair, A + row * lda + k, sizeof(pair));
+            #pragma GCC unroll 8
+            for (int i = 0; i < registers; ++i) {
+                sums[row][i] = _mm512_dpbf16_ps(
+                    sums[row][i], (__m512bh)_mm512_set1_epi32(pair), right[i]);
+            }
+        }
+    }
+    #pragma GCC unroll 16
+    for (int row = 0; row < rows; ++row) {
+        #pragma GCC unroll 8
+        for (int i = 0; i < registers; ++i) {
+            _mm512_storeu_ps(C + row * ldc + i * {{lanes}}, sums[row][i]);
+        }
+    }
+}
+
+template <bool accum>
+static void {{name}}_pairs(
+    const at::BFloat16* A, const at::BFloat16* B, float* C,
+    int64_t M, int64_t K, int64_t lda, int64_t ldb, int64_t ldc
+) {
+    for (int64_t m = 0; m < M; m += {{block_m}}) {
+        switch (std::min<int64_t>(M - m, {{block_m}})) {
+{%- for rows in range(block_m, 0, -1) %}
+            case {{rows}}:
+                {{name}}_rows_of_pairs<{{rows}}, accum>(
+                    A + m * lda, B, C + m * ldc, K, lda, ldb, ldc);
+                break;
+{%- endfor %}
+        }
+    }
+}
+{%- if terms != 2 %}
+
+// Pairs of rows of float32.
+__attribute__((target("avx512bf16"))) static void {{name}}_as_pairs(
+    const float* right, int64_t count, at::BFloat16* pairs
+) {
+    for (int64_t k = 0; k < count; k += 2) {
+        for (int n = 0; n < {{block_n}}; n += 16) {
+            const float* row = right + k * {{block_n}} + n;
+            const auto first = (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(row));
+            const auto second = (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(row + {{block_n}}));
+            const __m512i pair = _mm512_or_si512(
+                _mm512_cvtepu16_epi32(first), _mm512_slli_epi32(_mm512_cvtepu16_epi32(second), 16));
+            _mm512_storeu_si512(pairs + k * {{block_n}} + 2 * n, pair);
+        }
+    }
+}
+{%- endif %}
+{%- endif %}
+"""
+
+#: What all have in common: `right` and `one_row` are what a kind adds.
+_COMMON = r"""
+{%- if input_dtype != torch.float32 %}
+// Rows of the left factor as float32.
+static void {{name}}_left(
+    const {{input_t}}* A, int64_t lda, int64_t rows, int64_t count, float* left
+) {
+    for (int64_t row = 0; row < rows; ++row) {
+        int64_t k = 0;
+        for (; k + {{lanes}} <= count; k += {{lanes}}) {
+            const {{half_ints}} stored = {{half_mm}}_loadu_si{{width // 2}}(
+                reinterpret_cast<const {{half_ints}}*>(A + row * lda + k));
+{%- if input_dtype == torch.bfloat16 %}
+            const {{floats}} values = {{mm}}_castsi{{width}}_ps(
+                {{mm}}_slli_epi32({{mm}}_cvtepu16_epi32(stored), 16));
+{%- else %}
+            const {{floats}} values = {{mm}}_cvtph_ps(stored);
+{%- endif %}
+            {{mm}}_storeu_ps(left + row * {{chunk}} + k, values);
+        }
+        for (; k < count; ++k) left[row * {{chunk}} + k] = static_cast<float>(A[row * lda + k]);
+    }
+}
+{%- endif %}
+
+// The columns of {{step // lanes}} registers, of two matrices of float32.
+template <int rows, bool accum>
+static void {{name}}_rows(
+    const float* __restrict__ left, int64_t lda, const float* __restrict__ right, int64_t count,
+    float* __restrict__ C, int64_t ldc
+) {
+    constexpr int registers = {{step // lanes}};
+    {{floats}} sums[rows][registers];
+    #pragma GCC unroll 16
+    for (int row = 0; row < rows; ++row) {
+        #pragma GCC unroll 8
+        for (int i = 0; i < registers; ++i) {
+            float* place = C + row * ldc + i * {{lanes}};
+            sums[row][i] = accum ? {{mm}}_loadu_ps(place) : {{mm}}_setzero_ps();
+        }
+    }
+    for (int64_t k = 0; k < count; ++k) {
+        {{floats}} read[registers];
+        #pragma GCC unroll 8
+        for (int i = 0; i < registers; ++i) {
+            read[i] = {{mm}}_loadu_ps(right + k * {{block_n}} + i * {{lanes}});
+        }
+        #pragma GCC unroll 16
+        for (int row = 0; row < rows; ++row) {
+            const {{floats}} element = {{mm}}_set1_ps(left[row * lda + k]);
+            #pragma GCC unroll 8
+            for (int i = 0; i < registers; ++i) {
+                sums[row][i] = {{mm}}_fmadd_ps(element, read[i], sums[row][i]);
+            }
+        }
+    }
+    #pragma GCC unroll 16
+    for (int row = 0; row < rows; ++row) {
+        #pragma GCC unroll 8
+        for (int i = 0; i < registers; ++i) {
+            {{mm}}_storeu_ps(C + row * ldc + i * {{lanes}}, sums[row][i]);
+        }
+    }
+}
+
+{{declare_kernel}} {
+{%- if multiplies_pairs %}
+    const bool multiplies_pairs = __builtin_cpu_supports("avx512bf16");
+{%- if terms == 2 %}
+    if (multiplies_pairs) {
+        {{name}}_pairs<accum>(A, B, C, M, K, lda, ldb, ldc);
+        return;
+    }
+{%- endif %}
+{%- endif %}
+    if (M == 1) {
+        {{name}}_one_row<accum>(A, B, C, K, ldb);
+        return;
+    }
+    alignas(64) float right[{{chunk}} * {{block_n}}];
+{%- if multiplies_pairs and terms != 2 %}
+    if (multiplies_pairs && K % 2 == 0) {
+        alignas(64) at::BFloat16 pairs[{{chunk}} * {{block_n}}];
+        for (int64_t begin = 0; begin < K; begin += {{chunk}}) {
+            const int64_t count = std::min<int64_t>(K - begin, {{chunk}});
+            {{name}}_right(B + begin * ldb, ldb, count, right);
+            {{name}}_as_pairs(right, count, pairs);
+            if (accum || begin) {
+                {{name}}_pairs<true>(A + begin, pairs, C, M, count, lda, {{block_n}}, ldc);
+            } else {
+                {{name}}_pairs<false>(A + begin, pairs, C, M, count, lda, {{block_n}}, ldc);
+            }
+        }
+        return;
+    }
+{%- endif %}
+{%- if input_dtype != torch.float32 %}
+    alignas(64) float left[{{block_m}} * {{chunk}}];
+{%- endif %}
+    for (int64_t begin = 0; begin < K; begin += {{chunk}}) {
+        const int64_t count = std::min<int64_t>(K - begin, {{chunk}});
+        {{name}}_right(B + begin * ldb, ldb, count, right);
+        for (int64_t m = 0; m < M; m += {{block_m}}) {
+            const int64_t rows = std::min<int64_t>(M - m, {{block_m}});
+{%- if input_dtype == torch.float32 %}
+            const float* left = A + m * lda + begin;
+{%- set stride = "lda" %}
+{%- else %}
+            {{name}}_left(A + m * lda + begin, lda, rows, count, left);
+{%- set stride = chunk %}
+{%- endif %}
+            for (int64_t n = 0; n < {{block_n}}; n += {{step}}) {
+                float* sums = C + m * ldc + n;
+                switch (rows) {
+{%- for rows in range(block_m, 0, -1) %}
+                    case {{rows}}:
+                        if (accum || begin) {
+                            {{name}}_rows<{{rows}}, true>(
+                                left, {{stride}}, right + n, count, sums, ldc);
+                        } else {
+                            {{name}}_rows<{{rows}}, false>(
+                                left, {{stride}}, right + n, count, sums, ldc);
+                        }
+                        break;
+{%- endfor %}
+                }
+            }
+        }
+    }
+}
+"""
+
+_ELEMENT = r"""
+// An element of the left factor in all lanes.
+static inline {{floats}} {{name}}_element(const {{input_t}}* element) {
+{%- if input_dtype == torch.float32 %}
+    return {{mm}}_set1_ps(*element);
+{%- elif input_dtype == torch.bfloat16 %}
+    return {{mm}}_castsi{{width}}_ps({{mm}}_slli_epi32({{mm}}_set1_epi16(element->x), 16));
+{%- else %}
+    return {{mm}}_cvtph_ps({{half_mm}}_set1_epi16(element->x));
+{%- endif %}
+}
+"""
+
+_HALVES = r"""
+// A register of a row as float32. Of bfloat16, two rows lie side by side.
+static inline {{floats}} {{name}}_read(const {{input_t}}* stored, int term) {
+{%- if terms == 2 %}
+    const {{ints}} pair = {{mm}}_loadu_si{{width}}(reinterpret_cast<const {{ints}}*>(stored));
+    return {{mm}}_castsi{{width}}_ps(
+        term ? {{mm}}_and_si{{width}}(pair, {{mm}}_set1_epi32(0xffff0000))
+             : {{mm}}_slli_epi32(pair, 16));
+{%- else %}
+    return {{mm}}_cvtph_ps({{half_mm}}_loadu_si{{width // 2}}(
+        reinterpret_cast<const {{half_ints}}*>(stored)));
+{%- endif %}
+}
+
+static void {{name}}_right(const {{input_t}}* B, int64_t ldb, int64_t count, float* right) {
+    for (int64_t k = 0; k < count; k += {{terms}}) {
+        for (int term = 0; term < {{terms}}; ++term) {
+            for (int n = 0; n < {{block_n}}; n += {{lanes}}) {
+                {{mm}}_storeu_ps(
+                    right + (k + term) * {{block_n}} + n,
+                    {{name}}_read(B + k * ldb + {{terms}} * n, term));
+            }
+        }
+    }
+}
+
+template <bool accum>
+static void {{name}}_one_row(
+    const {{input_t}}* __restrict__ A, const {{input_t}}* __restrict__ B, float* __restrict__ C,
+    int64_t K, int64_t ldb
+) {
+    constexpr int registers = {{block_n // lanes}};
+    {{floats}} sums[registers];
+    #pragma GCC unroll 8
+    for (int i = 0; i < registers; ++i) {
+        sums[i] = accum ? {{mm}}_loadu_ps(C + i * {{lanes}}) : {{mm}}_setzero_ps();
+    }
+    for (int64_t k = 0; k < K; k += {{terms}}) {
+        #pragma GCC unroll 8
+        for (int i = 0; i < {{terms * block_n // 32}}; ++i) {
+            __builtin_prefetch(B + k * ldb + {{ahead}} + 32 * i);
+        }
+        #pragma GCC unroll 2
+        for (int term = 0; term < {{terms}}; ++term) {
+            const {{floats}} element = {{name}}_element(A + k + term);
+            #pragma GCC unroll 8
+            for (int i = 0; i < registers; ++i) {
+                sums[i] = {{mm}}_fmadd_ps(
+                    element, {{name}}_read(B + k * ldb + {{terms}} * i * {{lanes}}, term), sums[i]);
+            }
+        }
+    }
+    #pragma GCC unroll 8
+    for (int i = 0; i < registers; ++i) {{mm}}_storeu_ps(C + i * {{lanes}}, sums[i]);
+}
+"""
+
+_QUANTIZED = r"""
+{%- set is_shifted = has_shift or (level_bits == 4 and width == 256) %}
+// Levels of a row: {{lanes}} columns from `column`.
+static inline {{floats}} {{name}}_levels(const uint8_t* row, int column) {
+    const auto* place = reinterpret_cast<const __m128i*>(row + column % {{level_bytes}});
+    const __m128i bytes = {{ "_mm_loadu_si128" if width == 512 else "_mm_loadl_epi64" }}(place);
+{%- if level_bits == 8 %}
+    return {{mm}}_cvtepi32_ps({{mm}}_cvtepi8_epi32(bytes));
+{%- else %}
+    {{ints}} stored = {{mm}}_cvtepu8_epi32(bytes);
+    if (column >= {{level_bytes}}) stored = {{mm}}_srli_epi32(stored, 4);
+{%- if width == 512 %}
+    const __m512 levels = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm512_permutexvar_ps(stored, levels);
+{%- else %}
+    return _mm256_cvtepi32_ps(_mm256_and_si256(stored, _mm256_set1_epi32(15)));  // 8 more
+{%- endif %}
+{%- endif %}
+}
+
+// What becomes of the levels of a group.
+struct {{name}}_Numbers {
+{%- if group %}
+    {{floats}} scale[{{block_n // lanes}}];
+{%- endif %}
+{%- if is_shifted %}
+    {{floats}} shift[{{block_n // lanes}}];
+{%- endif %}
+    explicit {{name}}_Numbers(const uint8_t* stored) {
+{%- if group %}
+        const auto* numbers = reinterpret_cast<const float*>(stored + {{group * level_bytes}});
+        #pragma GCC unroll 4
+        for (int i = 0; i < {{block_n // lanes}}; ++i) {
+            scale[i] = {{mm}}_loadu_ps(numbers + i * {{lanes}});
+{%- if is_shifted %}
+{%- if has_shift %}
+            shift[i] = {{mm}}_loadu_ps(numbers + {{block_n}} + i * {{lanes}});
+{%- else %}
+            shift[i] = {{mm}}_setzero_ps();
+{%- endif %}
+{%- if level_bits == 4 and width == 256 %}
+            shift[i] = {{mm}}_fmadd_ps(scale[i], {{mm}}_set1_ps(-8), shift[i]);
+{%- endif %}
+{%- endif %}
+        }
+{%- endif %}
+    }
+
+    {{floats}} of(const uint8_t* row, int i) const {
+        const {{floats}} levels = {{name}}_levels(row, i * {{lanes}});
+{%- if is_shifted %}
+        return {{mm}}_fmadd_ps(levels, scale[i], shift[i]);
+{%- elif group %}
+        return {{mm}}_mul_ps(levels, scale[i]);
+{%- else %}
+        return levels;
+{%- endif %}
+    }
+};
+
+static void {{name}}_right(const uint8_t* B, int64_t ldb, int64_t count, float* right) {
+    const int64_t group = {{ group or "count" }};
+    for (int64_t begin = 0; begin < count; begin += group) {
+        const uint8_t* stored = B + begin * ldb;
+        const {{name}}_Numbers numbers(stored);
+        for (int64_t k = 0; k < group; ++k) {
+            #pragma GCC unroll 4
+            for (int i = 0; i < {{block_n // lanes}}; ++i) {
+                {{mm}}_storeu_ps(
+                    right + (begin + k) * {{block_n}} + i * {{lanes}},
+                    numbers.of(stored + k * {{level_bytes}}, i));
+            }
+        }
+    }
+}
+
+// Each element is added up in several sums, which need not wait for each other.
+template <bool accum>
+static void {{name}}_one_row(
+    const {{input_t}}* __restrict__ A, const uint8_t* __restrict__ B, float* __restrict__ C,
+    int64_t K, int64_t ldb
+) {
+    constexpr int chains = {{ 4 if width == 512 else 2 }}, registers = {{block_n // lanes}};
+    {{floats}} sums[chains][registers];
+    #pragma GCC unroll 4
+    for (int i = 0; i < registers; ++i) {
+        #pragma GCC unroll 4
+        for (int chain = 0; chain < chains; ++chain) sums[chain][i] = {{mm}}_setzero_ps();
+        if (accum) sums[0][i] = {{mm}}_loadu_ps(C + i * {{lanes}});
+    }
+    const int64_t group = {{ group or "K" }};
+    for (int64_t begin = 0; begin < K; begin += group) {
+        const uint8_t* stored = B + begin * ldb;
+        const {{name}}_Numbers numbers(stored);
+        int64_t k = 0;
+        for (; k + chains <= group; k += chains) {
+            #pragma GCC unroll 4
+            for (int chain = 0; chain < chains; ++chain) {
+                const uint8_t* row = stored + (k + chain) * {{level_bytes}};
+                if (chain * {{level_bytes}} % 64 == 0) __builtin_prefetch(row + {{ahead}});
+                const {{floats}} element = {{name}}_element(A + begin + k + chain);
+                #pragma GCC unroll 4
+                for (int i = 0; i < registers; ++i) {
+                    sums[chain][i] = {{mm}}_fmadd_ps(element, numbers.of(row, i), sums[chain][i]);
+                }
+            }
+        }
+        for (; k < group; ++k) {
+            const {{floats}} element = {{name}}_element(A + begin + k);
+            #pragma GCC unroll 4
+            for (int i = 0; i < registers; ++i) {
+                sums[0][i] = {{mm}}_fmadd_ps(
+                    element, numbers.of(stored + k * {{level_bytes}}, i), sums[0][i]);
+            }
+        }
+    }
+    #pragma GCC unroll 4
+    for (int i = 0; i < registers; ++i) {
+        #pragma GCC unroll 4
+        for (int chain = 1; chain < chains; ++chain) {
+            sums[0][i] = {{mm}}_add_ps(sums[0][i], sums[chain][i]);
+        }
+        {{mm}}_storeu_ps(C + i * {{lanes}}, sums[0][i]);
+    }
+}
+"""
+
+
+class _MicroGemm(CppMicroGemm):
+    """What both have in common.
+
+    One row is multiplied with the weight as it is read. For more, a piece of the weight, which
+    stays in the first-level cache, becomes float32 once for all rows.
+
+    Args:
+        step: columns of a panel that are computed at a time.
+        width: of registers, in bits.
+    """
+
+    TEXT = ""
+
+    def __init__(
+        self,
+        name: str,
+        left: torch.dtype,
+        right: torch.dtype,
+        blocking: GemmBlocking,
+        step: int,
+        width: int,
+    ) -> None:
+        super().__init__(name, left, right, torch.float32, torch.float32, blocking)
+        self.step, self.width = step, width
+
+    def codegen_define(self, kernel: Any) -> str:
+        common: Any = self  # whose methods have no annotations
+        mm = {512: "_mm512", 256: "_mm256", 128: "_mm"}
+        columns = self.register_blocking.block_n
+        options = {
+            **common.get_common_options(),
+            "declare_kernel": common.get_kernel_declaration(),
+            "name": self.name,
+            "block_m": self.register_blocking.block_m,
+            "block_n": columns,
+            "step": self.step,
+            "chunk": 128 if columns <= 32 else 64,
+            "multiplies_pairs": self.input_dtype == torch.bfloat16 and self.width == 512,
+            "pairs_ahead": _AHEAD // 2,
+            "terms": 1,
+            "width": self.width,
+            "lanes": self.width // 32,
+            "mm": mm[self.width],
+            "half_mm": mm[self.width // 2],
+            "floats": f"__m{self.width}",
+            "ints": f"__m{self.width}i",
+            "half_ints": f"__m{self.width // 2}i",
+            **self.options(),
+        }
+        text = _ELEMENT + self.TEXT + _PAIRS + _COMMON
+        return str(KernelTemplate._template_from_string(text).render(options))
+
+    def options(self) -> dict[str, Any]:
+        """What else `TEXT` needs."""
+        raise NotImplementedError
+
+
+class HalvesMicroGemm(_MicroGemm):
+    """Of bfloat16, an even number of terms, or of float16."""
+
+    TEXT = _HALVES
+
+    def __init__(
+        self, name: str, dtype: torch.dtype, columns: int, rows: int, step: int, width: int
+    ) -> None:
+        self.terms = 2 if dtype == torch.bfloat16 else 1  # that lie side by side
+        super().__init__(name, dtype, dtype, GemmBlocking(rows, columns, self.terms), step, width)
+
+    def options(self) -> dict[str, Any]:
+        return {"terms": self.terms, "ahead": _AHEAD // 2}
+
+    def get_b_layout(self) -> LayoutType:
+        return LayoutType.VNNI2 if self.terms == 2 else LayoutType.NORMAL
+
+
+class QuantizedMicroGemm(_MicroGemm):
+    """Of a weight that is packed as `packing` says; float32, bfloat16 or float16 on the left."""
+
+    TEXT = _QUANTIZED
+
+    def __init__(self, name: str, left: torch.dtype, packing: Packing, width: int) -> None:
+        rows, step = (8, PANEL) if width == 512 else TILES[PANEL]
+        blocking = GemmBlocking(rows, PANEL, packing.group or 1)
+        super().__init__(name, left, torch.uint8, blocking, step, width)
+        self.packing = packing
+
+    def options(self) -> dict[str, Any]:
+        return {
+            "level_bits": self.packing.bits,
+            "level_bytes": self.packing.level_bytes,
+            "group": self.packing.group,
+            "has_shift": self.packing.has_shift,
+            "ahead": _AHEAD,
+        }

@@ -1,0 +1,119 @@
+"""Products whose weights are not float32 are generated with the loops of `packed_micro_gemms`."""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._inductor import ir, lowering
+from torch._inductor.codegen import cpp_gemm_template
+from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
+from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemmFP32Vec
+from torch._inductor.utils import parallel_num_threads
+
+from pteron.backends.aoti.inductor.cpu import serial_if_small
+from pteron.backends.aoti.inductor.micro_gemms import TILES
+from pteron.backends.aoti.inductor.packed_micro_gemms import HalvesMicroGemm, QuantizedMicroGemm
+from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.quantized import QUANTIZED_MM, Packing
+
+
+@contextlib.contextmanager
+def products_of_halves(width: int) -> Iterator[None]:
+    """Constant bfloat16 and float16 weights are read by our loops; bfloat16 ones lie in pairs.
+
+    Args:
+        width: of registers, in bits; the panels are those of the micro-GEMM that is replaced.
+    """
+
+    def with_halves(method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            # Products in batches rarely have constant weights, and those pay for being rearranged.
+            if CppGemmTemplate not in (owner, type(owner)):
+                return method(owner, *args, **kwargs)
+            create = functools.partial(_create, cpp_gemm_template.create_micro_gemm, width)
+            with patched(cpp_gemm_template, "create_micro_gemm", create):
+                return method(owner, *args, **kwargs)
+
+        return call
+
+    add_choices = CppGemmTemplate.__dict__["add_choices"].__func__
+    with (
+        patched(CppGemmTemplate, "add_choices", classmethod(with_halves(add_choices))),
+        patched(CppGemmTemplate, "get_options", with_halves(CppGemmTemplate.get_options)),
+    ):
+        yield
+
+
+def _create(create: Callable[..., Any], width: int, *args: Any, **kwargs: Any) -> Any:
+    plain = create(*args, **kwargs)
+    dtype, terms = plain.input_dtype, args[3]
+    if (
+        type(plain) is not CppMicroGemmFP32Vec
+        or plain.input2_dtype != dtype
+        or dtype not in (torch.bfloat16, torch.float16)
+        or (dtype == torch.bfloat16 and terms % 2)
+        or plain.alpha != 1
+    ):
+        return plain
+    rows, columns, _ = plain.register_blocking
+    step = TILES[columns][1] if width == 256 and columns in TILES else columns
+    return HalvesMicroGemm(plain.name, dtype, columns, rows, step, width)
+
+
+class QuantizedGemm(CppGemmTemplate):
+    """A product with a weight that is packed already."""
+
+    def __init__(self, *args: Any, packing: Packing, width: int, **kwargs: Any) -> None:
+        self._micro_gemm = functools.partial(_create_quantized, packing, width)
+        blocking = self._micro_gemm("", input_dtype=kwargs["input_nodes"][0].get_dtype())
+        kwargs["register_blocking"] = blocking.register_blocking
+        super().__init__(*args, **kwargs)
+        self._row_bytes = packing.row_bytes
+
+    def get_options(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        with patched(cpp_gemm_template, "create_micro_gemm", self._micro_gemm):
+            options: dict[str, Any] = super().get_options(*args, **kwargs)
+        return options
+
+    def _template_from_string(self, text: str) -> Any:  # type: ignore[override]
+        """A row of the weight is as long as its bytes."""
+        row = '["k_end - k_start", micro_gemm.register_blocking.block_n]'
+        text = text.replace(row, f'["k_end - k_start", {self._row_bytes}]')
+        return CppGemmTemplate._template_from_string(text)
+
+
+def _create_quantized(
+    packing: Packing, width: int, name: str, *_: Any, input_dtype: torch.dtype, **__: Any
+) -> QuantizedMicroGemm:
+    return QuantizedMicroGemm(name, input_dtype, packing, width)
+
+
+@contextlib.contextmanager
+def quantized_products(width: int) -> Iterator[None]:
+    """`QUANTIZED_MM` is generated into the code. `width`: of registers, in bits."""
+
+    def lower(x: Any, weight: Any, columns: int, bits: int, group: int, has_shift: bool) -> Any:
+        x = ir.ExternKernel.require_stride1(ir.ExternKernel.realize_input(x))
+        weight = ir.ExternKernel.realize_input(weight)
+        rows, terms = x.get_size()
+        with serial_if_small([rows, columns, terms]):
+            threads = parallel_num_threads()
+        template: Any = QuantizedGemm(
+            input_nodes=[x, weight],
+            layout=ir.FixedLayout(x.get_device(), x.get_dtype(), [rows, columns]),
+            num_threads=threads,
+            packing=Packing(columns, bits, group, has_shift),
+            width=width,
+        )
+        return template.generate().output_node()
+
+    lowering.lowerings[QUANTIZED_MM] = lower
+    lowering.needs_realized_inputs.add(QUANTIZED_MM)
+    try:
+        yield
+    finally:
+        del lowering.lowerings[QUANTIZED_MM]
+        lowering.needs_realized_inputs.discard(QUANTIZED_MM)

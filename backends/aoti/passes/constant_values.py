@@ -1,0 +1,79 @@
+"""What nodes of a program compute from its tensors alone."""
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+
+from pteron.backends.aoti.passes.program_constants import ProgramConstants
+
+# Of what a mask is made from: enough for those of models, and no large part of a graph.
+_MAX_NODES = 200
+_MAX_NUMEL = 1 << 26
+
+
+class ConstantValues:
+    """Tensors that are the same in every run, computed on the host."""
+
+    def __init__(self, constants: ProgramConstants) -> None:
+        self._constants = constants
+        self._known: dict[Node, Any] = {}
+
+    def of(self, node: Node) -> torch.Tensor | None:
+        """The value of `node`; None if inputs have a part in it, or it is too large to look at."""
+        order = self._order(node)
+        if order is None:
+            return None
+        try:
+            for each in order:
+                if each not in self._known:
+                    self._known[each] = self._compute(each)
+        except Exception:  # an operator that the host has not, say: it is left alone
+            return None
+        value = self._known[node]
+        return value if isinstance(value, torch.Tensor) else None
+
+    def _order(self, last: Node) -> list[Node] | None:
+        """What `last` is made from, operands first; None if that is not constant."""
+        order: dict[Node, None] = {}
+        pending = [last]
+        while pending:
+            node = pending[-1]
+            if node in order:
+                pending.pop()
+                continue
+            if not self._is_constant(node) or len(order) + len(pending) > _MAX_NODES:
+                return None
+            operands = [x for x in node.all_input_nodes if x not in order]
+            pending.extend(operands)
+            if not operands:
+                order[pending.pop()] = None
+        return list(order)
+
+    def _is_constant(self, node: Node) -> bool:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            sizes = value.shape
+            if not all(isinstance(x, int) for x in sizes) or sizes.numel() > _MAX_NUMEL:
+                return False
+        if node in self._constants:
+            return True
+        return (
+            isinstance(node.target, torch._ops.OpOverload)
+            and torch.Tag.nondeterministic_seeded not in node.target.tags
+            and not node.target._schema.is_mutable
+        )
+
+    def _compute(self, node: Node) -> Any:
+        if node in self._constants:
+            return self._constants.value(node).cpu()
+
+        def on_host(x: Any) -> Any:
+            if isinstance(x, Node):
+                return self._known[x]
+            return torch.device("cpu") if isinstance(x, torch.device) else x
+
+        args, kwargs = pytree.tree_map(on_host, (node.args, dict(node.kwargs)))
+        assert callable(node.target)
+        return node.target(*args, **kwargs)

@@ -1,0 +1,179 @@
+"""Products with dequantized weights read packed bytes, and nothing else does."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from pteron.backends.aoti.passes.quantized_products import pack_quantized_weights
+from pteron.backends.aoti.passes.remove_metadata_asserts import RemoveMetadataAssertsPass
+from pteron.backends.aoti.quantized import QUANTIZED_MM, Packing, pack, unpack
+
+_aten = torch.ops.aten
+_FLOATS = [torch.float32, torch.float16, torch.bfloat16]
+
+
+@pytest.mark.parametrize("columns", [31, 64])
+@pytest.mark.parametrize("packing", [(8, 0, False), (8, 32, True), (4, 16, False), (4, 32, True)])
+def test_layout(packing: tuple[int, int, bool], columns: int) -> None:
+    torch.manual_seed(0)
+    packed = Packing(columns, *packing)
+    half = 1 << (packed.bits - 1)
+    levels = torch.randint(-half, half, (96, columns)).to(torch.int8)
+    groups = 96 // (packed.group or 96)
+    scale = torch.rand(groups, columns) if packed.group else None
+    shift = torch.rand(groups, columns) if packed.has_shift else None
+    data = pack(levels, packed, scale, shift)
+    assert data.shape == (-(-columns // 32), 96, packed.row_bytes) and data.dtype == torch.uint8
+    expected = levels.float()
+    for numbers, apply in ((scale, torch.mul), (shift, torch.add)):
+        if numbers is not None:
+            expected = apply(expected, numbers.repeat_interleave(packed.group, 0))
+    assert torch.equal(unpack(data, packed), expected)
+
+
+class Plain(nn.Module):
+    """A scale for each output, after the product, as torchao does with int8."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight: torch.Tensor
+        self.register_buffer("weight", torch.randint(-128, 128, (48, 96), dtype=torch.int8))
+        self.scale = nn.Parameter(torch.rand(48))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.mm(x, self.weight.t().to(x.dtype)) * self.scale
+
+
+class Grouped(nn.Module):
+    """A scale and a zero point for each `group` inputs, and a bias."""
+
+    def __init__(self, low: int, high: int, group: int, zero: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.weight: torch.Tensor
+        self.zero: torch.Tensor
+        self.group = group
+        self.register_buffer("weight", torch.randint(low, high, (48, 96)).to(dtype))
+        zeros = torch.full((48, 96 // group, 1), zero) + torch.arange(48).view(-1, 1, 1) % 2 * zero
+        self.register_buffer("zero", zeros.to(dtype))
+        self.scale = nn.Parameter(torch.rand(48, 96 // group, 1))
+        self.bias = nn.Parameter(torch.rand(48))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        groups = self.weight.view(48, -1, self.group).to(x.dtype) - self.zero.to(x.dtype)
+        return torch.addmm(self.bias, x, (groups * self.scale).view(48, 96).t())
+
+
+class Channels(nn.Module):
+    """A scale for all inputs of an output, before the product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight: torch.Tensor
+        self.register_buffer("weight", torch.randint(-128, 128, (48, 96), dtype=torch.int8))
+        self.scale = nn.Parameter(torch.rand(48, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.mm(x, (self.weight.to(x.dtype) * self.scale).t())
+
+
+class Lifted(Channels):
+    """The scale has a dimension more than the weight."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.mm(x, (self.scale[None] * self.weight.to(x.dtype)).view(48, 96).t())
+
+
+_KINDS = {
+    "lifted": (Lifted, (), Packing(48, 8, 32)),
+    "plain": (Plain, (), Packing(48)),
+    "int8": (Grouped, (-128, 128, 32, 0, torch.int8), Packing(48, 8, 32)),
+    "int8_zero": (Grouped, (-128, 128, 16, 3, torch.int8), Packing(48, 8, 16, True)),
+    "int4": (Grouped, (-8, 8, 48, 0, torch.int8), Packing(48, 4, 16)),
+    "uint8": (Grouped, (0, 256, 32, 100, torch.uint8), Packing(48, 8, 32, True)),
+    "uint4": (Grouped, (0, 16, 32, 4, torch.uint8), Packing(48, 4, 32, True)),
+    "uint4_middle": (Grouped, (0, 16, 32, 0, torch.uint8), Packing(48, 4, 32, True)),
+    "channels": (Channels, (), Packing(48, 8, 32)),
+}
+
+
+@pytest.mark.parametrize("dtype", _FLOATS)
+@pytest.mark.parametrize("kind", _KINDS)
+def test_kinds(kind: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    make, arguments, packing = _KINDS[kind]
+    module, x = make(*arguments).eval().to(dtype), torch.randn(5, 96, dtype=dtype)
+    program = torch.export.export(
+        module, (x,), dynamic_shapes=({0: Dim("rows", max=9)},)
+    ).run_decompositions()
+    RemoveMetadataAssertsPass()(program.graph_module)
+    outputs = program.graph_signature.user_outputs
+    pack_quantized_weights(program)
+    (node,) = program.graph.find_nodes(op="call_function", target=QUANTIZED_MM)
+    assert node.args[2:] == dataclasses.astuple(packing)
+    assert not [
+        n for n in program.graph.nodes if n.target in (_aten.mm.default, _aten.addmm.default)
+    ]
+    assert program.graph_signature.user_outputs == outputs
+    assert "weight" not in program.state_dict
+    found, expected = program.module()(x), module.double()(x.double())
+    assert found.dtype == dtype
+    error = (found.double() - expected).norm() / expected.norm()
+    assert error < {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}[dtype]
+
+
+class Halves(nn.Module):
+    """Two numbers of four bits in a byte."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight: torch.Tensor
+        self.register_buffer("weight", torch.randint(0, 256, (48, 96), dtype=torch.uint8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.mm(x, ((self.weight & 15).to(x.dtype) - 8).t())
+
+
+class Uneven(Channels):
+    """Rows of the weight, too, have a scale each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(96))
+
+
+class Few(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight: torch.Tensor
+        self.register_buffer("weight", torch.randint(0, 9, (16, 96), dtype=torch.int8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.mm(x, self.weight.t().to(x.dtype))
+
+
+class Computed(Plain):
+    """What is added depends on the input."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.mm(x, (self.weight.to(x.dtype) + x.mean()).t())
+
+
+class Wrapping(Plain):
+    """Bytes are added as bytes are."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.mm(x, (self.weight + self.weight[:, :1]).t().to(x.dtype))
+
+
+_OTHERS = [(Halves, 5), (Uneven, 5), (Few, 5), (Computed, 5), (Wrapping, 5), (Plain, 0)]
+
+
+@pytest.mark.parametrize(("make", "rows"), _OTHERS)
+def test_others_stay(make: type[nn.Module], rows: int) -> None:
+    program = torch.export.export(make().eval(), (torch.randn(rows, 96),)).run_decompositions()
+    before = str(program.graph)
+    pack_quantized_weights(program)
+    assert str(program.graph) == before
