@@ -381,3 +381,27 @@ def loops_that_write_in_place() -> Iterator[None]:
 
     with patched(CppWrapperCpu, "codegen_while_loop", write_with_all_outputs):
         yield
+
+
+#: The number of rows of a product, in templates, where it is known at run time.
+_ROWS_AT_RUN_TIME = "    const int64_t M = {{kernel.size(GemmOut, 0)}};\n"
+
+
+@contextlib.contextmanager
+def products_of_no_rows() -> Iterator[None]:
+    """A product of as many rows as an input has computes nothing if these are none.
+
+    Its template divides the rows into blocks and then divides by the number of blocks, which ends
+    the process.
+    """
+    from torch._inductor.codegen.common import KernelTemplate
+
+    template: Callable[[str], Any] = KernelTemplate._template_from_string
+
+    def template_of(text: str) -> Any:
+        return template(
+            text.replace(_ROWS_AT_RUN_TIME, f"{_ROWS_AT_RUN_TIME}    if (M == 0) return;\n")
+        )
+
+    with patched(KernelTemplate, "_template_from_string", staticmethod(template_of)):
+        yield
