@@ -1,4 +1,4 @@
-"""A batch of none gives results of none, where a program takes any number; other calls stay right."""
+"""A batch of none gives results of none where a program takes any number; later calls are right."""
 
 import pathlib
 
