@@ -3,7 +3,7 @@
     quantized_mm(x, pack(levels, scale, shift), ...)  ==  x @ (levels * scale + shift)
 
 A pass makes calls of the operator (`passes.quantized_products`), code generation reads the bytes
-(`inductor.quantized_products`). Panels of 32 columns lie one after the other; in a panel, groups of
+(`inductor.packed_products`). Panels of 32 columns lie one after the other; in a panel, groups of
 rows that have a scale in common; of a group
 
 * the levels, row after row: 32 bytes, or 16 bytes where there are four bits for each, of which the
