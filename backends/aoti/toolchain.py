@@ -78,7 +78,6 @@ class Compiler:
 # What Inductor asks of a compiler: floating point as written, except that comparisons do not trap.
 _FLOATING_POINT = (
     "-fno-trapping-math",
-    "-fno-signed-zeros",
     "-fmath-errno",
     "-ffp-contract=off",
 )

@@ -21,6 +21,7 @@ from pteron.backends.aoti.inductor.architectures import also_compiled_for
 from pteron.backends.aoti.inductor.capture import captured_sources
 from pteron.backends.aoti.inductor.cuda import kernel_folder
 from pteron.backends.aoti.inductor.generated_code import GeneratedCode, Target
+from pteron.backends.aoti.inductor.loop_repairs import means_of_nothing
 from pteron.backends.aoti.inductor.mps import absent_mps
 from pteron.backends.aoti.inductor.own_functions import declared
 from pteron.backends.aoti.inductor.patched import patched
@@ -63,7 +64,8 @@ def generate_variants(
     module = program.module(check_guards=False)
     if targets[0].gpu:
         module.meta.update(program.graph_module.meta)
-    return generate_module(module, targets, options)
+    with LOCK, means_of_nothing(program.range_constraints):
+        return generate_module(module, targets, options)
 
 
 def generate_module(

@@ -163,7 +163,7 @@ def cumsum_of_the_dtype_asked_for() -> Iterator[None]:
     """
     from torch._inductor.fx_passes import post_grad
 
-    with _checked(post_grad.pass_patterns, "pointless_cumsum_replacement", _sums_in_its_dtype):
+    with checked(post_grad.pass_patterns, "pointless_cumsum_replacement", _sums_in_its_dtype):
         yield
 
 
@@ -220,12 +220,12 @@ def sums_of_products_apart() -> Iterator[None]:
         return match.output_node().meta["val"].device.type != "cpu" and allowed(match)
 
     allowed = post_grad.is_valid_mm_plus_mm
-    with _checked(post_grad.pass_patterns, "mm_plus_mm", is_elsewhere):
+    with checked(post_grad.pass_patterns, "mm_plus_mm", is_elsewhere):
         yield
 
 
 @contextlib.contextmanager
-def _checked(passes: Sequence[Any], handler: str, check: Callable[[Any], bool]) -> Iterator[None]:
+def checked(passes: Sequence[Any], handler: str, check: Callable[[Any], bool]) -> Iterator[None]:
     """The pattern that `handler` rewrites is rewritten where `check` holds."""
     with contextlib.ExitStack() as stack:
         entries = (entry for each in passes for many in each.patterns.values() for entry in many)

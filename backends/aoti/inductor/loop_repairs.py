@@ -4,7 +4,8 @@ import contextlib
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -156,6 +157,41 @@ def _reductions_by(create: Callable[..., Any]) -> Iterator[None]:
         return create(**signature.bind(*args, **kwargs).arguments)
 
     with patched(ir.Reduction, "create", classmethod(create_by_name)):
+        yield
+
+
+@contextlib.contextmanager
+def means_of_nothing(ranges: Mapping[Any, Any]) -> Iterator[None]:
+    """`var_mean` of no elements is NaN, and so is the mean (issue 197108).
+
+        torch.var_mean(x, dim=0)    # x has no rows at run time
+
+    Welford's algorithm begins with a mean of 0, which stays.
+
+    Args:
+        ranges: what export allows each symbol to be. Inductor's own begin with 2.
+    """
+    from torch._inductor import lowering
+    from torch._inductor.virtualized import ops
+    from torch.utils._sympy.value_ranges import bound_sympy
+
+    compute = lowering.var_mean_welford_
+
+    @functools.wraps(compute)
+    def compute_or_nan(x: Any, axis: Any, **more: Any) -> tuple[Any, ...]:
+        var, *mean = compute(x, axis, **more)
+        sizes, dims = x.get_size(), lowering._validate_reduction_axis(x, axis)
+        if not mean or all(bound_sympy(sizes[dim], dict(ranges)).lower > 0 for dim in dims):
+            return var, *mean
+        count = lowering.sympy_product(sizes[dim] for dim in dims)
+
+        def or_nan(mean: Any) -> Any:
+            is_none = ops.eq(ops.index_expr(count, torch.int64), ops.constant(0, torch.int64))
+            return ops.where(is_none, ops.constant(math.nan, x.get_dtype()), mean)
+
+        return var, lowering.make_pointwise(or_nan)(*mean)
+
+    with patched(lowering, "var_mean_welford_", compute_or_nan):
         yield
 
 

@@ -32,6 +32,12 @@ from pteron.backends.aoti.inductor.loop_repairs import (
     truth_values_compared,
     views_of_what_was_computed,
 )
+from pteron.backends.aoti.inductor.rounding_repairs import (
+    conversions_that_round,
+    halves_rounded_after_each_operator,
+    indices_within_their_dtype,
+    products_with_zero,
+)
 from pteron.backends.aoti.inductor.weight_repairs import (
     batches_of_any_number,
     factors_of_their_own,
@@ -49,6 +55,10 @@ def repairs() -> Iterator[None]:
         stack.enter_context(views_of_what_was_computed())
         stack.enter_context(cumsum_of_the_dtype_asked_for())
         stack.enter_context(offsets_from_the_base())
+        stack.enter_context(halves_rounded_after_each_operator())
+        stack.enter_context(conversions_that_round())
+        stack.enter_context(products_with_zero())
+        stack.enter_context(indices_within_their_dtype())
         stack.enter_context(layouts_of_fourier_transforms())
         stack.enter_context(queries_laid_out_first())
         stack.enter_context(sums_of_products_apart())

@@ -1,0 +1,160 @@
+"""Repairs of where values are rounded, and of dtypes that do not hold them."""
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from pteron.backends.aoti.inductor.graph_repairs import checked
+from pteron.backends.aoti.inductor.patched import patched
+
+_HALVES = (torch.float16, torch.bfloat16)
+_ATEN = torch.ops.aten
+#: Operators that eager computes with a Python number rounded to the tensor's dtype.
+_ROUND_NUMBERS = {_ATEN.fmod, _ATEN.remainder, _ATEN.full, _ATEN.scalar_tensor}
+_ROUND_NUMBERS_ON_CPU = {_ATEN.add, _ATEN.sub, _ATEN.rsub}
+
+
+@contextlib.contextmanager
+def halves_rounded_after_each_operator() -> Iterator[None]:
+    """Results of float16 and bfloat16 are rounded where eager rounds them.
+
+        torch.floor(h * 3), h.to(torch.float16).float()
+
+    Inductor keeps float32 between the operators of a kernel. What is decided from such values,
+    an integer or a comparison, can then be another than eager's (issues 176565, 181568, 185337).
+    """
+    from torch._inductor import compile_fx
+    from torch._inductor.codegen.cpp import CppKernel
+
+    passes = compile_fx.post_grad_passes
+
+    @functools.wraps(passes)
+    def mark(module: torch.fx.GraphModule, *args: Any, **more: Any) -> Any:
+        result = passes(module, *args, **more)
+        for node in module.graph.nodes:
+            if node.op == "call_function" and any(map(_is_half, (node, *node.all_input_nodes))):
+                node.meta["low_precision_pointwise_barrier"] = True
+                _round_numbers(node)
+        return result
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(patched(compile_fx, "post_grad_passes", mark))
+        # C++ kernels would go on with the float32 that a half was rounded from.
+        stack.enter_context(patched(CppKernel, "cache_dtype_convert", lambda *args: None))
+        yield
+
+
+def _is_half(node: torch.fx.Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.dtype in _HALVES
+
+
+def _round_numbers(node: torch.fx.Node) -> None:
+    operator, value = getattr(node.target, "overloadpacket", None), node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.dtype not in _HALVES:
+        return
+    on_cpu = value.device.type == "cpu" and operator in _ROUND_NUMBERS_ON_CPU
+    if on_cpu or operator in _ROUND_NUMBERS:
+        node.args = tuple(
+            torch.tensor(arg, dtype=value.dtype).item() if isinstance(arg, float) else arg
+            for arg in node.args
+        )
+
+
+@contextlib.contextmanager
+def conversions_that_round() -> Iterator[None]:
+    """A conversion is left out before another one only if it changes no value.
+
+        x.half().bfloat16(), n.float().double()
+
+    Inductor goes from the first dtype to the last at once.
+    """
+    from torch._inductor.fx_passes import joint_graph
+
+    with checked([joint_graph.patterns], "pointless_convert", _changes_nothing):
+        yield
+
+
+def _changes_nothing(match: Any) -> bool:
+    value = match.kwargs["arg"].meta.get("val")
+    first, second = getattr(value, "dtype", None), match.kwargs["dtype1"]
+    if first is None or not (first.is_floating_point and second.is_floating_point):
+        return False
+    narrow, wide = torch.finfo(first), torch.finfo(second)
+    return wide.eps <= narrow.eps and wide.max >= narrow.max and wide.tiny <= narrow.tiny
+
+
+@contextlib.contextmanager
+def products_with_zero() -> Iterator[None]:
+    """`x * 0` is NaN where x is not finite; Inductor folds it to 0."""
+    from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
+
+    fold = UniformValueConstantFolder._add_peephole_patterns
+
+    @functools.wraps(fold)
+    def fold_integers(folder: Any) -> None:
+        fold(folder)
+        known = folder.node_replacements, folder.node_replacements_shapes, folder.constant_data_ptrs
+        for node in list(folder.node_replacements):
+            dtype = node.meta["val"].dtype
+            if dtype.is_floating_point or dtype.is_complex:
+                for values in known:
+                    values.pop(node)
+
+    with patched(UniformValueConstantFolder, "_add_peephole_patterns", fold_integers):
+        yield
+
+
+#: Up to here all whole numbers are values of the dtype, from its negative on.
+_EXACT_TO = {
+    torch.bfloat16: 2**8,
+    torch.float16: 2**11,
+    torch.float32: 2**24,
+    torch.float64: 2**53,
+}
+
+
+@contextlib.contextmanager
+def indices_within_their_dtype() -> Iterator[None]:
+    """Numbers made of indices are those of their dtype.
+
+        torch.arange(300).to(torch.uint8).float(), torch.arange(1041, dtype=torch.bfloat16)
+
+    Inductor calculates with indices as with whole numbers of any size, and gives the result the
+    last dtype: 256 for the byte 0, 257 for 256 in bfloat16.
+    """
+    from torch._inductor.index_propagation import IndexPropagation
+    from torch.utils._sympy.value_ranges import bound_sympy
+
+    propagate = IndexPropagation.propagate_sympy
+
+    def holds(handler: Any, number: Any) -> bool:
+        dtype = number.dtype
+        if number.is_constant() or dtype == torch.int64:
+            return True
+        bounds = bound_sympy(number.expr, dict(handler.var_to_range))
+        if dtype in _EXACT_TO:
+            low, high = -_EXACT_TO[dtype], _EXACT_TO[dtype]
+        elif dtype == torch.bool:
+            low, high = 0, 1
+        else:
+            low, high = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+            if dtype == torch.int32 and not bounds.upper.is_finite:
+                return True  # a size that nothing bounds: no tensor has as many elements
+        return bool(low <= bounds.lower and bounds.upper <= high)
+
+    @functools.wraps(propagate)
+    def propagate_held(handler: Any, name: str, args: Any, kwargs: Any) -> Any:
+        result = propagate(handler, name, args, kwargs)
+        if not result.is_symbolic or holds(handler, result.value):
+            return result
+        if name != "index_expr":
+            return handler.fallback(name, args, kwargs)
+        index = handler.fallback(name, (args[0], torch.int64), {})
+        return handler.fallback("to_dtype", (index, result.value.dtype), {"src_dtype": torch.int64})
+
+    with patched(IndexPropagation, "propagate_sympy", propagate_held):
+        yield
