@@ -36,7 +36,9 @@ from pteron.backends.aoti.inductor.rounding_repairs import (
     conversions_that_round,
     halves_rounded_after_each_operator,
     indices_within_their_dtype,
+    products_in_their_dtype,
     products_with_zero,
+    remainders_of_floats,
 )
 from pteron.backends.aoti.inductor.weight_repairs import (
     batches_of_any_number,
@@ -58,6 +60,8 @@ def repairs() -> Iterator[None]:
         stack.enter_context(halves_rounded_after_each_operator())
         stack.enter_context(conversions_that_round())
         stack.enter_context(products_with_zero())
+        stack.enter_context(products_in_their_dtype())
+        stack.enter_context(remainders_of_floats())
         stack.enter_context(indices_within_their_dtype())
         stack.enter_context(layouts_of_fourier_transforms())
         stack.enter_context(queries_laid_out_first())

@@ -4,6 +4,7 @@ import contextlib
 import functools
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -14,7 +15,8 @@ _HALVES = (torch.float16, torch.bfloat16)
 _ATEN = torch.ops.aten
 #: Operators that eager computes with a Python number rounded to the tensor's dtype.
 _ROUND_NUMBERS = {_ATEN.fmod, _ATEN.remainder, _ATEN.full, _ATEN.scalar_tensor}
-_ROUND_NUMBERS_ON_CPU = {_ATEN.add, _ATEN.sub, _ATEN.rsub}
+_COMPARISONS = {_ATEN.eq, _ATEN.ne, _ATEN.lt, _ATEN.le, _ATEN.gt, _ATEN.ge}
+_ROUND_NUMBERS_ON_CPU = {_ATEN.add, _ATEN.sub, _ATEN.rsub, *_COMPARISONS}
 
 
 @contextlib.contextmanager
@@ -53,15 +55,16 @@ def _is_half(node: torch.fx.Node) -> bool:
 
 
 def _round_numbers(node: torch.fx.Node) -> None:
-    operator, value = getattr(node.target, "overloadpacket", None), node.meta.get("val")
-    if not isinstance(value, torch.Tensor) or value.dtype not in _HALVES:
-        return
-    on_cpu = value.device.type == "cpu" and operator in _ROUND_NUMBERS_ON_CPU
-    if on_cpu or operator in _ROUND_NUMBERS:
-        node.args = tuple(
-            torch.tensor(arg, dtype=value.dtype).item() if isinstance(arg, float) else arg
-            for arg in node.args
-        )
+    operator = getattr(node.target, "overloadpacket", None)
+    like = node.all_input_nodes[0] if operator in _COMPARISONS else node
+    if _is_half(like):
+        value = like.meta["val"]
+        on_cpu = value.device.type == "cpu" and operator in _ROUND_NUMBERS_ON_CPU
+        if on_cpu or operator in _ROUND_NUMBERS:
+            node.args = tuple(
+                torch.tensor(arg, dtype=value.dtype).item() if isinstance(arg, float) else arg
+                for arg in node.args
+            )
 
 
 @contextlib.contextmanager
@@ -157,4 +160,79 @@ def indices_within_their_dtype() -> Iterator[None]:
         return handler.fallback("to_dtype", (index, result.value.dtype), {"src_dtype": torch.int64})
 
     with patched(IndexPropagation, "propagate_sympy", propagate_held):
+        yield
+
+
+@contextlib.contextmanager
+def products_in_their_dtype() -> Iterator[None]:
+    """Products of matrices that Inductor writes as a sum have the dtype and digits of a product.
+
+        a @ b    # one row
+
+    A sum of integers has 64 bits (issue 191308), and each half would be rounded before it is added.
+    """
+    from torch._inductor import decomposition, lowering
+    from torch._inductor.kernel import bmm
+
+    def write(decompose: Any) -> Any:
+        @functools.wraps(decompose)
+        def write_in_dtype(*args: Any, **kwargs: Any) -> Any:
+            dtype = args[0].dtype
+            if dtype in _HALVES:
+                args = tuple(a.float() if isinstance(a, torch.Tensor) else a for a in args)
+            result = decompose(*args, **kwargs)
+            return result if result is NotImplemented else result.to(dtype)
+
+        return write_in_dtype
+
+    class Lowering:
+        """The module of lowerings, as that of `bmm` reads it."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(lowering, name)
+
+        def mul(self, a: Any, b: Any) -> Any:
+            if a.get_dtype() in _HALVES:
+                a, b = lowering.to_dtype(a, torch.float32), lowering.to_dtype(b, torch.float32)
+            return lowering.mul(a, b)
+
+    lower = lowering.lowerings[_ATEN.bmm.default]
+
+    @functools.wraps(lower)
+    def lower_in_dtype(a: Any, b: Any, out_dtype: Any = None, **more: Any) -> Any:
+        return lowering.to_dtype(lower(a, b, out_dtype, **more), out_dtype or a.get_dtype())
+
+    tables = decomposition.decompositions, decomposition.fast_random_decomps()
+    products = (_ATEN.mm.default, _ATEN.bmm.default, _ATEN.addmm.default)
+    with contextlib.ExitStack() as stack:
+        for table in tables:
+            stack.enter_context(patch.dict(table, {op: write(table[op]) for op in products}))
+        changed: Any = {_ATEN.bmm.default: lower_in_dtype}
+        stack.enter_context(patch.dict(lowering.lowerings, changed))
+        stack.enter_context(patched(bmm, "L", Lowering()))
+        yield
+
+
+@contextlib.contextmanager
+def remainders_of_floats() -> Iterator[None]:
+    """`a % b` of floats is exact: 0.1 for 0.3 % 0.1, 1 for 1 % inf, on the CPU.
+
+    Vectors subtract a multiple of b that was rounded.
+    """
+    from torch._inductor.codegen.cpp import CppVecOverrides
+    from torch._inductor.virtualized import OpsValue, ops
+
+    remainder = CppVecOverrides.remainder
+
+    def compute(a: Any, b: Any) -> Any:
+        if not a.dtype.is_floating_point:
+            return remainder(a, b)
+        zero = ops.constant(0.0, a.dtype)
+        rest = ops.fmod(a, b)
+        differ = ops.ne(ops.lt(b, zero), ops.lt(rest, zero))
+        is_above = ops.logical_and(ops.ne(rest, zero), differ)
+        result = ops.where(is_above, ops.add(rest, b), rest)
+        return result.value if isinstance(result, OpsValue) else result
+
+    with patched(CppVecOverrides, "remainder", staticmethod(compute)):
         yield
