@@ -1,4 +1,4 @@
-"""Runs the README's Python lines, as they stand there, and compares what they compute with eager."""
+"""Runs the README's Python lines, as they stand there; compares what they compute with eager."""
 
 import re
 from pathlib import Path
