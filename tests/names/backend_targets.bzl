@@ -6,7 +6,7 @@ load("//tools/build:names.bzl", "PYTHON_ROOT")
 def _impl(ctx):
     env = analysistest.begin(ctx)
     target = analysistest.target_under_test(env)
-    built = [file.short_path for file in target[OutputGroupInfo]._hidden_top_level_INTERNAL_.to_list()]
+    built = [file.short_path for file in target[DefaultInfo].files.to_list()]
     root = "%s/pteron/" % PYTHON_ROOT
     brought = [
         link.path.removeprefix(root)

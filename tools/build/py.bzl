@@ -60,21 +60,18 @@ def _pteron_py_library_impl(ctx):
             for path, file in _tree(ctx).items()
         })
     infos = [dep[PyInfo] for dep in ctx.attr.deps]
-    groups = [dep[OutputGroupInfo] for dep in ctx.attr.deps if OutputGroupInfo in dep]
     return [
         DefaultInfo(
-            files = depset(ctx.files.srcs),
+            # What `bazel build` makes. A library without sources stands for those that it is made of.
+            files = depset(
+                ctx.files.srcs + ctx.files.data,
+                transitive = [] if ctx.files.srcs else [
+                    dep[DefaultInfo].files
+                    for dep in ctx.attr.deps
+                ],
+            ),
             runfiles = runfiles.merge_all([dep[DefaultInfo].default_runfiles for dep in ctx.attr.deps]),
         ),
-        # What `bazel build` of a library makes besides its files: data, as of Bazel's own rules.
-        OutputGroupInfo(_hidden_top_level_INTERNAL_ = depset(
-            ctx.files.data,
-            transitive = [
-                group._hidden_top_level_INTERNAL_
-                for group in groups
-                if hasattr(group, "_hidden_top_level_INTERNAL_")
-            ],
-        )),
         # Its own sources are not among them: py_binary would put those in the runfiles again, by
         # their own names.
         PyInfo(

@@ -58,8 +58,8 @@ Result<DynamicLibrary> DynamicLibrary::open(const std::string& soname) {
     tried += "\n  " + candidate + ": " + (reason ? reason : "unknown");
   }
   return make_error(Error::NotFound,
-                    "%s could not be opened; put its folder on PTERON_CUDA_LIBRARY_PATH or, with Bazel, "
-                    "//third_party/cuda:libraries_at_run_time in the program's data. Tried:%s",
+                    "%s could not be opened; put its folder on PTERON_CUDA_LIBRARY_PATH. (Bazel brings "
+                    "cuBLAS, cuDNN and nvrtc: //third_party/cuda:libraries_at_run_time.) Tried:%s",
                     soname.c_str(), tried.c_str());
 }
 
