@@ -97,7 +97,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
                 f"{cls.__name__} derives from AotiBackend, which is experimental: its class "
                 "methods may change with any release of pteron",
                 ExperimentalWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
 
     # --- what a device says ---
