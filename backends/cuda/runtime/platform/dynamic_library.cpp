@@ -57,10 +57,11 @@ Result<DynamicLibrary> DynamicLibrary::open(const std::string& soname) {
     const char* reason = dlerror();
     tried += "\n  " + candidate + ": " + (reason ? reason : "unknown");
   }
-  return make_error(Error::NotFound,
-                    "%s could not be opened; put its folder on PTERON_CUDA_LIBRARY_PATH. (Bazel brings "
-                    "cuBLAS, cuDNN and nvrtc: //third_party/cuda:libraries_at_run_time.) Tried:%s",
-                    soname.c_str(), tried.c_str());
+  return make_error(
+      Error::NotFound,
+      "%s could not be opened; put its folder on PTERON_CUDA_LIBRARY_PATH. (Bazel brings "
+      "cuBLAS, cuDNN and nvrtc: //third_party/cuda:libraries_at_run_time.) Tried:%s",
+      soname.c_str(), tried.c_str());
 }
 
 Result<void*> DynamicLibrary::symbol(const char* name) const {

@@ -1,9 +1,9 @@
-#include "pteron/backends/cuda/runtime/platform/dynamic_library.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <string>
+
+#include "pteron/backends/cuda/runtime/platform/dynamic_library.h"
 
 namespace pteron::cuda {
 namespace {
