@@ -16,8 +16,8 @@ std::vector<std::string> runfiles() {
   std::vector<std::string> roots;
   if (const char* root = std::getenv("RUNFILES_DIR")) roots.emplace_back(root);
   std::error_code unreadable;
-  roots.push_back(std::filesystem::read_symlink("/proc/self/exe", unreadable).string() +
-                  ".runfiles");
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe", unreadable).string();
+  if (!program.empty()) roots.push_back(program + ".runfiles");
   Dl_info own;
   if (dladdr(reinterpret_cast<void*>(&runfiles), &own) && own.dli_fname) {
     const std::string path = own.dli_fname;

@@ -16,6 +16,11 @@ TEST(Libraries, Cublas) {
 TEST(Libraries, Cudnn) {
   Result<const Cudnn*> cudnn = Cudnn::get();
   ASSERT_TRUE(cudnn.ok()) << cudnn.error().message();
+  // Of one of its parts, which it opens by name.
+  cudnnBackendDescriptor_t tensor = nullptr;
+  ASSERT_EQ((*cudnn)->cudnnBackendCreateDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, &tensor),
+            CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ((*cudnn)->cudnnBackendDestroyDescriptor(tensor), CUDNN_STATUS_SUCCESS);
 }
 
 // cuDNN opens it by this name.
