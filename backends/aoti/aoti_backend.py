@@ -12,6 +12,9 @@ it and from `BackendDetails`::
 
 `preprocess` is the same for all of them; the class methods above it are what a device may change.
 Compile specs are read once, and what they say goes to all others as options.
+
+Experimental: which class methods there are, and what they are given, may change with any release.
+The backends of this package follow; deriving one of your own warns, see `ExperimentalWarning`.
 """
 
 import concurrent.futures
@@ -19,7 +22,10 @@ import contextlib
 import dataclasses
 import logging
 import threading
+import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
@@ -45,7 +51,7 @@ from pteron.backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOf
 from pteron.exir._program import copy_program
 from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 from pteron.exir.backend.backend_details import PreprocessResult
-from pteron.exir.backend.compile_spec_schema import CompileSpec
+from pteron.exir.backend.compile_spec_schema import METHOD_NAME_KEY, CompileSpec
 from pteron.exir.backend.partition_boundary import BOUNDARIES
 from pteron.exir.decompositions import run_decompositions
 from pteron.exir.undelegated import UnsupportedOperatorsError
@@ -53,6 +59,10 @@ from pteron.exir.undelegated import UnsupportedOperatorsError
 _LOG = logging.getLogger(__name__)
 
 OptionsT = TypeVar("OptionsT", bound=AotiOptions)
+
+
+class ExperimentalWarning(FutureWarning):
+    """Something is used that may change with any release."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +82,23 @@ class BuildTarget:
     own_blobs: bool = True
 
 
-class AotiBackend(Generic[OptionsT]):
-    """See the module's text."""
+class AotiBackend(ABC, Generic[OptionsT]):
+    """Abstract and experimental; see the module's text."""
+
+    class COMPILE_SPEC_KEYS(Enum):
+        """Keys of compile specs that every AOTI backend knows, beside its options."""
+
+        METHOD_NAME = METHOD_NAME_KEY
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not cls.__module__.startswith("pteron."):
+            warnings.warn(
+                f"{cls.__name__} derives from AotiBackend, which is experimental: its class "
+                "methods may change with any release of pteron",
+                ExperimentalWarning,
+                stacklevel=3,
+            )
 
     # --- what a device says ---
 
@@ -82,19 +107,22 @@ class AotiBackend(Generic[OptionsT]):
     max_summed_columns: ClassVar[int] = 0
 
     @classmethod
+    @abstractmethod
     def get_device_name(cls) -> str:
         """The torch device type: "cpu", "cuda", "mps"."""
-        raise NotImplementedError(f"{cls.__name__} must say its device: get_device_name")
+        raise _abstract(cls, "get_device_name")
 
     @classmethod
+    @abstractmethod
     def get_options(cls, compile_specs: Iterable[CompileSpec]) -> OptionsT:
         """What `compile_specs` say; ValueError for what is no option."""
-        raise NotImplementedError(f"{cls.__name__} must read its options: get_options")
+        raise _abstract(cls, "get_options")
 
     @classmethod
+    @abstractmethod
     def get_build_target(cls, options: OptionsT) -> BuildTarget:
         """What `options` ask for; ValueError for an option it cannot serve."""
-        raise NotImplementedError(f"{cls.__name__} must say its target: get_build_target")
+        raise _abstract(cls, "get_build_target")
 
     @classmethod
     def get_build_targets(cls, options: OptionsT) -> list[BuildTarget]:
@@ -148,7 +176,7 @@ class AotiBackend(Generic[OptionsT]):
         return False
 
     @classmethod
-    def sign(cls, shared_object: bytes, options: OptionsT) -> bytes:
+    def codesign_so(cls, shared_object: bytes, options: OptionsT) -> bytes:
         """The linked code with whatever signature its platform asks for."""
         return shared_object
 
@@ -160,6 +188,26 @@ class AotiBackend(Generic[OptionsT]):
         return contextlib.nullcontext()
 
     # --- what all do ---
+
+    @classmethod
+    def generate_method_name_compile_spec(cls, method_name: str) -> CompileSpec:
+        """The spec that says which method a partition belongs to.
+
+        Optional: lowering adds it to each partition for which nobody gave one.
+        """
+        return CompileSpec(METHOD_NAME_KEY, method_name.encode())
+
+    @classmethod
+    def method_name_from_compile_specs(cls, compile_specs: Iterable[CompileSpec]) -> str:
+        """The method's name in `compile_specs`; RuntimeError if it is not there."""
+        found = {spec.key: spec.value for spec in compile_specs}
+        if METHOD_NAME_KEY in found:
+            return found[METHOD_NAME_KEY].decode()
+        raise RuntimeError(
+            f"no compile spec says the method's name: found the keys {sorted(found)}, expected "
+            f"{METHOD_NAME_KEY!r} among them; lowering with a partitioner adds it, and elsewhere "
+            f"{cls.__name__}.generate_method_name_compile_spec(name) makes it"
+        )
 
     @classmethod
     def preprocess(
@@ -204,7 +252,7 @@ class AotiBackend(Generic[OptionsT]):
                 least=targets[0].machine,
                 embedded=code.embedded,
             )
-            shared_object = cls.sign(shared_object, options)
+            shared_object = cls.codesign_so(shared_object, options)
             imported = toolchain.imported_symbols(shared_object, target.machine)
             check_functions(cls.__name__, device, program, imported)
             info = dataclasses.replace(
@@ -350,6 +398,16 @@ class AotiBackend(Generic[OptionsT]):
                 )
             return codes
         raise inductor_error(cls.__name__, program, failures[0]) from failures[0]
+
+
+COMPILE_SPEC_KEYS = AotiBackend.COMPILE_SPEC_KEYS
+
+
+def _abstract(backend: type[Any], method: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"{backend.__name__} does not define {method}. AotiBackend is abstract: use a backend that "
+        f"derives from it, such as CpuBackend, or define {method}"
+    )
 
 
 def _is_elsewhere(program: ExportedProgram) -> bool:

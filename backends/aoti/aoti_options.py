@@ -27,6 +27,20 @@ class AotiOptions:
         ]
 
     @classmethod
+    def specs_of(cls, options: "AotiOptions | Iterable[CompileSpec] | None") -> list[CompileSpec]:
+        """What a partitioner's delegates carry: one spec for each option, and the method's name if
+        the caller gave one.
+
+        Args:
+            options: an instance of this class, compile specs, or None for the defaults.
+        """
+        if isinstance(options, AotiOptions):
+            options = options.to_compile_specs()
+        given = list(options or ())
+        specs = cls.from_compile_specs(given).to_compile_specs()
+        return specs + [spec for spec in given if spec.key == METHOD_NAME_KEY]
+
+    @classmethod
     def from_compile_specs(cls, specs: Iterable[CompileSpec]) -> Self:
         """The options that `specs` carry; those not there have their defaults.
 

@@ -18,7 +18,8 @@ class CpuPartitioner(AotiPartitioner):
     """A partitioner with the CPU backend's options.
 
     Args:
-        options: `CpuOptions`, or compile specs made of them; the defaults if left out.
+        options: `CpuOptions`, or compile specs made of them, with or without
+            `CpuBackend.generate_method_name_compile_spec(name)`; the defaults if left out.
         leave_out: operators to leave to another partitioner; see `op_support.LeaveOut`. What nobody
             takes is compiled in partitions of its own.
     """
@@ -29,8 +30,5 @@ class CpuPartitioner(AotiPartitioner):
         *,
         leave_out: LeaveOut = (),
     ) -> None:
-        if options is None:
-            options = CpuOptions()
-        elif not isinstance(options, CpuOptions):
-            options = CpuOptions.from_compile_specs(options)
-        super().__init__(CpuBackend.__name__, options.to_compile_specs(), leave_out=leave_out)
+        specs = CpuOptions.specs_of(options)
+        super().__init__(CpuBackend.__name__, specs, leave_out=leave_out)

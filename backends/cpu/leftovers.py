@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from pteron.backends.cpu.cpu_backend import CpuBackend
+from pteron.backends.cpu.cpu_options import CpuOptions
 from pteron.backends.cpu.cpu_partitioner import CpuPartitioner
 from pteron.exir.backend.leftovers import register_leftover_partitioner
 from pteron.exir.lowered_backend_module import LoweredBackendModule
@@ -11,7 +12,7 @@ from pteron.exir.lowered_backend_module import LoweredBackendModule
 def leftover_partitioner(lowered: Sequence[LoweredBackendModule]) -> CpuPartitioner:
     """With the options of the first CPU delegate that the program has, or the defaults."""
     specs = [m.compile_specs for m in lowered if m.backend_id == CpuBackend.__name__]
-    return CpuPartitioner(specs[0] if specs else None)
+    return CpuPartitioner(CpuOptions.from_compile_specs(specs[0]) if specs else None)
 
 
 register_leftover_partitioner(leftover_partitioner)

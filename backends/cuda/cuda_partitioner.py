@@ -18,7 +18,8 @@ class CudaPartitioner(AotiPartitioner):
     """A partitioner with the CUDA backend's options. Needs no GPU.
 
     Args:
-        options: `CudaOptions`, or compile specs made of them; the defaults if left out.
+        options: `CudaOptions`, or compile specs made of them, with or without
+            `CudaBackend.generate_method_name_compile_spec(name)`; the defaults if left out.
         leave_out: operators to leave to another partitioner; see `op_support.LeaveOut`. What nobody
             takes is compiled for the CPU.
     """
@@ -29,8 +30,5 @@ class CudaPartitioner(AotiPartitioner):
         *,
         leave_out: LeaveOut = (),
     ) -> None:
-        if options is None:
-            options = CudaOptions()
-        elif not isinstance(options, CudaOptions):
-            options = CudaOptions.from_compile_specs(options)
-        super().__init__(CudaBackend.__name__, options.to_compile_specs(), leave_out=leave_out)
+        specs = CudaOptions.specs_of(options)
+        super().__init__(CudaBackend.__name__, specs, leave_out=leave_out)

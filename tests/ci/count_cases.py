@@ -3,7 +3,8 @@
     python3 tests/ci/count_cases.py LOG TESTLOGS STATUS
 
 LOG has what Bazel printed, TESTLOGS is its folder of reports (`bazel info bazel-testlogs`), STATUS
-its exit status. A target without a report of its own is one case.
+its exit status. A target without a report of its own is one case. A target that Bazel calls passed
+though all its cases were skipped is named: none of its cases counts as passed.
 """
 
 import collections
@@ -26,12 +27,16 @@ def outcomes(package: str, name: str, status: str, testlogs: Path) -> Iterator[t
         yield "skipped", "target not compatible with this machine or its flags"
         return
     found = []
+    reports = sorted((testlogs / package / name).glob("**/test.xml"))
     try:
-        for report in sorted((testlogs / package / name).glob("**/test.xml")):
+        for report in reports:
             found += [_outcome(case) for case in ElementTree.parse(report).iter("testcase")]
     except ElementTree.ParseError:  # the test was killed as it wrote
         found = []
     passed = status in ("PASSED", "FLAKY")
+    if passed and reports and not found:
+        yield "skipped", "no case at all"
+        return
     if not found or not passed and not any(outcome == "failed" for outcome, _ in found):
         found.append(("passed" if passed else "failed", ""))
     yield from found
@@ -50,10 +55,15 @@ def _outcome(case: ElementTree.Element) -> tuple[str, str]:
 def main(log: str, testlogs: str, status: str) -> None:
     """Prints the table and the line."""
     text = Path(log).read_text(encoding="utf-8", errors="replace")
-    found = [
-        case
+    targets = [
+        (f"//{package}:{name}", shown, list(outcomes(package, name, shown, Path(testlogs))))
         for package, name, shown in _TARGET.findall(text)
-        for case in outcomes(package, name, shown, Path(testlogs))
+    ]
+    found = [case for _, _, cases in targets for case in cases]
+    idle = [
+        label
+        for label, shown, cases in targets
+        if shown != "SKIPPED" and all(outcome == "skipped" for outcome, _ in cases)
     ]
     total = collections.Counter(outcome for outcome, _ in found)
     why = collections.Counter(reason for outcome, reason in found if outcome == "skipped")
@@ -61,6 +71,9 @@ def main(log: str, testlogs: str, status: str) -> None:
         print("\nskipped  why")
     for reason, count in why.most_common():
         print(f"{count:7}  {reason}")
+    if idle:
+        print(f"\n{len(idle)} of {len(targets)} test targets skipped all their cases:")
+        print(*(f"  {label}" for label in idle), sep="\n")
     line = f"{total['passed']} passed, {total['failed']} failed"
     if total["skipped"]:
         line += f", {total['skipped']} skipped"

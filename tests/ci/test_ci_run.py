@@ -87,6 +87,45 @@ def test_a_target_without_a_report_is_one_case(tmp_path: Path) -> None:
     assert status == 3
 
 
+_ALL_SKIPPED = """\
+<testsuites><testsuite><testcase name="a"><skipped message="no CUDA device"></skipped></testcase>
+<testcase name="b" status="notrun" result="suppressed" /></testsuite></testsuites>
+"""
+
+
+def test_a_target_that_skips_all_its_cases_did_not_pass(tmp_path: Path) -> None:
+    summary = (
+        "//a:test_all  PASSED in 2s\n//a:test_cached  (cached) PASSED in 2s\n"
+        "//a:test_sharded  PASSED in 2s\n//a:test_some  PASSED in 2s\n"
+        "//a:test_empty  PASSED in 2s\n//a:test_without_report  PASSED in 2s\n"
+        "//a:test_incompatible  SKIPPED\n//a:test_killed  TIMEOUT in 9s\n"
+    )
+    reports = {
+        "a__test_all": _ALL_SKIPPED,
+        "a__test_cached": _ALL_SKIPPED,
+        "a__test_sharded__shard_1_of_2": _ALL_SKIPPED,
+        "a__test_sharded__shard_2_of_2": PYTEST,
+        "a__test_some": PYTEST,
+        "a__test_empty": "<testsuites></testsuites>",
+        "a__test_killed": _ALL_SKIPPED,
+    }
+    lines, _ = run(tmp_path, summary, 3, **reports)
+    assert lines[-6:] == [
+        "3 of 8 test targets skipped all their cases:",
+        "  //a:test_all",
+        "  //a:test_cached",
+        "  //a:test_empty",
+        "",
+        "3 passed, 1 failed, 12 skipped",
+    ]
+
+
+def test_nothing_is_said_of_targets_that_ran(tmp_path: Path) -> None:
+    lines, _ = run(tmp_path, "//a:test_a  PASSED in 1s\n//b:test_b  SKIPPED\n", 0, a__test_a=PYTEST)
+    assert not any("test targets" in line for line in lines)
+    assert lines[-1] == "1 passed, 0 failed, 2 skipped"
+
+
 def test_green(tmp_path: Path) -> None:
     lines, status = run(tmp_path, "//a:test_a  PASSED in 0.1s\n", 0)
     assert (lines[-1], status) == ("1 passed, 0 failed", 0)

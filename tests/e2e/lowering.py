@@ -2,11 +2,11 @@
 
 import dataclasses
 import pathlib
-import unittest
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from absl.testing import absltest
 from safetensors.torch import save_file
 
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
@@ -75,7 +75,7 @@ def lower_together(
     """Lowers `cases` to one program at `path`, with what `options` say or not at all."""
     together = Together(cases, dtype)
     exported = torch.export.export(together, together.inputs())
-    with unittest.TestCase().assertNoLogs("pteron.backends.aoti", "WARNING"):  # no easier options
+    with absltest.TestCase().assertNoLogs("pteron.backends.aoti", "WARNING"):  # no easier options
         manager = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner(options)])
         manager.to_executorch().save(path)
     return Lowered(together, path, exported.call_spec.out_spec)

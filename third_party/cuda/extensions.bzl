@@ -1,7 +1,7 @@
-"""The module extension for CUDA: the toolkit, cuBLAS and cuDNN, each fetched when it is needed.
+"""The module extension for CUDA: the toolkit, cuBLAS, cuDNN and nvrtc, each fetched when it is needed.
 
     cuda = use_extension("//third_party/cuda:extensions.bzl", "cuda")
-    use_repo(cuda, "cuda_cublas", "cuda_cudnn", "cuda_cudnn_frontend", "cuda_toolkit")
+    use_repo(cuda, "cuda_cublas", "cuda_cudnn", "cuda_cudnn_frontend", "cuda_nvrtc", "cuda_toolkit")
 """
 
 load(
@@ -12,6 +12,8 @@ load(
     "CUDNN_FRONTEND_BUILD",
     "CUDNN_FRONTEND_LINKS",
     "CUDNN_LINKS",
+    "NVRTC_BUILD",
+    "NVRTC_LINKS",
     "TOOLKIT_BUILD",
     "TOOLKIT_LINKS",
     "nvidia_wheels",
@@ -34,6 +36,11 @@ _REPOSITORIES = {
         build = CUDNN_FRONTEND_BUILD,
         links = CUDNN_FRONTEND_LINKS,
         wheels = ["nvidia_cudnn_frontend"],
+    ),
+    "cuda_nvrtc": struct(
+        build = NVRTC_BUILD,
+        links = NVRTC_LINKS,
+        wheels = ["nvidia_cuda_nvrtc"],
     ),
     "cuda_toolkit": struct(
         build = TOOLKIT_BUILD,

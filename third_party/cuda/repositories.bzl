@@ -110,6 +110,14 @@ cc_library(
     srcs = ["lib/libcublas.so.13"],
     deps = [":cublas_lt"],
 )
+
+filegroup(
+    name = "libraries",
+    srcs = [
+        "lib/libcublas.so.13",
+        "lib/libcublasLt.so.13",
+    ],
+)
 """
 
 CUDNN_LINKS = {
@@ -129,12 +137,9 @@ cc_library(
     deps = ["@cuda_toolkit//:headers"],
 )
 
-cc_library(
-    name = "cudnn",
+filegroup(
+    name = "libraries",
     srcs = glob(["lib/libcudnn*.so.9"]),
-    hdrs = ["include"],
-    includes = ["include"],
-    deps = ["@cuda_toolkit//:headers"],
 )
 """
 
@@ -152,5 +157,20 @@ cc_library(
     hdrs = ["include"],
     includes = ["include"],
     deps = ["@cuda_cudnn//:headers"],
+)
+"""
+
+NVRTC_LINKS = {
+    "lib": "nvidia/cu13/lib",
+}
+
+NVRTC_BUILD = """\
+filegroup(
+    name = "libraries",
+    srcs = [
+        "lib/libnvrtc-builtins.so.13.0",
+        "lib/libnvrtc.so.13",
+    ],
+    visibility = ["//visibility:public"],
 )
 """

@@ -62,7 +62,14 @@ def _pteron_py_library_impl(ctx):
     infos = [dep[PyInfo] for dep in ctx.attr.deps]
     return [
         DefaultInfo(
-            files = depset(ctx.files.srcs),
+            # What `bazel build` makes. A library without sources stands for those that it is made of.
+            files = depset(
+                ctx.files.srcs + ctx.files.data,
+                transitive = [] if ctx.files.srcs else [
+                    dep[DefaultInfo].files
+                    for dep in ctx.attr.deps
+                ],
+            ),
             runfiles = runfiles.merge_all([dep[DefaultInfo].default_runfiles for dep in ctx.attr.deps]),
         ),
         # Its own sources are not among them: py_binary would put those in the runfiles again, by

@@ -1,17 +1,18 @@
 """Checks or rewrites the style of every C++, Python and Starlark file; checks Python's types.
 
 `bazel run //tools/lint:format` and `:check` work on the checkout, or on those of its folders and
-files that are named (`-- runtime exir/emit`); as a test, `:check` works on a copy of it.
+files that are named (`-- runtime exir/emit`).
 """
 
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from tools.lint import source_tree
-from tools.lint.linters import LINTERS, PACKAGES, run
+from tools.lint.linters import LINTERS, run
+
+MISSING = "%s is not here (it comes with npm); its files are left out"
+REMEDY = "Most of this is put right by: tools/bazel run //tools/lint:format"
 
 
 def programs(environment: dict[str, str]) -> dict[str, Path]:
@@ -45,7 +46,7 @@ def lint(mode: str, root: Path, files: list[str], tools: dict[str, Path]) -> int
     complaints = []
     for linter in LINTERS:
         if linter.name not in tools:
-            print(f"{linter.name} is not here (it comes with npm); its files are left out")
+            print(MISSING % linter.name)
             continue
         complaint = run(linter, tools[linter.name], mode, root, files)
         if complaint:
@@ -54,22 +55,14 @@ def lint(mode: str, root: Path, files: list[str], tools: dict[str, Path]) -> int
         return 0
     print("\n\n".join(complaints))
     if mode == "check":
-        print("\nMost of this is put right by: tools/bazel run //tools/lint:format")
+        print(f"\n{REMEDY}")
     return 1
 
 
 def main(arguments: list[str]) -> int:
     mode, *only = arguments
-    tools = programs(dict(os.environ))
-    checkout = os.environ.get("BUILD_WORKSPACE_DIRECTORY")
-    if checkout:
-        return lint(mode, Path(checkout), select(checkout_files(Path(checkout)), only), tools)
-    with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as scratch:
-        root = Path(scratch)
-        source_tree.copy(source_tree.root(), root)
-        for package in PACKAGES:
-            (root / "python/pteron" / package).symlink_to(root / package)
-        return lint(mode, root, sorted(source_tree.files(source_tree.root())), tools)
+    checkout = Path(os.environ["BUILD_WORKSPACE_DIRECTORY"])
+    return lint(mode, checkout, select(checkout_files(checkout), only), programs(dict(os.environ)))
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ class MetalBackend(AotiBackend[MetalOptions], BackendDetails):
         )
 
     @classmethod
-    def sign(cls, shared_object: bytes, options: MetalOptions) -> bytes:
+    def codesign_so(cls, shared_object: bytes, options: MetalOptions) -> bytes:
         if not options.sign:
             return shared_object
         with tempfile.TemporaryDirectory(prefix="pteron-sign-") as folder:

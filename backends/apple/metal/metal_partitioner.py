@@ -18,7 +18,8 @@ class MetalPartitioner(AotiPartitioner):
     """A partitioner with the Metal backend's options. Needs no Mac.
 
     Args:
-        options: `MetalOptions`, or compile specs made of them; the defaults if left out.
+        options: `MetalOptions`, or compile specs made of them, with or without
+            `MetalBackend.generate_method_name_compile_spec(name)`; the defaults if left out.
         leave_out: operators to leave to another partitioner; see `op_support.LeaveOut`. What nobody
             takes is compiled for the CPU.
     """
@@ -29,8 +30,5 @@ class MetalPartitioner(AotiPartitioner):
         *,
         leave_out: LeaveOut = (),
     ) -> None:
-        if options is None:
-            options = MetalOptions()
-        elif not isinstance(options, MetalOptions):
-            options = MetalOptions.from_compile_specs(options)
-        super().__init__(MetalBackend.__name__, options.to_compile_specs(), leave_out=leave_out)
+        specs = MetalOptions.specs_of(options)
+        super().__init__(MetalBackend.__name__, specs, leave_out=leave_out)

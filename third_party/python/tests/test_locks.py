@@ -60,8 +60,6 @@ def test_both_torch_locks_have_one_release() -> None:
     assert cpu == f"{cuda}+cpu"
 
 
-def test_cublas_is_the_one_that_torch_brings() -> None:
-    assert _LOCKS["cuda"]["nvidia_cublas"] == {
-        **_LOCKS["torch_cuda"]["nvidia_cublas"],
-        "deps": [],
-    }
+def test_what_programs_open_is_what_torch_brings() -> None:
+    for name in ("nvidia_cublas", "nvidia_cudnn_cu13", "nvidia_cuda_nvrtc"):
+        assert _LOCKS["cuda"][name] == _LOCKS["torch_cuda"][name]

@@ -177,13 +177,13 @@ def test_a_command_signs_it(tmp_path: pathlib.Path) -> None:
     script = tmp_path / "sign.py"
     script.write_text("import sys\nopen(sys.argv[-1], 'ab').write(sys.argv[1].encode())\n")
     sign = shlex.join([sys.executable, str(script), "a name"])
-    assert MetalBackend.sign(b"code", MetalOptions(sign=sign)) == b"codea name"
-    assert MetalBackend.sign(b"code", MetalOptions()) == b"code"
+    assert MetalBackend.codesign_so(b"code", MetalOptions(sign=sign)) == b"codea name"
+    assert MetalBackend.codesign_so(b"code", MetalOptions()) == b"code"
     script.write_text("raise SystemExit('no such identity')\n")
     with pytest.raises(toolchain.ToolchainError, match=r"exit 1\)\.\nno such identity"):
-        MetalBackend.sign(b"code", MetalOptions(sign=sign))
+        MetalBackend.codesign_so(b"code", MetalOptions(sign=sign))
     with pytest.raises(toolchain.ToolchainError, match="cannot be signed by 'no-such-command'"):
-        MetalBackend.sign(b"code", MetalOptions(sign="no-such-command"))
+        MetalBackend.codesign_so(b"code", MetalOptions(sign="no-such-command"))
 
 
 def test_without_ziglang_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

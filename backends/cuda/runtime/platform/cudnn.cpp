@@ -11,6 +11,11 @@ namespace pteron::cuda {
 namespace {
 
 Result<std::unique_ptr<Cudnn>> open_cudnn() {
+  // cuDNN opens nvrtc, and that its builtins, by names which the loader may not find by itself; those
+  // that are open satisfy them. Without them cuDNN has fewer kernels.
+  for (const char* name : {"libnvrtc-builtins.so.13.0", "libnvrtc.so.13"}) {
+    (void)DynamicLibrary::open(name).ok();
+  }
   PTERON_ASSIGN_OR_RETURN(DynamicLibrary library, DynamicLibrary::open("libcudnn.so.9"));
   auto table = std::make_unique<Cudnn>();
 #define PTERON_LOAD(name) PTERON_RETURN_IF_ERROR(load_function(library, #name, &table->name));

@@ -3,10 +3,29 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <vector>
 
 namespace pteron::cuda {
 namespace {
+
+// Where Bazel laid out what this program is run with: said by whoever started it, beside it, or around
+// this library where Python opened it (tools/build/names.bzl).
+std::vector<std::string> runfiles() {
+  std::vector<std::string> roots;
+  if (const char* root = std::getenv("RUNFILES_DIR")) roots.emplace_back(root);
+  std::error_code unreadable;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe", unreadable).string();
+  if (!program.empty()) roots.push_back(program + ".runfiles");
+  Dl_info own;
+  if (dladdr(reinterpret_cast<void*>(&runfiles), &own) && own.dli_fname) {
+    const std::string path = own.dli_fname;
+    const size_t end = path.find("/_pteron_py/");
+    if (end != std::string::npos) roots.push_back(path.substr(0, end));
+  }
+  return roots;
+}
 
 std::vector<std::string> search_folders() {
   std::vector<std::string> folders;
@@ -20,6 +39,8 @@ std::vector<std::string> search_folders() {
     }
   }
   folders.emplace_back("/usr/local/cuda/lib64");
+  // third_party/cuda/libraries.bzl
+  for (const std::string& root : runfiles()) folders.push_back(root + "/_pteron_cuda");
   return folders;
 }
 
@@ -36,9 +57,11 @@ Result<DynamicLibrary> DynamicLibrary::open(const std::string& soname) {
     const char* reason = dlerror();
     tried += "\n  " + candidate + ": " + (reason ? reason : "unknown");
   }
-  return make_error(Error::NotFound,
-                    "%s could not be opened; put its folder on PTERON_CUDA_LIBRARY_PATH. Tried:%s",
-                    soname.c_str(), tried.c_str());
+  return make_error(
+      Error::NotFound,
+      "%s could not be opened; put its folder on PTERON_CUDA_LIBRARY_PATH. (Bazel brings "
+      "cuBLAS, cuDNN and nvrtc: //third_party/cuda:libraries_at_run_time.) Tried:%s",
+      soname.c_str(), tried.c_str());
 }
 
 Result<void*> DynamicLibrary::symbol(const char* name) const {

@@ -5,8 +5,9 @@
 //
 // Nothing here links a vendor library, so a program with this backend starts on a machine that has
 // none. A library is looked for where the process already has it or the loader finds it, then in
-// the folders of $PTERON_CUDA_LIBRARY_PATH (colon-separated), then in /usr/local/cuda/lib64. An
-// opened library stays open until the process ends. Thread-safe.
+// the folders of $PTERON_CUDA_LIBRARY_PATH (colon-separated), then in /usr/local/cuda/lib64, then in
+// Bazel's runfiles, where //third_party/cuda:libraries_at_run_time puts the pinned ones. An opened
+// library stays open until the process ends. Thread-safe.
 #pragma once
 
 #include <string>
