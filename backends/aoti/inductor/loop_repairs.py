@@ -42,6 +42,37 @@ def views_of_what_was_computed() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def no_write_among_reads() -> Iterator[None]:
+    """A tensor that is changed in place is not read at other indices in the loop that writes it.
+
+        t.index_copy_(0, where, rows); t.add_(t.flip(0))
+
+    Inductor compares the indices of those reads that name the tensor as the write does, not of
+    those that name it by an earlier change (issue 198270).
+    """
+    from torch._inductor.dependencies import MemoryDep
+    from torch._inductor.scheduler import Scheduler
+
+    fusable: Callable[..., bool] = Scheduler.fusable_weak_dep
+
+    @functools.wraps(fusable)
+    def fusable_by_memory(scheduler: Any, weak_dep: Any, reader: Any, writer: Any) -> bool:
+        if not fusable(scheduler, weak_dep, reader, writer):
+            return False
+        names = scheduler.mutation_real_name
+        memory, writes = names[weak_dep.mutating_buf], writer.read_writes.writes
+        (write,) = (write for write in writes if write.name == weak_dep.mutating_buf)
+        return all(
+            isinstance(read, MemoryDep) and (read.index, read.size) == (write.index, write.size)
+            for read in reader.read_writes.reads
+            if names.get(read.name, read.name) == memory
+        )
+
+    with patched(Scheduler, "fusable_weak_dep", fusable_by_memory):
+        yield
+
+
+@contextlib.contextmanager
 def arrays_by_their_writer() -> Iterator[None]:
     """An array of sizes is declared once for each section of the code that is written to.
 

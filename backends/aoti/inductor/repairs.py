@@ -24,6 +24,7 @@ from pteron.backends.aoti.inductor.loop_repairs import (
     indices_in_the_order_of_the_tensor,
     layouts_of_fourier_transforms,
     loops_that_write_in_place,
+    no_write_among_reads,
     products_of_no_rows,
     queries_laid_out_first,
     splits_in_three_given_up,
@@ -54,6 +55,7 @@ def repairs() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(no_write_under_a_reader())
         stack.enter_context(no_write_that_is_overwritten())
+        stack.enter_context(no_write_among_reads())
         stack.enter_context(views_of_what_was_computed())
         stack.enter_context(cumsum_of_the_dtype_asked_for())
         stack.enter_context(offsets_from_the_base())
