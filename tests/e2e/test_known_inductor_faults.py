@@ -132,6 +132,12 @@ def _scatter_and_gather(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     return found.index_select(0, index)
 
 
+def _flipped_after_a_write(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    x.index_copy_(0, index, x[index] * 3 - 1)
+    x.add_(x.flip(0))
+    return x.sum(1)
+
+
 def _of_bases(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     y = x * 2
     return y[2:].as_strided((2, 16), (16, 1), 16), y[:, ::2].as_strided((3, 2), (16, 1))
@@ -152,6 +158,7 @@ WRITES = (
     _case("197829_input", _shift, (4, 6)),
     _case("197829_value", lambda x: _shift(x + 1), (4, 6)),
     _case("191571_scatter_and_gather", _scatter_and_gather, (8, 4), torch.zeros(8, dtype=int)),
+    _case("198270_flipped_after_a_write", _flipped_after_a_write, (6, 5), torch.tensor([4, 0])),
     _case("175325_as_strided_of_a_view", _of_bases, (8, 16)),
 )
 

@@ -5,14 +5,17 @@ import dataclasses
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
+from torch._inductor import cpp_builder, cpu_vec_isa
 
 from pteron.backends.aoti import elf, inductor, toolchain
 from pteron.backends.aoti.inductor import Target
 from pteron.backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START
+from pteron.backends.aoti.inductor.release import release
 from pteron.backends.aoti.object_cache import ObjectCache
 from pteron.backends.aoti.toolchain import Machine, ToolchainError
 
@@ -237,3 +240,33 @@ def test_a_refusal_of_the_compiler_shows_its_message(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError) as caught:
         step.compile(toolchain.Source("", "#error this is wrong\n", ("-O1",)))
     assert "this is wrong" in str(caught.value) and "command: " in str(caught.value)
+
+
+#: Flags of GCC that our kernels are compiled with and Inductor's are not, by torch release.
+#: `-fno-trapping-math`: vectors of comparisons; what is computed is the same. (Inductor's list ends
+#: with a flag that takes it back.) `-fmath-errno`: sin(atan(x)) is not simplified (issue 143978).
+_OTHER_FLAGS = {
+    "2.11": {"-ftrapping-math": "[disabled]", "-fmath-errno": "[enabled]"},
+    "2.13": {"-ftrapping-math": "[disabled]"},
+}
+
+
+def test_floating_point_is_compiled_as_inductor_compiles_it() -> None:
+    compiler = toolchain.find_compiler()
+    if compiler.is_clang:
+        pytest.skip("Clang does not say what its flags amount to")
+    step = toolchain.BuildStep(compiler, V3, "cpu", None)  # type: ignore[arg-type]
+    cflags = cpp_builder.CppTorchOptions(vec_isa=cpu_vec_isa.VecAVX2(), aot_mode=True).get_cflags()
+    theirs = [f"-{flag}" for flag in cflags if flag.startswith(("f", "O"))]
+    ours = [*step.common_flags, *step.kernels("").flags]
+
+    def effect(flags: Sequence[str]) -> dict[str, str]:
+        used = [f for f in flags if f.startswith(("-f", "-O")) and "prefix-map" not in f]
+        query = [*compiler.command, "-Q", "--help=optimizers,common", *used]
+        lines = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split("\n")
+        return dict(line.split() for line in lines if len(line.split()) == 2)
+
+    expected = effect(theirs)
+    found = {name: value for name, value in effect(ours).items() if expected[name] != value}
+    mapped = {"-fomit-frame-pointer", "-fgnu-unique"}  # neither has to do with numbers
+    assert {name: found[name] for name in found.keys() - mapped} == _OTHER_FLAGS[release()]
