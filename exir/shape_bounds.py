@@ -1,6 +1,5 @@
-"""What export says of symbolic sizes: their ranges, which memory is planned for, and its guards."""
+"""Ranges of symbolic sizes, and their upper bounds: what planned memory must hold."""
 
-import weakref
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -49,27 +48,6 @@ def ranges_of(program: ExportedProgram) -> dict[sympy.Expr, ValueRanges[Any]]:
         if symbol in ranges and lower < ranges[symbol].lower == 2:
             ranges[symbol] = ValueRanges(lower, ranges[symbol].upper)
     return ranges
-
-
-_noted_guards: weakref.WeakKeyDictionary[Any, tuple[sympy.Basic, ...]] = weakref.WeakKeyDictionary()
-
-
-def guards_of(program: ExportedProgram) -> tuple[sympy.Basic, ...]:
-    """What export found that sizes have to satisfy besides their ranges, such as Eq(s0*s1, s2).
-
-    Noted when a program is first asked: passes and compilers add guards of their own, which exported
-    programs are not held to.
-    """
-    for node in program.graph.nodes:
-        value = node.meta.get("val")
-        for size in value.shape if isinstance(value, torch.Tensor) else ():
-            if not isinstance(size, int):
-                environment = size.node.shape_env
-                if environment not in _noted_guards:
-                    found = tuple(environment.replace(g.expr) for g in environment.guards)
-                    _noted_guards[environment] = found
-                return _noted_guards[environment]
-    return ()
 
 
 class ShapeBounds:

@@ -45,7 +45,7 @@ class ImportedTensor final {
 
   std::byte* data = nullptr;
   bool is_read_only = false;  // its owner lets nobody write the bytes
-  bool is_lazy = false;       // of torch's, and the bytes are not the values: their negative, or none
+  bool is_lazy = false;  // of torch's, and the bytes are not the values: their negative, or none
   ScalarType dtype = ScalarType::Float;
   Device device;
   size_t dim = 0;

@@ -434,8 +434,7 @@ void PyMethod::write_copies_back() {
     if (input.copy) {
       call_method(input.given.get(), "copy_", "(O)", input.copy.get());
     } else {
-      throw_if_error(
-          copy_elements(pteron::view_of(values_[i].tensor()), view_of(input.tensor)));
+      throw_if_error(copy_elements(pteron::view_of(values_[i].tensor()), view_of(input.tensor)));
     }
   }
 }

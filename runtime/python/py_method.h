@@ -83,7 +83,7 @@ class PyMethod final {
   enum class Purpose { Execute, Prepare };
   struct Input {
     ImportedTensor tensor;
-    Object scalar;                         // keeps a string alive
+    Object scalar;       // keeps a string alive
     Object given, copy;  // torch's: the caller's tensor without its history, and a dense copy of it
     bool is_copied = false;  // the method reads, and writes, a copy: `copy`, or `staging`
     std::unique_ptr<std::byte[]> staging;  // a rearranged copy, kept for later calls

@@ -254,7 +254,12 @@ def test_other_kinds_of_tensors_of_torch() -> None:
     x = torch.from_numpy(NEW)
     with torch.inference_mode():
         inference = x.clone()
-    for y in (torch.nn.Parameter(x), x.clone().requires_grad_() * 1, x.as_subclass(Named), inference):
+    for y in (
+        torch.nn.Parameter(x),
+        x.clone().requires_grad_() * 1,
+        x.as_subclass(Named),
+        inference,
+    ):
         (z,) = ASSIGN.execute([torch.zeros(2, 3), y])
         assert torch.equal(z, x)
     (z,) = ASSIGN.execute([torch.zeros(2, 3), torch._efficientzerotensor((2, 3))])

@@ -88,7 +88,9 @@ def interface() -> str:
         raise UnsupportedTorch(f"torch has no entry points of a container: {error}") from error
 
 
-_PRINTED = re.compile(r"""^( *)std::cerr << (?:"Error: " << )?(.*?)(?:\\n(?=")| << '\\n')?("?);( *\\)$""", re.M)
+_PRINTED = re.compile(
+    r"""^( *)std::cerr << (?:"Error: " << )?(.*?)(?:\\n(?=")| << '\\n')?("?);( *\\)$""", re.M
+)
 _LAST_ERROR = """
 extern "C" AOTI_API AOTIRuntimeError AOTInductorGetLastError(const char** message) {
   *message = g_aoti_last_error.c_str();

@@ -168,12 +168,12 @@ Error Contract::check_conditions() const {
                         : relation == "<=" ? left <= right
                         : relation == ">"  ? left > right
                                            : left >= right);
-    PTERON_CHECK_OR_RETURN(holds, Error::InvalidArgument,
-                           "the sizes of the inputs do not satisfy %s, on which the exported program "
-                           "relies: found %lld and %lld; give inputs of other sizes, or export the "
-                           "model so that it does not matter",
-                           rule.text.c_str(), static_cast<long long>(left),
-                           static_cast<long long>(right));
+    PTERON_CHECK_OR_RETURN(
+        holds, Error::InvalidArgument,
+        "the sizes of the inputs do not satisfy %s, on which the exported program "
+        "relies: found %lld and %lld; give inputs of other sizes, or export the "
+        "model so that it does not matter",
+        rule.text.c_str(), static_cast<long long>(left), static_cast<long long>(right));
   }
   return Error::Ok;
 }

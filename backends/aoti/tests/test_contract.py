@@ -1,5 +1,7 @@
 """Contracts of partitions: symbols, ranges, strides, mutation."""
 
+import io
+
 import pytest
 import torch
 from torch.export import Dim
@@ -132,3 +134,21 @@ def test_other_expressions_and_guards_are_conditions() -> None:
     assert (product.left, product.relation) == ((1, 3), "==")
     assert product.right in [(1, 0, 1, 1, 3), (1, 1, 1, 0, 3)]
     assert "c.size(0)" in "".join(texts) and len(texts) == 2
+
+
+class Odd(torch.nn.Module):
+    def forward(self, pair: tuple[torch.Tensor, dict[str, torch.Tensor]]) -> torch.Tensor:
+        return pair[0][::2] * pair[1]["y"]
+
+
+def test_guards_of_nested_inputs_and_of_saved_programs() -> None:
+    args = ((torch.randn(9), {"y": torch.randn(5)}),)
+    size = {0: Dim.AUTO(max=64)}
+    program = torch.export.export(Odd(), args, dynamic_shapes=((size, {"y": size}),))
+    saved = io.BytesIO()
+    torch.export.save(program, saved)
+    saved.seek(0)
+    for one in (program, torch.export.load(saved)):
+        (condition,) = contract_of(one)[2]
+        assert condition.text == "((pair_0.size(0) + 1)//2) == pair_1_y.size(0)"
+        assert contract_of(one.run_decompositions())[2] == (condition,)

@@ -188,9 +188,18 @@ TEST(Contract, ConditionsOfAFileAreChecked) {
   for (int i = 0; i < 33; ++i) deep.insert(deep.end(), {0, 1});
   deep.insert(deep.end(), 32, 2);
   EXPECT_TRUE(parse("==", good, good).ok()) << parse("==", good, good).message();
-  for (const Code& bad : std::vector<Code>{
-           {}, {0}, {1}, {1, 1}, {1, -1}, {2}, {0, 1, 2}, {0, 1, 0, 2}, {0, 1, 0, 2, 8},
-           {0, 1, 0, 2, -1}, {0, 1, 0, 1, 2, 2}, deep}) {
+  for (const Code& bad : std::vector<Code>{{},
+                                           {0},
+                                           {1},
+                                           {1, 1},
+                                           {1, -1},
+                                           {2},
+                                           {0, 1, 2},
+                                           {0, 1, 0, 2},
+                                           {0, 1, 0, 2, 8},
+                                           {0, 1, 0, 2, -1},
+                                           {0, 1, 0, 1, 2, 2},
+                                           deep}) {
     EXPECT_EQ(parse("==", bad, good), Error::InvalidProgram);
     EXPECT_EQ(parse("==", good, bad), Error::InvalidProgram);
   }
