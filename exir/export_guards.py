@@ -26,11 +26,12 @@ def guards_of(program: ExportedProgram) -> tuple[sympy.Basic, ...]:
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
             continue
-        symbolic = [size for size in value.shape if isinstance(size, torch.SymInt)]
-        environment = symbolic[0].node.shape_env if symbolic else environment
+        shape: tuple[Any, ...] = tuple(value.shape)
+        symbolic = [size.node for size in shape if isinstance(size, torch.SymInt)]
+        environment = symbolic[0].shape_env if symbolic else environment
         sizes[node.name] = tuple(
             size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
-            for size in value.shape
+            for size in shape
         )
     if environment is None:
         return ()
@@ -74,7 +75,7 @@ def _parse(text: str, sizes: Mapping[str, tuple[Any, ...]]) -> sympy.Basic | Non
                 return sympy.Integer(value)
             case ast.Call(ast.Name("max" | "min" as name), arguments):
                 return (sympy.Max if name == "max" else sympy.Min)(*map(read, arguments))
-            case ast.Subscript(ast.Call(ast.Attribute(source, "size")), ast.Constant(dim)):
+            case ast.Subscript(ast.Call(ast.Attribute(source, "size")), ast.Constant(int(dim))):
                 return sizes["_".join(path(source))][dim]
         raise KeyError(ast.dump(node))
 

@@ -156,16 +156,22 @@ class _Contracts:
 
 
 def _says_more(guard: sympy.Basic) -> bool:
-    """Whether a guard is more than a range of one symbol, or that a size is not the 0 or 1 that
-    export traces no program for, and that ranges say is possible."""
+    """Whether a guard says more than a range does, and than that something is not 0 or 1: export
+    traces no program for these, but lets declared dimensions be so small."""
     if not isinstance(guard, sympy.core.relational.Relational):
         return False
-    if isinstance(guard, sympy.Eq):
+    parts = list(sympy.preorder_traversal(guard))
+    if isinstance(guard, sympy.Eq) or any(_is_remainder(part) for part in parts):
         return True
-    has_modulo = any("Mod" in type(part).__name__ for part in sympy.preorder_traversal(guard))
-    if isinstance(guard, sympy.Ne) and not has_modulo:
-        return guard.rhs not in (0, 1) and guard.lhs not in (0, 1)
-    return has_modulo or len(guard.free_symbols) > 1
+    is_least = {guard.lhs, guard.rhs} & {0, 1, 2} and not any(
+        part.is_number and part < 0 for part in parts
+    )
+    return len(guard.free_symbols) > 1 and not is_least
+
+
+def _is_remainder(part: sympy.Basic) -> bool:
+    """Whether it is what remains of a size, rather than of a number by a size."""
+    return "Mod" in type(part).__name__ and bool(part.args[1].is_number)
 
 
 _CONSTANT, _SYMBOL, _ADD, _MULTIPLY, _DIVIDE, _MODULO, _MAX, _MIN = range(8)
@@ -203,7 +209,7 @@ def _expression(size: int | torch.SymInt) -> sympy.Expr:
 
 
 def _bounds(expression: sympy.Expr, ranges: Ranges) -> tuple[int, int]:
-    found = bound_sympy(expression, ranges)
+    found = bound_sympy(expression, dict(ranges))
     # An unbounded side is one of several infinities; numbers are what is left.
     lower = int(found.lower) if isinstance(found.lower, sympy.Integer) else 0
     upper = int(found.upper) if isinstance(found.upper, sympy.Integer) else UNBOUNDED

@@ -261,7 +261,11 @@ def test_a_saved_file_is_complete_and_as_readable_as_any(
     steps: list[str] = []
 
     def step(name: str, function: Callable[..., Any]) -> None:
-        monkeypatch.setattr(os, name, lambda *args: (steps.append(name), function(*args))[1])
+        def noted(*args: Any) -> Any:
+            steps.append(name)
+            return function(*args)
+
+        monkeypatch.setattr(os, name, noted)
 
     try:
         step("fsync", os.fsync)

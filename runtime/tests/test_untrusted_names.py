@@ -39,7 +39,7 @@ def program(bad: str) -> Program:
 USES: list[Callable[[Program], object]] = [
     lambda p: p.method_names,
     lambda p: p.metadata("forward"),
-    lambda p: p.metadata("forward").inputs,
+    lambda p: p.metadata("forward").input_meta(0),
     lambda p: p.load_method("forward"),
     lambda p: p.describe(),
     repr,

@@ -185,12 +185,12 @@ def test_a_failed_run_leaves_what_was_copied_as_it_was() -> None:
     method.kernel("executorch_prim::floordiv.Scalar", method.value(7), n, result)
     method.output(result)
     loaded = Runtime.get().load_program(build_program(method)).load_method("forward")
-    x = torch.zeros(3, 2).t()
+    given = torch.zeros(3, 2).t()
     with pytest.raises(PteronError):
-        loaded.execute([x, NEW, torch.tensor(0)])
-    assert not x.any()
-    assert loaded.execute([x, NEW, torch.tensor(2)]) == [3]
-    assert torch.equal(x, torch.from_numpy(NEW))
+        loaded.execute([given, NEW, torch.tensor(0)])
+    assert not given.any()
+    assert loaded.execute([given, NEW, torch.tensor(2)]) == [3]
+    assert torch.equal(given, torch.from_numpy(NEW))
 
 
 def test_an_input_that_is_only_read_may_be_anything() -> None:
@@ -208,7 +208,9 @@ class Wrapper(torch.Tensor):
         return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         raise NotImplementedError(func)
 
 
@@ -295,7 +297,8 @@ def test_shared_memory_of_multiprocessing() -> None:
 
 
 def test_numbers_of_ctypes() -> None:
-    for make, dtype in [(ctypes.c_int64, "int64"), (ctypes.c_float, "float32")]:
+    makers: list[tuple[Any, str]] = [(ctypes.c_int64, "int64"), (ctypes.c_float, "float32")]
+    for make, dtype in makers:
         x = make(0)
         assigning_method([], dtype).execute([x, make(5)])
         assert x.value == 5

@@ -3,11 +3,13 @@
 import io
 
 import pytest
+import sympy
 import torch
 from torch.export import Dim
 
 from pteron.backends.aoti.contract import UNBOUNDED, contract_of
 from pteron.backends.aoti.contract import Dim as ContractDim
+from pteron.backends.aoti.contract import _says_more as says_more
 
 
 class Pairs(torch.nn.Module):
@@ -134,6 +136,26 @@ def test_other_expressions_and_guards_are_conditions() -> None:
     assert (product.left, product.relation) == ((1, 3), "==")
     assert product.right in [(1, 0, 1, 1, 3), (1, 1, 1, 0, 3)]
     assert "c.size(0)" in "".join(texts) and len(texts) == 2
+
+
+@pytest.mark.parametrize(
+    "guard, counts",
+    [
+        ("Eq(a*b, c)", True),
+        ("Eq(Mod(a, 2), 0)", True),
+        ("Ne(Mod(a, 2), 0)", True),
+        ("Ne(a, b)", True),
+        ("a >= b", True),
+        ("a - b >= 1", True),
+        ("Ne(a*b, 1)", False),
+        ("Ne(a//4, 1)", False),
+        ("Ne(Mod(8, 2*a), 0)", False),
+        ("a*b >= 2", False),
+        ("a >= 3", False),
+    ],
+)
+def test_guards_that_count(guard: str, counts: bool) -> None:
+    assert says_more(sympy.sympify(guard)) == counts
 
 
 class Odd(torch.nn.Module):
