@@ -205,7 +205,6 @@ Object PyMethod::run(PyObject* inputs, Purpose purpose) {
     ~Release() { method->release_inputs(); }
   } release{this};
   import_inputs(inputs);
-  if (!written_.empty()) check_written_inputs();
   CallerStreams streams(devices_, devices_.empty() ? nullptr : api_of_caller(), session_->order());
   if (devices_.empty()) {
     throw_if_error(session_->order().finish());
@@ -213,6 +212,7 @@ Object PyMethod::run(PyObject* inputs, Purpose purpose) {
     throw_if_error(streams.begin(has_foreign_input()));
   }
   throw_if_error(method_->set_inputs({values_.data(), values_.size()}));
+  if (!written_.empty()) check_written_inputs();  // whose sizes are known to be right
   for (size_t i = 0; i < outputs_.size(); ++i) {
     Output& output = outputs_[i];
     if (output.mode != OutputMode::Direct) continue;
