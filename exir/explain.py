@@ -183,7 +183,7 @@ def _method(name: str, program: ExportedProgram) -> MethodReport:
     ]
     model = {n: s for n, s in specs.items() if s.kind is not InputKind.USER_INPUT}
     left = map(kernels.kernel_of, get_non_lowered_nodes(program.graph))
-    bounds = ShapeBounds(program.range_constraints)
+    bounds = ShapeBounds(program)
     # What only assertions need will be dropped with them.
     pending = pending_calls(run_passes(program, [RemoveAsserts()]))
     return MethodReport(

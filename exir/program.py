@@ -45,6 +45,7 @@ from pteron.exir.decompositions import (
 from pteron.exir.emit.emit_options import EmitOptions
 from pteron.exir.emit.emitter import Emitted, emit_program
 from pteron.exir.explain import ProgramReport, explain
+from pteron.exir.export_guards import guards_of
 from pteron.exir.passes.pass_base import Pass
 from pteron.exir.passes.remove_asserts import RemoveAsserts
 from pteron.exir.passes.resolve_mutations import ResolveMutations
@@ -91,6 +92,7 @@ def _to_edge(
     functional_programs = {}
     for name, program in methods.items():
         check_input_bounds(program, name)
+        guards_of(program)
         warn_of_training(program, name)
         functional_programs[name] = functionalize(program)
     check_shared_state(functional_programs)

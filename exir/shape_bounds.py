@@ -1,7 +1,7 @@
-"""Upper bounds of symbolic sizes: what planned memory must hold."""
+"""Ranges of symbolic sizes, and their upper bounds: what planned memory must hold."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
 import torch
@@ -11,26 +11,64 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from pteron.exir._program import input_specs_by_name
 
+Ranges: TypeAlias = Mapping[sympy.Expr, ValueRanges[Any]]
+
 _LARGEST = 2**31 - 1
 """Sizes are 32-bit in the file."""
 
 
+def affine(expression: sympy.Expr) -> tuple[sympy.Symbol, int, int] | None:
+    """(symbol, scale, offset) of `scale * symbol + offset`, all integers; None for others."""
+    if len(expression.free_symbols) != 1:
+        return None
+    (symbol,) = expression.free_symbols
+    if not expression.is_polynomial(symbol) or sympy.degree(expression, symbol) != 1:
+        return None
+    scale, offset = sympy.Poly(expression, symbol).all_coeffs()
+    return (symbol, int(scale), int(offset)) if scale.is_integer and offset.is_integer else None
+
+
+def ranges_of(program: ExportedProgram) -> dict[sympy.Expr, ValueRanges[Any]]:
+    """Ranges of symbols, and of what is made of them, as callers may give them.
+
+    Export traces with sizes of at least 2. A dimension `4*Dim("h", min=1)` has a range of its own,
+    from 4 on, while that of `h` is left at 2: the range of `h` here begins at 1.
+    """
+    ranges = dict(program.range_constraints)
+    least: dict[sympy.Symbol, int] = {}
+    for expression, given in program.range_constraints.items():
+        parts = affine(expression)
+        if parts is None or expression.is_Symbol or not given.lower.is_finite:
+            continue
+        symbol, scale, offset = parts
+        if scale > 0:
+            implied = max(-((offset - int(given.lower)) // scale), 0)
+            least[symbol] = max(least.get(symbol, 0), implied)
+    for symbol, lower in least.items():
+        if symbol in ranges and lower < ranges[symbol].lower == 2:
+            ranges[symbol] = ValueRanges(lower, ranges[symbol].upper)
+    return ranges
+
+
 class ShapeBounds:
-    """Bounds of the symbols of one program.
+    """Bounds of the sizes of one program.
 
     Sizes that have no bound are collected in `unbounded` (as 0 where a number is asked for), so
     that all of them can be reported together.
     """
 
-    def __init__(self, ranges: Mapping[sympy.Symbol, ValueRanges[Any]]) -> None:
-        self._ranges = dict(ranges)
+    def __init__(self, program: ExportedProgram) -> None:
+        self._ranges = ranges_of(program)
+        self._symbols = {key: value for key, value in self._ranges.items() if key.is_Symbol}
         self.unbounded: list[str] = []
 
     def upper(self, size: int | torch.SymInt, what: str) -> int:
         """The largest value of `size`; `what` says in words whose size it is."""
         if isinstance(size, int):
             return size
-        bound = bound_sympy(size.node.expr, self._ranges).upper
+        bound = bound_sympy(size.node.expr, self._symbols).upper
+        if size.node.expr in self._ranges:
+            bound = min(bound, self._ranges[size.node.expr].upper)
         if bound.is_integer and bound.is_finite and bound <= _LARGEST:
             return int(bound)
         self.unbounded.append(f"{what} ({size})")
@@ -57,7 +95,7 @@ class ShapeBounds:
 
 def check_input_bounds(program: ExportedProgram, method: str) -> None:
     """Raises ValueError if an input of a program has a size without an upper bound."""
-    bounds = ShapeBounds(program.range_constraints)
+    bounds = ShapeBounds(program)
     for node, (name, spec) in zip(
         program.graph.find_nodes(op="placeholder"),
         input_specs_by_name(program).items(),

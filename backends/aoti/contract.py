@@ -1,19 +1,24 @@
 """What a partition takes and gives: types, ranks and, for each dimension, its sizes.
 
 Dimensions that share a symbol must agree at run time, across all inputs and outputs, so a symbol
-has one number in the whole contract. A size that is `scale * symbol + offset` says so; any other
-expression is free within its bounds.
+has one number in the whole contract. A size that is `scale * symbol + offset` says so. An input's
+size that is another expression has a symbol of its own, which a condition ties to the others; so do
+the guards of export. An output's is free within its bounds.
 """
 
 import dataclasses
-from collections.abc import Mapping, Set
+import functools
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import sympy
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
-from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+from torch.utils._sympy.value_ranges import bound_sympy
+
+from pteron.exir.export_guards import guards_of
+from pteron.exir.shape_bounds import Ranges, affine, ranges_of
 
 #: Stands for "no upper bound".
 UNBOUNDED = 2**63 - 1
@@ -47,74 +52,165 @@ class TensorContract:
     mutated: bool = False
 
 
-Contract: TypeAlias = tuple[tuple[TensorContract, ...], tuple[TensorContract, ...]]
-"""Of the inputs, of the outputs."""
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """What the sizes of one call must satisfy together: `left relation right`.
+
+    Attributes:
+        relation: one of ==, !=, <, <=, > and >=.
+        left, right: how to compute each side from the symbols: see `metadata.fbs`.
+        text: the same with the names of the inputs, for messages.
+    """
+
+    relation: str
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    text: str
+
+
+Contract: TypeAlias = tuple[
+    tuple[TensorContract, ...], tuple[TensorContract, ...], tuple[Condition, ...]
+]
+"""Of the inputs, of the outputs, and of the inputs together."""
 
 
 def contract_of(program: ExportedProgram) -> Contract:
     """Contracts of the inputs (user inputs, in order) and outputs (user outputs, in order)."""
-    signature = program.graph_signature
-    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
-    ranges = dict(program.range_constraints)
-    symbols: dict[sympy.Symbol, int] = {}
-    mutated = set(signature.user_inputs_to_mutate.values())
+    return _Contracts(program).all()
 
-    def describe(value: object, is_mutated: bool = False) -> TensorContract:
+
+class _Contracts:
+    """Numbers the symbols of a program while it describes its tensors."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self._program = program
+        self._ranges = {s: r for s, r in ranges_of(program).items() if s.is_Symbol}
+        self._numbers: dict[sympy.Expr, int] = {}
+        # By symbol: what the caller knows it as.
+        self._words: dict[sympy.Expr, sympy.Expr] = {}
+
+    def all(self) -> Contract:
+        signature = self._program.graph_signature
+        values = {node.name: node.meta.get("val") for node in self._program.graph.nodes}
+        mutated = set(signature.user_inputs_to_mutate.values())
+        inputs = tuple(
+            self._describe(values[spec.arg.name], spec.arg.name, spec.arg.name in mutated)
+            for spec in signature.input_specs
+            if spec.kind == InputKind.USER_INPUT
+        )
+        conditions = self._conditions()
+        outputs = tuple(
+            self._describe(values.get(getattr(spec.arg, "name", "")))
+            for spec in signature.output_specs
+            if spec.kind == OutputKind.USER_OUTPUT
+        )
+        return inputs, outputs, conditions
+
+    def _describe(self, value: object, name: str = "", mutated: bool = False) -> TensorContract:
+        """`name` is that of an input."""
         if isinstance(value, torch.Tensor):
-            dims = tuple(_dim(size, ranges, symbols) for size in value.shape)
-            strides = tuple(_largest(stride, ranges) for stride in value.stride())
-            return TensorContract(value.dtype, dims, strides, is_mutated)
+            dims = tuple(
+                self._dim(_expression(size), f"{name}.size({index})" if name else "")
+                for index, size in enumerate(value.shape)
+            )
+            strides = tuple(self._largest(_expression(stride)) for stride in value.stride())
+            return TensorContract(value.dtype, dims, strides, mutated)
         # AOTInductor hands integers over as tensors without dimensions.
         return TensorContract(torch.int64, (), ())
 
-    inputs = tuple(
-        describe(values[spec.arg.name], spec.arg.name in mutated)
-        for spec in signature.input_specs
-        if spec.kind == InputKind.USER_INPUT
+    def _dim(self, expression: sympy.Expr, words: str) -> Dim:
+        if expression.is_number:
+            return Dim(int(expression), int(expression))
+        lower, upper = _bounds(expression, self._ranges)
+        symbol, scale, offset = affine(expression) or (expression, 1, 0)
+        if not symbol.is_Symbol and not words:
+            return Dim(lower, upper)
+        if words:
+            self._words.setdefault(symbol, (sympy.Symbol(words) - offset) / scale)
+        number = self._numbers.setdefault(symbol, len(self._numbers))
+        return Dim(lower, upper, number, scale, offset)
+
+    def _largest(self, stride: sympy.Expr) -> int:
+        return int(stride) if stride.is_number else _bounds(stride, self._ranges)[1]
+
+    def _conditions(self) -> tuple[Condition, ...]:
+        """Of what the inputs' symbols say; called when they are numbered, and no others are."""
+        own = {e: sympy.Symbol(f"size{n}") for e, n in self._numbers.items() if not e.is_Symbol}
+        relations = [sympy.Eq(name, e, evaluate=False) for e, name in own.items()]
+        relations += [guard for guard in guards_of(self._program) if _says_more(guard)]
+        numbers = {own.get(e, e): n for e, n in self._numbers.items()}
+        words = {own.get(e, e): text for e, text in self._words.items()}
+        fixed = {s: r.lower for s, r in self._ranges.items() if r.is_singleton()}
+        found = []
+        for relation in relations:
+            relation = relation.subs(fixed) if relation.free_symbols & fixed.keys() else relation
+            if not isinstance(relation, sympy.core.relational.Relational):
+                continue
+            left, right = (_code(side, numbers) for side in (relation.lhs, relation.rhs))
+            if left and right:
+                sides = (str(side.xreplace(words)) for side in (relation.lhs, relation.rhs))
+                found.append(
+                    Condition(relation.rel_op, left, right, f" {relation.rel_op} ".join(sides))
+                )
+        return tuple(dict.fromkeys(found))
+
+
+def _says_more(guard: sympy.Basic) -> bool:
+    """Whether a guard says more than a range does, and than that something is not 0 or 1: export
+    traces no program for these, but lets declared dimensions be so small."""
+    if not isinstance(guard, sympy.core.relational.Relational):
+        return False
+    parts = list(sympy.preorder_traversal(guard))
+    if isinstance(guard, sympy.Eq) or any(_is_remainder(part) for part in parts):
+        return True
+    is_least = {guard.lhs, guard.rhs} & {0, 1, 2} and not any(
+        part.is_number and part < 0 for part in parts
     )
-    outputs = tuple(
-        describe(values.get(getattr(spec.arg, "name", "")))
-        for spec in signature.output_specs
-        if spec.kind == OutputKind.USER_OUTPUT
-    )
-    return inputs, outputs
+    return len(guard.free_symbols) > 1 and not is_least
+
+
+def _is_remainder(part: sympy.Basic) -> bool:
+    """Whether it is what remains of a size, rather than of a number by a size."""
+    return "Mod" in type(part).__name__ and bool(part.args[1].is_number)
+
+
+_CONSTANT, _SYMBOL, _ADD, _MULTIPLY, _DIVIDE, _MODULO, _MAX, _MIN = range(8)
+_OPERATIONS = {
+    "Add": _ADD,
+    "Mul": _MULTIPLY,
+    "FloorDiv": _DIVIDE,
+    "CleanDiv": _DIVIDE,
+    "Mod": _MODULO,
+    "PythonMod": _MODULO,
+    "Max": _MAX,
+    "Min": _MIN,
+}
+"""What an operation of sympy, or torch's of that name, is in `metadata.fbs`."""
+
+
+def _code(expression: sympy.Expr, numbers: dict[sympy.Expr, int]) -> tuple[int, ...]:
+    """Postfix code of an expression; empty if it has others than `numbers` and operations here."""
+    if expression.is_Integer and abs(int(expression)) <= UNBOUNDED:
+        return _CONSTANT, int(expression)
+    if expression.is_Symbol:
+        return (_SYMBOL, numbers[expression]) if expression in numbers else ()
+    arguments: Sequence[Any] = expression.args
+    operation = _OPERATIONS.get(type(expression).__name__)
+    if expression.is_Pow and expression.exp.is_Integer and 2 <= int(expression.exp) <= 8:
+        arguments, operation = [expression.base] * int(expression.exp), _MULTIPLY
+    codes = [_code(argument, numbers) for argument in arguments]
+    if operation is None or not all(codes):
+        return ()
+    return functools.reduce(lambda left, right: (*left, *right, operation), codes)
 
 
 def _expression(size: int | torch.SymInt) -> sympy.Expr:
     return sympy.Integer(size) if isinstance(size, int) else size.node.expr
 
 
-def _bounds(
-    expression: sympy.Expr, ranges: Mapping[sympy.Symbol, ValueRanges[Any]]
-) -> tuple[int, int]:
+def _bounds(expression: sympy.Expr, ranges: Ranges) -> tuple[int, int]:
     found = bound_sympy(expression, dict(ranges))
     # An unbounded side is one of several infinities; numbers are what is left.
     lower = int(found.lower) if isinstance(found.lower, sympy.Integer) else 0
     upper = int(found.upper) if isinstance(found.upper, sympy.Integer) else UNBOUNDED
     return max(lower, 0), min(upper, UNBOUNDED)
-
-
-def _dim(
-    size: int | torch.SymInt,
-    ranges: Mapping[sympy.Symbol, ValueRanges[Any]],
-    symbols: dict[sympy.Symbol, int],
-) -> Dim:
-    expression = _expression(size)
-    if expression.is_number:
-        return Dim(int(expression), int(expression))
-    lower, upper = _bounds(expression, ranges)
-    free: Set[sympy.Symbol] = expression.free_symbols
-    if len(free) == 1:
-        (symbol,) = free
-        polynomial = sympy.Poly(expression, symbol) if expression.is_polynomial(symbol) else None
-        if polynomial is not None and polynomial.degree() == 1:
-            scale, offset = polynomial.all_coeffs()
-            if scale.is_integer and offset.is_integer:
-                number = symbols.setdefault(symbol, len(symbols))
-                return Dim(lower, upper, number, int(scale), int(offset))
-    return Dim(lower, upper)
-
-
-def _largest(stride: int | torch.SymInt, ranges: Mapping[sympy.Symbol, ValueRanges[Any]]) -> int:
-    expression = _expression(stride)
-    return int(expression) if expression.is_number else _bounds(expression, ranges)[1]

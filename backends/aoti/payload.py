@@ -27,7 +27,7 @@ import torch
 from torch.export import ExportedProgram
 
 from pteron.backends.aoti.attention import WAYS
-from pteron.backends.aoti.contract import Contract, Dim, TensorContract
+from pteron.backends.aoti.contract import Condition, Contract, Dim, TensorContract
 from pteron.backends.aoti.inductor import Constant
 from pteron.exir._serialize.named_data_store import NamedDataStore, NamedDataStoreOutput
 from pteron.exir.backend.backend_details import PreprocessResult
@@ -261,7 +261,7 @@ def _metadata(
 
     import pteron.backends.aoti.schema.metadata_generated as schema
 
-    inputs, outputs = contract
+    inputs, outputs, conditions = contract
     table = schema.ModelMetadataT()
     table.device = info.device
     table.torchVersion = torch.__version__
@@ -274,6 +274,7 @@ def _metadata(
     table.soDigest = list(so_digest)
     table.inputs = [_tensor_table(schema, item) for item in inputs]
     table.outputs = [_tensor_table(schema, item) for item in outputs]
+    table.conditions = [_condition_table(schema, item) for item in conditions]
     table.constants = [_constant_table(schema, item) for item in stored]
     table.weightsLayout = info.weights_layout
     table.opCounts = [_op_table(schema, op, count) for op, count in op_counts.items()]
@@ -305,6 +306,13 @@ def _tensor_table(schema: Any, contract: TensorContract) -> Any:
     table.dims = [_dim_table(schema, dim) for dim in contract.dims]
     table.strides = list(contract.strides)
     table.mutated = contract.mutated
+    return table
+
+
+def _condition_table(schema: Any, condition: Condition) -> Any:
+    table = schema.ConditionT()
+    table.relation, table.text = condition.relation, condition.text
+    table.left, table.right = list(condition.left), list(condition.right)
     return table
 
 

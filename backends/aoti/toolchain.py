@@ -33,7 +33,7 @@ from pathlib import Path
 import torch
 
 from pteron.backends.aoti import elf
-from pteron.backends.aoti.inductor import GeneratedCode, interface
+from pteron.backends.aoti.inductor import GeneratedCode, quiet_interface
 from pteron.backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START
 from pteron.backends.aoti.object_cache import ObjectCache, default_cache, digest
 
@@ -340,7 +340,7 @@ class BuildStep:
         return elf.undefined_symbols(shared_object)
 
     def interface(self) -> Source:
-        return self.model(interface() + _EXTERN_TEMPLATE.format(extern=""))
+        return self.model(quiet_interface() + _EXTERN_TEMPLATE.format(extern=""))
 
     def model(self, text: str) -> Source:
         header = _MODEL_HEADER.format(device=self.device)

@@ -7,8 +7,8 @@ joined: a file is a list of chunks that are written one after the other.
 import hashlib
 import math
 import os
+import secrets
 import struct
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,12 +93,15 @@ class Chunks:
         try:
             if target.is_dir():
                 raise IsADirectoryError("it is a folder")
-            descriptor, temporary = tempfile.mkstemp(
-                prefix=f".{target.name}.", suffix=".part", dir=target.parent
-            )
+            # Not mkstemp(), whose files only their owner may read: the system applies the umask,
+            # which a process can only ask for by changing it, in all its threads.
+            name = str(target.parent / f".{target.name[:200]}.{secrets.token_hex(8)}.part")
+            descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            temporary = name
             with os.fdopen(descriptor, "wb") as file:
                 self.write_to(file)
-            os.chmod(temporary, 0o666 & ~_umask())
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(temporary, target)
             temporary = ""
         except OSError as error:
@@ -110,12 +113,6 @@ class Chunks:
         finally:
             if temporary:
                 Path(temporary).unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 class Container:

@@ -61,7 +61,7 @@ class MethodValues:
     ) -> None:
         self.table = ValueTable()
         self.slots = TensorSlots()
-        self.bounds = ShapeBounds(program.range_constraints)
+        self.bounds = ShapeBounds(program)
         self._method = method
         self._program = program
         self._instructions = instructions

@@ -2,8 +2,12 @@
 
 import dataclasses
 import hashlib
+import os
+import stat
 import struct
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -246,6 +250,39 @@ def test_save_is_all_or_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="it is a folder"):
         chunks.save(tmp_path / "folder.pte")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["folder.pte", "model.pte"]
+
+
+def test_a_saved_file_is_complete_and_as_readable_as_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunks = serialize_program(everything())
+    target = tmp_path / "model.pte"
+    before = os.umask(0o027)
+    steps: list[str] = []
+
+    def step(name: str, function: Callable[..., Any]) -> None:
+        def noted(*args: Any) -> Any:
+            steps.append(name)
+            return function(*args)
+
+        monkeypatch.setattr(os, name, noted)
+
+    try:
+        step("fsync", os.fsync)
+        step("replace", os.replace)
+        step("umask", os.umask)
+        chunks.save(target)
+    finally:
+        monkeypatch.undo()
+        os.umask(before)
+    assert steps == ["fsync", "replace"]  # umask() would be seen by all threads
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+
+
+def test_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:
+    chunks = serialize_program(everything())
+    chunks.save(tmp_path / ("m" * 251 + ".pte"))
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

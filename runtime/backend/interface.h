@@ -73,6 +73,10 @@ class Delegate {
   // and a failure leaves the delegate usable. Called by one thread at a time.
   virtual Error execute(BackendExecutionContext& context, Span<EValue* const> arguments) = 0;
 
+  // Whether execute() changes the bytes of input `index`, in place. What a method's caller gives for
+  // such an input must be writable, and lie apart from other inputs.
+  virtual bool writes_input(size_t index) const { return (void)index, false; }
+
   // Whether prepare() does anything.
   virtual bool can_prepare() const { return false; }
 

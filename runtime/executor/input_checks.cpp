@@ -69,8 +69,13 @@ void check_tensor(const std::string& input, const ValueMeta& meta, const Tensor&
                 input.c_str(), list(tensor.strides()).c_str(), list(meta.dim_order).c_str());
   }
   if (tensor.numel() > 0 && !tensor.data()) {
-    errors->add(Error::InvalidArgument, "%s: %s has no data", input.c_str(),
-                tensor.describe().c_str());
+    errors->add(Error::InvalidArgument, "%s: %s has no data; a fake tensor, for one, has none",
+                input.c_str(), tensor.describe().c_str());
+  }
+  if (meta.written && tensor.is_constant()) {
+    errors->add(Error::InvalidArgument,
+                "%s: it is read-only, and the method changes it in place; give it a copy",
+                input.c_str());
   }
 }
 
@@ -106,7 +111,8 @@ bool is_tensor(const ValueMeta& meta, const Tensor& tensor) {
   for (size_t i = 0; i < dim; ++i) {
     if (is_static ? tensor.size(i) != meta.sizes[i] : tensor.size(i) > meta.sizes[i]) return false;
   }
-  return is_laid_out(tensor, meta.dim_order) && (tensor.data() || tensor.numel() == 0);
+  return is_laid_out(tensor, meta.dim_order) && (tensor.data() || tensor.numel() == 0) &&
+         !(meta.written && tensor.is_constant());
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ struct Instruction {
   std::string_view name;          // of the operator or backend, for messages and traces
 };
 
+// Whether two tensors share memory.
+bool overlap(const Tensor& a, const Tensor& b);
 // Whether a tensor of the last argument, which a kernel writes, shares memory with one of another.
 bool output_overlaps(Span<EValue* const> arguments);
 

@@ -93,6 +93,7 @@ Error Method::reset_state() {
 
 Error Method::State::execute() {
   if (__builtin_expect(num_missing > 0, 0)) return explain_missing();
+  if (__builtin_expect(!written_inputs.empty(), 0)) PTERON_RETURN_IF_ERROR(check_written_inputs());
   TraceScope scope(tracer, "method", meta.name);
   restore_slots(num_redirected);
   Error error = catch_exceptions([this] {
@@ -127,6 +128,21 @@ bool Method::State::is_in_own_memory(size_t index, const EValue& value) const {
 
 bool Method::State::is_input(size_t index, const EValue& value) const {
   return pteron::is_input(meta.inputs[index], value) && !is_in_own_memory(index, value);
+}
+
+Error Method::State::check_written_inputs() const {
+  for (const size_t i : written_inputs) {
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      const EValue* const value = inputs[k].value;
+      if (k == i || value == inputs[i].value || !value->is_tensor()) continue;
+      PTERON_CHECK_OR_RETURN(!overlap(inputs[i].value->tensor(), value->tensor()),
+                             Error::InvalidArgument,
+                             "method %s: input %zu, which it changes in place, shares memory with "
+                             "input %zu; give a copy as one of them",
+                             meta.name.c_str(), i, k);
+    }
+  }
+  return Error::Ok;
 }
 
 Error Method::State::explain_inputs(Span<const EValue> values, size_t first) const {

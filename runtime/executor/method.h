@@ -13,7 +13,8 @@
 //   PTERON_RETURN_IF_ERROR(method->prepare());   // once, ahead, for inputs of these sizes
 //
 // After an error the method is as usable as before it: set inputs and execute again. Mutable
-// buffers may then hold a part of what the failed run wrote; reset_state() puts them back.
+// buffers, and inputs that the method changes, may then hold a part of what the failed run wrote;
+// reset_state() puts the buffers back.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +55,8 @@ class Method final {
   // scalar that the program was specialised to must be the one it was exported with.
   // InvalidArgument or InvalidType says all that is wrong; the input is then as before. The bytes
   // must not lie in the planned memory of this method, which a run overwrites: copy an output
-  // before it becomes an input.
+  // before it becomes an input. Those of an input that a run changes in place (ValueMeta::written) must
+  // be writable, and no other input's: execute() refuses that.
   Error set_input(size_t index, const EValue& value);
 
   // All at once, in order: nothing is set unless all are right, and all errors are reported.
@@ -76,7 +78,7 @@ class Method final {
   // Makes execute() faster for inputs of the sizes, and with the numbers, that are set now: a
   // delegate that can, keeps what it launches on its device (a CUDA graph) and launches that whenever
   // the same sizes and numbers come. Runs the method once, as execute() does, and puts the mutable
-  // buffers back to what they were; does nothing but that, or nothing at all, where no delegate has
+  // buffers, and inputs that it changes, back to what they were; does nothing but that, or nothing at all, where no delegate has
   // anything to prepare. Any number of calls, for other sizes. Slow: it copies the mutable buffers,
   // allocates and waits. What a backend asks of other threads meanwhile is in its documentation; with
   // CUDA none may wait for the whole device (cudaDeviceSynchronize), as for any stream capture.

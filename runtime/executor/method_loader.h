@@ -81,10 +81,11 @@ class MethodLoader final {
   std::map<std::tuple<uint32_t, uint64_t, size_t>, uint8_t*> separate_;
   std::vector<MutableRange> mutable_ranges_;
   // By value: a move or view may give it other memory; a kernel or move touches it; a delegate does,
-  // in every run.
+  // in every run; a kernel or delegate writes to its memory.
   std::vector<bool> redirected_;
   std::vector<bool> touched_;
   std::vector<bool> delegated_;
+  std::vector<bool> written_;
   uint64_t comparisons_left_;  // a tenth of a second; honest calls of kernels have few arguments
 };
 

@@ -50,12 +50,15 @@ void MethodLoader::find_writers() {
   redirected_.resize(state_->values.size());
   touched_.resize(state_->values.size());
   delegated_.resize(state_->values.size());
+  written_.resize(state_->values.size());
+  std::vector<std::pair<int32_t, int32_t>> aliases;  // a value, and whose memory it then has
   for (const schema::Chain* const chain : *method_.chains()) {
     bool always = true;  // until the first jump
     for (const schema::Instruction* const instruction : *chain->instructions()) {
       if (const schema::MoveCall* const move = instruction->call_as_MoveCall()) {
         redirected_[move->to_index()] = true;
         touched_[move->from_index()] = true;
+        aliases.emplace_back(move->to_index(), move->from_index());
       } else if (const schema::KernelCall* const call = instruction->call_as_KernelCall()) {
         const schema::Operator& op = *method_.operators()->Get(call->operator_index());
         const bool views = find_kernel(qualified_name(op))->memory == KernelMemory::View;
@@ -63,14 +66,27 @@ void MethodLoader::find_writers() {
           touched_[call->args()->Get(i)] = true;
           // Whichever of them it takes for its output.
           const bool is_tensor = state_->values[call->args()->Get(i)].is_tensor();
-          if (views && i > 0 && is_tensor) redirected_[call->args()->Get(i)] = true;
+          if (!views || i == 0 || !is_tensor) continue;
+          redirected_[call->args()->Get(i)] = true;
+          aliases.emplace_back(call->args()->Get(i), call->args()->Get(0));
+        }
+        if (!views && call->args()->size() > 0) {
+          written_[call->args()->Get(call->args()->size() - 1)] = true;
         }
       } else if (const schema::DelegateCall* const call = instruction->call_as_DelegateCall()) {
-        for (const int32_t index : *call->args()) delegated_[index] = delegated_[index] || always;
+        const Delegate& delegate = *state_->delegates[call->delegate_index()];
+        for (uoffset_t i = 0; i < call->args()->size(); ++i) {
+          const int32_t index = call->args()->Get(i);
+          delegated_[index] = delegated_[index] || always;
+          written_[index] = written_[index] || delegate.writes_input(i);
+        }
       } else if (instruction->call_as_JumpFalseCall()) {
         always = false;
       }
     }
+  }
+  for (auto alias = aliases.rbegin(); alias != aliases.rend(); ++alias) {
+    if (written_[alias->first]) written_[alias->second] = true;
   }
   for (size_t i = 0; i < state_->values.size(); ++i) {
     if (!touched_[i]) continue;
@@ -217,7 +233,7 @@ bool MethodLoader::is_delegates_alone(size_t index, const std::vector<bool>& reu
 }
 
 void MethodLoader::prepare_ends() {
-  const MethodMeta& meta = state_->meta;
+  MethodMeta& meta = state_->meta;
   const std::vector<bool> reused = find_reused();
   std::vector<bool> is_input(state_->values.size());
   for (size_t i = 0; i < meta.inputs.size(); ++i) {
@@ -230,6 +246,9 @@ void MethodLoader::prepare_ends() {
         input.needs_value && (redirected_[index] || (meta.inputs[i].planned && reused[index]));
     if (redirected_[index]) input.prototype = std::make_unique<EValue>(*input.value);
     if (input.needs_value) ++state_->num_missing;
+    meta.inputs[i].written =
+        meta.inputs[i].kind == ValueKind::Tensor && !meta.inputs[i].planned && written_[index];
+    if (meta.inputs[i].written) state_->written_inputs.push_back(i);
     state_->inputs.push_back(std::move(input));
   }
   std::vector<bool> is_output(state_->values.size());

@@ -44,6 +44,8 @@ struct ValueMeta {
   // Only for kinds Int, Double, Bool, String: what the slot holds at load. Of an input, the value
   // it was exported with.
   std::variant<std::monostate, int64_t, double, bool, std::string> value;
+  // An input whose bytes, which are the caller's, a run changes. Known of a loaded method only.
+  bool written = false;
   // An input scalar that the program reads, so that it may differ from `value`.
   bool symbolic = false;
 

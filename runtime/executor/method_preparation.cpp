@@ -55,6 +55,10 @@ Error Method::State::prepare() {
   for (const InitialValue& initial : initial_values) {
     state.push_back({initial.destination, initial.bytes.size(), initial.device, nullptr});
   }
+  for (const size_t index : written_inputs) {
+    const Tensor& tensor = inputs[index].value->tensor();
+    state.push_back({tensor.data(), tensor.nbytes(), tensor.device(), nullptr});
+  }
   for (SavedBytes& saved : state) PTERON_RETURN_IF_ERROR(saved.save());
 
   Preparation asked;

@@ -19,13 +19,6 @@ bool any_lacks_memory(Span<EValue* const> arguments) {
   return false;
 }
 
-bool overlap(const Tensor& a, const Tensor& b) {
-  const auto a_begin = reinterpret_cast<uintptr_t>(a.data());
-  const auto b_begin = reinterpret_cast<uintptr_t>(b.data());
-  return a.device() == b.device() && a_begin < b_begin + b.capacity_nbytes() &&
-         b_begin < a_begin + a.capacity_nbytes();
-}
-
 // The condition of a jump: a bool, or whether all elements of a bool tensor are true.
 Result<bool> truth(const EValue& condition) {
   if (condition.is_bool()) return condition.to_bool();
@@ -45,6 +38,13 @@ Result<bool> truth(const EValue& condition) {
 }
 
 }  // namespace
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  const auto a_begin = reinterpret_cast<uintptr_t>(a.data());
+  const auto b_begin = reinterpret_cast<uintptr_t>(b.data());
+  return a.device() == b.device() && a.capacity_nbytes() > 0 && b.capacity_nbytes() > 0 &&
+         a_begin < b_begin + b.capacity_nbytes() && b_begin < a_begin + a.capacity_nbytes();
+}
 
 bool output_overlaps(Span<EValue* const> arguments) {
   if (arguments.empty()) return false;

@@ -49,6 +49,8 @@ struct Method::State {
   // `value` must be an input `index`.
   Error write_input(size_t index, const EValue& value);
   void forget_overwritten_inputs();
+  // InvalidArgument: an input that the run changes shares memory with another one.
+  Error check_written_inputs() const;
   // The error for num_missing > 0.
   Error explain_missing() const;
   // Sets a flag that num_missing counts.
@@ -95,6 +97,7 @@ struct Method::State {
   size_t num_redirected = 0;
 
   std::vector<Input> inputs;
+  std::vector<size_t> written_inputs;  // see ValueMeta::written
   std::vector<Output> outputs;
   std::vector<EValue*> uncertain_outputs;  // tensors that may have no memory after a run
   std::atomic<bool> is_running{false};

@@ -1,7 +1,9 @@
 #include "pteron/runtime/kernel/view.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include "pteron/runtime/core/strided_copy.h"
 
@@ -65,7 +67,65 @@ bool overlap(const View& a, const View& b) {
   return a_begin < b_end && b_begin < a_end;
 }
 
+// The bytes between two addresses, each seen or not.
+class SeenBytes final {
+ public:
+  SeenBytes(uintptr_t begin, uintptr_t end) : begin_(begin), seen_(end - begin) {}
+
+  // Whether a byte of the view's elements has been seen; if `add`, they all are from then on.
+  bool look_at(const View& view, bool add) {
+    const auto item = static_cast<int64_t>(element_size(view.dtype));
+    const int64_t first = static_cast<int64_t>(reinterpret_cast<uintptr_t>(view.data) - begin_);
+    const int64_t* const strides = view.strides.data();
+    bool found = false;
+    StridedPlan(strides, strides, view.sizes.data(), view.dim)
+        .for_each_run([&](int64_t to, int64_t, int64_t count, int64_t stride, int64_t) {
+          for (int64_t i = 0; i < count; ++i) {
+            for (int64_t byte = first + (to + i * stride) * item, k = 0; k < item; ++k, ++byte) {
+              if (byte < 0 || byte >= static_cast<int64_t>(seen_.size())) continue;
+              found |= seen_[byte];
+              if (add) seen_[byte] = true;
+            }
+          }
+        });
+    return found;
+  }
+
+ private:
+  uintptr_t begin_;
+  std::vector<bool> seen_;
+};
+
 }  // namespace
+
+bool overlaps_itself(const View& view) {
+  if (view.numel() <= 1) return false;
+  // Mostly each stride steps over all that the smaller ones reach.
+  std::vector<std::pair<int64_t, int64_t>> steps;
+  for (size_t d = 0; d < view.dim; ++d) {
+    if (view.sizes[d] != 1) steps.emplace_back(std::abs(view.strides[d]), view.sizes[d]);
+  }
+  std::sort(steps.begin(), steps.end());
+  if (steps[0].first == 0) return true;
+  int64_t reach = 0;
+  bool is_clear = true;
+  for (const auto& [stride, size] : steps) {
+    is_clear = is_clear && stride > reach;
+    reach += stride * (size - 1);
+  }
+  if (is_clear) return false;
+  const auto [begin, end] = ends_of(view);
+  return SeenBytes(begin, end).look_at(view, true);
+}
+
+bool share_elements(const View& a, const View& b) {
+  if (a.numel() == 0 || b.numel() == 0 || !overlap(a, b)) return false;
+  const auto [a_begin, a_end] = ends_of(a);
+  const auto [b_begin, b_end] = ends_of(b);
+  SeenBytes seen(std::max(a_begin, b_begin), std::min(a_end, b_end));
+  seen.look_at(a, true);
+  return seen.look_at(b, false);
+}
 
 Error copy_elements(const View& from, const View& to) {
   const bool same_shape =

@@ -38,6 +38,12 @@ View view_of(const Tensor& tensor);
 // Contiguous elements at `data`.
 View contiguous_view(ScalarType dtype, Span<const int64_t> sizes, void* data);
 
+// Whether two elements of a view, or an element of each of two views, have a byte in common. Exact,
+// so that views that lie between each other's elements do not; a bit for each byte is allocated
+// where their ends do not tell.
+bool overlaps_itself(const View& view);
+bool share_elements(const View& a, const View& b);
+
 // Copies between views of the same sizes and dtype. InvalidArgument: sizes or dtypes differ, or the
 // views overlap (the memory between their ends does) without being the same.
 Error copy_elements(const View& from, const View& to);

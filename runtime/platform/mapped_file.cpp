@@ -39,13 +39,16 @@ Error failure(const char* what, const std::string& path, int error_number) {
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A pipe is opened at once, and refused below: without O_NONBLOCK it waits for somebody to write.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.get() < 0) return failure("open", path, errno);
   struct stat status;
   if (::fstat(file.get(), &status) != 0) return failure("examine", path, errno);
   PTERON_CHECK_OR_RETURN(S_ISREG(status.st_mode), Error::AccessFailed,
-                         "cannot map %s: it is %s, not a regular file", path.c_str(),
-                         S_ISDIR(status.st_mode) ? "a folder" : "something special");
+                         "cannot map %s, which is no regular file: it is %s", path.c_str(),
+                         S_ISDIR(status.st_mode)    ? "a folder"
+                         : S_ISFIFO(status.st_mode) ? "a pipe; give the bytes that come out of it"
+                                                    : "something special");
   if (status.st_size == 0) return MappedFile();
   const size_t nbytes = static_cast<size_t>(status.st_size);
   void* const data = ::mmap(nullptr, nbytes, PROT_READ, MAP_PRIVATE, file.get(), 0);

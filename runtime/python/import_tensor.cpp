@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
@@ -28,6 +29,7 @@ ScalarType dtype_of(dlpack::DataType dtype) {
 // By the format character of Python's struct module; throws for what is no number here.
 ScalarType dtype_of(const Py_buffer& buffer) {
   const char* format = buffer.format ? buffer.format : "B";
+  const char* const whole = format;
   const bool swapped = (*format == '>' || *format == '!') && buffer.itemsize > 1;
   // strchr finds the end of its text, too.
   if (*format != '\0' && std::strchr("@=<>!", *format)) ++format;
@@ -45,7 +47,7 @@ ScalarType dtype_of(const Py_buffer& buffer) {
       make_error(Error::InvalidType,
                  "an array with elements of format \"%s\" (%zd bytes each) has no dtype in a "
                  "program; convert it first",
-                 buffer.format, buffer.itemsize));
+                 whole, buffer.itemsize));
 }
 
 Device device_of(dlpack::Device device) {
@@ -72,6 +74,7 @@ TensorType inspect(PyTypeObject* type) {
     const std::string_view module = to_view(name.get());
     result.is_torch = module == "torch" || module.rfind("torch.", 0) == 0;
   }
+  result.is_neg = get_attribute(object, "is_neg").release();
   const Object capsule = get_attribute(object, dlpack::kExchangeApiAttribute);
   if (capsule && PyCapsule_IsValid(capsule.get(), dlpack::kExchangeApiCapsule)) {
     const auto* api = static_cast<const dlpack::ExchangeApi*>(
@@ -80,6 +83,28 @@ TensorType inspect(PyTypeObject* type) {
     if (api && api->version.major == dlpack::kMajorVersion) result.api = api;
   }
   return result;
+}
+
+// The exception of a tensor that cannot be handed over becomes one of ours, which says what it is.
+[[noreturn]] void refuse_tensor(PyObject* object) {
+  PyObject *kind, *value, *trace;
+  PyErr_Fetch(&kind, &value, &trace);
+  const Object owners[] = {Object(kind), Object(value), Object(trace)};
+  std::string text;
+  for (const char* const name : {"layout", "dtype", "device"}) {
+    const Object attribute = get_attribute(object, name);
+    const Object words = attribute ? checked(PyObject_Str(attribute.get())) : nullptr;
+    if (words) text += (text.empty() ? " (" : ", ") + std::string(to_view(words.get()));
+  }
+  if (!text.empty()) text += ")";
+  const Object reason = value ? checked(PyObject_Str(value)) : nullptr;
+  const std::string_view why = reason ? to_view(reason.get()) : "";
+  throw_error(make_error(
+      Error::InvalidType,
+      "a %s%s has no memory that a program can read as a dense tensor: %s. Give a dense one with "
+      "data, as .to_dense(), .dequantize() or .contiguous() make it; inside torch.vmap or "
+      "torch.func, call the program outside of them",
+      Py_TYPE(object)->tp_name, text.c_str(), std::string(why.substr(0, why.find('\n'))).c_str()));
 }
 
 }  // namespace
@@ -104,9 +129,17 @@ bool ImportedTensor::import(PyObject* object) {
   type = tensor_type_of(Py_TYPE(object));
   if (type.api && type.api->borrowed_from_object) {
     dlpack::Tensor tensor;
-    if (type.api->borrowed_from_object(object, &tensor) != 0) throw PythonError();
+    if (type.api->borrowed_from_object(object, &tensor) != 0) refuse_tensor(object);
     owner_ = borrow(object);
     set(tensor);
+    if (type.is_neg) {
+      const Object answer(with_gil_back([&] { return PyObject_CallOneArg(type.is_neg, object); }));
+      if (!answer) refuse_tensor(object);
+      is_lazy = answer.get() == Py_True;
+    }
+    if (__builtin_expect(!data, 0) && get_attribute(object, "_is_zerotensor")) {
+      is_lazy = call_method(object, "_is_zerotensor", "()").get() == Py_True;
+    }
     return true;
   }
   if (PyObject_CheckBuffer(object) && import_buffer(object)) return true;
@@ -120,13 +153,29 @@ bool ImportedTensor::import_buffer(PyObject* object) {
     buffer_.obj = nullptr;
     return false;
   }
+  if (buffer_.suboffsets && std::any_of(buffer_.suboffsets, buffer_.suboffsets + buffer_.ndim,
+                                        [](Py_ssize_t offset) { return offset >= 0; })) {
+    throw_error(make_error(Error::InvalidType,
+                           "the elements of a %s lie behind pointers (it has suboffsets); copy it",
+                           Py_TYPE(object)->tp_name));
+  }
   dtype = dtype_of(buffer_);
   device = Device{};
   is_read_only = buffer_.readonly != 0;
+  is_lazy = false;
   set_dim(buffer_.ndim);
   data = static_cast<std::byte*>(buffer_.buf);
+  // Without a shape it is a row of bytes; without strides (ctypes), or with those of nothing, it has
+  // no gaps.
+  if (dim > 0 && !buffer_.shape) set_dim(1);
   for (size_t d = 0; d < dim; ++d) {
-    sizes[d] = buffer_.shape[d];
+    sizes[d] = buffer_.shape ? buffer_.shape[d] : buffer_.len / buffer_.itemsize;
+  }
+  if (!buffer_.strides || buffer_.len == 0) {
+    set_contiguous_strides();
+    return true;
+  }
+  for (size_t d = 0; d < dim; ++d) {
     if (buffer_.strides[d] % buffer_.itemsize != 0) {
       throw_error(
           make_error(Error::InvalidArgument,
@@ -172,6 +221,7 @@ bool ImportedTensor::import_dlpack(PyObject* object) {
     PyErr_Clear();
     owner_ = try_call(method, no_arguments);
   }
+  if (!owner_ && PyErr_ExceptionMatches(PyExc_BufferError)) refuse_tensor(object);
   if (!owner_) throw PythonError();
   // The capsule is not renamed: it stays the owner and frees the tensor when it goes.
   PyObject* const capsule = owner_.get();
@@ -200,6 +250,7 @@ void ImportedTensor::set(const dlpack::Tensor& tensor) {
   dtype = dtype_of(tensor.dtype);
   device = device_of(tensor.device);
   is_read_only = false;
+  is_lazy = false;
   set_dim(tensor.ndim);
   data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
   std::copy(tensor.shape, tensor.shape + dim, sizes.begin());
@@ -207,8 +258,14 @@ void ImportedTensor::set(const dlpack::Tensor& tensor) {
     std::copy(tensor.strides, tensor.strides + dim, strides.begin());
     return;
   }
-  int64_t stride = 1;
-  for (size_t d = dim; d-- > 0; stride *= std::max<int64_t>(sizes[d], 1)) strides[d] = stride;
+  set_contiguous_strides();
+}
+
+void ImportedTensor::set_contiguous_strides() {
+  uint64_t stride = 1;  // which may run over where there are no elements
+  for (size_t d = dim; d-- > 0; stride *= static_cast<uint64_t>(std::max<int64_t>(sizes[d], 1))) {
+    strides[d] = static_cast<int64_t>(stride);
+  }
 }
 
 void ImportedTensor::set_dim(int64_t found) {

@@ -24,6 +24,7 @@ namespace pteron::python {
 struct TensorType {
   const dlpack::ExchangeApi* api = nullptr;  // null if the type has none
   bool is_torch = false;
+  PyObject* is_neg = nullptr;  // torch's function of that name, kept; null if it is not torch's
 };
 
 // Cached by type. Needs the GIL.
@@ -37,13 +38,14 @@ class ImportedTensor final {
   ImportedTensor& operator=(const ImportedTensor&) = delete;
 
   // False if `object` is no tensor; throws a Python exception if it is one that cannot be used here
-  // (its dtype, device or rank). Keeps the bytes alive until clear(). Needs the GIL.
+  // (its dtype, device or rank, or since it is sparse, say). Keeps the bytes alive until clear(). Needs the GIL.
   bool import(PyObject* object);
   void clear();
   bool imported() const { return imported_; }
 
   std::byte* data = nullptr;
   bool is_read_only = false;  // its owner lets nobody write the bytes
+  bool is_lazy = false;  // of torch's, and the bytes are not the values: their negative, or none
   ScalarType dtype = ScalarType::Float;
   Device device;
   size_t dim = 0;
@@ -56,6 +58,7 @@ class ImportedTensor final {
   bool import_custom_dtype(PyObject* object);
   bool import_dlpack(PyObject* object);
   void set(const dlpack::Tensor& tensor);
+  void set_contiguous_strides();
   void set_dim(int64_t dim);
 
   Object owner_;

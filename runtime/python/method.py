@@ -37,9 +37,15 @@ class Method:
         """Runs on flat `inputs`, in the order of the exported program, and returns flat outputs.
 
         Tensors are used where they lie if their layout is the method's, otherwise they are copied
-        once. Read-only arrays are refused where the method writes to them. Outputs own their
-        memory. They are tensors of the library of the first tensor among the inputs (numpy arrays
-        for one that is only a buffer); without any, torch's if torch is loaded, else numpy's.
+        once. An input that the method changes in place shows the change in the caller's memory,
+        whatever its strides; memory that cannot is refused: read-only arrays, elements that are one
+        place in memory (after `expand()`), and what shares memory with another input. If a run
+        fails, what was copied for it is as before, and what was used where it lies may be changed
+        in part. Tensors with torch's negative bit are resolved.
+
+        Outputs own their memory. They are tensors of the library of the first tensor among the
+        inputs (numpy arrays for one that is only a buffer); without any, torch's if torch is
+        loaded, else numpy's.
 
         Where inputs or outputs live on a GPU, a call is queued like an operator of torch: on
         torch's current stream of the calling thread, where its outputs are valid, and the host does
@@ -57,10 +63,10 @@ class Method:
 
         On CUDA, what a call launches becomes a CUDA graph (a bounded number of them is kept: see
         the option `max_graphs`), which is launched whenever the same sizes and numbers come, with
-        tensors at any address. The method runs once and its mutable buffers are as before. Does
-        nothing where there is nothing to prepare. While it runs, no thread may wait for the whole
-        device (`torch.cuda.synchronize()`), as during any stream capture; streams and events may be
-        waited for.
+        tensors at any address. The method runs once; its mutable buffers and inputs are as before.
+        Does nothing where there is nothing to prepare. While it runs, no thread may wait for the
+        whole device (`torch.cuda.synchronize()`), as during any stream capture; streams and events
+        may be waited for.
 
         Raises:
           InvalidArgumentError: all that is wrong with the inputs; nothing has run.

@@ -86,6 +86,9 @@ PyMethod::PyMethod(std::unique_ptr<Method> method, std::shared_ptr<PySession> se
       inputs_(method_->inputs_size()),
       values_(method_->inputs_size()),
       outputs_(method_->outputs_size()) {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (method_->meta().inputs[i].written) written_.push_back(i);
+  }
   prepare_outputs();
   collect_devices();
 }
@@ -209,6 +212,7 @@ Object PyMethod::run(PyObject* inputs, Purpose purpose) {
     throw_if_error(streams.begin(has_foreign_input()));
   }
   throw_if_error(method_->set_inputs({values_.data(), values_.size()}));
+  if (!written_.empty()) check_written_inputs();  // whose sizes are known to be right
   for (size_t i = 0; i < outputs_.size(); ++i) {
     Output& output = outputs_[i];
     if (output.mode != OutputMode::Direct) continue;
@@ -220,6 +224,7 @@ Object PyMethod::run(PyObject* inputs, Purpose purpose) {
     return purpose == Purpose::Execute ? method_->execute() : method_->prepare();
   }());
   if (purpose == Purpose::Prepare) return none();
+  if (!written_.empty()) write_copies_back();
   const TensorStyle style = output_style();
   return list_of(outputs_.size(), [&](size_t i) { return output(i, style); });
 }
@@ -261,14 +266,15 @@ void PyMethod::import_inputs(PyObject* inputs) {
     if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get())) != count) check_count(0);
     const Object item =
         borrow(PySequence_Fast_GET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i)));
-    values_[i] = import_value(i, item.get());
+    import_value(i, item.get());
   }
 }
 
-EValue PyMethod::import_value(size_t index, PyObject* value) {
+void PyMethod::import_value(size_t index, PyObject* value) {
   if (value == Py_None || PyBool_Check(value) || PyLong_Check(value) || PyFloat_Check(value) ||
       PyUnicode_Check(value)) {
-    return import_scalar(index, value);
+    values_[index] = import_scalar(index, value);
+    return;
   }
   if (!inputs_[index].tensor.import(value)) {
     throw_error(
@@ -279,8 +285,8 @@ EValue PyMethod::import_value(size_t index, PyObject* value) {
                    method_->meta().inputs[index].describe().c_str()));
   }
   const ValueMeta& expected = method_->meta().inputs[index];
-  if (expected.kind != ValueKind::Tensor) return scalar_of_tensor(inputs_[index].tensor, expected);
-  return tensor_value(index);
+  if (expected.kind == ValueKind::Tensor) return set_tensor(index, value);
+  values_[index] = scalar_of_tensor(inputs_[index].tensor, expected);
 }
 
 EValue PyMethod::import_scalar(size_t index, PyObject* value) {
@@ -330,42 +336,117 @@ EValue PyMethod::scalar_of_tensor(const ImportedTensor& tensor, const ValueMeta&
 }
 
 // Over the caller's bytes where they lie as the method wants them, otherwise over a copy that does.
-EValue PyMethod::tensor_value(size_t index) {
+void PyMethod::set_tensor(size_t index, PyObject* value) {
   Input& input = inputs_[index];
   const ImportedTensor& tensor = input.tensor;
   const ValueMeta& expected = method_->meta().inputs[index];
   const Span<const int64_t> sizes(tensor.sizes.data(), tensor.dim);
+  EValue& slot = values_[index];
   if (tensor.dim != expected.dim_order.size() || tensor.dtype != expected.dtype) {
     // Refused by the method, which says why, before anybody looks at the bytes.
-    return EValue(value_or_throw(Tensor::make(tensor.dtype, sizes, tensor.data, tensor.device)));
+    slot = EValue(value_or_throw(Tensor::make(tensor.dtype, sizes, tensor.data, tensor.device)));
+    return;
   }
-  const Span<const uint8_t> dim_order(expected.dim_order.data(), expected.dim_order.size());
-  Tensor result = value_or_throw(Tensor::make(tensor.dtype, sizes, dim_order, tensor.data,
-                                              tensor.device, ShapeDynamism::Static));
-  if (has_layout(tensor, expected.dim_order) && is_aligned(tensor)) {
-    if (tensor.is_read_only) result.set_constant_data(tensor.data, result.nbytes());
-    return EValue(result);
+  // Mostly as it was in the last call.
+  const auto is_as_before = [&](const Tensor& last) {
+    return last.dtype() == tensor.dtype && last.device() == tensor.device &&
+           last.dim() == tensor.dim && std::equal(sizes.begin(), sizes.end(), last.sizes().begin());
+  };
+  if (!slot.is_tensor() || !is_as_before(slot.tensor())) {
+    const Span<const uint8_t> dim_order(expected.dim_order.data(), expected.dim_order.size());
+    slot = EValue(value_or_throw(Tensor::make(tensor.dtype, sizes, dim_order, nullptr,
+                                              tensor.device, ShapeDynamism::Static)));
   }
-  if (tensor.device.type != DeviceType::CPU) {
+  Tensor& result = slot.tensor();
+  const size_t nbytes = result.nbytes();
+  const bool is_lazy = tensor.is_lazy && nbytes > 0;
+  const bool fits = has_layout(tensor, expected.dim_order) && is_aligned(tensor);
+  if (__builtin_expect(fits && !is_lazy, 1)) {
+    result.set_data(tensor.data, nbytes);
+    if (tensor.is_read_only) result.set_constant_data(tensor.data, nbytes);
+    return;
+  }
+  if (nbytes > expected.nbytes) {  // refused: above the upper bound
+    result.set_data(tensor.data, nbytes);
+    return;
+  }
+  const bool on_cpu = tensor.device.type == DeviceType::CPU;
+  if (is_lazy || (!on_cpu && tensor.type.is_torch && tensor.type.api)) {
+    result.set_data(copy_with_torch(input, value, result), nbytes);
+    return;
+  }
+  if (!on_cpu) {
     throw_error(make_error(Error::InvalidArgument,
                            "input %zu of method \"%s\" lies on a device in another layout than %s; "
                            "make it contiguous",
                            index, method_->name().c_str(), expected.describe().c_str()));
   }
-  if (result.nbytes() > input.staging_nbytes) {
-    if (result.nbytes() > expected.nbytes) return EValue(result);  // refused: above the upper bound
+  if (nbytes > input.staging_nbytes) {
     input.staging.reset(new std::byte[expected.nbytes]);
     input.staging_nbytes = expected.nbytes;
   }
   result.set_data(input.staging.get(), input.staging_nbytes);
   throw_if_error(copy_elements(view_of(tensor), pteron::view_of(result)));
-  return EValue(result);
+  input.is_copied = true;
+}
+
+void* PyMethod::copy_with_torch(Input& input, PyObject* value, const Tensor& result) {
+  input.given = call_method(value, "detach", "()");
+  input.copy = call_method(input.given.get(), "new_empty_strided", "(NN)",
+                           to_list(result.sizes()).release(), to_list(result.strides()).release());
+  call_method(input.copy.get(), "copy_", "(O)", input.given.get());
+  input.is_copied = true;
+  ImportedTensor copy;
+  if (!copy.import(input.copy.get())) throw_error(Error(Error::Internal, "no tensor"));
+  return copy.data;
+}
+
+void PyMethod::check_written_inputs() const {
+  const std::vector<ValueMeta>& metas = method_->meta().inputs;
+  const auto refuse = [&](size_t index, const std::string& why) {
+    const std::string& name = metas[index].name;
+    throw_error(Error(Error::InvalidArgument,
+                      "method \"" + method_->name() + "\" changes input " + std::to_string(index) +
+                          (name.empty() ? "" : " (" + name + ")") + " in place, " + why));
+  };
+  for (const size_t i : written_) {
+    const ImportedTensor& tensor = inputs_[i].tensor;
+    if (!tensor.imported() || !tensor.data) continue;
+    if (tensor.is_read_only) refuse(i, "and it is read-only; give a copy that can be written");
+    if (!has_layout(tensor, metas[i].dim_order) && overlaps_itself(view_of(tensor))) {
+      refuse(i, "and several of its elements are one place in memory, as after expand(); clone it");
+    }
+    for (size_t k = 0; k < inputs_.size(); ++k) {
+      const ImportedTensor& other = inputs_[k].tensor;
+      if (k != i && other.imported() && other.device == tensor.device &&
+          share_elements(view_of(tensor), view_of(other))) {
+        refuse(i, "and it shares memory with input " + std::to_string(k) +
+                      "; give a copy as one of them");
+      }
+    }
+  }
+}
+
+void PyMethod::write_copies_back() {
+  for (const size_t i : written_) {
+    const Input& input = inputs_[i];
+    if (!input.is_copied) continue;
+    if (input.copy) {
+      call_method(input.given.get(), "copy_", "(O)", input.copy.get());
+    } else {
+      throw_if_error(copy_elements(pteron::view_of(values_[i].tensor()), view_of(input.tensor)));
+    }
+  }
 }
 
 void PyMethod::release_inputs() {
   for (Input& input : inputs_) {
     input.tensor.clear();
     input.scalar.reset();
+    if (__builtin_expect(!input.is_copied, 1)) continue;
+    input.given.reset();
+    input.copy.reset();
+    input.is_copied = false;
   }
 }
 

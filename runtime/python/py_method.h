@@ -83,7 +83,9 @@ class PyMethod final {
   enum class Purpose { Execute, Prepare };
   struct Input {
     ImportedTensor tensor;
-    Object scalar;                         // keeps a string alive
+    Object scalar;       // keeps a string alive
+    Object given, copy;  // torch's: the caller's tensor without its history, and a dense copy of it
+    bool is_copied = false;  // the method reads, and writes, a copy: `copy`, or `staging`
     std::unique_ptr<std::byte[]> staging;  // a rearranged copy, kept for later calls
     size_t staging_nbytes = 0;
   };
@@ -102,9 +104,16 @@ class PyMethod final {
   const dlpack::ExchangeApi* api_of_caller() const;
   bool has_foreign_input() const;
   void check_count(size_t found) const;
-  EValue import_value(size_t index, PyObject* value);
+  void import_value(size_t index, PyObject* value);
   EValue import_scalar(size_t index, PyObject* value);
-  EValue tensor_value(size_t index);
+  void set_tensor(size_t index, PyObject* value);
+  // Memory of a tensor of torch's, `value`, copied into the layout of `result` by torch itself, on the
+  // stream on which the method runs.
+  void* copy_with_torch(Input& input, PyObject* value, const Tensor& result);
+  // Throws unless what a run writes is writable, is nowhere there twice, and is no other input's.
+  void check_written_inputs() const;
+  // What the run wrote to copies, to the caller's memory.
+  void write_copies_back();
   EValue scalar_of_tensor(const ImportedTensor& tensor, const ValueMeta& expected) const;
   void import_inputs(PyObject* inputs);
   void release_inputs();
@@ -116,6 +125,7 @@ class PyMethod final {
   std::shared_ptr<PySession> session_;
   std::vector<Input> inputs_;
   std::vector<EValue> values_;
+  std::vector<size_t> written_;  // inputs that a run changes in place
   std::vector<Output> outputs_;
   std::vector<Device> devices_;  // besides the CPU, of inputs and outputs
 };

@@ -41,16 +41,25 @@ inline Object checked(PyObject* result) {
   return Object(result);
 }
 
+// Instead of Python's UnicodeError, an exception of ours: for text of a program that is no UTF-8, and
+// for a str that cannot be written as such.
+[[noreturn]] void refuse_bytes(std::string_view text);
+[[noreturn]] void refuse_str();
+
 // Borrowed from `text`; throws TypeError for what is no str.
 inline std::string_view to_view(PyObject* text) {
   Py_ssize_t length = 0;
   const char* data = PyUnicode_AsUTF8AndSize(text, &length);
+  if (!data && PyErr_ExceptionMatches(PyExc_UnicodeError)) refuse_str();
   if (!data) throw PythonError();
   return {data, static_cast<size_t>(length)};
 }
 
 inline Object to_object(std::string_view text) {
-  return checked(PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size())));
+  PyObject* const made =
+      PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+  if (!made && PyErr_ExceptionMatches(PyExc_UnicodeError)) refuse_bytes(text);
+  return checked(made);
 }
 
 inline Object to_object(std::monostate) { return none(); }

@@ -370,6 +370,6 @@ def test_read_only_inputs_are_read_only(library: str) -> None:
     overwriting = load(build_program(method))
     given, two = read_only(library), np.array([1, 2], np.uint8)
     for _ in range(2):
-        with pytest.raises(InvalidArgumentError, match="argument 0 is read-only"):
+        with pytest.raises(InvalidArgumentError, match="read-only"):
             overwriting.execute([given, two])
         assert overwriting.execute([two.copy(), given])[0].tolist() == [5, 6]

@@ -55,12 +55,15 @@ def check_right_call(sample: Sample, module: torch.nn.Module, method: Any, seed:
 
 @pytest.mark.parametrize("index", [_ROWS, -_ROWS - 1, 2**62], ids=["high", "low", "huge"])
 @pytest.mark.parametrize("position", [0.0, 0.3, 0.999], ids=["first", "inner", "last"])
-def test_the_call_fails_and_the_next_is_right(loaded: Any, position: float, index: int) -> None:
+def test_the_call_fails_and_the_next_is_right(
+    loaded: Any, position: float, index: int, capfd: pytest.CaptureFixture[str]
+) -> None:
     sample, module, method = loaded
     (indices,) = sample.inputs(1)
     indices[int(position * len(indices))] = index
     with pytest.raises(InvalidArgumentError, match=r"index out of bounds: .*1000"):
         method.execute([indices])
+    assert capfd.readouterr() == ("", "")  # the exception says it all
     check_right_call(sample, module, method, seed=2)
 
 

@@ -19,7 +19,7 @@ One call at a time: a lock serialises callers, because Inductor's state belongs 
 from pteron.backends.aoti.inductor.absent_gpu import TritonMissing, fakes_of_any_device
 from pteron.backends.aoti.inductor.absent_weights import moved_to_absent_gpu
 from pteron.backends.aoti.inductor.architectures import UnsupportedArchitecture
-from pteron.backends.aoti.inductor.capture import interface, operator_functions
+from pteron.backends.aoti.inductor.capture import operator_functions, quiet_interface
 from pteron.backends.aoti.inductor.fallbacks import (
     c_function,
     compiles_higher_order,
@@ -49,10 +49,10 @@ __all__ = [
     "functions_called_by",
     "generate",
     "generate_variants",
-    "interface",
     "may_call_out",
     "moved_to_absent_gpu",
     "operator_functions",
+    "quiet_interface",
     "release",
     "tuning",
 ]

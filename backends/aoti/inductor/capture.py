@@ -88,6 +88,29 @@ def interface() -> str:
         raise UnsupportedTorch(f"torch has no entry points of a container: {error}") from error
 
 
+_PRINTED = re.compile(
+    r"""^( *)std::cerr << (?:"Error: " << )?(.*?)(?:\\n(?=")| << '\\n')?("?);( *\\)$""", re.M
+)
+_LAST_ERROR = """
+extern "C" AOTI_API AOTIRuntimeError AOTInductorGetLastError(const char** message) {
+  *message = g_aoti_last_error.c_str();
+  return AOTI_RUNTIME_SUCCESS;
+}
+"""
+
+
+def quiet_interface() -> str:
+    """`interface()`, but what the code throws is kept for AOTInductorGetLastError, which torch has
+    from 2.13 on, and not printed."""
+    text, count = _PRINTED.subn(r"\1g_aoti_last_error = \2\3;\4", interface())
+    if count != 2:
+        raise UnsupportedTorch("the entry points of a container no longer print what they catch")
+    if "AOTInductorGetLastError(" not in text:
+        head = "#include <string>\nstatic thread_local std::string g_aoti_last_error;\n"
+        text = head + text + _LAST_ERROR
+    return text
+
+
 def model_part(wrapper: str) -> str:
     """Inductor's wrapper without the C entry points in it, which use the model's class only through
     its header: each half compiles alone, and the first before there is a model."""

@@ -58,6 +58,10 @@ Error ArgumentBinding::bind_inputs(Span<EValue* const> arguments) {
       return error;
     }
   }
+  if (Error error = contract_.check_together(); __builtin_expect(!error.ok(), 0)) {
+    delete_handles();
+    return error;
+  }
   for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i] = new SlimTensor(slots_[i].tensor);
   return Error::Ok;
 }

@@ -95,6 +95,10 @@ Result<Contract> Contract::make(const Metadata& metadata) {
     contract.outputs_.push_back(
         {output.dtype, output.mutated, false, output.dims, output.strides, {}});
   }
+  for (const Condition& condition : metadata.conditions) {
+    contract.conditions_.push_back({std::string(condition.relation), condition.left,
+                                    condition.right, std::string(condition.text)});
+  }
   contract.symbols_.resize(static_cast<size_t>(metadata.num_symbols), kUnknown);
   return contract;
 }
@@ -118,6 +122,59 @@ Error Contract::check_size(const DimContract& dim, int64_t size, int64_t* symbol
                          static_cast<long long>(size), dim.symbol, static_cast<long long>(value),
                          static_cast<long long>(*symbol));
   *symbol = value;
+  return Error::Ok;
+}
+
+// False where the result has more than 64 bits, or something is divided by 0.
+bool Contract::compute(const std::vector<int64_t>& code, int64_t* result) const {
+  int64_t stack[Condition::kMaxDepth];
+  size_t depth = 0;
+  for (size_t i = 0; i < code.size(); ++i) {
+    const int64_t operation = code[i];
+    if (operation == Condition::kConstant || operation == Condition::kSymbol) {
+      ++i;
+      stack[depth++] = operation == Condition::kConstant ? code[i] : symbols_[code[i]];
+      continue;
+    }
+    const int64_t b = stack[--depth];
+    int64_t& a = stack[depth - 1];
+    if (operation == Condition::kAdd) {
+      if (__builtin_add_overflow(a, b, &a)) return false;
+    } else if (operation == Condition::kMultiply) {
+      if (!multiply(a, b, &a)) return false;
+    } else if (operation == Condition::kMax) {
+      a = std::max(a, b);
+    } else if (operation == Condition::kMin) {
+      a = std::min(a, b);
+    } else {
+      if (b == 0 || (b == -1 && a == INT64_MIN)) return false;
+      const int64_t rest = a % b;
+      const bool is_below = rest != 0 && (rest < 0) != (b < 0);  // C++ rounds towards 0
+      a = operation == Condition::kModulo ? rest + is_below * b : a / b - is_below;
+    }
+  }
+  *result = stack[0];
+  return true;
+}
+
+Error Contract::check_conditions() const {
+  for (const JointRule& rule : conditions_) {
+    int64_t left = 0, right = 0;
+    const std::string& relation = rule.relation;
+    const bool holds = compute(rule.left, &left) && compute(rule.right, &right) &&
+                       (relation == "=="   ? left == right
+                        : relation == "!=" ? left != right
+                        : relation == "<"  ? left < right
+                        : relation == "<=" ? left <= right
+                        : relation == ">"  ? left > right
+                                           : left >= right);
+    PTERON_CHECK_OR_RETURN(
+        holds, Error::InvalidArgument,
+        "the sizes of the inputs do not satisfy %s, on which the exported program "
+        "relies: found %lld and %lld; give inputs of other sizes, or export the "
+        "model so that it does not matter",
+        rule.text.c_str(), static_cast<long long>(left), static_cast<long long>(right));
+  }
   return Error::Ok;
 }
 

@@ -3,6 +3,7 @@
 //   PTERON_ASSIGN_OR_RETURN(Contract contract, Contract::make(metadata));
 //   contract.begin();
 //   for (i ...) PTERON_RETURN_IF_ERROR(contract.check_input(i, tensor, &fits));
+//   PTERON_RETURN_IF_ERROR(contract.check_together());
 //   ... run ...
 //   for (i ...) PTERON_RETURN_IF_ERROR(contract.check_output(i, dtype, sizes));
 //
@@ -11,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "pteron/backends/aoti/runtime/metadata.h"
@@ -43,6 +45,11 @@ class Contract final {
   // has them. InvalidType: dtype; InvalidArgument: rank or a size, with the rule it breaks.
   Error check_input(size_t i, const Tensor& tensor, int64_t* strides, bool* fits);
 
+  // After all inputs of a run. InvalidArgument: what their sizes do not satisfy together.
+  Error check_together() const {
+    return __builtin_expect(conditions_.empty(), 1) ? Error(Error::Ok) : check_conditions();
+  }
+
   // After the inputs of the same run.
   Error check_output(size_t i, slim::DType dtype, Span<const int64_t> sizes) const;
 
@@ -57,6 +64,8 @@ class Contract final {
   };
 
   static Result<TensorRule> make_rule(const TensorContract& contract);
+  Error check_conditions() const;
+  bool compute(const std::vector<int64_t>& code, int64_t* result) const;
   Error check_size(const DimContract& dim, int64_t size, int64_t* symbol) const;
   Error mismatch(const char* kind, size_t i, const TensorRule& rule, const std::string& found,
                  const Error& why) const;
@@ -64,6 +73,13 @@ class Contract final {
   bool known_ = false;
   std::vector<TensorRule> inputs_;
   std::vector<TensorRule> outputs_;
+  struct JointRule {
+    std::string relation;
+    std::vector<int64_t> left;
+    std::vector<int64_t> right;
+    std::string text;
+  };
+  std::vector<JointRule> conditions_;
   std::vector<int64_t> symbols_;  // values of this run; -1 where not known yet
 };
 

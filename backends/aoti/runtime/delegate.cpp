@@ -47,6 +47,10 @@ class AotiDelegate final : public Delegate {
     return run(arguments);
   }
 
+  bool writes_input(size_t index) const override {
+    return index < container_->num_inputs() && binding_.changes_input(index);
+  }
+
   bool can_prepare() const override { return can_prepare_; }
 
   Error prepare(BackendExecutionContext&, Span<EValue* const> arguments,

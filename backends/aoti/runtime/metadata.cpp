@@ -116,6 +116,36 @@ Result<ConstantInfo> parse_constant(const schema::Constant* table, const std::st
   return info;
 }
 
+// Whether running `code` leaves one number, and needs no more than there is on the way.
+bool is_expression(const std::vector<int64_t>& code, int32_t num_symbols) {
+  size_t depth = 0;
+  for (size_t i = 0; i < code.size(); ++i) {
+    if (code[i] == Condition::kConstant || code[i] == Condition::kSymbol) {
+      const bool is_symbol = code[i++] == Condition::kSymbol;
+      if (i == code.size() || depth == Condition::kMaxDepth) return false;
+      if (is_symbol && (code[i] < 0 || code[i] >= num_symbols)) return false;
+      ++depth;
+    } else if (code[i] < 0 || code[i] > Condition::kMin || depth-- < 2) {
+      return false;
+    }
+  }
+  return depth == 1;
+}
+
+Result<Condition> parse_condition(const schema::Condition* table, int32_t num_symbols,
+                                  const std::string& where) {
+  if (!table) return invalid(where, "missing");
+  Condition condition{text(table->relation()), numbers(table->left()), numbers(table->right()),
+                      text(table->text())};
+  if (!is_expression(condition.left, num_symbols) || !is_expression(condition.right, num_symbols)) {
+    return invalid(where, "a side that cannot be computed");
+  }
+  for (const char* const known : {"==", "!=", "<", "<=", ">", ">="}) {
+    if (condition.relation == known) return condition;
+  }
+  return invalid(where, "an unknown relation");
+}
+
 }  // namespace
 
 Result<Metadata> Metadata::parse(Span<const uint8_t> blob) {
@@ -154,6 +184,14 @@ Result<Metadata> Metadata::parse(Span<const uint8_t> blob) {
       for (const DimContract& dim : contract.dims) {
         metadata.num_symbols = std::max(metadata.num_symbols, dim.symbol + 1);
       }
+    }
+  }
+  if (table.conditions()) {
+    for (flatbuffers::uoffset_t i = 0; i < table.conditions()->size(); ++i) {
+      PTERON_ASSIGN_OR_RETURN(Condition condition,
+                              parse_condition(table.conditions()->Get(i), metadata.num_symbols,
+                                              "condition " + std::to_string(i)));
+      metadata.conditions.push_back(std::move(condition));
     }
   }
   if (table.constants()) {

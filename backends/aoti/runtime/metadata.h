@@ -36,6 +36,18 @@ struct TensorContract {
   bool mutated = false;          // the code writes this input in place
 };
 
+// What the sizes of a call's inputs must satisfy together; see metadata.fbs. Checked by parse(): each
+// side leaves one number on a stack of at most kMaxDepth.
+struct Condition {
+  static constexpr size_t kMaxDepth = 32;
+  enum Operation : int64_t { kConstant, kSymbol, kAdd, kMultiply, kDivide, kModulo, kMax, kMin };
+
+  std::string_view relation;
+  std::vector<int64_t> left;
+  std::vector<int64_t> right;
+  std::string_view text;
+};
+
 // A weight: `nbytes` at `offset` in the named blob `blob_key`.
 struct ConstantInfo {
   std::string_view name;  // the container's
@@ -64,6 +76,7 @@ struct Metadata {
   Sha256Digest so_digest{};
   std::vector<TensorContract> inputs;
   std::vector<TensorContract> outputs;
+  std::vector<Condition> conditions;  // on inputs
   std::vector<ConstantInfo> constants;
   int32_t num_symbols = 0;  // 1 + the largest symbol of any dimension
 

@@ -7,7 +7,7 @@ import torch
 
 import pteron.backends.aoti.schema.metadata_generated as schema
 from pteron.backends.aoti import payload
-from pteron.backends.aoti.contract import Dim, TensorContract
+from pteron.backends.aoti.contract import Condition, Dim, TensorContract
 from pteron.backends.aoti.inductor import Constant
 from pteron.exir._serialize.named_data_store import NamedDataStore
 
@@ -22,6 +22,7 @@ INFO = payload.SharedObjectInfo(
 CONTRACT = (
     (TensorContract(torch.float32, (Dim(1, 8, 0, 2, 1), Dim(4, 4)), (4, 1), True),),
     (TensorContract(torch.int64, (), ()),),
+    (Condition("<=", (1, 0), (0, 8), "x.size(0) <= 8"),),
 )
 
 

@@ -277,7 +277,7 @@ TEST(MemorySafetyTest, WhatIsWrittenOverlapsNoOtherInput) {
   EXPECT_TRUE(method->set_inputs(std::vector<EValue>{begin, tensor(other)}).ok());
   EXPECT_TRUE(method->execute().ok());
   EXPECT_TRUE(method->set_inputs(std::vector<EValue>{begin, end}).ok());
-  expect_message(method->execute(), Error::InvalidArgument, "overlaps another argument");
+  expect_message(method->execute(), Error::InvalidArgument, "shares memory with input 0");
 }
 
 // The copy is told to write one tensor, and to return another.

@@ -69,6 +69,45 @@ TEST(MethodTest, BoundedInputsResizeWhatFollows) {
   }
 }
 
+// x becomes y + y, in place; float32[2, 3] of the caller.
+ProgramSpec assign() {
+  ProgramSpec program;
+  MethodSpec& method = program.add_method("forward");
+  const int x = method.add(TensorSpec::input({2, 3}));
+  const int y = method.add(TensorSpec::input({2, 3}));
+  method.kernel("test::add.out", {y, y, x, x});
+  method.inputs = {x, y};
+  return program;
+}
+
+TEST(MethodTest, InputsThatAreWritten) {
+  const auto method = load(assign());
+  EXPECT_TRUE(method->meta().inputs[0].written);
+  EXPECT_FALSE(method->meta().inputs[1].written);
+  std::vector<float> memory{0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6};
+  const Sizes sizes{2, 3};
+  const auto at = [&](size_t first) {
+    return EValue(*Tensor::make(ScalarType::Float, sizes, memory.data() + first));
+  };
+  const std::vector<EValue> apart{at(0), at(6)}, shared{at(0), at(5)};
+  ASSERT_TRUE(method->set_inputs(shared).ok());
+  expect_message(method->execute(), Error::InvalidArgument, "shares memory with input 1");
+  EXPECT_EQ(memory[0], 0);
+  ASSERT_TRUE(method->set_inputs(apart).ok());
+  ASSERT_TRUE(method->execute().ok());
+  EXPECT_EQ(memory, (std::vector<float>{2, 4, 6, 8, 10, 12, 1, 2, 3, 4, 5, 6}));
+
+  Tensor constant = *Tensor::make(ScalarType::Float, sizes, nullptr);
+  constant.set_constant_data(memory.data(), 24);
+  expect_message(method->set_input(0, EValue(constant)), Error::InvalidArgument, "read-only");
+  EXPECT_TRUE(method->set_input(1, EValue(constant)).ok());
+
+  // Of another layout: refused, rather than changed in a copy.
+  const uint8_t columns_first[] = {1, 0};
+  const EValue other(*Tensor::make(ScalarType::Float, sizes, columns_first, memory.data()));
+  expect_message(method->set_input(0, other), Error::InvalidArgument, "make it contiguous");
+}
+
 TEST(MethodTest, UnplannedInputsAreAliasedAndPlannedOnesCopied) {
   const auto method = load(bounded_add());
   std::vector<float> a(6, 1);

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -124,6 +126,76 @@ TEST(CopyElements, OtherSizesAreAnError) {
   std::vector<int32_t> memory;
   const View view = counted_view(memory, {2, 3});
   EXPECT_EQ(copy_elements(view, view.selected(0, 0)).code(), Error::InvalidArgument);
+}
+
+View view_at(std::vector<int32_t>& memory, size_t first, std::vector<int64_t> sizes,
+             std::vector<int64_t> strides) {
+  View view = contiguous_view(ScalarType::Int, sizes, memory.data() + first);
+  std::copy(strides.begin(), strides.end(), view.strides.begin());
+  return view;
+}
+
+// By comparing every byte of every element with every other one.
+std::vector<uintptr_t> addresses(const View& view) {
+  std::vector<uintptr_t> found{reinterpret_cast<uintptr_t>(view.data)};
+  for (size_t d = 0; d < view.dim; ++d) {
+    std::vector<uintptr_t> more;
+    for (const uintptr_t address : found) {
+      for (int64_t i = 0; i < view.sizes[d]; ++i) {
+        more.push_back(address + static_cast<uintptr_t>(i * view.strides[d]) * 4);
+      }
+    }
+    found = std::move(more);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+TEST(Overlap, Examples) {
+  std::vector<int32_t> memory(64);
+  EXPECT_FALSE(overlaps_itself(view_at(memory, 0, {}, {})));
+  EXPECT_FALSE(overlaps_itself(view_at(memory, 0, {1, 1}, {0, 0})));
+  EXPECT_FALSE(overlaps_itself(view_at(memory, 0, {0, 4}, {0, 0})));
+  EXPECT_FALSE(overlaps_itself(view_at(memory, 20, {3, 2}, {-4, 3})));
+  EXPECT_FALSE(overlaps_itself(view_at(memory, 0, {2, 4}, {3, 2})));  // 0 2 4 6 and 3 5 7 9
+  EXPECT_TRUE(overlaps_itself(view_at(memory, 0, {2, 3}, {0, 1})));
+  EXPECT_TRUE(overlaps_itself(view_at(memory, 0, {2, 3}, {2, 1})));
+  const View even = view_at(memory, 0, {8}, {2}), odd = view_at(memory, 1, {8}, {2});
+  EXPECT_FALSE(share_elements(even, odd));
+  EXPECT_TRUE(share_elements(even, view_at(memory, 15, {8}, {-1})));
+  View bytes = odd;  // the last byte of an element counts, too
+  bytes.dtype = ScalarType::Byte;
+  bytes.sizes[0] = 1;
+  bytes.data = even.data + 3;
+  EXPECT_TRUE(share_elements(even, bytes));
+  bytes.data = even.data + 4;
+  EXPECT_FALSE(share_elements(even, bytes));
+}
+
+TEST(Overlap, LikeTheSlowWay) {
+  std::mt19937 random(5);
+  std::vector<int32_t> memory(512);
+  const auto random_view = [&] {
+    std::vector<int64_t> sizes(random() % 4), strides(sizes.size());
+    for (int64_t& size : sizes) size = random() % 4;
+    for (int64_t& stride : strides) stride = static_cast<int64_t>(random() % 21) - 8;
+    return view_at(memory, 200 + random() % 24, sizes, strides);
+  };
+  int overlapping = 0, sharing = 0;
+  for (int round = 0; round < 2000; ++round) {
+    const View a = random_view(), b = random_view();
+    const std::vector<uintptr_t> of_a = addresses(a), of_b = addresses(b);
+    const bool twice = std::adjacent_find(of_a.begin(), of_a.end()) != of_a.end();
+    ASSERT_EQ(overlaps_itself(a), twice);
+    std::vector<uintptr_t> both;
+    std::set_intersection(of_a.begin(), of_a.end(), of_b.begin(), of_b.end(),
+                          std::back_inserter(both));
+    ASSERT_EQ(share_elements(a, b), !both.empty());
+    overlapping += twice;
+    sharing += !both.empty();
+  }
+  EXPECT_GT(overlapping, 100);
+  EXPECT_GT(sharing, 100);
 }
 
 }  // namespace

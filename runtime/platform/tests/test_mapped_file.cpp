@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -84,6 +85,16 @@ TEST(MappedFileTest, SaysWhatIsWrongWithThePath) {
   ASSERT_FALSE(folder.ok());
   EXPECT_EQ(folder.error(), Error::AccessFailed);
   EXPECT_NE(folder.error().message().find("folder"), std::string::npos);
+
+  const std::string pipe = testing::TempDir() + "/pipe";
+  ::unlink(pipe.c_str());
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, std::string("/dev/null")}) {
+    Result<MappedFile> special = MappedFile::open(path);  // and nobody ever writes to the pipe
+    ASSERT_FALSE(special.ok());
+    EXPECT_EQ(special.error(), Error::AccessFailed);
+    EXPECT_NE(special.error().message().find("no regular file"), std::string::npos);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,95 @@
+"""What export found that sizes have to satisfy besides their ranges, such as Eq(s0*s1, s2)."""
+
+import ast
+import operator
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import sympy
+import torch
+from torch.export import ExportedProgram
+from torch.utils._sympy.functions import FloorDiv, Mod
+
+_noted: weakref.WeakKeyDictionary[Any, tuple[sympy.Basic, ...]] = weakref.WeakKeyDictionary()
+
+
+def guards_of(program: ExportedProgram) -> tuple[sympy.Basic, ...]:
+    """The guards of a program and of all that is made of it: they share symbols.
+
+    Noted when the exported program is asked, which has to come first: passes and compilers add
+    guards of their own, which it is not held to.
+    """
+    sizes: dict[str, tuple[Any, ...]] = {}
+    environment = None
+    for node in program.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            continue
+        shape: tuple[Any, ...] = tuple(value.shape)
+        symbolic = [size.node for size in shape if isinstance(size, torch.SymInt)]
+        environment = symbolic[0].shape_env if symbolic else environment
+        sizes[node.name] = tuple(
+            size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+            for size in shape
+        )
+    if environment is None:
+        return ()
+    if environment not in _noted:
+        # Text, which saved programs have, too.
+        guards = [_parse(text, sizes) for text in getattr(program, "_guards_code", None) or ()]
+        if not guards:
+            guards = [environment.replace(guard.expr) for guard in environment.guards]
+        _noted[environment] = tuple(guard for guard in guards if guard is not None)
+    return _noted[environment]
+
+
+_OPERATORS: dict[type[ast.AST], Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: FloorDiv,
+    ast.Mod: Mod,
+    ast.Pow: operator.pow,
+    ast.Eq: sympy.Eq,
+    ast.NotEq: sympy.Ne,
+    ast.Lt: sympy.Lt,
+    ast.LtE: sympy.Le,
+    ast.Gt: sympy.Gt,
+    ast.GtE: sympy.Ge,
+}
+
+
+def _parse(text: str, sizes: Mapping[str, tuple[Any, ...]]) -> sympy.Basic | None:
+    """The relation that a guard such as "L['x'].size()[0] // 2 == 4" states; None for others."""
+
+    def read(node: ast.expr) -> Any:
+        match node:
+            case ast.Compare(left, [relation], [right]):
+                return _OPERATORS[type(relation)](read(left), read(right))
+            case ast.BinOp(left, operation, right):
+                return _OPERATORS[type(operation)](read(left), read(right))
+            case ast.UnaryOp(ast.USub(), value):
+                return -read(value)
+            case ast.Constant(int(value)):
+                return sympy.Integer(value)
+            case ast.Call(ast.Name("max" | "min" as name), arguments):
+                return (sympy.Max if name == "max" else sympy.Min)(*map(read, arguments))
+            case ast.Subscript(ast.Call(ast.Attribute(source, "size")), ast.Constant(int(dim))):
+                return sizes["_".join(path(source))][dim]
+        raise KeyError(ast.dump(node))
+
+    def path(node: ast.expr) -> list[str]:
+        """Keys of an argument: x and 0 of L['x'][0], which export calls x_0."""
+        match node:
+            case ast.Name("L"):
+                return []
+            case ast.Subscript(value, ast.Constant(key)):
+                return [*path(value), str(key)]
+        raise KeyError(ast.dump(node))
+
+    try:
+        relation: sympy.Basic = read(ast.parse(text, mode="eval").body)
+    except (KeyError, IndexError, SyntaxError, TypeError, ZeroDivisionError):
+        return None
+    return relation
