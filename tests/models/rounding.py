@@ -101,11 +101,11 @@ class Decisions(nn.Module):
 
 
 class Conversions(nn.Module):
-    """`conversions()`, on the device of its input, which it does not read."""
+    """`conversions()`, on the device of its input."""
 
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
         with torch.device(x.device):
-            return conversions()
+            return conversions() | {"input": x + 1}
 
 
 def halves(dtype: torch.dtype) -> torch.Tensor:

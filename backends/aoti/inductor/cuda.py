@@ -1,13 +1,15 @@
 """Machine code of CUDA kernels, collected where Inductor compiled it."""
 
 import contextlib
+import functools
 import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pteron.backends.aoti.inductor.architectures import machine_code
-from pteron.backends.aoti.inductor.patched import environment
+from pteron.backends.aoti.inductor.patched import environment, patched
 
 
 @contextlib.contextmanager
@@ -28,6 +30,52 @@ def kernel_folder() -> Iterator[str]:
         finally:
             CudaKernelParamCache.cache.clear()
             CudaKernelParamCache.cache.update(before)
+
+
+@contextlib.contextmanager
+def kernels_with_asserts_not_run() -> Iterator[None]:
+    """A kernel that checks indices is compiled, but not run to choose among its configurations.
+
+        table[(x * 255).long()]
+
+    It would be run on random values, and a failed assertion takes the GPU from the process. The
+    first configuration is taken.
+    """
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    run = CachingAutotuner.run
+
+    @functools.wraps(run)
+    def run_or_save(kernel: Any, *args: Any, stream: Any, **more: Any) -> Any:
+        if "tl.device_assert" not in kernel.fn.src:
+            return run(kernel, *args, stream=stream, **more)
+        if not kernel.launchers:
+            kernel.precompile()
+        kernel.launchers = kernel.launchers[:1]
+        kernel.save_gpu_kernel(stream, kernel.launchers[0])
+        return None
+
+    with patched(CachingAutotuner, "run", run_or_save):
+        yield
+
+
+@contextlib.contextmanager
+def constants_tell_the_device() -> Iterator[None]:
+    """A program with constants on the GPU is one for the GPU, also if it computes on the host only.
+
+    Inductor looks at what is computed alone ("Mixed-device constants are only supported ...").
+    """
+    from torch._inductor.graph import GraphLowering
+
+    begin = GraphLowering.init_wrapper_code
+
+    @functools.wraps(begin)
+    def begin_on_device(graph: Any, *args: Any, **more: Any) -> None:
+        graph.device_types.update(value.device.type for value in graph.constants.values())
+        begin(graph, *args, **more)
+
+    with patched(GraphLowering, "init_wrapper_code", begin_on_device):
+        yield
 
 
 _EMBEDDED_KERNEL = re.compile(r"extern const unsigned char __(\w+)_start\[\];")

@@ -19,7 +19,11 @@ from pteron.backends.aoti.inductor.absent_gpu import absent_gpu
 from pteron.backends.aoti.inductor.absent_weights import real_values
 from pteron.backends.aoti.inductor.architectures import also_compiled_for
 from pteron.backends.aoti.inductor.capture import captured_sources
-from pteron.backends.aoti.inductor.cuda import kernel_folder
+from pteron.backends.aoti.inductor.cuda import (
+    constants_tell_the_device,
+    kernel_folder,
+    kernels_with_asserts_not_run,
+)
 from pteron.backends.aoti.inductor.generated_code import GeneratedCode, Target
 from pteron.backends.aoti.inductor.loop_repairs import means_of_nothing
 from pteron.backends.aoti.inductor.mps import absent_mps
@@ -88,6 +92,8 @@ def generate_module(
         if target.device == "cuda":
             patches["aot_inductor.output_path"] = stack.enter_context(kernel_folder())
             stack.enter_context(also_compiled_for(target.architectures))
+            stack.enter_context(kernels_with_asserts_not_run())
+            stack.enter_context(constants_tell_the_device())
         if not arguments:
             stack.enter_context(fake_mode_of(module))
         torch._inductor.aot_compile(module, arguments, options=patches)
