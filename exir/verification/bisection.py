@@ -6,6 +6,7 @@ ends with the operator that is sought. This is done over the calls of the method
 one call each, and then over the calls inside the delegate.
 """
 
+import copy
 import operator
 import time
 from collections.abc import Callable, Sequence
@@ -160,9 +161,9 @@ def _is_right(
     written = write(prefix)
     (method,) = written.tables.methods
     with execution.loaded(written) as loaded:
-        found = execution.run(loaded, method, [inputs])
+        found = execution.Execution(loaded, method).run(lambda: [copy.deepcopy(list(inputs))])
 
-    def run(interpreter: type[Interpreter]) -> list[list[Any]]:
+    def run(interpreter: Callable[..., Interpreter]) -> list[list[Any]]:
         return [call(prefix, inputs, {}, interpreter)]
 
     tf32 = execution.rounds_to_tf32(method)

@@ -1,7 +1,8 @@
-"""What an exported program computes on the inputs that it was exported with."""
+"""What an exported program computes on the inputs that it was exported with, or on others."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from pteron.exir._program import constant_tensor, input_specs_by_name
 from pteron.exir.verification.call import State, call, on_host
+from pteron.exir.verification.interpreters import CheckingInterpreter
 
 _CALLS_WITH_STATE = 3
 
@@ -25,10 +27,18 @@ class Reference:
     Attributes:
       program: as it was exported.
       functional: the same without changes in place.
+      given: flat inputs instead of the example's, on which it may fail.
+      layout: makes another tensor of the same elements from each input.
+      where: says which inputs these are.
+      begun: when it was made, in seconds of `time.monotonic`: lowering begins then.
     """
 
     program: ExportedProgram
     functional: ExportedProgram
+    given: Sequence[Any] | None = None
+    layout: Callable[[torch.Tensor], torch.Tensor] = torch.clone
+    where: str = "on its example inputs"
+    begun: float = field(default_factory=time.monotonic)
 
     @cached_property
     def obstacle(self) -> str:
@@ -60,7 +70,13 @@ class Reference:
         return _CALLS_WITH_STATE if self.state() else 1
 
     def inputs(self) -> list[Any]:
-        """The example inputs, flat, copied."""
+        """The inputs, flat, copied."""
+        return [
+            self.layout(value.detach()) if isinstance(value, torch.Tensor) else value
+            for value in (self._example() if self.given is None else self.given)
+        ]
+
+    def _example(self) -> list[Any]:
         assert self.program.example_inputs is not None
         args, kwargs = self.program.example_inputs
         in_spec = self.program.call_spec.in_spec
@@ -68,10 +84,7 @@ class Reference:
             # As the call nests them, not as the caller of export happened to name them.
             names = in_spec.children()[1].context
             kwargs = {name: kwargs[name] for name in names}
-        return [
-            value.detach().clone() if isinstance(value, torch.Tensor) else value
-            for value in pytree.tree_leaves((args, kwargs))
-        ]
+        return pytree.tree_leaves((args, kwargs))
 
     def state(self) -> State:
         """Initial values of the buffers that the program changes, copied."""
@@ -85,7 +98,7 @@ class Reference:
 
     def run(self) -> list[list[Any]]:
         """Results of each call, of the program as it was exported: outputs, then changed inputs."""
-        return self._run(self.program, Interpreter)
+        return self._run(self.program, Interpreter if self.given is None else CheckingInterpreter)
 
     def run_functional(
         self, interpreter: Callable[[GraphModule], Interpreter] = Interpreter

@@ -72,7 +72,7 @@ def run(positional: list[str]) -> bool:
     else:
         for method, report in reports.items():
             if method in wrong:
-                print(differences(method, tables[method], report.wrong))
+                print(differences(method, tables[method], report))
             elif not report.obstacle:
                 print(f"method {method!r}: {report}")
         if wrong:
