@@ -1,5 +1,7 @@
 """Runs graphs in higher precision, or with more rounding than there is."""
 
+import functools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -105,6 +107,45 @@ def _widened(value: Any) -> Any:
     return _PRECISE.get(value, value) if isinstance(value, torch.dtype) else value
 
 
+_PRODUCTS: dict[object, int] = {
+    **dict.fromkeys((_aten.mm, _aten.bmm, _aten.matmul, _aten.linear), 0),
+    **dict.fromkeys((_aten.addmm, _aten.baddbmm, _aten.addmv), 1),
+    **dict.fromkeys((_aten.sum, _aten.mean, _aten.cumsum, _aten.var, _aten.var_mean), 0),
+}
+"""Operators that sum, and which of their arguments is summed over."""
+
+def around(values: torch.Tensor) -> torch.Tensor:
+    """What is usual around each element of a tensor that is not negative, or itself if larger.
+
+    Of all rows, columns and so on that an element is in, the one with the smallest values counts,
+    so that nothing hides behind what is large. Usual there is the squared mean of square roots: a
+    few large values do not make it large.
+    """
+    if values.dim() < 2 or values.numel() == 0:
+        return values
+    roots = torch.where(values.isfinite(), values, 0).sqrt_()
+    dims = range(values.dim())
+    means = (roots.mean([d for d in dims if d != kept], keepdim=True).square() for kept in dims)
+    return torch.maximum(values, functools.reduce(torch.minimum, means))
+
+
+_CONVOLUTIONS = {_aten.convolution, _aten.conv1d, _aten.conv2d, _aten.conv3d}
+
+
+def _terms(target: Any, args: Any, result: Any) -> float:
+    """How many numbers each element of a result is the sum of; 1 for other operators."""
+    packet = getattr(target, "overloadpacket", None)
+    if packet in _CONVOLUTIONS:
+        return max(1, args[1][:1].numel())
+    if packet not in _PRODUCTS:
+        return 1
+    summed = args[_PRODUCTS[packet]]
+    if packet in (_aten.sum, _aten.mean, _aten.var, _aten.var_mean):
+        first = result[0] if isinstance(result, tuple) else result
+        return max(1, summed.numel() / max(1, first.numel()))
+    return summed.shape[-1] if summed.dim() else 1
+
+
 _CONVERSIONS = {_aten._to_copy, _aten.to}
 
 
@@ -115,7 +156,8 @@ def _is_integer(value: torch.Tensor) -> bool:
 class RoundingInterpreter(CheckingInterpreter):
     """Changes user inputs and each result by up to `scale` units in the last place, at random, in
     the same way for the same seed. Results of operators that are computed by a formula change by
-    its error. Multiples of a half do not change: zeros, counts and ties are exact.
+    its error, and sums by that of adding one term after the other, relative to the sums around.
+    Multiples of a half do not change: zeros, counts and ties are exact.
 
     What this does to the outputs is what rounding may do: also where a comparison, a sort or a
     choice among experts turns a tiny difference into a large one.
@@ -145,6 +187,14 @@ class RoundingInterpreter(CheckingInterpreter):
         if getattr(target, "overloadpacket", None) in _CONVERSIONS and _is_integer(result) and args[0].is_floating_point():
             # C++ does not say what NaN and what is too large become.
             return result.masked_fill(~(args[0].abs() < 2.0**62), self._seed % 2)
+        terms = _terms(target, args, result)
+        if terms > 1 and isinstance(result, torch.Tensor) and result.is_floating_point():
+            each = torch.finfo(torch.float32).eps * self._scale * math.sqrt(terms) / 4
+            if self._tf32 and result.dtype == torch.float32:
+                each += torch.finfo(torch.float16).eps * self._scale
+            if result.dtype == torch.float64:
+                each *= torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
+            return self._rounded(result, each * around(result.abs().float()))
         return pytree.tree_map(self._rounded, result)
 
     def _rounded(self, value: Any, absolute: torch.Tensor | float = 0.0) -> Any:

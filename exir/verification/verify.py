@@ -137,7 +137,9 @@ def verify(
         if report.wrong:
             assert report.reference is not None
             try:
-                origin = bisection.first_difference(edge_programs[name], report.reference, write)
+                origin = bisection.first_difference(
+                    edge_programs[name], report.reference, [c.index for c in report.wrong], write
+                )
             except Exception as error:
                 origin = f"which operator is the first to differ could not be found out: {error}"
             problems.append(f"{differences(name, tables[name], report)}\n  {origin}")
@@ -192,7 +194,7 @@ def verify_method(
             raise VerificationError(f"fails {tried.where}: {error}") from error
 
     def compared(tried: Reference, ours: Calls, theirs: Calls) -> MethodVerification:
-        rounding = rounding_of(tried.run_functional, tf32=tf32)
+        rounding = rounding_of(tried.run_functional, tried.run_decomposed, tf32=tf32)
         comparisons = compare(ours, theirs, rounding, random, tf32=tf32)
         calls = tried.call_count * (1 + len(others))
         return MethodVerification(comparisons, tried, random, calls, others, skipped)
