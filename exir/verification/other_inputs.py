@@ -3,7 +3,6 @@
 All are made from the example inputs, so that indices stay in range and masks mean something.
 """
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -217,26 +216,25 @@ class _Dimensions:
 
     def inputs(self, sizes: Sizes) -> list[Any]:
         """The example inputs, repeated or cut."""
-        results, shrunk = list(self._inputs), []
+        results, shrunk = list(self._inputs), set()
         for index, dim, expression in self._sizes:
             new = int(_at(expression, sizes))
             if dim is None:
                 results[index] = new
                 continue
-            value = results[index]
-            old = value.shape[dim]
+            old = self._inputs[index].shape[dim]
             if new != old:
-                rows = torch.arange(new, device=value.device) % max(old, 1)
-                results[index] = value.index_select(dim, rows)
+                rows = torch.arange(new, device=results[index].device) % max(old, 1)
+                results[index] = results[index].index_select(dim, rows)
             if new < old:
-                shrunk.append((old, new))
-        for (old, new), index in itertools.product(shrunk, range(len(results))):
-            value = results[index]
+                shrunk.add((old, new))
+        for index, value in enumerate(self._inputs):
             if isinstance(value, torch.Tensor) and value.dtype in (torch.int32, torch.int64):
                 # It may count, or choose among, what there are fewer of now.
-                largest = int(value.max()) if value.numel() else 0
-                if new < largest + (largest < old) and largest <= old:
-                    results[index] = value.clamp(max=max(0, new - (largest < old)))
+                most = int(value.max()) if value.numel() else 0
+                bounds = [new if most == old else new - 1 for old, new in shrunk if most <= old]
+                if bounds:
+                    results[index] = results[index].clamp(max=max(0, min(bounds)))
         return results
 
     def described(self, inputs: list[Any]) -> str:
