@@ -24,7 +24,11 @@ from pteron.exir.verification.call import call
 from pteron.exir.verification.comparison import errors
 from pteron.exir.verification.interpreters import RoundingInterpreter, around
 from pteron.exir.verification.reference import Reference
-from pteron.exir.verification.verify import MethodVerification, verify_method
+from pteron.exir.verification.verify import (
+    MethodVerification,
+    differences,
+    verify_method,
+)
 from tests.models import gpt, parameter_views
 from tests.models.cases import Together
 from tests.models.features import FEATURES
@@ -182,3 +186,63 @@ def test_in_a_channel_of_small_numbers(
     planted = functools.partial(Planted, node=node, dim=_channels(node), channel=3)
     (wrong,) = verified(reference, planted, monkeypatch, 0).wrong
     assert wrong.error < 1e-4  # of the largest element
+
+
+class Batched(nn.Module):
+    """One batch of images, and something whose least size eager refuses."""
+
+    def __init__(self, refuses: bool = False) -> None:
+        super().__init__()
+        self.conv, self.refuses = nn.Conv2d(3, 4, 3), refuses
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = self.conv(x)
+        return y, y.argmax(0) if self.refuses else y.sum()
+
+
+def _wrong(is_wrong: Callable[[torch.Tensor], Any]) -> type[Interpreter]:
+    """Adds 1 to the result of a convolution of some inputs."""
+
+    class Wrong(Interpreter):
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            result = super().call_function(target, args, kwargs)
+            return result + 1 if "conv" in str(target) and is_wrong(args[0]) else result
+
+    return Wrong
+
+
+@pytest.mark.parametrize(
+    ("is_wrong", "where"),
+    [
+        (lambda x: len(x) == 1, "where x is [1, 3, 8, 8]"),
+        (lambda x: len(x) > 10, "where x is [32, 3, 8, 8]"),
+        (lambda x: len(x) == 64, "where x is [64, 3, 8, 8]"),
+        (lambda x: x.isnan().any(), "with NaN, infinity and zeros among its inputs"),
+        (lambda x: x.stride(-1) == 2, "on its example inputs, strided"),
+        (lambda x: x.stride(-1) == 3, "on its example inputs, channels last"),
+    ],
+)
+def test_what_only_other_inputs_show(
+    is_wrong: Any, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes = ({0: torch.export.Dim("b", max=64)},)
+    program = torch.export.export(Batched(), (randn(0, 5, 3, 8, 8),), dynamic_shapes=shapes)
+    reference = Reference(program, functionalize(program))
+    report = verified(reference, _wrong(is_wrong), monkeypatch, 60)
+    assert report.wrong and report.reference is not None and report.reference.where == where
+    assert differences("forward", SimpleNamespace(outputs=[0, 0]), report).startswith(  # type: ignore[arg-type]
+        f"method 'forward', {where}:\n  output 0: differs by"
+    )
+    assert not verified(reference, _wrong(is_wrong), monkeypatch, 0).wrong  # the example's alone
+
+
+def test_sizes_that_the_exported_program_fails_on_are_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shapes = ({0: torch.export.Dim("b", max=8)},)
+    program = torch.export.export(Batched(True), (randn(0, 5, 3, 8, 8),), dynamic_shapes=shapes)
+    reference = Reference(program, functionalize(program))
+    report = verified(reference, _wrong(lambda x: len(x) == 0), monkeypatch, 60)
+    assert not report.wrong and list(report.skipped) == ["where x is [0, 3, 8, 8]"]
+    assert "where x is [8, 3, 8, 8]" in report.others
+    assert "not compared where x is [0, 3, 8, 8]: the exported program fails" in str(report)
