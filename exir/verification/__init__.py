@@ -4,5 +4,6 @@ compares.
     reports = verify(program, references, edge_programs, write)   # {"forward": MethodVerification}
 
 `reference` runs the exported program, `execution` the lowered one, on inputs that `other_inputs`
-makes, too; `comparison` compares, and `bisection` finds the first operator that differs. `to_executorch()` does all of it by default.
+makes, too; `comparison` compares, and `bisection` finds the first operator that differs.
+`to_executorch()` does all of it by default.
 """

@@ -93,9 +93,10 @@ def _origins(values: Iterable[Any]) -> str:
     found = []
     for node in values:
         while isinstance(node, Node) and node.op == "call_function":
-            source = node.args[0] if node.args else None
+            source: Any = node.args[0] if node.args else None
+            index: Any = node.args[-1] if node.args else None
             if node.target is operator.getitem and is_delegate_call(source):
-                node = flat_outputs(lowered_module_of(source).original_module.graph)[node.args[1]]
+                node = flat_outputs(lowered_module_of(source).original_module.graph)[index]
             elif node.target is operator.getitem or (
                 isinstance(node.target, torch._ops.OpOverload) and node.target.is_view
             ):
@@ -143,8 +144,10 @@ def _search_delegate(
     steps = _steps(part)
     first = _first_wrong(
         len(steps),
-        lambda count: not _wrong(
-            part, steps, count, arguments, {}, lambda p: write(to_backend(p, everything))
+        lambda count: (
+            not _wrong(
+                part, steps, count, arguments, {}, lambda p: write(to_backend(p, everything))
+            )
         ),
         deadline,
     )

@@ -114,8 +114,10 @@ class _Output:
         """Takes more of what rounding does into account."""
         for call, of_outputs in enumerate(calls):
             known, more = self._rounding[call], of_outputs[self._index]
-            both = known is not None and more is not None
-            self._rounding[call] = torch.maximum(known, more) if both else None
+            if known is None or more is None:
+                self._rounding[call] = None
+            else:
+                self._rounding[call] = torch.maximum(known, more)
 
     def _limit(self, call: int) -> torch.Tensor:
         call %= len(self._expected)

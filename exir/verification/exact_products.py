@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 
-_CUDA = torch.backends.cuda.matmul
+# What its modules have by property, type checkers do not see.
+_BACKENDS: Any = torch.backends
+_CUDA = _BACKENDS.cuda.matmul
 
 
 @contextlib.contextmanager
@@ -15,8 +17,8 @@ def exact_products() -> Iterator[None]:
     summed in float32, without autocast. Torch's settings come back afterwards; they are the
     process's, so that other threads see the change."""
     backends = (
-        *(_CUDA, torch.backends.cudnn.conv, torch.backends.cudnn.rnn),
-        *(getattr(torch.backends.mkldnn, op) for op in ("matmul", "conv", "rnn")),
+        *(_CUDA, _BACKENDS.cudnn.conv, _BACKENDS.cudnn.rnn),
+        *(getattr(_BACKENDS.mkldnn, op) for op in ("matmul", "conv", "rnn")),
     )
     changes: list[tuple[Any, str, object]] = [(b, "fp32_precision", "ieee") for b in backends]
     sums = [f"allow_{half}_reduced_precision_reduction" for half in ("fp16", "bf16")]

@@ -114,6 +114,7 @@ _PRODUCTS: dict[object, int] = {
 }
 """Operators that sum, and which of their arguments is summed over."""
 
+
 def around(values: torch.Tensor) -> torch.Tensor:
     """What is usual around each element of a tensor that is not negative, or itself if larger.
 
@@ -171,9 +172,7 @@ class RoundingInterpreter(CheckingInterpreter):
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def _nested(self, module: GraphModule) -> Interpreter:
-        nested = RoundingInterpreter(
-            module, seed=self._seed, scale=self._scale, tf32=self._tf32
-        )
+        nested = RoundingInterpreter(module, seed=self._seed, scale=self._scale, tf32=self._tf32)
         nested._generators = self._generators
         return nested
 
@@ -184,7 +183,11 @@ class RoundingInterpreter(CheckingInterpreter):
         result = super().call_function(target, args, kwargs)
         if target in _ABSOLUTE_ERRORS:
             return self._rounded(result, _ABSOLUTE_ERRORS[target](args[0]))
-        if getattr(target, "overloadpacket", None) in _CONVERSIONS and _is_integer(result) and args[0].is_floating_point():
+        if (
+            getattr(target, "overloadpacket", None) in _CONVERSIONS
+            and _is_integer(result)
+            and args[0].is_floating_point()
+        ):
             # C++ does not say what NaN and what is too large become.
             return result.masked_fill(~(args[0].abs() < 2.0**62), self._seed % 2)
         terms = _terms(target, args, result)
@@ -204,9 +207,11 @@ class RoundingInterpreter(CheckingInterpreter):
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
         wide = torch.float64 if dtype == torch.float64 else torch.float32
-        noise = torch.rand(
-            value.shape, generator=self._generators[device], device=device, dtype=wide
-        ).mul_(2).sub_(1)
+        noise = (
+            torch.rand(value.shape, generator=self._generators[device], device=device, dtype=wide)
+            .mul_(2)
+            .sub_(1)
+        )
         of_tf32 = self._tf32 and dtype == torch.float32
         last_place = torch.finfo(torch.float16 if of_tf32 else dtype).eps
         exact = value.to(wide)

@@ -31,9 +31,9 @@ def other_inputs(reference: Reference, fits: Callable[[float], bool]) -> Iterato
     for tried in _other_layouts(reference):
         if fits(1):
             yield tried
-    tried = _no_numbers(reference)
-    if tried is not None and fits(1):
-        yield tried
+    none = _no_numbers(reference)
+    if none is not None and fits(1):
+        yield none
     yield from _other_sizes(reference, fits)
 
 
@@ -72,9 +72,9 @@ def _no_numbers(reference: Reference) -> Reference | None:
         if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
             found = True
             special = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0])
-            where = torch.randperm(value.numel(), generator=generator)[: len(special)]
+            places = torch.randperm(value.numel(), generator=generator)[: len(special)]
             flat = value.flatten()
-            flat[where.to(value.device)] = special[: len(where)].to(flat)
+            flat[places.to(value.device)] = special[: len(places)].to(flat)
             inputs[index] = flat.view(value.shape)
     where = "with NaN, infinity and zeros among its inputs"
     return replace(reference, given=inputs, where=where) if found else None
@@ -88,7 +88,7 @@ def _other_sizes(reference: Reference, fits: Callable[[float], bool]) -> Iterato
       fits: whether so many times the work of the example may be done.
     """
     dims = _Dimensions(reference)
-    seen = [dims.example]
+    seen: list[Sizes] = [dims.example]
     for sizes in dims.choices(fits):
         if sizes not in seen:
             seen.append(sizes)
@@ -151,7 +151,7 @@ class _Dimensions:
         return known
 
     def _allowed(self, sizes: Sizes) -> bool:
-        for index, dim, expression in self._sizes:
+        for _, dim, expression in self._sizes:
             size, bounds = _at(expression, sizes), self._ranges.get(expression)
             if not size.is_integer or (dim is not None and size < 0):
                 return False
@@ -195,7 +195,7 @@ class _Dimensions:
 
     def _upper(self, symbol: Any, usual: int) -> int:
         bounds = self._ranges.get(symbol)
-        upper = bounds.upper if bounds is not None else usual
+        upper: Any = bounds.upper if bounds is not None else sympy.Integer(usual)
         return int(upper) if upper.is_integer and upper.is_finite else 1 << 20
 
     def _least(self, symbol: Any) -> int:

@@ -151,8 +151,8 @@ def verify(
             + "\ntry:  leaving that operator out (the partitioner's leave_out), which compiles it"
             " alone,\n      or other options of the backend;\n"
             "      ExecutorchBackendConfig(verify=False) writes the program all the same. Passes"
-            " that are\n      meant to change results need it, too; verify=\"example\" compares on the"
-            " example inputs alone."
+            " that are\n      meant to change results need it, too."
+            ' verify="example" keeps to the example inputs.'
         )
     return reports
 

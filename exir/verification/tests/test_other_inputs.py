@@ -67,9 +67,7 @@ def test_sizes_that_belong_together() -> None:
 
 
 def test_guards_hold() -> None:
-    found = others(
-        lambda x: x.view(-1, 2).sum() + x, (torch.ones(4, 3),), ({0: Dim.AUTO(max=33)},)
-    )
+    found = others(lambda x: x.view(-1, 2).sum() + x, (torch.ones(4, 3),), ({0: Dim.AUTO(max=33)},))
     assert sizes(found)[-1] == ((32, 3),)
     assert all(x[0] % 2 == 0 for (x,) in sizes(found))
 

@@ -155,7 +155,7 @@ def test_planted_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not right.wrong, right.wrong
     nodes = with_weights(reference.functional)
     found = 0
-    for node in dict.fromkeys((nodes[:1] + nodes[len(nodes) // 2 :][:1] + nodes[-1:])):
+    for node in dict.fromkeys(nodes[:1] + nodes[len(nodes) // 2 :][:1] + nodes[-1:]):
         planted = functools.partial(Planted, node=node, dim=_channels(node), channel=3)
         report = verified(reference, planted, monkeypatch, 0)
         found += bool(report.wrong)

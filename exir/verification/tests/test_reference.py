@@ -13,6 +13,8 @@ from pteron.exir.verification.exact_products import exact_products
 from pteron.exir.verification.interpreters import PreciseInterpreter
 from pteron.exir.verification.reference import Reference
 
+_BACKENDS: Any = torch.backends  # what its modules have by property, type checkers do not see
+
 
 def reference(model: nn.Module, *args: Any, **kwargs: Any) -> Reference:
     program = torch.export.export(model.eval(), args, kwargs)
@@ -133,8 +135,8 @@ def test_obstacles_are_named() -> None:
 
 
 def test_references_are_exact_whatever_is_set_for_speed() -> None:
-    cuda, mkldnn = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
-    parts: Any = (cuda, torch.backends.cudnn.conv, torch.backends.cudnn.rnn, mkldnn)
+    cuda, mkldnn = _BACKENDS.cuda.matmul, _BACKENDS.mkldnn.matmul
+    parts: Any = (cuda, _BACKENDS.cudnn.conv, _BACKENDS.cudnn.rnn, mkldnn)
     seen: set[Any] = set()
 
     def settings() -> tuple[Any, ...]:
@@ -161,7 +163,7 @@ def test_references_are_exact_whatever_is_set_for_speed() -> None:
 
 
 def test_settings_come_back_after_an_error() -> None:
-    before = torch.backends.cudnn.conv.fp32_precision
+    before = _BACKENDS.cudnn.conv.fp32_precision
     with pytest.raises(ValueError, match="stop"), exact_products():
         raise ValueError("stop")
-    assert torch.backends.cudnn.conv.fp32_precision == before
+    assert _BACKENDS.cudnn.conv.fp32_precision == before

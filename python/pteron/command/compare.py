@@ -3,9 +3,9 @@
     pteron compare model.pte FILE.py:function
 
 Each output by its worst element, beside what rounding explains there; on the example inputs, and on
-other sizes, layouts and numbers made from them. Where that is exceeded, the model is lowered anew, with --backend and --option as they were given to `export`, and the first
-operator that differs is searched for. Exit code 3: outputs differ; 4: this machine cannot run the
-program.
+other sizes, layouts and numbers made from them. Where that is exceeded, the model is lowered anew,
+with --backend and --option as they were given to `export`, and the first operator that differs is
+searched for. Exit code 3: outputs differ; 4: this machine cannot run the program.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ from pteron.exporter import check_path, export
 __doc__ += model_file.FORM
 
 
-
-class _Verify(flags.BooleanParser):  # type: ignore[misc]
+class _Verify(flags.BooleanParser):
     """A boolean, or "example"."""
 
     def parse(self, argument: Any) -> Any:
