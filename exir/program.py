@@ -305,9 +305,7 @@ class ExecutorchProgramManager:
             config = ExecutorchBackendConfig(verify=False)
             return EdgeProgramManager(program).to_executorch(config)._written
 
-        self._verifications = verify(
-            self._written, references, edge_programs, write, full=full
-        )
+        self._verifications = verify(self._written, references, edge_programs, write, full=full)
 
     @property
     def _written(self) -> Written:

@@ -188,8 +188,11 @@ class RoundingInterpreter(CheckingInterpreter):
             and _is_integer(result)
             and args[0].is_floating_point()
         ):
-            # C++ does not say what NaN and what is too large become.
-            return result.masked_fill(~(args[0].abs() < 2.0**62), self._seed % 2)
+            # C++ does not say what NaN becomes, nor what is too large.
+            bounds = torch.iinfo(result.dtype)
+            is_defined = (args[0] >= bounds.min) & (args[0] <= bounds.max)
+            other = torch.full_like(result, self._seed % 2)
+            return result if bool(is_defined.all()) else torch.where(is_defined, result, other)
         terms = _terms(target, args, result)
         if terms > 1 and isinstance(result, torch.Tensor) and result.is_floating_point():
             each = torch.finfo(torch.float32).eps * self._scale * math.sqrt(terms) / 4
