@@ -110,6 +110,8 @@ def _as_json(report: MethodVerification) -> dict[str, Any]:
         "outputs": [
             {"index": c.index, "error": c.error, "limit": c.limit} for c in report.comparisons
         ],
+        "others": list(report.others),
+        "skipped": dict(report.skipped),
         "random": sorted(report.random),
         "obstacle": report.obstacle,
     }
