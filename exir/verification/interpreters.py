@@ -2,6 +2,7 @@
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -183,11 +184,10 @@ class RoundingInterpreter(CheckingInterpreter):
         result = super().call_function(target, args, kwargs)
         if target in _ABSOLUTE_ERRORS:
             return self._rounded(result, _ABSOLUTE_ERRORS[target](args[0]))
-        if (
-            getattr(target, "overloadpacket", None) in _CONVERSIONS
-            and _is_integer(result)
-            and args[0].is_floating_point()
-        ):
+        is_conversion = getattr(target, "overloadpacket", None) in _CONVERSIONS
+        if not is_conversion and (target is operator.getitem or getattr(target, "is_view", False)):
+            return result  # which may be a weight
+        if is_conversion and _is_integer(result) and args[0].is_floating_point():
             # C++ does not say what NaN becomes, nor what is too large.
             bounds = torch.iinfo(result.dtype)
             is_defined = (args[0] >= bounds.min) & (args[0] <= bounds.max)
