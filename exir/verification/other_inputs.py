@@ -116,22 +116,15 @@ class _Dimensions:
         values = {node.name: node.meta.get("val") for node in placeholders}
         self._ranges = program.range_constraints
         self._sizes: list[tuple[int, int | None, Any]] = []  # input, dimension, expression
-        environment: Any = None
         for index, name in enumerate(self._names):
             value = values[name]
             shape = value.shape if isinstance(value, torch.Tensor) else [value]
             for dim, size in enumerate(shape):
                 if isinstance(size, torch.SymInt):
-                    environment = size.node.shape_env
                     place = dim if isinstance(value, torch.Tensor) else None
                     self._sizes.append((index, place, size.node.expr))
         self.example = self._solved()
-        self._guards = [
-            guard.expr.xreplace(environment.replacements)
-            for guard in (environment.guards if environment is not None else ())
-            # Of sizes in general; unequal ones are only what torch.export did not try.
-            if not isinstance(guard.expr, sympy.Ne)
-        ]
+        self._guards = reference.guards or ()
         self._work = Counter(
             math.prod(size.node.expr if isinstance(size, torch.SymInt) else size for size in shape)
             for node in reference.functional.graph.nodes

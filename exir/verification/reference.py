@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import sympy
 import torch
 from torch._decomp import get_decompositions
 from torch._subclasses.fake_tensor import FakeTensor
@@ -32,6 +33,7 @@ class Reference:
       layout: makes another tensor of the same elements from each input.
       where: says which inputs these are.
       begun: when it was made, in seconds of `time.monotonic`: lowering begins then.
+      guards: what export relies on, of sizes; kept from then, since lowering adds its own.
     """
 
     program: ExportedProgram
@@ -40,6 +42,11 @@ class Reference:
     layout: Callable[[torch.Tensor], torch.Tensor] = torch.clone
     where: str = "on its example inputs"
     begun: float = field(default_factory=time.monotonic)
+    guards: Sequence[Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.guards is None:
+            object.__setattr__(self, "guards", _guards_of(self.program))
 
     @cached_property
     def obstacle(self) -> str:
@@ -137,6 +144,19 @@ class Reference:
             for index, (a, b) in enumerate(zip(first, second, strict=True))
             if not _same(a, b)
         )
+
+
+def _guards_of(program: ExportedProgram) -> list[Any]:
+    """Conditions on sizes of inputs, less those that two are unequal: torch.export did not try."""
+    values = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
+    sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else [v])]
+    environments = {s.node.shape_env for s in sizes if isinstance(s, torch.SymInt)}
+    return [
+        guard.expr.xreplace(environment.replacements)
+        for environment in environments
+        for guard in environment.guards
+        if not isinstance(guard.expr, sympy.Ne)
+    ]
 
 
 def _devices_in_use() -> list[int]:

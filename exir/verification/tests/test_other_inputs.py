@@ -118,3 +118,14 @@ def test_no_numbers_among_the_inputs(dtype: torch.dtype) -> None:
     assert (x == 0).sum() == 2 and (x == 1).sum() == 76
     assert not torch.equal(n, torch.ones(3))
     assert not [t for t in others(lambda i: i * 2, (torch.ones(3, dtype=torch.int64),))][2:]
+
+
+def test_guards_that_lowering_adds_do_not_count() -> None:
+    x = torch.ones(4, 3)
+    program = torch.export.export(
+        Calls(lambda x: x * 2), (x,), dynamic_shapes=(({0: Dim("b", max=64)},),)
+    )
+    tried = Reference(program, functionalize(program))
+    (size, _) = program.graph.find_nodes(op="placeholder")[0].meta["val"].shape
+    assert size < 10  # such as code that was compiled for sizes about the example's asks
+    assert sizes(list(other_inputs(tried, lambda times: True)))[-1] == ((64, 3),)
