@@ -11,7 +11,7 @@ on that it is in, the one with the smallest values, so that nothing hides behind
 import functools
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -48,6 +48,9 @@ Calls: TypeAlias = Sequence[Sequence[Any]]
 
 Errors: TypeAlias = Sequence[Sequence[torch.Tensor | None]]
 """What rounding does to each element of each output of each call, as `errors` has it."""
+
+Samples: TypeAlias = Sequence[Callable[[], Errors | None]]
+"""Ways to tell; None where one fails."""
 
 
 def errors(found: Any, expected: Any) -> torch.Tensor | None:
@@ -211,7 +214,7 @@ def _element(value: Any, index: int) -> str:
 def compare(
     found: Calls,
     expected: Calls,
-    rounding: Iterable[Callable[[], Errors | None]],
+    rounding: Samples,
     left_out: Collection[int] = (),
     *,
     tf32: bool = False,
@@ -250,7 +253,7 @@ def rounding_of(
     decomposed: Callable[[], Calls] | None = None,
     *,
     tf32: bool = False,
-) -> list[Callable[[], Errors | None]]:
+) -> Samples:
     """What rounding does to each output of `run`, by several samples (see `comparison`).
 
     `run` gets the kind of interpreter that is to run the graph, and returns outputs by call.

@@ -14,7 +14,13 @@ from torch.export import ExportedProgram
 
 from pteron.exir._serialize import schema
 from pteron.exir.verification import bisection, execution
-from pteron.exir.verification.comparison import Calls, Comparison, compare, rounding_of
+from pteron.exir.verification.comparison import (
+    Calls,
+    Comparison,
+    Samples,
+    compare,
+    rounding_of,
+)
 from pteron.exir.verification.execution import Written
 from pteron.exir.verification.other_inputs import other_inputs
 from pteron.exir.verification.reference import Reference
@@ -184,7 +190,7 @@ def verify_method(
     deadline = time.monotonic() + seconds
     tf32 = execution.rounds_to_tf32(tables)
     samples = rounding_of(reference.run_functional, reference.run_decomposed, tf32=tf32)
-    of_example = [functools.cache(sample) for sample in samples]
+    of_example: Samples = [functools.cache(sample) for sample in samples]
     others: list[str] = []
     skipped: dict[str, str] = {}
 
@@ -197,10 +203,10 @@ def verify_method(
             raise VerificationError(f"fails {tried.where}: {error}") from error
 
     def compared(tried: Reference, ours: Calls, theirs: Calls) -> MethodVerification:
+        # Other layouts of the example have its values, and are served by its samples.
+        rounding = of_example
         if tried.given is not None:
             rounding = rounding_of(tried.run_functional, tried.run_decomposed, tf32=tf32)
-        else:  # the example's, whose samples serve its other layouts
-            rounding = of_example
         comparisons = compare(ours, theirs, rounding, random, tf32=tf32)
         calls = tried.call_count * (1 + len(others))
         return MethodVerification(comparisons, tried, random, calls, others, skipped)
