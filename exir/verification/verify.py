@@ -216,10 +216,10 @@ def verify_method(
             run = execution.Execution(
                 program, tables, reference.changed_inputs, has_state=reference.call_count > 1
             )
+            begin = time.monotonic()
             ours = found(reference)
         except execution.CannotRunHere as obstacle:
             return MethodVerification(obstacle=str(obstacle), runs_here=False)
-        begin = time.monotonic()
         try:
             random, theirs = reference.random_outputs(), reference.run()
         except Exception as error:
