@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from torch._ops import OpOverload
 from torch.fx import Node
@@ -54,7 +54,8 @@ class ExecutorchBackendConfig:
       skip_h2d_for_method_inputs: inputs that only delegates of one device read are handed over in
         that device's memory, without a copy; by method name where methods differ.
       skip_d2h_for_method_outputs: outputs stay in the memory of the device that computed them.
-      verify: run the program beside the exported one, on its example inputs, and compare.
+      verify: run the program beside the exported one and compare: True for its example inputs and
+        others that are made from them, "example" for its example inputs alone.
       external_constants: put constants into .ptd files: True for all, or a function that gives the
         file's name (without suffix) for a constant's placeholder, or None to keep it.
     """
@@ -70,7 +71,11 @@ class ExecutorchBackendConfig:
     external_constants: bool | Callable[[Node], str | None] = False
     skip_h2d_for_method_inputs: bool | Mapping[str, bool] = False
     skip_d2h_for_method_outputs: bool | Mapping[str, bool] = False
-    verify: bool = True
+    verify: bool | Literal["example"] = True
+
+    def __post_init__(self) -> None:
+        if self.verify not in (True, False, "example"):
+            raise ValueError(f'verify is {self.verify!r}; expected True, False or "example"')
 
     @staticmethod
     def by_method(choice: bool | Mapping[str, bool], methods: Sequence[str]) -> Mapping[str, bool]:

@@ -234,8 +234,9 @@ class EdgeProgramManager:
         """Compiles what no partitioner took, plans memory and emits instructions.
 
         Unless the configuration says otherwise, each method then runs on the inputs that it was
-        exported with, beside the exported program, and what they return is compared
-        (`pteron.exir.verification`); `explain()` of the result says how that went.
+        exported with, and on others made from them (other sizes, layouts, and numbers such as NaN),
+        beside the exported program, and what they return is compared (`pteron.exir.verification`);
+        `explain()` of the result says how that went.
 
         The program refers to the model's weights until it is written: do not change them
         before.
@@ -254,7 +255,7 @@ class EdgeProgramManager:
         programs = {name: ResolveMutations()(program) for name, program in edge.items()}
         emitted = ExecutorchProgramManager(programs, self._constant_methods, config)
         if config.verify:
-            emitted._verify(self._references, edge)
+            emitted._verify(self._references, edge, full=config.verify != "example")
         return emitted
 
 
@@ -296,13 +297,17 @@ class ExecutorchProgramManager:
         self._verifications: dict[str, MethodVerification] = {}
 
     def _verify(
-        self, references: Mapping[str, Reference], edge_programs: Mapping[str, ExportedProgram]
+        self,
+        references: Mapping[str, Reference],
+        edge_programs: Mapping[str, ExportedProgram],
+        *,
+        full: bool,
     ) -> None:
         def write(program: ExportedProgram) -> Written:
             config = ExecutorchBackendConfig(verify=False)
             return EdgeProgramManager(program).to_executorch(config)._written
 
-        self._verifications = verify(self._written, references, edge_programs, write)
+        self._verifications = verify(self._written, references, edge_programs, write, full=full)
 
     @property
     def _written(self) -> Written:

@@ -6,9 +6,11 @@ ends with the operator that is sought. This is done over the calls of the method
 one call each, and then over the calls inside the delegate.
 """
 
+import copy
+import functools
 import operator
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -26,6 +28,7 @@ from torch.utils import _pytree as pytree
 from pteron.exir._program import (
     argument_spec,
     copy_graph,
+    flat_outputs,
     input_spec_for,
     make_program,
     source_line,
@@ -51,12 +54,15 @@ _SECONDS = 600
 Write: TypeAlias = Callable[[ExportedProgram], Written]
 
 
-def first_difference(program: ExportedProgram, reference: Reference, write: Write) -> str:
+def first_difference(
+    program: ExportedProgram, reference: Reference, outputs: Sequence[int], write: Write
+) -> str:
     """Says which operator is the first that differs, and which line of the model it comes from.
 
     Args:
       program: the functional program with delegate calls.
-      reference: what it was exported from.
+      reference: what it was exported from, and inputs on which it differs.
+      outputs: which ones do.
       write: lowers what is left of a program and writes it.
     """
     deadline = time.monotonic() + _SECONDS
@@ -68,16 +74,45 @@ def first_difference(program: ExportedProgram, reference: Reference, write: Writ
         if found is not None:
             return found
         call(program, inputs, state)
-    return "no part of it differs on its own: what is between the parts, or memory that they share"
+    results = _user_outputs(program)
+    origins = _origins(results[index] for index in outputs if index < len(results))
+    return (
+        "no part of it differs on its own: what is between the parts, or memory that they share;"
+        f" what differs comes from {origins}"
+    )
+
+
+def _user_outputs(program: ExportedProgram) -> list[Any]:
+    specs = program.graph_signature.output_specs
+    outputs = zip(flat_outputs(program.graph), specs, strict=True)
+    return [value for value, spec in outputs if spec.kind is OutputKind.USER_OUTPUT]
+
+
+def _origins(values: Iterable[Any]) -> str:
+    """The operators that compute values, also inside delegates, without what only views them."""
+    found = []
+    for node in values:
+        while isinstance(node, Node) and node.op == "call_function":
+            source: Any = node.args[0] if node.args else None
+            index: Any = node.args[-1] if node.args else None
+            if node.target is operator.getitem and is_delegate_call(source):
+                node = flat_outputs(lowered_module_of(source).original_module.graph)[index]
+            elif node.target is operator.getitem or (
+                isinstance(node.target, torch._ops.OpOverload) and node.target.is_view
+            ):
+                node = source
+            else:
+                break
+        found.append(_describe(node) if isinstance(node, Node) else "a constant")
+    return " and ".join(dict.fromkeys(found)) or "inputs that it changes"
 
 
 def _search(
     program: ExportedProgram, inputs: Sequence[Any], state: State, write: Write, deadline: float
 ) -> str | None:
     steps = _steps(program)
-    first = _first_wrong(
-        len(steps), lambda count: _is_right(program, steps, count, inputs, state, write), deadline
-    )
+    wrong = functools.cache(lambda count: _wrong(program, steps, count, inputs, state, write))
+    first = _first_wrong(len(steps), lambda count: not wrong(count), deadline)
     if first is None:
         return None
     if first[0] + 1 < first[1]:
@@ -87,7 +122,11 @@ def _search(
         return f"the first operator that differs is {_describe(node)}"
     module = lowered_module_of(node)
     where = f"in {node.args[0]} of {module.backend_id}"
-    return f"{_search_delegate(node, module, program, inputs, state, write, deadline)}, {where}"
+    found = _search_delegate(node, module, program, inputs, state, write, deadline)
+    if found is None:
+        own = [value for value in wrong(first[1]) if node in (value, *value.all_input_nodes)]
+        found = f"it is the delegate as a whole; what differs comes from {_origins(own)}"
+    return f"{found}, {where}"
 
 
 def _search_delegate(
@@ -98,20 +137,22 @@ def _search_delegate(
     state: State,
     write: Write,
     deadline: float,
-) -> str:
+) -> str | None:
     arguments = _arguments(program, node, inputs, state)
     part = module.original_module
     everything = _Everything(DelegationSpec(module.backend_id, module.compile_specs))
     steps = _steps(part)
     first = _first_wrong(
         len(steps),
-        lambda count: _is_right(
-            part, steps, count, arguments, {}, lambda p: write(to_backend(p, everything))
+        lambda count: (
+            not _wrong(
+                part, steps, count, arguments, {}, lambda p: write(to_backend(p, everything))
+            )
         ),
         deadline,
     )
     if first is None:
-        return "the first call that differs is the delegate as a whole"
+        return None
     if first[0] + 1 < first[1]:
         return f"the first operator that differs is {_range(steps, *first)}"
     return f"the first operator that differs is {_describe(steps[first[1] - 1][0])}"
@@ -146,46 +187,47 @@ def _steps(program: ExportedProgram) -> list[list[Node]]:
     return steps
 
 
-def _is_right(
+def _wrong(
     program: ExportedProgram,
     steps: list[list[Node]],
     count: int,
     inputs: Sequence[Any],
     state: State,
     write: Write,
-) -> bool:
-    prefix = _prefix(program, steps[:count], state)
-    if prefix is None:
-        return True
+) -> list[Node]:
+    """Which values differ that the first steps hand to the rest."""
+    live = _live(steps[:count])
+    if not live:
+        return []
+    prefix = _prefix(program, live, state)
     written = write(prefix)
     (method,) = written.tables.methods
     with execution.loaded(written) as loaded:
-        found = execution.run(loaded, method, [inputs])
+        found = execution.Execution(loaded, method).run(lambda: [copy.deepcopy(list(inputs))])
 
-    def run(interpreter: type[Interpreter]) -> list[list[Any]]:
+    def run(interpreter: Callable[..., Interpreter]) -> list[list[Any]]:
         return [call(prefix, inputs, {}, interpreter)]
 
     tf32 = execution.rounds_to_tf32(method)
     compared = compare(found, run(Interpreter), rounding_of(run, tf32=tf32), tf32=tf32)
-    return all(c.is_equal for c in compared)
+    return [live[c.index] for c in compared if not c.is_equal]
 
 
-def _prefix(
-    program: ExportedProgram, steps: Sequence[Sequence[Node]], state: State
-) -> ExportedProgram | None:
-    """The first steps as a program, whose buffers have the values in `state`; None if what they
-    yield is nothing that a program can return."""
-    graph, mapping = copy_graph(program.graph)
-    inside = [node for step in steps for node in step]
-    members = set(inside)
-    live = [
+def _live(steps: Sequence[Sequence[Node]]) -> list[Node]:
+    """Values of these steps that others use and that a program can return."""
+    members = {node for step in steps for node in step}
+    return [
         node
-        for node in inside
+        for step in steps
+        for node in step
         if isinstance(node.meta.get("val"), torch.Tensor)
         and any(user not in members for user in node.users)
     ]
-    if not live:
-        return None
+
+
+def _prefix(program: ExportedProgram, live: Sequence[Node], state: State) -> ExportedProgram:
+    """What yields these values, as a program whose buffers have the values in `state`."""
+    graph, mapping = copy_graph(program.graph)
     results = [mapping[node] for node in live]
     graph.output_node().args = (tuple(results),)
     root = program.graph_module

@@ -9,6 +9,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import GraphModule, Interpreter
 
 from pteron.exir._program import CONSTANT_KINDS, constant_tensor, input_specs_by_name
+from pteron.exir.verification.exact_products import exact_products
 
 State: TypeAlias = dict[str, torch.Tensor]
 """Buffers that a program changes, by the model's name for them."""
@@ -26,24 +27,26 @@ def call(
       program: parameters and buffers are read from it, but for those in `state`.
       inputs: flat user inputs. Those that the program changes are changed.
       state: replaced by the new values.
-      interpreter: runs the graph.
+      interpreter: runs the graph. It is given what its `user_input` makes of user inputs.
 
     Returns:
       The user outputs, on the CPU, in memory of their own.
     """
+    runner = interpreter(program.graph_module)
+    of_user = getattr(runner, "user_input", lambda value: value)
     left = iter(inputs)
     values = []
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
-            values.append(next(left))
+            values.append(of_user(next(left)))
         elif spec.kind is InputKind.BUFFER and spec.target in state:
             values.append(state[spec.target])
         elif spec.kind in CONSTANT_KINDS:
             values.append(constant_tensor(program, spec).detach())
         else:
             values.append(program.constants[str(spec.target)])
-    with torch.no_grad():
-        results = interpreter(program.graph_module).run(*values)
+    with torch.no_grad(), exact_products():
+        results = runner.run(*values)
     outputs, changed = [], {}
     for spec, value in zip(program.graph_signature.output_specs, results, strict=True):
         if spec.kind is OutputKind.BUFFER_MUTATION:

@@ -1,15 +1,17 @@
-"""Whether two results are equal but for rounding.
+"""Whether two results are equal but for rounding, element by element.
 
-The difference of two tensors is the largest one of their elements, relative to the largest
-magnitude that is expected; of integers and booleans it is the share of elements that differ. Up to
-`RESOLUTION` of the dtype it passes. Beyond, it is compared with what rounding does to this very
-model: the difference between the exported program in its own and in double precision, and then
-between it and itself with every operator's result changed in the last place. A model that makes
-much of little differences is thereby distinguished from a lowering that is wrong.
+An element is right if it differs by no more than the `RESOLUTION` of its dtype, relative to itself
+or what is around it, or by ten times what rounding does to this very element of this very model.
+That is estimated from the exported program alone: it runs with every result changed in the last
+place, several times, and in double precision. Integers and booleans are right if they are equal,
+or if rounding changes this element, too. What is around an element is, of all rows, columns and so
+on that it is in, the one with the smallest values, so that nothing hides behind what is large.
 """
 
+import functools
+import logging
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,84 +21,200 @@ from torch.fx import Interpreter
 from pteron.exir.verification.interpreters import (
     PreciseInterpreter,
     RoundingInterpreter,
-    Tf32RoundingInterpreter,
+    around,
 )
 
 RESOLUTION = {
     torch.float64: 1e-12,
     torch.complex128: 1e-12,
-    torch.float32: 1e-5,
-    torch.complex64: 1e-5,
-    torch.float16: 2e-3,
-    torch.bfloat16: 1.6e-2,
+    torch.float32: 2e-6,
+    torch.complex64: 2e-6,
+    torch.float16: 1e-3,
+    torch.bfloat16: 8e-3,
 }
 """Differences that need no explanation; other dtypes have to be equal."""
 
-_TIMES_ROUNDING = 10
-"""A program may differ by so many times what rounding does."""
+_LOG = logging.getLogger(__name__)
 
-INCOMPARABLE = 1.0
-"""From this limit on a result says nothing: rounding alone changes it beyond recognition."""
+TIMES_ROUNDING = 10
+"""An element may differ by so many times what rounding does to it."""
 
-
-def difference(found: Any, expected: Any) -> float:
-    """How far two values are apart, as the module's text has it; inf for what can't be compared."""
-    if not isinstance(expected, torch.Tensor):
-        equal = found == expected or (_is_nan(found) and _is_nan(expected))
-        return 0.0 if type(found) is type(expected) and equal else math.inf
-    if not isinstance(found, torch.Tensor):
-        return math.inf
-    if found.shape != expected.shape or found.dtype != expected.dtype:
-        return math.inf
-    if expected.numel() == 0:
-        return 0.0
-    if expected.dtype not in RESOLUTION:
-        return (found != expected).double().mean().item()
-    wide = torch.complex128 if expected.is_complex() else torch.float64
-    found, expected = found.to(wide), expected.to(wide)
-    same = (found == expected) | (found.isnan() & expected.isnan())
-    error = torch.where(same, 0, (found - expected).abs()).max().item()
-    if not math.isfinite(error):
-        return math.inf
-    largest = expected[expected.isfinite()].abs()
-    return error / ((largest.max().item() if largest.numel() else 0.0) or 1.0)
-
-
-def _is_nan(value: object) -> bool:
-    return isinstance(value, float) and math.isnan(value)
-
+_FURTHER = 5
+"""Where that does not explain a difference, numbers are changed by so many units in the last place:
+a choice between two turns over more often."""
 
 Calls: TypeAlias = Sequence[Sequence[Any]]
 """Outputs of each call."""
 
+Errors: TypeAlias = Sequence[Sequence[torch.Tensor | None]]
+"""What rounding does to each element of each output of each call, as `errors` has it."""
+
+Samples: TypeAlias = Sequence[Callable[[], Errors | None]]
+"""Ways to tell; None where one fails."""
+
+
+def errors(found: Any, expected: Any) -> torch.Tensor | None:
+    """How far each element is off, in double; inf where one is not finite and the other another.
+
+    None where these are not comparable: another type, dtype or number of elements.
+    """
+    if not isinstance(expected, torch.Tensor):
+        if type(found) is not type(expected):
+            return None
+        if not isinstance(expected, int | float):
+            return torch.tensor(0.0 if found == expected else math.inf, dtype=torch.float64)
+        dtype = torch.float64 if isinstance(expected, float) else None
+        found, expected = (torch.tensor(value, dtype=dtype) for value in (found, expected))
+    if not isinstance(found, torch.Tensor):
+        return None
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return None
+    same = found == expected
+    if expected.dtype not in RESOLUTION:
+        return (found.double() - expected.double()).abs_().clamp_(min=1).masked_fill_(same, 0)
+    wide = torch.complex128 if expected.is_complex() else torch.float64
+    same |= found.isnan() & expected.isnan()
+    off = (found.to(wide) - expected.to(wide)).abs()
+    return off.nan_to_num_(nan=math.inf, posinf=math.inf).masked_fill_(same, 0)
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """How one output fares, in the call that is worst.
+    """How one output fares, by its worst element in the call that is worst.
 
     Attributes:
       index: of the output.
-      error: its difference.
-      limit: up to which it is right.
+      error: how far the element is off, relative to the largest that is expected.
+      limit: up to which it is right, likewise.
+      is_comparable: whether at most half of the elements are lost to rounding.
+      wrong: how many elements are.
+      what: the worst element, and what was found and expected there.
+      call: the position among the calls that were compared.
     """
 
     index: int
     error: float
     limit: float
+    is_comparable: bool = True
+    wrong: int = 0
+    what: str = ""
+    call: int = 0
 
     @property
     def is_equal(self) -> bool:
-        return self.error <= self.limit
+        return self.wrong == 0
+
+
+class _Output:
+    """One output in all calls; `rounding` is the largest known of each call's elements."""
+
+    def __init__(self, index: int, found: Sequence[Any], expected: Sequence[Any], tf32: bool):
+        self._index, self._found, self._expected = index, found, expected
+        self._errors = [
+            errors(ours, expected[call % len(expected)]) for call, ours in enumerate(found)
+        ]
+        self._floors = [_floor(value, tf32) for value in expected]
+        self._rounding: list[torch.Tensor | None] = [torch.zeros_like(f) for f in self._floors]
+
+    def add(self, calls: Errors) -> None:
+        """Takes more of what rounding does into account."""
+        for call, of_outputs in enumerate(calls):
+            known, more = self._rounding[call], of_outputs[self._index]
+            if known is None or more is None:
+                self._rounding[call] = None
+            else:
+                self._rounding[call] = torch.maximum(known, more)
+
+    def _limit(self, call: int) -> torch.Tensor:
+        call %= len(self._expected)
+        rounding = self._rounding[call]
+        if rounding is None:
+            return torch.full_like(self._floors[call], math.inf)
+        is_float = _dtype(self._expected[call]) in RESOLUTION
+        rounding = around(rounding) if is_float else rounding
+        return torch.maximum(self._floors[call], TIMES_ROUNDING * rounding)
+
+    def compared(self) -> Comparison:
+        """By the worst of all calls."""
+        return max(map(self._compared, range(len(self._found))), key=_badness)
 
     @property
-    def is_comparable(self) -> bool:
-        return self.limit < INCOMPARABLE
+    def is_equal(self) -> bool:
+        return all(self._compared(call).is_equal for call in range(len(self._found)))
+
+    def _compared(self, call: int) -> Comparison:
+        off, limit = self._errors[call], self._limit(call)
+        found, expected = self._found[call], self._expected[call % len(self._expected)]
+        if off is None:
+            lost = self._rounding[call % len(self._expected)] is None
+            what = f"is {_kind(found)} instead of {_kind(expected)}"
+            bound = math.inf if lost else 0.0
+            return Comparison(self._index, math.inf, bound, True, int(not lost), what, call)
+        if off.numel() == 0:
+            return Comparison(self._index, 0.0, 0.0, call=call)
+        largest = _magnitude(expected).nan_to_num(nan=0.0, posinf=0.0).max().item() or 1.0
+        is_wrong = off > limit
+        # Of those that are wrong the worst, or of all.
+        worst = int((off / limit).nan_to_num(nan=0.0, posinf=math.inf).argmax())
+        error, bound = off.flatten()[worst].item(), limit.flatten()[worst].item()
+        what = f"is {_element(found, worst)} instead of {_element(expected, worst)}"
+        if off.dim():
+            where = torch.unravel_index(torch.tensor(worst), off.shape)
+            what = f"{[int(i) for i in where]} {what}"
+        lost = _dtype(expected) in RESOLUTION and (limit >= largest).double().mean().item() > 0.5
+        return Comparison(
+            self._index,
+            error / largest,
+            bound / largest,
+            not lost,
+            int(is_wrong.sum()),
+            what,
+            call,
+        )
+
+
+def _badness(comparison: Comparison) -> tuple[bool, float]:
+    return comparison.wrong > 0, comparison.error / (comparison.limit or 1.0)
+
+
+def _dtype(value: Any) -> torch.dtype | None:
+    """Python's floats come from tensors of any precision; what rounding does tells which."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype
+    return torch.float64 if isinstance(value, float) else None
+
+
+def _magnitude(value: Any) -> torch.Tensor:
+    if isinstance(value, torch.Tensor):
+        return (value.abs() if value.is_complex() else value.double().abs()).double()
+    number = abs(value) if isinstance(value, int | float) else 0.0
+    return torch.tensor(number, dtype=torch.float64)
+
+
+def _floor(expected: Any, tf32: bool) -> torch.Tensor:
+    """What each element may be off by without more being known of rounding."""
+    dtype = _dtype(expected)
+    if tf32 and dtype in (torch.float32, torch.complex64):
+        dtype = torch.float16
+    resolution = RESOLUTION.get(dtype, 0.0) if dtype else 0.0
+    return resolution * around(_magnitude(expected)).nan_to_num_(nan=0.0, posinf=0.0)
+
+
+def _kind(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return f"a {type(value).__name__}"
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+
+
+def _element(value: Any, index: int) -> str:
+    value = value.flatten()[index].item() if isinstance(value, torch.Tensor) else value
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def compare(
     found: Calls,
     expected: Calls,
-    rounding: Iterable[Callable[[], Sequence[float] | None]],
+    rounding: Samples,
     left_out: Collection[int] = (),
     *,
     tf32: bool = False,
@@ -112,64 +230,76 @@ def compare(
       tf32: whether products of float32 may have rounded their operands to TF32, which has the
         digits of float16.
     """
-    results = []
-    expected = [*expected] * (len(found) // len(expected))
-    for index, (ours, theirs) in enumerate(zip(*map(_by_output, (found, expected)), strict=True)):
-        if index in left_out:
-            continue
-        error = max(difference(a, b) for a, b in zip(ours, theirs, strict=True))
-        dtype = getattr(theirs[0], "dtype", None)
-        dtype = torch.float16 if tf32 and dtype in (torch.float32, torch.complex64) else dtype
-        resolution = RESOLUTION.get(dtype, 0.0) if dtype else 0.0
-        results.append(Comparison(index, error, resolution))
+    outputs = [
+        _Output(index, ours, theirs, tf32)
+        for index, (ours, theirs) in enumerate(
+            zip(zip(*found, strict=True), zip(*expected, strict=True), strict=True)
+        )
+        if index not in left_out
+    ]
+    unexplained = [output for output in outputs if not output.is_equal]
     for ask in rounding:
-        if all(result.is_equal for result in results):
+        if not unexplained:
             break
-        known = ask()
-        if known is None:
-            continue
-        results = [
-            Comparison(
-                result.index,
-                result.error,
-                max(result.limit, _TIMES_ROUNDING * known[result.index]),
-            )
-            for result in results
-        ]
-    return results
-
-
-def _by_output(calls: Calls) -> list[tuple[Any, ...]]:
-    return list(zip(*calls, strict=True))
+        if (known := ask()) is not None:
+            for output in unexplained:
+                output.add(known)
+            unexplained = [output for output in unexplained if not output.is_equal]
+    return [output.compared() for output in outputs]
 
 
 def rounding_of(
-    run: Callable[[type[Interpreter]], Calls],
+    run: Callable[[Callable[..., Interpreter]], Calls],
+    decomposed: Callable[[], Calls] | None = None,
     *,
     tf32: bool = False,
-) -> list[Callable[[], Sequence[float] | None]]:
-    """What rounding does to each output of `run`, estimated in two ways (see `comparison`).
+) -> Samples:
+    """What rounding does to each output of `run`, by several samples (see `comparison`).
 
     `run` gets the kind of interpreter that is to run the graph, and returns outputs by call.
+    `decomposed` returns them as computed by simpler operators, which tell infinite from NaN by
+    other rules: where those do, both are right.
     """
+    usual = functools.cache(lambda: run(Interpreter))
 
-    def estimate(interpreter: type[Interpreter]) -> Sequence[float] | None:
-        usual = run(Interpreter)
+    def sample(
+        other: Callable[[], Calls], judge: Callable[[Any, Any], torch.Tensor | None]
+    ) -> Errors | None:
         try:
-            other = run(interpreter)
-        except (RuntimeError, TypeError, ValueError):
-            return None  # an operator that double precision has not
+            calls = other()
+        except Exception as error:
+            # Double precision lacks an operator, an index is beyond the end, torch cannot decompose
+            # it: then the other samples have to explain what there is.
+            _LOG.debug("a sample of rounding failed: %s", error)
+            return None
         return [
-            max(_rounding(ours, theirs) for ours, theirs in zip(ours_of, theirs_of, strict=True))
-            for theirs_of, ours_of in zip(*map(_by_output, (usual, other)), strict=True)
+            [judge(ours, theirs) for ours, theirs in zip(*outputs, strict=True)]
+            for outputs in zip(usual(), calls, strict=True)
         ]
 
-    rounding = Tf32RoundingInterpreter if tf32 else RoundingInterpreter
-    return [lambda: estimate(PreciseInterpreter), lambda: estimate(rounding)]
+    def rounded(seed: int, scale: float = 1) -> Callable[[], Errors | None]:
+        kind = functools.partial(RoundingInterpreter, seed=seed, scale=scale, tf32=tf32)
+        judge = functools.partial(_rounding, scale=scale)
+        return functools.partial(sample, functools.partial(run, kind), judge)
+
+    return [
+        *(rounded(seed) for seed in range(2)),
+        functools.partial(sample, functools.partial(run, PreciseInterpreter), _rounding),
+        *(rounded(seed, _FURTHER) for seed in range(2, 10)),
+        *([functools.partial(sample, decomposed, _no_numbers)] if decomposed else []),
+    ]
 
 
-def _rounding(precise: Any, usual: Any) -> float:
-    if isinstance(precise, torch.Tensor) and isinstance(usual, torch.Tensor):
-        precise = precise.to(usual.dtype)
-    error = difference(usual, precise)
-    return error if error != float("inf") else 0.0
+def _rounding(usual: Any, other: Any, scale: float = 1) -> torch.Tensor | None:
+    if isinstance(other, torch.Tensor) and isinstance(usual, torch.Tensor):
+        other = other.to(usual.dtype)
+    off = errors(other, usual)
+    return off / scale if off is not None else None
+
+
+def _no_numbers(usual: Any, other: Any) -> torch.Tensor | None:
+    """Infinite where both are none, but another: NaN, or one of the infinite ones."""
+    off = errors(other, usual)
+    if off is None or not isinstance(usual, torch.Tensor):
+        return off if off is None else torch.zeros_like(off)
+    return off.masked_fill_(usual.isfinite() | other.isfinite(), 0)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,48 +61,61 @@ def _memory_file(chunks: Chunks) -> Iterator[str]:
         yield f"/proc/self/fd/{file.fileno()}"
 
 
-def run(
-    program: Program,
-    tables: schema.Method,
-    calls: Sequence[Sequence[Any]],
-    changed_inputs: Sequence[int] = (),
-) -> list[list[Any]]:
-    """Outputs of each call of a method, in the host's memory; after them, those of the same calls
-    for each variant of the code that this machine can run.
+class Execution:
+    """Runs one method of a program, which is loaded once if it has no state.
 
     Args:
       program: from `loaded`.
       tables: the method, as it was emitted.
-      calls: flat inputs of each call.
       changed_inputs: positions of inputs whose values after the call follow the outputs.
+      has_state: whether calls leave something for later ones.
 
     Raises:
       CannotRunHere: a backend or a device is not there.
       PteronError: anything else that the runtime finds.
     """
-    from pteron.runtime import BackendError, Runtime
 
-    registry = Runtime.get().backend_registry
-    backends = sorted(set(program.metadata(tables.name).backends()))
-    obstacles = {name: registry.obstacle(name) for name in backends}
-    missing = [f"{name} cannot run here: {why}" for name, why in obstacles.items() if why]
-    if missing:
-        raise CannotRunHere("; ".join(missing))
-    results = []
-    choices = _load_options(tables)
-    for options in choices:
+    def __init__(
+        self,
+        program: Program,
+        tables: schema.Method,
+        changed_inputs: Sequence[int] = (),
+        *,
+        has_state: bool = True,
+    ) -> None:
+        from pteron.runtime import Runtime
+
+        self._program, self._tables, self._changed = program, tables, changed_inputs
+        registry = Runtime.get().backend_registry
+        backends = sorted(set(program.metadata(tables.name).backends()))
+        obstacles = {name: registry.obstacle(name) for name in backends}
+        missing = [f"{name} cannot run here: {why}" for name, why in obstacles.items() if why]
+        if missing:
+            raise CannotRunHere("; ".join(missing))
+        self._options = _load_options(tables)
+        self._methods = [] if has_state else [self._load(options) for options in self._options]
+
+    def _load(self, options: Mapping[str, Any]) -> Any:
+        from pteron.runtime import BackendError
+
         try:
-            method = program.load_method(tables.name, backend_options=options)
+            return self._program.load_method(self._tables.name, backend_options=options)
         except BackendError as error:
             if error.code != "DelegateInvalidCompatibility":
                 raise
             raise CannotRunHere(str(error)) from error
-        # A run may change its inputs, and those that share their memory.
-        for inputs in calls if options is choices[-1] else copy.deepcopy(calls):
-            moved = _on_devices(tables, inputs)
-            outputs = method.execute(moved)
-            results.append([on_host(v) for v in (*outputs, *(moved[i] for i in changed_inputs))])
-    return results
+
+    def run(self, calls: Callable[[], Sequence[Sequence[Any]]]) -> list[list[Any]]:
+        """Outputs of each call, in the host's memory; after them, those of the same calls for each
+        variant of the code that this machine can run. `calls` makes flat inputs of each call."""
+        results = []
+        for method in self._methods or map(self._load, self._options):
+            for inputs in calls():  # A run may change its inputs, and what shares their memory.
+                moved = _on_devices(self._tables, inputs)
+                outputs = method.execute(moved)
+                changed = (moved[i] for i in self._changed)
+                results.append([on_host(v) for v in (*outputs, *changed)])
+        return results
 
 
 def _load_options(tables: schema.Method) -> list[dict[str, Mapping[str, bool | int | str]]]:

@@ -1,6 +1,9 @@
 """Runs graphs in higher precision, or with more rounding than there is."""
 
-from collections.abc import Callable
+import functools
+import math
+import operator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -10,6 +13,8 @@ from torch.utils import _pytree as pytree
 from pteron.exir.delegate import executorch_call_delegate
 from pteron.exir.lowered_backend_module import LoweredBackendModule
 from pteron.exir.verification.call import call
+
+_aten = torch.ops.aten
 
 _PRECISE = {
     torch.float16: torch.float64,
@@ -23,15 +28,41 @@ _PRECISE = {
 # absolute error, so that nothing is certain of those near zero.
 _ERF = 1.5e-7
 _ABSOLUTE_ERRORS: dict[object, Callable[[torch.Tensor], torch.Tensor | float]] = {
-    torch.ops.aten.erf.default: lambda x: _ERF,
-    torch.ops.aten.erfc.default: lambda x: _ERF,
-    torch.ops.aten.gelu.default: lambda x: _ERF / 2 * x.abs(),
+    _aten.erf.default: lambda x: _ERF,
+    _aten.erfc.default: lambda x: _ERF,
+    _aten.gelu.default: lambda x: _ERF / 2 * x.abs(),
 }
 """What an operator's result may be off by, given its input, beside its last place."""
 
 
-class _NestedInterpreter(Interpreter):
-    """Branches and delegates are run by the same kind of interpreter."""
+_OF_ROWS = {_aten.embedding, _aten.embedding_bag, _aten._embedding_bag}
+_OF_ROWS |= {_aten._embedding_bag_forward_only}
+_OF_DIMENSION = {_aten.gather, _aten.scatter, _aten.scatter_add, _aten.scatter_reduce}
+_OF_DIMENSION |= {_aten.index_select, _aten.index_add, _aten.index_copy, _aten.index_fill}
+_OF_DIMENSIONS = {_aten.index, _aten.index_put, _aten._unsafe_index, _aten._unsafe_index_put}
+
+
+def _indices(target: Any, args: Any) -> Iterator[tuple[torch.Tensor, int]]:
+    """Indices that an operator is called with, and how many elements they choose from."""
+    packet = getattr(target, "overloadpacket", None)
+    if packet in _OF_ROWS:
+        yield args[1], args[0].shape[0]
+    elif packet in _OF_DIMENSION and args[0].dim():
+        yield args[2], args[0].shape[args[1]]
+    elif packet in _OF_DIMENSIONS:
+        dim = 0
+        for index in args[1]:
+            is_mask = index is not None and index.dtype in (torch.bool, torch.uint8)
+            if index is not None and not is_mask:
+                yield index, args[0].shape[dim]
+            dim += index.dim() if is_mask else 1
+
+
+class CheckingInterpreter(Interpreter):
+    """Raises IndexError for indices beyond the end also on a GPU, which would be lost with them.
+
+    Branches and delegates are run by the same kind of interpreter.
+    """
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         value = super().get_attr(target, args, kwargs)
@@ -40,21 +71,29 @@ class _NestedInterpreter(Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is executorch_call_delegate and isinstance(args[0], LoweredBackendModule):
             module, *inputs = args
-            return tuple(call(module.original_module, inputs, {}, type(self)))
+            return tuple(call(module.original_module, inputs, {}, self._nested))
+        for index, size in _indices(target, args):
+            if index.is_cuda and not bool(((-size <= index) & (index < size)).all()):
+                raise IndexError(f"{target}: an index is not within {size} elements")
+        if target is _aten._assert_async.msg and not bool(args[0]):
+            raise RuntimeError(args[1])
         return super().call_function(target, args, kwargs)
 
+    def _nested(self, module: GraphModule) -> Interpreter:
+        return type(self)(module)
+
     def _callable(self, module: GraphModule) -> Callable[..., Any]:
-        return lambda *args: type(self)(module).run(*args)
+        return lambda *args: self._nested(module).run(*args)
 
 
-class PreciseInterpreter(_NestedInterpreter):
+class PreciseInterpreter(CheckingInterpreter):
     """Computes with double-precision numbers what the graph does with narrower ones.
 
     Tensors are widened where they are read, one by one: weights are not all copied at once.
     """
 
     def run_node(self, n: Node) -> Any:
-        if n.target is torch.ops.aten._assert_tensor_metadata.default:
+        if n.target is _aten._assert_tensor_metadata.default:
             return None  # it would find the wrong dtype
         return super().run_node(n)
 
@@ -69,44 +108,117 @@ def _widened(value: Any) -> Any:
     return _PRECISE.get(value, value) if isinstance(value, torch.dtype) else value
 
 
-class RoundingInterpreter(_NestedInterpreter):
-    """Changes each result by up to one unit in the last place, at random, always in the same way.
+_PRODUCTS: dict[object, int] = {
+    **dict.fromkeys((_aten.mm, _aten.bmm, _aten.matmul, _aten.linear), 0),
+    **dict.fromkeys((_aten.addmm, _aten.baddbmm, _aten.addmv), 1),
+    **dict.fromkeys((_aten.sum, _aten.mean, _aten.cumsum, _aten.var, _aten.var_mean), 0),
+}
+"""Operators that sum, and which of their arguments is summed over."""
 
-    Those of operators that are computed by a formula change by its error.
+
+def around(values: torch.Tensor) -> torch.Tensor:
+    """What is usual around each element of a tensor that is not negative, or itself if larger.
+
+    Of all rows, columns and so on that an element is in, the one with the smallest values counts,
+    so that nothing hides behind what is large. Usual there is the squared mean of square roots: a
+    few large values do not make it large.
+    """
+    if values.dim() < 2 or values.numel() == 0:
+        return values
+    roots = torch.where(values.isfinite(), values, 0).sqrt_()
+    dims = range(values.dim())
+    means = (roots.mean([d for d in dims if d != kept], keepdim=True).square() for kept in dims)
+    return torch.maximum(values, functools.reduce(torch.minimum, means))
+
+
+_CONVOLUTIONS = {_aten.convolution, _aten.conv1d, _aten.conv2d, _aten.conv3d}
+
+
+def _terms(target: Any, args: Any, result: Any) -> float:
+    """How many numbers each element of a result is the sum of; 1 for other operators."""
+    packet = getattr(target, "overloadpacket", None)
+    if packet in _CONVOLUTIONS:
+        return max(1, args[1][:1].numel())
+    if packet not in _PRODUCTS:
+        return 1
+    summed = args[_PRODUCTS[packet]]
+    if packet in (_aten.sum, _aten.mean, _aten.var, _aten.var_mean):
+        first = result[0] if isinstance(result, tuple) else result
+        return max(1, summed.numel() / max(1, first.numel()))
+    return summed.shape[-1] if summed.dim() else 1
+
+
+_CONVERSIONS = {_aten._to_copy, _aten.to}
+
+
+def _is_integer(value: torch.Tensor) -> bool:
+    return value.dtype != torch.bool and not (value.is_floating_point() or value.is_complex())
+
+
+class RoundingInterpreter(CheckingInterpreter):
+    """Changes user inputs and each result by up to `scale` units in the last place, at random, in
+    the same way for the same seed. Results of operators that are computed by a formula change by
+    its error, and sums by that of adding one term after the other, relative to the sums around.
+    Multiples of a half do not change: zeros, counts and ties are exact.
 
     What this does to the outputs is what rounding may do: also where a comparison, a sort or a
     choice among experts turns a tiny difference into a large one.
     """
 
-    def __init__(self, module: GraphModule, **options: Any) -> None:
-        super().__init__(module, **options)
+    def __init__(
+        self, module: GraphModule, *, seed: int = 0, scale: float = 1.0, tf32: bool = False
+    ) -> None:
+        super().__init__(module)
+        self._seed, self._scale, self._tf32 = seed, scale, tf32
         self._generators: dict[torch.device, torch.Generator] = {}
+
+    def _nested(self, module: GraphModule) -> Interpreter:
+        nested = RoundingInterpreter(module, seed=self._seed, scale=self._scale, tf32=self._tf32)
+        nested._generators = self._generators
+        return nested
+
+    def user_input(self, value: Any) -> Any:
+        return self._rounded(value)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         result = super().call_function(target, args, kwargs)
         if target in _ABSOLUTE_ERRORS:
             return self._rounded(result, _ABSOLUTE_ERRORS[target](args[0]))
+        is_conversion = getattr(target, "overloadpacket", None) in _CONVERSIONS
+        if not is_conversion and (target is operator.getitem or getattr(target, "is_view", False)):
+            return result  # which may be a weight
+        if is_conversion and _is_integer(result) and args[0].is_floating_point():
+            # C++ does not say what NaN becomes, nor what is too large.
+            bounds = torch.iinfo(result.dtype)
+            is_defined = (args[0] >= bounds.min) & (args[0] <= bounds.max)
+            other = torch.full_like(result, self._seed % 2)
+            return result if bool(is_defined.all()) else torch.where(is_defined, result, other)
+        terms = _terms(target, args, result)
+        if terms > 1 and isinstance(result, torch.Tensor) and result.is_floating_point():
+            each = torch.finfo(torch.float32).eps * self._scale * math.sqrt(terms) / 4
+            if self._tf32 and result.dtype == torch.float32:
+                each += torch.finfo(torch.float16).eps * self._scale
+            if result.dtype == torch.float64:
+                each *= torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
+            return self._rounded(result, each * around(result.abs().float()))
         return pytree.tree_map(self._rounded, result)
 
     def _rounded(self, value: Any, absolute: torch.Tensor | float = 0.0) -> Any:
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
             return value
-        device = value.device
+        device, dtype = value.device, value.dtype
         if device not in self._generators:
-            self._generators[device] = torch.Generator(device).manual_seed(0)
-        noise = torch.rand(
-            value.shape, generator=self._generators[device], device=device, dtype=torch.float32
+            self._generators[device] = torch.Generator(device).manual_seed(self._seed)
+        wide = torch.float64 if dtype == torch.float64 else torch.float32
+        noise = (
+            torch.rand(value.shape, generator=self._generators[device], device=device, dtype=wide)
+            .mul_(2)
+            .sub_(1)
         )
-        exact, noise = value.double(), 2 * noise.double() - 1
-        error = self._last_place(value.dtype) * exact + absolute
-        return (exact + error * noise).to(value.dtype)
-
-    def _last_place(self, dtype: torch.dtype) -> float:
-        return torch.finfo(dtype).eps
-
-
-class Tf32RoundingInterpreter(RoundingInterpreter):
-    """The same with the digits of TF32 for float32."""
-
-    def _last_place(self, dtype: torch.dtype) -> float:
-        return super()._last_place(torch.float16 if dtype == torch.float32 else dtype)
+        of_tf32 = self._tf32 and dtype == torch.float32
+        last_place = torch.finfo(torch.float16 if of_tf32 else dtype).eps
+        exact = value.to(wide)
+        changed = noise.mul_(exact * (last_place * self._scale) + absolute).add_(exact)
+        # Of larger ones every number is a multiple.
+        is_exact = ((2 * exact).frac() == 0) & (exact.abs() < 1 / (16 * last_place))
+        return torch.where(is_exact | ~exact.isfinite(), exact, changed).to(dtype)

@@ -1,11 +1,14 @@
-"""What an exported program computes on the inputs that it was exported with."""
+"""What an exported program computes on the inputs that it was exported with, or on others."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import sympy
 import torch
+from torch._decomp import get_decompositions
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
@@ -14,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from pteron.exir._program import constant_tensor, input_specs_by_name
 from pteron.exir.verification.call import State, call, on_host
+from pteron.exir.verification.interpreters import CheckingInterpreter
 
 _CALLS_WITH_STATE = 3
 
@@ -25,10 +29,24 @@ class Reference:
     Attributes:
       program: as it was exported.
       functional: the same without changes in place.
+      given: flat inputs instead of the example's, on which it may fail.
+      layout: makes another tensor of the same elements from each input.
+      where: says which inputs these are.
+      begun: when it was made, in seconds of `time.monotonic`: lowering begins then.
+      guards: what export relies on, of sizes; kept from then, since lowering adds its own.
     """
 
     program: ExportedProgram
     functional: ExportedProgram
+    given: Sequence[Any] | None = None
+    layout: Callable[[torch.Tensor], torch.Tensor] = torch.clone
+    where: str = "on its example inputs"
+    begun: float = field(default_factory=time.monotonic)
+    guards: Sequence[Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.guards is None:
+            object.__setattr__(self, "guards", _guards_of(self.program))
 
     @cached_property
     def obstacle(self) -> str:
@@ -60,7 +78,13 @@ class Reference:
         return _CALLS_WITH_STATE if self.state() else 1
 
     def inputs(self) -> list[Any]:
-        """The example inputs, flat, copied."""
+        """The inputs, flat, copied."""
+        return [
+            self.layout(value.detach()) if isinstance(value, torch.Tensor) else value
+            for value in (self._example() if self.given is None else self.given)
+        ]
+
+    def _example(self) -> list[Any]:
         assert self.program.example_inputs is not None
         args, kwargs = self.program.example_inputs
         in_spec = self.program.call_spec.in_spec
@@ -68,10 +92,7 @@ class Reference:
             # As the call nests them, not as the caller of export happened to name them.
             names = in_spec.children()[1].context
             kwargs = {name: kwargs[name] for name in names}
-        return [
-            value.detach().clone() if isinstance(value, torch.Tensor) else value
-            for value in pytree.tree_leaves((args, kwargs))
-        ]
+        return pytree.tree_leaves((args, kwargs))
 
     def state(self) -> State:
         """Initial values of the buffers that the program changes, copied."""
@@ -85,13 +106,20 @@ class Reference:
 
     def run(self) -> list[list[Any]]:
         """Results of each call, of the program as it was exported: outputs, then changed inputs."""
-        return self._run(self.program, Interpreter)
+        return self._run(self.program, Interpreter if self.given is None else CheckingInterpreter)
 
     def run_functional(
         self, interpreter: Callable[[GraphModule], Interpreter] = Interpreter
     ) -> list[list[Any]]:
         """Results of each call, of the functional program."""
         return self._run(self.functional, interpreter)
+
+    def run_decomposed(self) -> list[list[Any]]:
+        """Results of each call, of the functional program in the simplest operators torch knows."""
+        targets = {node.target for node in _nodes(self.functional) if node.op == "call_function"}
+        operators = [target for target in targets if isinstance(target, torch._ops.OpOverload)]
+        simpler = self.functional.run_decompositions(get_decompositions(operators))
+        return self._run(simpler, CheckingInterpreter)
 
     def _run(self, program: ExportedProgram, interpreter: Any) -> list[list[Any]]:
         state, results = self.state(), []
@@ -116,6 +144,19 @@ class Reference:
             for index, (a, b) in enumerate(zip(first, second, strict=True))
             if not _same(a, b)
         )
+
+
+def _guards_of(program: ExportedProgram) -> list[Any]:
+    """Conditions on sizes of inputs, less those that two are unequal: torch.export did not try."""
+    values = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
+    sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else [v])]
+    environments = {s.node.shape_env for s in sizes if isinstance(s, torch.SymInt)}
+    return [
+        guard.expr.xreplace(environment.replacements)
+        for environment in environments
+        for guard in environment.guards
+        if not isinstance(guard.expr, sympy.Ne)
+    ]
 
 
 def _devices_in_use() -> list[int]:

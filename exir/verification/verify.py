@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from torch.export import ExportedProgram
 
 from pteron.exir._serialize import schema
 from pteron.exir.verification import bisection, execution
-from pteron.exir.verification.comparison import Comparison, compare, rounding_of
+from pteron.exir.verification.comparison import (
+    Calls,
+    Comparison,
+    Samples,
+    compare,
+    rounding_of,
+)
 from pteron.exir.verification.execution import Written
+from pteron.exir.verification.other_inputs import other_inputs
 from pteron.exir.verification.reference import Reference
 
 if TYPE_CHECKING:
     from pteron.runtime import Program
 
 _LOG = logging.getLogger(__name__)
+
+_SHARE, _LEAST, _MOST = 0.25, 3.0, 60.0
+"""Of the time that lowering took, and seconds, for inputs beside the example's."""
 
 
 class VerificationError(RuntimeError):
@@ -32,17 +43,24 @@ class MethodVerification:
     """What a comparison found.
 
     Attributes:
-      comparisons: of the outputs, and of inputs that the method changes, that were compared.
+      comparisons: of the outputs, and of inputs that the method changes, that were compared; of
+        the first inputs where one is wrong, or of the example inputs.
+      reference: what they were compared with, and on which inputs.
       random: positions of outputs that were left out, since they depend on random numbers.
       calls: how many there were, state carried on.
+      others: inputs beside the example's on which the outputs are right, too.
+      skipped: those that the exported program itself fails on, and how.
       seconds: what it took.
       obstacle: why nothing was compared; empty if something was.
       runs_here: whether this machine can run the program; if not, that is the obstacle.
     """
 
     comparisons: Sequence[Comparison] = ()
+    reference: Reference | None = None
     random: frozenset[int] = frozenset()
     calls: int = 0
+    others: Sequence[str] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     obstacle: str = ""
     runs_here: bool = True
@@ -75,6 +93,9 @@ class MethodVerification:
             )
         if self.random:
             parts.append(f"outputs {sorted(self.random)} not compared: they are random")
+        if self.others:
+            parts.append(f"right, too, {', '.join(self.others)}")
+        parts += [f"not compared {where}: {why}" for where, why in self.skipped.items()]
         return "; ".join(parts or ["no outputs"]) + f"; took {self.seconds:.1f} s"
 
 
@@ -87,6 +108,8 @@ def verify(
     references: Mapping[str, Reference],
     edge_programs: Mapping[str, ExportedProgram],
     write: Callable[[ExportedProgram], Written],
+    *,
+    full: bool = True,
 ) -> dict[str, MethodVerification]:
     """Runs each method and what it was exported from, and compares.
 
@@ -95,6 +118,8 @@ def verify(
       references: by method; methods without one are not compared.
       edge_programs: the methods as they were before they were emitted.
       write: writes a program with one method, `forward`.
+      full: whether other inputs are tried beside the example's, for about a quarter of the time
+        since the references were made.
 
     Raises:
       VerificationError: outputs differ by more than rounding explains, or the program fails. All
@@ -107,24 +132,25 @@ def verify(
             reports[name] = MethodVerification(obstacle="what it was exported from is not known")
             continue
         reference, begin = references[name], time.monotonic()
+        seconds = (begin - reference.begun) * _SHARE / len(edge_programs)
+        opened, budget = execution.loaded(written), min(max(seconds, _LEAST), _MOST)
         try:
-            reports[name] = verify_method(execution.loaded(written), tables[name], reference)
-        except Exception as error:
-            if not _is_of_the_runtime(error):
-                raise
-            problems.append(f"method {name!r} fails on its example inputs: {error}")
+            report = verify_method(opened, tables[name], reference, budget if full else 0.0)
+        except VerificationError as error:
+            problems.append(f"method {name!r} {error}")
             continue
-        if reports[name].ill_conditioned:
-            _LOG.warning("method %r: %s", name, reports[name])
-        wrong = reports[name].wrong
-        if wrong:
+        if report.ill_conditioned:
+            _LOG.warning("method %r: %s", name, report)
+        if report.wrong:
+            assert report.reference is not None
             try:
-                origin = bisection.first_difference(edge_programs[name], reference, write)
+                origin = bisection.first_difference(
+                    edge_programs[name], report.reference, [c.index for c in report.wrong], write
+                )
             except Exception as error:
                 origin = f"which operator is the first to differ could not be found out: {error}"
-            problems.append(f"{differences(name, tables[name], wrong)}\n  {origin}")
-        seconds = time.monotonic() - begin
-        reports[name] = MethodVerification(**{**vars(reports[name]), "seconds": seconds})
+            problems.append(f"{differences(name, tables[name], report)}\n  {origin}")
+        reports[name] = replace(report, seconds=time.monotonic() - begin)
     if problems:
         raise VerificationError(
             "the lowered program does not compute what the exported program does:\n"
@@ -133,6 +159,7 @@ def verify(
             " alone,\n      or other options of the backend;\n"
             "      ExecutorchBackendConfig(verify=False) writes the program all the same. Passes"
             " that are\n      meant to change results need it, too."
+            ' verify="example" keeps to the example inputs.'
         )
     return reports
 
@@ -146,35 +173,92 @@ def _is_of_the_runtime(error: Exception) -> bool:
 
 
 def verify_method(
-    opened: AbstractContextManager[Program], tables: schema.Method, reference: Reference
+    opened: AbstractContextManager[Program],
+    tables: schema.Method,
+    reference: Reference,
+    seconds: float = _LEAST,
 ) -> MethodVerification:
-    """Runs one method of a program, and what it was exported from, and compares."""
+    """Runs one method of a program, and what it was exported from, and compares.
+
+    On the example inputs first, and then for about so many seconds on others, if these are not 0.
+
+    Raises:
+      VerificationError: the program fails.
+    """
     if reference.obstacle:
         return MethodVerification(obstacle=reference.obstacle)
-    calls = [reference.inputs() for _ in range(reference.call_count)]
-    try:
-        with opened as program:
-            found = execution.run(program, tables, calls, reference.changed_inputs)
-    except execution.CannotRunHere as obstacle:
-        return MethodVerification(obstacle=str(obstacle), runs_here=False)
-    try:
-        random, expected = reference.random_outputs(), reference.run()
-    except Exception as error:
-        return MethodVerification(obstacle=f"the exported program itself fails: {error}")
+    deadline = time.monotonic() + seconds
     tf32 = execution.rounds_to_tf32(tables)
-    rounding = rounding_of(reference.run_functional, tf32=tf32)
-    comparisons = compare(found, expected, rounding, random, tf32=tf32)
-    return MethodVerification(comparisons, random, len(calls))
+    samples = rounding_of(reference.run_functional, reference.run_decomposed, tf32=tf32)
+    of_example: Samples = [functools.cache(sample) for sample in samples]
+    others: list[str] = []
+    skipped: dict[str, str] = {}
+
+    def found(tried: Reference) -> Calls:
+        try:
+            return run.run(lambda: [tried.inputs() for _ in range(tried.call_count)])
+        except Exception as error:
+            if not _is_of_the_runtime(error):
+                raise
+            raise VerificationError(f"fails {tried.where}: {error}") from error
+
+    def compared(tried: Reference, ours: Calls, theirs: Calls) -> MethodVerification:
+        # Other layouts of the example have its values, and are served by its samples.
+        rounding = of_example
+        if tried.given is not None:
+            rounding = rounding_of(tried.run_functional, tried.run_decomposed, tf32=tf32)
+        comparisons = compare(ours, theirs, rounding, random, tf32=tf32)
+        calls = tried.call_count * (1 + len(others))
+        return MethodVerification(comparisons, tried, random, calls, others, skipped)
+
+    with opened as program:
+        try:
+            run = execution.Execution(
+                program, tables, reference.changed_inputs, has_state=reference.call_count > 1
+            )
+            begin = time.monotonic()
+            ours = found(reference)
+        except execution.CannotRunHere as obstacle:
+            return MethodVerification(obstacle=str(obstacle), runs_here=False)
+        try:
+            random, theirs = reference.random_outputs(), reference.run()
+        except Exception as error:
+            return MethodVerification(obstacle=f"the exported program itself fails: {error}")
+        report = compared(reference, ours, theirs)
+        cost = time.monotonic() - begin
+        if not seconds:
+            return report
+
+        def fits(times: float) -> bool:
+            return time.monotonic() + cost * times < deadline
+
+        for tried in other_inputs(reference, fits):
+            if report.wrong:
+                break
+            if tried.given is not None:  # else the values are the same
+                try:
+                    theirs = tried.run()
+                except Exception as error:
+                    first_line = str(error).strip().partition("\n")[0]
+                    skipped[tried.where] = f"the exported program fails: {first_line}"
+                    continue
+            other = compared(tried, found(tried), theirs)
+            if other.wrong:
+                report = other
+            elif not other.ill_conditioned:
+                others.append(tried.where)
+    return report
 
 
-def differences(name: str, tables: schema.Method, wrong: Sequence[Comparison]) -> str:
+def differences(name: str, tables: schema.Method, report: MethodVerification) -> str:
     """A line for each output that differs."""
-    lines = [f"method {name!r}, on its example inputs:"]
-    for comparison in wrong:
+    assert report.reference is not None
+    lines = [f"method {name!r}, {report.reference.where}:"]
+    for comparison in report.wrong:
         position = comparison.index - len(tables.outputs)
         what = f"output {comparison.index}" if position < 0 else f"changed input {position}"
         lines.append(
             f"  {what}: differs by {comparison.error:.1e} of its largest value; rounding explains"
-            f" {comparison.limit:.1e}"
+            f" {comparison.limit:.1e}; {comparison.what}; {_count(comparison.wrong, 'element')} so"
         )
     return "\n".join(lines)

@@ -14,6 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from pteron.exir import VerificationError, to_edge_transform_and_lower
+from pteron.exir.explain import ProgramReport
 from pteron.runtime import Runtime
 from tests.models.sample import max_relative_error
 from tests.pool.logged import logged_warnings
@@ -68,6 +69,7 @@ class _Examination:
         self._passed("exports")
         lowered = to_edge_transform_and_lower(exported, partitioner=[_partitioner(outcome.device)])
         program = lowered.to_executorch()
+        outcome.on_cpu = None if outcome.device == "cpu" else _on_cpu(program.explain())
         self._passed("lowers")
         with tempfile.TemporaryDirectory(prefix="pteron-survey-") as folder:
             path = Path(folder, "model.pte")
@@ -118,6 +120,16 @@ def _partitioner(device: str) -> Any:
     from pteron.backends.cpu import CpuPartitioner
 
     return CpuPartitioner()
+
+
+def _on_cpu(report: ProgramReport) -> int:
+    """Calls in partitions of the CPU; the runtime's own kernels only view, copy and count."""
+    return sum(
+        sum(partition.op_counts.values())
+        for method in report.methods
+        for partition in method.partitions
+        if partition.backend_id == "CpuBackend"
+    )
 
 
 def _execute(path: Path, data: list[Path], kwargs: dict[str, Any]) -> list[Any]:

@@ -22,6 +22,7 @@ class Outcome:
         reason: why it failed at the next one; empty if it passed all.
         error: largest error of an output relative to its largest magnitude, once it ran.
         seconds: how long each step took.
+        on_cpu: on a GPU, how many calls of operators were left to the CPU, once it was lowered.
         warnings: what lowering said of it.
         versions: of torch and transformers.
     """
@@ -31,6 +32,7 @@ class Outcome:
     steps: list[str] = dataclasses.field(default_factory=list)
     reason: str = ""
     error: float | None = None
+    on_cpu: int | None = None
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     warnings: list[str] = dataclasses.field(default_factory=list)
     versions: dict[str, str] = dataclasses.field(default_factory=dict)

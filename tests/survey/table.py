@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tests.survey.outcome import STEPS, Outcome
 
-_COLUMNS = ("model", *STEPS, "differs by", "seconds", "reason")
+_COLUMNS = ("model", *STEPS, "differs by", "on the CPU", "seconds", "reason")
 
 
 def table(outcomes: Iterable[Outcome]) -> str:
@@ -25,6 +25,7 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
         outcome.model,
         *steps,
         "" if outcome.error is None else f"{outcome.error:.0e}",
+        "" if outcome.on_cpu is None else str(outcome.on_cpu),
         f"{sum(outcome.seconds.values()):.0f}",
         outcome.first_line().replace("|", "\\|"),
     )
@@ -40,6 +41,9 @@ def summary(outcomes: Sequence[Outcome]) -> str:
         f"{len(present)}, {len(exported)} export; of these {len(good)} match"
         + (f", {len(good) / len(exported):.1%}" if exported else ""),
     ]
+    if left := [outcome for outcome in present if outcome.on_cpu]:
+        calls = sum(outcome.on_cpu or 0 for outcome in left)
+        lines.append(f"* {len(left)} leave {calls} calls of operators to the CPU")
     reasons: collections.defaultdict[tuple[str, str], list[str]] = collections.defaultdict(list)
     for outcome in present:
         if outcome.failed_step:

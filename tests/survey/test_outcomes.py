@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
+from pteron.exir.explain import MethodReport, PartitionReport, ProgramReport
+from tests.survey.examine import _on_cpu
 from tests.survey.outcome import ABSENT, STEPS, Outcome, read, write
 from tests.survey.shrink import shrink
 from tests.survey.table import summary, table
@@ -26,9 +30,27 @@ def test_outcomes_are_kept(tmp_path: Path) -> None:
 def test_the_table_has_a_line_for_each() -> None:
     lines = table(_OUTCOMES).splitlines()
     assert len(lines) == 2 + 4
-    assert lines[2] == "| fine | yes | yes | yes | yes | yes | 2e-07 | 3 |  |"
-    assert lines[3].startswith("| refused | yes | yes | no |  |  |  | 0 | UnsupportedOp")
+    assert lines[2] == "| fine | yes | yes | yes | yes | yes | 2e-07 |  | 3 |  |"
+    assert lines[3].startswith("| refused | yes | yes | no |  |  |  |  | 0 | UnsupportedOp")
     assert "0x7f \\| b" in lines[5]
+
+
+def test_what_is_left_to_the_cpu_has_a_column() -> None:
+    on_gpu = [
+        Outcome("all", "cuda", list(STEPS), error=2e-7, on_cpu=0),
+        Outcome("most", "cuda", list(STEPS), error=2e-7, on_cpu=3),
+    ]
+    first, second = table(on_gpu).splitlines()[2:]
+    assert first.endswith("| 2e-07 | 0 | 0 |  |") and second.endswith("| 2e-07 | 3 | 0 |  |")
+    assert "* 1 leave 3 calls of operators to the CPU" in summary(on_gpu)
+
+
+@pytest.mark.parametrize(("backend", "count"), [("CudaBackend", 0), ("CpuBackend", 3)])
+def test_calls_of_other_partitions_are_counted(backend: str, count: int) -> None:
+    counts = {"aten.add.Tensor": 2, "aten.sort.default": 1}
+    partition = PartitionReport("m", "t", backend, counts, [], [], [], 0, 0, {})
+    method = MethodReport("forward", [], [], [], [partition], {}, {}, 0)
+    assert _on_cpu(ProgramReport([method], [])) == count
 
 
 def test_the_summary_counts_reasons() -> None:

@@ -14,6 +14,7 @@ from pteron.backends.aoti.inductor import repairs
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
 from pteron.exir import ExecutorchBackendConfig, VerificationError, to_edge_transform_and_lower
 from pteron.exir.program import EdgeProgramManager
+from pteron.exir.verification import verify
 
 
 def lowered(
@@ -58,6 +59,50 @@ def test_weights_that_are_packed_wrongly(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "verify=False" in text
     written = manager.to_executorch(ExecutorchBackendConfig(verify=False))
     assert "turned off" in str(written.explain())
+
+
+def test_one_channel_of_the_delegate_as_a_whole() -> None:
+    """What was lowered has other weights than what is lowered anew to find the operator."""
+    model = Sliced()
+    manager = lowered(model)
+    with torch.no_grad():
+        model.p[32 + 5].mul_(1.01)
+    with pytest.raises(VerificationError) as raised:
+        manager.to_executorch(ExecutorchBackendConfig(verify="example"))
+    text = str(raised.value)
+    assert "output 1: differs by" in text and "output 0" not in text
+    assert "it is the delegate as a whole; what differs comes from aten.tanh.default" in text
+    (line,) = [i for i, s in enumerate(open(__file__), 1) if "return x.sin(), y.tanh()" in s][:1]
+    assert f"test_verification.py:{line}" in text and "lowered_module_0 of CpuBackend" in text
+
+
+class Dynamic(nn.Module):
+    def forward(self, x: torch.Tensor, ids: torch.Tensor) -> tuple[Any, ...]:
+        total = x.sum()
+        return x.softmax(0), x.mean(1)[ids], total.item() * 2.5, (x > 0).sum().item(), x.argmax(-1)
+
+
+def test_other_sizes_layouts_and_numbers_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "_LEAST", 120)  # seconds, however slow the machine is
+    monkeypatch.setattr(verify, "_MOST", 120)
+    b = torch.export.Dim("b", min=1, max=300)
+    program = torch.export.export(
+        Dynamic(), (torch.randn(24, 33), torch.arange(24)), dynamic_shapes=({0: b}, {0: b})
+    )
+    manager = to_edge_transform_and_lower(program, partitioner=[CpuPartitioner()])
+    text = str(manager.to_executorch().explain())
+    for tried in (
+        "x is [1, 33] and ids is [1]",
+        "x is [300, 33]",
+        "strided",
+        "channels last",
+        "NaN",
+    ):
+        assert tried in text
+    brief = manager.to_executorch(ExecutorchBackendConfig(verify="example"))
+    assert "strided" not in str(brief.explain()) and "5 outputs in 1 call" in str(brief.explain())
+    with pytest.raises(ValueError, match="verify is 'all'"):
+        ExecutorchBackendConfig(verify="all")  # type: ignore[arg-type]
 
 
 class SmallErrors(nn.Module):
@@ -155,5 +200,6 @@ def test_a_pass_that_changes_results() -> None:
     manager = to_edge_transform_and_lower(
         program, transform_passes=[forget_sine], partitioner=[CpuPartitioner()]
     )
-    with pytest.raises(VerificationError, match="no part of it differs on its own"):
+    with pytest.raises(VerificationError, match="no part of it differs on its own") as raised:
         manager.to_executorch()
+    assert "what differs comes from aten.cos.default" in str(raised.value)

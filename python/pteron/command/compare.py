@@ -2,10 +2,10 @@
 
     pteron compare model.pte FILE.py:function
 
-Each output by its largest difference, beside what rounding explains. Where that is exceeded, the
-model is lowered anew, with --backend and --option as they were given to `export`, and the first
-operator that differs is searched for. Exit code 3: outputs differ; 4: this machine cannot run the
-program.
+Each output by its worst element, beside what rounding explains there; on the example inputs, and on
+other sizes, layouts and numbers made from them. Where that is exceeded, the model is lowered anew,
+with --backend and --option as they were given to `export`, and the first operator that differs is
+searched for. Exit code 3: outputs differ; 4: this machine cannot run the program.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def run(positional: list[str]) -> bool:
     else:
         for method, report in reports.items():
             if method in wrong:
-                print(differences(method, tables[method], report.wrong))
+                print(differences(method, tables[method], report))
             elif not report.obstacle:
                 print(f"method {method!r}: {report}")
         if wrong:
@@ -110,6 +110,8 @@ def _as_json(report: MethodVerification) -> dict[str, Any]:
         "outputs": [
             {"index": c.index, "error": c.error, "limit": c.limit} for c in report.comparisons
         ],
+        "others": list(report.others),
+        "skipped": dict(report.skipped),
         "random": sorted(report.random),
         "obstacle": report.obstacle,
     }

@@ -6,6 +6,8 @@ pteron export vit.py:build -o vit.pte --backend=cpu --option=cpu.isa=native --dy
 
 from __future__ import annotations
 
+from typing import Any
+
 from absl import flags
 
 from pteron.command import model_file
@@ -15,11 +17,28 @@ from pteron.exporter import check_path, export
 
 __doc__ += model_file.FORM
 
+
+class _Verify(flags.BooleanParser):
+    """A boolean, or "example"."""
+
+    def parse(self, argument: Any) -> Any:
+        return argument if argument == "example" else super().parse(argument)
+
+
 FLAGS = command_flags()
 flags.DEFINE_string("output", None, "The program file, *.pte.", short_name="o", flag_values=FLAGS)
 model_file.define_flags(FLAGS)
-flags.DEFINE_boolean(
-    "verify", True, "Run the program beside eager and fail where they differ.", flag_values=FLAGS
+flags.DEFINE_flag(
+    flags.Flag(
+        _Verify(),
+        flags.ArgumentSerializer(),
+        "verify",
+        True,
+        "Run the program beside eager and fail where they differ; =example: on its example inputs"
+        " alone, without other sizes, layouts and NaN.",
+        boolean=True,
+    ),
+    FLAGS,
 )
 
 

@@ -74,7 +74,7 @@ def export(
         ExportedProgram; or a dict of methods, each one of these or a tuple of a module, its example
         inputs and, at will, its dynamic shapes. Methods of one module share weights and state.
       args: example inputs: a tuple, a dict by parameter, or one tensor. The lowered program is
-        compared with eager on these.
+        compared with eager on these, and on others made from them.
       path: the program file, `*.pte`. What its options keep outside goes to a `.ptd` file beside
         it, of the same name.
       kwargs: example inputs by name, besides `args`.
@@ -115,7 +115,7 @@ def export(
         seconds[name] = time.monotonic() - begin
 
     with stage("export"):
-        verified = config is None or config.verify
+        verified = config is None or bool(config.verify)
         programs, notes = export_methods(model, args, kwargs, dynamic_shapes, run=verified)
     with stage("lower"):
         edge: EdgeProgramManager = to_edge_transform_and_lower(programs, partitioner=partitioners)

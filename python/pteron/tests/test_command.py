@@ -273,3 +273,22 @@ def test_wrong_lines(pteron, program, folder, arguments, code, expected):
     assert all(text in err for text in expected), err
     assert "site-packages" not in err and "importlib" not in err
     assert not (folder / "bad.pte").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ([], True),
+        (["--noverify"], False),
+        (["--verify=false"], False),
+        (["--verify"], True),
+        (["--verify=example"], "example"),
+    ],
+)
+def test_verify_is_a_boolean_or_example(arguments, found):
+    from pteron.command import export
+
+    export.FLAGS.unparse_flags()
+    export.FLAGS(["export", *arguments])
+    assert export.FLAGS.verify == found
+    export.FLAGS.unparse_flags()

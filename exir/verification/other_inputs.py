@@ -1,0 +1,240 @@
+"""Inputs beside the example's: other sizes, other layouts, and numbers that are none.
+
+All are made from the example inputs, so that indices stay in range and masks mean something.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import sympy
+import torch
+from torch.export.graph_signature import InputKind
+
+from pteron.exir._program import argument_name, input_specs_by_name
+from pteron.exir.verification.reference import Reference
+
+Sizes: TypeAlias = Mapping[sympy.Symbol, int]
+
+_MOST = 1 << 27
+"""Elements of all results in a call that is larger than the example."""
+
+_HALVINGS = 40
+_NEIGHBOURS = 16
+"""How many smaller sizes are tried where a guard, as for even ones, forbids one."""
+
+
+def other_inputs(reference: Reference, fits: Callable[[float], bool]) -> Iterator[Reference]:
+    """All of them. `fits` says whether so many times the work of the example may be done."""
+    for tried in _other_layouts(reference):
+        if fits(1):
+            yield tried
+    none = _no_numbers(reference)
+    if none is not None and fits(1):
+        yield none
+    yield from _other_sizes(reference, fits)
+
+
+def _other_layouts(reference: Reference) -> Iterator[Reference]:
+    """The same inputs with gaps between their elements, and channels last."""
+    tensors = [v for v in reference.inputs() if isinstance(v, torch.Tensor)]
+    if any(tensor.dim() for tensor in tensors):
+        where = f"{reference.where}, strided"
+        yield replace(reference, layout=_strided, where=where)
+    if any(tensor.dim() > 1 for tensor in tensors):
+        where = f"{reference.where}, channels last"
+        yield replace(reference, layout=_channels_last, where=where)
+
+
+def _strided(tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.dim():
+        return tensor.clone()
+    return torch.stack([tensor, tensor], -1)[..., 0]
+
+
+def _channels_last(tensor: torch.Tensor) -> torch.Tensor:
+    """As torch has it for images and volumes; else the first dimension has the smallest stride."""
+    if tensor.dim() < 2:
+        return tensor.clone()
+    channel = 1 if tensor.dim() in (4, 5) else 0
+    moved = tensor.movedim(channel, -1).clone(memory_format=torch.contiguous_format)
+    return moved.movedim(-1, channel)
+
+
+def _no_numbers(reference: Reference) -> Reference | None:
+    """A few elements of each input are NaN, infinite or zero; None if no input can hold those."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = reference.inputs()
+    found = False
+    for index, value in enumerate(inputs):
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
+            found = True
+            special = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0])
+            places = torch.randperm(value.numel(), generator=generator)[: len(special)]
+            flat = value.flatten()
+            flat[places.to(value.device)] = special[: len(places)].to(flat)
+            inputs[index] = flat.view(value.shape)
+    where = "with NaN, infinity and zeros among its inputs"
+    return replace(reference, given=inputs, where=where) if found else None
+
+
+def _other_sizes(reference: Reference, fits: Callable[[float], bool]) -> Iterator[Reference]:
+    """The least sizes of each dynamic dimension, one between, and the greatest.
+
+    Args:
+      reference: whose example inputs are repeated or cut.
+      fits: whether so many times the work of the example may be done.
+    """
+    dims = _Dimensions(reference)
+    seen: list[Sizes] = [dims.example]
+    for sizes in dims.choices(fits):
+        if sizes not in seen:
+            seen.append(sizes)
+            inputs = dims.inputs(sizes)
+            yield replace(reference, given=inputs, where=f"where {dims.described(inputs)}")
+
+
+def _at(expression: Any, sizes: Sizes) -> Any:
+    return sympy.sympify(expression).xreplace({s: sympy.Integer(n) for s, n in sizes.items()})
+
+
+class _Dimensions:
+    """Sizes that a program leaves open.
+
+    Attributes:
+      example: what they are in the example inputs.
+    """
+
+    def __init__(self, reference: Reference) -> None:
+        self._inputs = reference.inputs()
+        program = reference.program
+        placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+        specs = input_specs_by_name(program)
+        self._names = [n for n, spec in specs.items() if spec.kind is InputKind.USER_INPUT]
+        values = {node.name: node.meta.get("val") for node in placeholders}
+        self._ranges = program.range_constraints
+        self._sizes: list[tuple[int, int | None, Any]] = []  # input, dimension, expression
+        for index, name in enumerate(self._names):
+            value = values[name]
+            shape = value.shape if isinstance(value, torch.Tensor) else [value]
+            for dim, size in enumerate(shape):
+                if isinstance(size, torch.SymInt):
+                    place = dim if isinstance(value, torch.Tensor) else None
+                    self._sizes.append((index, place, size.node.expr))
+        self.example = self._solved()
+        self._guards = reference.guards or ()
+        self._work = Counter(
+            math.prod(size.node.expr if isinstance(size, torch.SymInt) else size for size in shape)
+            for node in reference.functional.graph.nodes
+            if isinstance(node.meta.get("val"), torch.Tensor)
+            and node.op == "call_function"
+            and (shape := node.meta["val"].shape) is not None
+        )
+
+    def _solved(self) -> dict[Any, int]:
+        known: dict[Any, int] = {}
+        for index, dim, expression in self._sizes:
+            size = self._inputs[index] if dim is None else self._inputs[index].shape[dim]
+            left = _at(expression, known)
+            if len(left.free_symbols) == 1:
+                (symbol,) = left.free_symbols
+                known[symbol] = int(sympy.solve(left - size, symbol)[0])
+        return known
+
+    def _allowed(self, sizes: Sizes) -> bool:
+        for _, dim, expression in self._sizes:
+            size, bounds = _at(expression, sizes), self._ranges.get(expression)
+            if not size.is_integer or (dim is not None and size < 0):
+                return False
+            if bounds is not None and not bounds.lower <= size <= bounds.upper:
+                return False
+        return not any(_at(guard, sizes) == sympy.false for guard in self._guards)
+
+    def _work_of(self, sizes: Sizes) -> float:
+        """Elements of all results, as far as they are known."""
+        numbers = (count * _at(size, sizes) for size, count in self._work.items())
+        return float(sum(number for number in numbers if number.is_number)) or 1.0
+
+    def choices(self, fits: Callable[[float], bool]) -> Iterator[Sizes]:
+        """Sizes to try, the cheapest first."""
+        usual = self._work_of(self.example)
+
+        def is_fit(sizes: Sizes) -> bool:
+            work = self._work_of(sizes)
+            return work <= max(usual, _MOST) and fits(work / usual)
+
+        def fit(sizes: Sizes | None) -> Iterator[Sizes]:
+            if sizes is not None and is_fit(sizes):
+                yield sizes
+
+        least = {s: self._least(s) for s in self.example}
+        for symbol, smallest in least.items():
+            for size in {smallest, max(1, smallest)}:
+                yield from fit(self._near({**self.example, symbol: size}, symbol))
+        if len(least) > 1:
+            yield from fit(self._near({s: max(1, size) for s, size in least.items()}))
+        for halving in range(_HALVINGS):
+            most = {s: max(n, self._upper(s, n) >> halving) for s, n in self.example.items()}
+            if most == self.example:
+                break
+            greatest = self._near(most)
+            if greatest is not None and is_fit(greatest):
+                between = {s: (least[s] + greatest[s]) // 2 for s in greatest}
+                yield from fit(self._near(between))
+                yield from fit(greatest)
+                break
+
+    def _upper(self, symbol: Any, usual: int) -> int:
+        bounds = self._ranges.get(symbol)
+        upper: Any = bounds.upper if bounds is not None else sympy.Integer(usual)
+        return int(upper) if upper.is_integer and upper.is_finite else 1 << 20
+
+    def _least(self, symbol: Any) -> int:
+        usual, bounds = self.example[symbol], self._ranges.get(symbol)
+        # Of a symbol that only stands for a part of a size, the range is what torch.export tried.
+        is_size = any(symbol == expression for _, _, expression in self._sizes)
+        first = max(0, int(bounds.lower)) if is_size and bounds is not None else 0
+        tried = range(min(first, usual), usual)
+        return next((n for n in tried if self._allowed({**self.example, symbol: n})), usual)
+
+    def _near(self, sizes: Sizes, symbol: Any = None) -> Sizes | None:
+        """The sizes, or somewhat smaller ones, that the program allows."""
+        for less in range(_NEIGHBOURS):
+            near = {s: n - less if symbol in (s, None) else n for s, n in sizes.items()}
+            if min(near.values(), default=0) >= 0 and self._allowed(near):
+                return near
+        return None
+
+    def inputs(self, sizes: Sizes) -> list[Any]:
+        """The example inputs, repeated or cut."""
+        results, shrunk = list(self._inputs), set()
+        for index, dim, expression in self._sizes:
+            new = int(_at(expression, sizes))
+            if dim is None:
+                results[index] = new
+                continue
+            old = self._inputs[index].shape[dim]
+            if new != old:
+                rows = torch.arange(new, device=results[index].device) % max(old, 1)
+                results[index] = results[index].index_select(dim, rows)
+            if new < old:
+                shrunk.add((old, new))
+        for index, value in enumerate(self._inputs):
+            if isinstance(value, torch.Tensor) and value.dtype in (torch.int32, torch.int64):
+                # It may count, or choose among, what there are fewer of now.
+                most = int(value.max()) if value.numel() else 0
+                bounds = [new if most == old else new - 1 for old, new in shrunk if most <= old]
+                if bounds:
+                    results[index] = results[index].clamp(max=max(0, min(bounds)))
+        return results
+
+    def described(self, inputs: list[Any]) -> str:
+        """Those inputs that have another size than in the example, with their sizes."""
+        indices = dict.fromkeys(index for index, _, _ in self._sizes)
+        return " and ".join(
+            f"{argument_name(self._names[i])} is "
+            + (f"{list(v.shape)}" if isinstance(v := inputs[i], torch.Tensor) else f"{v}")
+            for i in indices
+        )
