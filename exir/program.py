@@ -46,6 +46,7 @@ from pteron.exir.emit.emit_options import EmitOptions
 from pteron.exir.emit.emitter import Emitted, emit_program
 from pteron.exir.explain import ProgramReport, explain
 from pteron.exir.export_guards import guards_of
+from pteron.exir.extremes_of_none import require_elements
 from pteron.exir.passes.pass_base import Pass
 from pteron.exir.passes.remove_asserts import RemoveAsserts
 from pteron.exir.passes.resolve_mutations import ResolveMutations
@@ -94,7 +95,7 @@ def _to_edge(
         check_input_bounds(program, name)
         guards_of(program)
         warn_of_training(program, name)
-        functional_programs[name] = functionalize(program)
+        functional_programs[name] = require_elements(functionalize(program))
     check_shared_state(functional_programs)
     for name, program in methods.items():
         functional = functional_programs[name]
