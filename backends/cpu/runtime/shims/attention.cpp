@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "pteron/backends/cpu/runtime/kernels/gemm.h"
 #include "pteron/backends/cpu/runtime/kernels/softmax_rows.h"
@@ -100,7 +101,9 @@ void attend(const aoti::AttentionCall& call, int64_t batch, int64_t head, int64_
       }
       const float maximum = max_of(row, count, tile.maximum[i]);
       if (maximum == kNone) {
-        std::fill_n(row, count, 0.0f);
+        // No key, or NaN, which is no maximum.
+        for (int64_t j = 0; j < count; ++j) row[j] = row[j] == kNone ? 0.0f : row[j];
+        tile.sum[i] += std::accumulate(row, row + count, 0.0f);
         continue;
       }
       const float factor = std::exp(tile.maximum[i] - maximum);
@@ -114,7 +117,7 @@ void attend(const aoti::AttentionCall& call, int64_t batch, int64_t head, int64_
   }
   T* out = call.out.data_as<T>() + batch * call.out.stride(0) + head * call.out.stride(1);
   for (int64_t i = 0; i < rows; ++i) {
-    const float factor = tile.sum[i] > 0 ? 1 / tile.sum[i] : 0;
+    const float factor = tile.sum[i] == 0 ? 0 : 1 / tile.sum[i];
     for (int64_t j = 0; j < value_items; ++j) {
       out[(first + i) * call.out.stride(2) + j] =
           static_cast<T>(tile.sums[i * value_items + j] * factor);

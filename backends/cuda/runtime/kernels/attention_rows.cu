@@ -228,7 +228,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks<kRows>)
       const int query_at = row / r.group, head = kv_head * r.group + row - query_at * r.group;
       auto* out = static_cast<T*>(a.out) + batch * a.out_strides[0] + head * a.out_strides[1] +
                   query_at * a.out_strides[2];
-      out[item * a.out_strides[3]] = static_cast<T>(total > 0 ? value / total : 0.0f);
+      out[item * a.out_strides[3]] = static_cast<T>(total == 0 ? 0.0f : value / total);
     }
   }
 }
@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(kCombineThreads) combine_kernel(__grid_constan
     float value = 0;
 #pragma unroll 16
     for (int s = 0; s < r.splits; ++s) value += weights[s] * partial[s * step + 2 + i];
-    out[i * a.out_strides[3]] = static_cast<T>(sum > 0 ? value / sum : 0.0f);
+    out[i * a.out_strides[3]] = static_cast<T>(sum == 0 ? 0.0f : value / sum);
   }
 }
 

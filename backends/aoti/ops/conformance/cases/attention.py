@@ -47,6 +47,14 @@ def _of(dtype: torch.dtype) -> Iterator[Json]:
     nothing[0] = 0
     yield _case(f"{name}/nothing_left", q, k, v, nothing)
     yield _case(f"{name}/other_values", q, k, _operands(dtype, 4, 2, 3, 7, 8)[2])
+    for queries, keys in ((3, 7), (40, 300)):
+        q, k, v = (x.tensor.clone() for x in _operands(dtype, 2, 1, queries, keys, 16))
+        broken = [x.clone() for x in (q, k, v)]
+        for x in broken:
+            x[0, 0, 1, 2] = float("nan")
+        yield _case(f"{name}/{queries}_{keys}/nan_query", broken[0], k, v)
+        yield _case(f"{name}/{queries}_{keys}/nan_key", q, broken[1], v)
+        yield _case(f"{name}/{queries}_{keys}/nan_value", q, k, broken[2])
     q, k, v = _operands(dtype, 4, 2, 3, 0, 16)
     yield _case(f"{name}/no_keys", q, k, v)
     q, k, v = _operands(dtype, 4, 2, 0, 3, 16)
@@ -141,17 +149,23 @@ def _reference(
 ) -> torch.Tensor:
     """In double, for rows without keys 0; in memory heads and queries lie as those of q."""
     scale = scale if scale is not None else float(q.shape[-1]) ** -0.5
-    exact = torch.nn.functional.scaled_dot_product_attention(
-        q.double(),
-        k.double(),
-        v.double(),
-        attn_mask=None if mask is None else mask.double(),
-        dropout_p=dropout_p,
-        is_causal=is_causal,
-        scale=scale,
-        enable_gqa=enable_gqa,
-    )
-    exact = exact.nan_to_num(0.0).contiguous()
+    # Other kernels of the CPU lose NaN.
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        exact = torch.nn.functional.scaled_dot_product_attention(
+            q.double(),
+            k.double(),
+            v.double(),
+            attn_mask=None if mask is None else mask.double(),
+            dropout_p=dropout_p,
+            is_causal=is_causal,
+            scale=scale,
+            enable_gqa=enable_gqa,
+        )
+    if k.shape[2] == 0:
+        exact.zero_()
+    elif mask is not None:
+        exact = torch.where(mask.double().amax(-1, keepdim=True) == _NONE, 0.0, exact)
+    exact = exact.contiguous()
     if q.stride(1) < q.stride(2):
         exact = exact.transpose(1, 2).contiguous().transpose(1, 2)
     return exact.to(q.dtype)
