@@ -7,7 +7,7 @@ import inspect
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from pteron.exir._program import constant_tensor
 from pteron.exir.arguments import DEFAULT_METHOD
 from pteron.exir.verification.call import call
+from pteron.exir.verification.exact_products import exact_products
 from pteron.exir.verification.reference import Reference
 from pteron.exporter.errors import ExportError, unknown
 
@@ -25,6 +26,9 @@ _FORMS = (
     "a torch.nn.Module with a tuple of example inputs, an ExportedProgram, or a dict of methods,"
     ' each (module, inputs) or (module, inputs, dynamic_shapes): {"forward": (model, (x,))}'
 )
+
+#: What the exported program may differ by from the module, relative to the largest value.
+_SAME = 1e-3
 
 
 def export_methods(
@@ -71,7 +75,9 @@ def export_methods(
         try:
             programs[name] = _export_method(str(name), value, kwargs or {}, notes)
             if run:
-                _check_runs(str(name), programs[name])
+                outputs = _check_runs(str(name), programs[name])
+                if outputs and not isinstance(value, ExportedProgram):
+                    notes += _differences(str(name), value, kwargs or {}, outputs)
         except ExportError as error:
             problems.append(str(error))
     if problems:
@@ -135,12 +141,15 @@ def _export_method(
     return program
 
 
-def _check_runs(name: str, program: ExportedProgram) -> None:
-    """Raises ExportError where the model fails on its example inputs: torch.export does not look at
-    all dtypes."""
+def _check_runs(name: str, program: ExportedProgram) -> list[Any]:
+    """The flat outputs on the example inputs; none if it cannot be run here.
+
+    Raises:
+      ExportError: the model fails on these: torch.export does not look at all dtypes.
+    """
     reference = Reference(program, program)
     if reference.obstacle:
-        return
+        return []
     buffers = {
         str(spec.target): constant_tensor(program, spec).detach().clone()
         for spec in program.graph_signature.input_specs
@@ -148,9 +157,9 @@ def _check_runs(name: str, program: ExportedProgram) -> None:
     }
     try:
         with torch.random.fork_rng(devices=[]):
-            call(program, reference.inputs(), buffers)
+            return call(program, reference.inputs(), buffers)
     except NotImplementedError:
-        return  # an operator that only the GPU has which the program is for
+        return []  # an operator that only the GPU has which the program is for
     except Exception as error:
         text = str(error).partition("\nUse tlparse")[0].strip()
         hint = "\ntry:  inputs of the model's dtype, as x.float()" if "dtype" in text else ""
@@ -158,6 +167,42 @@ def _check_runs(name: str, program: ExportedProgram) -> None:
             f"method {name!r}: the model itself fails on its example inputs"
             f" ({type(error).__name__}):\n{text}{hint}"
         ) from error
+
+
+def _differences(
+    name: str, value: Any, kwargs: Mapping[str, Any], exported: Sequence[Any]
+) -> list[str]:
+    """A note if the module itself gives something else than `exported`, on the example inputs:
+    some models ask whether they are being exported, and then compute something else."""
+    parts = value if isinstance(value, tuple) else (value,)
+    module, forward = _module_of(name, parts)
+    args = _inputs(name, forward, parts[1] if len(parts) > 1 else None, kwargs)
+    inputs = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), args)
+    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), exact_products():
+            with _as_exported(module, forward):
+                outputs = pytree.tree_leaves(module(*inputs[0], **inputs[1]))
+    except Exception:
+        return []  # as a module; it could be exported
+    finally:
+        for buffer_name, buffer in module.named_buffers():
+            if buffer_name in before and buffer.shape == before[buffer_name].shape:
+                buffer.data.copy_(before[buffer_name])
+    worst = 0.0
+    for found, expected in zip(exported, outputs, strict=False):
+        if isinstance(expected, torch.Tensor) and expected.numel():
+            found, expected = found.double(), expected.detach().cpu().double()
+            if found.shape == expected.shape:
+                error = (found - expected).abs().nan_to_num(0, 0, 0).max()
+                worst = max(worst, float(error / (expected.abs().nan_to_num(0, 0, 0).max() or 1)))
+    if worst <= _SAME:
+        return []
+    return [
+        f"method {name!r}: what torch.export made of the model differs from the model itself, by"
+        f" {worst:.1e} of the largest value on the example inputs, before anything is lowered;"
+        f" models may ask whether they are being exported (torch.compiler.is_exporting())"
+    ]
 
 
 def _module_of(name: str, parts: tuple[Any, ...]) -> tuple[torch.nn.Module, Callable[..., Any]]:

@@ -48,7 +48,24 @@ class ReturnsObject(nn.Module):
         return Out(x)
 
 
+class AsksWhetherItIsExported(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        self.calls.add_(1)
+        return x * (2 if torch.compiler.is_exporting() else 3)
+
+
 X = torch.ones(2, 3)
+
+
+def test_a_model_that_export_changes_is_noted(tmp_path):
+    model = AsksWhetherItIsExported()
+    report = pteron.export(model, X, tmp_path / "model.pte")
+    assert "differs from the model itself, by 3.3e-01" in str(report)
+    assert model.calls == 0
 
 
 def test_methods_share_state_and_the_report_says_all(tmp_path):
