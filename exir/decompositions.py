@@ -18,6 +18,7 @@ from torch.fx.experimental.symbolic_shapes import cast_symbool_to_symint_guardle
 from torch.utils import _pytree as pytree
 
 from pteron.exir._program import copy_program
+from pteron.exir.antialiased_resizing import antialiased_resizing
 from pteron.exir.library_operators import library_decompositions
 
 Table = dict[OpOverload, Callable[..., Any]]
@@ -36,6 +37,7 @@ def decomposition_table() -> Table:
     table[torch.ops.aten._is_any_true.default] = torch.any
     table.update(_CHECKED)
     table.update(library_decompositions())
+    table.update(antialiased_resizing())
     return table  # torch's own kind of dict
 
 

@@ -1,0 +1,46 @@
+"""Resizing with antialias=True in terms of smaller operators gives what torch's operators give."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from pteron.exir.antialiased_resizing import antialiased_resizing
+
+_SIZES = ((9, 8), (17, 30), (1, 5), (33, 3))
+_RESULTS = ((3, 4), (9, 8), (20, 41), (1, 1), (16, 2))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_results_are_torchs(mode: str) -> None:
+    operator = getattr(torch.ops.aten, f"_upsample_{mode}2d_aa").default
+    resize = antialiased_resizing()[operator]
+    for size, result, align_corners in itertools.product(_SIZES, _RESULTS, (False, True)):
+        image = torch.randn(2, 3, *size, dtype=torch.float64)
+        arguments = (image, result, align_corners, None, None)
+        torch.testing.assert_close(resize(*arguments), operator(*arguments), rtol=0, atol=1e-12)
+    for factors in ((0.6, 2.3), (1.7, 0.31)):
+        image = torch.randn(2, 3, 19, 23)
+        expected = F.interpolate(image, scale_factor=factors, mode=mode, antialias=True)
+        found = resize(image, expected.shape[-2:], False, *factors)
+        torch.testing.assert_close(found, expected, rtol=0, atol=5e-6)
+
+
+def test_windows_see_nothing_of_what_is_beside_them() -> None:
+    operator = torch.ops.aten._upsample_bilinear2d_aa.default
+    image = torch.randn(1, 1, 12, 12)
+    image[..., 0, 0] = float("inf")
+    found = antialiased_resizing()[operator](image, [4, 4], False)
+    assert torch.equal(found.isfinite(), operator(image, [4, 4], False, None, None).isfinite())
+
+
+def test_sizes_known_at_run_time_alone_are_left() -> None:
+    class Resizes(torch.nn.Module):
+        def forward(self, image: torch.Tensor) -> torch.Tensor:
+            return F.interpolate(image, size=(4, 4), mode="bilinear", antialias=True)
+
+    rows = {2: torch.export.Dim("rows", min=2, max=20)}
+    exported = torch.export.export(Resizes(), (torch.rand(1, 3, 8, 8),), dynamic_shapes=(rows,))
+    operators = {node.target for node in exported.run_decompositions(antialiased_resizing()).graph.nodes}
+    assert any("_upsample_bilinear2d_aa" in str(operator) for operator in operators)
