@@ -54,7 +54,10 @@ Samples: TypeAlias = Sequence[Callable[[], Errors | None]]
 
 
 def errors(found: Any, expected: Any) -> torch.Tensor | None:
-    """How far each element is off, in double; inf where one is not finite and the other another.
+    """How far each element is off, in double; inf where one is finite and the other is not, or
+    where they are infinite in other directions.
+
+    NaN and an infinite one are equal: `inf - inf` depends on the order in which terms are added.
 
     None where these are not comparable: another type, dtype or number of elements.
     """
@@ -73,7 +76,7 @@ def errors(found: Any, expected: Any) -> torch.Tensor | None:
     if expected.dtype not in RESOLUTION:
         return (found.double() - expected.double()).abs_().clamp_(min=1).masked_fill_(same, 0)
     wide = torch.complex128 if expected.is_complex() else torch.float64
-    same |= found.isnan() & expected.isnan()
+    same |= found.isnan() & ~expected.isfinite() | expected.isnan() & ~found.isfinite()
     off = (found.to(wide) - expected.to(wide)).abs()
     return off.nan_to_num_(nan=math.inf, posinf=math.inf).masked_fill_(same, 0)
 
@@ -250,15 +253,12 @@ def compare(
 
 def rounding_of(
     run: Callable[[Callable[..., Interpreter]], Calls],
-    decomposed: Callable[[], Calls] | None = None,
     *,
     tf32: bool = False,
 ) -> Samples:
     """What rounding does to each output of `run`, by several samples (see `comparison`).
 
     `run` gets the kind of interpreter that is to run the graph, and returns outputs by call.
-    `decomposed` returns them as computed by simpler operators, which tell infinite from NaN by
-    other rules: where those do, both are right.
     """
     usual = functools.cache(lambda: run(Interpreter))
 
@@ -286,7 +286,6 @@ def rounding_of(
         *(rounded(seed) for seed in range(2)),
         functools.partial(sample, functools.partial(run, PreciseInterpreter), _rounding),
         *(rounded(seed, _FURTHER) for seed in range(2, 10)),
-        *([functools.partial(sample, decomposed, _no_numbers)] if decomposed else []),
     ]
 
 
@@ -295,11 +294,3 @@ def _rounding(usual: Any, other: Any, scale: float = 1) -> torch.Tensor | None:
         other = other.to(usual.dtype)
     off = errors(other, usual)
     return off / scale if off is not None else None
-
-
-def _no_numbers(usual: Any, other: Any) -> torch.Tensor | None:
-    """Infinite where both are none, but another: NaN, or one of the infinite ones."""
-    off = errors(other, usual)
-    if off is None or not isinstance(usual, torch.Tensor):
-        return off if off is None else torch.zeros_like(off)
-    return off.masked_fill_(usual.isfinite() | other.isfinite(), 0)

@@ -8,7 +8,6 @@ from typing import Any
 
 import sympy
 import torch
-from torch._decomp import get_decompositions
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
@@ -113,13 +112,6 @@ class Reference:
     ) -> list[list[Any]]:
         """Results of each call, of the functional program."""
         return self._run(self.functional, interpreter)
-
-    def run_decomposed(self) -> list[list[Any]]:
-        """Results of each call, of the functional program in the simplest operators torch knows."""
-        targets = {node.target for node in _nodes(self.functional) if node.op == "call_function"}
-        operators = [target for target in targets if isinstance(target, torch._ops.OpOverload)]
-        simpler = self.functional.run_decompositions(get_decompositions(operators))
-        return self._run(simpler, CheckingInterpreter)
 
     def _run(self, program: ExportedProgram, interpreter: Any) -> list[list[Any]]:
         state, results = self.state(), []

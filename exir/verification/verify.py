@@ -189,7 +189,7 @@ def verify_method(
         return MethodVerification(obstacle=reference.obstacle)
     deadline = time.monotonic() + seconds
     tf32 = execution.rounds_to_tf32(tables)
-    samples = rounding_of(reference.run_functional, reference.run_decomposed, tf32=tf32)
+    samples = rounding_of(reference.run_functional, tf32=tf32)
     of_example: Samples = [functools.cache(sample) for sample in samples]
     others: list[str] = []
     skipped: dict[str, str] = {}
@@ -206,7 +206,7 @@ def verify_method(
         # Other layouts of the example have its values, and are served by its samples.
         rounding = of_example
         if tried.given is not None:
-            rounding = rounding_of(tried.run_functional, tried.run_decomposed, tf32=tf32)
+            rounding = rounding_of(tried.run_functional, tf32=tf32)
         comparisons = compare(ours, theirs, rounding, random, tf32=tf32)
         calls = tried.call_count * (1 + len(others))
         return MethodVerification(comparisons, tried, random, calls, others, skipped)

@@ -27,6 +27,7 @@ NAN, INF = math.nan, math.inf
         (torch.tensor([1.0, 4.0]), torch.tensor([NAN, 4.0]), [INF, 0]),
         (torch.tensor([INF, 4.0]), torch.tensor([INF, 2.0]), [0, 2]),
         (torch.tensor([-INF]), torch.tensor([INF]), [INF]),
+        (torch.tensor([INF, NAN]), torch.tensor([NAN, -INF]), [0, 0]),
         (torch.tensor([1.0]), torch.tensor([1.0, 2.0]), None),
         (torch.tensor([1.0]), torch.tensor([1.0]).double(), None),
         (torch.tensor([1, 2, 5]), torch.tensor([1, 2, 3]), [0, 0, 2]),
