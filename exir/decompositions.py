@@ -32,6 +32,7 @@ def decomposition_table() -> Table:
     table[torch.ops.aten.complex.default] = _complex
     table[torch.ops.aten.histc.default] = _histogram
     table[torch.ops.aten.lstm.input] = _lstm
+    table[torch.ops.aten.select_scatter.default] = _select_scatter
     table[torch.ops.aten._is_all_true.default] = torch.all
     table[torch.ops.aten._is_any_true.default] = torch.any
     table.update(_CHECKED)
@@ -63,6 +64,22 @@ def _histogram(
     if numbers.is_floating_point():
         return NotImplemented
     return torch.histc(numbers.double(), bins, min, max).to(numbers.dtype)
+
+
+def _select_scatter(
+    numbers: torch.Tensor, row: torch.Tensor, dim: int, index: int | torch.SymInt
+) -> torch.Tensor:
+    """At an index that is known at run time alone torch does not check it, or cannot trace it."""
+    size = numbers.size(dim)
+    if isinstance(index, int):
+        return torch._refs.select_scatter(numbers, row, dim, index)
+    torch._check(index >= -size)
+    torch._check(index < size)
+    rows = torch.arange(size, device=numbers.device).add(torch.sym_ite(index < 0, -size, 0))
+    shape = [1] * numbers.dim()
+    shape[dim] = size
+    chosen = torch.where((rows == index).view(shape), row.unsqueeze(dim), numbers)
+    return chosen.to(numbers.dtype)
 
 
 def _inverse(matrix: torch.Tensor) -> torch.Tensor:
