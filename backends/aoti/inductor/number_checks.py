@@ -413,7 +413,8 @@ def _statement(check: Any, condition: str, message: Sequence[Any]) -> tuple[str,
     node = check._pteron_node
     target = node.target
     name = target if isinstance(target, torch._ops.OpOverload) else target.__name__
-    file, _, line = source_line(node).partition(":")
+    lines = filter(None, map(source_line, (node, *node.all_input_nodes)))
+    file, _, line = next(lines, "").partition(":")
     parts = [
         f"std::to_string({_cpp(part)})"
         if isinstance(part, sympy.Basic) and part.free_symbols

@@ -14,6 +14,7 @@ from pteron.backends.aoti.inductor.convolutions import (
     packed_convolutions,
 )
 from pteron.backends.aoti.inductor.generated_code import Target
+from pteron.backends.aoti.inductor.integer_divisions import integer_divisions_checked
 from pteron.backends.aoti.inductor.long_loops import long_loops_reported
 from pteron.backends.aoti.inductor.memoized import memoized
 from pteron.backends.aoti.inductor.own_functions import called_directly
@@ -43,6 +44,7 @@ def compile_scope(target: Target) -> Iterator[None]:
             stack.enter_context(convolutions_channels_last())
             stack.enter_context(_float32_products(target.allow_tf32))
         if target.device == "cpu":
+            stack.enter_context(integer_divisions_checked())
             stack.enter_context(cpu.without_mkldnn())
             stack.enter_context(packed_convolutions())
             stack.enter_context(cpu.vector_isa(target.vector_bits))
