@@ -24,7 +24,8 @@ class Case:
         arguments: tensors for which it does not fail.
         others: arguments at the ends of what is allowed, and beyond: eager says which they are.
         state: buffers, which it may change.
-        says: what the error has in it, besides the line.
+        says: what the error calls the number that is out of bounds.
+        refuses: arguments that are refused though eager takes them, or ends the process.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Case:
     others: Sequence[tuple[torch.Tensor, ...]] = ()
     state: Mapping[str, torch.Tensor] = dataclasses.field(default_factory=dict)
     says: str = ""
+    refuses: Callable[..., bool] = lambda *arguments: False
 
 
 class _Member(nn.Module):

@@ -7,14 +7,11 @@ all kernels on all threads share. The functions called here are in the header of
 """
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
-
 from pteron.backends.aoti.inductor.patched import patched
-from pteron.exir._program import source_line
+from pteron.backends.aoti.inductor.places import place_in_kernel
 
 _FUNCTIONS = {
     "floordiv": "pteron_floor_divide",
@@ -22,6 +19,8 @@ _FUNCTIONS = {
     "remainder": "pteron_remainder",
     "mod": "pteron_modulo",
 }
+
+_OPERATORS = ("div", "remainder", "fmod")
 
 
 @contextlib.contextmanager
@@ -43,7 +42,7 @@ def integer_divisions_checked() -> Iterator[None]:
 
 def _call(name: str, function: str) -> Callable[[Any, Any], str]:
     def call(a: Any, b: Any) -> str:
-        return f"{function}({a}, {b}, {_place()})"
+        return f"{function}({a}, {b}, {place_in_kernel(_OPERATORS)})"
 
     call.__name__ = name
     return call
@@ -53,21 +52,3 @@ def _of_integers(
     of_integers: Callable[[Any, Any], Any], otherwise: Callable[[Any, Any], Any]
 ) -> Callable[[Any, Any], Any]:
     return lambda a, b: (otherwise if a.dtype.is_floating_point else of_integers)(a, b)
-
-
-def _place() -> str:
-    """The operator and the line of the model that are being compiled, as arguments in C++."""
-    from torch._inductor.virtualized import V
-
-    node = V.kernel.current_node
-    origins = list(node.node.origins) if node is not None and node.node is not None else []
-    named = [
-        origin
-        for origin in origins
-        if isinstance(origin.target, torch._ops.OpOverload)
-        and any(part in str(origin.target) for part in ("div", "remainder", "fmod"))
-    ]
-    origin = min(named or origins, key=str, default=None)
-    file, _, line = (source_line(origin) if origin is not None else "").partition(":")
-    operator = str(origin.target) if named and origin is not None else "division"
-    return f"{json.dumps(operator)}, {json.dumps(file or 'model')}, {line or 0}"

@@ -24,7 +24,7 @@ import sympy
 import torch
 
 from pteron.backends.aoti.inductor.patched import patched
-from pteron.exir._program import source_line
+from pteron.backends.aoti.inductor.places import place, place_in_kernel
 
 #: No tensor has more bytes. Where eager fails for want of memory, a loop that needs none would go on
 #: for hours.
@@ -168,6 +168,7 @@ looked at whatever the operator."""
 def numbers_checked() -> Iterator[None]:
     """See the module's text."""
     from torch._inductor import ir
+    from torch._inductor.codegen.cpp import CppKernel
     from torch._inductor.graph import GraphLowering
     from torch._inductor.scheduler import Scheduler
 
@@ -204,6 +205,12 @@ def numbers_checked() -> Iterator[None]:
                 written.add(condition)
                 wrapper.writeline(line)
 
+    def assert_in_loop(kernel: Any, condition: Any, message: str) -> None:
+        where = place_in_kernel(["assert"])
+        kernel.compute.writeline(
+            f"if (!({condition})) aoti_torch_check(false, {where}, {json.dumps(message)});"
+        )
+
     def checks_first(scheduler: Any, nodes: Sequence[Any]) -> None:
         order(scheduler, _behind_definitions(list(nodes)))
 
@@ -211,6 +218,7 @@ def numbers_checked() -> Iterator[None]:
         patched(GraphLowering, "call_function", call_checked),
         patched(GraphLowering, "create_deferred_runtime_asserts", assert_at),
         patched(ir.AssertScalar, "codegen", write_named),
+        patched(CppKernel, "device_assert_async", assert_in_loop),
         patched(Scheduler, "_codegen", checks_first),
     ):
         yield
@@ -411,10 +419,6 @@ def _cpp(value: Any) -> str:
 
 def _statement(check: Any, condition: str, message: Sequence[Any]) -> tuple[str, str]:
     node = check._pteron_node
-    target = node.target
-    name = target if isinstance(target, torch._ops.OpOverload) else target.__name__
-    lines = filter(None, map(source_line, (node, *node.all_input_nodes)))
-    file, _, line = next(lines, "").partition(":")
     parts = [
         f"std::to_string({_cpp(part)})"
         if isinstance(part, sympy.Basic) and part.free_symbols
@@ -422,8 +426,8 @@ def _statement(check: Any, condition: str, message: Sequence[Any]) -> tuple[str,
         for part in message
     ]
     text = " + ".join(["std::string()", *parts])
-    place = f"{json.dumps(str(name))}, {json.dumps(file or 'model')}, {line or 0}"
-    failed = f"aoti_torch_check(false, {place}, ({text}).c_str())"
+    where = place((node, *node.all_input_nodes))
+    failed = f"aoti_torch_check(false, {where}, ({text}).c_str())"
     return condition, f"if (!({condition})) {{ {failed}; }}"
 
 

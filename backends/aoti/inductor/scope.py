@@ -46,6 +46,7 @@ def compile_scope(target: Target) -> Iterator[None]:
         if target.device == "cpu":
             stack.enter_context(integer_divisions_checked())
             stack.enter_context(cpu.without_mkldnn())
+            stack.enter_context(cpu.repeats_by_the_runtime())
             stack.enter_context(packed_convolutions())
             stack.enter_context(cpu.vector_isa(target.vector_bits))
             stack.enter_context(cpu.cache_sizes())
