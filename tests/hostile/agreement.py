@@ -21,9 +21,7 @@ from tests.hostile.together import Case, Together, eager
 def lowered(together: Together, path: Path) -> Program:
     """The program of all cases, written to `path`."""
     exported = torch.export.export(together.eval(), (together.arguments(),))
-    to_edge_transform_and_lower(
-        exported, partitioner=[CpuPartitioner()]
-    ).to_executorch().save(path)
+    to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner()]).to_executorch().save(path)
     return Runtime.get().load_program(path)
 
 

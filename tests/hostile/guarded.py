@@ -1,6 +1,6 @@
 """Arrays that begin or end at a page that nobody may touch.
 
-    array = guarded(numbers, Edge.END)      # reading one element more ends the process
+array = guarded(numbers, Edge.END)      # reading one element more ends the process
 """
 
 import ctypes

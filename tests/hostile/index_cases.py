@@ -19,7 +19,9 @@ def _indices(last: int) -> T:
     return torch.tensor([1, 2, last])
 
 
-def _case(name: str, function: Callable[..., T], *before: T, last: int = 63, **options: Any) -> Case:
+def _case(
+    name: str, function: Callable[..., T], *before: T, last: int = 63, **options: Any
+) -> Case:
     """`function` of `before` and three indices."""
     others = [(*before, _indices(number)) for number in (last, *_FAR)]
     return Case(name, function, (*before, _indices(3)), others, **options)

@@ -319,10 +319,14 @@ CASES = [
         "reshaped by two",
         _reshaped_by_two,
         (_X, _of(8, 64)),
-        _with(_X, values=((512, 1), (7, 7), (-8, -64), (2**60, 2**60), (3, 512 * _INVERSE % 2**63))),
+        _with(
+            _X, values=((512, 1), (7, 7), (-8, -64), (2**60, 2**60), (3, 512 * _INVERSE % 2**63))
+        ),
     ),
     Case("expanded", _expanded, (_X, _one(3)), _with(_X, values=(0, 1, -2))),
-    Case("expanded to its size", _expanded_to_its_size, (_X, _one(64)), _with(_X, values=(63, 65, 1))),
+    Case(
+        "expanded to its size", _expanded_to_its_size, (_X, _one(64)), _with(_X, values=(63, 65, 1))
+    ),
     Case("repeated", _repeated, (_X, _one(3)), _with(_X, values=(1, 0, -1))),
     Case("counted", _counted, (_one(3),), _with(values=(0, 1, -1))),
     Case("filled", _filled, (_one(3),), _with(values=(0, 1, -1))),

@@ -4,8 +4,8 @@ import pytest
 
 from pteron.runtime import Program
 from tests.hostile.agreement import check, lowered
-from tests.hostile.guarded import Edge
 from tests.hostile.division_cases import CASES
+from tests.hostile.guarded import Edge
 from tests.hostile.together import Case, Together
 
 _TOGETHER = Together(CASES)

@@ -38,7 +38,10 @@ def repeats_by_the_runtime() -> Iterator[None]:
     from torch._inductor import decomposition
 
     op = torch.ops.aten.repeat_interleave.Tensor
-    tables: list[dict[Any, Any]] = [decomposition.decompositions, decomposition.fast_random_decomps()]
+    tables: list[dict[Any, Any]] = [
+        decomposition.decompositions,
+        decomposition.fast_random_decomps(),
+    ]
     before = [table.pop(op, None) for table in tables]
     try:
         yield

@@ -260,8 +260,10 @@ def _asks(numbers: set[sympy.Symbol], value: Any) -> bool:
         return any(_is_number(symbol, numbers) for symbol in value.free_symbols)
     if isinstance(value, dict):
         value = value.values()
-    return isinstance(value, Iterable) and not isinstance(value, str) and any(
-        _asks(numbers, item) for item in value
+    return (
+        isinstance(value, Iterable)
+        and not isinstance(value, str)
+        and any(_asks(numbers, item) for item in value)
     )
 
 

@@ -17,8 +17,8 @@ from pteron.backends.aoti.inductor.generated_code import Target
 from pteron.backends.aoti.inductor.integer_divisions import integer_divisions_checked
 from pteron.backends.aoti.inductor.long_loops import long_loops_reported
 from pteron.backends.aoti.inductor.memoized import memoized
-from pteron.backends.aoti.inductor.own_functions import called_directly
 from pteron.backends.aoti.inductor.number_checks import numbers_checked
+from pteron.backends.aoti.inductor.own_functions import called_directly
 from pteron.backends.aoti.inductor.patched import patched
 from pteron.backends.aoti.inductor.patterns import without_patterns_of
 from pteron.backends.aoti.inductor.repairs import repairs

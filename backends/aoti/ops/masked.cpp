@@ -78,8 +78,8 @@ Error repeat_interleave_Tensor(const Kernels& kernels, const SlimTensor& repeats
       total = *host->data_as<int64_t>();
     }
     // A sum that 64 bits do not hold was negative on its way.
-    const bool wraps = kernels.find_outside &&
-                       kernels.find_outside(*ends, 0, std::numeric_limits<int64_t>::max());
+    const bool wraps =
+        kernels.find_outside && kernels.find_outside(*ends, 0, std::numeric_limits<int64_t>::max());
     PTERON_CHECK_OR_RETURN(!wraps, Error::InvalidArgument,
                            "found repeats whose sum has more than 64 bits, expected less");
   }

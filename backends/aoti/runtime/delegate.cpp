@@ -223,9 +223,8 @@ Result<std::vector<TensorPtr>> AotiDevice::make_constants(Span<const ConstantInf
     // Nothing that the lowering lets through writes to a constant.
     PTERON_ASSIGN_OR_RETURN(
         TensorPtr tensor,
-        slim::make_tensor_from_blob(data, constant.sizes,
-                                    constant.strides, constant.storage_offset, constant.dtype,
-                                    device(), bytes[i].size()));
+        slim::make_tensor_from_blob(data, constant.sizes, constant.strides, constant.storage_offset,
+                                    constant.dtype, device(), bytes[i].size()));
     tensors.push_back(std::move(tensor));
   }
   return tensors;

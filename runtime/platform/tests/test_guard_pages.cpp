@@ -1,8 +1,7 @@
-#include "pteron/runtime/platform/guard_pages.h"
-
 #include <cstdlib>
 
 #include "gtest/gtest.h"
+#include "pteron/runtime/platform/guard_pages.h"
 
 namespace pteron {
 namespace {
