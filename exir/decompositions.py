@@ -109,7 +109,8 @@ def _select_scatter(
     rows = torch.arange(size, device=numbers.device).add(torch.sym_ite(index < 0, -size, 0))
     shape = [1] * numbers.dim()
     shape[dim] = size
-    chosen = torch.where((rows == index).view(shape), row.unsqueeze(dim), numbers)
+    is_row: Any = rows == index
+    chosen = torch.where(is_row.view(shape), row.unsqueeze(dim), numbers)
     return chosen.to(numbers.dtype)
 
 

@@ -30,12 +30,16 @@ def _with(*before: T, values: Any, far: bool = True) -> list[tuple[T, ...]]:
     return [(*before, torch.tensor(number)) for number in numbers]
 
 
+def _number(i: T) -> Any:
+    return i.item()
+
+
 def _row(x: T, i: T) -> T:
-    return x[i.item()] * 2
+    return x[_number(i)] * 2
 
 
 def _column(x: T, i: T) -> T:
-    return x[:, i.item()] * 2
+    return x[:, _number(i)] * 2
 
 
 def _element(x: T, i: T) -> T:
@@ -44,19 +48,19 @@ def _element(x: T, i: T) -> T:
 
 
 def _row_of_weights(self: Any, x: T, i: T) -> T:
-    return self.weight[i.item()] + x
+    return self.weight[_number(i)] + x
 
 
 def _row_by_formula(x: T, i: T) -> T:
-    return x[3 * i.item() - 5] * 2
+    return x[3 * _number(i) - 5] * 2
 
 
 def _row_by_remainder(x: T, i: T) -> T:
-    return x[i.item() % 64] * 2
+    return x[_number(i) % 64] * 2
 
 
 def _row_of_what_is_found(x: T, i: T) -> T:
-    return torch.nonzero(x > 0)[i.item()]
+    return torch.nonzero(x > 0)[_number(i)]
 
 
 def _row_in_a_loop(x: T, i: T) -> T:
@@ -64,20 +68,20 @@ def _row_in_a_loop(x: T, i: T) -> T:
         return step < 2
 
     def add(step: T, i: T, total: T) -> tuple[T, T, T]:
-        return step + 1, i + 1, total + x[i.item()]
+        return step + 1, i + 1, total + x[_number(i)]
 
     return torch.while_loop(goes_on, add, (torch.zeros((), dtype=torch.int64), i, x[0] * 0))[2]
 
 
 def _row_within_bounds(x: T, i: T) -> T:
-    number = i.item()
+    number = _number(i)
     torch._check(number >= 0)
     torch._check(number < 64)
     return x[number] * 2
 
 
 def _narrow(x: T, i: T) -> T:
-    return x.narrow(0, i.item(), 4) + 1
+    return x.narrow(0, _number(i), 4) + 1
 
 
 def _narrow_by_two(x: T, i: T) -> T:
@@ -86,11 +90,11 @@ def _narrow_by_two(x: T, i: T) -> T:
 
 
 def _from(x: T, i: T) -> T:
-    return x[i.item() :].sum(0)
+    return x[_number(i) :].sum(0)
 
 
 def _until(x: T, i: T) -> T:
-    return x[: i.item()].sum(0)
+    return x[: _number(i)].sum(0)
 
 
 def _between(x: T, i: T) -> T:
@@ -99,11 +103,11 @@ def _between(x: T, i: T) -> T:
 
 
 def _strided(x: T, i: T) -> T:
-    return x.as_strided((4, 2), (8, 1), i.item()) * 2
+    return x.as_strided((4, 2), (8, 1), _number(i)) * 2
 
 
 def _strided_by(x: T, i: T) -> T:
-    return x.as_strided((4, 2), (i.item(), 1)) * 2
+    return x.as_strided((4, 2), (_number(i), 1)) * 2
 
 
 def _parts(x: T, i: T) -> T:
@@ -113,33 +117,33 @@ def _parts(x: T, i: T) -> T:
 
 
 def _scattered_slice(x: T, k: T, i: T) -> T:
-    start = i.item()
+    start = _number(i)
     torch._check(start >= 0)
     return torch.slice_scatter(x, k, 0, start, start + 2)
 
 
 def _scattered_row(x: T, k: T, i: T) -> T:
-    return torch.select_scatter(x, k, 0, i.item())
+    return torch.select_scatter(x, k, 0, _number(i))
 
 
 def _written_row(self: Any, k: T, i: T) -> T:
-    self.rows[i.item()] = k
+    self.rows[_number(i)] = k
     return self.rows + 1
 
 
 def _written_slice(self: Any, k: T, i: T) -> T:
-    start = i.item()
+    start = _number(i)
     self.rows[:, start : start + 2] = k
     return self.rows + 1
 
 
 def _written_at_an_offset(self: Any, k: T, i: T) -> T:
-    self.rows.as_strided((8,), (1,), i.item()).copy_(k)
+    self.rows.as_strided((8,), (1,), _number(i)).copy_(k)
     return self.rows + 1
 
 
 def _reshaped(x: T, i: T) -> T:
-    return x.view(i.item(), -1).cumsum(0).sum()
+    return x.view(_number(i), -1).cumsum(0).sum()
 
 
 def _reshaped_by_two(x: T, i: T) -> T:
@@ -151,23 +155,23 @@ def _reshaped_by_two(x: T, i: T) -> T:
 
 
 def _expanded(x: T, i: T) -> T:
-    return (x[:1].expand(i.item(), 8) * 2).sum(0)
+    return (x[:1].expand(_number(i), 8) * 2).sum(0)
 
 
 def _expanded_to_its_size(x: T, i: T) -> T:
-    return x.expand(i.item(), 8) + 1
+    return x.expand(_number(i), 8) + 1
 
 
 def _repeated(x: T, i: T) -> T:
-    return x.repeat(i.item(), 1).sum(0)
+    return x.repeat(_number(i), 1).sum(0)
 
 
 def _counted(i: T) -> T:
-    return torch.arange(i.item()).sum()
+    return torch.arange(_number(i)).sum()
 
 
 def _filled(i: T) -> T:
-    return torch.full((i.item(),), 2.0).sum()
+    return torch.full((_number(i),), 2.0).sum()
 
 
 def _filled_by_two(i: T) -> T:
@@ -176,35 +180,35 @@ def _filled_by_two(i: T) -> T:
 
 
 def _identity(i: T) -> T:
-    return torch.eye(i.item()).sum()
+    return torch.eye(_number(i)).sum()
 
 
 def _joined(x: T, i: T) -> T:
-    return torch.cat([x, torch.ones(i.item(), 8)]).cumsum(0)[-1]
+    return torch.cat([x, torch.ones(_number(i), 8)]).cumsum(0)[-1]
 
 
 def _added(x: T, i: T) -> T:
-    return x + torch.ones(i.item(), 8)
+    return x + torch.ones(_number(i), 8)
 
 
 def _best(x: T, i: T) -> T:
-    return torch.topk(x[:, 0], i.item())[0].sum()
+    return torch.topk(x[:, 0], _number(i))[0].sum()
 
 
 def _rolled(x: T, i: T) -> T:
-    return torch.roll(x, i.item(), 0)
+    return torch.roll(x, _number(i), 0)
 
 
 def _divided(x: T, i: T) -> T:
-    return x * (64 // i.item())
+    return x * (64 // _number(i))
 
 
 def _remainder(x: T, i: T) -> T:
-    return x * (64 % i.item())
+    return x * (64 % _number(i))
 
 
 def _true_division(x: T, i: T) -> T:
-    return x * (64 / i.item())
+    return x * (64 / _number(i))
 
 
 def _number_divided(x: T, i: T) -> T:

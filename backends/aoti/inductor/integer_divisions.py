@@ -34,6 +34,7 @@ def integer_divisions_checked() -> Iterator[None]:
             of_vectors = CppVecOverrides._scalarize(of_scalars)
             if name in ("floordiv", "remainder"):  # of floats, too
                 of_vectors = _of_integers(of_vectors, getattr(CppVecOverrides, name))
+            of_vectors.__name__ = name  # by which Inductor finds what does it for one number
             stack.enter_context(patched(CppVecOverrides, name, staticmethod(of_vectors)))
             if name != "remainder":  # which is made of `mod`
                 stack.enter_context(patched(CppOverrides, name, staticmethod(of_scalars)))

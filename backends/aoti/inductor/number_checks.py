@@ -26,7 +26,7 @@ import torch
 from pteron.backends.aoti.inductor.patched import patched
 from pteron.backends.aoti.inductor.places import place, place_in_kernel
 
-#: No tensor has more bytes. Where eager fails for want of memory, a loop that needs none would go on
+#: No tensor has more bytes. Where eager fails for want of memory, a loop that needs none would run
 #: for hours.
 _MAX_NBYTES = 2**40
 _INT64 = -(2**63), 2**63 - 1
@@ -233,19 +233,21 @@ def _numbers(graph: Any) -> set[sympy.Symbol]:
         graph._pteron_numbers = found
         graph._pteron_checks = set()
         if type(graph).__name__ == "GraphLowering":
-            _add(graph, found, _of_inputs(graph, found))
+            _assert_inputs(graph, found)
     return found
 
 
-def _of_inputs(graph: Any, numbers: Iterable[sympy.Symbol]) -> Iterator[_Range]:
+def _assert_inputs(graph: Any, numbers: Iterable[sympy.Symbol]) -> None:
     """What was asserted where a number was read that another part of the program hands over."""
     for number in sorted(numbers, key=str):
         bounds = graph.sizevars.shape_env.var_to_range[number]
-        finite = [b if isinstance(b, sympy.Integer) else None for b in (bounds.lower, bounds.upper)]
-        _add_check(graph, _Range(f"input {number}", number, *finite))
-    for number in sorted(numbers, key=str):
-        for fact in graph.ras_by_symbol.pop(number, ()):
-            yield _Range(f"{fact.expr}", fact.expr)
+        facts = [fact.expr for fact in graph.ras_by_symbol.pop(number, ())]
+        if isinstance(bounds.lower, sympy.Integer):
+            facts.append(sympy.Ge(number, bounds.lower, evaluate=False))
+        if isinstance(bounds.upper, sympy.Integer):
+            facts.append(sympy.Le(number, bounds.upper, evaluate=False))
+        for fact in facts:
+            _register(graph, fact)
 
 
 def _is_number(symbol: sympy.Symbol, numbers: set[sympy.Symbol]) -> bool:
@@ -308,7 +310,8 @@ def _of_arithmetic(value: Any) -> Iterator[_Range]:
                     # By -1, the least number gives one more than the greatest.
                     yield _Range("the number divided", leaf.args[0], _INT64[0] + 1)
     if leaves != [value] and getattr(value, "is_integer", False):
-        yield _Range("the number", _as_float(value), *(limit // 2 for limit in _INT64))
+        lower, upper = (limit // 2 for limit in _INT64)
+        yield _Range("the number", _as_float(value), lower, upper)
 
 
 _SUMS = sympy.Add, sympy.Mul, sympy.Pow
@@ -350,8 +353,6 @@ def _proven(asked: _Range) -> bool:
 
 
 def _add_check(graph: Any, asked: _Range) -> None:
-    from torch._inductor import ir
-
     if _proven(asked):
         return
     key = dataclasses.replace(asked, what="")
@@ -359,11 +360,17 @@ def _add_check(graph: Any, asked: _Range) -> None:
         return
     graph._pteron_checks.add(key)
     parts = (part for part in (asked.value, asked.lower, asked.upper) if part is not None)
-    check: Any = ir.AssertScalar(sympy.Tuple(*parts), "")
-    check._pteron_range = asked
+    _register(graph, sympy.Tuple(*parts))._pteron_range = asked
+
+
+def _register(graph: Any, asked: Any) -> Any:
+    from torch._inductor import ir
+
+    check: Any = ir.AssertScalar(asked, "")
     check._pteron_node = graph.current_node
     graph.register_buffer(check, set_name=True)
     graph.register_operation(check)
+    return check
 
 
 def _statements(check: Any) -> Iterator[tuple[str, str]]:
@@ -378,7 +385,8 @@ def _statements(check: Any) -> Iterator[tuple[str, str]]:
     fact = check.scalar
     symbols = sorted(fact.free_symbols, key=str)
     found = [part for symbol in symbols for part in (f", {symbol} is ", symbol)]
-    fact = fact.canonical if isinstance(fact, sympy.core.relational.Relational) else fact
+    if isinstance(fact, sympy.core.relational.Relational) and fact.canonical != sympy.true:
+        fact = fact.canonical  # so that one that is said twice is written once
     yield _statement(check, _cpp(fact), [f"expected {check.scalar}", *found])
 
 
