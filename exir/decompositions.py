@@ -33,6 +33,12 @@ def decomposition_table() -> Table:
     table[torch.ops.aten.complex.default] = _complex
     table[torch.ops.aten.histc.default] = _histogram
     table[torch.ops.aten.lstm.input] = _lstm
+    table[torch.ops.aten.select_scatter.default] = _select_scatter
+    for op in (torch.ops.aten.index_add.default, torch.ops.aten.index_copy.default):
+        table[op] = _with_indices_from_0(table[op])
+    for op in (torch.ops.aten.index_fill.int_Scalar, torch.ops.aten.index_fill.int_Tensor):
+        table[op] = _with_indices_from_the_end(table[op])  # by way of `index_copy`
+    table[torch.ops.aten.index_select.default] = _with_indices_from_0(torch._refs.index_select)
     table[torch.ops.aten._is_all_true.default] = torch.all
     table[torch.ops.aten._is_any_true.default] = torch.any
     table.update(_CHECKED)
@@ -65,6 +71,49 @@ def _histogram(
     if numbers.is_floating_point():
         return NotImplemented
     return torch.histc(numbers.double(), bins, min, max).to(numbers.dtype)
+
+
+def _with_indices_from_0(decomposition: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """For an operator that takes no negative indices, though it becomes one that does."""
+    # What is put for them is refused as well.
+    return _with_indices(lambda index, size: torch.where(index < 0, size, index), decomposition)
+
+
+def _with_indices_from_the_end(
+    decomposition: Callable[..., torch.Tensor],
+) -> Callable[..., torch.Tensor]:
+    """For an operator that takes negative indices, though it becomes one that does not."""
+    return _with_indices(lambda index, size: index + size * (index < 0), decomposition)
+
+
+def _with_indices(
+    change: Callable[[torch.Tensor, int], torch.Tensor],
+    decomposition: Callable[..., torch.Tensor],
+) -> Callable[..., torch.Tensor]:
+    def decompose(
+        numbers: torch.Tensor, dim: int, index: torch.Tensor, *rest: Any, **options: Any
+    ) -> torch.Tensor:
+        index = change(index, numbers.size(dim) if numbers.dim() else 1)
+        return decomposition(numbers, dim, index, *rest, **options)
+
+    return decompose
+
+
+def _select_scatter(
+    numbers: torch.Tensor, row: torch.Tensor, dim: int, index: int | torch.SymInt
+) -> torch.Tensor:
+    """At an index that is known at run time alone torch does not check it, or cannot trace it."""
+    size = numbers.size(dim)
+    if isinstance(index, int):
+        return torch._refs.select_scatter(numbers, row, dim, index)
+    torch._check(index >= -size)
+    torch._check(index < size)
+    rows = torch.arange(size, device=numbers.device).add(torch.sym_ite(index < 0, -size, 0))
+    shape = [1] * numbers.dim()
+    shape[dim] = size
+    is_row: Any = rows == index
+    chosen = torch.where(is_row.view(shape), row.unsqueeze(dim), numbers)
+    return chosen.to(numbers.dtype)
 
 
 def _inverse(matrix: torch.Tensor) -> torch.Tensor:

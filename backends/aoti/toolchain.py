@@ -108,6 +108,39 @@ static inline int pteron_threads(int64_t useful) {
   return static_cast<int>(std::clamp<int64_t>(useful, 1, available));
 }
 
+// Integers, divided. By 0, and to a quotient that the type does not hold, is an error at a line of
+// the model; of the least number by -1 there is a remainder, 0.
+template <typename T, typename U, typename C = std::common_type_t<T, U>>
+static inline C pteron_divide(T a, U b, const char* op, const char* file, uint32_t line) {
+  if (b == 0) aoti_torch_check(false, op, file, line, "the divisor is 0, expected another number");
+  if constexpr (std::is_signed_v<C>) {
+    if (b == C(-1) && a == std::numeric_limits<C>::min()) {
+      aoti_torch_check(false, op, file, line,
+                       "the least number is divided by -1, expected a quotient of its type");
+    }
+  }
+  return static_cast<C>(static_cast<C>(a) / static_cast<C>(b));
+}
+template <typename T, typename U, typename C = std::common_type_t<T, U>>
+static inline C pteron_modulo(T a, U b, const char* op, const char* file, uint32_t line) {
+  if constexpr (std::is_floating_point_v<C>) {
+    return std::fmod(static_cast<C>(a), static_cast<C>(b));
+  } else {
+    return std::is_signed_v<C> && b == C(-1) ? C(0)
+           : static_cast<C>(a - pteron_divide(a, b, op, file, line) * b);
+  }
+}
+template <typename T, typename U, typename C = std::common_type_t<T, U>>
+static inline C pteron_remainder(T a, U b, const char* op, const char* file, uint32_t line) {
+  const C rest = pteron_modulo(a, b, op, file, line);
+  return rest != 0 && (rest < 0) != (b < 0) ? static_cast<C>(rest + b) : rest;
+}
+template <typename T, typename U, typename C = std::common_type_t<T, U>>
+static inline C pteron_floor_divide(T a, U b, const char* op, const char* file, uint32_t line) {
+  const C quotient = pteron_divide(a, b, op, file, line);
+  return static_cast<C>(quotient - ((a < 0) != (b < 0) && static_cast<C>(quotient * b) != a));
+}
+
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
 // The first elements of a register, the others 0. at::vec takes them through memory.
 template <typename T, int64_t count>

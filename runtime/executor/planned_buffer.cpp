@@ -8,6 +8,7 @@
 
 #include "pteron/runtime/core/device_allocator.h"
 #include "pteron/runtime/executor/program.h"
+#include "pteron/runtime/platform/guard_pages.h"
 
 namespace pteron {
 namespace {
@@ -21,7 +22,14 @@ constexpr size_t kMappedNbytes = kAddressSanitizer ? SIZE_MAX : size_t{1} << 18;
 StorageRef allocate_cpu(size_t nbytes) {
   auto storage = std::make_unique<Storage>();
   storage->nbytes = nbytes;
-  if (nbytes >= kMappedNbytes) {
+  if (guard_pages() != GuardPages::kNone) {
+    storage->data = guarded_allocate(nbytes);
+    if (storage->data == nullptr) return {};
+    storage->destroy = [](Storage* self) noexcept {
+      guarded_free(self->data);
+      delete self;
+    };
+  } else if (nbytes >= kMappedNbytes) {
     void* const pages = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (pages == MAP_FAILED) return {};

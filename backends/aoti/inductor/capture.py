@@ -37,7 +37,7 @@ def captured_sources(captured: list[GeneratedCode]) -> Iterator[None]:
 
 
 def _generated_code(graph: Any, wrapper: str, kernels: str, proxied: str | None) -> GeneratedCode:
-    model = model_part(wrapper)
+    model = _CALL_ALONE.sub(r"\1AOTI_TORCH_ERROR_CODE_CHECK(\2);", model_part(wrapper))
     read = identifiers_read(model)
     constants: list[Constant] = []
     unread: list[Constant] = []
@@ -122,6 +122,9 @@ def model_part(wrapper: str) -> str:
     includes = (line for line in head.splitlines(keepends=True) if line.startswith("#include"))
     return "".join(includes) + rest.lstrip("\n")
 
+
+#: Inductor calls some functions (scatters) without a look at what they return.
+_CALL_ALONE = re.compile(r"^(\s*)(aoti_torch_(?:cpu|cuda|mps)_\w+\(.*\));$", re.MULTILINE)
 
 _DECLARATION = re.compile(
     r"^\s*(constants_info_\[\d+\]\..*|\[\[maybe_unused\]\] auto& \w+ = constants_->at\(\d+\);)$",

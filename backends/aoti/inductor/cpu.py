@@ -30,6 +30,28 @@ def without_mkldnn() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def repeats_by_the_runtime() -> Iterator[None]:
+    """`repeat_interleave` calls the runtime, which looks at the repeats and at their sum.
+
+    Inductor searches the numbers of rows instead, and takes the nearest where there is none.
+    """
+    from torch._inductor import decomposition
+
+    op = torch.ops.aten.repeat_interleave.Tensor
+    tables: list[dict[Any, Any]] = [
+        decomposition.decompositions,
+        decomposition.fast_random_decomps(),
+    ]
+    before = [table.pop(op, None) for table in tables]
+    try:
+        yield
+    finally:
+        for table, found in zip(tables, before, strict=True):
+            if found is not None:
+                table[op] = found
+
+
+@contextlib.contextmanager
 def template_choices() -> Iterator[None]:
     """GEMMs become C++ templates where one fits, without benchmarking; else the library call.
 

@@ -1,7 +1,7 @@
 """Small changes to the text of generated kernels.
 
-* Kernels that divide no integers lose the note-keeping for division by zero, which goes through a
-  pointer that all kernels of the shared object, on all threads, would write.
+* They lose the note-keeping for division by zero, which goes through a pointer that all kernels of
+  the shared object, on all threads, would write (`integer_divisions` checks instead).
 * Micro-GEMMs become sources of their own (`micro_gemms`).
 * Bytes of which wider numbers are made are read into a register at once (`pteron_load` of the
   kernels' header).
@@ -16,7 +16,6 @@ KERNEL_START = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
 #: The text of one that several kernels use.
 SHARED_START = KERNEL_START + "// shared\n"
 
-_DIVIDES = re.compile(r"\b(floor_divide_integral|remainder_integral|mod)\s*[(<]")
 _DIVISION_NOTES = re.compile(r"^.*inductor_cpu_(?:throw_if_)?integer_div_error.*\n", re.MULTILINE)
 #: Of fewer bytes than a register has, which at::vec reads through memory.
 _LOADS_OF_BYTES = re.compile(
@@ -33,6 +32,5 @@ def finish_kernels(text: str) -> str:
 
 
 def _finish(kernel: str) -> str:
-    if not _DIVIDES.search(kernel):
-        kernel = _DIVISION_NOTES.sub("", kernel)
+    kernel = _DIVISION_NOTES.sub("", kernel)
     return _LOADS_OF_BYTES.sub(r"pteron_load<\1, \3>(\2);", kernel)

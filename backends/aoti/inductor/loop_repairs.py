@@ -450,6 +450,43 @@ def loops_that_write_in_place() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def masked_loads_within_the_tensor() -> Iterator[None]:
+    """A load under a mask reads no more elements than the loop has left, and none that is masked.
+
+    In the last step of a loop Inductor reads a whole vector all the same; of truth values it reads
+    those that are masked, too.
+    """
+    from torch._inductor.codegen.cpp import CppVecKernel
+    from torch._inductor.virtualized import V
+
+    load, stride_of = CppVecKernel.load, CppVecKernel._try_get_const_stride
+
+    def load_within(kernel: Any, name: str, index: Any) -> Any:
+        mask = kernel._load_mask
+        is_whole = kernel.num_elems == kernel.tiling_factor
+        if mask is None or (is_whole and V.graph.get_dtype(name) != torch.bool):
+            return load(kernel, name, index)
+        if not mask.is_vec:  # the code is reached only where it holds
+            kernel._load_mask = None
+            try:
+                return load(kernel, name, index)
+            finally:
+                kernel._load_mask = mask
+
+        def one_by_one(*args: Any) -> Any:
+            return 0 if stride_of(kernel, *args) == 0 else None
+
+        kernel._try_get_const_stride = one_by_one
+        try:
+            return load(kernel, name, index)
+        finally:
+            del kernel._try_get_const_stride
+
+    with patched(CppVecKernel, "load", load_within):
+        yield
+
+
 #: The number of rows of a product, in templates, where it is known at run time.
 _ROWS_AT_RUN_TIME = "    const int64_t M = {{kernel.size(GemmOut, 0)}};\n"
 

@@ -24,6 +24,7 @@ from pteron.backends.aoti.inductor.loop_repairs import (
     indices_in_the_order_of_the_tensor,
     layouts_of_fourier_transforms,
     loops_that_write_in_place,
+    masked_loads_within_the_tensor,
     no_write_among_reads,
     products_of_no_rows,
     queries_laid_out_first,
@@ -82,6 +83,7 @@ def repairs() -> Iterator[None]:
         stack.enter_context(constant_indices_compared())
         stack.enter_context(splits_in_three_given_up())
         stack.enter_context(loops_that_write_in_place())
+        stack.enter_context(masked_loads_within_the_tensor())
         stack.enter_context(products_of_no_rows())
         stack.enter_context(factors_of_their_own())
         stack.enter_context(transposed_convolutions_unfolded())

@@ -14,8 +14,10 @@ from pteron.backends.aoti.inductor.convolutions import (
     packed_convolutions,
 )
 from pteron.backends.aoti.inductor.generated_code import Target
+from pteron.backends.aoti.inductor.integer_divisions import integer_divisions_checked
 from pteron.backends.aoti.inductor.long_loops import long_loops_reported
 from pteron.backends.aoti.inductor.memoized import memoized
+from pteron.backends.aoti.inductor.number_checks import numbers_checked
 from pteron.backends.aoti.inductor.own_functions import called_directly
 from pteron.backends.aoti.inductor.patched import patched
 from pteron.backends.aoti.inductor.patterns import without_patterns_of
@@ -32,6 +34,7 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH))
         stack.enter_context(repairs())
+        stack.enter_context(numbers_checked())
         stack.enter_context(long_loops_reported())
         stack.enter_context(called_directly(target.device))
         stack.enter_context(byte_constants_kept())
@@ -41,7 +44,9 @@ def compile_scope(target: Target) -> Iterator[None]:
             stack.enter_context(convolutions_channels_last())
             stack.enter_context(_float32_products(target.allow_tf32))
         if target.device == "cpu":
+            stack.enter_context(integer_divisions_checked())
             stack.enter_context(cpu.without_mkldnn())
+            stack.enter_context(cpu.repeats_by_the_runtime())
             stack.enter_context(packed_convolutions())
             stack.enter_context(cpu.vector_isa(target.vector_bits))
             stack.enter_context(cpu.cache_sizes())

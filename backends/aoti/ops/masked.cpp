@@ -77,6 +77,11 @@ Error repeat_interleave_Tensor(const Kernels& kernels, const SlimTensor& repeats
       PTERON_RETURN_IF_ERROR(slim::copy_tensor(*host, *last));
       total = *host->data_as<int64_t>();
     }
+    // A sum that 64 bits do not hold was negative on its way.
+    const bool wraps =
+        kernels.find_outside && kernels.find_outside(*ends, 0, std::numeric_limits<int64_t>::max());
+    PTERON_CHECK_OR_RETURN(!wraps, Error::InvalidArgument,
+                           "found repeats whose sum has more than 64 bits, expected less");
   }
   PTERON_CHECK_OR_RETURN(
       total >= 0 && output_size.value_or(total) == total && (count > 0 || total == 0),

@@ -1,6 +1,7 @@
 #include "pteron/backends/aoti/runtime/delegate.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "pteron/backends/aoti/runtime/metadata.h"
 #include "pteron/backends/aoti/runtime/payload_keys.h"
 #include "pteron/backends/aoti/shims/shim_library.h"
+#include "pteron/runtime/platform/guard_pages.h"
 #include "pteron/runtime/platform/log.h"
 
 namespace pteron::aoti {
@@ -216,12 +218,17 @@ Result<std::vector<TensorPtr>> AotiDevice::make_constants(Span<const ConstantInf
   tensors.reserve(constants.size());
   for (size_t i = 0; i < constants.size(); ++i) {
     const ConstantInfo& constant = constants[i];
+    void* data = const_cast<uint8_t*>(bytes[i].data());
+    if (guard_pages() != GuardPages::kNone) {  // a copy, which stays as long as the process
+      data = guarded_allocate(bytes[i].size());
+      PTERON_CHECK_OR_RETURN(data, Error::MemoryAllocationFailed, "no memory for a constant");
+      std::memcpy(data, bytes[i].data(), bytes[i].size());
+    }
     // Nothing that the lowering lets through writes to a constant.
     PTERON_ASSIGN_OR_RETURN(
         TensorPtr tensor,
-        slim::make_tensor_from_blob(const_cast<uint8_t*>(bytes[i].data()), constant.sizes,
-                                    constant.strides, constant.storage_offset, constant.dtype,
-                                    device(), bytes[i].size()));
+        slim::make_tensor_from_blob(data, constant.sizes, constant.strides, constant.storage_offset,
+                                    constant.dtype, device(), bytes[i].size()));
     tensors.push_back(std::move(tensor));
   }
   return tensors;

@@ -10,6 +10,8 @@ std::string& thread_message() {
   return message;
 }
 
+thread_local Error::Code thread_code = Error::Ok;
+
 }  // namespace
 
 void set_shim_error(std::string_view shim, const Error& error) noexcept {
@@ -19,12 +21,15 @@ void set_shim_error(std::string_view shim, const Error& error) noexcept {
     message += ": ";
     message += error.message();
     thread_message() = std::move(message);
+    thread_code = error.code();
   } catch (...) {
     // No memory for a message: the status code says that it failed.
   }
 }
 
 const std::string& shim_error() { return thread_message(); }
+
+Error::Code shim_error_code() { return thread_code; }
 
 void clear_shim_error() noexcept { thread_message().clear(); }
 

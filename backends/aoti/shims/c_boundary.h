@@ -30,6 +30,8 @@ void set_shim_error(std::string_view shim, const Error& error) noexcept;
 
 // What the last failing shim of this thread said; empty if none failed since the last clear.
 const std::string& shim_error();
+// The code of that failure.
+Error::Code shim_error_code();
 void clear_shim_error() noexcept;
 
 template <typename Body>

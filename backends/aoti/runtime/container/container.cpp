@@ -141,8 +141,9 @@ Error Container::failure(const char* what) const {
     message += ": ";
     message += own;
   }
-  if (!shim_error().empty()) message += " (" + shim_error() + ")";
-  return Error(Error::Internal, std::move(message));
+  if (shim_error().empty()) return Error(Error::Internal, std::move(message));
+  message += " (" + shim_error() + ")";
+  return Error(shim_error_code(), std::move(message));
 }
 
 Result<std::vector<std::string>> Container::constant_names() {

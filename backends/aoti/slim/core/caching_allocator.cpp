@@ -7,6 +7,7 @@
 #include <new>
 
 #include "pteron/backends/aoti/slim/core/storage.h"
+#include "pteron/runtime/platform/guard_pages.h"
 
 namespace pteron::slim {
 namespace {
@@ -34,7 +35,10 @@ struct FreeBlock {
 
 std::atomic<uint64_t> system_allocations{0};
 
-void* system_allocate(size_t nbytes) {
+// At guard pages exactly so much, and nothing is kept.
+void* system_allocate(uint32_t c, size_t nbytes) {
+  if (guard_pages() != GuardPages::kNone) return guarded_allocate(nbytes);
+  nbytes = class_bytes(c);
   void* data = nullptr;
   if (posix_memalign(&data, kStorageAlignment, nbytes) != 0) return nullptr;
   system_allocations.fetch_add(1, std::memory_order_relaxed);
@@ -53,6 +57,7 @@ class SharedCache {
   }
 
   void give(void* data, uint32_t c) {
+    if (guard_pages() != GuardPages::kNone) return guarded_free(data);
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (bytes_ + class_bytes(c) <= kSharedCacheBytes) {
@@ -126,6 +131,7 @@ struct ThreadCacheOwner {
 };
 
 void start_thread_cache() {
+  if (guard_pages() != GuardPages::kNone) return;
   static thread_local ThreadCacheOwner owner;
   (void)owner;
 }
@@ -149,10 +155,10 @@ CachedBlock cached_allocate(size_t nbytes) {
     }
   }
   if (void* data = shared_cache().take(c)) return {data, c};
-  void* data = system_allocate(class_bytes(c));
+  void* data = system_allocate(c, nbytes);
   if (!data) {
     release_cached_memory();
-    data = system_allocate(class_bytes(c));
+    data = system_allocate(c, nbytes);
     if (!data) throw std::bad_alloc();
   }
   return {data, c};

@@ -1,0 +1,55 @@
+"""Integers divided in loops on the CPU: by 0, or to a quotient that the type does not hold, is an
+error, as it is in eager, where a processor would end the process.
+
+Inductor divides unchecked, or (torch 2.13, some operators) notes the mistake behind a pointer that
+all kernels on all threads share. The functions called here are in the header of kernels
+(`toolchain`); vectors go through them element by element, as they do in at::vec.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.places import place_in_kernel
+
+_FUNCTIONS = {
+    "floordiv": "pteron_floor_divide",
+    "truncdiv": "pteron_divide",
+    "remainder": "pteron_remainder",
+    "mod": "pteron_modulo",
+}
+
+_OPERATORS = ("div", "remainder", "fmod")
+
+
+@contextlib.contextmanager
+def integer_divisions_checked() -> Iterator[None]:
+    """See the module's text."""
+    from torch._inductor.codegen.cpp import CppOverrides, CppVecOverrides
+
+    with contextlib.ExitStack() as stack:
+        for name, function in _FUNCTIONS.items():
+            of_scalars = _call(name, function)
+            of_vectors = CppVecOverrides._scalarize(of_scalars)
+            if name in ("floordiv", "remainder"):  # of floats, too
+                of_vectors = _of_integers(of_vectors, getattr(CppVecOverrides, name))
+            of_vectors.__name__ = name  # by which Inductor finds what does it for one number
+            stack.enter_context(patched(CppVecOverrides, name, staticmethod(of_vectors)))
+            if name != "remainder":  # which is made of `mod`
+                stack.enter_context(patched(CppOverrides, name, staticmethod(of_scalars)))
+        yield
+
+
+def _call(name: str, function: str) -> Callable[[Any, Any], str]:
+    def call(a: Any, b: Any) -> str:
+        return f"{function}({a}, {b}, {place_in_kernel(_OPERATORS)})"
+
+    call.__name__ = name
+    return call
+
+
+def _of_integers(
+    of_integers: Callable[[Any, Any], Any], otherwise: Callable[[Any, Any], Any]
+) -> Callable[[Any, Any], Any]:
+    return lambda a, b: (otherwise if a.dtype.is_floating_point else of_integers)(a, b)

@@ -1,0 +1,464 @@
+"""Checks of numbers that are known at run time alone, where they reach sizes, offsets, indices and
+divisors.
+
+    x[i.item()]    ==>    int64_t u0 = i_raw;
+                          if (!(-64L <= u0 && u0 <= 63L)) aoti_torch_check(false, ...);
+
+Such a number is an integer input or was read from a tensor. Eager looks at it in each call;
+Inductor takes its word for it. Here each operator that computes an address with one gets the check
+that eager makes, unless the bounds that the program asserts prove it. Checks are written just
+behind the definition of the last number that they ask, before anything may use it, and Inductor's
+own assertions with them. A graph without such numbers gets none, and stays as it was.
+
+What a failed check says: the value, what was expected, the operator and the line of the model.
+"""
+
+import contextlib
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import sympy
+import torch
+
+from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.places import place, place_in_kernel
+
+#: No tensor has more bytes. Where eager fails for want of memory, a loop that needs none would run
+#: for hours.
+_MAX_NBYTES = 2**40
+_INT64 = -(2**63), 2**63 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class _Range:
+    """`lower <= value <= upper`, without a bound where None is, and not 0 if so it says."""
+
+    what: str
+    value: Any
+    lower: Any = None
+    upper: Any = None
+    not_zero: bool = False
+
+
+def _select(x: Any, dim: int, index: Any) -> Iterator[_Range]:
+    size = x.get_size()[dim]
+    yield _Range("the index", index, -size, size - 1)
+
+
+def _select_scatter(x: Any, src: Any, dim: int, index: Any) -> Iterator[_Range]:
+    yield from _select(x, dim, index)
+
+
+def _slice_scatter(
+    x: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> Iterator[_Range]:
+    from torch.utils._sympy.functions import FloorDiv, Max
+
+    size, given = x.get_size()[dim], src.get_size()[dim]
+    yield _Range("the step", step, 1)
+    first = _clamped(0 if start is None else start, size)
+    last = _clamped(size if end is None else end, size)
+    length = FloorDiv(Max(0, last - first) + step - 1, step)
+    yield _Range("the length of the slice", length, given, given)
+
+
+def _clamped(index: Any, size: Any) -> Any:
+    """What the index of a slice comes to, as Python has it."""
+    from torch.utils._sympy.functions import Max, Min, Where
+
+    if _proven(_Range("", index, 0)):
+        return Min(index, size)
+    return Max(0, Min(Where(sympy.Lt(index, 0), index + size, index), size))
+
+
+def _as_strided(x: Any, size: Any, stride: Any, offset: Any = None) -> Iterator[_Range]:
+    from torch._inductor import ir
+
+    base = x.data.unwrap_view() if isinstance(x.data, ir.BaseView) else x.data
+    if offset is None:
+        offset = x.get_layout().offset if x.maybe_get_layout() is not None else 0
+    for number in stride:
+        yield _Range("the stride", number, 0)
+    yield _Range("the storage offset", offset, 0)
+    for length in size:
+        yield _Range("the size", length, 0)
+    ends = (sympy.Max(length - 1, 0) * step for length, step in zip(size, stride, strict=True))
+    stored = _storage_size(base)
+    # A tensor of none may begin where the memory ends.
+    yield _Range("the position of the last element", sum(ends, offset), None, stored - 1)
+
+
+def _storage_size(x: Any) -> Any:
+    """Elements of the memory that a tensor is seen in."""
+    layout = x.maybe_get_layout()
+    return layout.storage_size() if layout is not None else math.prod(x.get_size())
+
+
+def _as_strided_scatter(
+    x: Any, src: Any, size: Any, stride: Any, offset: Any = None
+) -> Iterator[_Range]:
+    yield from _as_strided(x, size, stride, offset)
+
+
+def _split(x: Any, sizes: Any, dim: int = 0) -> Iterator[_Range]:
+    total = x.get_size()[dim]
+    if isinstance(sizes, list | tuple):
+        for size in sizes:
+            yield _Range("the size of a part", size, 0)
+        yield _Range("the sum of the sizes", sum(sizes), total, total)
+    else:
+        yield _Range("the size of a part", sizes, 1)
+
+
+def _view(x: Any, sizes: Any) -> Iterator[_Range]:
+    from torch.utils._sympy.functions import Mod
+
+    elements, known = math.prod(x.get_size()), [size for size in sizes if size != -1]
+    for size in known:
+        yield _Range("the size", size, 0)
+    if len(known) == len(sizes):
+        yield _Range("the number of elements", math.prod(sizes), elements, elements)
+    else:
+        yield _Range("what is left of the elements", Mod(elements, math.prod(known)), 0, 0)
+
+
+def _expand(x: Any, sizes: Any, implicit: bool = False) -> Iterator[_Range]:
+    own = x.get_size()
+    for old, new in zip(reversed(own), reversed(sizes), strict=False):
+        if old != 1 and new != -1:
+            yield _Range("the size", new, old, old)
+
+
+def _unfold(x: Any, dim: int, size: Any, step: Any) -> Iterator[_Range]:
+    yield _Range("the size", size, 0, x.get_size()[dim] if x.get_size() else 1)
+    yield _Range("the step", step, 1)
+
+
+def _strided(size: Any, stride: Any, **_: Any) -> Iterator[_Range]:
+    for number in stride:
+        yield _Range("the stride", number, 0)
+
+
+_aten = torch.ops.aten
+
+_RULES: dict[Any, Callable[..., Iterator[_Range]]] = {
+    _aten.select.int: _select,
+    _aten.select_scatter.default: _select_scatter,
+    _aten.slice_scatter.default: _slice_scatter,
+    _aten.as_strided.default: _as_strided,
+    _aten.as_strided_copy.default: _as_strided,
+    _aten.as_strided_scatter.default: _as_strided_scatter,
+    _aten.split.Tensor: _split,
+    _aten.split_with_sizes.default: _split,
+    _aten.view.default: _view,
+    _aten._unsafe_view.default: _view,
+    _aten.reshape.default: _view,
+    _aten.expand.default: _expand,
+    _aten.unfold.default: _unfold,
+    _aten.empty_strided.default: _strided,
+}
+"""Operators that compute addresses with a number, and what eager asks of it. Sizes of results are
+looked at whatever the operator."""
+
+
+@contextlib.contextmanager
+def numbers_checked() -> Iterator[None]:
+    """See the module's text."""
+    from torch._inductor import ir
+    from torch._inductor.codegen.cpp import CppKernel
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.scheduler import Scheduler
+
+    call, assert_ = GraphLowering.call_function, GraphLowering.create_deferred_runtime_asserts
+    write, order = ir.AssertScalar.codegen, Scheduler._codegen
+
+    def call_checked(graph: Any, target: Any, args: Any, kwargs: Any) -> Any:
+        numbers = _numbers(graph)
+        if target is _aten.slice.Tensor and len(args) > 2 and args[2] is None:
+            args = (*args[:2], 0, *args[3:])  # of which Inductor writes "None" into the code
+        rule = _RULES.get(target)
+        if rule is not None and _asks(numbers, (args, kwargs)):
+            _add(graph, numbers, rule(*args, **kwargs))
+        result = call(graph, target, args, kwargs)
+        _add(graph, numbers, _of_result(result, numbers))
+        return result
+
+    def assert_at(graph: Any, node: torch.fx.Node, defined: Any) -> None:
+        before = len(graph.operations)
+        assert_(graph, node, defined)
+        for check in graph.operations[before:]:
+            check._pteron_node = node
+
+    def write_named(check: Any, wrapper: Any) -> None:
+        from torch._inductor.virtualized import V
+
+        if not V.graph.cpp_wrapper or getattr(V.graph, "fx_wrapper", False):
+            write(check, wrapper)
+            return
+        # All stand where their numbers are defined, so that one of each condition is enough.
+        written = V.graph.__dict__.setdefault("_pteron_written", set())
+        for condition, line in _statements(check):
+            if condition not in written:
+                written.add(condition)
+                wrapper.writeline(line)
+
+    def assert_in_loop(kernel: Any, condition: Any, message: str) -> None:
+        where = place_in_kernel(["assert"])
+        kernel.compute.writeline(
+            f"if (!({condition})) aoti_torch_check(false, {where}, {json.dumps(message)});"
+        )
+
+    def checks_first(scheduler: Any, nodes: Sequence[Any]) -> None:
+        order(scheduler, _behind_definitions(list(nodes)))
+
+    with (
+        patched(GraphLowering, "call_function", call_checked),
+        patched(GraphLowering, "create_deferred_runtime_asserts", assert_at),
+        patched(ir.AssertScalar, "codegen", write_named),
+        patched(CppKernel, "device_assert_async", assert_in_loop),
+        patched(Scheduler, "_codegen", checks_first),
+    ):
+        yield
+
+
+def _numbers(graph: Any) -> set[sympy.Symbol]:
+    """Integer inputs of a graph; at its first call, those of the program are checked."""
+    found: set[sympy.Symbol] | None = graph.__dict__.get("_pteron_numbers")
+    if found is None:
+        inputs = graph.graph_inputs.values()
+        found = {value for value in inputs if isinstance(value, sympy.Symbol)}
+        graph._pteron_numbers = found
+        graph._pteron_checks = set()
+        if type(graph).__name__ == "GraphLowering":
+            _assert_inputs(graph, found)
+    return found
+
+
+def _assert_inputs(graph: Any, numbers: Iterable[sympy.Symbol]) -> None:
+    """What was asserted where a number was read that another part of the program hands over."""
+    for number in sorted(numbers, key=str):
+        bounds = graph.sizevars.shape_env.var_to_range[number]
+        facts = [fact.expr for fact in graph.ras_by_symbol.pop(number, ())]
+        if isinstance(bounds.lower, sympy.Integer):
+            facts.append(sympy.Ge(number, bounds.lower, evaluate=False))
+        if isinstance(bounds.upper, sympy.Integer):
+            facts.append(sympy.Le(number, bounds.upper, evaluate=False))
+        for fact in facts:
+            _register(graph, fact)
+
+
+def _is_number(symbol: sympy.Symbol, numbers: set[sympy.Symbol]) -> bool:
+    from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+    return symbol in numbers or symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT))
+
+
+def _asks(numbers: set[sympy.Symbol], value: Any) -> bool:
+    """Whether a number that is known at run time alone is in `value`, however nested."""
+    if isinstance(value, sympy.Basic):
+        return any(_is_number(symbol, numbers) for symbol in value.free_symbols)
+    if isinstance(value, dict):
+        value = value.values()
+    return (
+        isinstance(value, Iterable)
+        and not isinstance(value, str)
+        and any(_asks(numbers, item) for item in value)
+    )
+
+
+def _of_result(result: Any, numbers: set[sympy.Symbol]) -> Iterator[_Range]:
+    from torch._inductor import ir
+
+    if isinstance(result, sympy.Basic):
+        yield _Range("", result)
+    elif isinstance(result, list | tuple):
+        for item in result:
+            yield from _of_result(item, numbers)
+    elif isinstance(result, ir.TensorBox) and _asks(numbers, sizes := result.get_size()):
+        for size in sizes:
+            yield _Range("the size", size, 0)
+        limit = _MAX_NBYTES // result.get_dtype().itemsize
+        yield _Range("the number of elements", _as_float(math.prod(sizes)), None, limit)
+
+
+def _add(graph: Any, numbers: set[sympy.Symbol], ranges: Iterable[_Range]) -> None:
+    for asked in ranges:
+        if _asks(numbers, (asked.value, asked.lower, asked.upper)):
+            for value in (asked.value, asked.lower, asked.upper):
+                for within in _of_arithmetic(value):
+                    _add_check(graph, within)
+            _add_check(graph, asked)
+
+
+def _of_arithmetic(value: Any) -> Iterator[_Range]:
+    """What the operations in an expression ask: divisors, and results of 64 bits."""
+    from torch.utils._sympy import functions
+
+    integers = (functions.FloorDiv, functions.Mod, functions.PythonMod, functions.ModularIndexing)
+    divisions = (*integers, functions.IntTrueDiv, functions.FloatTrueDiv)
+    leaves = _leaves(value)
+    for leaf in leaves:
+        for argument in leaf.args:
+            yield from _of_arithmetic(argument)
+        if isinstance(leaf, divisions):
+            for divisor in leaf.args[1:]:
+                yield _Range("the divisor", divisor, not_zero=True)
+                if isinstance(leaf, integers) and not _proven(_Range("", divisor, 0)):
+                    # By -1, the least number gives one more than the greatest.
+                    yield _Range("the number divided", leaf.args[0], _INT64[0] + 1)
+    if leaves != [value] and getattr(value, "is_integer", False):
+        lower, upper = (limit // 2 for limit in _INT64)
+        yield _Range("the number", _as_float(value), lower, upper)
+
+
+_SUMS = sympy.Add, sympy.Mul, sympy.Pow
+
+
+def _leaves(value: Any) -> list[Any]:
+    """What sums and products are made of, whose order makes no difference to 64 bits."""
+    if isinstance(value, _SUMS):
+        return [leaf for argument in value.args for leaf in _leaves(argument)]
+    return [value] if isinstance(value, sympy.Basic) else []
+
+
+def _as_float(value: Any) -> Any:
+    """Sums and products as `double`, which do not overflow; within are other operations."""
+    from torch.utils._sympy.functions import ToFloat
+
+    if isinstance(value, sympy.Pow):
+        return sympy.Pow(_as_float(value.base), value.exp, evaluate=False)
+    if isinstance(value, _SUMS):
+        return value.func(*map(_as_float, value.args), evaluate=False)
+    return value if sympy.sympify(value).is_number else ToFloat(value, evaluate=False)
+
+
+def _proven(asked: _Range) -> bool:
+    """Whether the bounds of the numbers, which are asserted where they are read, prove it."""
+    from torch._inductor.virtualized import V
+    from torch.utils._sympy.value_ranges import bound_sympy
+
+    ranges = V.graph.sizevars.shape_env.var_to_range
+
+    def is_positive(value: Any, least: int = 0) -> bool:
+        return bool(bound_sympy(sympy.sympify(value), ranges).lower >= least)
+
+    if asked.not_zero and not (is_positive(asked.value, 1) or is_positive(-asked.value, 1)):
+        return False
+    return (asked.lower is None or is_positive(asked.value - asked.lower)) and (
+        asked.upper is None or is_positive(asked.upper - asked.value)
+    )
+
+
+def _add_check(graph: Any, asked: _Range) -> None:
+    if _proven(asked):
+        return
+    key = dataclasses.replace(asked, what="")
+    if key in graph._pteron_checks:
+        return
+    graph._pteron_checks.add(key)
+    parts = (part for part in (asked.value, asked.lower, asked.upper) if part is not None)
+    _register(graph, sympy.Tuple(*parts))._pteron_range = asked
+
+
+def _register(graph: Any, asked: Any) -> Any:
+    from torch._inductor import ir
+
+    check: Any = ir.AssertScalar(asked, "")
+    check._pteron_node = graph.current_node
+    graph.register_buffer(check, set_name=True)
+    graph.register_operation(check)
+    return check
+
+
+def _statements(check: Any) -> Iterator[tuple[str, str]]:
+    """The conditions of a check, ours or an assertion of Inductor's, and the C++ of each."""
+    asked = getattr(check, "_pteron_range", None)
+    if asked is not None:
+        yield _statement(check, *_condition(asked))
+        return
+    for within in _of_arithmetic_in(check.scalar):
+        if not _proven(within):
+            yield _statement(check, *_condition(within))
+    fact = check.scalar
+    symbols = sorted(fact.free_symbols, key=str)
+    found = [part for symbol in symbols for part in (f", {symbol} is ", symbol)]
+    if isinstance(fact, sympy.core.relational.Relational) and fact.canonical != sympy.true:
+        fact = fact.canonical  # so that one that is said twice is written once
+    yield _statement(check, _cpp(fact), [f"expected {check.scalar}", *found])
+
+
+def _of_arithmetic_in(condition: Any) -> Iterator[_Range]:
+    if isinstance(condition, sympy.logic.boolalg.Boolean):
+        for argument in condition.args:
+            yield from _of_arithmetic_in(argument)
+    else:
+        yield from _of_arithmetic(condition)
+
+
+def _condition(asked: _Range) -> tuple[str, list[Any]]:
+    """What must hold, in C++, and the message if it does not: text and numbers in turn."""
+    value = _cpp(asked.value)
+    holds = []
+    if asked.lower is not None:
+        holds.append(f"{_cpp(asked.lower)} <= {value}")
+    if asked.upper is not None:
+        holds.append(f"{value} <= {_cpp(asked.upper)}")
+    if asked.not_zero:
+        holds.append(f"{value} != 0")
+    if asked.not_zero:
+        expected = ["a number that is not 0"]
+    elif asked.upper is None:
+        expected = ["at least ", asked.lower]
+    elif asked.lower is None:
+        expected = ["at most ", asked.upper]
+    elif asked.lower == asked.upper:
+        expected = [asked.lower]
+    else:
+        expected = [asked.lower, " to ", asked.upper]
+    return " && ".join(holds), [f"{asked.what} is ", asked.value, ", expected ", *expected]
+
+
+def _cpp(value: Any) -> str:
+    from torch._inductor.codegen.cpp_utils import CppPrinter
+
+    return str(CppPrinter().doprint(sympy.sympify(value), simplify=False))
+
+
+def _statement(check: Any, condition: str, message: Sequence[Any]) -> tuple[str, str]:
+    node = check._pteron_node
+    parts = [
+        f"std::to_string({_cpp(part)})"
+        if isinstance(part, sympy.Basic) and part.free_symbols
+        else json.dumps(str(part))
+        for part in message
+    ]
+    text = " + ".join(["std::string()", *parts])
+    where = place((node, *node.all_input_nodes))
+    failed = f"aoti_torch_check(false, {where}, ({text}).c_str())"
+    return condition, f"if (!({condition})) {{ {failed}; }}"
+
+
+def _behind_definitions(nodes: list[Any]) -> list[Any]:
+    """The order of nodes with each check just behind the last number that it asks."""
+    from torch._inductor import ir
+
+    checks = [node for node in nodes if isinstance(node.node, ir.AssertScalar)]
+    if not checks:
+        return nodes
+    others = [node for node in nodes if node not in checks]
+    places: dict[sympy.Symbol, int] = {}
+    for index, node in enumerate(others):
+        for part in node.get_nodes():
+            for symbol in part.node.get_unbacked_symbol_defs():
+                places.setdefault(symbol, index + 1)
+    behind: dict[int, list[Any]] = {}
+    for check in checks:
+        symbols = check.node.get_free_symbol_uses()
+        behind.setdefault(max((places.get(s, 0) for s in symbols), default=0), []).append(check)
+    ordered = behind.get(0, [])
+    for index, node in enumerate(others):
+        ordered += [node, *behind.get(index + 1, [])]
+    return ordered
