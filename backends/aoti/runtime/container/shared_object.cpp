@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "pteron/backends/aoti/runtime/container/image.h"
 #include "pteron/backends/aoti/shims/shim_library.h"
 
 namespace pteron::aoti {
@@ -59,16 +60,16 @@ Result<std::shared_ptr<SharedObject>> SharedObject::load(Span<const uint8_t> byt
       "this runtime, or use one whose backend has them",
       missing.size(), missing.size() == 1 ? "" : "s", join(missing).c_str());
 
-  PTERON_ASSIGN_OR_RETURN(object->image_,
+  PTERON_ASSIGN_OR_RETURN(object->handle_,
                           open_image("pteron_model_" + to_hex(digest).substr(0, 16), copy));
   objects.by_digest[digest] = object;
   return object;
 }
 
 SharedObject::~SharedObject() {
-  if (image_.handle) close_image(image_);
+  if (handle_) dlclose(handle_);
 }
 
-void* SharedObject::symbol(const char* name) const { return dlsym(image_.handle, name); }
+void* SharedObject::symbol(const char* name) const { return dlsym(handle_, name); }
 
 }  // namespace pteron::aoti
