@@ -1,10 +1,13 @@
 #include "pteron/backends/aoti/slim/core/caching_allocator.h"
 
+#include <pthread.h>
+
 #include <array>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <type_traits>
 
 #include "pteron/backends/aoti/slim/core/storage.h"
 
@@ -85,17 +88,24 @@ class SharedCache {
     return bytes_;
   }
 
+  // Another thread may have been in the middle of something. What was kept is lost.
+  void forget() { new (this) SharedCache; }
+
  private:
   std::mutex mutex_;
   std::array<FreeBlock*, kNumClasses> heads_{};
   size_t bytes_ = 0;
 };
 
-// Never destroyed: threads and tensors may outlive static destruction.
+// Made before anything runs and never destroyed: threads and tensors may outlive static destruction.
 SharedCache& shared_cache() {
-  static SharedCache* cache = new SharedCache;
-  return *cache;
+  static_assert(std::is_trivially_destructible_v<SharedCache>);
+  static SharedCache cache;
+  return cache;
 }
+
+[[maybe_unused]] const int hooked =
+    pthread_atfork(nullptr, nullptr, [] { shared_cache().forget(); });
 
 struct ThreadCache {
   std::array<FreeBlock*, kNumThreadClasses> heads{};

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "pteron/runtime/platform/fork_mutex.h"
 #include "pteron/runtime/platform/log.h"
 
 namespace pteron::cpu::openmp {
@@ -62,18 +63,18 @@ int read_default() {
 }  // namespace
 
 int num_processors() {
-  static const int count = count_processors();
-  return count;
+  static Once<int> count;
+  return count.get(count_processors);
 }
 
 int num_cores() {
-  static const int count = count_cores();
-  return count;
+  static Once<int> count;
+  return count.get(count_cores);
 }
 
 int default_threads() {
-  static const int threads = read_default();
-  return threads;
+  static Once<int> threads;
+  return threads.get(read_default);
 }
 
 int parse_num_threads(const char* text) {

@@ -148,13 +148,13 @@ Error ThreadPool::need_worker(Team& team, int member) {
 }
 
 Error ThreadPool::start_worker(uint64_t job, int limit, Worker** started) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<ForkMutex> lock(mutex_);
   const int index = num_workers_.load(std::memory_order_relaxed);
   PTERON_CHECK_OR_RETURN(index < limit, Error::OutOfResources, "%d threads are busy", index);
-  if (!has_hooks_) {
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  if (index == 0) {
+    [[maybe_unused]] static const int hooked =
+        pthread_atfork(nullptr, nullptr, after_fork_in_child);
     keep_this_library();
-    has_hooks_ = true;
   }
   Worker* worker = workers_[index].load(std::memory_order_relaxed);  // not null in a child process
   if (!worker) worker = new (std::nothrow) Worker;
@@ -184,14 +184,10 @@ void* ThreadPool::thread_main(void* worker) {
   return nullptr;
 }
 
-void ThreadPool::before_fork() { get().mutex_.lock(); }
-void ThreadPool::after_fork_in_parent() { get().mutex_.unlock(); }
-
 // Only the calling thread is here, and it is outside any region.
 void ThreadPool::after_fork_in_child() {
   get().num_workers_.store(0, std::memory_order_relaxed);
   Team::release_all();
-  get().mutex_.unlock();
 }
 
 }  // namespace pteron::cpu::openmp

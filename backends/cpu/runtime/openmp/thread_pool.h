@@ -21,11 +21,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
 #include "pteron/backends/cpu/runtime/openmp/spin_then_park.h"
 #include "pteron/backends/cpu/runtime/openmp/thread_count.h"
 #include "pteron/runtime/core/error.h"
+#include "pteron/runtime/platform/fork_mutex.h"
 
 namespace pteron::cpu::openmp {
 
@@ -92,14 +92,11 @@ class ThreadPool final {
   constexpr ThreadPool() = default;
   Error start_worker(uint64_t job, int limit, Worker** started);
   static void* thread_main(void* worker);
-  static void before_fork();
-  static void after_fork_in_parent();
   static void after_fork_in_child();
 
   std::atomic<int> num_workers_{0};
   std::atomic<Worker*> workers_[kMaxTeam] = {};  // never deleted
-  std::mutex mutex_;                             // held while a thread is made
-  bool has_hooks_ = false;
+  ForkMutex mutex_;                              // held while a thread is made
 };
 
 }  // namespace pteron::cpu::openmp

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
@@ -194,6 +195,21 @@ TEST(SharedObject, IsItselfWhateverWasClosedBefore) {
     const auto b = load_toy("toy_model_openmp");
     return a && b && a->symbol(kRun) && b->symbol(kRun) && a->symbol(kRun) != b->symbol(kRun);
   }));
+}
+
+TEST(SharedObject, IsLoadedInAChildWhateverOthersLoadMeanwhile) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&stop] {
+      while (!stop) load_toy("toy_model");
+    });
+  }
+  for (int i = 0; i < 50 && !HasFailure(); ++i) {
+    EXPECT_TRUE(in_child([] { return load_toy("toy_model") && load_toy("toy_model_openmp"); }));
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(SharedObject, IsItselfAlthoughOneBeforeCannotBeUnloaded) {
