@@ -14,7 +14,6 @@ constexpr pthread_rwlock_t kFree = PTHREAD_RWLOCK_INITIALIZER;
 #endif
 pthread_rwlock_t gate = kFree;
 thread_local int held = 0;
-std::atomic<uint32_t> generation{0};
 
 // A thread that forks while it holds one itself cannot wait for that.
 void before_fork() {
@@ -26,7 +25,7 @@ void after_fork_in_parent() {
 }
 
 void after_fork_in_child() {
-  generation.fetch_add(1, std::memory_order_relaxed);
+  internal::generation_of_forks.fetch_add(1, std::memory_order_relaxed);
   gate = kFree;  // those that wait for it are gone
   if (held > 0) pthread_rwlock_rdlock(&gate);
 }
@@ -46,6 +45,6 @@ void ForkMutex::unlock() {
   if (--held == 0) pthread_rwlock_unlock(&gate);
 }
 
-uint32_t fork_generation() noexcept { return generation.load(std::memory_order_relaxed); }
+std::atomic<uint32_t> internal::generation_of_forks{0};
 
 }  // namespace pteron

@@ -45,8 +45,14 @@ class Once final {
   ForkMutex mutex_;
 };
 
+namespace internal {
+extern std::atomic<uint32_t> generation_of_forks;
+}
+
 // How often this process and those before it were made by fork() since they had this library. What
 // another thread began under an earlier number will not end.
-uint32_t fork_generation() noexcept;
+inline uint32_t fork_generation() noexcept {
+  return internal::generation_of_forks.load(std::memory_order_relaxed);
+}
 
 }  // namespace pteron
