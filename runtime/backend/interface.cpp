@@ -50,4 +50,9 @@ std::vector<std::string> registered_backends() {
   return ids;
 }
 
+void release_cached_memory() {
+  // Without the mutex: it may take a while. Backends are never removed.
+  for (const std::string& id : registered_backends()) find_backend(id)->release_cached_memory();
+}
+
 }  // namespace pteron

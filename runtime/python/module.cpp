@@ -213,6 +213,10 @@ PYBIND11_MODULE(in_main_interpreter, module) {
   module.def("open_library", &open_library);
   module.def("registered_backends", [] { return to_pybind(to_list(registered_backends())); });
   module.def("is_backend_available", &is_backend_available);
+  module.def("release_cached_memory", [] {
+    const WithoutGil without_gil;
+    release_cached_memory();
+  });
   module.def("registered_kernels", [] { return to_pybind(to_list(registered_kernels())); });
 }
 

@@ -52,13 +52,14 @@ Error check_architecture(const aoti::Metadata& metadata, int device) {
 }
 
 // CUDA belongs to the process that used it first: in a child every call fails, and what another
-// thread held here at the fork stays held.
+// thread held here at the fork stays held. One more than its generation.
+std::atomic<uint32_t> first_user{0};
+
 Error check_process() {
-  static std::atomic<uint32_t> user{0};  // one more than its generation
   const uint32_t here = fork_generation() + 1;
-  uint32_t first = user.load(std::memory_order_relaxed);
+  uint32_t first = first_user.load(std::memory_order_relaxed);
   if (__builtin_expect(first == here, 1)) return Error::Ok;
-  if (first == 0 && user.compare_exchange_strong(first, here)) return Error::Ok;
+  if (first == 0 && first_user.compare_exchange_strong(first, here)) return Error::Ok;
   PTERON_CHECK_OR_RETURN(
       first == here, Error::InvalidState,
       "CUDA was used before this process was forked and cannot be used in it; "
@@ -127,6 +128,10 @@ class CudaDevice::Scope final : public aoti::ContainerScope {
   std::optional<ExecutionScope> scope_;
   std::optional<slim::CudaStreamGuard> guard_;
 };
+
+bool CudaDevice::is_used_here() {
+  return first_user.load(std::memory_order_relaxed) == fork_generation() + 1;
+}
 
 CudaDevice::CudaDevice(const CudaSpecs& specs, std::shared_ptr<void>* shared)
     : index_(specs.device), shared_(shared) {

@@ -4,6 +4,7 @@
 #include <exception>
 #include <new>
 
+#include "pteron/backends/aoti/slim/core/caching_allocator.h"
 #include "pteron/backends/cpu/runtime/openmp/region.h"
 
 namespace pteron::cpu {
@@ -26,12 +27,15 @@ void run_tasks(int count, void (*task)(void* context, int i), void* context) {
     void (*task)(void* context, int i);
     void* context;
     int count;
+    slim::MemoryUse* use;
     std::atomic<bool> has_failed{false};
     std::exception_ptr failure;
-  } tasks{task, context, count};
+  } tasks{task, context, count, slim::MemoryUse::set_current(nullptr)};
+  slim::MemoryUse::set_current(tasks.use);
   const Error error = openmp::run_region(
       [](void* data) {
         Tasks& t = *static_cast<Tasks*>(data);
+        slim::MemoryUse* const before = slim::MemoryUse::set_current(t.use);
         try {
           for (int i = openmp::thread_num(); i < t.count; i += openmp::num_threads()) {
             t.task(t.context, i);
@@ -39,6 +43,7 @@ void run_tasks(int count, void (*task)(void* context, int i), void* context) {
         } catch (...) {
           if (!t.has_failed.exchange(true)) t.failure = std::current_exception();
         }
+        slim::MemoryUse::set_current(before);
       },
       &tasks, count);
   if (tasks.failure) std::rethrow_exception(tasks.failure);
