@@ -1,11 +1,14 @@
 """Processes that fork, and interpreters beside the main one."""
 
+import importlib
 import os
+import pathlib
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -135,6 +138,27 @@ def test_loads_of_other_threads_do_not_stop_a_child() -> None:
         stop.set()
         for thread in threads:
             thread.join()
+
+
+def test_modules_that_others_import_do_not_stop_a_child(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"slow_to_import_{i}" for i in range(2)]
+    for name in names:
+        (tmp_path / f"{name}.py").write_text("import time\ntime.sleep(0.3)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    threads = [threading.Thread(target=importlib.import_module, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    while not all(name in sys.modules for name in names):
+        time.sleep(0.001)
+
+    def works() -> bool:
+        return all(importlib.import_module(name) for name in names)
+
+    assert ends_well_in_a_child(works)
+    for thread in threads:
+        thread.join()
 
 
 @pytest.mark.parametrize("first", ["", "import pteron.runtime.python._native"])

@@ -51,7 +51,8 @@ constexpr bool kMapsLarge = true;
 void* system_allocate(uint32_t c) {
   void* data = nullptr;
   if (kMapsLarge && is_large(c)) {
-    data = mmap(nullptr, class_bytes(c), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    data =
+        mmap(nullptr, class_bytes(c), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) return nullptr;
   } else if (posix_memalign(&data, kStorageAlignment, class_bytes(c)) != 0) {
     return nullptr;
