@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from pteron.backends.cpu import CpuPartitioner
+from pteron.backends.cpu import CpuOptions, CpuPartitioner
 from pteron.exir import to_edge_transform_and_lower
 from pteron.runtime import Method, Runtime
 
@@ -35,7 +35,8 @@ class Sine(torch.nn.Module):
 
 def save(exported: torch.export.ExportedProgram, folder: pathlib.Path) -> pathlib.Path:
     path = folder / "model.pte"
-    to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner()]).to_executorch().save(path)
+    partitioner = CpuPartitioner(CpuOptions(isa="native"))
+    to_edge_transform_and_lower(exported, partitioner=[partitioner]).to_executorch().save(path)
     return path
 
 

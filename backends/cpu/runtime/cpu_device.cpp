@@ -5,7 +5,6 @@
 #include <string>
 #include <variant>
 
-#include "pteron/backends/aoti/slim/core/caching_allocator.h"
 #include "pteron/backends/aoti/slim/core/storage.h"
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
 #include "pteron/backends/cpu/runtime/openmp/denormals.h"
@@ -23,7 +22,6 @@ class RunScope final : public aoti::ContainerScope {
       : threads_(threads), at_most_(at_most), flush_denormals_(flush_denormals) {}
 
   Error enter() noexcept override {
-    use_before_ = slim::MemoryUse::set_current(&memory_use_);
     limit_.emplace(at_most_ ? std::min(threads_, max_threads()) : threads_);
     flushed_ = openmp::flushes_denormals();
     if (flush_denormals_) openmp::set_flush_denormals(true);
@@ -32,8 +30,6 @@ class RunScope final : public aoti::ContainerScope {
   void leave() noexcept override {
     if (flush_denormals_) openmp::set_flush_denormals(flushed_);
     limit_.reset();
-    memory_use_.end_run();
-    slim::MemoryUse::set_current(use_before_);
   }
 
  private:
@@ -42,8 +38,6 @@ class RunScope final : public aoti::ContainerScope {
   bool flush_denormals_;
   bool flushed_ = false;  // before
   std::optional<ThreadLimit> limit_;
-  slim::MemoryUse memory_use_;
-  slim::MemoryUse* use_before_ = nullptr;
 };
 
 // Smaller outputs are copied in less time than it takes to find out where they come to lie.

@@ -281,11 +281,9 @@ void release_cached_memory() noexcept {
   shared_cache().release(0, kNumClasses - 1);
 }
 
-MemoryUse* MemoryUse::set_current(MemoryUse* use) noexcept {
-  return std::exchange(current_use, use);
-}
+MemoryUse*& MemoryUse::current() noexcept { return current_use; }
 
-void MemoryUse::forget_blocks() noexcept {
+void MemoryUse::end_run() noexcept {
   for (Class& each : classes_) each.in_use = 0;  // what is in use now is its result
   if (++runs_ < kRunsRemembered) return;
   runs_ = 0;

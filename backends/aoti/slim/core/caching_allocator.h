@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace pteron::slim {
@@ -30,10 +31,7 @@ inline constexpr size_t kThreadCacheBytes = 8 * 1024 * 1024;
 // How many large blocks the runs of one model need at once: the shared cache keeps so many. What no
 // run needed among the last kRunsRemembered to twice as many is given back to the system.
 //
-//   MemoryUse* const before = MemoryUse::set_current(&use);     // on the thread that runs it
-//   ...
-//   use.end_run();
-//   MemoryUse::set_current(before);
+//   const MemoryUse::Run run(use);     // on the thread that runs it
 //
 // One run at a time. When it is destroyed, what was kept for it alone goes, and what the calling
 // thread keeps.
@@ -46,11 +44,25 @@ class MemoryUse final {
   MemoryUse(const MemoryUse&) = delete;
   MemoryUse& operator=(const MemoryUse&) = delete;
 
-  // Of whom the calling thread's blocks are from now on; null: nobody's. Returns who it was.
-  static MemoryUse* set_current(MemoryUse* use) noexcept;
-  void end_run() noexcept {
-    if (__builtin_expect(!classes_.empty(), 0)) forget_blocks();
-  }
+  // Whose the calling thread's blocks are; null: nobody's. The reference is the thread's own.
+  static MemoryUse*& current() noexcept;
+
+  class Run final {
+   public:
+    explicit Run(MemoryUse& use)
+        : use_(use), current_(current()), before_(std::exchange(current_, &use)) {}
+    ~Run() {
+      if (__builtin_expect(!use_.classes_.empty(), 0)) use_.end_run();
+      current_ = before_;
+    }
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
+
+   private:
+    MemoryUse& use_;
+    MemoryUse*& current_;
+    MemoryUse* const before_;
+  };
 
  private:
   friend class SharedCache;
@@ -59,7 +71,7 @@ class MemoryUse final {
     uint32_t in_use, most;  // of this run; of those since what is kept was last decided
     uint32_t kept;          // as the shared cache counts it
   };
-  void forget_blocks() noexcept;
+  void end_run() noexcept;
 
   std::vector<Class> classes_;  // that were used lately; the shared cache's lock guards it in a run
   uint32_t runs_ = 0;

@@ -20,15 +20,13 @@ uint64_t asked() { return caching_allocator_stats().system_allocations; }
 
 // Blocks of so many bytes, all at once.
 void run(MemoryUse& use, const std::vector<size_t>& sizes) {
-  MemoryUse* const before = MemoryUse::set_current(&use);
+  const MemoryUse::Run run(use);
   std::vector<CachedBlock> blocks;
   for (const size_t nbytes : sizes) {
     blocks.push_back(cached_allocate(nbytes));
     std::memset(blocks.back().data, 1, nbytes);
   }
   for (const CachedBlock block : blocks) cached_free(block);
-  use.end_run();
-  MemoryUse::set_current(before);
 }
 
 class CachingAllocator : public ::testing::Test {
@@ -91,10 +89,10 @@ TEST_F(CachingAllocator, ResultsThatOutliveTheRunAndTheModelAreGivenBack) {
   {
     MemoryUse use;
     for (int i = 0; i < 40; ++i) {
-      MemoryUse* const before = MemoryUse::set_current(&use);
-      const CachedBlock next = cached_allocate(40 * kMega);
-      use.end_run();
-      MemoryUse::set_current(before);
+      const CachedBlock next = [&use] {
+        const MemoryUse::Run run(use);
+        return cached_allocate(40 * kMega);
+      }();
       if (result.data) cached_free(result);
       result = next;
     }
