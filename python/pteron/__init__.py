@@ -10,6 +10,7 @@ Names are imported on first use: `import pteron` costs nothing, `pteron.Runtime`
 
 import os
 import sys
+from _thread import get_ident as _get_ident
 
 # Names by the package that has them. __init__.pyi says the same to type checkers.
 _HOMES = {
@@ -113,3 +114,27 @@ class _ZipFinder:
 
 
 sys.meta_path.append(_ZipFinder)  # type: ignore[arg-type]
+
+
+def _wait_for_imports() -> None:
+    """Before fork(): lets other threads finish what they import, of which names here are a part.
+
+    A child would wait for them for ever: Python frees the lock of all imports there, but not those
+    of single modules, which have no public name.
+    """
+    locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
+    for _ in range(100):  # while it waits, others may begin
+        known = [reference() for reference in list(locks.values())]
+        held = [lock for lock in known if getattr(lock, "owner", None) not in (None, _get_ident())]
+        if not held:
+            return
+        for lock in held:
+            try:
+                lock.acquire()
+            except RuntimeError:  # it waits for what this thread imports
+                return
+            lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_wait_for_imports)

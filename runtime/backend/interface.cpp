@@ -1,21 +1,22 @@
 #include "pteron/runtime/backend/interface.h"
 
 #include <map>
-#include <mutex>
 #include <utility>
+
+#include "pteron/runtime/platform/fork_mutex.h"
 
 namespace pteron {
 namespace {
 
 struct Registry {
-  std::mutex mutex;
+  ForkMutex mutex;
   std::map<std::string, std::unique_ptr<BackendInterface>, std::less<>> backends;
 };
 
 // Never destroyed: delegates that are freed by static destructors still need their backend.
 Registry& registry() {
-  static Registry* const instance = new Registry;
-  return *instance;
+  static Once<Registry> registry;
+  return registry.get([] { return Registry(); });
 }
 
 }  // namespace
@@ -24,7 +25,7 @@ Error register_backend(std::string_view id, std::unique_ptr<BackendInterface> ba
   PTERON_CHECK_OR_RETURN(!id.empty() && backend, Error::InvalidArgument,
                          "a backend needs an id and an object");
   Registry& all = registry();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  std::lock_guard<ForkMutex> lock(all.mutex);
   // emplace() may take the object even where it adds nothing.
   PTERON_CHECK_OR_RETURN(all.backends.find(id) == all.backends.end(), Error::AlreadyLoaded,
                          "a backend %.*s is registered already", static_cast<int>(id.size()),
@@ -35,18 +36,23 @@ Error register_backend(std::string_view id, std::unique_ptr<BackendInterface> ba
 
 BackendInterface* find_backend(std::string_view id) {
   Registry& all = registry();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  std::lock_guard<ForkMutex> lock(all.mutex);
   const auto found = all.backends.find(id);
   return found == all.backends.end() ? nullptr : found->second.get();
 }
 
 std::vector<std::string> registered_backends() {
   Registry& all = registry();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  std::lock_guard<ForkMutex> lock(all.mutex);
   std::vector<std::string> ids;
   ids.reserve(all.backends.size());
   for (const auto& [id, backend] : all.backends) ids.push_back(id);
   return ids;
+}
+
+void release_cached_memory() {
+  // Without the mutex: it may take a while. Backends are never removed.
+  for (const std::string& id : registered_backends()) find_backend(id)->release_cached_memory();
 }
 
 }  // namespace pteron

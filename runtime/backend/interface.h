@@ -111,6 +111,10 @@ class BackendInterface {
   virtual Result<std::unique_ptr<Delegate>> init(BackendInitContext& context,
                                                  Span<const uint8_t> processed,
                                                  Span<const CompileSpec> compile_specs) = 0;
+
+  // Gives back to the system, and to devices, memory that is kept for later runs. Methods may run
+  // meanwhile, on any thread.
+  virtual void release_cached_memory() noexcept {}
 };
 
 // Adds a backend under the id that programs name it by. AlreadyLoaded if the id is taken (the first
@@ -122,5 +126,10 @@ BackendInterface* find_backend(std::string_view id);
 
 // The ids of all registered backends, sorted. Thread-safe.
 std::vector<std::string> registered_backends();
+
+// Has all backends give back memory that they keep for later runs, of which the first then takes
+// longer. What other threads keep for themselves stays (on the CPU up to 8 MB each). May be called
+// while methods run. Thread-safe.
+void release_cached_memory();
 
 }  // namespace pteron

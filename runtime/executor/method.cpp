@@ -111,10 +111,11 @@ Error Method::State::check_idle() const {
 }
 
 Error Method::State::explain_running() const {
-  return make_error(Error::InvalidState,
-                    "method %s: it is running, on another thread or in a caller of this one; load "
-                    "it again to run it twice at once",
-                    meta.name.c_str());
+  return make_error(
+      Error::InvalidState,
+      "method %s: it is running, on another thread or in a caller of this one, or was "
+      "when this process was forked; load it again to run it twice at once",
+      meta.name.c_str());
 }
 
 bool Method::State::is_in_own_memory(size_t index, const EValue& value) const {

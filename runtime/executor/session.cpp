@@ -46,7 +46,7 @@ Session::Session(std::shared_ptr<const Program> program) : program_(std::move(pr
 Session::~Session() = default;
 
 Error Session::reset() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<ForkMutex> lock(mutex_);
   return catch_exceptions([this] {
     ErrorList errors;
     for (const auto& [name, buffer] : buffers_) {
@@ -66,7 +66,7 @@ const Tensor& Session::tensor(const Buffer& buffer) { return buffer.tensor; }
 
 std::vector<std::string> Session::buffer_names() const {
   std::vector<std::string> names;
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<ForkMutex> lock(mutex_);
   names.reserve(buffers_.size());
   for (const auto& [name, buffer] : buffers_) names.push_back(name);
   return names;
@@ -74,7 +74,7 @@ std::vector<std::string> Session::buffer_names() const {
 
 Result<Tensor> Session::buffer(std::string_view name) const {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<ForkMutex> lock(mutex_);
     const auto found = buffers_.find(name);
     if (found != buffers_.end()) return found->second->tensor;
   }
@@ -89,7 +89,7 @@ Result<Tensor> Session::buffer(std::string_view name) const {
 
 Result<Session::Buffer*> Session::find_or_add(std::string_view name, const Tensor& tensor,
                                               Span<const uint8_t> initial) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<ForkMutex> lock(mutex_);
   const auto found = buffers_.find(name);
   if (found != buffers_.end()) {
     Buffer& buffer = *found->second;

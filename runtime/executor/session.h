@@ -20,7 +20,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +28,7 @@
 #include "pteron/runtime/core/result.h"
 #include "pteron/runtime/core/span.h"
 #include "pteron/runtime/core/tensor.h"
+#include "pteron/runtime/platform/fork_mutex.h"
 
 namespace pteron {
 
@@ -67,7 +67,7 @@ class Session final {
   static const Tensor& tensor(const Buffer& buffer);
 
   std::shared_ptr<const Program> program_;
-  mutable std::mutex mutex_;  // guards the map, not the bytes
+  mutable ForkMutex mutex_;  // guards the map, not the bytes
   std::map<std::string, std::unique_ptr<Buffer>, std::less<>> buffers_;
 };
 

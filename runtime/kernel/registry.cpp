@@ -1,14 +1,15 @@
 #include "pteron/runtime/kernel/registry.h"
 
 #include <algorithm>
-#include <mutex>
 #include <string>
+
+#include "pteron/runtime/platform/fork_mutex.h"
 
 namespace pteron {
 namespace {
 
 struct Registry {
-  std::mutex mutex;
+  ForkMutex mutex;
   std::vector<Span<const Kernel>> tables;
 
   // With the mutex held.
@@ -24,15 +25,15 @@ struct Registry {
 
 // Never destroyed: methods may still look kernels up while the process ends.
 Registry& registry() {
-  static Registry* const registry = new Registry;
-  return *registry;
+  static Once<Registry> registry;
+  return registry.get([] { return Registry(); });
 }
 
 }  // namespace
 
 Error register_kernels(Span<const Kernel> kernels) {
   Registry& all = registry();
-  const std::lock_guard<std::mutex> lock(all.mutex);
+  const std::lock_guard<ForkMutex> lock(all.mutex);
   std::string taken;
   for (const Kernel& kernel : kernels) {
     if (all.find(kernel.name)) taken += (taken.empty() ? "" : ", ") + std::string(kernel.name);
@@ -46,13 +47,13 @@ Error register_kernels(Span<const Kernel> kernels) {
 
 const Kernel* find_kernel(std::string_view name) {
   Registry& all = registry();
-  const std::lock_guard<std::mutex> lock(all.mutex);
+  const std::lock_guard<ForkMutex> lock(all.mutex);
   return all.find(name);
 }
 
 std::vector<std::string_view> registered_kernels() {
   Registry& all = registry();
-  const std::lock_guard<std::mutex> lock(all.mutex);
+  const std::lock_guard<ForkMutex> lock(all.mutex);
   std::vector<std::string_view> names;
   for (const Span<const Kernel>& table : all.tables) {
     for (const Kernel& kernel : table) names.push_back(kernel.name);

@@ -5,6 +5,8 @@
 #include <set>
 #include <string>
 
+#include "pteron/runtime/platform/fork_mutex.h"
+
 namespace pteron {
 namespace {
 
@@ -51,8 +53,8 @@ std::set<std::string, std::less<>> read_features() {
 }
 
 const std::set<std::string, std::less<>>& machine_features() {
-  static const auto* const features = new std::set<std::string, std::less<>>(read_features());
-  return *features;
+  static Once<std::set<std::string, std::less<>>> features;
+  return features.get(read_features);
 }
 
 void add_missing(const std::vector<std::string_view>& features, std::string* missing) {

@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <string>
 
 #include "pteron/runtime/core/printable.h"
+#include "pteron/runtime/platform/fork_mutex.h"
 
 namespace pteron {
 namespace {
@@ -29,8 +29,8 @@ LogLevel initial_level() {
 }
 
 std::atomic<LogLevel>& threshold() {
-  static std::atomic<LogLevel> level{initial_level()};
-  return level;
+  static Once<std::atomic<LogLevel>> level;
+  return level.get(initial_level);
 }
 
 struct Sink {
@@ -38,23 +38,15 @@ struct Sink {
   void* user = nullptr;
 };
 
-struct GuardedSink {
-  std::mutex mutex;
-  Sink sink;
-};
-
-// Never destroyed: static destructors may log.
-GuardedSink& guarded_sink() {
-  static GuardedSink* const instance = new GuardedSink;
-  return *instance;
-}
+// Both are usable before static initialisers ran and after static destructors.
+ForkMutex sink_mutex;
+Sink chosen_sink;
 
 }  // namespace
 
 void set_log_sink(LogSink sink, void* user) {
-  GuardedSink& guarded = guarded_sink();
-  std::lock_guard<std::mutex> lock(guarded.mutex);
-  guarded.sink = sink ? Sink{sink, user} : Sink{};
+  std::lock_guard<ForkMutex> lock(sink_mutex);
+  chosen_sink = sink ? Sink{sink, user} : Sink{};
 }
 
 void set_log_level(LogLevel level) { threshold().store(level, std::memory_order_relaxed); }
@@ -76,9 +68,8 @@ void log_message(LogLevel level, const char* format, ...) {
   va_end(again);
   Sink sink;
   {
-    GuardedSink& guarded = guarded_sink();
-    std::lock_guard<std::mutex> lock(guarded.mutex);
-    sink = guarded.sink;
+    std::lock_guard<ForkMutex> lock(sink_mutex);
+    sink = chosen_sink;
   }
   sink.function(level, printable(message, Newlines::Keep).c_str(), sink.user);
 }

@@ -8,6 +8,7 @@
 
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/session.h"
 #include "pteron/runtime/kernel/registry.h"
+#include "pteron/runtime/platform/fork_mutex.h"
 #include "pteron/runtime/python/dlpack_array.h"
 #include "pteron/runtime/python/export_meta.h"
 #include "pteron/runtime/python/gil.h"
@@ -144,6 +146,8 @@ void open_library(const py::bytes& path) {
   const char* problem = nullptr;
   {
     const WithoutGil without_gil;
+    static ForkMutex mutex;
+    const std::lock_guard<ForkMutex> lock(mutex);
     if (!dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) problem = dlerror();
   }
   if (problem) {
@@ -189,7 +193,7 @@ void define_classes(py::module_& module) {
 
 }  // namespace
 
-PYBIND11_MODULE(_native, module) {
+PYBIND11_MODULE(in_main_interpreter, module) {
   py::register_local_exception_translator([](std::exception_ptr thrown) {
     try {
       std::rethrow_exception(thrown);
@@ -209,7 +213,21 @@ PYBIND11_MODULE(_native, module) {
   module.def("open_library", &open_library);
   module.def("registered_backends", [] { return to_pybind(to_list(registered_backends())); });
   module.def("is_backend_available", &is_backend_available);
+  module.def("release_cached_memory", [] {
+    const WithoutGil without_gil;
+    release_cached_memory();
+  });
   module.def("registered_kernels", [] { return to_pybind(to_list(registered_kernels())); });
+}
+
+// What Python calls. pybind11, and PyGILState_Ensure(), would wait for ever in a sub-interpreter.
+PYBIND11_PLUGIN_IMPL(_native) {
+  if (PyInterpreterState_Get() == PyInterpreterState_Main()) return PyInit_in_main_interpreter();
+  PyErr_SetString(PyExc_ImportError,
+                  "pteron.runtime was imported in a sub-interpreter and works in the main "
+                  "interpreter of a process only; try WSGIApplicationGroup %{GLOBAL} (mod_wsgi), "
+                  "single-interpreter = true (uWSGI), or a process of its own");
+  return nullptr;
 }
 
 }  // namespace pteron::python

@@ -6,6 +6,7 @@
 
 #include "pteron/runtime/core/element.h"
 #include "pteron/runtime/kernel/view.h"
+#include "pteron/runtime/platform/fork_mutex.h"
 #include "pteron/runtime/python/export_meta.h"
 #include "pteron/runtime/python/gil.h"
 #include "pteron/runtime/python/python_error.h"
@@ -54,9 +55,15 @@ PySession::Guard::Guard(PySession& session) : session_(session) {
                       "the conversion of an input called the method (or its session) again"));
   }
   if (!session.mutex_.try_lock()) {
+    if (session.generation_ != fork_generation()) {
+      throw_error(Error(Error::InvalidState,
+                        "the method (or another of its session) was running on another thread when "
+                        "this process was forked; load it again here"));
+    }
     const WithoutGil without_gil;
     session.mutex_.lock();
   }
+  session.generation_ = fork_generation();
   session.owner_.store(self, std::memory_order_relaxed);
 }
 

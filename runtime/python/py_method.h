@@ -38,7 +38,7 @@ class PySession final : public std::enable_shared_from_this<PySession> {
   StreamOrder& order() { return order_; }
 
   // Holds the session for one thread. Lets go of the GIL while it waits. Throws InvalidState where
-  // the thread has it already.
+  // the thread has it already, or another had it when this process was forked.
   class Guard final {
    public:
     explicit Guard(PySession& session);
@@ -54,6 +54,7 @@ class PySession final : public std::enable_shared_from_this<PySession> {
   std::shared_ptr<Session> session_;
   StreamOrder order_;
   std::mutex mutex_;
+  uint32_t generation_ = 0;  // of the process in which it was locked last
   std::atomic<std::thread::id> owner_{};
 };
 

@@ -41,6 +41,15 @@ class Runtime:
             Runtime._instance = Runtime()
         return Runtime._instance
 
+    def release_cached_memory(self) -> None:
+        """Gives back memory that is kept for later calls, of the host and of devices.
+
+        Without it, as much is kept as recent calls of the loaded methods needed; a method's share
+        goes with it. May be called while methods run. The next calls ask for memory again.
+        What other threads keep for themselves stays (up to 8 MB each).
+        """
+        _native.release_cached_memory()
+
     def load_program(
         self,
         data: _Path | _Bytes,

@@ -2,23 +2,22 @@
 
 #include <dlfcn.h>
 
-#include <mutex>
-
 #include "pteron/backends/aoti/shims/private_names.h"
+#include "pteron/runtime/platform/fork_mutex.h"
 
 namespace pteron::aoti {
 namespace {
 
 struct ShimLibraries {
-  std::mutex mutex;
+  ForkMutex mutex;
   std::vector<const void*> anchors;
   size_t promoted = 0;  // of the anchors, from the front
 };
 
 // Registration happens in static initialisers, so the list makes itself; it is never destroyed.
 ShimLibraries& shim_libraries() {
-  static ShimLibraries* libraries = new ShimLibraries;
-  return *libraries;
+  static Once<ShimLibraries> libraries;
+  return libraries.get([] { return ShimLibraries(); });
 }
 
 // The common shims.
@@ -28,14 +27,14 @@ ShimLibraries& shim_libraries() {
 
 bool register_shim_library(const void* anchor) {
   ShimLibraries& libraries = shim_libraries();
-  std::lock_guard<std::mutex> lock(libraries.mutex);
+  std::lock_guard<ForkMutex> lock(libraries.mutex);
   libraries.anchors.push_back(anchor);
   return true;
 }
 
 void promote_shim_libraries() {
   ShimLibraries& libraries = shim_libraries();
-  std::lock_guard<std::mutex> lock(libraries.mutex);
+  std::lock_guard<ForkMutex> lock(libraries.mutex);
   for (; libraries.promoted < libraries.anchors.size(); ++libraries.promoted) {
     Dl_info info;
     if (!dladdr(libraries.anchors[libraries.promoted], &info) || !info.dli_fname) continue;

@@ -5,6 +5,7 @@
 #include "pteron/backends/aoti/runtime/delegate.h"
 #include "pteron/backends/aoti/runtime/describe.h"
 #include "pteron/backends/aoti/shims/shim_library.h"
+#include "pteron/backends/aoti/slim/core/caching_allocator.h"
 #include "pteron/backends/cpu/runtime/cpu_device.h"
 #include "pteron/runtime/backend/interface.h"
 #include "pteron/runtime/platform/log.h"
@@ -23,6 +24,8 @@ class CpuBackend final : public BackendInterface {
                                          Span<const CompileSpec>) override {
     return aoti::load_delegate(context, processed, std::make_unique<CpuDevice>());
   }
+
+  void release_cached_memory() noexcept override { slim::release_cached_memory(); }
 };
 
 [[maybe_unused]] const bool registered = [] {

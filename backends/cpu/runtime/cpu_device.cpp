@@ -97,7 +97,8 @@ Error CpuDevice::check_machine(const aoti::Metadata& metadata) {
                          "lower the model for more threads",
                          static_cast<long long>(requested_threads_),
                          static_cast<long long>(compiled));
-  threads_ = static_cast<int>(requested_threads_ ? requested_threads_ : compiled);
+  threads_ = static_cast<int>(std::min<int64_t>(requested_threads_ ? requested_threads_ : compiled,
+                                                openmp::num_processors()));
   return Error::Ok;
 }
 

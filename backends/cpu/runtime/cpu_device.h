@@ -10,7 +10,8 @@ namespace pteron::cpu {
 
 // Option "num_threads" (integer): most threads that a run uses, from 1 to the number that the code
 // was compiled for, if that is for no more than some. Without it: what OMP_NUM_THREADS says, or else
-// the number of cores that the process may use, up to that number.
+// the number of cores that the process may use, up to that number. Never more than the processors
+// that affinity and the quotas of control groups leave.
 //
 // Option "flush_denormals" (bool): while it runs, numbers too small for full precision are taken as
 // zero, which is faster where there are many. Without it they are taken as the calling thread does:

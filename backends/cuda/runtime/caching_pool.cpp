@@ -2,9 +2,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <set>
 #include <utility>
 
 #include "pteron/backends/aoti/slim/cuda/guard.h"
+#include "pteron/backends/cuda/runtime/capture_mutex.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 
 namespace pteron::cuda {
@@ -24,6 +26,16 @@ StreamPools& stream_pools() {
   return *pools;
 }
 
+struct AllPools {
+  std::mutex mutex;
+  std::set<CachingPool*> pools;
+};
+
+AllPools& all_pools() {
+  static auto* pools = new AllPools();
+  return *pools;
+}
+
 }  // namespace
 
 struct CachingPool::Block {
@@ -39,6 +51,22 @@ size_t pool_block_size(size_t nbytes) {
   while (power <= (nbytes - 1) / 2) power *= 2;  // power < nbytes <= 2 * power
   const size_t step = power / 8 < kMinBlock ? kMinBlock : power / 8;
   return (nbytes + step - 1) / step * step;
+}
+
+CachingPool::CachingPool(int device, Options options) : device_(device), options_(options) {
+  std::lock_guard<std::mutex> lock(all_pools().mutex);
+  all_pools().pools.insert(this);
+}
+
+CachingPool::~CachingPool() {
+  std::lock_guard<std::mutex> lock(all_pools().mutex);
+  all_pools().pools.erase(this);
+}
+
+void CachingPool::trim_all() {
+  const std::lock_guard<std::mutex> no_capture(capture_mutex());
+  std::lock_guard<std::mutex> lock(all_pools().mutex);
+  for (CachingPool* const pool : all_pools().pools) pool->trim();
 }
 
 CachingPool* CachingPool::create(int device, Options options) {

@@ -57,6 +57,9 @@ class CachingPool final {
   // Gives cached blocks back to the device, unless it keeps them. Waits for the work on it.
   void trim();
 
+  // All pools of the process. Waits for the devices' work, and while a stream is captured.
+  static void trim_all();
+
   // The owner is done: cached blocks are freed now, others as they come back, the pool with the
   // last.
   void release();
@@ -70,8 +73,8 @@ class CachingPool final {
  private:
   struct Block;
 
-  CachingPool(int device, Options options) : device_(device), options_(options) {}
-  ~CachingPool() = default;
+  CachingPool(int device, Options options);
+  ~CachingPool();
   static void destroy(slim::Storage* storage) noexcept;
 
   Result<Block*> make_block(size_t size, size_t requested);

@@ -5,6 +5,8 @@
 #include "pteron/backends/aoti/runtime/delegate.h"
 #include "pteron/backends/aoti/runtime/describe.h"
 #include "pteron/backends/aoti/shims/shim_library.h"
+#include "pteron/backends/aoti/slim/core/caching_allocator.h"
+#include "pteron/backends/cuda/runtime/caching_pool.h"
 #include "pteron/backends/cuda/runtime/cuda_device.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 #include "pteron/runtime/backend/interface.h"
@@ -32,6 +34,11 @@ class CudaBackend final : public BackendInterface {
                             CudaSpecs::parse(compile_specs, context.devices));
     return aoti::load_delegate(context, processed,
                                std::make_unique<CudaDevice>(specs, context.shared_state));
+  }
+
+  void release_cached_memory() noexcept override {
+    if (CudaDevice::is_used_here()) CachingPool::trim_all();
+    slim::release_cached_memory();
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <charconv>
 #include <map>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include "pteron/backends/cuda/runtime/capture_mutex.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 #include "pteron/backends/cuda/runtime/weight_store.h"
+#include "pteron/runtime/platform/fork_mutex.h"
 
 namespace pteron::cuda {
 namespace {
@@ -47,6 +49,22 @@ Error check_architecture(const aoti::Metadata& metadata, int device) {
   return make_error(Error::DelegateInvalidCompatibility,
                     "compiled for %s, CUDA device %d is sm_%d%d: lower the model on such a GPU",
                     known.c_str(), device, major, minor);
+}
+
+// CUDA belongs to the process that used it first: in a child every call fails, and what another
+// thread held here at the fork stays held. One more than its generation.
+std::atomic<uint32_t> first_user{0};
+
+Error check_process() {
+  const uint32_t here = fork_generation() + 1;
+  uint32_t first = first_user.load(std::memory_order_relaxed);
+  if (__builtin_expect(first == here, 1)) return Error::Ok;
+  if (first == 0 && first_user.compare_exchange_strong(first, here)) return Error::Ok;
+  PTERON_CHECK_OR_RETURN(
+      first == here, Error::InvalidState,
+      "CUDA was used before this process was forked and cannot be used in it; "
+      "start processes by \"spawn\", or fork before the first program is loaded");
+  return Error::Ok;
 }
 
 }  // namespace
@@ -111,6 +129,10 @@ class CudaDevice::Scope final : public aoti::ContainerScope {
   std::optional<slim::CudaStreamGuard> guard_;
 };
 
+bool CudaDevice::is_used_here() {
+  return first_user.load(std::memory_order_relaxed) == fork_generation() + 1;
+}
+
 CudaDevice::CudaDevice(const CudaSpecs& specs, std::shared_ptr<void>* shared)
     : index_(specs.device), shared_(shared) {
   resources_.allow_tf32 = specs.allow_tf32;
@@ -140,6 +162,7 @@ Error CudaDevice::set_option(const BackendOption& option) {
 }
 
 Error CudaDevice::check_machine(const aoti::Metadata& metadata) {
+  PTERON_RETURN_IF_ERROR(check_process());
   PTERON_CHECK_OR_RETURN(
       !metadata.cuda_archs.empty(), Error::InvalidProgram,
       "the metadata names no GPU that the code was compiled for: lower the model "
@@ -204,6 +227,7 @@ Result<std::vector<slim::TensorPtr>> CudaDevice::make_constants(
 }
 
 Error CudaDevice::begin_run() {
+  PTERON_RETURN_IF_ERROR(check_process());
   PTERON_ASSIGN_OR_RETURN(const cudaStream_t stream, stream_->begin());
   return scope_->enter(stream);
 }

@@ -45,6 +45,9 @@ class CudaDevice final : public aoti::AotiDevice {
   CudaDevice(const CudaSpecs& specs, std::shared_ptr<void>* shared);
   ~CudaDevice() override;
 
+  // Whether a program for CUDA was loaded in this process, not only in one that it was forked from.
+  static bool is_used_here();
+
   std::string_view name() const override { return "cuda"; }
   std::vector<std::string_view> option_keys() const override {
     return {"allow_tf32", "max_graphs", "record_products"};

@@ -226,6 +226,7 @@ Error Container::run(Span<SlimTensor*> inputs, Span<SlimTensor*> outputs, void* 
     delete_all(inputs);
     return error;
   }
+  const slim::MemoryUse::Run run(memory_use_);
   const int32_t status = api_->run(handle_, inputs.data(), inputs.size(), outputs.data(),
                                    outputs.size(), stream, nullptr);
   if (__builtin_expect(status == 0 && !run_has_failed(), 1)) return Error::Ok;

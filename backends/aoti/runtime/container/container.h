@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "pteron/backends/aoti/runtime/container/shared_object.h"
+#include "pteron/backends/aoti/slim/core/caching_allocator.h"
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 #include "pteron/runtime/core/error.h"
 #include "pteron/runtime/core/result.h"
@@ -78,6 +79,7 @@ class Container final {
 
   std::shared_ptr<SharedObject> object_;
   std::shared_ptr<ContainerScope> scope_;
+  slim::MemoryUse memory_use_;
   std::unique_ptr<Api> api_;
   void* handle_ = nullptr;
   size_t num_inputs_ = 0;

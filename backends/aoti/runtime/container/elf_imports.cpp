@@ -1,7 +1,5 @@
 #include "pteron/backends/aoti/runtime/container/elf_imports.h"
 
-#include <elf.h>
-
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -33,7 +31,7 @@ Error invalid(const char* what) {
 // addresses.
 class ElfFile {
  public:
-  explicit ElfFile(Span<uint8_t> bytes) : bytes_(bytes) {}
+  explicit ElfFile(Span<const uint8_t> bytes) : bytes_(bytes) {}
 
   bool contains(uint64_t offset, uint64_t length) const {
     return offset <= bytes_.size() && length <= bytes_.size() - offset;
@@ -106,7 +104,7 @@ class ElfFile {
   }
 
  private:
-  Span<uint8_t> bytes_;
+  Span<const uint8_t> bytes_;
   std::vector<Elf64_Phdr> loads_;
   Elf64_Phdr dynamic_{};
 };
@@ -351,6 +349,23 @@ Result<std::vector<std::string>> rename_imports(Span<uint8_t> object) {
   }
   std::sort(imported.begin(), imported.end());
   return imported;
+}
+
+bool is_mapped_at(Span<const uint8_t> object, uintptr_t base, Span<const Elf64_Phdr> headers) {
+  const ElfFile file(object);
+  Elf64_Ehdr header;
+  const size_t nbytes = headers.size() * sizeof(Elf64_Phdr);
+  if (!file.read(0, &header) || header.e_phnum != headers.size() ||
+      !file.contains(header.e_phoff, nbytes) ||
+      std::memcmp(object.data() + header.e_phoff, headers.data(), nbytes) != 0) {
+    return false;
+  }
+  return std::all_of(headers.begin(), headers.end(), [&](const Elf64_Phdr& segment) {
+    return segment.p_type != PT_LOAD || (segment.p_flags & PF_W) ||
+           (file.contains(segment.p_offset, segment.p_filesz) &&
+            std::memcmp(reinterpret_cast<const void*>(base + segment.p_vaddr),
+                        object.data() + segment.p_offset, segment.p_filesz) == 0);
+  });
 }
 
 }  // namespace pteron::aoti

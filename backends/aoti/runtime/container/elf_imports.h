@@ -7,6 +7,8 @@
 // (shims/private_names.h), so bytes of the dynamic string table are all that changes.
 #pragma once
 
+#include <elf.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,5 +24,9 @@ namespace pteron::aoti {
 // points outside the bytes, or a string that is shared with another use; `object` is then
 // unchanged. Reads nothing outside `object`, whatever it contains.
 Result<std::vector<std::string>> rename_imports(Span<uint8_t> object);
+
+// Whether the shared object that is loaded at `base`, with program headers `headers`, has the
+// read-only bytes (code, symbols) of `object`.
+bool is_mapped_at(Span<const uint8_t> object, uintptr_t base, Span<const Elf64_Phdr> headers);
 
 }  // namespace pteron::aoti

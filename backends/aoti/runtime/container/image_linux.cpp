@@ -4,11 +4,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 
 #include "pteron/backends/aoti/runtime/container/elf_imports.h"
 #include "pteron/backends/aoti/runtime/container/image.h"
+#include "pteron/backends/aoti/runtime/container/image_file.h"
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
@@ -17,37 +19,59 @@
 namespace pteron::aoti {
 namespace {
 
-// A sealed file of `bytes` that exists in memory only.
-Result<int> make_memory_file(const std::string& name, Span<const uint8_t> bytes) {
+Error failure(const char* what) {
+  return make_error(Error::NotSupported, "%s: %s", what,
+                    std::generic_category().message(errno).c_str());
+}
+
+// The loader knows objects by their path and by the file's number, and answers with an open one
+// where either is equal. Descriptors' numbers repeat once one is closed, by whomever, so the path
+// spells a count, too: a slash is a zero and a dot with a slash a one, both of which change nothing.
+// This library may be in the process twice, so the count begins with an address in it.
+std::string path_of(int file) {
+  static std::atomic<uint64_t> count{0};
+  std::string path = "/proc/thread-self/fd/";
+  const auto add = [&path](uint64_t number, int bits) {
+    for (int bit = 0; bit < bits; ++bit) path += number >> bit & 1 ? "./" : "/";
+  };
+  add(reinterpret_cast<uintptr_t>(&count) / sizeof(count), 61);
+  add(count.fetch_add(1, std::memory_order_relaxed), 64);
+  return path + std::to_string(file);
+}
+
+// Opens a sealed file of `bytes` that exists in memory only.
+Result<void*> open_through_memory(const std::string& name, Span<const uint8_t> bytes,
+                                  std::string* path) {
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   int file = memfd_create(name.c_str(), flags | MFD_EXEC);
   if (file < 0 && errno == EINVAL) file = memfd_create(name.c_str(), flags);  // older kernels
-  PTERON_CHECK_OR_RETURN(file >= 0, Error::OutOfResources, "memfd_create: %s",
-                         std::strerror(errno));
-  size_t written = 0;
-  while (written < bytes.size()) {
-    const ssize_t n = write(file, bytes.data() + written, bytes.size() - written);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      Error error = make_error(Error::OutOfResources, "writing %zu bytes of code to memory: %s",
-                               bytes.size(), std::strerror(errno));
-      close(file);
-      return error;
-    }
-    written += static_cast<size_t>(n);
-  }
-  if (fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0) {
-    Error error = make_error(Error::Internal, "sealing code in memory: %s", std::strerror(errno));
-    close(file);
-    return error;
-  }
-  return file;
+  if (file < 0) return failure("memfd_create");
+  Result<void*> handle = [&]() -> Result<void*> {
+    PTERON_RETURN_IF_ERROR(write_all(file, bytes));
+    const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
+    if (fcntl(file, F_ADD_SEALS, seals) != 0) return failure("sealing");
+    *path = path_of(file);
+    return open_library(*path);
+  }();
+  close(file);
+  return handle;
 }
 
-// The system's loader knows objects by their path, and answers with an open one of equal path. The
-// file stays open as long as the shared object, so its number is its own; the odd spelling is ours
-// alone.
-std::string path_of(int file) { return "/proc/self/./fd/" + std::to_string(file); }
+// What is opened has to be what was written: another thread may have closed the file's descriptor
+// meanwhile, and its number may have become that of another file.
+Result<void*> checked(Result<void*> handle, const std::string& path, Span<const uint8_t> bytes) {
+  if (!handle.ok()) return handle;
+  const auto is_it = [&](dl_phdr_info* info) {
+    return path == info->dlpi_name &&
+           is_mapped_at(bytes, info->dlpi_addr, {info->dlpi_phdr, info->dlpi_phnum});
+  };
+  const auto look = [](dl_phdr_info* info, size_t, void* data) -> int {
+    return (*static_cast<decltype(is_it)*>(data))(info);
+  };
+  if (dl_iterate_phdr(look, const_cast<void*>(static_cast<const void*>(&is_it)))) return handle;
+  dlclose(*handle);
+  return make_error(Error::NotSupported, "the system's loader opened something else");
+}
 
 // Whether the object itself defines what OpenMP's runtimes do, not one that it needs.
 bool is_openmp_runtime(void* object, const std::string& path) {
@@ -84,29 +108,21 @@ Result<std::vector<std::string>> make_imports_private(Span<uint8_t> bytes) {
   return rename_imports(bytes);
 }
 
-Result<Image> open_image(const std::string& name, Span<const uint8_t> bytes) {
-  Image image;
-  PTERON_ASSIGN_OR_RETURN(image.file, make_memory_file(name, bytes));
-  image.handle = dlopen(path_of(image.file).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!image.handle) {
-    const char* reason = dlerror();
-    close(image.file);
-    return make_error(Error::NotSupported, "the model's code cannot be opened: %s",
-                      reason ? reason : "unknown reason");
+Result<void*> open_image(const std::string& name, Span<const uint8_t> bytes) {
+  std::string path;
+  Result<void*> handle = checked(open_through_memory(name, bytes, &path), path, bytes);
+  if (!handle.ok()) {
+    const std::string in_memory = handle.error().message();
+    handle = checked(open_through_file(name, bytes, &path), path, bytes);
+    PTERON_CHECK_OR_RETURN(
+        handle.ok(), Error::NotSupported,
+        "the model's code cannot be opened, neither from memory (%s) nor from a file (%s). Where a "
+        "policy is the reason, allow memory files that are executable (sysctl vm.memfd_noexec) or "
+        "set TMPDIR to a folder that this user may write to and execute from (no noexec mount)",
+        in_memory.c_str(), handle.error().message().c_str());
   }
   keep_openmp_runtimes();
-  return image;
-}
-
-void close_image(const Image& image) {
-  dlclose(image.handle);
-  // Code that was not compiled for unloading stays although it is closed. Its path must then stay
-  // taken, or the next shared object of this path would be answered with the old one.
-  if (void* pinned = dlopen(path_of(image.file).c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
-    dlclose(pinned);
-    return;
-  }
-  close(image.file);
+  return handle;
 }
 
 }  // namespace pteron::aoti

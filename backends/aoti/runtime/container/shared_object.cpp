@@ -3,23 +3,24 @@
 #include <dlfcn.h>
 
 #include <map>
-#include <mutex>
 
+#include "pteron/backends/aoti/runtime/container/image.h"
 #include "pteron/backends/aoti/shims/shim_library.h"
+#include "pteron/runtime/platform/fork_mutex.h"
 
 namespace pteron::aoti {
 namespace {
 
-// Shared objects in use, by digest. Held while a shared object is opened, so that it is opened
-// once.
+// Shared objects in use, by digest. Held while one is opened, so that it is opened once, or closed:
+// fork() is not to come between.
 struct LoadedObjects {
-  std::mutex mutex;
+  ForkMutex mutex;
   std::map<Sha256Digest, std::weak_ptr<SharedObject>> by_digest;
 };
 
 LoadedObjects& loaded_objects() {
-  static LoadedObjects* objects = new LoadedObjects;
-  return *objects;
+  static Once<LoadedObjects> objects;
+  return objects.get([] { return LoadedObjects(); });
 }
 
 std::string join(const std::vector<std::string>& names) {
@@ -42,7 +43,7 @@ Result<std::shared_ptr<SharedObject>> SharedObject::load(Span<const uint8_t> byt
                          "the model's code is damaged: SHA-256 of its %zu bytes is %s, expected %s",
                          bytes.size(), to_hex(found).c_str(), to_hex(digest).c_str());
   LoadedObjects& objects = loaded_objects();
-  std::lock_guard<std::mutex> lock(objects.mutex);
+  std::lock_guard<ForkMutex> lock(objects.mutex);
   if (auto known = objects.by_digest.find(digest); known != objects.by_digest.end()) {
     if (std::shared_ptr<SharedObject> object = known->second.lock()) return object;
     objects.by_digest.erase(known);
@@ -59,16 +60,18 @@ Result<std::shared_ptr<SharedObject>> SharedObject::load(Span<const uint8_t> byt
       "this runtime, or use one whose backend has them",
       missing.size(), missing.size() == 1 ? "" : "s", join(missing).c_str());
 
-  PTERON_ASSIGN_OR_RETURN(object->image_,
+  PTERON_ASSIGN_OR_RETURN(object->handle_,
                           open_image("pteron_model_" + to_hex(digest).substr(0, 16), copy));
   objects.by_digest[digest] = object;
   return object;
 }
 
 SharedObject::~SharedObject() {
-  if (image_.handle) close_image(image_);
+  if (!handle_) return;
+  std::lock_guard<ForkMutex> lock(loaded_objects().mutex);
+  dlclose(handle_);
 }
 
-void* SharedObject::symbol(const char* name) const { return dlsym(image_.handle, name); }
+void* SharedObject::symbol(const char* name) const { return dlsym(handle_, name); }
 
 }  // namespace pteron::aoti

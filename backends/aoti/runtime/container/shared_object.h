@@ -5,8 +5,9 @@
 //   void* run = object->symbol("AOTInductorModelContainerRun");
 //
 // A copy of the bytes is checked against the digest, the names of its shims are made private, all of
-// them are looked up, and only then is it opened; on Linux it never has a name in a file system. Shared objects of equal bytes are one: loaded once, unmapped when the last owner lets go.
-// Thread-safe.
+// them are looked up, and only then is it opened; on Linux from memory, or where that is forbidden
+// from a file that is gone when it is open. No descriptor is kept. Shared objects of equal bytes are
+// one: loaded once, unmapped when the last owner lets go. Thread-safe.
 //
 // load() trusts the digest: whoever vouches for it vouches for code that runs in this process.
 #pragma once
@@ -16,7 +17,6 @@
 #include <string>
 #include <vector>
 
-#include "pteron/backends/aoti/runtime/container/image.h"
 #include "pteron/runtime/core/result.h"
 #include "pteron/runtime/core/span.h"
 #include "pteron/runtime/platform/sha256.h"
@@ -46,7 +46,7 @@ class SharedObject final {
 
   Sha256Digest digest_{};
   std::vector<std::string> imported_;
-  Image image_;
+  void* handle_ = nullptr;
 };
 
 }  // namespace pteron::aoti

@@ -1,10 +1,16 @@
 #include "pteron/backends/aoti/slim/core/caching_allocator.h"
 
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <type_traits>
+#include <utility>
 
 #include "pteron/backends/aoti/slim/core/storage.h"
 #include "pteron/runtime/platform/guard_pages.h"
@@ -35,72 +41,170 @@ struct FreeBlock {
 
 std::atomic<uint64_t> system_allocations{0};
 
-// At guard pages exactly so much, and nothing is kept.
+// Large blocks are mappings of their own: malloc would not give all of them back.
+constexpr bool is_large(uint32_t c) { return c >= kNumThreadClasses; }
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kMapsLarge = false;  // AddressSanitizer looks at malloc's blocks
+#else
+constexpr bool kMapsLarge = true;
+#endif
+
+// At guard pages exactly `nbytes`, and nothing is kept.
 void* system_allocate(uint32_t c, size_t nbytes) {
   if (guard_pages() != GuardPages::kNone) return guarded_allocate(nbytes);
-  nbytes = class_bytes(c);
   void* data = nullptr;
-  if (posix_memalign(&data, kStorageAlignment, nbytes) != 0) return nullptr;
+  if (kMapsLarge && is_large(c)) {
+    data =
+        mmap(nullptr, class_bytes(c), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) return nullptr;
+  } else if (posix_memalign(&data, kStorageAlignment, class_bytes(c)) != 0) {
+    return nullptr;
+  }
   system_allocations.fetch_add(1, std::memory_order_relaxed);
   return data;
 }
+
+void system_free(void* data, uint32_t c) {
+  if (kMapsLarge && is_large(c)) {
+    munmap(data, class_bytes(c));
+  } else {
+    std::free(data);
+  }
+}
+
+void system_free_all(FreeBlock* block, uint32_t c) {
+  while (block) {
+    FreeBlock* const next = block->next;
+    system_free(block, c);
+    block = next;
+  }
+}
+
+thread_local MemoryUse* current_use = nullptr;
+
+}  // namespace
 
 class SharedCache {
  public:
   void* take(uint32_t c) {
     std::lock_guard<std::mutex> lock(mutex_);
-    FreeBlock* block = heads_[c];
-    if (!block) return nullptr;
-    heads_[c] = block->next;
-    bytes_ -= class_bytes(c);
-    return block;
+    if (current_use && is_large(c)) begin_use(*current_use, c);
+    return pop(c);
   }
 
   void give(void* data, uint32_t c) {
     if (guard_pages() != GuardPages::kNone) return guarded_free(data);
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      if (bytes_ + class_bytes(c) <= kSharedCacheBytes) {
-        bytes_ += class_bytes(c);
+      if (current_use && is_large(c)) end_use(*current_use, c);
+      if (is_large(c) ? counts_[c] < kept_[c]
+                      : small_bytes_ + class_bytes(c) <= kThreadCacheBytes) {
+        ++counts_[c];
+        (is_large(c) ? large_bytes_ : small_bytes_) += class_bytes(c);
         heads_[c] = new (data) FreeBlock{heads_[c]};
         return;
       }
     }
-    std::free(data);
+    system_free(data, c);
   }
 
-  void release() {
-    std::array<FreeBlock*, kNumClasses> heads{};
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      heads.swap(heads_);
-      bytes_ = 0;
-    }
-    for (FreeBlock* block : heads) {
-      while (block) {
-        FreeBlock* next = block->next;
-        std::free(block);
-        block = next;
+  // Gives back what is kept, all of the classes from `first` to `last`.
+  void release(uint32_t first, uint32_t last) {
+    for (uint32_t c = first; c <= last; ++c) release_above(c, 0);
+  }
+
+  // `use` needs no more than it needed since it was last asked; nothing: it goes.
+  void forget(MemoryUse& use, bool all) {
+    for (MemoryUse::Class& each : use.classes_) {
+      int64_t kept = 0;
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        const uint32_t most = all ? 0 : std::exchange(each.most, 0);
+        kept_[each.size_class] -= each.kept - most;
+        each.kept = most;
+        kept = kept_[each.size_class];
       }
+      release_above(each.size_class, kept);
     }
+    use.classes_.erase(std::remove_if(use.classes_.begin(), use.classes_.end(),
+                                      [](const MemoryUse::Class& each) { return each.kept == 0; }),
+                       use.classes_.end());
   }
 
   size_t bytes() {
     std::lock_guard<std::mutex> lock(mutex_);
-    return bytes_;
+    return small_bytes_ + large_bytes_;
+  }
+
+  // In a child: another thread may have been in the middle of something. What was kept is lost.
+  void begin_anew() {
+    new (&mutex_) std::mutex;
+    heads_.fill(nullptr);
+    counts_.fill(0);
+    small_bytes_ = large_bytes_ = 0;
   }
 
  private:
+  // All with the lock.
+  FreeBlock* pop(uint32_t c) {
+    FreeBlock* const block = heads_[c];
+    if (!block) return nullptr;
+    heads_[c] = block->next;
+    --counts_[c];
+    (is_large(c) ? large_bytes_ : small_bytes_) -= class_bytes(c);
+    return block;
+  }
+  static MemoryUse::Class* find(MemoryUse& use, uint32_t c) {
+    for (MemoryUse::Class& each : use.classes_) {
+      if (each.size_class == c) return &each;
+    }
+    return nullptr;
+  }
+  void begin_use(MemoryUse& use, uint32_t c) {
+    MemoryUse::Class* each = find(use, c);
+    if (!each) each = &use.classes_.emplace_back(MemoryUse::Class{c, 0, 0, 0});
+    each->most = std::max(each->most, ++each->in_use);
+    if (each->most <= each->kept) return;
+    kept_[c] += each->most - each->kept;
+    each->kept = each->most;
+  }
+  static void end_use(MemoryUse& use, uint32_t c) {
+    MemoryUse::Class* const each = find(use, c);
+    if (each && each->in_use > 0) --each->in_use;
+  }
+
+  // Without it.
+  void release_above(uint32_t c, int64_t count) {
+    FreeBlock* surplus = nullptr;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      while (counts_[c] > count) {
+        FreeBlock* const block = pop(c);
+        block->next = surplus;
+        surplus = block;
+      }
+    }
+    system_free_all(surplus, c);
+  }
+
   std::mutex mutex_;
   std::array<FreeBlock*, kNumClasses> heads_{};
-  size_t bytes_ = 0;
+  std::array<int64_t, kNumClasses> counts_{};
+  std::array<int64_t, kNumClasses> kept_{};  // at most; of large blocks, by what models use
+  size_t small_bytes_ = 0, large_bytes_ = 0;
 };
 
-// Never destroyed: threads and tensors may outlive static destruction.
+namespace {
+
+// Made before anything runs and never destroyed: threads and tensors may outlive static destruction.
 SharedCache& shared_cache() {
-  static SharedCache* cache = new SharedCache;
-  return *cache;
+  static_assert(std::is_trivially_destructible_v<SharedCache>);
+  static SharedCache cache;
+  return cache;
 }
+
+[[maybe_unused]] const int hooked =
+    pthread_atfork(nullptr, nullptr, [] { shared_cache().begin_anew(); });
 
 struct ThreadCache {
   std::array<FreeBlock*, kNumThreadClasses> heads{};
@@ -179,7 +283,22 @@ void cached_free(CachedBlock block) noexcept {
 
 void release_cached_memory() noexcept {
   if (thread_cache) thread_cache->release();
-  shared_cache().release();
+  shared_cache().release(0, kNumClasses - 1);
+}
+
+MemoryUse*& MemoryUse::current() noexcept { return current_use; }
+
+void MemoryUse::end_run() noexcept {
+  for (Class& each : classes_) each.in_use = 0;  // what is in use now is its result
+  if (++runs_ < kRunsRemembered) return;
+  runs_ = 0;
+  shared_cache().forget(*this, /*all=*/false);
+}
+
+MemoryUse::~MemoryUse() {
+  shared_cache().forget(*this, /*all=*/true);
+  if (thread_cache) thread_cache->release();
+  shared_cache().release(0, kNumThreadClasses - 1);
 }
 
 CachingAllocatorStats caching_allocator_stats() {

@@ -7,6 +7,7 @@
 #include "pteron/backends/cpu/runtime/kernels/openblas.h"
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
 #include "pteron/backends/cpu/runtime/kernels/scratch.h"
+#include "pteron/runtime/platform/fork_mutex.h"
 
 namespace pteron::cpu {
 namespace {
@@ -30,10 +31,11 @@ struct Blas {
 
 // Null where there is none.
 const Blas* blas() {
-  static const Blas functions{
-      openblas_function<decltype(&scipy_cblas_sgemm)>("cblas_sgemm"),
-      openblas_function<decltype(&scipy_cblas_dgemm)>("cblas_dgemm"),
-  };
+  static Once<Blas> opened;
+  const Blas& functions = opened.get([] {
+    return Blas{openblas_function<decltype(&scipy_cblas_sgemm)>("cblas_sgemm"),
+                openblas_function<decltype(&scipy_cblas_dgemm)>("cblas_dgemm")};
+  });
   return functions.sgemm ? &functions : nullptr;
 }
 

@@ -5,12 +5,14 @@
 #include <string>
 
 #include "cblas.h"
+#include "pteron/runtime/platform/fork_mutex.h"
 #include "pteron/runtime/platform/log.h"
 
 namespace pteron::cpu {
 
 void* openblas() {
-  static void* const opened = []() -> void* {
+  static Once<void*> opened;
+  return opened.get([]() -> void* {
     constexpr char kLibrary[] = "libscipy_openblas.so";
     void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
     const auto set_num_threads = library
@@ -29,8 +31,7 @@ void* openblas() {
                "LD_LIBRARY_PATH",
                reason ? reason : "it lacks functions", kLibrary);
     return nullptr;
-  }();
-  return opened;
+  });
 }
 
 void* find_openblas_function(const char* name) {

@@ -3,7 +3,9 @@
 #include <atomic>
 #include <exception>
 #include <new>
+#include <utility>
 
+#include "pteron/backends/aoti/slim/core/caching_allocator.h"
 #include "pteron/backends/cpu/runtime/openmp/region.h"
 
 namespace pteron::cpu {
@@ -26,12 +28,15 @@ void run_tasks(int count, void (*task)(void* context, int i), void* context) {
     void (*task)(void* context, int i);
     void* context;
     int count;
+    slim::MemoryUse* use;
     std::atomic<bool> has_failed{false};
     std::exception_ptr failure;
-  } tasks{task, context, count};
+  } tasks{task, context, count, slim::MemoryUse::current()};
   const Error error = openmp::run_region(
       [](void* data) {
         Tasks& t = *static_cast<Tasks*>(data);
+        slim::MemoryUse*& use = slim::MemoryUse::current();
+        slim::MemoryUse* const before = std::exchange(use, t.use);
         try {
           for (int i = openmp::thread_num(); i < t.count; i += openmp::num_threads()) {
             t.task(t.context, i);
@@ -39,6 +44,7 @@ void run_tasks(int count, void (*task)(void* context, int i), void* context) {
         } catch (...) {
           if (!t.has_failed.exchange(true)) t.failure = std::current_exception();
         }
+        use = before;
       },
       &tasks, count);
   if (tasks.failure) std::rethrow_exception(tasks.failure);

@@ -1,11 +1,19 @@
 #include "pteron/backends/cpu/runtime/openmp/critical.h"
 
 #include "pteron/backends/cpu/runtime/openmp/spin_then_park.h"
+#include "pteron/runtime/platform/fork_mutex.h"
 
 namespace pteron::cpu::openmp {
 namespace {
 
-enum : uint32_t { kFree = 0, kTaken = 1, kAwaited = 2 };
+// Free, or taken by a thread of this generation of processes. In a child, one that a thread of its
+// parent has taken is free.
+constexpr uint32_t kFree = 0;
+uint32_t taken() { return 4 * fork_generation() + 1; }
+uint32_t awaited() { return 4 * fork_generation() + 2; }
+bool is_taken(uint32_t state) {
+  return state != kFree && state / 4 == fork_generation() % (1U << 30);
+}
 
 struct Held {
   std::atomic<uint32_t>* words[kMaxCriticals];
@@ -14,20 +22,22 @@ struct Held {
 thread_local Held held;
 
 void unlock(std::atomic<uint32_t>& word) {
-  if (word.exchange(kFree, std::memory_order_release) == kAwaited) futex_wake(&word, 1);
+  if (word.exchange(kFree, std::memory_order_release) == awaited()) futex_wake(&word, 1);
 }
 
 }  // namespace
 
 void enter_critical(std::atomic<uint32_t>& word) {
   const auto take = [&] {
-    uint32_t state = kFree;
-    return word.load(std::memory_order_relaxed) == kFree &&
-           word.compare_exchange_strong(state, kTaken, std::memory_order_acquire,
+    uint32_t state = word.load(std::memory_order_relaxed);
+    return !is_taken(state) &&
+           word.compare_exchange_strong(state, taken(), std::memory_order_acquire,
                                         std::memory_order_relaxed);
   };
   if (!take() && !spin_until(take, kShortSpin)) {
-    while (word.exchange(kAwaited, std::memory_order_acquire) != kFree) futex_wait(&word, kAwaited);
+    while (is_taken(word.exchange(awaited(), std::memory_order_acquire))) {
+      futex_wait(&word, awaited());
+    }
   }
   if (held.count < kMaxCriticals) held.words[held.count] = &word;
   ++held.count;

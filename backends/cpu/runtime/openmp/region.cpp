@@ -69,9 +69,9 @@ int max_threads() {
 void set_max_threads(int threads) { thread_state().max_threads = std::clamp(threads, 1, kMaxTeam); }
 
 void barrier() {
-  const Member* member = thread_state().member;
+  Member* member = thread_state().member;
   if (!member || !member->team) return;
-  if (!member->team->barrier()) leave_member();
+  if (!member->team->barrier(*member)) leave_member();
 }
 
 bool begin_single() {

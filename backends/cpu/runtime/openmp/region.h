@@ -6,8 +6,9 @@
 // size of the team, and the team always has the size that was asked for, so results do not depend
 // on how busy the machine is. Threads are another matter: the calling thread is member 0, idle
 // workers of the pool take the others, and members that no worker has begun when a thread is done
-// with its own are run by that thread, one after the other. A barrier needs all members at once;
-// only there, and only if too few workers were idle, does the pool grow.
+// with its own are run by that thread, one after the other. A barrier needs all members at once:
+// a thread that comes to one begins there what nobody has begun, on a stack of its own. Where there
+// are as many callers as processors, or no threads to be had, each computes alone.
 //
 // A member may give up (fail_member, leave_member): its body ends there without running
 // destructors, the others follow at their next barrier, and run_region() returns the first error.

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <climits>
 #include <utility>
 
@@ -15,6 +16,9 @@ namespace {
 // How often the owner looks whether all is done before it looks for members to run itself, which
 // disturbs workers that have just begun.
 constexpr int kLooks = 64;
+
+// How long other callers are remembered, in nanoseconds.
+constexpr int64_t kSharing = 1'000'000;
 
 thread_local ThreadState state;
 
@@ -74,8 +78,8 @@ Error Team::run(void (*body)(void*), void* data, int size) {
   pending_.store(static_cast<uint32_t>(size - 1), std::memory_order_relaxed);
 
   bool any_asleep = false;
-  num_workers_ =
-      ThreadPool::get().offer(*this, 1, size - 1, workers_.get(), &first_worker_, &any_asleep);
+  num_workers_ = ThreadPool::get().offer(*this, 1, size - 1, useful_workers(thread_state()),
+                                         workers_.get(), &first_worker_, &any_asleep);
   if (num_workers_ + 1 < size) {
     next_member_.store(num_workers_ + 1, std::memory_order_relaxed);
   }
@@ -92,6 +96,28 @@ Error Team::run(void (*body)(void*), void* data, int size) {
   return std::exchange(error_, Error());
 }
 
+// Callers and workers together should not be more than processors: a worker that waits for one
+// takes longer than the caller alone. Who saw others expects them to be back soon from what they do
+// between regions.
+int Team::useful_workers(ThreadState& thread) const {
+  const int most = num_processors() - 1;
+  int workers = most;
+  for (Team* team = all_teams.load(std::memory_order_acquire); team && workers > 0;
+       team = team->next_) {
+    if (team != this && team->in_use_.load(std::memory_order_relaxed)) --workers;
+  }
+  if (workers == most && thread.shares_until == 0) return workers;
+  const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  if (workers < most) {
+    thread.shares_until = now + kSharing;
+    thread.shared_workers = workers;
+  } else if (now >= thread.shares_until) {
+    thread.shares_until = 0;
+    return workers;
+  }
+  return thread.shared_workers;
+}
+
 void Team::run_member(int index) {
   if (failed_.load(std::memory_order_relaxed)) return;
   Member member;
@@ -101,6 +127,8 @@ void Team::run_member(int index) {
   ThreadState& thread = thread_state();
   thread.member = &member;
   run_body(member, body_, data_);
+  member.has_ended = true;
+  while (__builtin_expect(member.next != &member, 0)) let_others_run(member);
   thread.member = nullptr;
 }
 
@@ -164,41 +192,71 @@ void Team::wait_until_done() {
       is_crowded());
 }
 
-void Team::find_threads_for_unassigned() {
+// Members that no thread has begun run here, each until it waits as the caller is about to.
+void Team::run_unassigned_to_barrier(Member& member) {
   while (next_member_.load(std::memory_order_relaxed) < size_) {
-    const int index = next_member_.fetch_add(1, std::memory_order_relaxed);
-    if (index >= size_) return;
-    Error error = ThreadPool::get().need_worker(*this, index);
-    if (error.ok()) continue;
-    fail(std::move(error));
-    count_done(1);
-    return;
+    ThreadState& thread = thread_state();
+    thread.starting = next_member_.fetch_add(1, std::memory_order_relaxed);
+    if (thread.starting >= size_) return;
+    if (!member.fiber.start(&Team::run_fiber)) {
+      fail(Error(Error::OutOfResources, "no memory for the stack of a parallel region's member"));
+      count_done(1);
+    }
+    thread.member = &member;
   }
 }
 
-bool Team::barrier() {
-  find_threads_for_unassigned();
+void Team::run_fiber() {
+  ThreadState& thread = thread_state();
+  Member* const starter = thread.member;
+  Team& team = *starter->team;
+  Member member;
+  member.team = &team;
+  member.index = thread.starting;
+  member.size = team.size_;
+  member.next = std::exchange(starter->next, &member);
+  thread.member = &member;
+  if (!team.has_failed()) run_body(member, team.body_, team.data_);
+  Member* before = &member;
+  while (before->next != &member) before = before->next;
+  before->next = member.next;
+  team.count_done(1);
+  end_fiber(member.next->fiber);
+}
+
+// For a member that can do nothing until others on its thread have, or until the barrier is over.
+void Team::let_others_run(Member& member) {
+  for (Member* other = member.next; other != &member; other = other->next) {
+    if (other->has_ended || (other->is_at_barrier && !is_over(other->generation))) continue;
+    member.fiber.resume(other->fiber);
+    thread_state().member = &member;
+    return;
+  }
+  const uint32_t generation = member.has_ended ? member.next->generation : member.generation;
+  thread_state().spin_then_park.wait([&] { return is_over(generation); },
+                                     [&] {
+                                       sleepers_.fetch_add(1, std::memory_order_seq_cst);
+                                       futex_wait(&generation_, generation);
+                                       sleepers_.fetch_sub(1, std::memory_order_relaxed);
+                                     },
+                                     is_crowded());
+}
+
+bool Team::barrier(Member& member) {
+  run_unassigned_to_barrier(member);
   const uint32_t generation = generation_.load(std::memory_order_acquire);
-  const auto failed = [this] { return failed_.load(std::memory_order_acquire); };
-  if (failed()) return false;
+  if (has_failed()) return false;
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
     arrived_.store(0, std::memory_order_relaxed);
     generation_.fetch_add(1, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) > 0) futex_wake(&generation_, INT_MAX);
     return true;
   }
-  const auto is_over = [&] {
-    return generation_.load(std::memory_order_acquire) != generation || failed();
-  };
-  thread_state().spin_then_park.wait(
-      is_over,
-      [&] {
-        sleepers_.fetch_add(1, std::memory_order_seq_cst);
-        futex_wait(&generation_, generation);
-        sleepers_.fetch_sub(1, std::memory_order_relaxed);
-      },
-      is_crowded());
-  return !failed();
+  member.generation = generation;
+  member.is_at_barrier = true;
+  while (!is_over(generation)) let_others_run(member);
+  member.is_at_barrier = false;
+  return !has_failed();
 }
 
 bool Team::begin_single(Member& member) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "pteron/backends/cpu/runtime/openmp/fiber.h"
 #include "pteron/backends/cpu/runtime/openmp/spin_then_park.h"
 #include "pteron/backends/cpu/runtime/openmp/thread_pool.h"
 #include "pteron/runtime/core/error.h"
@@ -27,12 +28,23 @@ struct Member {
   Member* root = this;   // of the outermost region
   Error error;           // of an outermost region without a team
   jmp_buf escape;        // in the root: where leave_member() goes
+
+  // Members that share a thread are a ring, and all but one of them wait.
+  Member* next = this;
+  bool is_at_barrier = false;
+  bool has_ended = false;
+  uint32_t generation = 0;  // that is_at_barrier means
+  Fiber fiber;
 };
 
 struct ThreadState {
   Member* member = nullptr;
   int max_threads = 0;   // 0: the default
   Team* team = nullptr;  // served this thread's last region; others may use it meanwhile
+  int starting = 0;      // the member whose fiber begins
+  // After other callers were seen, and until then, in nanoseconds: at most so many workers.
+  int64_t shares_until = 0;
+  int shared_workers = 0;
   SpinThenPark spin_then_park;
 };
 ThreadState& thread_state();
@@ -49,7 +61,7 @@ class alignas(64) Team final {
   Error run(void (*body)(void*), void* data, int size);
 
   // For members. barrier(): false if a member has failed; the caller has to leave.
-  bool barrier();
+  bool barrier(Member& member);
   bool begin_single(Member& member);
   void fail(Error error);
 
@@ -64,7 +76,14 @@ class alignas(64) Team final {
   void wait_until_done();
   bool is_done_soon() const;
   bool is_crowded() const { return size_ > num_processors(); }
-  void find_threads_for_unassigned();
+  int useful_workers(ThreadState& thread) const;
+  bool has_failed() const { return failed_.load(std::memory_order_acquire); }
+  bool is_over(uint32_t generation) const {
+    return generation_.load(std::memory_order_acquire) != generation || has_failed();
+  }
+  void run_unassigned_to_barrier(Member& member);
+  static void run_fiber();
+  void let_others_run(Member& member);
 
   static constexpr uint32_t kOwnerSleeps = uint32_t{1} << 31;
 

@@ -10,6 +10,8 @@
 #include <set>
 #include <utility>
 
+#include "pteron/backends/cpu/runtime/openmp/cpu_quota.h"
+#include "pteron/runtime/platform/fork_mutex.h"
 #include "pteron/runtime/platform/log.h"
 
 namespace pteron::cpu::openmp {
@@ -17,9 +19,12 @@ namespace {
 
 int count_processors() {
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  // More processors than the set has room for.
-  return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  // Without the set, more processors than it has room for.
+  const int allowed = sched_getaffinity(0, sizeof(set), &set) == 0
+                          ? CPU_COUNT(&set)
+                          : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  const int quota = cpu_quota();
+  return std::max(1, quota > 0 ? std::min(allowed, quota) : allowed);
 }
 
 // A number of a processor's topology; -1 if it is not known.
@@ -44,7 +49,7 @@ int count_cores() {
     if (core < 0) return num_processors();
     cores.emplace(topology(processor, "physical_package_id"), core);
   }
-  return std::max(1, static_cast<int>(cores.size()));
+  return std::clamp(static_cast<int>(cores.size()), 1, num_processors());
 }
 
 int read_default() {
@@ -62,18 +67,18 @@ int read_default() {
 }  // namespace
 
 int num_processors() {
-  static const int count = count_processors();
-  return count;
+  static Once<int> count;
+  return count.get(count_processors);
 }
 
 int num_cores() {
-  static const int count = count_cores();
-  return count;
+  static Once<int> count;
+  return count.get(count_cores);
 }
 
 int default_threads() {
-  static const int threads = read_default();
-  return threads;
+  static Once<int> threads;
+  return threads.get(read_default);
 }
 
 int parse_num_threads(const char* text) {

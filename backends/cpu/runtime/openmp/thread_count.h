@@ -8,7 +8,8 @@
 
 namespace pteron::cpu::openmp {
 
-// Processors that this process may run on, as they were at the first question; at least 1.
+// Processors that this process may run on, or fewer if control groups leave it less time (a quota of
+// 1.5 is two); as it was at the first question; at least 1.
 int num_processors();
 // Cores that they belong to: threads of one core share what it computes with.
 int num_cores();

@@ -8,16 +8,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <new>
+#include <system_error>
 #include <type_traits>
 
 #include "pteron/backends/cpu/runtime/openmp/team.h"
+#include "pteron/runtime/platform/log.h"
 
 namespace pteron::cpu::openmp {
 namespace {
 
 constexpr int kMemberShift = 48;
+// A try that fails takes as long as many regions.
+constexpr int kRequestsBetweenTries = 1000;
 constexpr uint64_t kTeamMask = (uint64_t{1} << kMemberShift) - 1;
 
 // Parked threads need their code: the library that it is in stays, whoever closes it.
@@ -114,9 +117,9 @@ ThreadPool& ThreadPool::get() {
   return pool;
 }
 
-int ThreadPool::offer(Team& team, int first, int count, Worker** workers, unsigned* start,
-                      bool* any_asleep) {
-  const int limit = std::min(num_processors() - 1, kMaxTeam);
+int ThreadPool::offer(Team& team, int first, int count, int limit, Worker** workers,
+                      unsigned* start, bool* any_asleep) {
+  limit = std::min(limit, kMaxTeam);
   const int num_workers = std::min(num_workers_.load(std::memory_order_acquire), limit);
   int taken = 0;
   unsigned at = *start;
@@ -129,36 +132,30 @@ int ThreadPool::offer(Team& team, int first, int count, Worker** workers, unsign
   }
   // Whoever could not be found is made, up to the limit; if that fails, fewer do the work.
   while (taken < count && num_workers_.load(std::memory_order_relaxed) < limit) {
+    Worker* const worker = start_worker(Worker::make_job(team, first + taken), limit);
+    if (!worker) break;
     *any_asleep = true;
-    if (!start_worker(Worker::make_job(team, first + taken), limit, &workers[taken]).ok()) break;
-    ++taken;
+    workers[taken++] = worker;
   }
   return taken;
 }
 
-Error ThreadPool::need_worker(Team& team, int member) {
-  const uint64_t job = Worker::make_job(team, member);
-  bool was_asleep = false;
-  const int num_workers = num_workers_.load(std::memory_order_acquire);
-  for (int i = 0; i < num_workers; ++i) {
-    if (workers_[i].load(std::memory_order_relaxed)->offer(job, &was_asleep)) return Error::Ok;
+Worker* ThreadPool::start_worker(uint64_t job, int limit) {
+  if (wait_.load(std::memory_order_relaxed) > 0) {
+    wait_.fetch_sub(1, std::memory_order_relaxed);
+    return nullptr;
   }
-  Worker* worker = nullptr;
-  return start_worker(job, kMaxTeam, &worker);
-}
-
-Error ThreadPool::start_worker(uint64_t job, int limit, Worker** started) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<ForkMutex> lock(mutex_);
   const int index = num_workers_.load(std::memory_order_relaxed);
-  PTERON_CHECK_OR_RETURN(index < limit, Error::OutOfResources, "%d threads are busy", index);
-  if (!has_hooks_) {
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  if (index >= limit) return nullptr;
+  if (index == 0) {
+    [[maybe_unused]] static const int hooked =
+        pthread_atfork(nullptr, nullptr, after_fork_in_child);
     keep_this_library();
-    has_hooks_ = true;
   }
   Worker* worker = workers_[index].load(std::memory_order_relaxed);  // not null in a child process
   if (!worker) worker = new (std::nothrow) Worker;
-  PTERON_CHECK_OR_RETURN(worker, Error::OutOfResources, "no memory for a thread");
+  if (!worker) return nullptr;
   worker->job_.store(job, std::memory_order_relaxed);
   worker->is_kept_off_ = false;
   workers_[index].store(worker, std::memory_order_relaxed);
@@ -169,14 +166,21 @@ Error ThreadPool::start_worker(uint64_t job, int limit, Worker** started) {
   pthread_t thread;
   const int failure = pthread_create(&thread, nullptr, thread_main, worker);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  PTERON_CHECK_OR_RETURN(failure == 0, Error::OutOfResources,
-                         "the system gives no thread beside the %d of parallel regions: %s", index,
-                         std::strerror(failure));
+  if (failure != 0) {
+    wait_.store(kRequestsBetweenTries, std::memory_order_relaxed);
+    if (!has_warned_) {
+      PTERON_LOG(Warning,
+                 "the system gives no thread beside the %d of parallel regions (%s): they run on "
+                 "fewer threads than they could, with the same results",
+                 index, std::generic_category().message(failure).c_str());
+    }
+    has_warned_ = true;
+    return nullptr;
+  }
   pthread_setname_np(thread, "pteron-worker");
   pthread_detach(thread);
   num_workers_.store(index + 1, std::memory_order_release);
-  *started = worker;
-  return Error::Ok;
+  return worker;
 }
 
 void* ThreadPool::thread_main(void* worker) {
@@ -184,14 +188,10 @@ void* ThreadPool::thread_main(void* worker) {
   return nullptr;
 }
 
-void ThreadPool::before_fork() { get().mutex_.lock(); }
-void ThreadPool::after_fork_in_parent() { get().mutex_.unlock(); }
-
 // Only the calling thread is here, and it is outside any region.
 void ThreadPool::after_fork_in_child() {
   get().num_workers_.store(0, std::memory_order_relaxed);
   Team::release_all();
-  get().mutex_.unlock();
 }
 
 }  // namespace pteron::cpu::openmp

@@ -9,9 +9,9 @@
 // A worker is one word: idle, asleep, busy, or a job that nobody has begun. Callers and the worker
 // change it by compare-and-swap, so an offer is one atomic operation, and one system call more if
 // the worker sleeps. Workers are made when they are first wanted, one fewer than the processors,
-// since callers work too; more only for need_worker(). They stay for the life of the process,
-// asleep when there is nothing to do, and take no signals. A child process after fork() has none
-// and makes its own.
+// since callers work too. They stay for the life of the process, asleep when there is nothing to
+// do, and take no signals. A child process after fork() has none and makes its own. Where the system
+// gives no thread, a warning says so once.
 //
 // Thread-safe. No allocation and no lock, but where a thread is made.
 #pragma once
@@ -21,11 +21,10 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
 #include "pteron/backends/cpu/runtime/openmp/spin_then_park.h"
 #include "pteron/backends/cpu/runtime/openmp/thread_count.h"
-#include "pteron/runtime/core/error.h"
+#include "pteron/runtime/platform/fork_mutex.h"
 
 namespace pteron::cpu::openmp {
 
@@ -76,30 +75,27 @@ class ThreadPool final {
  public:
   static ThreadPool& get();
 
-  // Offers members first, first + 1, ... of `team`, at most `count`, to idle workers, those at
-  // `*start` and behind it first. Writes the workers of the offered ones to `workers` and returns
+  // Offers members first, first + 1, ... of `team`, at most `count`, to idle ones of the first
+  // `limit` workers, those at `*start` and behind it first. Writes the workers of the offered ones to `workers` and returns
   // how many; `*start` becomes the first of them. `*any_asleep`: one of them has to wake up.
-  int offer(Team& team, int first, int count, Worker** workers, unsigned* start, bool* any_asleep);
-
-  // Has a worker run this member at once, a new one if all are busy. OutOfResources: the system
-  // gives no more threads.
-  Error need_worker(Team& team, int member);
+  int offer(Team& team, int first, int count, int limit, Worker** workers, unsigned* start,
+            bool* any_asleep);
 
   // Threads made so far.
   int num_workers() const { return num_workers_.load(std::memory_order_acquire); }
 
  private:
   constexpr ThreadPool() = default;
-  Error start_worker(uint64_t job, int limit, Worker** started);
+  // Null: there are as many, or the system gives none.
+  Worker* start_worker(uint64_t job, int limit);
   static void* thread_main(void* worker);
-  static void before_fork();
-  static void after_fork_in_parent();
   static void after_fork_in_child();
 
   std::atomic<int> num_workers_{0};
   std::atomic<Worker*> workers_[kMaxTeam] = {};  // never deleted
-  std::mutex mutex_;                             // held while a thread is made
-  bool has_hooks_ = false;
+  ForkMutex mutex_;                              // held while a thread is made
+  std::atomic<int> wait_{0};                     // for so many more requests none is made
+  bool has_warned_ = false;
 };
 
 }  // namespace pteron::cpu::openmp

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "pteron/backends/cpu/runtime/kernels/openblas.h"
 #include "pteron/backends/cpu/runtime/shims/launch.h"
+#include "pteron/runtime/platform/fork_mutex.h"
 
 namespace pteron::cpu {
 namespace {
@@ -40,12 +42,16 @@ struct Lapack {
       *function = openblas_function<std::decay_t<decltype(*function)>>(name);
       return *function != nullptr;
     };
-    static Lapack lapack;
-    static const bool found = find(names[0], &lapack.getrf) && find(names[1], &lapack.getrs) &&
-                              find(names[2], &lapack.potrf) && find(names[3], &lapack.potrs) &&
-                              find(names[4], &lapack.geqrf) && find(names[5], &lapack.orgqr) &&
-                              find(names[6], &lapack.trsm) && accept_nan();
-    return found ? &lapack : nullptr;
+    static Once<std::optional<Lapack>> opened;
+    const std::optional<Lapack>& lapack = opened.get([&]() -> std::optional<Lapack> {
+      Lapack all;
+      const bool found = find(names[0], &all.getrf) && find(names[1], &all.getrs) &&
+                         find(names[2], &all.potrf) && find(names[3], &all.potrs) &&
+                         find(names[4], &all.geqrf) && find(names[5], &all.orgqr) &&
+                         find(names[6], &all.trsm) && accept_nan();
+      return found ? std::optional(all) : std::nullopt;
+    });
+    return lapack ? &*lapack : nullptr;
   }
 };
 

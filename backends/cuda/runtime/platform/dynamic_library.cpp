@@ -4,8 +4,11 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
 #include <system_error>
 #include <vector>
+
+#include "pteron/runtime/platform/fork_mutex.h"
 
 namespace pteron::cuda {
 namespace {
@@ -50,6 +53,8 @@ Result<DynamicLibrary> DynamicLibrary::open(const std::string& soname) {
   std::vector<std::string> candidates = {soname};
   for (const std::string& folder : search_folders()) candidates.push_back(folder + "/" + soname);
   std::string tried;
+  static ForkMutex mutex;  // fork() is not to come while something is opened
+  const std::lock_guard<ForkMutex> lock(mutex);
   for (const std::string& candidate : candidates) {
     if (void* handle = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL)) {
       return DynamicLibrary(handle, soname);

@@ -1,4 +1,6 @@
+#include <dlfcn.h>
 #include <elf.h>
+#include <link.h>
 
 #include <algorithm>
 #include <cstring>
@@ -168,6 +170,37 @@ TEST(RenameImports, RefusesVersionsThatOverlap) {
                                      {DT_VERNEED, {kBody + 64}},
                                      {DT_VERNEEDNUM, {UINT32_MAX}}},
                                     body));
+}
+
+// The first of the program and its libraries that comes from the file `path`.
+struct Loaded {
+  std::string path;
+  uintptr_t base = 0;
+  Span<const Elf64_Phdr> headers;
+};
+
+TEST(IsMappedAt, ThatObjectAndNoOther) {
+  Loaded loaded{"backends/aoti/runtime/container/tests/libtoy_openmp.so", 0, {}};
+  ASSERT_NE(dlopen(loaded.path.c_str(), RTLD_NOW), nullptr) << dlerror();
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* data) {
+        auto* const found = static_cast<Loaded*>(data);
+        if (found->path != info->dlpi_name) return 0;
+        found->base = info->dlpi_addr;
+        found->headers = {info->dlpi_phdr, info->dlpi_phnum};
+        return 1;
+      },
+      &loaded);
+  const std::vector<uint8_t> bytes = read_toy("toy_openmp");
+  EXPECT_TRUE(is_mapped_at(bytes, loaded.base, loaded.headers));
+  EXPECT_FALSE(is_mapped_at(read_toy("toy_model"), loaded.base, loaded.headers));
+  EXPECT_FALSE(is_mapped_at({bytes.data(), 16}, loaded.base, loaded.headers));
+  std::vector<uint8_t> changed = bytes;
+  for (const size_t at : {size_t{4}, size_t{70}, size_t{loaded.headers[0].p_offset} + 700}) {
+    changed[at] ^= 1;
+    EXPECT_FALSE(is_mapped_at(changed, loaded.base, loaded.headers)) << at;
+    changed[at] ^= 1;
+  }
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ inline int mapped_shared_objects() {
   std::ifstream maps("/proc/self/maps");
   int count = 0;
   for (std::string line; std::getline(maps, line);) {
-    if (line.find("memfd:pteron_model_") != std::string::npos) ++count;
+    if (line.find("pteron_model_") != std::string::npos) ++count;
   }
   return count;
 }

@@ -1,10 +1,15 @@
 // Code as g++ compiles it, loaded as models are, over our regions.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <iterator>
 #include <numeric>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -103,6 +108,37 @@ TEST_F(OpenMpShims, CriticalSectionsLetOneIn) {
   EXPECT_EQ(unnamed, 4000);
   EXPECT_EQ(named, 4000);
   EXPECT_EQ(atomic, 4000.0L);
+}
+
+TEST_F(OpenMpShims, CriticalSectionsThatOthersAreInAreFreeInAChild) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer takes a child's threads for its parent's";
+#endif
+  auto* locked_counts = find<void(int64_t*, int64_t*, long double*, int)>("locked_counts");
+  const auto count = [&] {
+    int64_t unnamed = 0, named = 0;
+    long double atomic = 0;
+    locked_counts(&unnamed, &named, &atomic, 4);
+    return unnamed == 4000 && named == 4000 && atomic == 4000.0L;
+  };
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop) count();
+  });
+  for (int i = 0; i < 30 && !HasFailure(); ++i) {
+    usleep(500);
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(10);
+      _exit(count() ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  stop = true;
+  other.join();
+  EXPECT_TRUE(count());
 }
 
 TEST_F(OpenMpShims, Settings) {

@@ -1,16 +1,25 @@
 #include <dlfcn.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstddef>
 #include <thread>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "pteron/backends/cpu/runtime/openmp/region.h"
 #include "pteron/backends/cpu/runtime/openmp/thread_pool.h"
+#include "pteron/runtime/platform/log.h"
 
 namespace pteron::cpu::openmp {
 namespace {
@@ -36,7 +45,7 @@ double cpu_milliseconds() {
 TEST(ThreadPool, WorkersAreKept) {
   EXPECT_EQ(members_that_meet(4), 4);
   const int workers = ThreadPool::get().num_workers();
-  EXPECT_GE(workers, 3);
+  EXPECT_GE(workers, std::min(3, num_processors() - 1));
   for (int i = 0; i < 100; ++i) EXPECT_EQ(members_that_meet(4), 4);
   EXPECT_EQ(ThreadPool::get().num_workers(), workers);
 }
@@ -117,6 +126,90 @@ TEST(ThreadPool, AChildProcessMakesItsOwnWorkers) {
   stop = true;
   other.join();
   EXPECT_EQ(members_that_meet(3), 3);
+}
+
+// As a limit on the processes of a user or a container does.
+bool forbid_threads() {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {5, filter};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// Also if the processors are more than two, and some of the threads were there before.
+TEST(ThreadPool, WithoutThreadsOneComputesAndSaysSoOnce) {
+  if (num_processors() == 1) GTEST_SKIP() << "no thread is wanted";
+  for (const int threads_before : {0, 1}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      static int warnings = 0;
+      set_log_sink([](LogLevel, const char*, void*) { ++warnings; }, nullptr);
+      if (threads_before) members_that_meet(2);
+      const int before = ThreadPool::get().num_workers();
+      bool right = forbid_threads();
+      for (int i = 0; i < 3000; ++i)
+        right = right && members_that_meet(num_processors() + 2) == num_processors() + 2;
+      const bool warned = warnings == (before < num_processors() - 1 ? 1 : 0);
+      _exit(right && warned && ThreadPool::get().num_workers() == before ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+}
+
+// How many of 200 regions' members run on another thread than the caller's; with a barrier, at which
+// the caller waits a while.
+int members_elsewhere() {
+  struct Seen {
+    std::thread::id caller = std::this_thread::get_id();
+    std::atomic<int> elsewhere{0};
+  } seen;
+  for (int i = 0; i < 200; ++i) {
+    const Error error = run_region(
+        [](void* data) {
+          Seen& seen = *static_cast<Seen*>(data);
+          seen.elsewhere += std::this_thread::get_id() != seen.caller;
+          if (thread_num() == 0) usleep(500);
+          barrier();
+        },
+        &seen, 2);
+    EXPECT_TRUE(error.ok());
+  }
+  return seen.elsewhere;
+}
+
+TEST(ThreadPool, AsManyCallersAsProcessorsComputeAlone) {
+  const int others = num_processors() - 1;
+  if (others == 0) GTEST_SKIP() << "there is one processor";
+  static std::atomic<int> inside{0};
+  static std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < others; ++i) {
+    threads.emplace_back([] {
+      const Error error = run_region(
+          [](void*) {
+            if (thread_num() != 0) return;
+            ++inside;
+            while (!stop) usleep(1000);
+          },
+          nullptr, 2);
+      EXPECT_TRUE(error.ok());
+    });
+  }
+  while (inside < others) usleep(100);
+  EXPECT_EQ(members_elsewhere(), 0);
+  EXPECT_LE(ThreadPool::get().num_workers(), others);
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(members_elsewhere(), 0);
 }
 
 TEST(ThreadPool, ManyShortLivedCallers) {

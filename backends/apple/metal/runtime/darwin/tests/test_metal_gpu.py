@@ -12,7 +12,7 @@ from tools.lint import source_tree
 
 _FOLDER = "backends/apple/metal/runtime/darwin"
 _GPU = f"{_FOLDER}/metal_gpu.mm"
-_IMAGE = "backends/aoti/runtime/container/image_darwin.cpp"
+_IMAGES = [f"backends/aoti/runtime/container/image_{name}.cpp" for name in ("darwin", "file")]
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def errors(tree: pathlib.Path, source: str = _GPU) -> str:
     return done.stderr
 
 
-@pytest.mark.parametrize("source", [_GPU, _IMAGE])
+@pytest.mark.parametrize("source", [_GPU, *_IMAGES])
 def test_what_a_mac_builds_type_checks(source: str, tree: pathlib.Path) -> None:
     assert errors(tree, source) == ""
     magic = (tree / "checked.o").read_bytes()[:8]
