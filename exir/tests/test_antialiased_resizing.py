@@ -42,5 +42,7 @@ def test_sizes_known_at_run_time_alone_are_left() -> None:
 
     rows = {2: torch.export.Dim("rows", min=2, max=20)}
     exported = torch.export.export(Resizes(), (torch.rand(1, 3, 8, 8),), dynamic_shapes=(rows,))
-    operators = {node.target for node in exported.run_decompositions(antialiased_resizing()).graph.nodes}
+    operators = {
+        node.target for node in exported.run_decompositions(antialiased_resizing()).graph.nodes
+    }
     assert any("_upsample_bilinear2d_aa" in str(operator) for operator in operators)

@@ -17,6 +17,9 @@ void transform_rows(const aoti::FftCall& call) {
   const bool real_in = !slim::is_complex(call.in.dtype()),
              real_out = !slim::is_complex(call.out.dtype());
   const T scale = static_cast<T>(call.scale);
+  // Of real numbers the first coefficient is real, and the middle one of an even number, also where
+  // a number is NaN.
+  const auto is_real = [&](int64_t i) { return i == 0 || 2 * i == call.length; };
   parallel_for(in.count(), 4096 / call.length + 1, [&](int64_t begin, int64_t end) {
     Scratch<Complex> row(call.length), work(plan.work_size());
     for (int64_t l = begin; l < end; ++l) {
@@ -24,11 +27,12 @@ void transform_rows(const aoti::FftCall& call) {
       for (int64_t i = 0; i < in.length(); ++i) {
         row[i] = real_in ? Complex(call.in.data_as<T>()[from + i * in.stride()])
                          : call.in.data_as<Complex>()[from + i * in.stride()];
+        if (real_out && is_real(i)) row[i] = row[i].real();
       }
       for (int64_t i = in.length(); i < call.length; ++i) row[i] = std::conj(row[call.length - i]);
       plan.run(row.data(), work.data());
       for (int64_t i = 0; i < out.length(); ++i) {
-        const Complex value = row[i] * scale;
+        const Complex value = real_in && is_real(i) ? row[i].real() * scale : row[i] * scale;
         if (real_out) {
           call.out.data_as<T>()[to + i * out.stride()] = value.real();
         } else {

@@ -155,7 +155,8 @@ kernel void transform_rows(device float* out, device const float* in, constant R
   for (long i = 0; i < t.length; ++i) {
     const bool is_there = i < p.length;
     const long at = (row.in + (is_there ? i : t.length - i) * p.in_step) * t.in_parts;
-    const float x = in[at], y = t.in_parts == 1 ? 0 : is_there ? in[at + 1] : -in[at + 1];
+    const bool is_real = t.in_parts == 1 || (t.parts == 1 && (i == 0 || 2 * i == t.length));
+    const float x = in[at], y = is_real ? 0 : is_there ? in[at + 1] : -in[at + 1];
     const float angle = t.turn * (float(mine * i % t.length) / float(t.length));
     const float c = metal::precise::cos(angle), s = metal::precise::sin(angle);
     real += x * c - y * s;
@@ -163,7 +164,9 @@ kernel void transform_rows(device float* out, device const float* in, constant R
   }
   const long to = (row.out + mine * p.out_step) * t.parts;
   out[to] = real * t.scale;
-  if (t.parts == 2) out[to + 1] = imaginary * t.scale;
+  // Of real numbers, the first coefficient and the middle one are real, also of NaN.
+  const bool is_real = t.in_parts == 1 && (mine == 0 || 2 * mine == t.length);
+  if (t.parts == 2) out[to + 1] = is_real ? 0 : imaginary * t.scale;
 }
 )MTL";
 
