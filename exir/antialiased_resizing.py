@@ -1,9 +1,9 @@
-"""Resizing with `antialias=True` in terms of smaller operators, along one dimension after the other.
+"""Resizing with `antialias=True` by smaller operators, along one dimension after the other.
 
     _upsample_bilinear2d_aa(x, [h, w], False)    ==>    (x[..., at] * weights).sum(-1), twice
 
-Each element of the result weighs those of a window that is as wide as one step of the result, or the
-filter if that is wider; windows at the border are cut, and weights add up to 1.
+Each element of the result weighs those of a window that is as wide as one step of the result, or
+the filter if that is wider; windows at the border are cut, and weights add up to 1.
 """
 
 import math

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ def kernels_with_asserts_not_run() -> Iterator[None]:
     """
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
-    run = CachingAutotuner.run
+    run: Callable[..., Any] = CachingAutotuner.run
 
     @functools.wraps(run)
     def run_or_save(kernel: Any, *args: Any, stream: Any, **more: Any) -> Any:
@@ -67,7 +67,7 @@ def constants_tell_the_device() -> Iterator[None]:
     """
     from torch._inductor.graph import GraphLowering
 
-    begin = GraphLowering.init_wrapper_code
+    begin: Callable[..., Any] = GraphLowering.init_wrapper_code
 
     @functools.wraps(begin)
     def begin_on_device(graph: Any, *args: Any, **more: Any) -> None:

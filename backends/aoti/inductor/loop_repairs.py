@@ -206,7 +206,7 @@ def means_of_nothing(ranges: Mapping[Any, Any]) -> Iterator[None]:
     from torch._inductor.virtualized import ops
     from torch.utils._sympy.value_ranges import bound_sympy
 
-    compute = lowering.var_mean_welford_
+    compute: Callable[..., Any] = lowering.var_mean_welford_
 
     @functools.wraps(compute)
     def compute_or_nan(x: Any, axis: Any, **more: Any) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest.mock import patch
 
@@ -132,7 +132,7 @@ def indices_within_their_dtype() -> Iterator[None]:
     from torch._inductor.index_propagation import IndexPropagation
     from torch.utils._sympy.value_ranges import bound_sympy
 
-    propagate = IndexPropagation.propagate_sympy
+    propagate: Callable[..., Any] = IndexPropagation.propagate_sympy
 
     def holds(handler: Any, number: Any) -> bool:
         dtype = number.dtype
@@ -199,7 +199,7 @@ def products_in_their_dtype() -> Iterator[None]:
                 a, b = lowering.to_dtype(a, torch.float32), lowering.to_dtype(b, torch.float32)
             return lowering.mul(a, b)
 
-    lower = lowering.lowerings[_ATEN.bmm.default]
+    lower: Callable[..., Any] = lowering.lowerings[_ATEN.bmm.default]
 
     @functools.wraps(lower)
     def lower_in_dtype(a: Any, b: Any, out_dtype: Any = None, **more: Any) -> Any:
@@ -225,7 +225,7 @@ def remainders_of_floats() -> Iterator[None]:
     from torch._inductor.codegen.cpp import CppVecOverrides
     from torch._inductor.virtualized import OpsValue, ops
 
-    remainder = CppVecOverrides.remainder
+    remainder: Callable[..., Any] = CppVecOverrides.remainder
 
     @functools.wraps(remainder)  # it is found by its name, too
     def compute(a: Any, b: Any) -> Any:

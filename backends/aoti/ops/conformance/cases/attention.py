@@ -48,13 +48,11 @@ def _of(dtype: torch.dtype) -> Iterator[Json]:
     yield _case(f"{name}/nothing_left", q, k, v, nothing)
     yield _case(f"{name}/other_values", q, k, _operands(dtype, 4, 2, 3, 7, 8)[2])
     for queries, keys in ((3, 7), (40, 300)):
-        q, k, v = (x.tensor.clone() for x in _operands(dtype, 2, 1, queries, keys, 16))
-        broken = [x.clone() for x in (q, k, v)]
-        for x in broken:
-            x[0, 0, 1, 2] = float("nan")
-        yield _case(f"{name}/{queries}_{keys}/nan_query", broken[0], k, v)
-        yield _case(f"{name}/{queries}_{keys}/nan_key", q, broken[1], v)
-        yield _case(f"{name}/{queries}_{keys}/nan_value", q, k, broken[2])
+        whole = [x.tensor for x in _operands(dtype, 2, 1, queries, keys, 16)]
+        for i, operand in enumerate(("query", "key", "value")):
+            broken = [x.clone() for x in whole]
+            broken[i][0, 0, 1, 2] = float("nan")
+            yield _case(f"{name}/{queries}_{keys}/nan_{operand}", *broken)
     q, k, v = _operands(dtype, 4, 2, 3, 0, 16)
     yield _case(f"{name}/no_keys", q, k, v)
     q, k, v = _operands(dtype, 4, 2, 0, 3, 16)
