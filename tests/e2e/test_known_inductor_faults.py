@@ -348,4 +348,5 @@ def test_threads(
     lowered: Callable[..., Lowered], cases: tuple[Case, ...], name: str, num_threads: int
 ) -> None:
     program = lowered(cases, CpuOptions())
-    program.run(num_threads=num_threads).check(name, _TOLERANCE)
+    # How many threads there are decides how sums of 100,000 terms are cut.
+    program.run(num_threads=num_threads).check(name, 2.5 * _TOLERANCE)
