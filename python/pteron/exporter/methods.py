@@ -76,7 +76,7 @@ def export_methods(
             programs[name] = _export_method(str(name), value, kwargs or {}, notes)
             if run:
                 outputs = _check_runs(str(name), programs[name])
-                if outputs and not isinstance(value, ExportedProgram):
+                if outputs:
                     notes += _differences(str(name), value, kwargs or {}, outputs)
         except ExportError as error:
             problems.append(str(error))
@@ -175,6 +175,8 @@ def _differences(
     """A note if the module itself gives something else than `exported`, on the example inputs:
     some models ask whether they are being exported, and then compute something else."""
     parts = value if isinstance(value, tuple) else (value,)
+    if isinstance(parts[0], ExportedProgram):
+        return []
     module, forward = _module_of(name, parts)
     args = _inputs(name, forward, parts[1] if len(parts) > 1 else None, kwargs)
     inputs = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), args)
