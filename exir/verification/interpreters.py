@@ -191,8 +191,16 @@ class RoundingInterpreter(CheckingInterpreter):
             # C++ does not say what NaN becomes, nor what is too large.
             bounds = torch.iinfo(result.dtype)
             is_defined = (args[0] >= bounds.min) & (args[0] <= bounds.max)
+            if bool(is_defined.all()):
+                return result
+            # Two that may be indices; then the ends of the range, at random.
             other = torch.full_like(result, self._seed % 2)
-            return result if bool(is_defined.all()) else torch.where(is_defined, result, other)
+            if self._scale > 1:
+                generator = torch.Generator().manual_seed(self._seed)
+                is_least = torch.randint(2, result.shape, generator=generator).bool()
+                least, most = (torch.full_like(result, end) for end in (bounds.min, bounds.max))
+                other = torch.where(is_least.to(result.device), least, most)
+            return torch.where(is_defined, result, other)
         terms = _terms(target, args, result)
         if terms > 1 and isinstance(result, torch.Tensor) and result.is_floating_point():
             each = torch.finfo(torch.float32).eps * self._scale * math.sqrt(terms) / 4

@@ -195,3 +195,12 @@ def test_long_sums_round_more_and_large_rows_by_themselves() -> None:
 def test_what_c_leaves_open_is_left_open(dtype: torch.dtype) -> None:
     run = traced(lambda x: x.to(dtype).to(torch.int32), torch.tensor([1.0, NAN, 1e30]))
     assert (_rounding(run, 2) > 0).tolist() == [False, True, True]
+
+
+def test_products_of_what_c_leaves_open_are_explained_by_the_ends_of_the_range() -> None:
+    def products(x: torch.Tensor) -> torch.Tensor:
+        return x.to(torch.int8).to(torch.int32) * torch.tensor([3, 100])
+
+    run = traced(products, torch.tensor([NAN, NAN]))
+    samples = len(rounding_of(run))
+    assert (TIMES_ROUNDING * _rounding(run, samples) >= 127 * torch.tensor([3, 100])).all()
