@@ -30,8 +30,10 @@ def halves_rounded_after_each_operator() -> Iterator[None]:
     """
     from torch._inductor import compile_fx
     from torch._inductor.codegen.cpp import CppKernel
+    from torch._inductor.codegen.triton import TritonScheduling
 
     passes = compile_fx.post_grad_passes
+    define = TritonScheduling.define_kernel
 
     @functools.wraps(passes)
     def mark(module: torch.fx.GraphModule, *args: Any, **more: Any) -> Any:
@@ -42,8 +44,17 @@ def halves_rounded_after_each_operator() -> Iterator[None]:
                 _round_numbers(node)
         return result
 
+    @functools.wraps(define)
+    def define_unfused(scheduling: Any, source: str, *args: Any, **more: Any) -> Any:
+        # LLVM takes a product that is rounded to a half for one of halves, and fuses it with a sum.
+        if "float16" in source:
+            source = source.replace("'enable_fp_fusion': True, ", "")
+            source = source.replace("triton_meta={", "triton_meta={'enable_fp_fusion': False, ")
+        return define(scheduling, source, *args, **more)
+
     with contextlib.ExitStack() as stack:
         stack.enter_context(patched(compile_fx, "post_grad_passes", mark))
+        stack.enter_context(patched(TritonScheduling, "define_kernel", define_unfused))
         # C++ kernels would go on with the float32 that a half was rounded from.
         stack.enter_context(patched(CppKernel, "cache_dtype_convert", lambda *args: None))
         yield
