@@ -151,8 +151,17 @@ def _terms(target: Any, args: Any, result: Any) -> float:
 _CONVERSIONS = {_aten._to_copy, _aten.to}
 
 
+def _as_in_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements of a tensor without gaps, in one dimension."""
+    return tensor.as_strided((tensor.numel(),), (1,))
+
+
 def _is_integer(value: torch.Tensor) -> bool:
     return value.dtype != torch.bool and not (value.is_floating_point() or value.is_complex())
+
+
+#: So many elements are changed at a time: they stay in the cache of a processor.
+_PART = 1 << 15
 
 
 class RoundingInterpreter(CheckingInterpreter):
@@ -217,16 +226,20 @@ class RoundingInterpreter(CheckingInterpreter):
         device, dtype = value.device, value.dtype
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
-        wide = torch.float64 if dtype == torch.float64 else torch.float32
-        noise = (
-            torch.rand(value.shape, generator=self._generators[device], device=device, dtype=wide)
-            .mul_(2)
-            .sub_(1)
-        )
         of_tf32 = self._tf32 and dtype == torch.float32
         last_place = torch.finfo(torch.float16 if of_tf32 else dtype).eps
-        exact = value.to(wide)
-        changed = noise.mul_(exact * (last_place * self._scale) + absolute).add_(exact)
-        # Of larger ones every number is a multiple.
-        is_exact = ((2 * exact).frac() == 0) & (exact.abs() < 1 / (16 * last_place))
-        return torch.where(is_exact | ~exact.isfinite(), exact, changed).to(dtype)
+        result = value.to(torch.float64 if dtype == torch.float64 else torch.float32, copy=True)
+        bounds = absolute
+        if isinstance(absolute, torch.Tensor):
+            bounds = _as_in_memory(torch.empty_like(result).copy_(absolute))
+        part = _PART if device.type == "cpu" else max(1, result.numel())
+        for index, exact in enumerate(_as_in_memory(result).split(part)):
+            noise = torch.empty_like(exact).uniform_(-1, 1, generator=self._generators[device])
+            bound = bounds[index * part :][: len(exact)] if bounds is not absolute else absolute
+            noise.mul_(torch.mul(exact, last_place * self._scale).add_(bound))
+            # Of larger ones every number is a multiple.
+            size = exact.abs()
+            is_exact = (2 * exact).frac_().eq_(0).mul_(size < 1 / (16 * last_place))
+            noise.masked_fill_(is_exact.bool().logical_or_(~(size < math.inf)), 0)
+            exact.add_(noise)
+        return result.to(dtype)
