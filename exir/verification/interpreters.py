@@ -203,13 +203,14 @@ class RoundingInterpreter(CheckingInterpreter):
             if bool(is_defined.all()):
                 return result
             # Two that may be indices; then the ends of the range, at random.
-            other = torch.full_like(result, self._seed % 2)
-            if self._scale > 1:
-                generator = torch.Generator().manual_seed(self._seed)
-                is_least = torch.randint(2, result.shape, generator=generator).bool()
-                least, most = (torch.full_like(result, end) for end in (bounds.min, bounds.max))
-                other = torch.where(is_least.to(result.device), least, most)
-            return torch.where(is_defined, result, other)
+            choices = (self._seed % 2,) * 2 if self._scale <= 1 else (bounds.min, bounds.max)
+            first, second = (torch.full_like(result, choice) for choice in choices)
+            generator = torch.Generator().manual_seed(self._seed)
+            is_first = torch.randint(2, result.shape, generator=generator).bool().to(result.device)
+            # Torch 2.11 chooses among no unsigned integers but bytes.
+            bits = getattr(torch, f"int{8 * result.itemsize}")
+            other = torch.where(is_first, first.view(bits), second.view(bits))
+            return torch.where(is_defined, result.view(bits), other).view(result.dtype)
         terms = _terms(target, args, result)
         if terms > 1 and isinstance(result, torch.Tensor) and result.is_floating_point():
             each = torch.finfo(torch.float32).eps * self._scale * math.sqrt(terms) / 4
