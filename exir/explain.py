@@ -28,7 +28,7 @@ from pteron.exir.backend.partition_boundary import boundaries_of_call
 from pteron.exir.backend.partitioner import DELEGATION_TAG
 from pteron.exir.backend.utils import get_non_lowered_nodes
 from pteron.exir.lowered_backend_module import LoweredBackendModule, lowered_modules
-from pteron.exir.passes.remove_asserts import RemoveAsserts
+from pteron.exir.passes.checkable_asserts import CheckableAsserts
 from pteron.exir.passes.run import run_passes
 from pteron.exir.shape_bounds import ShapeBounds
 from pteron.exir.undelegated import pending_calls
@@ -184,8 +184,8 @@ def _method(name: str, program: ExportedProgram) -> MethodReport:
     model = {n: s for n, s in specs.items() if s.kind is not InputKind.USER_INPUT}
     left = map(kernels.kernel_of, get_non_lowered_nodes(program.graph))
     bounds = ShapeBounds(program)
-    # What only assertions need will be dropped with them.
-    pending = pending_calls(run_passes(program, [RemoveAsserts()]))
+    # What nothing needs will be dropped.
+    pending = pending_calls(run_passes(program, [CheckableAsserts()]))
     return MethodReport(
         name=name,
         inputs=[_describe(values[n], argument_name(n), bounds) for n in specs if n not in model],

@@ -1,4 +1,4 @@
-"""What the runtime does itself, beside delegates: arithmetic on sizes, and copies of tensors.
+"""What the runtime does itself, beside delegates: numbers of sizes, assertions, copies of tensors.
 
 Everything that computes with the elements of tensors is compiled; `runtime/kernel/kernels.inc`
 lists the kernels that are left, and why.
@@ -49,11 +49,32 @@ NUMBERS: dict[Callable[..., Any], str] = {
 }
 """The kernels of functions that yield numbers."""
 
+ASSERTIONS: dict[Callable[..., Any], str] = {
+    torch.ops.aten._assert_scalar.default: "aten::_assert_scalar",
+    torch.ops.aten._assert_async.msg: "aten::_assert_async.msg",
+    torch.ops.aten._assert_async.default: "aten::_assert_async.msg",
+}
+"""The kernels of assertions, which end a run. Their message may have parts, numbers among them."""
+
+RANGES: dict[Callable[..., Any], int | None] = {
+    torch.ops.aten.sym_constrain_range.default: None,
+    torch.ops.aten.sym_constrain_range_for_size.default: 0,
+}
+"""Assertions of ranges, and the least number where none is given. A pass makes others of them."""
+
 
 def kernel_of(node: Node) -> str | None:
     """The kernel that does a call; None if it has to be compiled."""
     target: Any = node.target
-    return CLONE if target is torch.ops.aten.clone.default else NUMBERS.get(target)
+    if target is torch.ops.aten.clone.default:
+        return CLONE
+    return NUMBERS.get(target) or ASSERTIONS.get(target)
+
+
+def is_assertion(node: Node) -> bool:
+    """Whether a call yields nothing, but may end a run."""
+    target: Any = node.target
+    return target in ASSERTIONS or target in RANGES
 
 
 def is_executable(node: Node) -> bool:

@@ -47,8 +47,8 @@ from pteron.exir.emit.emitter import Emitted, emit_program
 from pteron.exir.explain import ProgramReport, explain
 from pteron.exir.export_guards import guards_of
 from pteron.exir.extremes_of_none import require_elements
+from pteron.exir.passes.checkable_asserts import CheckableAsserts
 from pteron.exir.passes.pass_base import Pass
-from pteron.exir.passes.remove_asserts import RemoveAsserts
 from pteron.exir.passes.resolve_mutations import ResolveMutations
 from pteron.exir.passes.run import run_passes
 from pteron.exir.shape_bounds import check_input_bounds
@@ -248,7 +248,7 @@ class EdgeProgramManager:
           VerificationError: the lowered program computes something else than the exported one.
         """
         config = config or ExecutorchBackendConfig()
-        passes: list[Pass] = [RemoveAsserts(), *config.passes]
+        passes: list[Pass] = [CheckableAsserts(), *config.passes]
         edge = lower_leftovers(
             {name: run_passes(program, passes) for name, program in self._programs.items()}
         )

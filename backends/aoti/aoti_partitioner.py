@@ -19,7 +19,8 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
 from pteron.backends.aoti.aoti_backend import AotiBackend
 from pteron.backends.aoti.attention import WHOLE
-from pteron.backends.aoti.op_support import LeaveOut, OpSupport
+from pteron.backends.aoti.op_support import SYMBOLIC, LeaveOut, OpSupport
+from pteron.exir import kernels
 from pteron.exir._program import CONSTANT_KINDS, input_specs_by_name, mutation_targets, source_line
 from pteron.exir.backend.backend_details import find_backend
 from pteron.exir.backend.compile_spec_schema import CompileSpec
@@ -130,9 +131,11 @@ class AotiPartitioner(Partitioner):
 
 
 def _computes(node: torch.fx.Node) -> bool:
-    """Whether `node` yields a tensor, rather than a size or an assertion about one."""
+    """Whether `node` yields a tensor, or a number for which the runtime has no kernel."""
     values = node.meta.get("val")
     values = values if isinstance(values, tuple | list) else (values,)
+    if all(isinstance(value, SYMBOLIC) for value in values):
+        return not kernels.is_executable(node)
     return any(isinstance(value, torch.Tensor) for value in values)
 
 

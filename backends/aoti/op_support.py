@@ -23,7 +23,7 @@ from pteron.exir.delegate import executorch_call_delegate
 LeaveOut: TypeAlias = Collection[torch._ops.OpOverload | str] | Callable[[torch.fx.Node], bool]
 """Operators, as objects or names ("aten.mm.default" or "aten.mm"), or a test on nodes."""
 
-_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 
 
 class OpSupport(OperatorSupportBase):
@@ -67,12 +67,12 @@ class OpSupport(OperatorSupportBase):
             return self._higher_order_reason(node)
         if isinstance(node.target, torch._ops.OpOverload):
             return self._operator_reason(node, node.target)
-        if isinstance(node.meta.get("val"), _SYMBOLIC):
+        if isinstance(node.meta.get("val"), SYMBOLIC):
             return None
         return f"{node.target} is a Python function, not an operator"
 
     def _operator_reason(self, node: torch.fx.Node, op: torch._ops.OpOverload) -> str | None:
-        if isinstance(node.meta.get("val"), _SYMBOLIC) or node.meta.get("val") is None:
+        if isinstance(node.meta.get("val"), SYMBOLIC) or node.meta.get("val") is None:
             return None
         if op in WHOLE:
             return None

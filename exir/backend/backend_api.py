@@ -13,6 +13,7 @@ from typing import Any
 
 from torch.export import ExportedProgram
 
+from pteron.exir import kernels
 from pteron.exir._program import copy_program, flat_program
 from pteron.exir.backend.backend_details import PreprocessResult, find_backend
 from pteron.exir.backend.compile_spec_schema import METHOD_NAME_KEY, CompileSpec
@@ -185,8 +186,8 @@ def _plan(method: str, program: ExportedProgram, partitioner: Partitioner) -> _P
             part = extract(tagged, step)
             boundaries = boundaries_of_nodes(step.nodes, lambda tag: specs[tag].backend_id)
             part = replace(part, boundaries=boundaries)
-            # A partition without results (assertions about shapes) is dropped.
-            if part.results:
+            # A partition without results is dropped, unless it is there to assert something.
+            if part.results or any(map(kernels.is_assertion, step.nodes)):
                 extracted[step.tag] = part
     return _Plan(tagged, steps, specs, extracted)
 

@@ -2,7 +2,8 @@
 
 import operator
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -15,6 +16,7 @@ from pteron.exir._program import argument_name, flat_outputs, mutation_targets
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.blob import Blob
 from pteron.exir.delegate import executorch_call_delegate
+from pteron.exir.emit.assertion_message import assertion_message
 from pteron.exir.emit.devices import CPU, device_of_delegate
 from pteron.exir.emit.emit_options import EmitOptions
 from pteron.exir.emit.instruction_list import InstructionList
@@ -119,7 +121,7 @@ class MethodEmitter:
         elif node.target is torch.ops.aten.clone.default:
             self._emit_clone(node)
         else:
-            self._emit_number_call(node)
+            self._emit_kernel_call(node)
 
     def _emit_delegate_call(self, node: Node) -> None:
         values = self._values
@@ -164,19 +166,25 @@ class MethodEmitter:
         index = inline.setdefault(data, len(inline))
         return schema.DelegateData(schema.DelegateDataLocation.INLINE, index)
 
-    def _emit_number_call(self, node: Node) -> None:
-        """Arithmetic on sizes: arguments, then the result."""
+    def _emit_kernel_call(self, node: Node) -> None:
+        """Arithmetic on sizes: arguments, then the result. Assertions: what holds, and what it says
+        if it does not."""
         values = self._values
-        values.read_all(node.all_input_nodes)
+        given: Sequence[Any] = node.args
+        is_assertion = node.target in kernels.ASSERTIONS
+        if is_assertion:
+            given = [node.args[0], *assertion_message(node)]
+        values.read_all([arg for arg in given if isinstance(arg, Node)])
         arguments = [
             values.read(arg) if isinstance(arg, Node) else values.table.literal(arg)
-            for arg in node.args
+            for arg in given
         ]
-        result = values.add_result(node.meta["val"], f"output of {node.name}")
-        values.bind(node, result)
+        if not is_assertion:
+            arguments.append(values.add_result(node.meta["val"], f"output of {node.name}"))
+            values.bind(node, arguments[-1])
         name = kernels.kernel_of(node)
         assert name is not None, f"{node.name} ({node.target}) was left to nobody"
-        self._instructions.add_kernel(name, [*arguments, result], node)
+        self._instructions.add_kernel(name, arguments, node)
 
     def _emit_clone(self, node: Node) -> None:
         values = self._values

@@ -158,11 +158,17 @@ class Method:
         namespace, name = operator.name.split("::")
         if namespace == "et_copy":
             self._values[args[1]].write(self._plain(args[0]))
-        elif namespace == "executorch_prim" or operator.name == "aten::sym_size":
+        elif namespace == "executorch_prim" or operator.name in (
+            "aten::sym_size",
+            "aten::_local_scalar_dense",
+        ):
             self._values[args[-1]].value = _number(name, [self._plain(a) for a in args[:-1]])
         elif operator.name == "aten::copy_":
             assert args[0] == args[-1]
             self._values[args[0]].write(self._plain(args[1]))
+        elif operator.name in ("aten::_assert_scalar", "aten::_assert_async"):
+            holds, *said = map(self._plain, args)
+            assert holds, "".join(map(str, said))
         else:
             assert operator.name == "aten::clone" and args[2] == args[3]
             self._values[args[2]].write(self._plain(args[0]))
@@ -173,6 +179,8 @@ def _number(name: str, args: Sequence[Any]) -> Any:
 
     if name == "sym_size":
         return args[0].shape[args[1]]
+    if name == "_local_scalar_dense":
+        return args[0].item()
     return getattr(operator, name)(*args)
 
 

@@ -88,20 +88,29 @@ def test_what_kernels_do_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(leftovers, "_make", None)
     monkeypatch.setattr(leftovers, "_BACKENDS", "no_such_package")
 
-    def copies(x: torch.Tensor) -> object:
-        torch._assert_async((x > -1000).all(), "too small")
+    def copies(x: torch.Tensor, number: torch.Tensor, holds: torch.Tensor) -> object:
+        torch._check(number.item() < 7)
+        torch._assert_async(holds, "it does not")
         return x.clone(), x.shape[0] * 2
 
     rows = torch.export.Dim("rows", max=8)
     exported = torch.export.export(
-        Function(copies), ((torch.randn(3),),), dynamic_shapes=(({0: rows},),)
+        Function(copies),
+        ((torch.randn(3), torch.tensor(6), torch.tensor(True)),),
+        dynamic_shapes=(({0: rows}, None, None),),
     )
     edge = to_edge(exported)
     assert edge.explain().methods[0].pending == {}
     program = edge.to_executorch()
+    assert program.explain().methods[0].kernels["aten::_assert_async.msg"] == 1
     x = torch.randn(5)
-    found, count = load(program)["forward"](x)
+    forward = load(program)["forward"]
+    found, count = forward(x, torch.tensor(-1), torch.tensor(True))
     assert torch.equal(found, x) and count == 10 and backends(program) == []
+    with pytest.raises(AssertionError, match=r"found 7, expected at most 6 \(.*modules\.py:\d+\)"):
+        forward(x, torch.tensor(7), torch.tensor(True))
+    with pytest.raises(AssertionError, match=r"it does not \(aten\._assert_async\.msg, .*\.py:\d+"):
+        forward(x, torch.tensor(6), torch.tensor(False))
 
 
 def test_without_a_backend_for_it_the_target_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,6 +170,7 @@ def test_every_kernel_is_in_the_runtime() -> None:
     listed = re.findall(r"^PTERON_KERNEL\(([\w:.]+)", table.read_text(), re.MULTILINE)
     called = {
         *kernels.NUMBERS.values(),
+        *kernels.ASSERTIONS.values(),
         kernels.CLONE,
         kernels.COPY,
         kernels.DEVICE_TO_HOST,

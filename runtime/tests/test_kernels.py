@@ -1,7 +1,7 @@
 """Every kernel of the runtime, called by a program."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ OTHERS = {
     "aten::sym_size.int",
     "aten::sym_numel",
     "aten::_local_scalar_dense",
+    "aten::_assert_scalar",
+    "aten::_assert_async.msg",
     "dim_order_ops::_clone_dim_order.out",
     "et_copy::_h2d_copy.out",
     "et_copy::_d2h_copy.out",
@@ -136,6 +138,47 @@ def test_the_number_in_a_tensor(value: Any, sizes: Sequence[int]) -> None:
 def test_the_number_in_a_tensor_of_several() -> None:
     with pytest.raises(InvalidArgumentError, match=r"float32\[2\], expected one element"):
         of_tensor("aten::_local_scalar_dense", torch.ones(2))
+
+
+def asserted(condition: Any, *said: Any) -> None:
+    """Runs an assertion: of a number, or of the tensor that it is given."""
+    method = MethodBuilder()
+    if isinstance(condition, torch.Tensor):
+        given = method.input(condition.shape, str(condition.dtype).removeprefix("torch."))
+        method.kernel("aten::_assert_async.msg", given, *map(method.value, said))
+        load(method).execute([condition])
+    else:
+        method.kernel("aten::_assert_scalar", *map(method.value, (condition, *said)))
+        load(method).execute([])
+
+
+@pytest.mark.parametrize("kind", [bool, int, float, torch.tensor, lambda x: torch.ones(1, 1) * x])
+def test_assertions(kind: Callable[[float], Any]) -> None:
+    asserted(kind(True), "no")
+    asserted(kind(-2), "no")
+    with pytest.raises(
+        InvalidArgumentError, match=r"check in the model: 3 is not 4 or 0\.50*, true"
+    ):
+        asserted(kind(0), 3, " is not ", 4, " or ", 0.5, ", ", True)
+
+
+def test_small_numbers_hold() -> None:
+    for dtype in (torch.float16, torch.float32, torch.float64, torch.bfloat16):
+        asserted(torch.tensor(0.25, dtype=dtype), "no")
+    asserted(float("nan"), "no")
+
+
+def test_assertions_that_are_refused() -> None:
+    with pytest.raises(PteronError, match="argument 0 is String, expected Int or Double or Bool"):
+        asserted("1", "no")
+    with pytest.raises(PteronError, match="argument 1 is None, expected text or a number"):
+        asserted(False, None)
+    with pytest.raises(InvalidArgumentError, match=r"bool\[2\], expected one element"):
+        asserted(torch.tensor([True, True]), "no")
+    with pytest.raises(InvalidArgumentError, match=r"check in the model: $"):
+        asserted(False)
+    with pytest.raises(InvalidArgumentError, match=r"a\\x1b\[2Jb"):
+        asserted(False, "a\x1b[2Jb")
 
 
 def copied(name: str, extra: Sequence[Any], order: Sequence[int], **out: Any) -> Method:

@@ -1,6 +1,9 @@
-// Numbers that a program computes with between its tensor operators: sizes, counters, conditions.
+// Numbers that a program computes with between its tensor operators: sizes, counters,
+// conditions, and what is asserted of them.
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
 
 #include "pteron/runtime/core/element.h"
 #include "pteron/runtime/kernel/portable/kernels.h"
@@ -67,6 +70,33 @@ bool floor_modulo(int64_t a, int64_t b, int64_t* result) {
 double floor_modulo(double a, double b) {
   const double remainder = std::fmod(a, b);
   return remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder;
+}
+
+// The number in a tensor of one element.
+Result<EValue> number_in(const Tensor& tensor) {
+  PTERON_CHECK_OR_RETURN(tensor.numel() == 1, Error::InvalidArgument,
+                         "found %s, expected one element", tensor.describe().c_str());
+  const auto* data = tensor.data_as<std::byte>();
+  if (is_floating(tensor.dtype())) return EValue(load_one<double>(tensor.dtype(), data));
+  const auto number = load_one<int64_t>(tensor.dtype(), data);
+  return tensor.dtype() == ScalarType::Bool ? EValue(number != 0) : EValue(number);
+}
+
+// No error if the condition holds. What the error says is in the other arguments: texts and numbers.
+Error check(EValue& condition, Span<EValue* const> arguments) {
+  if (Argument<Scalar>::get(condition).to<double>() != 0) return Error::Ok;
+  std::string text;
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    const EValue& part = *arguments[i];
+    PTERON_CHECK_OR_RETURN(part.is_string() || part.is_int() || part.is_double() || part.is_bool(),
+                           Error::InvalidType, "argument %zu is %s, expected text or a number", i,
+                           name_of(part.value_kind()));
+    text += part.is_string()   ? std::string(part.to_string())
+            : part.is_int()    ? std::to_string(part.to_int())
+            : part.is_double() ? std::to_string(part.to_double())
+                               : (part.to_bool() ? "true" : "false");
+  }
+  return make_error(Error::InvalidArgument, "check in the model: %s", text.c_str());
 }
 
 template <typename Rounding>
@@ -167,18 +197,19 @@ PTERON_DEFINE_KERNEL(sym_numel, (const Tensor& self, EValue& result)) {
   return set_result(result, EValue(self.numel()));
 }
 
-// The number in a tensor of one element.
 PTERON_DEFINE_KERNEL(local_scalar_dense, (const Tensor& self, EValue& result)) {
-  PTERON_CHECK_OR_RETURN(self.numel() == 1, Error::InvalidArgument,
-                         "found %s, expected one element", self.describe().c_str());
-  const auto* data = self.data_as<std::byte>();
-  if (self.dtype() == ScalarType::Bool) {
-    return set_result(result, EValue(load_one<int64_t>(self.dtype(), data) != 0));
-  }
-  if (is_floating(self.dtype())) {
-    return set_result(result, EValue(load_one<double>(self.dtype(), data)));
-  }
-  return set_result(result, EValue(load_one<int64_t>(self.dtype(), data)));
+  PTERON_ASSIGN_OR_RETURN(EValue number, number_in(self));
+  return set_result(result, std::move(number));
+}
+
+Error assert_scalar(KernelContext&, Span<EValue* const> arguments) {
+  PTERON_RETURN_IF_ERROR(check_arguments(arguments, &Argument<Scalar>::kKinds, 1));
+  return check(*arguments[0], arguments);
+}
+Error assert_async(KernelContext&, Span<EValue* const> arguments) {
+  PTERON_RETURN_IF_ERROR(check_arguments(arguments, &Argument<const Tensor&>::kKinds, 1));
+  PTERON_ASSIGN_OR_RETURN(EValue condition, number_in(arguments[0]->tensor()));
+  return check(condition, arguments);
 }
 
 }  // namespace pteron::kernels

@@ -1,0 +1,62 @@
+"""Leaves of a program's assertions what is checked when it runs."""
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from pteron.exir import kernels
+from pteron.exir.delegate import executorch_call_delegate
+from pteron.exir.lowered_backend_module import lowered_module_of
+from pteron.exir.passes.pass_base import PassBase, PassResult
+
+
+class CheckableAsserts(PassBase):
+    """Makes all assertions ones of conditions, which delegates and kernels of the runtime check.
+
+    before:  sym_constrain_range_for_size(n, max=9)
+    after:   _assert_scalar(n >= 0, ...); _assert_scalar(n <= 9, ...)
+
+    Dropped are conditions that always hold, what nothing needs, and assertions of the metadata of
+    tensors: export compared it, and made assertions of conditions for sizes that vary.
+    """
+
+    def call(self, graph_module: GraphModule) -> PassResult:
+        graph = graph_module.graph
+        before = len(graph.nodes)
+        for node in list(graph.nodes):
+            if node.target in kernels.RANGES:
+                _assert_range(node, *node.args, **node.kwargs)
+            holds = kernels.is_assertion(node) and node.args[0] is True
+            if holds or node.target is torch.ops.aten._assert_tensor_metadata.default:
+                graph.erase_node(node)
+        for node in reversed(graph.nodes):
+            if node.op == "call_function" and not node.users and not _asserts(node):
+                graph.erase_node(node)
+        graph_module.recompile()
+        return PassResult(graph_module, modified=len(graph.nodes) != before)
+
+
+def _asserts(node: Node) -> bool:
+    if node.target is executorch_call_delegate:
+        return any(map(kernels.is_assertion, lowered_module_of(node).nodes()))
+    return kernels.is_assertion(node)
+
+
+def _assert_range(node: Node, number: Any, min: Any = None, max: Any = None) -> None:
+    if min is None:
+        min = kernels.RANGES[node.target]  # type: ignore[index]
+    graph = node.graph
+    for compare, limit in ((operator.ge, min), (operator.le, max)):
+        if limit is None:
+            continue
+        with graph.inserting_before(node):
+            condition = graph.call_function(compare, (number, limit))
+            check: Any = torch.ops.aten._assert_scalar.default
+            made = condition, graph.call_function(check, (condition, "a number out of its range"))
+        for new in made:
+            new.meta = dict(node.meta)
+        value = number.meta["val"] if isinstance(number, Node) else number
+        condition.meta["val"] = compare(value, limit)
+    graph.erase_node(node)
