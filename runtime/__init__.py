@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pteron.runtime.python.errors import (
         AccessError,
         BackendError,
+        CancelledError,
         InvalidArgumentError,
         InvalidProgramError,
         InvalidStateError,
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
         NotSupportedError,
         PteronError,
         ResourceError,
+        TimedOutError,
     )
+    from pteron.runtime.python.limits import Limits
     from pteron.runtime.python.method import Method
     from pteron.runtime.python.method_meta import MethodMeta, ScalarMeta, TensorInfo
     from pteron.runtime.python.program import Program
@@ -40,9 +43,11 @@ __all__ = [
     "AccessError",
     "BackendError",
     "BackendRegistry",
+    "CancelledError",
     "InvalidArgumentError",
     "InvalidProgramError",
     "InvalidStateError",
+    "Limits",
     "Method",
     "MethodMeta",
     "NotFoundError",
@@ -55,6 +60,7 @@ __all__ = [
     "ScalarType",
     "Session",
     "TensorInfo",
+    "TimedOutError",
     "Verification",
 ]
 

@@ -193,15 +193,23 @@ Result<Module::Loaded*> Module::find(std::string_view name) {
   });
 }
 
-Result<Module::Outputs> Module::execute(std::string_view method, const Inputs& inputs) {
+Result<Module::Outputs> Module::execute(std::string_view method, const Inputs& inputs,
+                                        const ExecuteOptions& options) {
   PTERON_RETURN_IF_ERROR(set_inputs(method, inputs));
-  return execute(method);
+  PTERON_ASSIGN_OR_RETURN(Loaded * loaded, find(method));
+  PTERON_RETURN_IF_ERROR(loaded->method->execute(options));
+  return Outputs(*loaded->method);
 }
 
 Result<Module::Outputs> Module::execute(std::string_view method) {
   PTERON_ASSIGN_OR_RETURN(Loaded * loaded, find(method));
   PTERON_RETURN_IF_ERROR(loaded->method->execute());
   return Outputs(*loaded->method);
+}
+
+bool Module::cancel(std::string_view method) {
+  const auto found = methods_.find(method);
+  return found != methods_.end() && found->second.method->cancel();
 }
 
 Error Module::set_input(std::string_view method, const EValue& value, Key key) {

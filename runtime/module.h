@@ -42,7 +42,7 @@
 // share their state (a KV cache), as those of a Session do, and weights are there once. Nothing throws:
 // every failure is an Error.
 //
-// Not thread-safe: one thread at a time. For another thread make another module over the same
+// Not thread-safe, but for cancel(): one thread at a time. For another thread make another module over the same
 // program(), which shares code and weights and has state of its own. Nothing is allocated by execute()
 // of a loaded method, inputs by name included; what a backend does is in its documentation.
 #pragma once
@@ -167,12 +167,19 @@ class Module final {
 
   // Runs a method on these inputs. InvalidArgument or InvalidType says all that is wrong with them, and
   // nothing has run. An input that is not planned is read where it lies; see Method::set_input().
-  Result<Outputs> execute(std::string_view method, const Inputs& inputs);
-  Result<Outputs> forward(const Inputs& inputs) { return execute("forward", inputs); }
+  // Cancelled, TimedOut, OutOfResources: see Method::execute().
+  Result<Outputs> execute(std::string_view method, const Inputs& inputs,
+                          const ExecuteOptions& options = {});
+  Result<Outputs> forward(const Inputs& inputs, const ExecuteOptions& options = {}) {
+    return execute("forward", inputs, options);
+  }
 
   // Runs it on the inputs that were set, or given, before.
   Result<Outputs> execute(std::string_view method);
   Result<Outputs> forward() { return execute("forward"); }
+
+  // Method::cancel(), from any thread while none loads or unloads methods. False: it does not run.
+  bool cancel(std::string_view method = "forward");
 
   // As those of Method.
   Error set_input(std::string_view method, const EValue& value, Key key);

@@ -17,11 +17,9 @@ Experimental: which class methods there are, and what they are given, may change
 The backends of this package follow; deriving one of your own warns, see `ExperimentalWarning`.
 """
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import logging
-import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +29,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch.export import ExportedProgram
 
-from pteron.backends.aoti import inductor, payload, shim_list, toolchain
+from pteron.backends.aoti import inductor, payload, shim_list, toolchain, workers
 from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.contract import contract_of
 from pteron.backends.aoti.lowering_errors import (
@@ -282,7 +280,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
         options: dict[str, list[OptionsT]],
     ) -> dict[str, list[PreprocessResult]]:
         """Compiles all partitions: code of one is generated while that of another is compiled."""
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        with workers.Workers(2) as pool:
             jobs = {
                 method: [
                     pool.submit(cls._compile_of, method, program, chosen)
@@ -427,4 +425,4 @@ def _warm_up(machines: Sequence[toolchain.Machine], device: str) -> None:
         with contextlib.suppress(Exception):
             toolchain.prepare(machines, device=device)
 
-    threading.Thread(target=prepare, daemon=True).start()
+    workers.start(prepare)

@@ -13,10 +13,14 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _DEFAULT_MB = 2048
+_NEW = ".new-"
+#: A file that is being written for longer belongs to a process that was killed.
+_ABANDONED_S = 3600
 
 
 def digest(parts: Iterable[str | bytes]) -> str:
@@ -63,7 +67,7 @@ class ObjectCache:
 
     def _make(self, path: Path, suffix: str, make: Callable[[Path], None]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-", suffix=suffix)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=_NEW, suffix=suffix)
         os.close(handle)
         temporary = Path(name)
         try:
@@ -86,6 +90,9 @@ class ObjectCache:
         for path in self.folder.glob("??/*"):
             with contextlib.suppress(OSError):
                 status = path.stat()
+                if path.name.startswith(_NEW) and time.time() - status.st_mtime > _ABANDONED_S:
+                    path.unlink()
+                    continue
                 entries.append((status.st_mtime_ns, status.st_size, path))
         total = sum(size for _, size, _ in entries)
         for _, size, path in sorted(entries):

@@ -16,7 +16,6 @@ Only the `AOTInductor*` entry points are exported, nothing is unique-global, the
 stripped and no path of the building machine gets in: equal sources give equal bytes.
 """
 
-import concurrent.futures
 import dataclasses
 import functools
 import os
@@ -32,7 +31,7 @@ from pathlib import Path
 
 import torch
 
-from pteron.backends.aoti import elf
+from pteron.backends.aoti import elf, workers
 from pteron.backends.aoti.inductor import GeneratedCode, quiet_interface
 from pteron.backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START
 from pteron.backends.aoti.object_cache import ObjectCache, default_cache, digest
@@ -269,7 +268,7 @@ def build(
         (base, base.interface()),
         *((step, dataclasses.replace(step.kernels(text), precompile=precompile)) for text in files),
     ]
-    with concurrent.futures.ThreadPoolExecutor(_parallelism()) as pool:
+    with workers.Workers(_parallelism()) as pool:
         objects = list(pool.map(lambda job: job[0].compile(job[1]), sources))
     with tempfile.TemporaryDirectory(prefix="pteron-link-") as folder:
         support = _write_support(Path(folder), weights_bytes, embedded or {})
@@ -297,7 +296,7 @@ def prepare(
     if base.cache.is_kept:
         jobs += [(step.precompile, step.kernels("")) for step in steps]
     # One core is left to the caller, who generates code meanwhile.
-    with concurrent.futures.ThreadPoolExecutor(max(1, _parallelism() - 1)) as pool:
+    with workers.Workers(max(1, _parallelism() - 1)) as pool:
         for done in [pool.submit(do, source) for do, source in jobs]:
             done.result()
 
@@ -495,14 +494,12 @@ class BuildStep:
         self, arguments: Sequence[str], text: str | None = None, folder: Path | None = None
     ) -> None:
         command = [*self.compiler.command, *arguments]
-        done = subprocess.run(
+        done = workers.run(
             command,
-            input=text,
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            env={**os.environ, **self.environment},
-            check=False,
+            text=text,
+            folder=folder,
+            environment={**os.environ, **self.environment},
+            output=command[command.index("-o") + 1],
         )
         if done.returncode != 0:
             raise ToolchainError(

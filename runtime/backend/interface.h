@@ -24,6 +24,7 @@
 #include "pteron/runtime/backend/named_data_map.h"
 #include "pteron/runtime/core/error.h"
 #include "pteron/runtime/core/evalue.h"
+#include "pteron/runtime/core/limits.h"
 #include "pteron/runtime/core/result.h"
 #include "pteron/runtime/core/span.h"
 
@@ -54,6 +55,8 @@ struct BackendInitContext {
   // them, then what that one left. The method keeps it until all its delegates are destroyed.
   std::shared_ptr<void>* shared_state = nullptr;  // never null
   EventTracer* tracer = nullptr;                  // may be null
+  // Asked before code or weights are copied.
+  LoadBudget* budget = nullptr;  // null: as much as is there
 };
 
 // What a backend may use during one execution. Borrowed for the call, whose event the runtime has

@@ -64,6 +64,10 @@ const char* Error::name(Code code) {
       return "DelegateMemoryAllocationFailed";
     case DelegateInvalidHandle:
       return "DelegateInvalidHandle";
+    case Cancelled:
+      return "Cancelled";
+    case TimedOut:
+      return "TimedOut";
   }
   return "Unknown";
 }

@@ -9,7 +9,7 @@
 //     if (Error error = check(path); !error.ok()) puts(error.message().c_str());
 //   }
 //
-// Codes have the numbers of ExecuTorch's `Error`. A success is one null pointer
+// Codes have the numbers of ExecuTorch's `Error`, as far as it has them. A success is one null pointer
 // and allocates nothing; a failure owns its message. Move-only; a moved-from
 // Error keeps its code and loses its message. Not thread-safe; pass it on.
 #pragma once
@@ -47,6 +47,9 @@ class [[nodiscard]] Error final {
     DelegateInvalidCompatibility = 0x30,
     DelegateMemoryAllocationFailed = 0x31,
     DelegateInvalidHandle = 0x32,
+    // Not ExecuTorch's: a run that was told to end.
+    Cancelled = 0x40,
+    TimedOut = 0x41,
   };
 
   // Implicit, so that `return Error::Ok;` and `return Error::NotFound;` read well.

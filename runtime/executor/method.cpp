@@ -65,23 +65,15 @@ Error Method::set_output_data(size_t index, void* data, size_t nbytes) {
   return Error::Ok;
 }
 
-Error Method::execute() {
-  if (__builtin_expect(state_->is_running.exchange(true, std::memory_order_acquire), 0)) {
-    return state_->explain_running();
-  }
-  Error error = catch_exceptions([this] { return state_->execute(); });
-  state_->is_running.store(false, std::memory_order_release);
-  return error;
+Error Method::execute(const ExecuteOptions& options) {
+  return state_->run_alone(options, &State::execute);
 }
 
-Error Method::prepare() {
-  if (state_->is_running.exchange(true, std::memory_order_acquire)) {
-    return state_->explain_running();
-  }
-  Error error = catch_exceptions([this] { return state_->prepare(); });
-  state_->is_running.store(false, std::memory_order_release);
-  return error;
+Error Method::prepare(const ExecuteOptions& options) {
+  return state_->run_alone(options, &State::prepare);
 }
+
+bool Method::cancel() { return state_->control.cancel(); }
 
 const EValue& Method::get_output(size_t index) const { return *state_->outputs[index].value; }
 
@@ -89,6 +81,20 @@ Error Method::reset_state() {
   PTERON_RETURN_IF_ERROR(state_->check_idle());
   PTERON_RETURN_IF_ERROR(state_->write_initial_values());
   return state_->reset_mutable_buffers();
+}
+
+Error Method::State::run_alone(const ExecuteOptions& options, Error (State::*function)()) {
+  if (__builtin_expect(is_running.exchange(true, std::memory_order_acquire), 0)) {
+    return explain_running();
+  }
+  Error error = catch_exceptions([&]() -> Error {
+    PTERON_CHECK_OR_RETURN(options.timeout == options.timeout, Error::InvalidArgument,
+                           "method %s: the timeout is no number", meta.name.c_str());
+    const RunControl::Scope scope(control, options, limits.run_time);
+    return (this->*function)();
+  });
+  is_running.store(false, std::memory_order_release);
+  return error;
 }
 
 Error Method::State::execute() {

@@ -5,7 +5,7 @@
 //   PTERON_RETURN_IF_ERROR(method->execute());
 //   const Tensor& output = method->get_output(0).tensor();   // until the next execute()
 //
-// Not thread-safe: one thread at a time. Load the method again for another thread; code and weights
+// Not thread-safe, but for cancel(): one thread at a time. Load the method again for another thread; code and weights
 // are shared. What is called while the method runs (from another thread, or from a callback) is
 // refused with InvalidState. execute() itself allocates nothing, takes no lock and logs nothing; what a delegate
 // does in it is the delegate's promise.
@@ -26,6 +26,7 @@
 #include "pteron/runtime/core/error.h"
 #include "pteron/runtime/core/evalue.h"
 #include "pteron/runtime/core/result.h"
+#include "pteron/runtime/core/run_control.h"
 #include "pteron/runtime/core/span.h"
 #include "pteron/runtime/executor/method_meta.h"
 
@@ -73,7 +74,15 @@ class Method final {
   // Runs the method once. InvalidState: what is not set, all of it. Tensors and symbolic scalars
   // must be; other inputs already hold the only value they can have. The memory of a planned input
   // may be reused during a run; such an input must be set before each (the error says so).
-  Error execute();
+  // Cancelled, TimedOut: it was told to end, or took longer than `options` or Limits::run_time allow.
+  // It looks between instructions and, in CpuBackend, at each parallel region and each part of one:
+  // what is between these is done to its end. OutOfResources: Limits::instructions.
+  Error execute(const ExecuteOptions& options = {});
+
+  // Has the run that goes on, of execute() or prepare(), fail with Cancelled at its next look: true.
+  // False where none goes on, or it is about to end; that says nothing to the next one. Does not wait.
+  // Any thread, or a signal handler, as long as the method lives.
+  bool cancel();
 
   // Makes execute() faster for inputs of the sizes, and with the numbers, that are set now: a
   // delegate that can, keeps what it launches on its device (a CUDA graph) and launches that whenever
@@ -85,7 +94,7 @@ class Method final {
   //
   // NotSupported and others: which delegates cannot, and why. The method is as usable as before, and
   // runs those as before.
-  Error prepare();
+  Error prepare(const ExecuteOptions& options = {});
 
   // What the last execute() computed, or before it what is known at load. `index` < outputs_size().
   // Tensors in it are borrowed from the method, and valid until the next execute().

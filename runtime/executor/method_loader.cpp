@@ -21,6 +21,10 @@ size_t round_up(size_t nbytes) {
   return (nbytes + kPoolAlignment - 1) / kPoolAlignment * kPoolAlignment;
 }
 
+void add_saturating(uint64_t nbytes, uint64_t* total) {
+  if (__builtin_add_overflow(*total, nbytes, total)) *total = UINT64_MAX;
+}
+
 std::string join(const std::set<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
@@ -36,9 +40,10 @@ MethodLoader::MethodLoader(std::shared_ptr<const Program> program, const schema:
       method_(method),
       options_(options),
       state_(std::make_unique<Method::State>(options.tracer)),
+      budget_(options.limits.value_or(data_.limits()).load_bytes),
       comparisons_left_(uint64_t{1} << 26) {
   state_->program = program_;
-  state_->max_instructions = options.max_instructions;
+  state_->limits = options.limits.value_or(data_.limits());
   state_->meta = read_method_meta(data_, method);
   const auto move = [this](auto& described) {
     for (auto& one : described) one.device = options_.devices[one.device];
@@ -73,12 +78,14 @@ Result<std::unique_ptr<Method>> MethodLoader::load() {
 Error MethodLoader::check_requirements() const {
   ErrorList errors;
   errors.add(check_options());
+  errors.add(check_planned_bytes());
   errors.add(check_backends());
   errors.add(check_kernels());
   return errors.to_error("");
 }
 
 Error MethodLoader::check_options() const {
+  PTERON_RETURN_IF_ERROR(state_->limits.check());
   PTERON_CHECK_OR_RETURN(!options_.session || &options_.session->program() == program_.get(),
                          Error::InvalidArgument,
                          "the session belongs to another program; use new_session() of this one");
@@ -89,6 +96,49 @@ Error MethodLoader::check_options() const {
                            "options were given for backend %s; the method's backends are: %s",
                            id.c_str(), join(ids).c_str());
   }
+  return Error::Ok;
+}
+
+Error MethodLoader::check_planned_bytes() const {
+  const MethodMeta& meta = state_->meta;
+  uint64_t pools = 0, buffers = 0, outputs = 0;
+  for (const PoolMeta& pool : meta.pools) add_saturating(pool.nbytes, &pools);
+  for (const MutableBufferMeta& buffer : meta.mutable_buffers) {
+    add_saturating(buffer.nbytes, &buffers);
+  }
+  std::vector<bool> seen(method_.values()->size());
+  const auto add = [&](int64_t index) {
+    const schema::Tensor* const tensor =
+        index < 0 ? nullptr : (*method_.values())[static_cast<uoffset_t>(index)]->value_as_Tensor();
+    if (!tensor) return Error(Error::Ok);
+    const bool is_again = seen[index];
+    seen[index] = true;
+    if (!is_again && TensorStorage::of(*tensor).planned) return Error(Error::Ok);
+    PTERON_ASSIGN_OR_RETURN(const Tensor made, make_tensor(*tensor, options_.devices));
+    add_saturating(made.max_nbytes(), &outputs);
+    return Error(Error::Ok);
+  };
+  for (const int32_t index : *method_.outputs()) {
+    const schema::EValue& value = *(*method_.values())[index];
+    PTERON_RETURN_IF_ERROR(add(index));
+    const auto* items = value.value_as_TensorList() ? value.value_as_TensorList()->items()
+                        : value.value_as_OptionalTensorList()
+                            ? value.value_as_OptionalTensorList()->items()
+                            : nullptr;
+    if (!items) continue;
+    for (const int64_t item : *items) PTERON_RETURN_IF_ERROR(add(item));
+  }
+  uint64_t total = pools;
+  add_saturating(buffers, &total);
+  add_saturating(outputs, &total);
+  const auto number = [](uint64_t n) { return static_cast<unsigned long long>(n); };
+  PTERON_CHECK_OR_RETURN(
+      total <= state_->limits.planned_bytes, Error::MemoryAllocationFailed,
+      "its tensors need %llu bytes (planned memory %llu, mutable buffers %llu, outputs besides "
+      "%llu), and the limit planned_bytes is %llu. Use a higher limit if you trust the file, or "
+      "export the model for smaller bounds",
+      number(total), number(pools), number(buffers), number(outputs),
+      number(state_->limits.planned_bytes));
   return Error::Ok;
 }
 

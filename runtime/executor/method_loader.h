@@ -41,6 +41,7 @@ class MethodLoader final {
   Error check_kernels() const;
   Error check_backends() const;
   Error check_options() const;
+  Error check_planned_bytes() const;
 
   Error add_mutable_buffer(const TensorStorage& storage, const Tensor& tensor);
   // The bytes that a tensor with contents has at load.
@@ -86,6 +87,7 @@ class MethodLoader final {
   std::vector<bool> touched_;
   std::vector<bool> delegated_;
   std::vector<bool> written_;
+  LoadBudget budget_;
   uint64_t comparisons_left_;  // a tenth of a second; honest calls of kernels have few arguments
 };
 

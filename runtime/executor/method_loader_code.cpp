@@ -35,6 +35,7 @@ Result<std::unique_ptr<Delegate>> MethodLoader::init_delegate(const DelegateMeta
   context.named_data = &data_.named_data();
   context.devices = &options_.devices;
   context.tracer = options_.tracer;
+  context.budget = &budget_;
   context.shared_state = &state_->shared_states[id];
   const auto options = options_.backend_options.find(id);
   if (options != options_.backend_options.end()) context.options = options->second;

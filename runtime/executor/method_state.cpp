@@ -70,20 +70,27 @@ Method::State::~State() {
 Error Method::State::run() {
   const Instruction* const begin = instructions.data();
   const size_t count = instructions.size();
-  uint64_t left = max_instructions;
+  uint64_t left = limits.instructions;
   for (size_t next = 0; next < count;) {
     const Instruction& instruction = begin[next];
     if (__builtin_expect(left-- == 0, 0)) {
-      return explain(next, make_error(Error::InvalidState,
+      return explain(next, make_error(Error::OutOfResources,
                                       "it has run %llu instructions without an end; is there an "
-                                      "endless loop, or must max_instructions be higher?",
-                                      static_cast<unsigned long long>(max_instructions)));
+                                      "endless loop, or must the limit instructions be higher?",
+                                      static_cast<unsigned long long>(limits.instructions)));
+    }
+    if (__builtin_expect(control.is_asked(), 0)) {
+      if (Error error = control.look(); !error.ok()) return explain(next, std::move(error));
     }
     switch (instruction.kind) {
       case Instruction::Kind::Kernel:
       case Instruction::Kind::Delegate: {
         Error error = call(instruction);
-        if (__builtin_expect(!error.ok(), 0)) return explain(next, std::move(error));
+        if (__builtin_expect(!error.ok(), 0)) {
+          // A delegate may see no more than that something failed.
+          Error told = control.is_asked() ? control.look_from_other_thread() : Error(Error::Ok);
+          return explain(next, told.ok() ? std::move(error) : std::move(told));
+        }
         ++next;
         break;
       }

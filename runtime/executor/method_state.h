@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "pteron/runtime/core/limits.h"
+#include "pteron/runtime/core/run_control.h"
 #include "pteron/runtime/executor/instruction.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/planned_buffer.h"
@@ -25,6 +27,8 @@ struct Method::State {
   explicit State(EventTracer* event_tracer) : tracer(event_tracer), kernel_context(event_tracer) {}
   ~State();
 
+  // execute() or prepare(), unless the method runs, as one run that can be ended.
+  Error run_alone(const ExecuteOptions& options, Error (State::*function)());
   // Runs once what is all set, with nobody else at it.
   Error execute();
   // The same, and delegates prepare for more; mutable buffers are then as before.
@@ -81,7 +85,8 @@ struct Method::State {
   std::shared_ptr<Session> session;
   MethodMeta meta;
   EventTracer* tracer;
-  uint64_t max_instructions = 0;
+  Limits limits;
+  RunControl control;
 
   PlannedBuffer cpu_memory;                 // all CPU pools
   std::vector<PlannedBuffer> other_memory;  // one for each other pool, or for each tensor

@@ -17,8 +17,9 @@ Program::~Program() = default;
 Result<std::shared_ptr<const Program>> Program::load(const std::string& path,
                                                      const LoadOptions& options) {
   return catch_exceptions([&]() -> Result<std::shared_ptr<const Program>> {
+    LoadBudget budget(options.limits.load_bytes);
     PTERON_ASSIGN_OR_RETURN(FileBytes file, FileBytes::map(path));
-    return load(std::move(file), options);
+    return load(std::move(file), options, budget);
   });
 }
 
@@ -26,15 +27,19 @@ Result<std::shared_ptr<const Program>> Program::load(Span<const uint8_t> bytes,
                                                      std::shared_ptr<const void> owner,
                                                      const LoadOptions& options) {
   return catch_exceptions([&]() -> Result<std::shared_ptr<const Program>> {
-    PTERON_ASSIGN_OR_RETURN(FileBytes file,
-                            FileBytes::from_memory({bytes, std::move(owner)}, "program in memory"));
-    return load(std::move(file), options);
+    LoadBudget budget(options.limits.load_bytes);
+    PTERON_ASSIGN_OR_RETURN(
+        FileBytes file,
+        FileBytes::from_memory({bytes, std::move(owner)}, "program in memory", budget));
+    return load(std::move(file), options, budget);
   });
 }
 
-Result<std::shared_ptr<const Program>> Program::load(FileBytes file, const LoadOptions& options) {
+Result<std::shared_ptr<const Program>> Program::load(FileBytes file, const LoadOptions& options,
+                                                     LoadBudget& budget) {
+  PTERON_RETURN_IF_ERROR(options.limits.check());
   PTERON_ASSIGN_OR_RETURN(std::unique_ptr<ProgramData> data,
-                          ProgramData::read(std::move(file), options));
+                          ProgramData::read(std::move(file), options, budget));
   return std::shared_ptr<const Program>(new Program(std::move(data)));
 }
 

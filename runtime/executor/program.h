@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,8 +70,8 @@ struct LoadMethodOptions {
   DeviceMap devices;
   // Hears about the load and every run; must outlive the method. May be null.
   EventTracer* tracer = nullptr;
-  // execute() gives up after so many instructions, since a loop in a file may have no end.
-  uint64_t max_instructions = 10'000'000;
+  // Instead of those that the program was loaded with (LoadOptions::limits).
+  std::optional<Limits> limits;
   // Memory of its own for each planned tensor instead of one block for all, so that AddressSanitizer
   // sees what reaches beyond a tensor. Those planned at the very same bytes still share them: one
   // may be a view of the other.
@@ -116,7 +117,7 @@ class Program final : public std::enable_shared_from_this<Program> {
 
   // Allocates the method's memory and initialises its delegates. NotFound: no such method, backend
   // or external constant; OperatorMissing: all kernels that are not registered; and what a backend
-  // says. A failed load leaves nothing behind (buffers added to a session stay there).
+  // says. MemoryAllocationFailed: also what limits do not allow. A failed load leaves nothing behind (buffers added to a session stay there).
   Result<std::unique_ptr<Method>> load_method(std::string_view name,
                                               const LoadMethodOptions& options = {}) const;
 
@@ -138,7 +139,8 @@ class Program final : public std::enable_shared_from_this<Program> {
 
  private:
   explicit Program(std::unique_ptr<ProgramData> data);
-  static Result<std::shared_ptr<const Program>> load(FileBytes file, const LoadOptions& options);
+  static Result<std::shared_ptr<const Program>> load(FileBytes file, const LoadOptions& options,
+                                                     LoadBudget& budget);
 
   std::unique_ptr<ProgramData> data_;
 };

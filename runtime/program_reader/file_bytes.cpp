@@ -18,7 +18,8 @@ Result<FileBytes> FileBytes::map(const std::string& path) {
   return file;
 }
 
-Result<FileBytes> FileBytes::from_memory(const FileInMemory& source, const std::string& name) {
+Result<FileBytes> FileBytes::from_memory(const FileInMemory& source, const std::string& name,
+                                         LoadBudget& budget) {
   const Span<const uint8_t> bytes = source.bytes;
   FileBytes file;
   file.name_ = name;
@@ -28,6 +29,7 @@ Result<FileBytes> FileBytes::from_memory(const FileInMemory& source, const std::
     file.owner_ = source.owner;
     return file;
   }
+  PTERON_RETURN_IF_ERROR(budget.take(bytes.size(), name.c_str()));
   // Rounded up, as aligned_alloc wants it.
   const size_t nbytes = (bytes.size() + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
   void* const copy = std::aligned_alloc(kFileAlignment, nbytes);

@@ -18,8 +18,9 @@ class FileBytes final {
  public:
   static Result<FileBytes> map(const std::string& path);
   // Uses them in place if there is an owner and they are aligned, otherwise copies them.
-  // MemoryAllocationFailed.
-  static Result<FileBytes> from_memory(const FileInMemory& file, const std::string& name);
+  // MemoryAllocationFailed, also of `budget`.
+  static Result<FileBytes> from_memory(const FileInMemory& file, const std::string& name,
+                                       LoadBudget& budget);
 
   FileBytes() = default;
 

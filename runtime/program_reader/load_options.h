@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "pteron/runtime/core/limits.h"
 #include "pteron/runtime/core/span.h"
 
 namespace pteron {
@@ -43,6 +44,8 @@ struct LoadOptions {
   // with another one is refused before anything of a delegate is read. Most backends run native
   // code from the file, so a file from somebody untrusted wants an empty list (SECURITY.md).
   std::optional<std::vector<std::string>> allowed_backends;
+  // What the program and each of its methods may use.
+  Limits limits;
 };
 
 }  // namespace pteron

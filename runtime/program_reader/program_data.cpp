@@ -35,10 +35,12 @@ Result<Span<const uint8_t>> IndexedData::get(uint32_t index, size_t nbytes) cons
   return Span<const uint8_t>(segment_.data() + offset, nbytes);
 }
 
-Result<std::unique_ptr<ProgramData>> ProgramData::read(FileBytes file, const LoadOptions& options) {
+Result<std::unique_ptr<ProgramData>> ProgramData::read(FileBytes file, const LoadOptions& options,
+                                                       LoadBudget& budget) {
   auto data = std::unique_ptr<ProgramData>(new ProgramData);
   data->file_ = std::move(file);
   data->verification_ = options.verification;
+  data->limits_ = options.limits;
   const std::string& name = data->file_.name();
   PTERON_ASSIGN_OR_RETURN(const FileLayout layout,
                           read_file_layout(data->file_.bytes(), FileKind::Program, name));
@@ -60,7 +62,8 @@ Result<std::unique_ptr<ProgramData>> ProgramData::read(FileBytes file, const Loa
   for (size_t i = 0; i < options.data_files.size(); ++i) {
     PTERON_ASSIGN_OR_RETURN(
         FileBytes bytes, FileBytes::from_memory(options.data_files[i],
-                                                "tensor data " + std::to_string(i) + " in memory"));
+                                                "tensor data " + std::to_string(i) + " in memory",
+                                                budget));
     PTERON_RETURN_IF_ERROR(data->add_data_file(std::move(bytes)));
   }
   PTERON_RETURN_IF_ERROR(data->read_tables(options, layout));

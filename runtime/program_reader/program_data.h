@@ -1,7 +1,7 @@
 // A program file in memory, found to be sound: the FlatBuffers root, the segments and all named
 // data.
 //
-//   PTERON_ASSIGN_OR_RETURN(auto data, ProgramData::read(std::move(file), options));
+//   PTERON_ASSIGN_OR_RETURN(auto data, ProgramData::read(std::move(file), options, budget));
 //   for (const schema::Method* method : *data->root().methods()) ...
 //
 // Immutable after read(); thread-safe.
@@ -42,13 +42,15 @@ class IndexedData final {
 class ProgramData final {
  public:
   // Reads layout, structure and tables, opens the data files, and as much more as
-  // `options.verification` asks for. All errors of one stage are reported together.
-  static Result<std::unique_ptr<ProgramData>> read(FileBytes file, const LoadOptions& options);
+  // `options.verification` asks for. `budget` is for data files in memory. All errors of one stage are reported together.
+  static Result<std::unique_ptr<ProgramData>> read(FileBytes file, const LoadOptions& options,
+                                                   LoadBudget& budget);
 
   const schema::Program& root() const { return *root_; }
   const FileBytes& file() const { return file_; }
   bool has_integrity_table() const { return has_integrity_table_; }
   Verification verification() const { return verification_; }
+  const Limits& limits() const { return limits_; }
 
   const Segments& segments() const { return segments_; }
   const std::vector<std::unique_ptr<TensorDataFile>>& data_files() const { return data_files_; }
@@ -78,6 +80,7 @@ class ProgramData final {
   FileBytes file_;
   bool has_integrity_table_ = false;
   Verification verification_ = Verification::InternalConsistency;
+  Limits limits_;
   const schema::Program* root_ = nullptr;
   Segments segments_;
   std::vector<std::unique_ptr<TensorDataFile>> data_files_;

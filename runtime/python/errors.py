@@ -39,6 +39,14 @@ class InvalidProgramError(PteronError):
     """A program or data file is damaged or is not such a file."""
 
 
+class CancelledError(PteronError):
+    """`Method.cancel()` ended the run."""
+
+
+class TimedOutError(PteronError, TimeoutError):
+    """A run took longer than its limit or its timeout."""
+
+
 class BackendError(PteronError):
     """A delegate refuses its part of the program or fails in it."""
 
@@ -61,6 +69,8 @@ _FAMILIES: dict[int, type[PteronError]] = {
     0x30: BackendError,
     0x31: BackendError,
     0x32: BackendError,
+    0x40: CancelledError,
+    0x41: TimedOutError,
 }
 
 

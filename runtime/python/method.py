@@ -33,7 +33,7 @@ class Method:
 
         return MethodMeta(self._native.meta())
 
-    def execute(self, inputs: Sequence[Any]) -> list[Any]:
+    def execute(self, inputs: Sequence[Any], *, timeout: float | None = None) -> list[Any]:
         """Runs on flat `inputs`, in the order of the exported program, and returns flat outputs.
 
         Tensors are used where they lie if their layout is the method's, otherwise they are copied
@@ -53,10 +53,28 @@ class Method:
         consumer's stream.) An output that is used on another stream must be kept until that use is
         done.
 
+        A run ends early, at its next look, after `timeout` seconds (waiting for another thread's
+        call counts), after those of `Limits.run_time`, after `cancel()`, and, on the main thread,
+        where a signal handler raises (Ctrl-C). It looks between instructions and, in CpuBackend, at
+        each parallel region and each part of one. The method is as usable as before; its mutable
+        buffers may hold a part of what the run wrote (`reset_state()`).
+
         Raises:
           InvalidArgumentError: all that is wrong with the inputs; nothing has run.
+          TimedOutError, CancelledError: see above.
+          ResourceError: it has run more instructions than `Limits.instructions`.
         """
-        return self._native.execute(inputs)
+        if timeout is None:
+            return self._native.execute(inputs)
+        return self._native.execute_within((inputs, timeout))
+
+    def cancel(self) -> bool:
+        """Has the call that runs, on another thread, raise `CancelledError`: true.
+
+        False where none runs; that says nothing to the next call, nor to one that waits for its
+        turn. Does not wait.
+        """
+        return self._native.cancel()
 
     def prepare(self, inputs: Sequence[Any]) -> None:
         """Makes later calls faster whose inputs have the sizes and numbers of flat `inputs`.

@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -54,11 +55,24 @@ FileInMemory file_in_memory(const py::bytes& bytes) {
   return {{reinterpret_cast<const uint8_t*>(view.data()), view.size()}, std::move(owner)};
 }
 
+// Four numbers in the order of the fields, or None.
+std::optional<Limits> to_limits(const py::object& numbers) {
+  if (numbers.is_none()) return std::nullopt;
+  const py::tuple tuple = py::cast<py::tuple>(numbers);
+  Limits limits;
+  limits.run_time = py::cast<double>(tuple[0]);
+  limits.instructions = py::cast<uint64_t>(tuple[1]);
+  limits.planned_bytes = py::cast<uint64_t>(tuple[2]);
+  limits.load_bytes = py::cast<uint64_t>(tuple[3]);
+  return limits;
+}
+
 // Lists of bytes; `allowed_backends` is a list, or None for all.
 LoadOptions load_options(int verification, const py::list& data_paths, const py::list& data_files,
-                         const py::object& allowed_backends) {
+                         const py::object& allowed_backends, const py::object& limits) {
   LoadOptions options;
   options.verification = static_cast<Verification>(verification);
+  options.limits = to_limits(limits).value_or(Limits());
   for (const py::handle path : data_paths) {
     options.data_paths.push_back(to_path(py::cast<py::bytes>(path)));
   }
@@ -75,8 +89,10 @@ LoadOptions load_options(int verification, const py::list& data_paths, const py:
 }
 
 ProgramPtr load_path(const py::bytes& path, int verification, const py::list& data_paths,
-                     const py::list& data_files, const py::object& allowed_backends) {
-  const LoadOptions options = load_options(verification, data_paths, data_files, allowed_backends);
+                     const py::list& data_files, const py::object& allowed_backends,
+                     const py::object& limits) {
+  const LoadOptions options =
+      load_options(verification, data_paths, data_files, allowed_backends, limits);
   Result<ProgramPtr> program = [&] {
     const std::string file = to_path(path);
     const WithoutGil without_gil;
@@ -86,8 +102,10 @@ ProgramPtr load_path(const py::bytes& path, int verification, const py::list& da
 }
 
 ProgramPtr load_bytes(const py::bytes& bytes, int verification, const py::list& data_paths,
-                      const py::list& data_files, const py::object& allowed_backends) {
-  const LoadOptions options = load_options(verification, data_paths, data_files, allowed_backends);
+                      const py::list& data_files, const py::object& allowed_backends,
+                      const py::object& limits) {
+  const LoadOptions options =
+      load_options(verification, data_paths, data_files, allowed_backends, limits);
   const FileInMemory file = file_in_memory(bytes);
   Result<ProgramPtr> program = [&] {
     const WithoutGil without_gil;
@@ -116,8 +134,10 @@ BackendOption backend_option(std::string_view backend, std::string_view key, py:
 
 // `backend_options`: a dict of dicts. `devices`: a dict of strings.
 py::object load_method(const Program& program, const py::str& name, PySession& session,
-                       const py::dict& backend_options, const py::dict& devices) {
+                       const py::dict& backend_options, const py::dict& devices,
+                       const py::object& limits) {
   LoadMethodOptions options;
+  options.limits = to_limits(limits);
   for (const auto [named, used] : devices) {
     const std::string mapping =
         std::string(to_view(named.ptr())) + "=" + std::string(to_view(used.ptr()));

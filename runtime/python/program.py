@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from pteron.runtime.python.limits import Limits
     from pteron.runtime.python.method_meta import MethodMeta
 
 
@@ -57,6 +58,7 @@ class Program:
         session: Session | None = None,
         backend_options: Mapping[str, Mapping[str, bool | int | str]] | None = None,
         devices: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
     ) -> Method:
         """Loads a method: allocates its memory and prepares its delegates.
 
@@ -67,12 +69,20 @@ class Program:
             `{"CpuBackend": {"num_threads": 2}}`; an unknown one raises.
           devices: devices to use instead of those that the program names, as
             `{"cuda:0": "cuda:1"}`; inputs, outputs, state and memory follow.
+          limits: what it may use; by default what the program was loaded with.
         """
         backend_registry.require(self._native.method_meta(name)["backends"])
         options = {key: dict(value) for key, value in (backend_options or {}).items()}
         session = self.session() if session is None else session
         return Method(
-            _native.load_method(self._native, name, session._native, options, dict(devices or {})),
+            _native.load_method(
+                self._native,
+                name,
+                session._native,
+                options,
+                dict(devices or {}),
+                None if limits is None else limits._numbers(),
+            ),
             session,
         )
 

@@ -1,6 +1,11 @@
 #include "pteron/runtime/python/py_method.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -19,6 +24,7 @@ namespace {
 constexpr size_t kLargeCopyNbytes = 1 << 18;
 // From so many bytes on it takes longer to copy an output than to give it other memory.
 constexpr size_t kLargeOutputNbytes = 1 << 14;
+constexpr double kNoTimeout = std::numeric_limits<double>::infinity();
 
 // Whether elements lie without gaps in the order of `dim_order`, outermost dimension first.
 bool has_layout(const ImportedTensor& tensor, const std::vector<uint8_t>& dim_order) {
@@ -46,9 +52,56 @@ View view_of(const ImportedTensor& tensor) {
   return view;
 }
 
+using Seconds = std::chrono::duration<double>;
+using Clock = std::chrono::steady_clock;
+
+// Whether Python's signal handlers run on this thread.
+bool runs_signal_handlers() {
+  static thread_local uint32_t generation = 0;
+  static thread_local int answer = -1;
+  if (__builtin_expect(answer < 0 || generation != fork_generation(), 0)) {
+    generation = fork_generation();
+#if defined(__APPLE__)
+    answer = pthread_main_np();
+#else
+    answer = ::syscall(SYS_gettid) == ::getpid();
+#endif
+  }
+  return answer != 0;
+}
+
+// Runs the handlers of signals that have come. What one raises is then set.
+Error check_signals(void*) {
+  const WithGil with_gil;
+  return PyErr_CheckSignals() == 0 ? Error(Error::Ok) : Error(Error::Cancelled);
+}
+
+void wait_for(std::timed_mutex& mutex, double seconds) {
+  constexpr double kLook = 0.05;
+  constexpr double kLongest = 1e6;
+  const Clock::time_point start = Clock::now();
+  for (;;) {
+    const double left = std::min(seconds - Seconds(Clock::now() - start).count(), kLongest);
+    const double wait = runs_signal_handlers() ? std::min(left, kLook) : left;
+    bool is_locked;
+    {
+      const WithoutGil without_gil;
+      is_locked = mutex.try_lock_for(Seconds(std::max(wait, 0.0)));
+    }
+    if (is_locked) return;
+    if (PyErr_CheckSignals() != 0) throw PythonError();
+    if (left <= wait && seconds < kLongest) {
+      throw_error(make_error(Error::TimedOut,
+                             "another thread ran the method (or another of its session) for all of "
+                             "the timeout of this call, %g seconds",
+                             seconds));
+    }
+  }
+}
+
 }  // namespace
 
-PySession::Guard::Guard(PySession& session) : session_(session) {
+PySession::Guard::Guard(PySession& session, double seconds) : session_(session) {
   const std::thread::id self = std::this_thread::get_id();
   if (session.owner_.load(std::memory_order_relaxed) == self) {
     throw_error(Error(Error::InvalidState,
@@ -60,8 +113,7 @@ PySession::Guard::Guard(PySession& session) : session_(session) {
                         "the method (or another of its session) was running on another thread when "
                         "this process was forked; load it again here"));
     }
-    const WithoutGil without_gil;
-    session.mutex_.lock();
+    wait_for(session.mutex_, seconds);
   }
   session.generation_ = fork_generation();
   session.owner_.store(self, std::memory_order_relaxed);
@@ -109,6 +161,8 @@ PyMethod::~PyMethod() {
 PyTypeObject* PyMethod::type() {
   static PyMethodDef methods[] = {
       {"execute", method_of<&PyMethod::execute>, METH_O, "Flat inputs to flat outputs."},
+      {"execute_within", method_of<&PyMethod::execute_within>, METH_O, "Of (inputs, timeout)."},
+      {"cancel", method_of<&PyMethod::cancel>, METH_NOARGS, nullptr},
       {"prepare", method_of<&PyMethod::prepare>, METH_O, "For flat inputs."},
       {"reset_state", method_of<&PyMethod::reset_state>, METH_NOARGS, nullptr},
       {"meta", method_of<&PyMethod::meta>, METH_NOARGS, "As a dict."},
@@ -201,12 +255,24 @@ bool PyMethod::has_foreign_input() const {
   });
 }
 
-Object PyMethod::execute(PyObject* inputs) { return run(inputs, Purpose::Execute); }
+Object PyMethod::execute(PyObject* inputs) { return run(inputs, Purpose::Execute, kNoTimeout); }
 
-Object PyMethod::prepare(PyObject* inputs) { return run(inputs, Purpose::Prepare); }
+Object PyMethod::execute_within(PyObject* inputs_and_timeout) {
+  PyObject* const number = PyTuple_GET_ITEM(inputs_and_timeout, 1);
+  const double timeout = PyFloat_AsDouble(number);
+  if (timeout == -1.0 && PyErr_Occurred()) throw PythonError();
+  if (std::isnan(timeout)) throw_error(Error(Error::InvalidArgument, "the timeout is no number"));
+  return run(PyTuple_GET_ITEM(inputs_and_timeout, 0), Purpose::Execute, timeout);
+}
 
-Object PyMethod::run(PyObject* inputs, Purpose purpose) {
-  const PySession::Guard guard(*session_);
+Object PyMethod::prepare(PyObject* inputs) { return run(inputs, Purpose::Prepare, kNoTimeout); }
+
+Object PyMethod::cancel() { return to_object(method_->cancel()); }
+
+Object PyMethod::run(PyObject* inputs, Purpose purpose, double timeout) {
+  const bool has_timeout = timeout != kNoTimeout;
+  const Clock::time_point start = has_timeout ? Clock::now() : Clock::time_point();
+  const PySession::Guard guard(*session_, timeout);
   struct Release {
     PyMethod* method;
     ~Release() { method->release_inputs(); }
@@ -226,10 +292,15 @@ Object PyMethod::run(PyObject* inputs, Purpose purpose) {
     output.direct = value_or_throw(OwnedTensor::allocate(method_->get_output(i).tensor()));
     throw_if_error(method_->set_output_data(i, output.direct->data(), output.direct->nbytes()));
   }
-  throw_if_error([&] {
+  ExecuteOptions options;
+  if (has_timeout) options.timeout = timeout - Seconds(Clock::now() - start).count();
+  if (runs_signal_handlers()) options.poll = check_signals;
+  const Error error = [&] {
     const WithoutGil without_gil;
-    return purpose == Purpose::Execute ? method_->execute() : method_->prepare();
-  }());
+    return purpose == Purpose::Execute ? method_->execute(options) : method_->prepare(options);
+  }();
+  if (__builtin_expect(!error.ok(), 0) && PyErr_Occurred()) throw PythonError();
+  throw_if_error(error);
   if (purpose == Purpose::Prepare) return none();
   if (!written_.empty()) write_copies_back();
   const TensorStyle style = output_style();

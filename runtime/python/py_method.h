@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -41,7 +42,8 @@ class PySession final : public std::enable_shared_from_this<PySession> {
   // the thread has it already, or another had it when this process was forked.
   class Guard final {
    public:
-    explicit Guard(PySession& session);
+    // Gives up after `seconds`: TimedOut. Throws what a signal handler raises meanwhile.
+    explicit Guard(PySession& session, double seconds = std::numeric_limits<double>::infinity());
     ~Guard();
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
@@ -53,7 +55,7 @@ class PySession final : public std::enable_shared_from_this<PySession> {
  private:
   std::shared_ptr<Session> session_;
   StreamOrder order_;
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
   uint32_t generation_ = 0;  // of the process in which it was locked last
   std::atomic<std::thread::id> owner_{};
 };
@@ -69,6 +71,10 @@ class PyMethod final {
   // Flat inputs to a list of flat outputs. May be called from any thread; calls into one session
   // take turns.
   Object execute(PyObject* inputs);
+  // The same of a tuple: flat inputs, and a timeout in seconds.
+  Object execute_within(PyObject* inputs_and_timeout);
+  // Whether a call was told to end. Any thread, while others call.
+  Object cancel();
   // None; inputs as above.
   Object prepare(PyObject* inputs);
   // None.
@@ -97,7 +103,7 @@ class PyMethod final {
     OwnedTensorPtr on_device;  // as `memory`, for one on a device
   };
 
-  Object run(PyObject* inputs, Purpose purpose);
+  Object run(PyObject* inputs, Purpose purpose, double timeout);
   void prepare_outputs();
   Error give_memory(size_t index);
   bool takes_memory(size_t index);

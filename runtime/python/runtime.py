@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from typing import Any, BinaryIO
 
+    from pteron.runtime.python.limits import Limits
+
     _Path = str | os.PathLike[str]
     _Bytes = bytes | bytearray | memoryview | BinaryIO
 
@@ -57,6 +59,7 @@ class Runtime:
         verification: Verification = Verification.InternalConsistency,
         data_path: _Path | _Bytes | Sequence[_Path | _Bytes] | None = None,
         allowed_backends: Collection[str] | None = None,
+        limits: Limits | None = None,
     ) -> Program:
         """Opens a program file.
 
@@ -69,12 +72,14 @@ class Runtime:
           allowed_backends: ids of the backends that the program's delegates may have; by default
             all. A delegate is native code in most backends, so give `()` for a file from somebody
             you do not trust.
+          limits: what the program and each of its methods may use; by default `Limits()`.
         """
         if isinstance(allowed_backends, str):
             raise TypeError("allowed_backends: found a str, expected a collection of them")
         beside: Any = [] if data_path is None else data_path
-        is_path, program = _read(data)
-        files = [_read(file) for file in ([beside] if _is_one_file(beside) else beside)]
+        most = None if limits is None else limits.load_bytes
+        is_path, program = _read(data, most)
+        files = [_read(file, most) for file in ([beside] if _is_one_file(beside) else beside)]
         load = _native.load_path if is_path else _native.load_bytes
         return Program(
             load(
@@ -83,6 +88,7 @@ class Runtime:
                 [file for is_path, file in files if is_path],
                 [file for is_path, file in files if not is_path],
                 None if allowed_backends is None else list(allowed_backends),
+                None if limits is None else limits._numbers(),
             )
         )
 
@@ -92,12 +98,28 @@ def _is_one_file(data: object) -> bool:
     return isinstance(data, kinds) or hasattr(data, "read")
 
 
-def _read(data: Any) -> tuple[bool, bytes]:
-    """Whether it is a path, and the path or the contents."""
+def _read(data: Any, most: int | None) -> tuple[bool, bytes]:
+    """Whether it is a path, and the path or the contents, of which `most` bytes may be copied."""
     if isinstance(data, (str, os.PathLike)):
         return True, os.fsencode(data)
     if hasattr(data, "read"):
-        data = data.read()
+        data = data.read() if most is None else data.read(most + 1)
+        if most is not None and len(data) > most:
+            raise _more_than(most)
+    elif most is not None and isinstance(data, (bytearray, memoryview)):
+        if memoryview(data).nbytes > most:
+            raise _more_than(most)
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"a file is a path, bytes or a binary file; found {type(data).__name__}")
     return False, bytes(data)
+
+
+def _more_than(most: int) -> Exception:
+    from pteron.runtime.python.errors import error_of_code
+
+    return error_of_code(
+        0x21,
+        "MemoryAllocationFailed",
+        f"a file to be copied has more bytes than the limit load_bytes, {most}; use a higher one"
+        " if you trust the file, or give its path",
+    )

@@ -148,6 +148,13 @@ class MethodBuilder:
         call.args = list(arguments)
         self._instruct(schema.InstructionCall.DelegateCall, call)
 
+    def jump_false(self, condition: int, destination: int) -> None:
+        """A jump to an instruction, by number, if the value `condition` is false."""
+        call = schema.JumpFalseCallT()
+        call.conditionIndex = condition
+        call.destination = destination
+        self._instruct(schema.InstructionCall.JumpFalseCall, call)
+
     def containers(self, inputs: str, outputs: str) -> None:
         """How inputs and outputs were nested, as JSON."""
         self._method.containerTypes = schema.ContainerTypesT()

@@ -32,6 +32,8 @@ const char kUsage[] =
   --backend_option B:K=V  an option for backend B, such as CpuBackend:num_threads=2; may be repeated
   --device A=B            use device B where the program names A, such as cuda:0=cuda:1; may be
                           repeated
+  --limits L=N,...        run_time (seconds of a run), instructions (of a run), planned_bytes and
+                          load_bytes, such as run_time=0.5,planned_bytes=67108864; see limits.h
   --help                  print this
 )";
 
@@ -86,6 +88,30 @@ std::string set_verification(const std::string& text, Arguments& arguments) {
   return {};
 }
 
+std::string set_limits(const std::string& text, Limits& limits) {
+  for (const std::string& part : split(text)) {
+    const size_t equal = part.find('=');
+    const std::string name = part.substr(0, equal);
+    const std::string value = equal == std::string::npos ? "" : part.substr(equal + 1);
+    uint64_t* const number = name == "instructions"    ? &limits.instructions
+                             : name == "planned_bytes" ? &limits.planned_bytes
+                             : name == "load_bytes"    ? &limits.load_bytes
+                                                       : nullptr;
+    int64_t integer = 0;
+    char* end = nullptr;
+    if (number && parse_integer(value, integer) && integer >= 0) {
+      *number = static_cast<uint64_t>(integer);
+    } else if (name == "run_time" && !value.empty() &&
+               (limits.run_time = std::strtod(value.c_str(), &end)) >= 0 && *end == '\0') {
+    } else {
+      return "--limits: found \"" + part +
+             "\", expected run_time=SECONDS, or a number of at least 0 for instructions, "
+             "planned_bytes or load_bytes";
+    }
+  }
+  return {};
+}
+
 std::string set_repeat(const std::string& text, Arguments& arguments) {
   if (parse_integer(text, arguments.repeat) && arguments.repeat >= 0) return {};
   return "--repeat: found \"" + text + "\", expected a number of runs";
@@ -110,6 +136,8 @@ std::string set_flag(const std::string& name, const std::string& value, Argument
     arguments.load.allowed_backends = value.empty() ? std::vector<std::string>() : split(value);
   } else if (name == "backend_option") {
     return set_backend_option(value, arguments);
+  } else if (name == "limits") {
+    return set_limits(value, arguments.load.limits);
   } else if (name == "device") {
     const Error error = arguments.devices.add(value);
     if (!error.ok()) return "--device: " + error.message();

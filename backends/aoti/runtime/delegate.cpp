@@ -148,8 +148,13 @@ bool digest_in_key(const std::string& key, Sha256Digest* digest) {
   return true;
 }
 
-Error set_borrowed_constants(const Metadata& metadata, const NamedDataMap& data, AotiDevice& device,
-                             Container& container) {
+Error take_of_budget(const BackendInitContext& context, uint64_t nbytes, const char* what) {
+  return context.budget ? context.budget->take(nbytes, what) : Error(Error::Ok);
+}
+
+Error set_borrowed_constants(const BackendInitContext& context, const Metadata& metadata,
+                             AotiDevice& device, Container& container) {
+  const NamedDataMap& data = *context.named_data;
   std::vector<Span<const uint8_t>> bytes;
   bytes.reserve(metadata.constants.size());
   std::unordered_map<std::string_view, Span<const uint8_t>> blobs;
@@ -167,6 +172,9 @@ Error set_borrowed_constants(const Metadata& metadata, const NamedDataMap& data,
         static_cast<unsigned long long>(constant.nbytes),
         static_cast<unsigned long long>(constant.offset), blob.size());
     bytes.emplace_back(blob.data() + constant.offset, constant.nbytes);
+    if (device.device().type != DeviceType::CPU) {
+      PTERON_RETURN_IF_ERROR(take_of_budget(context, constant.nbytes, "a weight on a device"));
+    }
   }
   PTERON_ASSIGN_OR_RETURN(std::vector<TensorPtr> tensors,
                           device.make_constants(metadata.constants, bytes));
@@ -189,7 +197,7 @@ Error check_counts(const Metadata& metadata, const Container& container) {
 }
 
 // A file of another writer: the code and one blob of weights, and nothing that describes them.
-Result<std::unique_ptr<Delegate>> load_without_metadata(const NamedDataMap& data,
+Result<std::unique_ptr<Delegate>> load_without_metadata(const BackendInitContext& context,
                                                         const PayloadKeys& keys,
                                                         std::unique_ptr<AotiDevice> device) {
   PTERON_CHECK_OR_RETURN(device->runs_without_metadata(), Error::NotSupported,
@@ -197,8 +205,11 @@ Result<std::unique_ptr<Delegate>> load_without_metadata(const NamedDataMap& data
                          "written for this runtime, and what the code needs of a machine and of "
                          "its inputs is not known. Lower the model again",
                          keys.code.c_str());
+  const NamedDataMap& data = *context.named_data;
   PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> code, data.get_verified(keys.code));
   PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> weights, data.get_data(keys.weights));
+  PTERON_RETURN_IF_ERROR(take_of_budget(context, code.size(), "native code"));
+  PTERON_RETURN_IF_ERROR(take_of_budget(context, weights.size(), "weights"));
   Sha256Digest digest;
   if (!digest_in_key(keys.code, &digest)) digest = sha256(code);
   PTERON_ASSIGN_OR_RETURN(std::shared_ptr<SharedObject> object, SharedObject::load(code, digest));
@@ -243,7 +254,7 @@ Result<std::unique_ptr<Delegate>> load_delegate(BackendInitContext& context,
   if (variants.size() == 1) {
     const Result<Span<const uint8_t>> blob = data.get_data(variants[0].metadata());
     if (!blob.ok() && blob.error() == Error::NotFound) {
-      return load_without_metadata(data, variants[0], std::move(device));
+      return load_without_metadata(context, variants[0], std::move(device));
     }
   }
   PTERON_ASSIGN_OR_RETURN(const std::vector<Metadata> tables,
@@ -259,6 +270,7 @@ Result<std::unique_ptr<Delegate>> load_delegate(BackendInitContext& context,
   PTERON_ASSIGN_OR_RETURN(Contract contract, Contract::make(metadata));
 
   PTERON_ASSIGN_OR_RETURN(const Span<const uint8_t> code, data.get_data(variants[chosen].code));
+  PTERON_RETURN_IF_ERROR(take_of_budget(context, code.size(), "native code"));
   std::shared_ptr<SharedObject> object;
   {
     TraceScope trace(context.tracer, "load", "shared object");
@@ -270,7 +282,7 @@ Result<std::unique_ptr<Delegate>> load_delegate(BackendInitContext& context,
   PTERON_RETURN_IF_ERROR(check_counts(metadata, *container));
   {
     TraceScope trace(context.tracer, "load", "constants");
-    PTERON_RETURN_IF_ERROR(set_borrowed_constants(metadata, data, *device, *container));
+    PTERON_RETURN_IF_ERROR(set_borrowed_constants(context, metadata, *device, *container));
   }
   return std::unique_ptr<Delegate>(
       new AotiDelegate(std::move(device), std::move(container), std::move(contract)));

@@ -11,7 +11,9 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -36,12 +38,15 @@ exit codes
   2  the command line is wrong
   3  outputs differ from eager
   4  nothing was compared: the program does not run on this machine
+  130, 143  it was ended by Ctrl-C, or by SIGTERM
 """
 _DONE, _FAILED, _USAGE, _DIFFERS, NOT_RUN = range(5)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command line, of this process by default; returns the exit code."""
+    if argv is None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _leave)  # what was begun is cleaned up
     argv = list(sys.argv if argv is None else argv)
     if argv[1:2] == ["help"] and argv[2:]:
         argv = [argv[0], argv[2], "--help"]  # as git has it
@@ -75,6 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(help_of(command))
             return _DONE
         return _DONE if command.run(positional) else _DIFFERS
+    except KeyboardInterrupt:
+        print(f"pteron {name}: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
     except (flags.Error, UsageError) as error:
         print(f"pteron {name}: {error}\nhelp: pteron {name} --help", file=sys.stderr)
         return _USAGE
@@ -89,6 +97,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         print(f"pteron {name}: {error}", file=sys.stderr)
         return _DIFFERS if type(error).__name__ == "VerificationError" else _FAILED
+
+
+def _leave(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def _version() -> str:

@@ -167,7 +167,7 @@ Reached run(const Program& program, const MethodMeta& meta, Random& random) {
   if (meta.planned_nbytes() > kLarge) return Reached::Loaded;
   Buffers inputs, outputs;
   LoadMethodOptions options;
-  options.max_instructions = 1000;
+  options.limits.emplace().instructions = 1000;
   auto method = program.load_method(meta.name, options);
   if (!method.ok()) return Reached::Loaded;
   if (std::any_of(meta.inputs.begin(), meta.inputs.end(), is_large) ||

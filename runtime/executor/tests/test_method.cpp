@@ -303,9 +303,9 @@ TEST(MethodTest, AnEndlessLoopIsGivenUp) {
   MethodSpec& spec = program.add_method("forward");
   spec.instruction(JumpFalseSpec{spec.add(false), 0});
   LoadMethodOptions options;
-  options.max_instructions = 1000;
+  options.limits.emplace().instructions = 1000;
   const auto method = load(program, options);
-  expect_message(method->execute(), Error::InvalidState, "1000 instructions without an end");
+  expect_message(method->execute(), Error::OutOfResources, "1000 instructions without an end");
 }
 
 TEST(MethodTest, ABoolTensorIsTrueWhenAllItsElementsAre) {

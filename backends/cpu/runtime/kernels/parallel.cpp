@@ -48,7 +48,8 @@ void run_tasks(int count, void (*task)(void* context, int i), void* context) {
       },
       &tasks, count);
   if (tasks.failure) std::rethrow_exception(tasks.failure);
-  // Tasks check nothing and meet at no barrier, so that all that fails is memory for the threads.
+  // Tasks check nothing and meet at no barrier, so that all that fails is memory for the threads; or
+  // the run was told to end, which the executor then says.
   if (!error.ok()) throw std::bad_alloc();
 }
 

@@ -34,6 +34,8 @@ Error run_nested(ThreadState& thread, void (*body)(void*), void* data) {
 Error run_region(void (*body)(void*), void* data, int threads) {
   ThreadState& thread = thread_state();
   if (__builtin_expect(thread.member != nullptr, 0)) return run_nested(thread, body, data);
+  RunControl* const control = RunControl::current();
+  if (control && __builtin_expect(control->is_asked(), 0)) PTERON_RETURN_IF_ERROR(control->look());
   const int size = std::min(threads > 0 ? threads : max_threads(), kMaxTeam);
   if (size == 1) return run_alone(thread, body, data);
   Team* team = nullptr;
@@ -41,7 +43,7 @@ Error run_region(void (*body)(void*), void* data, int threads) {
     team = &Team::acquire(thread);
     return Error::Ok;
   }));
-  Error error = team->run(body, data, size);
+  Error error = team->run(body, data, size, control);
   team->release();
   return error;
 }

@@ -10,6 +10,9 @@
 // a thread that comes to one begins there what nobody has begun, on a stack of its own. Where there
 // are as many callers as processors, or no threads to be had, each computes alone.
 //
+// A run that was told to end (RunControl) is asked about at the beginning of a region, of each of
+// its members, and at barriers: the region then fails with that error.
+//
 // A member may give up (fail_member, leave_member): its body ends there without running
 // destructors, the others follow at their next barrier, and run_region() returns the first error.
 //

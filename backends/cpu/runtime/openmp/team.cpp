@@ -64,9 +64,10 @@ void Team::release_all() {
   }
 }
 
-Error Team::run(void (*body)(void*), void* data, int size) {
+Error Team::run(void (*body)(void*), void* data, int size, const RunControl* control) {
   body_ = body;
   data_ = data;
+  control_ = control;
   size_ = size;
   processor_ = sched_getcpu();
   flushes_denormals_ = flushes_denormals();
@@ -118,8 +119,15 @@ int Team::useful_workers(ThreadState& thread) const {
   return thread.shared_workers;
 }
 
+bool Team::goes_on() {
+  if (control_ && __builtin_expect(control_->is_asked(), 0)) {
+    if (Error error = control_->look_from_other_thread(); !error.ok()) fail(std::move(error));
+  }
+  return !has_failed();
+}
+
 void Team::run_member(int index) {
-  if (failed_.load(std::memory_order_relaxed)) return;
+  if (!goes_on()) return;
   Member member;
   member.team = this;
   member.index = index;
@@ -216,7 +224,7 @@ void Team::run_fiber() {
   member.size = team.size_;
   member.next = std::exchange(starter->next, &member);
   thread.member = &member;
-  if (!team.has_failed()) run_body(member, team.body_, team.data_);
+  if (team.goes_on()) run_body(member, team.body_, team.data_);
   Member* before = &member;
   while (before->next != &member) before = before->next;
   before->next = member.next;
@@ -245,7 +253,7 @@ void Team::let_others_run(Member& member) {
 bool Team::barrier(Member& member) {
   run_unassigned_to_barrier(member);
   const uint32_t generation = generation_.load(std::memory_order_acquire);
-  if (has_failed()) return false;
+  if (!goes_on()) return false;
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
     arrived_.store(0, std::memory_order_relaxed);
     generation_.fetch_add(1, std::memory_order_seq_cst);

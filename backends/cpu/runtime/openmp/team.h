@@ -14,6 +14,7 @@
 #include "pteron/backends/cpu/runtime/openmp/spin_then_park.h"
 #include "pteron/backends/cpu/runtime/openmp/thread_pool.h"
 #include "pteron/runtime/core/error.h"
+#include "pteron/runtime/core/run_control.h"
 
 namespace pteron::cpu::openmp {
 
@@ -57,8 +58,8 @@ class alignas(64) Team final {
   // In a new process the threads that used them are gone.
   static void release_all();
 
-  // For the owner: runs all members, member 0 on this thread.
-  Error run(void (*body)(void*), void* data, int size);
+  // For the owner: runs all members, member 0 on this thread. `control` may be null.
+  Error run(void (*body)(void*), void* data, int size, const RunControl* control);
 
   // For members. barrier(): false if a member has failed; the caller has to leave.
   bool barrier(Member& member);
@@ -77,6 +78,8 @@ class alignas(64) Team final {
   bool is_done_soon() const;
   bool is_crowded() const { return size_ > num_processors(); }
   int useful_workers(ThreadState& thread) const;
+  // Whether the region goes on; false if the run was told to end, and then the region has failed.
+  bool goes_on();
   bool has_failed() const { return failed_.load(std::memory_order_acquire); }
   bool is_over(uint32_t generation) const {
     return generation_.load(std::memory_order_acquire) != generation || has_failed();
@@ -90,6 +93,7 @@ class alignas(64) Team final {
   // Written by the owner before members begin; the rest of the line changes seldom.
   void (*body_)(void*) = nullptr;
   void* data_ = nullptr;
+  const RunControl* control_ = nullptr;
   int size_ = 0;
   int processor_ = -1;               // that the owner began the region on
   bool flushes_denormals_ = false;   // the owner; all members do as it does

@@ -14,6 +14,7 @@
 #include "pteron/backends/cpu/runtime/openmp/region.h"
 #include "pteron/backends/cpu/runtime/openmp/thread_count.h"
 #include "pteron/backends/cpu/runtime/openmp/thread_pool.h"
+#include "pteron/runtime/core/run_control.h"
 
 namespace pteron::cpu::openmp {
 namespace {
@@ -47,6 +48,67 @@ TEST(Region, EveryMemberRunsOnceInATeamOfTheSizeAskedFor) {
   EXPECT_EQ(thread_num(), 0);
   EXPECT_EQ(num_threads(), 1);
   EXPECT_FALSE(in_region());
+}
+
+// Regions of a run that has been told to end, by its own member or another thread.
+TEST(Region, ARunThatIsToldToEndBeginsNoMore) {
+  for (const int threads : {1, 2, 3, 64}) {
+    RunControl control;
+    const RunControl::Scope scope(control, {}, 1e9);
+    std::atomic<int> runs{0};
+    EXPECT_TRUE(region(threads, [&] { ++runs; }).ok());
+    EXPECT_EQ(runs, threads);
+    ASSERT_TRUE(control.cancel());
+    EXPECT_EQ(region(threads, [&] { ++runs; }), Error::Cancelled);
+    EXPECT_EQ(runs, threads);
+  }
+  std::atomic<int> runs{0};
+  EXPECT_TRUE(region(3, [&] { ++runs; }).ok()) << "other runs go on";
+  EXPECT_EQ(runs, 3);
+}
+
+TEST(Region, ARegionEndsBetweenItsMembers) {
+  RunControl control;
+  const RunControl::Scope scope(control, {}, 1e9);
+  std::atomic<int> runs{0};
+  const Error error = region(64, [&] {
+    control.cancel();
+    ++runs;
+  });
+  EXPECT_EQ(error, Error::Cancelled);
+  EXPECT_LT(runs, 64) << "what had begun is done, and no more";
+}
+
+TEST(Region, ARegionEndsAtItsBarriers) {
+  for (const int threads : {2, 5, 40}) {
+    RunControl control;
+    const RunControl::Scope scope(control, {}, 1e9);
+    std::atomic<int> rounds{0};
+    std::thread other([&] {
+      while (rounds.load() < 100) std::this_thread::yield();
+      control.cancel();
+    });
+    const Error error = region(threads, [&] {
+      for (;;) {
+        ++rounds;
+        barrier();
+      }
+    });
+    other.join();
+    EXPECT_EQ(error, Error::Cancelled);
+  }
+  EXPECT_TRUE(region(4, [] { barrier(); }).ok());
+}
+
+TEST(Region, ADeadlineEndsARegion) {
+  RunControl control;
+  ExecuteOptions options;
+  options.timeout = 0.05;
+  const RunControl::Scope scope(control, options, 1e9);
+  EXPECT_EQ(region(3, [] {
+              for (;;) barrier();
+            }),
+            Error::TimedOut);
 }
 
 TEST(Region, WithoutBarriersThePoolStaysBelowTheProcessors) {

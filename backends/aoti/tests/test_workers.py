@@ -1,0 +1,156 @@
+"""Pools and compilers that end with whoever waits for them; real processes and signals."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pteron.backends.aoti import workers
+
+SLEEPERS = """
+import subprocess, sys, threading, time
+from pteron.backends.aoti import workers
+
+def sleep():
+    # A compiler that starts another process, and has begun to write.
+    script = "echo > $0; sleep 300 & sleep 300; wait"
+    workers.run(["sh", "-c", script, sys.argv[2]], output=sys.argv[2])
+
+def nested():
+    with workers.Workers(2) as pool:
+        for job in [pool.submit(sleep) for _ in range(20)]:
+            job.result()
+
+def busy():
+    while True:
+        sum(range(1000))
+
+def warm():
+    workers.start(sleep)
+    busy()
+
+print("begun", flush=True)
+with workers.Workers(2) as pool:
+    jobs = [pool.submit(globals()[sys.argv[1]]) for _ in range(5)]
+    if len(sys.argv) > 3:
+        jobs[0].result()
+"""
+
+
+def processes_with(mark: str) -> list[int]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            if mark.encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            pass
+    return found
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    name = f"MARK{uuid.uuid4().hex}"
+    yield name
+    for process in processes_with(name):
+        os.kill(process, signal.SIGKILL)
+
+
+def start(mark: str, *arguments: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), mark: "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLEEPERS, *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "begun\n"
+    return process
+
+
+@pytest.mark.parametrize("waits", ["at the end", "for a result"])
+@pytest.mark.parametrize("jobs", ["sleep", "nested", "busy", "warm"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_all_ends_with_the_process(
+    mark: str, number: signal.Signals, jobs: str, waits: str, tmp_path: Path
+) -> None:
+    output = tmp_path / ".new-1"
+    process = start(mark, jobs, str(output), *(["result"] if waits == "for a result" else []))
+    if jobs != "busy":
+        assert wait_for(output.exists, 20)
+    time.sleep(0.1)
+    sent = time.monotonic()
+    process.send_signal(number)
+    errors = process.communicate(timeout=20)[1]
+    assert time.monotonic() - sent < 2
+    assert process.returncode == -number
+    assert ("KeyboardInterrupt" in errors) == (number == signal.SIGINT)
+    assert "SystemExit" not in errors
+    assert wait_for(lambda: not processes_with(mark), 1)
+    if number != signal.SIGINT:  # the cache removes it, see its tests
+        assert wait_for(lambda: not output.exists(), 1)
+
+
+def test_what_a_command_says_and_returns(tmp_path: Path) -> None:
+    script = "cat; echo out; echo error >&2; pwd; exit 3"
+    done = workers.run(["sh", "-c", script], text="in\n", folder=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (3, f"in\nout\n{tmp_path}\n", "error\n")
+    done = workers.run(["sh", "-c", 'printf "%s|" "$@"', "sh", "a b", "", "$x", "*"])
+    assert (done.returncode, done.stdout) == (0, "a b||$x|*|")
+    assert workers.run(["sh", "-c", "kill -KILL $$"]).returncode != 0
+
+
+def test_an_error_waits_for_the_others() -> None:
+    done = []
+
+    def slow() -> None:
+        time.sleep(0.2)
+        done.append(1)
+
+    with pytest.raises(ValueError, match="told"), workers.Workers(2) as pool:
+        pool.submit(slow)
+        raise ValueError("told")
+    assert done == [1]
+    with workers.Workers(2) as pool:
+        assert list(pool.map(abs, [-1, 2])) == [1, 2]
+
+
+def test_other_pools_go_on() -> None:
+    found: list[int] = []
+    begun = threading.Event()
+
+    def other() -> None:
+        with workers.Workers(1) as pool:
+            begun.set()
+            found.append(pool.submit(lambda: workers.run(["sleep", "0.3"]).returncode).result())
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    begun.wait()
+    with pytest.raises(KeyboardInterrupt), workers.Workers(1) as pool:
+        job = pool.submit(lambda: workers.run(["sleep", "100"]))
+        time.sleep(0.05)
+        raise KeyboardInterrupt
+    thread.join()
+    assert found == [0]
+    assert isinstance(job.exception(1), SystemExit)

@@ -1,0 +1,188 @@
+"""Threads and compilers that end with whoever waits for them.
+
+    with Workers(4) as pool:
+        jobs = [pool.submit(run, ["g++", ...]) for ...]
+
+Left by Ctrl-C, or by another exception that is no `Exception`, the block ends at once: what has not
+begun is dropped, compilers are killed with all that they started, and threads that run Python code
+get a `SystemExit`. Pools that jobs make end with the outermost one.
+
+A compiler does not outlive this process either, however that ends (SIGTERM, SIGKILL): a shell beside
+it waits for the end of a pipe that this process has open, ends all of its process group, and
+removes the file that was being written.
+"""
+
+import concurrent.futures
+import contextlib
+import ctypes
+import functools
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+#: Seconds that threads get to leave what they do.
+_PATIENCE = 1.0
+
+#: Arguments: the pipe, the file to remove or nothing, and the command. GCC and its parts remove
+#: their files when they get a SIGTERM.
+_WATCHED = """
+{ trap "" TERM; read _; kill -TERM 0; rm -f "$2"; sleep 0.1; rm -f "$2"; kill -KILL 0; } \
+    <"/dev/fd/$1" >/dev/null 2>&1 &
+watcher=$!
+shift 2
+"$@"
+status=$?
+kill -KILL $watcher
+exit $status
+"""
+
+
+class _Scope:
+    """What belongs to one outermost pool."""
+
+    def __init__(self) -> None:
+        self.has_ended = False
+        self._lock = threading.Lock()
+        self._processes: set[subprocess.Popen[str]] = set()
+        self._busy: set[int] = set()
+
+    def check(self) -> None:
+        if self.has_ended:
+            raise SystemExit
+
+    @contextlib.contextmanager
+    def process(self, process: subprocess.Popen[str]) -> Any:
+        """While it runs: end() kills it."""
+        with self._lock:
+            self._processes.add(process)
+        try:
+            self.check()
+            yield
+        except BaseException:
+            _kill(process)
+            raise
+        finally:
+            with self._lock:
+                self._processes.discard(process)
+        self.check()
+
+    def do(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
+        """The job of a pool, on one of its threads."""
+        self.check()
+        _thread.scope = self
+        with self._lock:
+            self._busy.add(threading.get_ident())
+        try:
+            return function(*args, **kwargs)
+        finally:
+            with self._lock:
+                self._busy.discard(threading.get_ident())
+
+    def end(self) -> None:
+        """Kills compilers, has jobs leave, and waits for them a while."""
+        self.has_ended = True
+        until = time.monotonic() + _PATIENCE
+        told: set[int] = set()
+        while time.monotonic() < until:
+            with self._lock:
+                for process in self._processes:
+                    _kill(process)
+                if not self._busy:
+                    return
+                for thread in self._busy - told:
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                        ctypes.c_ulong(thread), ctypes.py_object(SystemExit)
+                    )
+                told |= self._busy
+            time.sleep(0.02)
+
+
+class _Thread(threading.local):
+    scope: _Scope | None = None
+
+
+_thread = _Thread()
+
+
+class Workers(concurrent.futures.ThreadPoolExecutor):
+    """A pool of threads whose jobs end when its block is left early (see the module's text)."""
+
+    def __init__(self, max_workers: int) -> None:
+        self._is_outermost = _thread.scope is None
+        self._scope = _thread.scope or _Scope()
+        super().__init__(max_workers)
+
+    def submit(
+        self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> concurrent.futures.Future[_T]:
+        return super().submit(self._scope.do, fn, *args, **kwargs)  # type: ignore[arg-type]
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> bool | None:
+        try:
+            if kind is None or issubclass(kind, Exception):
+                return super().__exit__(kind, *rest)
+        except BaseException:
+            self._leave()
+            raise
+        self._leave()
+        return None
+
+    def _leave(self) -> None:
+        self.shutdown(wait=False, cancel_futures=True)
+        if self._is_outermost:
+            self._scope.end()
+
+
+def start(function: Callable[[], None]) -> None:
+    """Calls it on a daemon thread, which ends with the pool that the calling thread belongs to."""
+    scope = _thread.scope or _Scope()
+    threading.Thread(target=scope.do, args=(function,), daemon=True).start()
+
+
+def run(
+    command: Sequence[str],
+    *,
+    text: str | None = None,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    output: str = "",
+) -> subprocess.CompletedProcess[str]:
+    """`subprocess.run` with captured text, of a command that writes the file `output`."""
+    scope = _thread.scope or _Scope()
+    scope.check()
+    pipe = _pipe(os.getpid())
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", _WATCHED, "sh", str(pipe), output, *command],
+        stdin=subprocess.DEVNULL if text is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment,
+        pass_fds=(pipe,),
+        start_new_session=True,
+    )
+    with scope.process(process):
+        stdout, stderr = process.communicate(text)
+    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+
+
+@functools.lru_cache(maxsize=1)
+def _pipe(process: int) -> int:
+    """One whose other end closes when this process ends."""
+    reading, _ = os.pipe()
+    return reading
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,119 @@
+"""Ctrl-C and SIGTERM while a model is exported: it ends within two seconds and leaves nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+MODEL = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(256, 256) for _ in range(12))
+    def forward(self, x):
+        for i, layer in enumerate(self.layers):
+            x = torch.softmax(layer(x) * i, -1) + torch.nn.functional.layer_norm(x, (256,))
+            x = x.cumsum(0) + torch.sort(x, 0)[0]
+        return x
+def model():
+    return Model().eval()
+def example_inputs():
+    return (torch.randn(8, 256),)
+"""
+SCRIPT = """
+import sys
+sys.path.insert(0, ".")
+import made, pteron
+print("begun", flush=True)
+pteron.export(made.model(), made.example_inputs(), "model.pte")
+print("done", flush=True)
+"""
+
+
+def processes_with(mark: str) -> list[int]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and mark.encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            pass
+    return found
+
+
+def is_compiling(mark: str) -> bool:
+    for process in processes_with(mark):
+        try:
+            if b"cc1plus" in Path(f"/proc/{process}/cmdline").read_bytes():
+                return True
+        except OSError:
+            pass
+    return False
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    name = f"MARK{uuid.uuid4().hex}"
+    yield name
+    for process in processes_with(name):
+        os.kill(process, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [
+        (signal.SIGINT, "compiling"),
+        (signal.SIGINT, "later"),
+        (signal.SIGINT, "early"),
+        (signal.SIGTERM, "compiling"),
+        (signal.SIGTERM, "later"),
+    ],
+)
+def test_an_export_ends(mark: str, number: signal.Signals, moment: str, tmp_path: Path) -> None:
+    (tmp_path / "made.py").write_text(MODEL)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PTERON_CACHE_DIR": str(tmp_path / "cache"),
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"),
+        "TMPDIR": str(tmp_path),
+        mark: "1",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "begun\n"
+    if moment == "early":
+        time.sleep(1)
+    else:
+        until = time.monotonic() + 60
+        while not is_compiling(mark):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        if moment == "later":
+            time.sleep(5)
+    sent = time.monotonic()
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=60)
+    seconds = time.monotonic() - sent
+    assert "done" not in out, "the export was over too soon for this test"
+    assert process.returncode == -number
+    assert seconds < 2, (seconds, errors)
+    until = time.monotonic() + 1
+    while processes_with(mark) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not processes_with(mark)
+    assert not [*tmp_path.rglob(".new-*"), *tmp_path.rglob("*.pte"), *tmp_path.rglob("*.part")]
