@@ -4,9 +4,8 @@ is in eager on the host.
     a // b    ==>    all(b != 0 & (b != -1 | a != least)), asserted on the host at the end
 
 A GPU divides by 0 without a signal. The condition is computed beside the division, and is one more
-result of the delegate; the host reads it once a run, where it waits for results in any case. Divisors
-that are numbers of the model, or that export's bounds prove, cost nothing. Not looked at are the
-divisions in branches and loops.
+result of the delegate, which the host reads once a run. Divisors that are numbers of the model, or
+that export's bounds prove, cost nothing. Divisions in branches and loops are not looked at.
 """
 
 import functools

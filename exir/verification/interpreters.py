@@ -70,8 +70,8 @@ def _divides_by_zero(target: Any, args: Any, result: Any) -> bool:
 
 
 class CheckingInterpreter(Interpreter):
-    """Raises IndexError for indices beyond the end also on a GPU, which would be lost with them, and
-    ZeroDivisionError.
+    """Raises IndexError for indices beyond the end also on a GPU, which would be lost with them.
+    Likewise ZeroDivisionError, of which a GPU says nothing.
 
     Branches and delegates are run by the same kind of interpreter.
     """

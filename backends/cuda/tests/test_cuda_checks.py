@@ -36,7 +36,9 @@ class Function(torch.nn.Module):
         return self.function(*inputs, *([self.rows] if self.function is _in_state else []))
 
 
-def export(function: Callable[..., Any], *inputs: Any, **options: Any) -> torch.export.ExportedProgram:
+def export(
+    function: Callable[..., Any], *inputs: Any, **options: Any
+) -> torch.export.ExportedProgram:
     return torch.export.export(Function(function), inputs, **options)
 
 
@@ -191,7 +193,9 @@ def test_divisions_are_errors(dtype: torch.dtype, tmp_path: pathlib.Path) -> Non
             inputs = list(good)
             inputs[2 * position : 2 * position + 2] = a, b
             if holds:
-                for found, expected in zip(method.execute(inputs), all_of_them(*inputs), strict=True):
+                for found, expected in zip(
+                    method.execute(inputs), all_of_them(*inputs), strict=True
+                ):
                     assert torch.equal(torch.from_dlpack(found).cpu(), expected)
             else:
                 with pytest.raises(InvalidArgumentError, match="an integer is divided by 0"):
