@@ -56,6 +56,10 @@ ASSERTIONS: dict[Callable[..., Any], str] = {
 }
 """The kernels of assertions, which end a run. Their message may have parts, numbers among them."""
 
+ON_HOST = "pteron_on_host"
+"""The key of `node.meta` of an assertion that no delegate takes, since the runtime's kernel is to
+check it."""
+
 RANGES: dict[Callable[..., Any], int | None] = {
     torch.ops.aten.sym_constrain_range.default: None,
     torch.ops.aten.sym_constrain_range_for_size.default: 0,

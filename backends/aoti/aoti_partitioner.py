@@ -94,8 +94,9 @@ class AotiPartitioner(Partitioner):
         self, program: ExportedProgram, support: OpSupport
     ) -> list[list[torch.fx.Node]]:
         """Nodes to take, set by set, in graph order."""
-        free = get_non_lowered_nodes(program.graph)
+        free = list(_takeable_nodes(program))
         calls = [node for node in program.graph.nodes if node.op == "call_function"]
+        calls = [node for node in calls if kernels.ON_HOST not in node.meta]
         if len(free) == len(calls) and all(support.reason(node) is None for node in free):
             sets = [free]
         else:
@@ -113,7 +114,7 @@ class AotiPartitioner(Partitioner):
 
     def _warn(self, program: ExportedProgram, support: OpSupport) -> None:
         lines = []
-        for node in get_non_lowered_nodes(program.graph):
+        for node in _takeable_nodes(program):
             reason = support.reason(node)
             if reason is None:
                 continue
@@ -128,6 +129,12 @@ class AotiPartitioner(Partitioner):
                 LeftOutWarning,
                 stacklevel=3,
             )
+
+
+def _takeable_nodes(program: ExportedProgram) -> Iterable[torch.fx.Node]:
+    for node in get_non_lowered_nodes(program.graph):
+        if kernels.ON_HOST not in node.meta:
+            yield node
 
 
 def _computes(node: torch.fx.Node) -> bool:

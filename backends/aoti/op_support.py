@@ -18,6 +18,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from pteron.backends.aoti import inductor
 from pteron.backends.aoti.attention import WHOLE
+from pteron.exir import kernels
 from pteron.exir.delegate import executorch_call_delegate
 
 LeaveOut: TypeAlias = Collection[torch._ops.OpOverload | str] | Callable[[torch.fx.Node], bool]
@@ -54,6 +55,8 @@ class OpSupport(OperatorSupportBase):
         return self._reasons[node]
 
     def _find_reason(self, node: torch.fx.Node) -> str | None:
+        if kernels.ON_HOST in node.meta:
+            return "the runtime's kernel is to check it"
         if self._is_left_out(node):
             return f"{node.target} is left out by request"
         if node.target is operator.getitem:

@@ -10,7 +10,9 @@ from pteron.backends.aoti.aoti_partitioner import AotiPartitioner
 from pteron.backends.aoti.op_support import LeaveOut
 from pteron.backends.cuda.cuda_backend import CudaBackend
 from pteron.backends.cuda.cuda_options import CudaOptions
+from pteron.backends.cuda.division_checks import check_divisions
 from pteron.exir.backend.compile_spec_schema import CompileSpec
+from pteron.exir.passes.pass_base import Pass
 
 
 @final
@@ -32,3 +34,6 @@ class CudaPartitioner(AotiPartitioner):
     ) -> None:
         specs = CudaOptions.specs_of(options)
         super().__init__(CudaBackend.__name__, specs, leave_out=leave_out)
+
+    def passes(self) -> list[Pass]:
+        return [check_divisions]

@@ -28,6 +28,7 @@ from pteron.exir.backend.partitioner import (
 from pteron.exir.backend.partitions import Partition, Step, plan_partitions
 from pteron.exir.backend.utils import find_difference
 from pteron.exir.lowered_backend_module import CallTree, LoweredBackendModule
+from pteron.exir.passes.run import run_passes
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,7 @@ def _with_method_name(spec: DelegationSpec, method: str) -> DelegationSpec:
 
 
 def _plan(method: str, program: ExportedProgram, partitioner: Partitioner) -> _Plan:
+    program = run_passes(program, partitioner.passes())
     tagged, specs = _partition(method, program, partitioner)
     steps = plan_partitions(tagged)
     extracted = {}

@@ -12,7 +12,7 @@ A partitioner tags nodes; it never edits the graph::
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ import torch
 from torch.export import ExportedProgram
 
 from pteron.exir.backend.compile_spec_schema import CompileSpec
+from pteron.exir.passes.pass_base import Pass
 
 DELEGATION_TAG = "delegation_tag"
 """The key of `node.meta` under which a partitioner writes the tag of a node."""
@@ -79,3 +80,8 @@ class Partitioner(ABC):
         given, an operator is kept if it says yes to any node that calls it.
         """
         return [], None
+
+    def passes(self) -> Sequence[Pass]:
+        """Passes over a program before `partition` sees it: what the backend adds to it outside its
+        delegates."""
+        return ()

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from pteron.exir import kernels
 from pteron.exir._program import source_line
 
 _EXPECTED: dict[Any, str] = {
@@ -25,6 +26,8 @@ _EXPECTED: dict[Any, str] = {
 def assertion_message(node: Node) -> list[Any]:
     """The parts of the message: text, and nodes of numbers."""
     condition, *text = (*node.args, *node.kwargs.values())
+    if kernels.ON_HOST in node.meta:
+        return text  # which says where
     is_wrong = isinstance(condition, Node) and condition.target is torch.sym_not
     compared: Any = condition.args[0] if is_wrong else condition  # type: ignore[union-attr]
     relation = compared.target if isinstance(compared, Node) else None

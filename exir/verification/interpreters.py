@@ -58,8 +58,20 @@ def _indices(target: Any, args: Any) -> Iterator[tuple[torch.Tensor, int]]:
             dim += index.dim() if is_mask else 1
 
 
+_DIVISIONS = {_aten.div, _aten.floor_divide, _aten.remainder, _aten.fmod}
+
+
+def _divides_by_zero(target: Any, args: Any, result: Any) -> bool:
+    """Whether a GPU did, which says nothing."""
+    is_division = getattr(target, "overloadpacket", None) in _DIVISIONS
+    if not is_division or not result.is_cuda or result.is_floating_point():
+        return False
+    return not bool(torch.as_tensor(args[1]).all())
+
+
 class CheckingInterpreter(Interpreter):
     """Raises IndexError for indices beyond the end also on a GPU, which would be lost with them.
+    Likewise ZeroDivisionError, of which a GPU says nothing.
 
     Branches and delegates are run by the same kind of interpreter.
     """
@@ -77,7 +89,10 @@ class CheckingInterpreter(Interpreter):
                 raise IndexError(f"{target}: an index is not within {size} elements")
         if target is _aten._assert_async.msg and not bool(args[0]):
             raise RuntimeError(args[1])
-        return super().call_function(target, args, kwargs)
+        result = super().call_function(target, args, kwargs)
+        if _divides_by_zero(target, args, result):
+            raise ZeroDivisionError(f"{target}: an integer is divided by 0")
+        return result
 
     def _nested(self, module: GraphModule) -> Interpreter:
         return type(self)(module)

@@ -172,8 +172,16 @@ def numbers_checked() -> Iterator[None]:
     from torch._inductor.graph import GraphLowering
     from torch._inductor.scheduler import Scheduler
 
-    call, assert_ = GraphLowering.call_function, GraphLowering.create_deferred_runtime_asserts
+    run, call = GraphLowering.run_node, GraphLowering.call_function
+    assert_ = GraphLowering.create_deferred_runtime_asserts
     write, order = ir.AssertScalar.codegen, Scheduler._codegen
+
+    def run_checked(graph: Any, node: torch.fx.Node) -> Any:
+        result = run(graph, node)
+        if isinstance(result, sympy.Basic) and node.op == "call_function":
+            with graph.set_current_node(node):
+                _add(graph, _numbers(graph), [_Range("", result)])
+        return result
 
     def call_checked(graph: Any, target: Any, args: Any, kwargs: Any) -> Any:
         numbers = _numbers(graph)
@@ -215,6 +223,7 @@ def numbers_checked() -> Iterator[None]:
         order(scheduler, _behind_definitions(list(nodes)))
 
     with (
+        patched(GraphLowering, "run_node", run_checked),
         patched(GraphLowering, "call_function", call_checked),
         patched(GraphLowering, "create_deferred_runtime_asserts", assert_at),
         patched(ir.AssertScalar, "codegen", write_named),
@@ -272,9 +281,7 @@ def _asks(numbers: set[sympy.Symbol], value: Any) -> bool:
 def _of_result(result: Any, numbers: set[sympy.Symbol]) -> Iterator[_Range]:
     from torch._inductor import ir
 
-    if isinstance(result, sympy.Basic):
-        yield _Range("", result)
-    elif isinstance(result, list | tuple):
+    if isinstance(result, list | tuple):
         for item in result:
             yield from _of_result(item, numbers)
     elif isinstance(result, ir.TensorBox) and _asks(numbers, sizes := result.get_size()):
