@@ -293,5 +293,13 @@ def test_limits(folder: pathlib.Path) -> None:
     assert "0 instructions" in fail(folder, *RUN, "--limits=instructions=0")
     assert "planned_bytes" in fail(folder, *RUN, "--limits", "planned_bytes=1")
     assert "run_time" in fail(folder, *RUN, "--limits=run_time=0")
-    for wrong in ("", "x=1", "run_time", "run_time=x", "run_time=-1", "instructions=1.5", "load_bytes=-1"):
+    for wrong in (
+        "",
+        "x=1",
+        "run_time",
+        "run_time=x",
+        "run_time=-1",
+        "instructions=1.5",
+        "load_bytes=-1",
+    ):
         assert "--limits: found" in fail(folder, *RUN, f"--limits={wrong}")
