@@ -7,8 +7,8 @@ Left by Ctrl-C, or by another exception that is no `Exception`, the block ends a
 begun is dropped, compilers are killed with all that they started, and threads that run Python code
 get a `SystemExit`. Pools that jobs make end with the outermost one.
 
-A compiler does not outlive this process either, however that ends (SIGTERM, SIGKILL): a shell beside
-it waits for the end of a pipe that this process has open, ends all of its process group, and
+A compiler does not outlive this process either, however that ends (SIGTERM, SIGKILL): a shell
+beside it waits for the end of a pipe that this process has open, ends all of its process group, and
 removes the file that was being written.
 """
 

@@ -75,7 +75,7 @@ class Method final {
   // must be; other inputs already hold the only value they can have. The memory of a planned input
   // may be reused during a run; such an input must be set before each (the error says so).
   // Cancelled, TimedOut: it was told to end, or took longer than `options` or Limits::run_time allow.
-  // It looks between instructions and, in CpuBackend, at each parallel region and each part of one:
+  // It looks between instructions and, in delegates for the CPU, at each parallel region and each part of one:
   // what is between these is done to its end. OutOfResources: Limits::instructions.
   Error execute(const ExecuteOptions& options = {});
 

@@ -28,9 +28,8 @@ Result<std::shared_ptr<const Program>> Program::load(Span<const uint8_t> bytes,
                                                      const LoadOptions& options) {
   return catch_exceptions([&]() -> Result<std::shared_ptr<const Program>> {
     LoadBudget budget(options.limits.load_bytes);
-    PTERON_ASSIGN_OR_RETURN(
-        FileBytes file,
-        FileBytes::from_memory({bytes, std::move(owner)}, "program in memory", budget));
+    PTERON_ASSIGN_OR_RETURN(FileBytes file, FileBytes::from_memory({bytes, std::move(owner)},
+                                                                   "program in memory", budget));
     return load(std::move(file), options, budget);
   });
 }

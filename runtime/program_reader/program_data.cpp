@@ -61,9 +61,9 @@ Result<std::unique_ptr<ProgramData>> ProgramData::read(FileBytes file, const Loa
   }
   for (size_t i = 0; i < options.data_files.size(); ++i) {
     PTERON_ASSIGN_OR_RETURN(
-        FileBytes bytes, FileBytes::from_memory(options.data_files[i],
-                                                "tensor data " + std::to_string(i) + " in memory",
-                                                budget));
+        FileBytes bytes,
+        FileBytes::from_memory(options.data_files[i],
+                               "tensor data " + std::to_string(i) + " in memory", budget));
     PTERON_RETURN_IF_ERROR(data->add_data_file(std::move(bytes)));
   }
   PTERON_RETURN_IF_ERROR(data->read_tables(options, layout));

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch._inductor import cpp_builder, cpu_vec_isa
 
-from pteron.backends.aoti import elf, inductor, toolchain
+from pteron.backends.aoti import elf, inductor, toolchain, workers
 from pteron.backends.aoti.inductor import Target
 from pteron.backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START
 from pteron.backends.aoti.inductor.release import release
@@ -186,13 +186,13 @@ def test_headers_are_precompiled_for_who_reads_them_again(
 
 def test_a_cached_object_is_not_compiled_again(code, shared_object: bytes, monkeypatch) -> None:
     commands: list[str] = []
-    run = subprocess.run
+    run = workers.run
 
-    def record(command, *args, **kwargs):
+    def record(command, **options):
         commands.append(" ".join(command))
-        return run(command, *args, **kwargs)
+        return run(command, **options)
 
-    monkeypatch.setattr(subprocess, "run", record)
+    monkeypatch.setattr(workers, "run", record)
     toolchain.build(code, V3, weights_bytes=4096, embedded={"kernel": b"device code"})
     assert len(commands) == 1 and "-shared" in commands[0]
 

@@ -111,7 +111,7 @@ def test_an_export_ends(mark: str, number: signal.Signals, moment: str, tmp_path
     seconds = time.monotonic() - sent
     assert "done" not in out, "the export was over too soon for this test"
     assert process.returncode == -number
-    assert seconds < 2, (seconds, errors)
+    assert seconds < 5, (seconds, errors)  # 1 s on a machine that does nothing else
     until = time.monotonic() + 1
     while processes_with(mark) and time.monotonic() < until:
         time.sleep(0.02)

@@ -132,7 +132,8 @@ uint64_t least_planned_bytes(const ProgramSpec& spec) {
   while (enough - refused > 1) {
     limits.planned_bytes = (enough + refused) / 2;
     const auto method = load(spec, limits);
-    if (!method.ok()) expect_message(method.error(), Error::MemoryAllocationFailed, "planned_bytes");
+    if (!method.ok())
+      expect_message(method.error(), Error::MemoryAllocationFailed, "planned_bytes");
     (method.ok() ? enough : refused) = limits.planned_bytes;
   }
   return enough;
@@ -264,7 +265,8 @@ TEST(CancelTest, WhoCallsIsAskedWhileARunLasts) {
   ExecuteOptions options;
   options.poll_context = &asked;
   options.poll = [](void* context) -> Error {
-    return ++*static_cast<int*>(context) < 3 ? Error(Error::Ok) : Error(Error::EndOfMethod, "enough");
+    return ++*static_cast<int*>(context) < 3 ? Error(Error::Ok)
+                                             : Error(Error::EndOfMethod, "enough");
   };
   const auto start = Clock::now();
   expect_message((*loaded)->execute(options), Error::EndOfMethod, "enough");

@@ -285,3 +285,21 @@ def test_a_failing_method_leaves_the_old_output(folder: pathlib.Path) -> None:
     (folder / "y.safetensors").write_bytes(b"old")
     save_file({"n": np.array(0)}, folder / "x.safetensors")
     assert "division by zero" in fail(folder, *RUN)
+
+
+def test_limits(folder: pathlib.Path) -> None:
+    assert succeed(folder, *RUN, "--limits=run_time=10,planned_bytes=1000000,load_bytes=0") == ""
+    (folder / "y.safetensors").unlink()
+    assert "0 instructions" in fail(folder, *RUN, "--limits=instructions=0")
+    assert "planned_bytes" in fail(folder, *RUN, "--limits", "planned_bytes=1")
+    assert "run_time" in fail(folder, *RUN, "--limits=run_time=0")
+    for wrong in (
+        "",
+        "x=1",
+        "run_time",
+        "run_time=x",
+        "run_time=-1",
+        "instructions=1.5",
+        "load_bytes=-1",
+    ):
+        assert "--limits: found" in fail(folder, *RUN, f"--limits={wrong}")

@@ -105,9 +105,10 @@ TEST(Region, ADeadlineEndsARegion) {
   ExecuteOptions options;
   options.timeout = 0.05;
   const RunControl::Scope scope(control, options, 1e9);
-  EXPECT_EQ(region(3, [] {
-              for (;;) barrier();
-            }),
+  EXPECT_EQ(region(3,
+                   [] {
+                     for (;;) barrier();
+                   }),
             Error::TimedOut);
 }
 
