@@ -135,24 +135,24 @@ def test_files_that_are_copied(kind: Any) -> None:
 
 def test_cancel_ends_the_run_of_another_thread() -> None:
     method = load()
+    found: list[PteronError] = []
+
+    def call() -> None:
+        try:
+            method.execute([X])
+        except PteronError as error:
+            found.append(error)
+
     assert not method.cancel()
     for _ in range(3):
-        found: list[BaseException] = []
-
-        def call(found: list[BaseException] = found) -> None:
-            try:
-                method.execute([X])
-            except PteronError as error:
-                found.append(error)
-
         thread = threading.Thread(target=call)
         thread.start()
         while not method.cancel():
             time.sleep(0.001)
         thread.join(5)
         assert not thread.is_alive()
-        assert [type(error) for error in found] == [CancelledError]
-        assert found[0].code == "Cancelled"  # type: ignore[attr-defined]
+    assert [type(error) for error in found] == 3 * [CancelledError]
+    assert found[0].code == "Cancelled"
     assert not method.cancel()
 
 
