@@ -245,13 +245,13 @@ class RoundingInterpreter(CheckingInterpreter):
         of_tf32 = self._tf32 and dtype == torch.float32
         last_place = torch.finfo(torch.float16 if of_tf32 else dtype).eps
         result = value.to(torch.float64 if dtype == torch.float64 else torch.float32, copy=True)
-        bounds = absolute
+        bounds = None
         if isinstance(absolute, torch.Tensor):
             bounds = _as_in_memory(torch.empty_like(result).copy_(absolute))
         part = _PART if device.type == "cpu" else max(1, result.numel())
         for index, exact in enumerate(_as_in_memory(result).split(part)):
             noise = torch.empty_like(exact).uniform_(-1, 1, generator=self._generators[device])
-            bound = bounds[index * part :][: len(exact)] if bounds is not absolute else absolute
+            bound = absolute if bounds is None else bounds[index * part :][: len(exact)]
             noise.mul_(torch.mul(exact, last_place * self._scale).add_(bound))
             # Of larger ones every number is a multiple.
             size = exact.abs()

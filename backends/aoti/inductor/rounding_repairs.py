@@ -33,7 +33,7 @@ def halves_rounded_after_each_operator() -> Iterator[None]:
     from torch._inductor.codegen.triton import TritonScheduling
 
     passes = compile_fx.post_grad_passes
-    define = TritonScheduling.define_kernel
+    define: Callable[..., Any] = TritonScheduling.define_kernel
 
     @functools.wraps(passes)
     def mark(module: torch.fx.GraphModule, *args: Any, **more: Any) -> Any:
