@@ -15,7 +15,6 @@ behind the digest.
 """
 
 import collections
-import concurrent.futures
 import ctypes
 import dataclasses
 import hashlib
@@ -26,6 +25,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from pteron.backends.aoti import workers
 from pteron.backends.aoti.attention import WAYS
 from pteron.backends.aoti.contract import Condition, Contract, Dim, TensorContract
 from pteron.backends.aoti.inductor import Constant
@@ -206,7 +206,7 @@ def _pack(
             views[key] = _storage_view(tensor, start, end)
         located.append((constant, key, (first - start) // tensor.element_size()))
 
-    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with workers.Workers(len(os.sched_getaffinity(0))) as pool:
         digests = dict(
             zip(views, pool.map(lambda v: hashlib.sha256(v).digest(), views.values()), strict=True)
         )

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a model is exported: it ends within two seconds and leaves nothing."""
+"""Ctrl-C and SIGTERM while a model is exported: it ends at once and leaves nothing."""
 
 import os
 import signal
@@ -26,6 +26,8 @@ def model():
     return Model().eval()
 def example_inputs():
     return (torch.randn(8, 256),)
+def build():
+    return model(), example_inputs()
 """
 SCRIPT = """
 import sys
@@ -34,6 +36,13 @@ import made, pteron
 print("begun", flush=True)
 pteron.export(made.model(), made.example_inputs(), "model.pte")
 print("done", flush=True)
+"""
+COMMAND = """
+import sys
+from pteron.command.main import main
+sys.argv = ["pteron", "export", "made.py:build", "-o", "model.pte"]
+print("begun", flush=True)
+sys.exit(main())
 """
 
 
@@ -67,16 +76,21 @@ def mark() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("number", "moment"),
+    ("script", "number", "moment", "code"),
     [
-        (signal.SIGINT, "compiling"),
-        (signal.SIGINT, "later"),
-        (signal.SIGINT, "early"),
-        (signal.SIGTERM, "compiling"),
-        (signal.SIGTERM, "later"),
+        (SCRIPT, signal.SIGINT, "compiling", -signal.SIGINT),
+        (SCRIPT, signal.SIGINT, "later", -signal.SIGINT),
+        (SCRIPT, signal.SIGINT, "early", -signal.SIGINT),
+        (SCRIPT, signal.SIGTERM, "compiling", -signal.SIGTERM),
+        (SCRIPT, signal.SIGTERM, "later", -signal.SIGTERM),
+        (COMMAND, signal.SIGINT, "compiling", 130),
+        (COMMAND, signal.SIGTERM, "compiling", 143),
     ],
+    ids=lambda value: "" if isinstance(value, str) and "\n" in value else None,
 )
-def test_an_export_ends(mark: str, number: signal.Signals, moment: str, tmp_path: Path) -> None:
+def test_an_export_ends(
+    mark: str, script: str, number: signal.Signals, moment: str, code: int, tmp_path: Path
+) -> None:
     (tmp_path / "made.py").write_text(MODEL)
     environment = {
         **os.environ,
@@ -87,7 +101,7 @@ def test_an_export_ends(mark: str, number: signal.Signals, moment: str, tmp_path
         mark: "1",
     }
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT],
+        [sys.executable, "-c", script],
         cwd=tmp_path,
         env=environment,
         stdout=subprocess.PIPE,
@@ -109,8 +123,8 @@ def test_an_export_ends(mark: str, number: signal.Signals, moment: str, tmp_path
     process.send_signal(number)
     out, errors = process.communicate(timeout=60)
     seconds = time.monotonic() - sent
-    assert "done" not in out, "the export was over too soon for this test"
-    assert process.returncode == -number
+    assert not (tmp_path / "model.pte").exists(), "the export was over too soon for this test"
+    assert process.returncode == code, errors
     assert seconds < 5, (seconds, errors)  # 1 s on a machine that does nothing else
     until = time.monotonic() + 1
     while processes_with(mark) and time.monotonic() < until:
