@@ -27,9 +27,15 @@ def _check(model: torch.nn.Module, x: torch.Tensor, folder: pathlib.Path) -> Non
     assert wrong == []
 
 
+#: Of so many functions is one program: Triton compiles and tries the kernels of each.
+_FUNCTIONS = 4
+
+
+@pytest.mark.parametrize("first", range(0, len(DECISIONS), _FUNCTIONS))
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_decisions_on_halves(tmp_path: pathlib.Path, dtype: torch.dtype) -> None:
-    _check(Decisions(DECISIONS), halves(dtype).cuda(), tmp_path)
+def test_decisions_on_halves(tmp_path: pathlib.Path, dtype: torch.dtype, first: int) -> None:
+    functions = dict(list(DECISIONS.items())[first : first + _FUNCTIONS])
+    _check(Decisions(functions), halves(dtype).cuda(), tmp_path)
 
 
 def test_conversions_of_indices(tmp_path: pathlib.Path) -> None:
