@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch._prims_common import suggest_memory_format
 
 
 def antialiased_resizing() -> dict[OpOverload, Callable[..., Any]]:
@@ -50,7 +51,8 @@ def _resizing(filter: Callable[[torch.Tensor], torch.Tensor], width: int) -> Cal
         result = image.to(torch.promote_types(image.dtype, torch.float32))
         for dim, scale in ((-1, scales_w), (-2, scales_h)):
             result = along(result, dim, size[dim], align_corners, scale)
-        return result.to(image.dtype)
+        # As torch lays it out: views of it may follow.
+        return result.to(image.dtype).contiguous(memory_format=suggest_memory_format(image))
 
     def along(
         image: torch.Tensor, dim: int, out: int, align_corners: bool, scale: float | None

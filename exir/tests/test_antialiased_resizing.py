@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from pteron.exir.antialiased_resizing import antialiased_resizing
+from pteron.exir.decompositions import decomposition_table
 
 _SIZES = ((9, 8), (17, 30), (1, 5), (33, 3))
 _RESULTS = ((3, 4), (9, 8), (20, 41), (1, 1), (16, 2))
@@ -27,6 +28,22 @@ def test_results_are_torchs(mode: str) -> None:
         torch.testing.assert_close(found, expected, rtol=0, atol=5e-6)
 
 
+@pytest.mark.parametrize("format", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_views_of_the_result(format: torch.memory_format) -> None:
+    class Flattens(torch.nn.Module):
+        def forward(self, image: torch.Tensor) -> torch.Tensor:
+            large = F.interpolate(image, size=(12, 10), mode="bicubic", antialias=True)
+            return large.view(large.shape[0], large.shape[1], -1) if plain else large
+
+    plain = format == torch.contiguous_format
+    image = torch.randn(1, 3, 8, 8).contiguous(memory_format=format)
+    expected = Flattens()(image)
+    exported = torch.export.export(Flattens(), (image,))
+    found = exported.run_decompositions(decomposition_table()).module()(image)
+    torch.testing.assert_close(found, expected, rtol=0, atol=5e-6)
+    assert found.stride() == expected.stride()
+
+
 def test_windows_see_nothing_of_what_is_beside_them() -> None:
     operator = torch.ops.aten._upsample_bilinear2d_aa.default
     image = torch.randn(1, 1, 12, 12)
@@ -43,6 +60,6 @@ def test_sizes_known_at_run_time_alone_are_left() -> None:
     rows = {2: torch.export.Dim("rows", min=2, max=20)}
     exported = torch.export.export(Resizes(), (torch.rand(1, 3, 8, 8),), dynamic_shapes=(rows,))
     operators = {
-        node.target for node in exported.run_decompositions(antialiased_resizing()).graph.nodes
+        node.target for node in exported.run_decompositions(decomposition_table()).graph.nodes
     }
     assert any("_upsample_bilinear2d_aa" in str(operator) for operator in operators)
