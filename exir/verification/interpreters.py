@@ -195,10 +195,11 @@ class RoundingInterpreter(CheckingInterpreter):
         super().__init__(module)
         self._seed, self._scale, self._tf32 = seed, scale, tf32
         self._generators: dict[torch.device, torch.Generator] = {}
+        self._numbers: dict[torch.dtype, torch.Tensor] = {}
 
     def _nested(self, module: GraphModule) -> Interpreter:
         nested = RoundingInterpreter(module, seed=self._seed, scale=self._scale, tf32=self._tf32)
-        nested._generators = self._generators
+        nested._generators, nested._numbers = self._generators, self._numbers
         return nested
 
     def user_input(self, value: Any) -> Any:
@@ -248,14 +249,22 @@ class RoundingInterpreter(CheckingInterpreter):
         bounds = None
         if isinstance(absolute, torch.Tensor):
             bounds = _as_in_memory(torch.empty_like(result).copy_(absolute))
+        most = 1 / (16 * last_place) + 0.25  # every larger number is a multiple of a half
         part = _PART if device.type == "cpu" else max(1, result.numel())
         for index, exact in enumerate(_as_in_memory(result).split(part)):
-            noise = torch.empty_like(exact).uniform_(-1, 1, generator=self._generators[device])
             bound = absolute if bounds is None else bounds[index * part :][: len(exact)]
-            noise.mul_(torch.mul(exact, last_place * self._scale).add_(bound))
-            # Of larger ones every number is a multiple.
-            size = exact.abs()
-            is_exact = (2 * exact).frac_().eq_(0).mul_(size < 1 / (16 * last_place))
-            noise.masked_fill_(is_exact.bool().logical_or_(~(size < math.inf)), 0)
-            exact.add_(noise)
+            change = torch.mul(exact, last_place * self._scale).add_(bound)
+            change.mul_(self._noise(exact)).nan_to_num_(0, 0, 0)
+            exact.add_(change.mul_(exact.clamp(-most, most).mul_(2).frac_().ne_(0)))
         return result.to(dtype)
+
+    def _noise(self, like: torch.Tensor) -> torch.Tensor:
+        """Numbers from -1 to 1. On the host, where making them is slow, parts of the same ones."""
+        generator = self._generators[like.device]
+        if like.device.type != "cpu":
+            return torch.empty_like(like).uniform_(-1, 1, generator=generator)
+        if like.dtype not in self._numbers:
+            numbers = torch.empty(4 * _PART, dtype=like.dtype)
+            self._numbers[like.dtype] = numbers.uniform_(-1, 1, generator=generator)
+        first = int(torch.randint(3 * _PART, (), generator=generator))
+        return self._numbers[like.dtype][first : first + len(like)]

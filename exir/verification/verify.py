@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_SHARE, _LEAST, _MOST = 0.25, 3.0, 60.0
+_SHARE, _LEAST, _MOST = 0.25, 1.0, 60.0
 """Of the time that lowering took, and seconds, for inputs beside the example's."""
 
 
