@@ -280,7 +280,10 @@ class AotiBackend(ABC, Generic[OptionsT]):
         options: dict[str, list[OptionsT]],
     ) -> dict[str, list[PreprocessResult]]:
         """Compiles all partitions: code of one is generated while that of another is compiled."""
-        with workers.Workers(2) as pool:
+        with (
+            inductor.compile_workers_started_by(workers.ProcessOfLibrary),
+            workers.Workers(2) as pool,
+        ):
             jobs = {
                 method: [
                     pool.submit(cls._compile_of, method, program, chosen)

@@ -21,6 +21,7 @@ import signal
 import subprocess
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -42,6 +43,14 @@ shift 2
 status=$?
 kill -KILL $watcher
 exit $status
+"""
+
+
+#: The same for a process that is not waited for here, and is to be the child of this one.
+_WATCHED_CHILD = """
+{ trap "" TERM; read _; kill -KILL 0; } <"/dev/fd/$1" >/dev/null 2>&1 &
+shift
+exec "$@"
 """
 
 
@@ -93,7 +102,7 @@ class _Scope:
         told: set[int] = set()
         while time.monotonic() < until:
             with self._lock:
-                for process in self._processes:
+                for process in (*self._processes, *_processes_of_libraries):
                     _kill(process)
                 if not self._busy:
                     return
@@ -175,6 +184,32 @@ def run(
     return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 
+class ProcessOfLibrary(subprocess.Popen[bytes]):
+    """For a library that starts compilers by `Popen`: ends as those of `run` do, with all of its
+    own. As pools are shared, the first scope that ends early ends it."""
+
+    def __init__(
+        self, args: Sequence[str], *, pass_fds: Sequence[int] = (), **options: Any
+    ) -> None:
+        pipe = _pipe(os.getpid())
+        super().__init__(
+            ["/bin/sh", "-c", _WATCHED_CHILD, "sh", str(pipe), *args],
+            pass_fds=(*pass_fds, pipe),
+            start_new_session=True,
+            **options,
+        )
+        _processes_of_libraries.add(self)
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = super().wait(timeout)
+        with contextlib.suppress(OSError):
+            os.killpg(self.pid, signal.SIGKILL)  # the shell that watches
+        return code
+
+
+_processes_of_libraries: weakref.WeakSet[ProcessOfLibrary] = weakref.WeakSet()
+
+
 @functools.lru_cache(maxsize=1)
 def _pipe(process: int) -> int:
     """One whose other end closes when this process ends."""
@@ -182,7 +217,7 @@ def _pipe(process: int) -> int:
     return reading
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
+def _kill(process: subprocess.Popen[Any]) -> None:
     if process.returncode is None:
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)

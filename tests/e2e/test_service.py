@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import threading
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
 from pteron.exir import to_edge_transform_and_lower
-from pteron.runtime import Method, Runtime
+from pteron.runtime import CancelledError, Method, Runtime, TimedOutError
 
 
 class Norms(torch.nn.Module):
@@ -26,6 +27,19 @@ class Norms(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.softmax(self.b(self.norm(torch.relu(self.a(x)))), -1)
+
+
+class Long(torch.nn.Module):
+    """Seconds, in one delegate, for thousands of rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(8)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(8):
+            x = torch.softmax(self.layers(x), -1)
+        return x
 
 
 class Sine(torch.nn.Module):
@@ -53,6 +67,15 @@ def norms(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 @pytest.fixture(scope="module")
 def sine(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return save(torch.export.export(Sine(), (torch.randn(4, 8),)), tmp_path_factory.mktemp("sine"))
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    rows = torch.export.Dim("rows", min=1, max=100_000)
+    exported = torch.export.export(
+        Long().eval(), (torch.randn(4, 1024),), dynamic_shapes=({0: rows},)
+    )
+    return save(exported, tmp_path_factory.mktemp("long"))
 
 
 def load(path: pathlib.Path) -> Method:
@@ -154,3 +177,23 @@ def test_memory_of_a_large_request_is_given_back(norms: pathlib.Path) -> None:
     del method
     gc.collect()
     assert resident() - before < 40
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_run_ends_inside_of_a_delegate(threads: int, long: pathlib.Path) -> None:
+    options = {"CpuBackend": {"num_threads": threads}}
+    method = Runtime.get().load_program(long).load_method("forward", backend_options=options)
+    few, many = np.ones((4, 1024), np.float32), np.ones((4_000, 1024), np.float32)
+    expected = np.array(method.execute([few])[0])
+    begin = time.monotonic()
+    method.execute([many])
+    whole = time.monotonic() - begin
+    for ended, timeout in ((TimedOutError, whole / 10), (CancelledError, None)):
+        timer = threading.Timer(whole / 10, method.cancel)
+        if ended is CancelledError:
+            timer.start()
+        begin = time.monotonic()
+        with pytest.raises(ended):
+            method.execute([many], timeout=timeout)
+        assert time.monotonic() - begin < whole / 2
+        assert np.array_equal(method.execute([few])[0], expected)

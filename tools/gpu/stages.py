@@ -182,7 +182,13 @@ _CONTINUED_SECONDS = 420
 _LONG = ("test_cuda_export", "test_cuda_choices")
 
 # Tests that measure the GPU's free memory or time of their own.
-_ALONE = ("test_cuda_unload", "test_cuda_threads", "test_cuda_weights", "test_cuda_stacked")
+_ALONE = (
+    "test_cuda_service",
+    "test_cuda_stacked",
+    "test_cuda_threads",
+    "test_cuda_unload",
+    "test_cuda_weights",
+)
 
 
 def _continued(

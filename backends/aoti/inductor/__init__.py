@@ -20,6 +20,7 @@ from pteron.backends.aoti.inductor.absent_gpu import TritonMissing, fakes_of_any
 from pteron.backends.aoti.inductor.absent_weights import moved_to_absent_gpu
 from pteron.backends.aoti.inductor.architectures import UnsupportedArchitecture
 from pteron.backends.aoti.inductor.capture import operator_functions, quiet_interface
+from pteron.backends.aoti.inductor.compile_workers import compile_workers_started_by
 from pteron.backends.aoti.inductor.fallbacks import (
     c_function,
     compiles_higher_order,
@@ -44,6 +45,7 @@ __all__ = [
     "UnsupportedArchitecture",
     "UnsupportedTorch",
     "c_function",
+    "compile_workers_started_by",
     "compiles_higher_order",
     "fakes_of_any_device",
     "functions_called_by",

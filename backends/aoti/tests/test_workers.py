@@ -6,13 +6,13 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from pteron.backends.aoti import workers
+from tests.pool.processes import marked, processes_with
 
 SLEEPERS = """
 import subprocess, sys, threading, time
@@ -44,17 +44,24 @@ with workers.Workers(2) as pool:
 """
 
 
-def processes_with(mark: str) -> list[int]:
-    found = []
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            if mark.encode() in (folder / "environ").read_bytes():
-                found.append(int(folder.name))
-        except OSError:
-            pass
-    return found
+COMPILE_WORKERS = """
+import operator, os, sys
+from torch._inductor.async_compile import AsyncCompile
+from pteron.backends.aoti import inductor, workers
+
+def run(*arguments):
+    with inductor.compile_workers_started_by(workers.ProcessOfLibrary), workers.Workers(1) as pool:
+        job = pool.submit(lambda: AsyncCompile.process_pool().submit(*arguments).result())
+        print("begun", flush=True)
+        return job.result()
+
+try:
+    print(run(os.system, f"touch {sys.argv[2]}; sleep 300"))
+except KeyboardInterrupt:
+    if sys.argv[1] != "goes on":
+        raise
+    print(run(operator.add, 1, 2))
+"""
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
@@ -68,16 +75,19 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
 
 @pytest.fixture
 def mark() -> Iterator[str]:
-    name = f"MARK{uuid.uuid4().hex}"
-    yield name
-    for process in processes_with(name):
-        os.kill(process, signal.SIGKILL)
+    with marked() as name:
+        yield name
 
 
-def start(mark: str, *arguments: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), mark: "1"}
+def start(mark: str, *arguments: str, script: str = SLEEPERS) -> subprocess.Popen[str]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "TORCHINDUCTOR_COMPILE_THREADS": "2",
+        mark: "1",
+    }
     process = subprocess.Popen(
-        [sys.executable, "-c", SLEEPERS, *arguments],
+        [sys.executable, "-c", script, *arguments],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -109,6 +119,36 @@ def test_all_ends_with_the_process(
     assert wait_for(lambda: not processes_with(mark), 1)
     if number != signal.SIGINT:  # the cache removes it, see its tests
         assert wait_for(lambda: not output.exists(), 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("seconds", [0.0, 1.0, None])
+def test_compile_workers_end_with_the_process(
+    mark: str, number: signal.Signals, seconds: float | None, tmp_path: Path
+) -> None:
+    """While they start, and while they compile."""
+    begun = tmp_path / "begun"
+    process = start(mark, "ends", str(begun), script=COMPILE_WORKERS)
+    if seconds is None:
+        assert wait_for(begun.exists, 60)
+    else:
+        time.sleep(seconds)
+    sent = time.monotonic()
+    process.send_signal(number)
+    errors = process.communicate(timeout=60)[1]
+    assert time.monotonic() - sent < 3, errors
+    assert process.returncode == -number
+    assert wait_for(lambda: not processes_with(mark), 1)
+
+
+def test_compile_workers_after_others_were_ended(mark: str, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    process = start(mark, "goes on", str(begun), script=COMPILE_WORKERS)
+    assert wait_for(begun.exists, 60)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    assert out == "begun\n3\n", errors
+    assert wait_for(lambda: not processes_with(mark), 1)
 
 
 def test_what_a_command_says_and_returns(tmp_path: Path) -> None:

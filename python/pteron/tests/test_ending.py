@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.pool.processes import marked, processes_with
 
 MODEL = """
 import torch
@@ -46,33 +47,14 @@ sys.exit(main())
 """
 
 
-def processes_with(mark: str) -> list[int]:
-    found = []
-    for folder in Path("/proc").iterdir():
-        try:
-            if folder.name.isdigit() and mark.encode() in (folder / "environ").read_bytes():
-                found.append(int(folder.name))
-        except OSError:
-            pass
-    return found
-
-
 def is_compiling(mark: str) -> bool:
-    for process in processes_with(mark):
-        try:
-            if b"cc1plus" in Path(f"/proc/{process}/cmdline").read_bytes():
-                return True
-        except OSError:
-            pass
-    return False
+    return any("cc1plus" in line for line in processes_with(mark).values())
 
 
 @pytest.fixture
 def mark() -> Iterator[str]:
-    name = f"MARK{uuid.uuid4().hex}"
-    yield name
-    for process in processes_with(name):
-        os.kill(process, signal.SIGKILL)
+    with marked() as name:
+        yield name
 
 
 @pytest.mark.parametrize(
