@@ -45,6 +45,8 @@ class DeviceAllocator {
   // Uninitialised, aligned to 256 at least. MemoryAllocationFailed says how much was asked for and
   // how much is free. Memory that goes back may serve work that is queued later on the same stream.
   virtual Result<StorageRef> allocate(size_t nbytes, Device device) = 0;
+  // Gives back what is kept of freed memory. May wait for the device.
+  virtual void trim(Device) noexcept {}
   // Bytes on the host that the device reaches quickly; null where there is no such memory.
   virtual Result<StorageRef> allocate_pinned(size_t) { return StorageRef(); }
 

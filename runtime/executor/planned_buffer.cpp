@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "pteron/runtime/core/device_allocator.h"
 #include "pteron/runtime/executor/program.h"
@@ -49,6 +50,22 @@ StorageRef allocate_cpu(size_t nbytes) {
   return StorageRef(storage.release());
 }
 
+// Memory of a device; allocators keep what is freed, but what lived as long as a method goes.
+struct DeviceStorage final : Storage {
+  DeviceStorage(StorageRef memory, Device of) : memory(std::move(memory)) {
+    data = this->memory->data;
+    nbytes = this->memory->nbytes;
+    device = of;
+    destroy = [](Storage* self) noexcept {
+      const Device device = self->device;
+      delete static_cast<DeviceStorage*>(self);
+      find_device_allocator(device.type)->trim(device);
+    };
+  }
+
+  const StorageRef memory;
+};
+
 }  // namespace
 
 Result<PlannedBuffer> PlannedBuffer::allocate(size_t nbytes, Device device) {
@@ -61,7 +78,8 @@ Result<PlannedBuffer> PlannedBuffer::allocate(size_t nbytes, Device device) {
     return buffer;
   }
   PTERON_ASSIGN_OR_RETURN(DeviceAllocator* const allocator, device_allocator_of(device));
-  PTERON_ASSIGN_OR_RETURN(buffer.storage_, allocator->allocate(nbytes, device));
+  PTERON_ASSIGN_OR_RETURN(StorageRef memory, allocator->allocate(nbytes, device));
+  buffer.storage_ = StorageRef(new DeviceStorage(std::move(memory), device));
   PTERON_RETURN_IF_ERROR(allocator->fill_zero(buffer.data(), nbytes, device, Wait::Yes));
   return buffer;
 }

@@ -65,6 +65,8 @@ class CudaMemory final : public DeviceAllocator {
     return allocate_scratch(nbytes, device.index);
   }
 
+  void trim(Device device) noexcept override { CachingPool::trim_streams(device.index); }
+
   Result<StorageRef> allocate_pinned(size_t nbytes) override {
     auto storage = std::make_unique<Storage>();
     PTERON_CUDA_RETURN_IF_ERROR(

@@ -31,7 +31,7 @@ MethodStream::~MethodStream() {
   (void)synchronize();
   workspace_.storage = {};
   pool_->release();
-  // What the method's planned memory and outputs came from.
+  // What the method's outputs came from.
   CachingPool::trim_streams(device_);
   Result<slim::CudaGuard> guard = slim::CudaGuard::make(device_);
   if (!guard.ok()) return;

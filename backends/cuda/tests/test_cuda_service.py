@@ -86,7 +86,9 @@ def _seconds(call: Callable[[], object]) -> float:
     return time.monotonic() - begin
 
 
-def test_what_may_be_copied_is_known_before_it_is(long: pathlib.Path, small: pathlib.Path) -> None:
+def test_what_may_be_copied_is_known_before_it_is(
+    long: pathlib.Path, small: pathlib.Path, x: torch.Tensor
+) -> None:
     weights = _SIZE * _SIZE * 4
     kept = load(small).load_method("forward")  # so that CUDA is not started below
     before = _used()
@@ -96,11 +98,15 @@ def test_what_may_be_copied_is_known_before_it_is(long: pathlib.Path, small: pat
     with pytest.raises(ResourceError, match="load_bytes"):
         program.load_method("forward")
     assert _used() - before < weights // 2
-    del program
     program = Runtime.get().load_program(
         long, data_path=data_of(long), limits=Limits(load_bytes=2 * weights)
     )
-    assert program.load_method("forward") and kept
+    method = program.load_method("forward")
+    method.execute([x])
+    assert _used() - before > weights
+    del program, method
+    assert _used() - before < weights // 2
+    assert kept
 
 
 def test_a_run_ends_early_and_the_next_is_right(long: pathlib.Path, x: torch.Tensor) -> None:
