@@ -408,10 +408,11 @@ def constant_indices_compared() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def splits_in_three_given_up() -> Iterator[None]:
-    """A loop that does not divide into three is tried in another way.
+def fix_cant_split_arguments() -> Iterator[None]:
+    """`CantSplit` can be raised without arguments.
 
-    torch 2.11 raises the exception that says so without its arguments, which is an error itself.
+    torch 2.11 does so where a loop cannot be split into three; its constructor requires two, so a
+    TypeError replaced the exception that Inductor catches to try another tiling.
     """
     from torch._inductor.codegen import simd
 

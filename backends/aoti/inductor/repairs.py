@@ -20,6 +20,7 @@ from pteron.backends.aoti.inductor.loop_repairs import (
     arrays_by_their_writer,
     bytes_ordered_as_ints,
     constant_indices_compared,
+    fix_cant_split_arguments,
     floor_division_of_floats,
     indices_in_the_order_of_the_tensor,
     layouts_of_fourier_transforms,
@@ -28,7 +29,6 @@ from pteron.backends.aoti.inductor.loop_repairs import (
     no_write_among_reads,
     products_of_no_rows,
     queries_laid_out_first,
-    splits_in_three_given_up,
     steps_of_64_bits,
     tails_of_reductions,
     truth_values_compared,
@@ -81,7 +81,7 @@ def repairs() -> Iterator[None]:
         stack.enter_context(floor_division_of_floats())
         stack.enter_context(truth_values_compared())
         stack.enter_context(constant_indices_compared())
-        stack.enter_context(splits_in_three_given_up())
+        stack.enter_context(fix_cant_split_arguments())
         stack.enter_context(loops_that_write_in_place())
         stack.enter_context(masked_loads_within_the_tensor())
         stack.enter_context(products_of_no_rows())
