@@ -315,8 +315,8 @@ def floor_division_of_floats() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def truth_values_compared() -> Iterator[None]:
-    """`a == b` of truth values: Inductor asks which range lies above, an error for them."""
+def fix_bool_eq_value_ranges() -> Iterator[None]:
+    """`a == b` of bool operands: `ValueRanges` orders their bounds, a TypeError for bools."""
     import sympy
     from torch.utils._sympy.value_ranges import SymPyValueRangeAnalysis, ValueRanges
 

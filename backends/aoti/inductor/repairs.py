@@ -20,6 +20,7 @@ from pteron.backends.aoti.inductor.loop_repairs import (
     arrays_by_their_writer,
     bytes_ordered_as_ints,
     constant_indices_compared,
+    fix_bool_eq_value_ranges,
     fix_cant_split_arguments,
     floor_division_of_floats,
     indices_in_the_order_of_the_tensor,
@@ -31,7 +32,6 @@ from pteron.backends.aoti.inductor.loop_repairs import (
     queries_laid_out_first,
     steps_of_64_bits,
     tails_of_reductions,
-    truth_values_compared,
     views_of_what_was_computed,
 )
 from pteron.backends.aoti.inductor.rounding_repairs import (
@@ -79,7 +79,7 @@ def repairs() -> Iterator[None]:
         stack.enter_context(tails_of_reductions())
         stack.enter_context(steps_of_64_bits())
         stack.enter_context(floor_division_of_floats())
-        stack.enter_context(truth_values_compared())
+        stack.enter_context(fix_bool_eq_value_ranges())
         stack.enter_context(constant_indices_compared())
         stack.enter_context(fix_cant_split_arguments())
         stack.enter_context(loops_that_write_in_place())

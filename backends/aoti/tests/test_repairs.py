@@ -257,10 +257,10 @@ class ComparesSigns(torch.nn.Module):
         return (x > 0) == (y > 0), x + ((numbers < 2) == (numbers < 3))
 
 
-def test_truth_values_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bool_tensors_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     program = exported(ComparesSigns(), torch.randn(4), torch.randn(4))
     assert inductor.generate(program, Target("cpu", 256, 1)).kernels
-    monkeypatch.setattr(repairs, "truth_values_compared", contextlib.nullcontext)
+    monkeypatch.setattr(repairs, "fix_bool_eq_value_ranges", contextlib.nullcontext)
     with pytest.raises(Exception, match="Boolean argument"):  # else the repair can go
         inductor.generate(program, Target("cpu", 256, 1))
 
