@@ -369,12 +369,12 @@ def layouts_of_fourier_transforms() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def queries_laid_out_first() -> Iterator[None]:
-    """flex_attention for few queries reads them where they are.
+def freeze_flex_decoding_query_layout() -> Iterator[None]:
+    """The query's layout is frozen before the flex-decoding kernel (few queries) is generated.
 
         flex_attention(q.transpose(1, 2).contiguous(), k, v)
 
-    Inductor writes the strides of the query into the kernel before it has decided on them.
+    Inductor writes the query's strides into the kernel while its layout is still flexible.
     """
     from torch._inductor import ir
     from torch._inductor.kernel.flex import flex_attention
@@ -382,12 +382,12 @@ def queries_laid_out_first() -> Iterator[None]:
     create: Callable[..., Any] = flex_attention.create_flex_decoding_kernel
 
     @functools.wraps(create)
-    def create_for_laid_out(query: Any, *args: Any, **kwargs: Any) -> Any:
+    def create_with_frozen_query(query: Any, *args: Any, **kwargs: Any) -> Any:
         query = ir.ExternKernel.realize_input(query)
         query.freeze_layout()
         return create(query, *args, **kwargs)
 
-    with patched(flex_attention, "create_flex_decoding_kernel", create_for_laid_out):
+    with patched(flex_attention, "create_flex_decoding_kernel", create_with_frozen_query):
         yield
 
 

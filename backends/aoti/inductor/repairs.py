@@ -23,13 +23,13 @@ from pteron.backends.aoti.inductor.loop_repairs import (
     fix_bool_eq_value_ranges,
     fix_cant_split_arguments,
     floor_division_of_floats,
+    freeze_flex_decoding_query_layout,
     indices_in_the_order_of_the_tensor,
     layouts_of_fourier_transforms,
     loops_that_write_in_place,
     masked_loads_within_the_tensor,
     no_write_among_reads,
     products_of_no_rows,
-    queries_laid_out_first,
     steps_of_64_bits,
     tails_of_reductions,
     views_of_what_was_computed,
@@ -67,7 +67,7 @@ def repairs() -> Iterator[None]:
         stack.enter_context(remainders_of_floats())
         stack.enter_context(indices_within_their_dtype())
         stack.enter_context(layouts_of_fourier_transforms())
-        stack.enter_context(queries_laid_out_first())
+        stack.enter_context(freeze_flex_decoding_query_layout())
         stack.enter_context(sums_of_products_apart())
         stack.enter_context(loops_from_constants())
         stack.enter_context(operands_of_branches_as_traced())
