@@ -44,7 +44,7 @@ from pteron.backends.aoti.inductor.rounding_repairs import (
 )
 from pteron.backends.aoti.inductor.weight_repairs import (
     batches_of_any_number,
-    factors_of_their_own,
+    fix_folded_scale_names,
     transposed_convolutions_unfolded,
     weights_from_their_offset,
 )
@@ -85,6 +85,6 @@ def repairs() -> Iterator[None]:
         stack.enter_context(loops_that_write_in_place())
         stack.enter_context(masked_loads_within_the_tensor())
         stack.enter_context(products_of_no_rows())
-        stack.enter_context(factors_of_their_own())
+        stack.enter_context(fix_folded_scale_names())
         stack.enter_context(transposed_convolutions_unfolded())
         yield

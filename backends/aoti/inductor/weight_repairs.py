@@ -84,13 +84,13 @@ def batches_of_any_number() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def factors_of_their_own() -> Iterator[None]:
-    """Each convolution is multiplied by its own number.
+def fix_folded_scale_names() -> Iterator[None]:
+    """A scalar that is folded into a convolution's weight gets a buffer name of its own.
 
         convolution(x, v) * 0.5, convolution(y, w) * 0.25
 
-    When weights are frozen, such a number goes into them. On its way it is the graph's buffer
-    `other_tensor`, and since all have that name, all weights were multiplied by one of them.
+    Freezing folds such a scalar into the weight by way of the graph's buffer `other_tensor`. All
+    scalars had that name, so all weights were multiplied by one of them.
     """
     from torch._inductor import freezing
 
@@ -100,9 +100,9 @@ def factors_of_their_own() -> Iterator[None]:
     @functools.wraps(create)
     def create_node(graph: Any, op: str, target: Any, *args: Any, **kwargs: Any) -> Any:
         if op == "get_attr" and target == "other_tensor":
-            number = graph.owning_module.get_buffer(target)
+            scalar = graph.owning_module.get_buffer(target)
             target = f"other_tensor_{next(names)}"
-            graph.owning_module.register_buffer(target, number)
+            graph.owning_module.register_buffer(target, scalar)
         return create(graph, op, target, *args, **kwargs)
 
     @functools.wraps(passes)

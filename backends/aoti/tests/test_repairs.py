@@ -295,7 +295,7 @@ def test_inputs_are_written_where_nobody_sees_it(
 
 
 class ScalesConvolutions(torch.nn.Module):
-    """Multiplies the results of two convolutions by different numbers."""
+    """Multiplies the results of two convolutions by different scalars."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -307,11 +307,11 @@ class ScalesConvolutions(torch.nn.Module):
 
 
 @pytest.mark.parametrize("repaired", [True, False])
-def test_convolutions_are_multiplied_by_their_own_numbers(
+def test_each_convolution_is_multiplied_by_its_own_scalar(
     repaired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not repaired:
-        monkeypatch.setattr(repairs, "factors_of_their_own", contextlib.nullcontext)
+        monkeypatch.setattr(repairs, "fix_folded_scale_names", contextlib.nullcontext)
     program = exported(ScalesConvolutions(), torch.randn(2, 4, 9))
     code = inductor.generate(program, Target("cpu", 256, 1))
     found = sorted(constant.tensor.unique().item() for constant in code.constants)
