@@ -164,8 +164,8 @@ class AotiBackend(ABC, Generic[OptionsT]):
         return AttentionPass(lambda call: "library")
 
     @classmethod
-    def get_easier_options(cls, options: OptionsT) -> OptionsT | None:
-        """What to lower attention with where Inductor fails with `options`; None: that is final."""
+    def get_fallback_options(cls, options: OptionsT) -> OptionsT | None:
+        """Options to lower attention with if Inductor fails with `options`; None: no second try."""
         return None
 
     @classmethod
@@ -344,8 +344,10 @@ class AotiBackend(ABC, Generic[OptionsT]):
         cls, program: ExportedProgram, targets: Sequence[BuildTarget], options: OptionsT
     ) -> tuple[ExportedProgram, list[inductor.GeneratedCode]]:
         """The program as it was compiled, and its sources for each target."""
-        easier = cls.get_easier_options(options) if has_attention(program.graph_module) else None
-        if easier is None:
+        fallback = (
+            cls.get_fallback_options(options) if has_attention(program.graph_module) else None
+        )
+        if fallback is None:
             program = cls._prepare(program, options)
             return program, cls._generate(program, targets, options)
         prepared = cls._prepare(copy_program(program), options)
@@ -356,14 +358,14 @@ class AotiBackend(ABC, Generic[OptionsT]):
                 "%s; attention is lowered in another way, which may be slower",
                 str(error).partition("\n")[0],
             )
-        program = cls._prepare(program, easier)
-        return program, cls._generate(program, targets, easier)
+        program = cls._prepare(program, fallback)
+        return program, cls._generate(program, targets, fallback)
 
     @classmethod
     def _generate(
         cls, program: ExportedProgram, targets: Sequence[BuildTarget], options: OptionsT
     ) -> list[inductor.GeneratedCode]:
-        """Sources with the tuned options or, where Inductor fails, with easier ones."""
+        """Sources with the tuned options or, where Inductor fails, with fallback options."""
         entries = cls.get_aoti_compile_options(options)
         tuned = [target.code for target in targets]
         attempts = [("", tuned), ("aten.view as aten.reshape", tuned)]

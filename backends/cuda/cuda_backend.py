@@ -131,7 +131,7 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
         return attention_pass(options)
 
     @classmethod
-    def get_easier_options(cls, options: CudaOptions) -> CudaOptions | None:
+    def get_fallback_options(cls, options: CudaOptions) -> CudaOptions | None:
         if options.attention != "auto":
             return None
         return dataclasses.replace(options, attention="library")
