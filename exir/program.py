@@ -46,13 +46,13 @@ from pteron.exir.emit.emit_options import EmitOptions
 from pteron.exir.emit.emitter import Emitted, emit_program
 from pteron.exir.explain import ProgramReport, explain
 from pteron.exir.export_guards import guards_of
+from pteron.exir.export_warnings import check_shared_state, warn_of_platforms, warn_of_training
 from pteron.exir.extremes_of_none import require_elements
 from pteron.exir.passes.checkable_asserts import CheckableAsserts
 from pteron.exir.passes.pass_base import Pass
 from pteron.exir.passes.resolve_mutations import ResolveMutations
 from pteron.exir.passes.run import run_passes
 from pteron.exir.shape_bounds import check_input_bounds
-from pteron.exir.suspicions import check_shared_state, warn_of_platforms, warn_of_training
 from pteron.exir.undelegated import lower_leftovers
 from pteron.exir.verification.execution import Written
 from pteron.exir.verification.reference import Reference
