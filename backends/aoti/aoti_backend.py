@@ -42,7 +42,7 @@ from pteron.backends.aoti.passes.attention import AttentionPass, WholeAttentionP
 from pteron.backends.aoti.passes.clamp_windows import ClampWindowsPass
 from pteron.backends.aoti.passes.constant_masks import leave_constant_masks_out
 from pteron.backends.aoti.passes.fuse_convolutions import has_own_convolutions
-from pteron.backends.aoti.passes.products_of_one_row import ProductsOfOneRowPass
+from pteron.backends.aoti.passes.gemv_as_reduction import GemvAsReductionPass
 from pteron.backends.aoti.passes.remove_metadata_asserts import RemoveMetadataAssertsPass
 from pteron.backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
 from pteron.backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPass
@@ -100,9 +100,9 @@ class AotiBackend(ABC, Generic[OptionsT]):
 
     # --- what a device says ---
 
-    #: Products of one row, of floats and up to so many columns, are computed as sums: see
-    #: `passes/products_of_one_row.py`.
-    max_summed_columns: ClassVar[int] = 0
+    #: A GEMV with a floating-point weight of at most so many columns becomes a reduction: see
+    #: `passes/gemv_as_reduction.py`.
+    max_gemv_columns: ClassVar[int] = 0
 
     @classmethod
     @abstractmethod
@@ -154,7 +154,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
             ClampWindowsPass(),
             WholeAttentionPass(),
             ReplaceViewCopyWithViewPass(),
-            ProductsOfOneRowPass(cls.max_summed_columns),
+            GemvAsReductionPass(cls.max_gemv_columns),
             cls.get_attention_pass(options),
         ]
 

@@ -35,7 +35,7 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
     """Compiles partitions to CUDA kernels, and a host part that runs them without libtorch."""
 
     #: decisions/2026-11-23-products-of-one-row.md
-    max_summed_columns = 8192
+    max_gemv_columns = 8192
 
     @classmethod
     def get_device_name(cls) -> str:
