@@ -10,7 +10,7 @@ from torch.export import ExportedProgram
 from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.inductor import Target
 from pteron.backends.aoti.passes.fold_batch_norms import fold_batch_norms
-from pteron.backends.aoti.passes.quantized_products import pack_quantized_weights
+from pteron.backends.aoti.passes.quantized_gemm import pack_quantized_weights
 from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
 from pteron.backends.cpu import isa as instruction_sets

@@ -60,7 +60,7 @@ def target_scope(target: Target) -> Iterator[None]:
         stack.enter_context(_fresh_counters())
         if target.device == "cpu":
             # It has subclasses of Inductor's classes, which `named_by_text` has to know.
-            from pteron.backends.aoti.inductor import packed_products
+            from pteron.backends.aoti.inductor import packed_gemms
 
             stack.enter_context(cpu.vector_isa(target.vector_bits))
             if target.vector_bits == 512:
@@ -69,8 +69,8 @@ def target_scope(target: Target) -> Iterator[None]:
             if target.vector_bits == 256 and target.packed_for == 512:
                 stack.enter_context(micro_gemms.packed_for_512_bits())
             if target.vector_bits:
-                stack.enter_context(packed_products.products_of_halves(target.vector_bits))
-                stack.enter_context(packed_products.quantized_products(target.vector_bits))
+                stack.enter_context(packed_gemms.half_precision_gemms(target.vector_bits))
+                stack.enter_context(packed_gemms.quantized_gemms(target.vector_bits))
             if target.num_threads > 1:
                 stack.enter_context(run_time_threads())
             if target.freeze and target.templates:

@@ -1,12 +1,12 @@
-"""Products with dequantized weights read the packed numbers.
+"""Rewrites a GEMM with a dequantized weight as int8 or int4 weight-only GEMM.
 
-    mm(%x, %right)    ==>    quantized_mm(%x, bytes)
+    mm(%x, %weight)    ==>    quantized_mm(%x, packed)
 
-where `%right`, [k, n], is computed from a constant of whole numbers of a byte by casts, views and
-numbers that are constant themselves, as weight-only quantization leaves it. What the numbers of a
-byte use no more than four bits of is packed in four.
+where `%weight`, [k, n], is computed from an int8 or uint8 constant by casts, views, and arithmetic
+with other constants, as weight-only quantization leaves it. Values that fit into four bits are
+packed as int4.
 
-Sums and the weights, which a model of bfloat16 would round, are in float32.
+Dequantized weights, which a bfloat16 model would round, and accumulators are float32.
 """
 
 import dataclasses
@@ -27,10 +27,10 @@ from pteron.exir.decompositions import replace_by_trace
 _aten = torch.ops.aten
 _BYTES = (torch.int8, torch.uint8)
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
-#: Numbers below which four bytes for one are no loss.
+#: Elements below which a float32 weight is no loss.
 _FEW = 1 << 12
-#: Rows that may share a scale; more of them have it several times.
-_GROUPS = (128, 64, 32, 16)
+#: Group sizes; a scale of a larger group is repeated.
+_GROUP_SIZES = (128, 64, 32, 16)
 
 _CASTS = (_aten._to_copy.default, _aten.clone.default)
 _RESHAPES = (
@@ -48,9 +48,9 @@ _ADDS = {_aten.add.Tensor: 1, _aten.sub.Tensor: -1}
 
 
 def pack_quantized_weights(program: ExportedProgram) -> None:
-    """Changes the program's graph, its signature and its tensors."""
+    """Rewrites the program's graph, signature and constants."""
     constants = ProgramConstants(program)
-    values = ConstantValues(constants)
+    known = ConstantValues(constants)
     packed: dict[Node, tuple[Node, Packing] | None] = {}
     changed = False
     for target in (_aten.mm.default, _aten.addmm.default):
@@ -64,7 +64,7 @@ def pack_quantized_weights(program: ExportedProgram) -> None:
             ):
                 continue
             if right not in packed:
-                packed[right] = _packed(right, constants, values)
+                packed[right] = _packed(right, constants, known)
             if (weight := packed[right]) is not None:
                 changed |= _replace(node, left, *weight, bias)
     if changed:
@@ -84,38 +84,38 @@ def _replace(node: Node, left: Node, weight: Node, packing: Packing, bias: Seque
 
 
 def _packed(
-    right: Node, constants: ProgramConstants, values: ConstantValues
+    right: Node, constants: ProgramConstants, known: ConstantValues
 ) -> tuple[Node, Packing] | None:
-    """A constant of the bytes of `right`, and what they are; None if it is nothing of the kind."""
+    """The packed weight, a new constant, and its format; None if `right` is not dequantized so."""
     path = _path(right, constants)
     if path is None:
         return None
     source = path[0]
-    numbers = _Numbers(constants.value(source))
+    weight = _QuantizedWeight(constants.value(source))
     for before, node in itertools.pairwise(path):
-        step = _step(before, node, values)
+        step = _step(before, node, known)
         if step is None:
             return None
-        numbers = step(numbers)
-    if numbers.levels.shape != right.meta["val"].shape:
+        weight = step(weight)
+    if weight.values.shape != right.meta["val"].shape:
         return None
-    numbers = numbers.of_signed_levels()
-    rows, columns = numbers.levels.shape
-    if numbers.scale is None and numbers.shift is None:
+    weight = weight.with_signed_values()
+    rows, columns = weight.values.shape
+    if weight.scale is None and weight.zero_point is None:
         packing = Packing(columns)
-        return constants.add(source, pack(numbers.levels, packing)), packing
-    for group in _GROUPS:
-        if rows % group == 0 and (grouped := numbers.of_groups(group)) is not None:
-            low, high = numbers.levels.aminmax()
+        return constants.add(source, pack(weight.values, packing)), packing
+    for group_size in _GROUP_SIZES:
+        if rows % group_size == 0 and (grouped := weight.with_groups(group_size)) is not None:
+            low, high = weight.values.aminmax()
             bits = 4 if low >= -8 and high <= 7 else 8
-            packing = Packing(columns, bits, group, grouped.shift is not None)
-            data = pack(numbers.levels, packing, grouped.scale, grouped.shift)
+            packing = Packing(columns, bits, group_size, grouped.zero_point is not None)
+            data = pack(weight.values, packing, grouped.scale, grouped.zero_point)
             return constants.add(source, data), packing
     return None
 
 
 def _path(right: Node, constants: ProgramConstants) -> list[Node] | None:
-    """From a constant of bytes to `right`: each node computes from the one before it."""
+    """The chain of nodes from an 8-bit constant to `right`; None if there is no such chain."""
     path = [right]
     count = right.meta["val"].numel()
     if not isinstance(count, int) or count < _FEW:
@@ -135,77 +135,83 @@ def _path(right: Node, constants: ProgramConstants) -> list[Node] | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Numbers:
-    """levels * scale + shift. Tensors of one shape; without a scale it is 1, without a shift 0."""
+class _QuantizedWeight:
+    """values * scale + zero_point, of the same shape. None: a scale of 1, a zero point of 0."""
 
-    levels: torch.Tensor
+    values: torch.Tensor
     scale: torch.Tensor | None = None
-    shift: torch.Tensor | None = None
+    zero_point: torch.Tensor | None = None
 
-    def laid_out(self, change: Callable[[torch.Tensor], torch.Tensor]) -> "_Numbers":
-        scale, shift = (x if x is None else change(x) for x in (self.scale, self.shift))
-        return _Numbers(change(self.levels), scale, shift)
+    def reshaped_by(self, change: Callable[[torch.Tensor], torch.Tensor]) -> "_QuantizedWeight":
+        scale, zero_point = (x if x is None else change(x) for x in (self.scale, self.zero_point))
+        return _QuantizedWeight(change(self.values), scale, zero_point)
 
-    def times(self, factor: torch.Tensor) -> "_Numbers":
-        factor = factor.float().expand(self.levels.shape)
+    def times(self, factor: torch.Tensor) -> "_QuantizedWeight":
+        factor = factor.float().expand(self.values.shape)
         scale = factor if self.scale is None else self.scale * factor
-        return _Numbers(self.levels, scale, None if self.shift is None else self.shift * factor)
+        return _QuantizedWeight(
+            self.values, scale, None if self.zero_point is None else self.zero_point * factor
+        )
 
-    def plus(self, term: torch.Tensor) -> "_Numbers":
-        term = term.float().expand(self.levels.shape)
-        shift = term if self.shift is None else self.shift + term
-        return _Numbers(self.levels, self.scale, shift if shift.any() else None)
+    def plus(self, term: torch.Tensor) -> "_QuantizedWeight":
+        term = term.float().expand(self.values.shape)
+        zero_point = term if self.zero_point is None else self.zero_point + term
+        return _QuantizedWeight(self.values, self.scale, zero_point if zero_point.any() else None)
 
-    def of_signed_levels(self) -> "_Numbers":
-        """The same numbers from levels of int8, around zero if they have four bits."""
-        if self.levels.dtype == torch.int8:
+    def with_signed_values(self) -> "_QuantizedWeight":
+        """The same with int8 values; the zero point makes up for those that were uint8."""
+        if self.values.dtype == torch.int8:
             return self
-        middle = 8 if self.levels.max() < 16 else 128
-        levels = (self.levels.to(torch.int16) - middle).to(torch.int8)
+        middle = 8 if self.values.max() < 16 else 128
+        values = (self.values.to(torch.int16) - middle).to(torch.int8)
         scale = torch.ones((), dtype=torch.float32) if self.scale is None else self.scale
-        return _Numbers(levels, scale.expand(levels.shape), self.shift).plus(middle * scale)
+        return _QuantizedWeight(values, scale.expand(values.shape), self.zero_point).plus(
+            middle * scale
+        )
 
-    def of_groups(self, group: int) -> "_Numbers | None":
-        """The scale and shift of each `group` rows; None if not all of these have the same."""
-        shape = (-1, group, self.levels.shape[1])
-        scale = torch.ones(self.levels.shape) if self.scale is None else self.scale
+    def with_groups(self, group_size: int) -> "_QuantizedWeight | None":
+        """With a scale and zero point a group of rows; None if they differ within a group."""
+        shape = (-1, group_size, self.values.shape[1])
+        scale = torch.ones(self.values.shape) if self.scale is None else self.scale
         scale = scale.reshape(shape)
-        shift = None if self.shift is None else self.shift.reshape(shape)
-        for each in (scale, shift):
+        zero_point = None if self.zero_point is None else self.zero_point.reshape(shape)
+        for each in (scale, zero_point):
             if each is not None and not bool((each == each[:, :1]).all()):
                 return None
-        return _Numbers(self.levels, scale[:, 0], None if shift is None else shift[:, 0])
+        return _QuantizedWeight(
+            self.values, scale[:, 0], None if zero_point is None else zero_point[:, 0]
+        )
 
 
 def _step(
-    before: Node, node: Node, values: ConstantValues
-) -> Callable[[_Numbers], _Numbers] | None:
-    """What `node` makes of the numbers of `before`."""
+    before: Node, node: Node, known: ConstantValues
+) -> Callable[[_QuantizedWeight], _QuantizedWeight] | None:
+    """What `node` does to the quantized weight that `before` computes."""
     args: Sequence[Any] = node.args
     result = node.meta["val"]
 
-    def reshaped(numbers: _Numbers) -> _Numbers:
-        return numbers.laid_out(lambda x: x.reshape(result.shape))
+    def reshaped(weight: _QuantizedWeight) -> _QuantizedWeight:
+        return weight.reshaped_by(lambda x: x.reshape(result.shape))
 
     if node.target in _RESHAPES:
         return reshaped
     if node.target in _PERMUTES:
-        return lambda numbers: numbers.laid_out(lambda x: x.permute(args[1]))
+        return lambda weight: weight.reshaped_by(lambda x: x.permute(args[1]))
     if not result.is_floating_point():
         return None
     if node.target in _CASTS:
-        return lambda numbers: numbers
+        return lambda weight: weight
     if node.kwargs or node.target not in (_aten.mul.Tensor, *_ADDS):
         return None
     first, second = args
     if first is not before and node.target is _aten.sub.Tensor:
         return None
     other = second if first is before else first
-    value = values.of(other) if isinstance(other, Node) else torch.tensor(float(other))
+    value = known.of(other) if isinstance(other, Node) else torch.tensor(float(other))
     if value is None:
         return None
-    # Dimensions of one may come with the other operand.
+    # Broadcasting with the other operand may add dimensions of size 1.
     if node.target is _aten.mul.Tensor:
-        return lambda numbers: reshaped(numbers).times(value)
+        return lambda weight: reshaped(weight).times(value)
     sign = _ADDS[node.target]
-    return lambda numbers: reshaped(numbers).plus(sign * value.float())
+    return lambda weight: reshaped(weight).plus(sign * value.float())

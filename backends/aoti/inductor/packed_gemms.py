@@ -1,4 +1,4 @@
-"""Products whose weights are not float32 are generated with the loops of `packed_micro_gemms`."""
+"""GEMMs whose weights are not float32, generated with `packed_micro_gemms`."""
 
 import contextlib
 import functools
@@ -20,17 +20,17 @@ from pteron.backends.aoti.quantized import QUANTIZED_MM, Packing
 
 
 @contextlib.contextmanager
-def products_of_halves(width: int) -> Iterator[None]:
-    """Constant bfloat16 and float16 weights are read by our loops; bfloat16 ones lie in pairs.
+def half_precision_gemms(width: int) -> Iterator[None]:
+    """Constant bfloat16 (VNNI2) and float16 weights are read by our micro-GEMMs.
 
     Args:
-        width: of registers, in bits; the panels are those of the micro-GEMM that is replaced.
+        width: of registers, in bits. Panels are those of the micro-GEMM that is replaced.
     """
 
     def with_halves(method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def call(owner: Any, *args: Any, **kwargs: Any) -> Any:
-            # Products in batches rarely have constant weights, and those pay for being rearranged.
+            # A bmm rarely has constant weights; others would be repacked at each call.
             if CppGemmTemplate not in (owner, type(owner)):
                 return method(owner, *args, **kwargs)
             create = functools.partial(_create, cpp_gemm_template.create_micro_gemm, width)
@@ -64,7 +64,7 @@ def _create(create: Callable[..., Any], width: int, *args: Any, **kwargs: Any) -
 
 
 class QuantizedGemm(CppGemmTemplate):
-    """A product with a weight that is packed already."""
+    """A GEMM with a weight that is packed already."""
 
     def __init__(self, *args: Any, packing: Packing, width: int, **kwargs: Any) -> None:
         self._micro_gemm = functools.partial(_create_quantized, packing, width)
@@ -79,7 +79,7 @@ class QuantizedGemm(CppGemmTemplate):
         return options
 
     def _template_from_string(self, text: str) -> Any:  # type: ignore[override]
-        """A row of the weight is as long as its bytes."""
+        """A row of the packed weight has `row_bytes` elements."""
         row = '["k_end - k_start", micro_gemm.register_blocking.block_n]'
         text = text.replace(row, f'["k_end - k_start", {self._row_bytes}]')
         return CppGemmTemplate._template_from_string(text)
@@ -92,10 +92,12 @@ def _create_quantized(
 
 
 @contextlib.contextmanager
-def quantized_products(width: int) -> Iterator[None]:
-    """`QUANTIZED_MM` is generated into the code. `width`: of registers, in bits."""
+def quantized_gemms(width: int) -> Iterator[None]:
+    """Lowers `QUANTIZED_MM` to a C++ GEMM template. `width`: of registers, in bits."""
 
-    def lower(x: Any, weight: Any, columns: int, bits: int, group: int, has_shift: bool) -> Any:
+    def lower(
+        x: Any, weight: Any, columns: int, bits: int, group_size: int, has_zero_point: bool
+    ) -> Any:
         x = ir.ExternKernel.require_stride1(ir.ExternKernel.realize_input(x))
         weight = ir.ExternKernel.realize_input(weight)
         rows, terms = x.get_size()
@@ -105,7 +107,7 @@ def quantized_products(width: int) -> Iterator[None]:
             input_nodes=[x, weight],
             layout=ir.FixedLayout(x.get_device(), x.get_dtype(), [rows, columns]),
             num_threads=threads,
-            packing=Packing(columns, bits, group, has_shift),
+            packing=Packing(columns, bits, group_size, has_zero_point),
             width=width,
         )
         return template.generate().output_node()
