@@ -124,7 +124,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
 
     @classmethod
     def get_build_targets(cls, options: OptionsT) -> list[BuildTarget]:
-        """A target for each variant of the code, the one that asks least of a machine first."""
+        """A target for each variant of the code, in ascending ISA level."""
         return [cls.get_build_target(options)]
 
     @classmethod

@@ -4,7 +4,7 @@ Keys are made of content, so equal code and equal weights are stored once, whate
 method they come from::
 
     processed bytes   "<so_key>\\n<weights_key>"; of code in several variants these two lines for
-                      each, the one that asks least of a machine first
+                      each, in ascending ISA level
     so_key            "<sha256 of the shared object>_<start of that of the metadata>_so_blob"
     weights_key       "<sha256 of the packed constants>_weights_blob"
     each big constant "<sha256 of its bytes>_weight"
@@ -125,8 +125,8 @@ def build(
 
 
 def join(variants: Sequence[PreprocessResult]) -> PreprocessResult:
-    """One result of the variants of one partition's code, the one that asks least of a machine
-    first. What they have in common is stored once."""
+    """One result for all variants of a partition's code, given in ascending ISA level. Blobs that
+    they share are stored once."""
     if len(variants) == 1:
         return variants[0]
     store = NamedDataStore()
