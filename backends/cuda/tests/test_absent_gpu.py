@@ -1,4 +1,4 @@
-"""Programs for a GPU that is not asked, lowered on any machine."""
+"""CUDA programs lowered without a GPU."""
 
 import logging
 import pathlib
