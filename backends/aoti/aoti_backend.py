@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch.export import ExportedProgram
 
-from pteron.backends.aoti import inductor, payload, shim_list, toolchain, workers
+from pteron.backends.aoti import inductor, payload, toolchain, workers
 from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.contract import contract_of
 from pteron.backends.aoti.lowering_errors import (
@@ -38,6 +38,7 @@ from pteron.backends.aoti.lowering_errors import (
     inductor_error,
     raise_together,
 )
+from pteron.backends.aoti.ops import shim_list
 from pteron.backends.aoti.passes.attention import AttentionPass, WholeAttentionPass, has_attention
 from pteron.backends.aoti.passes.clamp_windows import ClampWindowsPass
 from pteron.backends.aoti.passes.constant_masks import leave_constant_masks_out

@@ -14,7 +14,11 @@ from collections.abc import Iterator
 _CORE = frozenset({"runtime/core", "runtime/platform"})
 _SEAM = _CORE | {"runtime/backend", "runtime/schema"}
 _RUNTIME = _SEAM | {"runtime", "runtime/executor", "runtime/kernel", "runtime/python"}
-_BACKEND = _RUNTIME | {"backends/aoti", "exir"}
+_AOTI_RUNTIME = frozenset(
+    f"backends/aoti/{folder}" for folder in ("ops", "runtime", "schema", "shims", "slim")
+)
+_AOTI = _AOTI_RUNTIME | {"backends/aoti", "backends/aoti/inductor", "backends/aoti/passes"}
+_BACKEND = _RUNTIME | _AOTI | {"exir"}
 
 # layer -> what it may depend on besides itself
 ALLOWED: dict[str, frozenset[str]] = {
@@ -31,7 +35,14 @@ ALLOWED: dict[str, frozenset[str]] = {
     "exir": frozenset({"runtime", "runtime/core", "runtime/schema"}),
     # What backends share, then the backends, which never depend on each other.
     "backends": frozenset(),
-    "backends/aoti": _SEAM | {"exir"},
+    "backends/aoti": (_AOTI - {"backends/aoti/runtime"}) | {"exir"},
+    "backends/aoti/inductor": frozenset({"backends/aoti/ops", "exir"}),
+    "backends/aoti/ops": _CORE | {"backends/aoti/shims", "backends/aoti/slim"},
+    "backends/aoti/passes": frozenset({"backends/aoti/ops", "exir"}),
+    "backends/aoti/runtime": _SEAM | _AOTI_RUNTIME,
+    "backends/aoti/schema": frozenset(),
+    "backends/aoti/shims": _CORE | {"backends/aoti/ops", "backends/aoti/slim"},
+    "backends/aoti/slim": _CORE,
     "backends/apple/metal": _BACKEND,
     "backends/cpu": _BACKEND,
     "backends/cuda": _BACKEND,

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.convolution import (
+from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.ops.convolution import (
     CONVOLUTION,
     FUSED_CONVOLUTION,
     PACKED_CONVOLUTION,
 )
-from pteron.backends.aoti.inductor.patched import patched
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from pteron.backends.aoti.inductor.cpu import serial_if_small
 from pteron.backends.aoti.inductor.micro_gemms import TILES
 from pteron.backends.aoti.inductor.packed_micro_gemms import HalvesMicroGemm, QuantizedMicroGemm
 from pteron.backends.aoti.inductor.patched import patched
-from pteron.backends.aoti.quantized import QUANTIZED_MM, Packing
+from pteron.backends.aoti.ops.quantized_mm import QUANTIZED_MM, Packing
 
 
 @contextlib.contextmanager

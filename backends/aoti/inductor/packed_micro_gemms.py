@@ -5,8 +5,8 @@ They accumulate in float32. They differ from Inductor's in how the weight is lai
 * bfloat16: VNNI2, [k / 2][n][2], for vdpbf16ps (AVX512-BF16). A machine without it converts the
   same pairs to float32 by a shift and a mask.
 * float16: laid out as Inductor does; each register is converted as it is loaded.
-* int8 and int4 with scales: the layout of `backends/aoti/quantized.py`. A bfloat16 GEMM rounds the
-  dequantized weight to bfloat16 and uses vdpbf16ps, too.
+* int8 and int4 with scales: the layout of `backends/aoti/ops/quantized_mm.py`. A bfloat16 GEMM
+  rounds the dequantized weight to bfloat16 and uses vdpbf16ps, too.
 
 This module has subclasses of Inductor's classes: it is imported once Inductor is at work.
 """
@@ -19,7 +19,7 @@ from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemm, LayoutType
 from torch._inductor.codegen.cpp_utils import GemmBlocking
 
 from pteron.backends.aoti.inductor.micro_gemms import TILES
-from pteron.backends.aoti.quantized import PANEL, Packing
+from pteron.backends.aoti.ops.quantized_mm import PANEL, Packing
 
 #: Prefetch distance in the weight, bytes: a page, at whose end the hardware prefetcher stops.
 _AHEAD = 4096

@@ -19,9 +19,9 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from pteron.backends.aoti.ops.quantized_mm import QUANTIZED_MM, Packing, pack
 from pteron.backends.aoti.passes.constant_values import ConstantValues
 from pteron.backends.aoti.passes.program_constants import ProgramConstants
-from pteron.backends.aoti.quantized import QUANTIZED_MM, Packing, pack
 from pteron.exir.decompositions import replace_by_trace
 
 _aten = torch.ops.aten

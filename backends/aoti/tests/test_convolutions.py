@@ -9,11 +9,11 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from pteron.backends.aoti import inductor
-from pteron.backends.aoti.convolution import FUSED_CONVOLUTION
 from pteron.backends.aoti.inductor import Target
 from pteron.backends.aoti.inductor.convolutions import convolutions_channels_last
 from pteron.backends.aoti.inductor.generate import generate_module
 from pteron.backends.aoti.inductor.without_kernels import without_kernels
+from pteron.backends.aoti.ops.convolution import FUSED_CONVOLUTION
 
 
 def _two_fused() -> GraphModule:

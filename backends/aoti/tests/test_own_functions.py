@@ -6,7 +6,7 @@ import pytest
 import torch
 from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
-from pteron.backends.aoti import inductor, shim_list
+from pteron.backends.aoti import inductor
 from pteron.backends.aoti.inductor import Target
 from pteron.backends.aoti.inductor.fallbacks import _module_of
 from pteron.backends.aoti.inductor.generate import generate_module
@@ -18,6 +18,7 @@ from pteron.backends.aoti.inductor.own_functions import (
 )
 from pteron.backends.aoti.inductor.without_kernels import without_kernels
 from pteron.backends.aoti.op_support import OpSupport
+from pteron.backends.aoti.ops import shim_list
 
 aten = torch.ops.aten
 

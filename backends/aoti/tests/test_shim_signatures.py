@@ -9,11 +9,11 @@ import torch
 from torchgen.gen_aoti_c_shim import gen_arguments, gen_returns
 from torchgen.model import FunctionSchema
 
-from pteron.backends.aoti import shim_list
 from pteron.backends.aoti.inductor.own_functions import own_functions
+from pteron.backends.aoti.ops import shim_list
 
 _HEADERS = pathlib.Path(torch.__file__).parent / "include/torch/csrc/inductor/aoti_torch"
-_BACKENDS = pathlib.Path(shim_list.__file__).parent.parent
+_BACKENDS = pathlib.Path(shim_list.__file__).parents[2]
 # What a type of torch's is called here.
 _TYPES = {
     "c10::Half": "uint16_t",

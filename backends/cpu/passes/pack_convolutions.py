@@ -15,7 +15,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from pteron.backends.aoti.convolution import CONVOLUTION, PACKED_CONVOLUTION, PANEL, packed
+from pteron.backends.aoti.ops.convolution import CONVOLUTION, PACKED_CONVOLUTION, PANEL, packed
 from pteron.backends.aoti.passes.fuse_convolutions import (
     added_to,
     is_over_images,

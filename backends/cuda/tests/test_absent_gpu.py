@@ -12,8 +12,9 @@ from torch import nn
 from torch._subclasses import FakeTensorMode
 from torch.export import default_decompositions
 
-from pteron.backends.aoti import elf, inductor, shim_list
-from pteron.backends.aoti.attention import ATTENTION
+from pteron.backends.aoti import elf, inductor
+from pteron.backends.aoti.ops import shim_list
+from pteron.backends.aoti.ops.attention import ATTENTION
 from pteron.backends.cuda import CudaOptions
 from pteron.backends.cuda.cuda_backend import CudaBackend, NoCudaDevice
 from pteron.backends.cuda.tests.programs import lower, sample_named, save

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch.export import Dim, ExportedProgram
 from torch.fx import Node
 
-from pteron.backends.aoti.attention import WHOLE, Attention
+from pteron.backends.aoti.ops.attention import WHOLE, Attention
 from pteron.backends.aoti.passes.attention import unrepeated
 from pteron.backends.aoti.passes.constant_masks import leave_constant_masks_out
 from pteron.exir.decompositions import decompose, functionalize

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.export import Dim
 
+from pteron.backends.aoti.ops.quantized_mm import QUANTIZED_MM, Packing, pack, unpack
 from pteron.backends.aoti.passes.quantized_gemm import pack_quantized_weights
 from pteron.backends.aoti.passes.remove_metadata_asserts import RemoveMetadataAssertsPass
-from pteron.backends.aoti.quantized import QUANTIZED_MM, Packing, pack, unpack
 
 _aten = torch.ops.aten
 _FLOATS = [torch.float32, torch.float16, torch.bfloat16]
