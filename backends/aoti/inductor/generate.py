@@ -25,7 +25,7 @@ from pteron.backends.aoti.inductor.cuda import (
     kernels_with_asserts_not_run,
 )
 from pteron.backends.aoti.inductor.generated_code import GeneratedCode, Target
-from pteron.backends.aoti.inductor.loop_repairs import means_of_nothing
+from pteron.backends.aoti.inductor.loop_repairs import fix_var_mean_of_empty
 from pteron.backends.aoti.inductor.mps import absent_mps
 from pteron.backends.aoti.inductor.own_functions import declared
 from pteron.backends.aoti.inductor.patched import patched
@@ -68,7 +68,7 @@ def generate_variants(
     module = program.module(check_guards=False)
     if targets[0].gpu:
         module.meta.update(program.graph_module.meta)
-    with LOCK, means_of_nothing(program.range_constraints):
+    with LOCK, fix_var_mean_of_empty(program.range_constraints):
         return generate_module(module, targets, options)
 
 

@@ -8,31 +8,31 @@ import contextlib
 from collections.abc import Iterator
 
 from pteron.backends.aoti.inductor.graph_repairs import (
-    cumsum_of_the_dtype_asked_for,
-    loops_from_constants,
-    no_write_that_is_overwritten,
-    no_write_under_a_reader,
-    offsets_from_the_base,
-    operands_of_branches_as_traced,
-    sums_of_products_apart,
+    disable_mm_plus_mm_on_cpu,
+    fix_as_strided_of_view,
+    fix_cumsum_of_constant_dtype,
+    fix_reinplace_before_overwrite,
+    fix_reinplace_of_overlapping_reads,
+    realize_constant_while_loop_inputs,
+    require_traced_cond_operand_strides,
 )
 from pteron.backends.aoti.inductor.loop_repairs import (
-    arrays_by_their_writer,
-    bytes_ordered_as_ints,
-    constant_indices_compared,
+    fix_argminmax_index_order,
     fix_bool_eq_value_ranges,
     fix_cant_split_arguments,
-    floor_division_of_floats,
+    fix_fft_strides,
+    fix_floor_division_rounding,
+    fix_fusion_of_mutation_with_reads,
+    fix_gemm_with_zero_rows,
+    fix_identity_comparison,
+    fix_int8_minmax_reductions,
+    fix_int64_arange_step,
+    fix_int_array_deduplication,
+    fix_masked_load_bounds,
+    fix_reduction_tail_stores,
+    fix_reinterpret_view_after_mutation,
+    fix_while_loop_mutation_outputs,
     freeze_flex_decoding_query_layout,
-    indices_in_the_order_of_the_tensor,
-    layouts_of_fourier_transforms,
-    loops_that_write_in_place,
-    masked_loads_within_the_tensor,
-    no_write_among_reads,
-    products_of_no_rows,
-    steps_of_64_bits,
-    tails_of_reductions,
-    views_of_what_was_computed,
 )
 from pteron.backends.aoti.inductor.rounding_repairs import (
     conversions_that_round,
@@ -54,37 +54,37 @@ from pteron.backends.aoti.inductor.weight_repairs import (
 def repairs() -> Iterator[None]:
     """All of them."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(no_write_under_a_reader())
-        stack.enter_context(no_write_that_is_overwritten())
-        stack.enter_context(no_write_among_reads())
-        stack.enter_context(views_of_what_was_computed())
-        stack.enter_context(cumsum_of_the_dtype_asked_for())
-        stack.enter_context(offsets_from_the_base())
+        stack.enter_context(fix_reinplace_of_overlapping_reads())
+        stack.enter_context(fix_reinplace_before_overwrite())
+        stack.enter_context(fix_fusion_of_mutation_with_reads())
+        stack.enter_context(fix_reinterpret_view_after_mutation())
+        stack.enter_context(fix_cumsum_of_constant_dtype())
+        stack.enter_context(fix_as_strided_of_view())
         stack.enter_context(halves_rounded_after_each_operator())
         stack.enter_context(conversions_that_round())
         stack.enter_context(products_with_zero())
         stack.enter_context(products_in_their_dtype())
         stack.enter_context(remainders_of_floats())
         stack.enter_context(indices_within_their_dtype())
-        stack.enter_context(layouts_of_fourier_transforms())
+        stack.enter_context(fix_fft_strides())
         stack.enter_context(freeze_flex_decoding_query_layout())
-        stack.enter_context(sums_of_products_apart())
-        stack.enter_context(loops_from_constants())
-        stack.enter_context(operands_of_branches_as_traced())
-        stack.enter_context(arrays_by_their_writer())
+        stack.enter_context(disable_mm_plus_mm_on_cpu())
+        stack.enter_context(realize_constant_while_loop_inputs())
+        stack.enter_context(require_traced_cond_operand_strides())
+        stack.enter_context(fix_int_array_deduplication())
         stack.enter_context(weights_from_their_offset())
         stack.enter_context(batches_of_any_number())
-        stack.enter_context(bytes_ordered_as_ints())
-        stack.enter_context(indices_in_the_order_of_the_tensor())
-        stack.enter_context(tails_of_reductions())
-        stack.enter_context(steps_of_64_bits())
-        stack.enter_context(floor_division_of_floats())
+        stack.enter_context(fix_int8_minmax_reductions())
+        stack.enter_context(fix_argminmax_index_order())
+        stack.enter_context(fix_reduction_tail_stores())
+        stack.enter_context(fix_int64_arange_step())
+        stack.enter_context(fix_floor_division_rounding())
         stack.enter_context(fix_bool_eq_value_ranges())
-        stack.enter_context(constant_indices_compared())
+        stack.enter_context(fix_identity_comparison())
         stack.enter_context(fix_cant_split_arguments())
-        stack.enter_context(loops_that_write_in_place())
-        stack.enter_context(masked_loads_within_the_tensor())
-        stack.enter_context(products_of_no_rows())
+        stack.enter_context(fix_while_loop_mutation_outputs())
+        stack.enter_context(fix_masked_load_bounds())
+        stack.enter_context(fix_gemm_with_zero_rows())
         stack.enter_context(fix_folded_scale_names())
         stack.enter_context(transposed_convolutions_unfolded())
         yield

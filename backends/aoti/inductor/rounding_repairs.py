@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import torch
 
-from pteron.backends.aoti.inductor.graph_repairs import checked
+from pteron.backends.aoti.inductor.graph_repairs import extra_check
 from pteron.backends.aoti.inductor.patched import patched
 
 _HALVES = (torch.float16, torch.bfloat16)
@@ -88,7 +88,7 @@ def conversions_that_round() -> Iterator[None]:
     """
     from torch._inductor.fx_passes import joint_graph
 
-    with checked([joint_graph.patterns], "pointless_convert", _changes_nothing):
+    with extra_check([joint_graph.patterns], "pointless_convert", _changes_nothing):
         yield
 
 

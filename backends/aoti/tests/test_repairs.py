@@ -43,14 +43,14 @@ def written_in_place(program: ExportedProgram) -> bool:
     with torch.no_grad():
         reinplace.reinplace_inplaceable_ops_core(graph)
     (call,) = [n for n in graph.nodes if "index_put" in str(n.target)]
-    assert call.target is not graph_repairs._hidden
+    assert call.target is not graph_repairs._hidden_target
     return "index_put_" in str(call.target)
 
 
 def test_a_call_does_not_write_what_it_reads() -> None:
     model, x = AddsToItself(), torch.randn(16, 2)
     assert written_in_place(exported(model, x)), "Inductor has learnt it: the repair can go"
-    with graph_repairs.no_write_under_a_reader():
+    with graph_repairs.fix_reinplace_of_overlapping_reads():
         assert not written_in_place(exported(model, x))
 
 
@@ -60,7 +60,7 @@ def test_other_calls_still_write_in_place() -> None:
             return x.sin().index_add(0, index, y)
 
     inputs = torch.randn(4, 2), torch.tensor([0, 0]), torch.randn(2, 2)
-    with graph_repairs.no_write_under_a_reader():
+    with graph_repairs.fix_reinplace_of_overlapping_reads():
         assert written_in_place(exported(Adds(), *inputs))
 
 
@@ -161,47 +161,47 @@ def _masked_after_a_view(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 _SQUARE = torch.randn(16, 16)
 #: By repair: a computation, its inputs, and what the code is like that Inductor makes of it.
 MISTAKES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], Callable[[str], bool]]] = {
-    "bytes_ordered_as_ints": (
+    "fix_int8_minmax_reductions": (
         lambda x: x.amin(),
         (torch.ones(64, dtype=torch.uint8),),
         lambda code: "vec_reduce_all<uint8_t" in code,
     ),
-    "indices_in_the_order_of_the_tensor": (
+    "fix_argminmax_index_order": (
         lambda x, y: (x.t() + y).argmax(),
         (_SQUARE, _SQUARE),
         lambda code: re.search(r"combine.*\b16L?\*x0 \+ x1", code) is not None,
     ),
-    "tails_of_reductions": (
+    "fix_reduction_tail_stores": (
         _padded_product,
         (torch.randn(1, 22, 22, 8),),
         lambda code: not re.search(r"acc\w+\.store\(.*, static_cast<int64_t>\(6L?\)\)", code),
     ),
-    "steps_of_64_bits": (
+    "fix_int64_arange_step": (
         lambda x: torch.arange(11) * 10**9 + x,
         (torch.ones(1, dtype=torch.int64),),
         lambda code: re.search(r"arange\(\w+, \d+\)", code) is not None,
     ),
-    "floor_division_of_floats": (
+    "fix_floor_division_rounding": (
         lambda x, y: x // y,
         (_SQUARE, _SQUARE),
         lambda code: "fmod" not in code,
     ),
-    "cumsum_of_the_dtype_asked_for": (
+    "fix_cumsum_of_constant_dtype": (
         lambda x: (torch.ones(4, dtype=torch.bool).cumsum(0, dtype=torch.float64), x + 1),
         (_SQUARE,),
         lambda code: "torch_dtype_float64" not in code,
     ),
-    "offsets_from_the_base": (
+    "fix_as_strided_of_view": (
         lambda x: (x * 2)[2:].as_strided((2, 16), (16, 1), 16),
         (_SQUARE,),
         lambda code: "static_cast<int64_t>(224L)" in code,  # the elements of 14 rows
     ),
-    "views_of_what_was_computed": (
+    "fix_reinterpret_view_after_mutation": (
         _masked_after_a_view,
         (_SQUARE,),
         lambda code: "out_ptr1" not in code,  # one loop is to read the sorted, not the masked
     ),
-    "sums_of_products_apart": (
+    "disable_mm_plus_mm_on_cpu": (
         lambda x, y: x @ y + y @ x,
         (_SQUARE, _SQUARE),
         lambda code: "mm_plus_mm" in code,
@@ -288,7 +288,7 @@ def test_inputs_are_written_where_nobody_sees_it(
 
     inputs = torch.randn(4, 6), torch.tensor([1]), torch.randn(6)
     graph = make_fx(function, tracing_mode="fake")(*inputs).graph
-    with graph_repairs.no_write_that_is_overwritten() if repaired else contextlib.nullcontext():
+    with graph_repairs.fix_reinplace_before_overwrite() if repaired else contextlib.nullcontext():
         reinplace.reinplace_inplaceable_ops_core(graph)
     found = sum("index_put_" in str(node.target) for node in graph.nodes)
     assert found == expected, "" if repaired else "Inductor has learnt it: the repair can go"
