@@ -60,5 +60,5 @@ def test_every_family_is_among_them() -> None:
 
 def test_mistakes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of Inductor that `repairs` puts right otherwise."""
-    monkeypatch.setattr(repairs, "weights_from_their_offset", contextlib.nullcontext)
+    monkeypatch.setattr(repairs, "fix_packed_weight_storage_offset", contextlib.nullcontext)
     assert run(_DEFAULT, 2).errors[2].startswith("VerificationError")

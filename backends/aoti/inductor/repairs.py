@@ -1,7 +1,7 @@
-"""Mistakes of Inductor that change results or stop a lowering, put right while we generate code.
+"""Workarounds for bugs of Inductor that change results or stop a lowering.
 
-Each has a test that fails without it, in `tests/test_repairs.py` unless it says where; one that a
-release has cured costs nothing and can go.
+Each has a test that fails without it, in `tests/test_repairs.py` unless it says where. One that a
+release of torch has fixed costs nothing and can be removed.
 """
 
 import contextlib
@@ -35,18 +35,18 @@ from pteron.backends.aoti.inductor.loop_repairs import (
     freeze_flex_decoding_query_layout,
 )
 from pteron.backends.aoti.inductor.rounding_repairs import (
-    conversions_that_round,
-    halves_rounded_after_each_operator,
-    indices_within_their_dtype,
-    products_in_their_dtype,
-    products_with_zero,
-    remainders_of_floats,
+    fix_decomposed_matmul_dtypes,
+    fix_index_propagation_dtypes,
+    fix_remainder_rounding,
+    keep_nan_times_zero,
+    keep_rounding_conversions,
+    round_half_precision_as_eager,
 )
 from pteron.backends.aoti.inductor.weight_repairs import (
-    batches_of_any_number,
     fix_folded_scale_names,
-    transposed_convolutions_unfolded,
-    weights_from_their_offset,
+    fix_packed_weight_of_dynamic_bmm,
+    fix_packed_weight_storage_offset,
+    skip_folding_into_transposed_convolutions,
 )
 
 
@@ -60,20 +60,20 @@ def repairs() -> Iterator[None]:
         stack.enter_context(fix_reinterpret_view_after_mutation())
         stack.enter_context(fix_cumsum_of_constant_dtype())
         stack.enter_context(fix_as_strided_of_view())
-        stack.enter_context(halves_rounded_after_each_operator())
-        stack.enter_context(conversions_that_round())
-        stack.enter_context(products_with_zero())
-        stack.enter_context(products_in_their_dtype())
-        stack.enter_context(remainders_of_floats())
-        stack.enter_context(indices_within_their_dtype())
+        stack.enter_context(round_half_precision_as_eager())
+        stack.enter_context(keep_rounding_conversions())
+        stack.enter_context(keep_nan_times_zero())
+        stack.enter_context(fix_decomposed_matmul_dtypes())
+        stack.enter_context(fix_remainder_rounding())
+        stack.enter_context(fix_index_propagation_dtypes())
         stack.enter_context(fix_fft_strides())
         stack.enter_context(freeze_flex_decoding_query_layout())
         stack.enter_context(disable_mm_plus_mm_on_cpu())
         stack.enter_context(realize_constant_while_loop_inputs())
         stack.enter_context(require_traced_cond_operand_strides())
         stack.enter_context(fix_int_array_deduplication())
-        stack.enter_context(weights_from_their_offset())
-        stack.enter_context(batches_of_any_number())
+        stack.enter_context(fix_packed_weight_storage_offset())
+        stack.enter_context(fix_packed_weight_of_dynamic_bmm())
         stack.enter_context(fix_int8_minmax_reductions())
         stack.enter_context(fix_argminmax_index_order())
         stack.enter_context(fix_reduction_tail_stores())
@@ -86,5 +86,5 @@ def repairs() -> Iterator[None]:
         stack.enter_context(fix_masked_load_bounds())
         stack.enter_context(fix_gemm_with_zero_rows())
         stack.enter_context(fix_folded_scale_names())
-        stack.enter_context(transposed_convolutions_unfolded())
+        stack.enter_context(skip_folding_into_transposed_convolutions())
         yield

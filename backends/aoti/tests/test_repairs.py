@@ -49,7 +49,7 @@ def written_in_place(program: ExportedProgram) -> bool:
 
 def test_a_call_does_not_write_what_it_reads() -> None:
     model, x = AddsToItself(), torch.randn(16, 2)
-    assert written_in_place(exported(model, x)), "Inductor has learnt it: the repair can go"
+    assert written_in_place(exported(model, x)), "torch has fixed this: remove the workaround"
     with graph_repairs.fix_reinplace_of_overlapping_reads():
         assert not written_in_place(exported(model, x))
 
@@ -136,13 +136,13 @@ def test_views_of_parameters_are_packed_from_their_offset(
 ) -> None:
     x, shape, op, view = VIEWS_OF_PARAMETERS[name]
     if not repaired:
-        monkeypatch.setattr(repairs, "weights_from_their_offset", contextlib.nullcontext)
+        monkeypatch.setattr(repairs, "fix_packed_weight_storage_offset", contextlib.nullcontext)
     model = _module(shape, op)
     code = inductor.generate(exported(model, x), Target("cpu", 256, 1))
     (packed,) = (constant.tensor.flatten() for constant in code.constants)
     found = packed[packed != 0].sort().values  # no element of the parameter is zero, padding is
     right = torch.equal(found, view(model.p.detach()).flatten().sort().values)
-    assert right == repaired, "" if repaired else "Inductor has learnt it: the repair can go"
+    assert right == repaired, "" if repaired else "torch has fixed this: remove the workaround"
 
 
 def _padded_product(x: torch.Tensor) -> torch.Tensor:
@@ -224,7 +224,7 @@ def test_the_mistake_is_not_in_the_code(
 
     code = inductor.generate(exported(Applies(), *inputs), Target("cpu", 256, 1))
     found = has_mistake(code.model + code.kernels)
-    assert found != repaired, "" if repaired else "Inductor has learnt it: the repair can go"
+    assert found != repaired, "" if repaired else "torch has fixed this: remove the workaround"
 
 
 @pytest.mark.parametrize("repaired", [True, False])
@@ -232,7 +232,7 @@ def test_no_weight_is_packed_for_batches_of_any_number(
     repaired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not repaired:
-        monkeypatch.setattr(repairs, "batches_of_any_number", contextlib.nullcontext)
+        monkeypatch.setattr(repairs, "fix_packed_weight_of_dynamic_bmm", contextlib.nullcontext)
 
     class Transposes(torch.nn.Module):
         def __init__(self) -> None:
@@ -247,7 +247,7 @@ def test_no_weight_is_packed_for_batches_of_any_number(
     program = torch.export.export(model, inputs, dynamic_shapes=({1: batch},))
     code = inductor.generate(program.run_decompositions(), Target("cpu", 256, 1))
     elements = sum(constant.tensor.numel() for constant in code.constants)
-    message = "" if repaired else "Inductor has learnt it: the repair can go"
+    message = "" if repaired else "torch has fixed this: remove the workaround"
     assert (elements == model.linear.weight.numel()) == repaired, message
 
 
@@ -261,7 +261,7 @@ def test_bool_tensors_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     program = exported(ComparesSigns(), torch.randn(4), torch.randn(4))
     assert inductor.generate(program, Target("cpu", 256, 1)).kernels
     monkeypatch.setattr(repairs, "fix_bool_eq_value_ranges", contextlib.nullcontext)
-    with pytest.raises(Exception, match="Boolean argument"):  # else the repair can go
+    with pytest.raises(Exception, match="Boolean argument"):  # else remove the workaround
         inductor.generate(program, Target("cpu", 256, 1))
 
 
@@ -291,7 +291,7 @@ def test_inputs_are_written_where_nobody_sees_it(
     with graph_repairs.fix_reinplace_before_overwrite() if repaired else contextlib.nullcontext():
         reinplace.reinplace_inplaceable_ops_core(graph)
     found = sum("index_put_" in str(node.target) for node in graph.nodes)
-    assert found == expected, "" if repaired else "Inductor has learnt it: the repair can go"
+    assert found == expected, "" if repaired else "torch has fixed this: remove the workaround"
 
 
 class ScalesConvolutions(torch.nn.Module):
@@ -316,7 +316,7 @@ def test_each_convolution_is_multiplied_by_its_own_scalar(
     code = inductor.generate(program, Target("cpu", 256, 1))
     found = sorted(constant.tensor.unique().item() for constant in code.constants)
     right = found == [0.25, 0.5]
-    assert right == repaired, "" if repaired else "Inductor has learnt it: the repair can go"
+    assert right == repaired, "" if repaired else "torch has fixed this: remove the workaround"
 
 
 class ScalesTransposed(torch.nn.Module):
@@ -336,14 +336,16 @@ def test_transposed_convolutions_keep_their_weights(
     repaired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not repaired:
-        monkeypatch.setattr(repairs, "transposed_convolutions_unfolded", contextlib.nullcontext)
+        monkeypatch.setattr(
+            repairs, "skip_folding_into_transposed_convolutions", contextlib.nullcontext
+        )
     code = inductor.generate(
         exported(ScalesTransposed(), torch.randn(2, 4, 9)), Target("cpu", 256, 1)
     )
     # Folded, they would be another number for each output channel, their second dimension.
     weights = [c.tensor for c in code.constants if c.tensor.shape == (4, 4, 3)]
     right = all(torch.equal(weight, weight[:1].expand(4, 4, 3)) for weight in weights)
-    assert right == repaired, "" if repaired else "Inductor has learnt it: the repair can go"
+    assert right == repaired, "" if repaired else "torch has fixed this: remove the workaround"
 
 
 def test_constants_that_are_not_folded_are_compared() -> None:
