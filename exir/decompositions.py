@@ -25,7 +25,7 @@ Table = dict[OpOverload, Callable[..., Any]]
 
 
 def decomposition_table() -> Table:
-    """Torch's table down to core ATen operators, and attention down to matrix products."""
+    """Torch's table down to core ATen operators, and attention down to matmuls."""
     table: Any = torch.export.default_decompositions()
     table.update(
         get_decompositions([torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default])
@@ -189,7 +189,7 @@ def run_decompositions(program: ExportedProgram, table: Table) -> ExportedProgra
 
 
 def _conditions_as_numbers(program: ExportedProgram) -> list[Node]:
-    """`int(condition) == 1`, where `condition` is a truth value that is known at run time alone.
+    """`int(condition) == 1`, where `condition` is a data-dependent bool.
 
     Torch makes assertions of it, and torch 2.11 cannot trace them again ("not tracked with proxy").
     """

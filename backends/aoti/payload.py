@@ -33,7 +33,7 @@ from pteron.exir._serialize.named_data_store import NamedDataStore, NamedDataSto
 from pteron.exir.backend.backend_details import PreprocessResult
 from pteron.exir.scalar_types import scalar_type
 
-#: Counts up when a fault of generated code is put right that changed results; `lowering_faults.cpp`
+#: Counts up when a fault of generated code is fixed that changed results; `lowering_faults.cpp`
 #: says what is wrong with code of earlier versions, and the runtime warns of it.
 LOWERING_VERSION = 3
 #: Constants of at least this size are blobs of their own.

@@ -160,7 +160,7 @@ static inline at::vec::Vectorized<T> pteron_load(const T* bytes) {
 }
 #endif
 
-// Divides a matrix product of M by N by K, in register blocks of Mr by Nr by Kr, among threads:
+// Divides a matmul of M by N by K, in register blocks of Mr by Nr by Kr, among threads:
 // blocks of each thread (t) and, of these, of what stays in its caches (c). All threads get a part,
 // or else K is divided too if `divides_k`; parts as square as can be.
 template <typename X, typename W>

@@ -58,7 +58,7 @@ def test_every_family_is_among_them() -> None:
     assert drawn == {family.__name__ for family in FAMILIES}
 
 
-def test_mistakes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bugs_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of Inductor that `repairs` puts right otherwise."""
     monkeypatch.setattr(repairs, "fix_packed_weight_storage_offset", contextlib.nullcontext)
     assert run(_DEFAULT, 2).errors[2].startswith("VerificationError")

@@ -12,7 +12,7 @@ from pathlib import Path
 from tools.lint.linters import LINTERS, run
 
 MISSING = "%s is not here (it comes with npm); its files are left out"
-REMEDY = "Most of this is put right by: tools/bazel run //tools/lint:format"
+REMEDY = "Most of this is fixed by: tools/bazel run //tools/lint:format"
 
 
 def programs(environment: dict[str, str]) -> dict[str, Path]:

@@ -10,7 +10,7 @@ affect us::
     code.constants  # (Constant(name, fqn, tensor), ...): what the code reads
 
 What is relied on was read and tested in the releases of torch that `release.py` names; another is
-refused with a sentence, not with a crash inside Inductor. Its mistakes that we put right are in
+refused with a sentence, not with a crash inside Inductor. Workarounds for its bugs are in
 `repairs.py`.
 
 One call at a time: a lock serialises callers, because Inductor's state belongs to the process.

@@ -97,7 +97,7 @@ _SERIAL_PRODUCT = 1 << 17
 
 @contextlib.contextmanager
 def serial_small_products() -> Iterator[None]:
-    """Small matrix products are generated for one thread, without a parallel region."""
+    """Small matmuls are generated for one thread, without a parallel region."""
     from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
 
     add_choices = CppGemmTemplate.__dict__["add_choices"].__func__

@@ -16,7 +16,7 @@ class Target:
         num_threads: most threads that one parallel region may use (CPU).
         freeze: fold what is constant and lay weights out for the code that reads them; without it
             the code reads the model's own tensors, which other code can then share.
-        templates: generate matrix products into the code where a template takes the shape, rather
+        templates: generate matmuls into the code where a template takes the shape, rather
             than call the runtime's (CPU). Takes effect only with `freeze`.
         packed_for: SIMD width whose layout of packed weights the code reads; 0: its own (CPU).
         gpu: what kernels are compiled for without asking a GPU, as "sm_90"; empty: the GPU at hand

@@ -1,7 +1,7 @@
 """Integers divided in loops on the CPU: by 0, or to a quotient that the type does not hold, is an
 error, as it is in eager, where a processor would end the process.
 
-Inductor divides unchecked, or (torch 2.13, some operators) notes the mistake behind a pointer that
+Inductor divides unchecked, or (torch 2.13, some operators) records the error behind a pointer that
 all kernels on all threads share. The functions called here are in the header of kernels
 (`toolchain`); vectors go through them element by element, as they do in at::vec.
 """

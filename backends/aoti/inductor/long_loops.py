@@ -1,7 +1,7 @@
 """Warns of loops that go over the same elements again and again.
 
 Where eager does little and a loop much, a model is slow for a reason that nobody sees: of a pooling
-window 1,280 wide over 7 by 7 elements, Inductor visits all. What we know of is put right
+window 1,280 wide over 7 by 7 elements, Inductor visits all. Known cases are fixed
 (`passes.clamp_windows`); this finds what we do not.
 """
 

@@ -1,7 +1,7 @@
 """Loops and products that are divided among threads at run time.
 
 Inductor writes the number of threads into the code: loops are divided for that many at most, and
-matrix products for exactly that many. Here the code asks how many there are: `pteron_threads(n)`
+matmuls for exactly that many. Here the code asks how many there are: `pteron_threads(n)`
 (in the kernels' header, `toolchain`) is what the host allows, or `n` where more would have too
 little to do each. What is too small for two threads stays without a parallel region.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 from pteron.backends.aoti.inductor.patched import patched
 
-#: Multiplications of a matrix product that are worth a thread.
+#: Multiplications of a matmul that are worth a thread.
 PRODUCTS_OF_A_THREAD = 1 << 16
 #: Loops are merged until there are iterations for so many threads, the innermost loop, whose
 #: iterations then are no plain count any more, only for so many.

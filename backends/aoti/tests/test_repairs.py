@@ -160,7 +160,7 @@ def _masked_after_a_view(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 _SQUARE = torch.randn(16, 16)
 #: By repair: a computation, its inputs, and what the code is like that Inductor makes of it.
-MISTAKES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], Callable[[str], bool]]] = {
+BUGS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], Callable[[str], bool]]] = {
     "fix_int8_minmax_reductions": (
         lambda x: x.amin(),
         (torch.ones(64, dtype=torch.uint8),),
@@ -209,12 +209,12 @@ MISTAKES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], Callable
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", BUGS)
 @pytest.mark.parametrize("repaired", [True, False])
-def test_the_mistake_is_not_in_the_code(
+def test_the_bug_is_not_in_the_code(
     name: str, repaired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    op, inputs, has_mistake = MISTAKES[name]
+    op, inputs, has_bug = BUGS[name]
     if not repaired:
         monkeypatch.setattr(repairs, name, contextlib.nullcontext)
 
@@ -223,7 +223,7 @@ def test_the_mistake_is_not_in_the_code(
             return op(*inputs)
 
     code = inductor.generate(exported(Applies(), *inputs), Target("cpu", 256, 1))
-    found = has_mistake(code.model + code.kernels)
+    found = has_bug(code.model + code.kernels)
     assert found != repaired, "" if repaired else "torch has fixed this: remove the workaround"
 
 

@@ -1,4 +1,4 @@
-"""Convolutions whose patches do not overlap, as in vision transformers, become matrix products.
+"""Convolutions whose patches do not overlap, as in vision transformers, become matmuls.
 
     %y = convolution(%x, %w, %b, stride=[16, 16], ...)    # %w: [out, in, 16, 16], %x: [n, in, h, w]
     ==>
