@@ -87,7 +87,7 @@ _DEFINES = (
     "USE_MMAP_EXTERNAL",
     "NDEBUG",
 )
-# The types of eight bits are named in the model, whose own header lacks them in torch 2.11.
+# The 8-bit types are named in the model, whose own header lacks them in torch 2.11.
 _MODEL_HEADER = """#include <torch/csrc/inductor/aoti_include/{device}.h>
 #include <c10/util/Float8_e4m3fn.h>
 #include <c10/util/Float8_e5m2.h>
