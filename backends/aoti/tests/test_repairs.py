@@ -15,7 +15,14 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._sympy.functions import Identity, Max
 
 from pteron.backends.aoti import inductor
-from pteron.backends.aoti.inductor import Target, graph_repairs, repairs
+from pteron.backends.aoti.inductor import (
+    Target,
+    graph_repairs,
+    loop_repairs,
+    repairs,
+    rounding_repairs,
+    weight_repairs,
+)
 from pteron.backends.aoti.op_support import OpSupport
 
 
@@ -136,7 +143,9 @@ def test_views_of_parameters_are_packed_from_their_offset(
 ) -> None:
     x, shape, op, view = VIEWS_OF_PARAMETERS[name]
     if not repaired:
-        monkeypatch.setattr(repairs, "fix_packed_weight_storage_offset", contextlib.nullcontext)
+        monkeypatch.setattr(
+            weight_repairs, "fix_packed_weight_storage_offset", contextlib.nullcontext
+        )
     model = _module(shape, op)
     code = inductor.generate(exported(model, x), Target("cpu", 256, 1))
     (packed,) = (constant.tensor.flatten() for constant in code.constants)
@@ -216,7 +225,9 @@ def test_the_bug_is_not_in_the_code(
 ) -> None:
     op, inputs, has_bug = BUGS[name]
     if not repaired:
-        monkeypatch.setattr(repairs, name, contextlib.nullcontext)
+        for module in (graph_repairs, loop_repairs, rounding_repairs):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, contextlib.nullcontext)
 
     class Applies(torch.nn.Module):
         def forward(self, *inputs: torch.Tensor) -> Any:
@@ -232,7 +243,9 @@ def test_no_weight_is_packed_for_batches_of_any_number(
     repaired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not repaired:
-        monkeypatch.setattr(repairs, "fix_packed_weight_of_dynamic_bmm", contextlib.nullcontext)
+        monkeypatch.setattr(
+            weight_repairs, "fix_packed_weight_of_dynamic_bmm", contextlib.nullcontext
+        )
 
     class Transposes(torch.nn.Module):
         def __init__(self) -> None:
@@ -260,7 +273,7 @@ class ComparesSigns(torch.nn.Module):
 def test_bool_tensors_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     program = exported(ComparesSigns(), torch.randn(4), torch.randn(4))
     assert inductor.generate(program, Target("cpu", 256, 1)).kernels
-    monkeypatch.setattr(repairs, "fix_bool_eq_value_ranges", contextlib.nullcontext)
+    monkeypatch.setattr(loop_repairs, "fix_bool_eq_value_ranges", contextlib.nullcontext)
     with pytest.raises(Exception, match="Boolean argument"):  # else remove the workaround
         inductor.generate(program, Target("cpu", 256, 1))
 
@@ -311,7 +324,7 @@ def test_each_convolution_is_multiplied_by_its_own_scalar(
     repaired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not repaired:
-        monkeypatch.setattr(repairs, "fix_folded_scale_names", contextlib.nullcontext)
+        monkeypatch.setattr(weight_repairs, "fix_folded_scale_names", contextlib.nullcontext)
     program = exported(ScalesConvolutions(), torch.randn(2, 4, 9))
     code = inductor.generate(program, Target("cpu", 256, 1))
     found = sorted(constant.tensor.unique().item() for constant in code.constants)
@@ -337,7 +350,7 @@ def test_transposed_convolutions_keep_their_weights(
 ) -> None:
     if not repaired:
         monkeypatch.setattr(
-            repairs, "skip_folding_into_transposed_convolutions", contextlib.nullcontext
+            weight_repairs, "skip_folding_into_transposed_convolutions", contextlib.nullcontext
         )
     code = inductor.generate(
         exported(ScalesTransposed(), torch.randn(2, 4, 9)), Target("cpu", 256, 1)
