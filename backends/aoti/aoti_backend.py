@@ -41,8 +41,8 @@ from pteron.backends.aoti.lowering_errors import (
 from pteron.backends.aoti.ops import shim_list
 from pteron.backends.aoti.passes.attention import AttentionPass, WholeAttentionPass, has_attention
 from pteron.backends.aoti.passes.clamp_windows import ClampWindowsPass
-from pteron.backends.aoti.passes.constant_masks import leave_constant_masks_out
-from pteron.backends.aoti.passes.fuse_convolutions import has_own_convolutions
+from pteron.backends.aoti.passes.constant_masks import remove_constant_masks
+from pteron.backends.aoti.passes.fuse_convolutions import has_fused_convolutions
 from pteron.backends.aoti.passes.gemv_as_reduction import GemvAsReductionPass
 from pteron.backends.aoti.passes.remove_metadata_asserts import RemoveMetadataAssertsPass
 from pteron.backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
@@ -146,7 +146,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
     @classmethod
     def get_program_passes(cls, options: OptionsT) -> list[Callable[[ExportedProgram], None]]:
         """Passes over the partition and its tensors, in order, before those over its graph."""
-        return [leave_constant_masks_out]
+        return [remove_constant_masks]
 
     @classmethod
     def get_custom_passes(cls, options: OptionsT) -> list[Callable[[torch.fx.GraphModule], Any]]:
@@ -335,7 +335,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
                 program = inductor.moved_to_absent_gpu(program, place)
             for apply in cls.get_custom_passes(options):
                 apply(program.graph_module)
-            if has_attention(program.graph_module) or has_own_convolutions(program.graph_module):
+            if has_attention(program.graph_module) or has_fused_convolutions(program.graph_module):
                 # Their results lie in memory as whatever computes them wants, not as traced.
                 ReshapeInsteadOfViewPass()(program.graph_module)
             return program

@@ -16,7 +16,7 @@ from pteron.backends.aoti.toolchain import Machine
 from pteron.backends.cpu import isa as instruction_sets
 from pteron.backends.cpu.cpu_options import CpuOptions
 from pteron.backends.cpu.passes.pack_convolutions import pack_convolutions
-from pteron.backends.cpu.passes.patches_as_products import PatchesAsProductsPass
+from pteron.backends.cpu.passes.patch_embedding_as_matmul import PatchEmbeddingAsMatmulPass
 from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
 from pteron.exir.backend.compile_spec_schema import CompileSpec
 
@@ -66,7 +66,7 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
         passes = super().get_custom_passes(options)
         code = cls.get_build_targets(options)[-1].code
         # Only a product that is generated with packed weights is worth it.
-        return [PatchesAsProductsPass(), *passes] if code.freeze and code.templates else passes
+        return [PatchEmbeddingAsMatmulPass(), *passes] if code.freeze and code.templates else passes
 
     @classmethod
     def save_data_externally(cls, options: CpuOptions) -> bool:
