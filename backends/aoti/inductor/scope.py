@@ -17,12 +17,12 @@ from pteron.backends.aoti.inductor.generated_code import Target
 from pteron.backends.aoti.inductor.integer_divisions import integer_divisions_checked
 from pteron.backends.aoti.inductor.long_loops import long_loops_reported
 from pteron.backends.aoti.inductor.memoized import memoized
-from pteron.backends.aoti.inductor.number_checks import numbers_checked
 from pteron.backends.aoti.inductor.own_functions import called_directly
 from pteron.backends.aoti.inductor.patched import patched
 from pteron.backends.aoti.inductor.patterns import without_patterns_of
 from pteron.backends.aoti.inductor.repairs import repairs
 from pteron.backends.aoti.inductor.thread_counts import run_time_threads
+from pteron.backends.aoti.inductor.unbacked_checks import check_unbacked_values
 
 
 @contextlib.contextmanager
@@ -34,7 +34,7 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH))
         stack.enter_context(repairs())
-        stack.enter_context(numbers_checked())
+        stack.enter_context(check_unbacked_values())
         stack.enter_context(long_loops_reported())
         stack.enter_context(called_directly(target.device))
         stack.enter_context(byte_constants_kept())
