@@ -321,7 +321,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
         is_absent = bool(cls.get_build_target(options).code.gpu)
         # With its index, which is also how the program's own assertions will spell it.
         place = device if device == "cpu" else f"{device}:0"
-        with inductor.fakes_of_any_device() if is_absent else contextlib.nullcontext():
+        with inductor.fake_tensors_of_any_device() if is_absent else contextlib.nullcontext():
             if (here := "cpu" if is_absent else place) != "cpu" or _is_elsewhere(program):
                 from torch.export.passes import move_to_device_pass
 
@@ -332,7 +332,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
             for change in cls.get_program_passes(options):
                 change(program)
             if is_absent:
-                program = inductor.moved_to_absent_gpu(program, place)
+                program = inductor.move_to_absent_gpu(program, place)
             for apply in cls.get_custom_passes(options):
                 apply(program.graph_module)
             if has_attention(program.graph_module) or has_fused_convolutions(program.graph_module):

@@ -80,7 +80,7 @@ class OpSupport(OperatorSupportBase):
         if op in WHOLE:
             return None
         is_complex = any(_is_complex(item) for item in (node, *node.all_input_nodes))
-        if not is_complex and not inductor.may_call_out(op):
+        if not is_complex and not inductor.may_be_fallback(op):
             return None
         function = inductor.c_function(op, self._target.device)
         # Complex numbers are no loops: the operator is called whole, with a result of its own.

@@ -190,7 +190,7 @@ static inline void pteron_divide(int64_t threads, bool divides_k, int64_t M, int
   }
   _mm_get_cache_blocking<X, W>(threads, M, N, K, Mr, Nr, Kr, Mt, Nt, Kt, Mc, Nc, Kc, L1, L2);
 #if defined(CPU_CAPABILITY_AVX512)
-  // As `blocked_for_epilogues` does for two threads, in micro_gemms.py.
+  // As `larger_cache_blocks` does for two threads, in micro_gemms.py.
   if constexpr (!std::is_same_v<W, int8_t>) {
     const auto even_part = [&](int64_t whole, int64_t most) {
       return parts(whole, parts(whole, most));

@@ -16,15 +16,15 @@ refused with a sentence, not with a crash inside Inductor. Workarounds for its b
 One call at a time: a lock serialises callers, because Inductor's state belongs to the process.
 """
 
-from pteron.backends.aoti.inductor.absent_gpu import TritonMissing, fakes_of_any_device
-from pteron.backends.aoti.inductor.absent_weights import moved_to_absent_gpu
+from pteron.backends.aoti.inductor.absent_gpu import TritonMissing, fake_tensors_of_any_device
+from pteron.backends.aoti.inductor.absent_weights import move_to_absent_gpu
 from pteron.backends.aoti.inductor.architectures import UnsupportedArchitecture
 from pteron.backends.aoti.inductor.capture import operator_functions, quiet_interface
 from pteron.backends.aoti.inductor.fallbacks import (
     c_function,
     compiles_higher_order,
     functions_called_by,
-    may_call_out,
+    may_be_fallback,
 )
 from pteron.backends.aoti.inductor.generate import LOCK, MutatedBuffers, generate, generate_variants
 from pteron.backends.aoti.inductor.generated_code import Constant, GeneratedCode, Target
@@ -45,12 +45,12 @@ __all__ = [
     "UnsupportedTorch",
     "c_function",
     "compiles_higher_order",
-    "fakes_of_any_device",
+    "fake_tensors_of_any_device",
     "functions_called_by",
     "generate",
     "generate_variants",
-    "may_call_out",
-    "moved_to_absent_gpu",
+    "may_be_fallback",
+    "move_to_absent_gpu",
     "operator_functions",
     "quiet_interface",
     "release",

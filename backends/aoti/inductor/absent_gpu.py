@@ -65,7 +65,7 @@ def _torch_queries(gpu: GpuProperties) -> Iterator[None]:
     from torch._inductor.fx_passes import joint_graph
     from torch._inductor.runtime.hints import DeviceProperties
 
-    fields = types.SimpleNamespace(**gpu.as_torch_says())
+    fields = types.SimpleNamespace(**gpu.as_torch_properties())
     answers: dict[str, Any] = {
         "get_device_capability": lambda device=None: (gpu.major, gpu.minor),
         "get_device_properties": lambda device=None: fields,
@@ -111,14 +111,14 @@ def _torch_queries(gpu: GpuProperties) -> Iterator[None]:
             patched(DeviceProperties, "create", staticmethod(lambda device: properties))
         )
         stack.enter_context(patched(joint_graph, "lazy_init", _nothing))
-        stack.enter_context(fakes_of_any_device())
+        stack.enter_context(fake_tensors_of_any_device())
         # Padding of matmuls is decided by benchmarking.
         stack.enter_context(config.patch({"shape_padding": False}))
         yield
 
 
 @contextlib.contextmanager
-def fakes_of_any_device() -> Iterator[None]:
+def fake_tensors_of_any_device() -> Iterator[None]:
     """Inside, fake tensors on "cuda" and "mps" work as in a build of torch for that device.
 
     Methods whose bindings initialize the device call the operator instead. Convolutions have

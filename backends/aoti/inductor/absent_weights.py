@@ -1,6 +1,6 @@
 """Weights of a program in GPU-free code generation.
 
-`moved_to_absent_gpu` replaces a program's weights by fake tensors on the GPU; the real ones stay on
+`move_to_absent_gpu` replaces a program's weights by fake tensors on the GPU; the real ones stay on
 the host. Inside `real_values`, Inductor reads a weight's values from the real tensor.
 """
 
@@ -27,7 +27,7 @@ class _Weight:
     fake: torch.Tensor
 
 
-def moved_to_absent_gpu(program: ExportedProgram, device: str) -> ExportedProgram:
+def move_to_absent_gpu(program: ExportedProgram, device: str) -> ExportedProgram:
     """torch.export's move_to_device_pass with fake weights, so that no GPU is needed."""
     from torch.export.passes import move_to_device_pass
 

@@ -15,7 +15,7 @@ _FEW = 1 << 12
 
 
 @contextlib.contextmanager
-def byte_constants_kept() -> Iterator[None]:
+def keep_dequantization_unfolded() -> Iterator[None]:
     """Their dequantization is not constant-folded, which would take two or four times the memory.
     (Inductor makes that exception for bfloat16.)"""
     from torch._inductor.constant_folding import ConstantFolder

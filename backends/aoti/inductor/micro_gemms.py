@@ -35,8 +35,8 @@ _PREFETCHED_ROWS = 24
 
 
 @contextlib.contextmanager
-def named_by_text() -> Iterator[None]:
-    """Equal micro-GEMMs get equal names, and marks around their definitions (for `separate`)."""
+def deduplicate_micro_gemms() -> Iterator[None]:
+    """Names micro-GEMMs by a hash of their text, and marks their definitions for `separate`."""
     from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemm
 
     with contextlib.ExitStack() as stack:
@@ -69,7 +69,7 @@ def _named(codegen_define: Callable[[Any, Any], str]) -> Callable[[Any, Any], st
 
 
 def _prefetching(definition: str) -> str:
-    """Weights stream from far away, across pages, which hardware follows only in part."""
+    """Adds prefetches of the weight, since hardware prefetchers stop at pages."""
     ahead = f"__builtin_prefetch(B + (k + {_PREFETCHED_ROWS}) * ldb + col * VLEN);"
     return _LOADS.sub(rf"\g<0>\g<1>{ahead}\n", definition)
 
@@ -80,7 +80,7 @@ TILES = {48: (4, 24), 32: (6, 16), 16: (6, 16)}
 
 
 @contextlib.contextmanager
-def packed_for_512_bits() -> Iterator[None]:
+def pack_weights_for_avx512() -> Iterator[None]:
     """Code for 256-bit registers reads weights in the layout that Inductor chooses for 512.
 
     A panel is a multiple of the register block: the micro-GEMM loops over it.
@@ -130,7 +130,7 @@ _CACHED_LEFT_BYTES = 800 << 10
 
 
 @contextlib.contextmanager
-def blocked_for_epilogues() -> Iterator[None]:
+def larger_cache_blocks() -> Iterator[None]:
     """Larger cache blocks: epilogues access rows in pieces long enough for the hardware prefetcher,
     and sums stay in registers longer.
 

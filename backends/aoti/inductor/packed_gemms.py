@@ -12,7 +12,7 @@ from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
 from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemmFP32Vec
 from torch._inductor.utils import parallel_num_threads
 
-from pteron.backends.aoti.inductor.cpu import serial_if_small
+from pteron.backends.aoti.inductor.cpu import single_thread_if_small
 from pteron.backends.aoti.inductor.micro_gemms import TILES
 from pteron.backends.aoti.inductor.packed_micro_gemms import HalvesMicroGemm, QuantizedMicroGemm
 from pteron.backends.aoti.inductor.patched import patched
@@ -101,7 +101,7 @@ def quantized_gemms(width: int) -> Iterator[None]:
         x = ir.ExternKernel.require_stride1(ir.ExternKernel.realize_input(x))
         weight = ir.ExternKernel.realize_input(weight)
         rows, terms = x.get_size()
-        with serial_if_small([rows, columns, terms]):
+        with single_thread_if_small([rows, columns, terms]):
             threads = parallel_num_threads()
         template: Any = QuantizedGemm(
             input_nodes=[x, weight],

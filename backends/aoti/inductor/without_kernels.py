@@ -1,7 +1,7 @@
-"""Code of a GPU's host part alone, which tells what is called, on a machine without a GPU, too.
+"""Generates only the host code of GPU programs, to find the fallback kernels that it calls.
 
-Inductor compiles a GPU's kernels while it writes the code that launches them. Who only asks for
-the calls of operators needs neither kernels nor Triton nor the GPU.
+Inductor compiles GPU kernels while it generates the code that launches them. Which operators the
+code calls is known without kernels, Triton or a GPU.
 """
 
 import contextlib
@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.absent_gpu import fakes_of_any_device
+from pteron.backends.aoti.inductor.absent_gpu import fake_tensors_of_any_device
 from pteron.backends.aoti.inductor.gpu_properties import properties_of
 from pteron.backends.aoti.inductor.patched import patched
 
 
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
-    """Inside, code for a GPU is generated without its kernels and the lines that launch them."""
+    """Inside, GPU code is generated without kernels and their launches."""
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
     from torch._inductor.scheduler import Scheduler
 
@@ -32,7 +32,7 @@ def without_kernels() -> Iterator[None]:
 
 
 def _backend(scheduler: Any, device: torch.device) -> Any:
-    """The device's scheduling, which decides what becomes one kernel, but writes none."""
+    """The device's scheduling, which fuses nodes but generates no kernels."""
     from torch._inductor.codegen.common import get_scheduling_for_device
     from torch._inductor.virtualized import V
 
@@ -57,8 +57,8 @@ def _nothing(*_: Any) -> None:
 
 @contextlib.contextmanager
 def _without_gpu() -> Iterator[None]:
-    """What Inductor would ask the GPU while it lowers operators. The numbers, of an H100, decide
-    into how many parts a reduction is cut; they decide no call."""
+    """Device queries return the properties of an H100. They affect how reductions are split, but no
+    call."""
     from torch._inductor.fx_passes import joint_graph
     from torch._inductor.runtime.hints import DeviceProperties
 
@@ -71,7 +71,7 @@ def _without_gpu() -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(patched(DeviceProperties, "create", staticmethod(properties)))
-        stack.enter_context(fakes_of_any_device())
+        stack.enter_context(fake_tensors_of_any_device())
         # It traces its patterns with tensors on the GPU.
         stack.enter_context(patched(joint_graph, "lazy_init", _nothing))
         yield
