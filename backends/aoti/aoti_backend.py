@@ -345,10 +345,8 @@ class AotiBackend(ABC, Generic[OptionsT]):
         cls, program: ExportedProgram, targets: Sequence[BuildTarget], options: OptionsT
     ) -> tuple[ExportedProgram, list[inductor.GeneratedCode]]:
         """The program as it was compiled, and its sources for each target."""
-        fallback = (
-            cls.get_fallback_options(options) if has_attention(program.graph_module) else None
-        )
-        if fallback is None:
+        fallback = has_attention(program.graph_module) and cls.get_fallback_options(options)
+        if not fallback:
             program = cls._prepare(program, options)
             return program, cls._generate(program, targets, options)
         prepared = cls._prepare(copy_program(program), options)

@@ -78,9 +78,9 @@ def _torch_queries(gpu: GpuProperties) -> Iterator[None]:
             "is_available": lambda: True,
             "device_count": lambda: 1,
             "current_device": lambda: 0,
-            "synchronize": _nothing,
+            "synchronize": do_nothing,
             "get_rng_state": lambda device=None: torch.zeros(16, dtype=torch.uint8),
-            "set_rng_state": _nothing,
+            "set_rng_state": do_nothing,
             "device": _NoDevice,
         }
     asked_of_interface: dict[str, Any] = {
@@ -110,7 +110,7 @@ def _torch_queries(gpu: GpuProperties) -> Iterator[None]:
         stack.enter_context(
             patched(DeviceProperties, "create", staticmethod(lambda device: properties))
         )
-        stack.enter_context(patched(joint_graph, "lazy_init", _nothing))
+        stack.enter_context(patched(joint_graph, "lazy_init", do_nothing))
         stack.enter_context(fake_tensors_of_any_device())
         # Padding of matmuls is decided by benchmarking.
         stack.enter_context(config.patch({"shape_padding": False}))
@@ -160,7 +160,7 @@ def fake_tensors_of_any_device() -> Iterator[None]:
     original_getitem = torch.Tensor.__getitem__
     memory_format_of = torch._C._conv_determine_backend_memory_format
     with (
-        patched(fake_tensor, "init_gpu_context", _nothing),
+        patched(fake_tensor, "init_gpu_context", do_nothing),
         patched(FakeTensor, "__getitem__", getitem),
         patched(FakeTensor, "__invert__", invert),
         patched(FakeTensor, "copy_", copy),
@@ -203,7 +203,7 @@ def _triton_queries(gpu: GpuProperties) -> Iterator[None]:
     )
     with contextlib.ExitStack() as stack:
         stack.enter_context(patched(triton.runtime.driver, "_active", driver))
-        stack.enter_context(patched(triton_helpers, "set_driver_to_gpu", _nothing))
+        stack.enter_context(patched(triton_helpers, "set_driver_to_gpu", do_nothing))
         yield
 
 
@@ -273,7 +273,7 @@ class _NoDevice(contextlib.nullcontext[None]):
     """Replaces torch.cuda.device, a context manager that needs a driver."""
 
 
-def _nothing(*_: Any, **__: Any) -> None:
+def do_nothing(*_: Any, **__: Any) -> None:
     pass
 
 

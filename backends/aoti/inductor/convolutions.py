@@ -19,7 +19,6 @@ from pteron.backends.aoti.ops.convolution import (
 def lower_convolutions_channels_last() -> Iterator[None]:
     """Fused convolutions are channels last. If Inductor decides on channels last for others, their
     constant weights are converted here rather than at each call."""
-    from torch._inductor import lowering
     from torch._inductor.graph import GraphLowering
 
     decide = GraphLowering.decide_layout_opt
@@ -34,7 +33,7 @@ def lower_convolutions_channels_last() -> Iterator[None]:
 
     with (
         patched(GraphLowering, "decide_layout_opt", staticmethod(decide_and_convert_weight)),
-        _with_lowering(lowering, FUSED_CONVOLUTION, _lower),
+        with_lowering(FUSED_CONVOLUTION, _lower),
     ):
         yield
 
@@ -56,7 +55,6 @@ def _convert_weight(module: torch.fx.GraphModule, weight: torch.fx.Node) -> None
 @contextlib.contextmanager
 def lower_packed_convolutions() -> Iterator[None]:
     """Packed convolutions, and the operators between them, are channels last."""
-    from torch._inductor import lowering
     from torch._inductor.graph import GraphLowering
 
     decide = GraphLowering.decide_layout_opt
@@ -68,15 +66,16 @@ def lower_packed_convolutions() -> Iterator[None]:
 
     with (
         patched(GraphLowering, "decide_layout_opt", staticmethod(decide_for_packed)),
-        _with_lowering(lowering, PACKED_CONVOLUTION, _lower_packed),
+        with_lowering(PACKED_CONVOLUTION, _lower_packed),
     ):
         yield
 
 
 @contextlib.contextmanager
-def _with_lowering(
-    lowering: Any, op: torch._ops.OpOverload, lower: Callable[..., Any]
-) -> Iterator[None]:
+def with_lowering(op: torch._ops.OpOverload, lower: Callable[..., Any]) -> Iterator[None]:
+    """Inside, Inductor lowers `op` by `lower`."""
+    from torch._inductor import lowering
+
     lowering.lowerings[op] = lower
     # Operands with several users are computed once.
     lowering.needs_realized_inputs.add(op)
@@ -89,10 +88,10 @@ def _with_lowering(
 
 def _lower(x: Any, weight: Any, bias: Any, residual: Any, *window: Any) -> Any:
     operands = (
-        _require_channels_last(x),
-        _require_channels_last(weight),
+        _channels_last(x),
+        _channels_last(weight),
         bias,
-        residual and _require_channels_last(residual),
+        residual and _channels_last(residual),
     )
     return _call(FUSED_CONVOLUTION, *operands, *window)
 
@@ -104,17 +103,15 @@ def _lower_packed(x: Any, weight: Any, residual: Any, *window: Any) -> Any:
     # The kernel itself transposes contiguous inputs of few channels, as it copies them.
     is_picture = ir.is_storage_and_layout(x) and x.get_layout().is_contiguous()
     if not is_picture or x.get_size()[1] > _FEW_CHANNELS:
-        x = _require_channels_last(x)
-    return _call(
-        PACKED_CONVOLUTION, x, weight, residual and _require_channels_last(residual), *window
-    )
+        x = _channels_last(x)
+    return _call(PACKED_CONVOLUTION, x, weight, residual and _channels_last(residual), *window)
 
 
 #: Largest number of channels for which packed convolutions take contiguous inputs.
 _FEW_CHANNELS = 4
 
 
-def _require_channels_last(operand: Any) -> Any:
+def _channels_last(operand: Any) -> Any:
     from torch._inductor import ir
 
     operand.realize()

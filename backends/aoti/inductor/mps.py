@@ -6,11 +6,10 @@ GPU return constants, on a Mac too: all machines generate the same program.
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.absent_gpu import fake_tensors_of_any_device
+from pteron.backends.aoti.inductor.absent_gpu import do_nothing, fake_tensors_of_any_device
 from pteron.backends.aoti.inductor.patched import patched
 
 #: Those of an M1. They affect how reductions are split, never results.
@@ -25,7 +24,7 @@ def absent_mps() -> Iterator[None]:
     # Patterns of graphs are traced once in a process. They are the same on the host.
     joint_graph.lazy_init(torch.device("cpu"))
     with contextlib.ExitStack() as stack:
-        stack.enter_context(patched(joint_graph, "lazy_init", _nothing))
+        stack.enter_context(patched(joint_graph, "lazy_init", do_nothing))
         stack.enter_context(patched(torch.backends.mps, "is_available", lambda: True))
         stack.enter_context(patched(torch.backends.mps, "is_macos_or_newer", _is_up_to_macos_14))
         stack.enter_context(patched(torch.mps, "is_available", lambda: True))
@@ -36,7 +35,3 @@ def absent_mps() -> Iterator[None]:
 
 def _is_up_to_macos_14(major: int, minor: int) -> bool:
     return (major, minor) <= (14, 0)
-
-
-def _nothing(*_: Any, **__: Any) -> None:
-    pass

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._inductor import ir, lowering
+from torch._inductor import ir
 from torch._inductor.codegen import cpp_gemm_template
 from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
 from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemmFP32Vec
 from torch._inductor.utils import parallel_num_threads
 
+from pteron.backends.aoti.inductor.convolutions import with_lowering
 from pteron.backends.aoti.inductor.cpu import single_thread_if_small
 from pteron.backends.aoti.inductor.micro_gemms import TILES
 from pteron.backends.aoti.inductor.packed_micro_gemms import HalvesMicroGemm, QuantizedMicroGemm
@@ -112,10 +113,5 @@ def quantized_gemms(width: int) -> Iterator[None]:
         )
         return template.generate().output_node()
 
-    lowering.lowerings[QUANTIZED_MM] = lower
-    lowering.needs_realized_inputs.add(QUANTIZED_MM)
-    try:
+    with with_lowering(QUANTIZED_MM, lower):
         yield
-    finally:
-        del lowering.lowerings[QUANTIZED_MM]
-        lowering.needs_realized_inputs.discard(QUANTIZED_MM)

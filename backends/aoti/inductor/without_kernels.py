@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.absent_gpu import fake_tensors_of_any_device
+from pteron.backends.aoti.inductor.absent_gpu import do_nothing, fake_tensors_of_any_device
 from pteron.backends.aoti.inductor.gpu_properties import properties_of
 from pteron.backends.aoti.inductor.patched import patched
 
@@ -24,7 +24,7 @@ def without_kernels() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(patched(Scheduler, "create_backend", _backend))
         stack.enter_context(
-            patched(PythonWrapperCodegen, "generate_and_run_autotune_block", _nothing)
+            patched(PythonWrapperCodegen, "generate_and_run_autotune_block", do_nothing)
         )
         if not torch.cuda.is_available():
             stack.enter_context(_without_gpu())
@@ -42,17 +42,13 @@ def _backend(scheduler: Any, device: torch.device) -> Any:
         for kind in ("node", "template", "combo_kernel", "mix_order_reduction"):
             setattr(backend, f"codegen_{kind}", _allocate_results)
         for name in ("codegen_sync", "flush", "ready_to_flush"):
-            setattr(backend, name, _nothing)
+            setattr(backend, name, do_nothing)
     return backend
 
 
 def _allocate_results(node: Any, *_: Any, **__: Any) -> None:
     for each in node.get_nodes():
         each.mark_run()
-
-
-def _nothing(*_: Any) -> None:
-    pass
 
 
 @contextlib.contextmanager
@@ -73,5 +69,5 @@ def _without_gpu() -> Iterator[None]:
         stack.enter_context(patched(DeviceProperties, "create", staticmethod(properties)))
         stack.enter_context(fake_tensors_of_any_device())
         # It traces its patterns with tensors on the GPU.
-        stack.enter_context(patched(joint_graph, "lazy_init", _nothing))
+        stack.enter_context(patched(joint_graph, "lazy_init", do_nothing))
         yield

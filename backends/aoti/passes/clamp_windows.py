@@ -33,8 +33,8 @@ class ClampWindowsPass(PassBase):
 def _clamp(node: Node) -> bool:
     names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
     given: dict[str, Any] = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    window = _both(given["kernel_size"])
-    padding, dilation = _both(given.get("padding", 0)), _both(given.get("dilation", 1))
+    window = both_dims(given["kernel_size"])
+    padding, dilation = both_dims(given.get("padding", 0)), both_dims(given.get("dilation", 1))
     sizes = given["self"].meta["val"].shape[-2:]
     clamped = [
         min(taps, _taps(size + 2 * pad, step)) if isinstance(size, int) else taps
@@ -48,7 +48,7 @@ def _clamp(node: Node) -> bool:
     return True
 
 
-def _both(value: Any) -> list[Any]:
+def both_dims(value: Any) -> list[Any]:
     """Expands a value for both dimensions."""
     values = list(value) if isinstance(value, list | tuple) else [value]
     return values * 2 if len(values) == 1 else values

@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from pteron.backends.aoti.ops.convolution import CONVOLUTION, PACKED_CONVOLUTION, PANEL, packed
+from pteron.backends.aoti.passes.clamp_windows import both_dims
 from pteron.backends.aoti.passes.fuse_convolutions import (
     is_conv2d,
     only_user,
@@ -98,7 +99,7 @@ def _pack(
     if clamp is not None and (found := _bounds(clamp)) is not None:
         bounds = found
         nodes.append(clamp)
-    sides = [size for size in _pair(padding) for _ in range(2)]
+    sides = [size for size in both_dims(padding) for _ in range(2)]
     if (zeros := _zeros_around(x)) is not None:
         x = x.args[0]
         sides = [a + b for a, b in zip(sides, zeros, strict=True)]
@@ -109,7 +110,7 @@ def _pack(
         )
     out, _, *kernel = value_of(weight).shape
     last = nodes[-1]
-    window = (out, kernel, _pair(stride), sides, _pair(dilation), groups, *bounds)
+    window = (out, kernel, both_dims(stride), sides, both_dims(dilation), groups, *bounds)
     with last.graph.inserting_before(last):
         call = last.graph.call_function(
             PACKED_CONVOLUTION, (x, packed_weights[weight, bias], residual, *window)
@@ -122,11 +123,6 @@ def _pack(
     if isinstance(padded, Node) and padded is not x and not padded.users:
         padded.graph.erase_node(padded)
     call.name = last.name  # by which the signature knows an output
-
-
-def _pair(values: Sequence[int]) -> list[int]:
-    """Expands a value for both dimensions."""
-    return [*values, *values][:2]
 
 
 def _bounds(node: Node) -> Bounds | None:
