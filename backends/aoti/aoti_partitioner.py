@@ -138,7 +138,7 @@ def _takeable_nodes(program: ExportedProgram) -> Iterable[torch.fx.Node]:
 
 
 def _computes(node: torch.fx.Node) -> bool:
-    """Whether `node` yields a tensor, or a number for which the runtime has no kernel."""
+    """Whether `node` returns a tensor, or a scalar for which the runtime has no kernel."""
     values = node.meta.get("val")
     values = values if isinstance(values, tuple | list) else (values,)
     if all(isinstance(value, SYMBOLIC) for value in values):

@@ -74,7 +74,7 @@ class Compiler:
     identity: str
 
 
-# What Inductor asks of a compiler: floating point as written, except that comparisons do not trap.
+# Inductor's flags: strict floating point, except that comparisons do not trap.
 _FLOATING_POINT = (
     "-fno-trapping-math",
     "-fmath-errno",
@@ -204,7 +204,7 @@ static inline void pteron_divide(int64_t threads, bool divides_k, int64_t M, int
 """
 _EXPORTS = "{ global: AOTInductor*; local: *; };\n"
 _KERNEL_FILE_BYTES = 96 << 10
-#: So many sources of one model pay for a precompiled header.
+#: From so many sources on, a precompiled header pays for one model.
 _PRECOMPILED_FOR = 4
 
 
@@ -262,7 +262,7 @@ def build(
     base = dataclasses.replace(step, target=least or machine)
     files = split_kernels(code.kernels)
     precompile = step.cache.is_kept or len(files) >= _PRECOMPILED_FOR
-    # The model takes longest: last, it would be waited for on one core.
+    # The model takes longest, so it is compiled first.
     sources = [
         (base, base.model(code.model)),
         (base, base.interface()),
@@ -278,7 +278,7 @@ def build(
 def prepare(
     machines: Sequence[Machine], *, device: str = "cpu", cache: ObjectCache | None = None
 ) -> None:
-    """Builds what all shared objects of `machines`, the least first, share, unless it is there:
+    """Builds what shared objects of `machines` (ascending ISA level) have in common, if missing:
     precompiled headers and the entry points.
 
     The header of entry points, which one source of each model reads, pays for being precompiled
@@ -377,7 +377,7 @@ class BuildStep:
     def model(self, text: str) -> Source:
         header = _MODEL_HEADER.format(device=self.device)
         header += _EXTERN_TEMPLATE.format(extern="extern ")
-        # Conversions of half-precision numbers, in torch's headers, take instructions of `march`.
+        # float16 and bfloat16 conversions, in torch's headers, use instructions of `march`.
         return Source(header, text, ("-O1", *self.target.march), precompile=False)
 
     def kernels(self, text: str) -> Source:

@@ -54,7 +54,7 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
     def get_program_passes(cls, options: CpuOptions) -> list[Callable[[ExportedProgram], None]]:
         passes = super().get_program_passes(options)
         least = cls.get_build_targets(options)[0].code
-        # Arranged weights are another copy of what methods share; loops over them have vectors.
+        # Packed weights are a copy that methods do not share; their kernels need vectors.
         if least.freeze and least.vector_bits > 0:
             passes += [fold_batch_norms, pack_convolutions]
             if least.templates:
@@ -97,7 +97,7 @@ def _build_target(
         code=Target(
             "cpu",
             isa.vector_bits,
-            # Any number but one is the same to the code, which asks how many there are.
+            # All other counts give the same code, which reads the count at run time.
             num_threads=1 if options.num_threads == 1 else 2,
             freeze=packed,
             templates=templates,
