@@ -1,9 +1,9 @@
-"""Resizing with `antialias=True` by smaller operators, along one dimension after the other.
+"""Decomposes interpolation with `antialias=True` into separable weighted sums.
 
     _upsample_bilinear2d_aa(x, [h, w], False)    ==>    (x[..., at] * weights).sum(-1), twice
 
-Each element of the result weighs those of a window that is as wide as one step of the result, or
-the filter if that is wider; windows at the border are cut, and weights add up to 1.
+Each output element is a weighted sum over a window that is as wide as one output step, or as the
+filter if that is wider. Windows are clamped at the border; weights are normalized.
 """
 
 import math
@@ -16,7 +16,7 @@ from torch._prims_common import suggest_memory_format
 
 
 def antialiased_resizing() -> dict[OpOverload, Callable[..., Any]]:
-    """Decompositions. Those of sizes that are known at run time alone are left as they are."""
+    """Decompositions; calls with dynamic sizes are not decomposed."""
     return {
         torch.ops.aten._upsample_bilinear2d_aa.default: _resizing(_triangle, 2),
         torch.ops.aten._upsample_bicubic2d_aa.default: _resizing(_cubic, 4),
@@ -35,7 +35,7 @@ def _cubic(x: torch.Tensor) -> torch.Tensor:
 
 
 def _resizing(filter: Callable[[torch.Tensor], torch.Tensor], width: int) -> Callable[..., Any]:
-    """`filter` is symmetric, of distances, and 0 from width / 2 on."""
+    """`filter` maps distances to weights; it is 0 from width / 2 on."""
 
     def resize(
         image: torch.Tensor,
@@ -51,7 +51,7 @@ def _resizing(filter: Callable[[torch.Tensor], torch.Tensor], width: int) -> Cal
         result = image.to(torch.promote_types(image.dtype, torch.float32))
         for dim, scale in ((-1, scales_w), (-2, scales_h)):
             result = along(result, dim, size[dim], align_corners, scale)
-        # As torch lays it out: views of it may follow.
+        # With torch's memory format: views of it may follow.
         return result.to(image.dtype).contiguous(memory_format=suggest_memory_format(image))
 
     def along(
@@ -71,7 +71,7 @@ def _resizing(filter: Callable[[torch.Tensor], torch.Tensor], width: int) -> Cal
         weights = torch.where(at < end[:, None], filter(distance), torch.zeros_like(distance))
         weights = weights / weights.sum(1, keepdim=True)
         window = image.movedim(dim, -1)[..., at.clamp(max=length - 1)]
-        # What lies outside of a window is not multiplied by 0: it may be infinite.
+        # Elements outside of a window are not multiplied by 0: they may be infinite.
         inside = torch.where(weights == 0, torch.zeros_like(window), window)
         return (inside * weights).sum(-1).movedim(-1, dim)
 

@@ -1,11 +1,11 @@
-"""Complex arithmetic as arithmetic of real numbers.
+"""Decomposes complex tensors into real ones.
 
 before:  z = view_as_complex(x); w = z * rotation; return view_as_real(w)
 after:   re = x[..., 0] * rotation[..., 0] - ...; return stack([re, im], -1)
 
-Backends compile real numbers and call a function for each operator of complex ones, and a program
-cannot hold complex tensors. What has no rule here, such as Fourier transforms, stays as it is,
-between `view_as_complex` and `view_as_real`.
+Backends compile real dtypes and call a fallback kernel for each complex operator, and a program
+file has no complex tensors. Operators without a rule here, such as FFTs, stay complex, between
+`view_as_complex` and `view_as_real`.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,8 +31,8 @@ aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
-def without_complex_numbers(program: ExportedProgram) -> ExportedProgram:
-    """The program with real operators and constants, as far as there are rules."""
+def decompose_complex_tensors(program: ExportedProgram) -> ExportedProgram:
+    """The program with real operators and constants where there are rules."""
     if not any(_is_complex(node) for node in program.graph.nodes):
         return program
     program = _with_real_constants(copy_program(program))
@@ -54,7 +54,7 @@ def _is_of_complex(node: Node) -> bool:
 
 
 def _with_real_constants(program: ExportedProgram) -> ExportedProgram:
-    """Complex constants become pairs, in the program too; those that it changes stay."""
+    """Complex constants become real ones with a last dimension of 2; mutated ones stay."""
     graph = program.graph
     placeholders = {node.name: node for node in graph.find_nodes(op="placeholder")}
     changed = {name for _, name in mutation_targets(program)}
@@ -79,7 +79,7 @@ def _with_real_constants(program: ExportedProgram) -> ExportedProgram:
 
 
 def _cancel_views(program: ExportedProgram) -> None:
-    """view_as_real(view_as_complex(x)) is x; removes what is then computed for nothing."""
+    """Replaces view_as_real(view_as_complex(x)) by x, and removes dead code."""
     graph = program.graph
     for node in graph.nodes:
         made = node.args[0] if node.target is aten.view_as_real.default else None
@@ -93,8 +93,8 @@ def _cancel_views(program: ExportedProgram) -> None:
             graph.erase_node(node)
 
 
-# Rules: a function of an operator's arguments. They meet complex tensors among them, or one in the
-# result, and are written with real tensors and the two views.
+# Rules: functions of an operator's arguments, which have a complex tensor among them or in the
+# result, written with real tensors and the two views.
 
 
 def _pairs(value: Tensor) -> Tensor:
@@ -184,7 +184,7 @@ def _mean(a: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
     return torch.view_as_complex(_pairs(a).mean(dims, keepdim))
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
+def _matmul(a: Tensor, b: Tensor) -> Tensor:
     (ar, ai), (br, bi) = _parts(a), _parts(b)
     return _complex(ar @ br - ai @ bi, ar @ bi + ai @ br)
 
@@ -202,12 +202,12 @@ def _to_copy(a: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
 
 
 def _dims(a: Tensor, dims: Any) -> list[int]:
-    """Dimensions of `a` counted from the front, as they are of its pairs."""
+    """Non-negative dimensions of `a`, which are valid for its real view, too."""
     return [dim % a.dim() if a.dim() else 0 for dim in dims]
 
 
 def _on_pairs(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A rule that does the same with pairs; `function` also gets the complex tensor's rank."""
+    """A rule that applies `function` to the real view; it also gets the complex tensor's rank."""
 
     def rule(a: Any, *args: Any, **kwargs: Any) -> Tensor:
         return torch.view_as_complex(function(_pairs(a), a.dim(), *args, **kwargs))
@@ -216,7 +216,7 @@ def _on_pairs(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _at(op: Any) -> Callable[..., Tensor]:
-    """A rule for an operator of one dimension, which comes second."""
+    """A rule for an operator whose second argument is a dimension."""
     return _on_pairs(lambda pairs, rank, dim=0, *rest: op(pairs, dim % max(rank, 1), *rest))
 
 
@@ -251,8 +251,8 @@ _BY_OPERATOR: Table = {
     aten.sum.dim_IntList: _sum,
     aten.mean.default: _mean,
     aten.mean.dim: _mean,
-    aten.mm.default: _product,
-    aten.bmm.default: _product,
+    aten.mm.default: _matmul,
+    aten.bmm.default: _matmul,
     aten.where.self: _where,
     aten._to_copy.default: _to_copy,
     aten.view.default: _on_pairs(lambda a, rank, sizes: a.view([*sizes, 2])),

@@ -1,4 +1,4 @@
-"""Which operators are broken into smaller ones before partitioners see a program."""
+"""Decompositions that run before partitioning."""
 
 import contextlib
 import operator
@@ -25,7 +25,7 @@ Table = dict[OpOverload, Callable[..., Any]]
 
 
 def decomposition_table() -> Table:
-    """Torch's table down to core ATen operators, and attention down to matrix products."""
+    """Torch's table down to core ATen operators, and attention down to matmuls."""
     table: Any = torch.export.default_decompositions()
     table.update(
         get_decompositions([torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default])
@@ -48,7 +48,7 @@ def decomposition_table() -> Table:
 
 
 def _complex(real: torch.Tensor, imag: torch.Tensor) -> torch.Tensor:
-    """Pairs in memory: a complex number is then made without an operator of its own."""
+    """As view_as_complex of a stack, which needs no complex operator."""
     parts = torch.broadcast_tensors(real, imag)
     return torch.view_as_complex(torch.stack(parts, -1))
 
@@ -67,14 +67,14 @@ def _lstm(
 def _histogram(
     numbers: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0
 ) -> torch.Tensor:
-    """Of integers, which torch counts on a GPU alone, by their values as float64."""
+    """Of integers, which torch supports on GPUs only, by way of float64."""
     if numbers.is_floating_point():
         return NotImplemented
     return torch.histc(numbers.double(), bins, min, max).to(numbers.dtype)
 
 
 def _with_indices_from_0(decomposition: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """For an operator that takes no negative indices, though it becomes one that does."""
+    """For an operator that rejects negative indices, whose decomposition accepts them."""
     # What is put for them is refused as well.
     return _with_indices(lambda index, size: torch.where(index < 0, size, index), decomposition)
 
@@ -82,7 +82,7 @@ def _with_indices_from_0(decomposition: Callable[..., torch.Tensor]) -> Callable
 def _with_indices_from_the_end(
     decomposition: Callable[..., torch.Tensor],
 ) -> Callable[..., torch.Tensor]:
-    """For an operator that takes negative indices, though it becomes one that does not."""
+    """For an operator that accepts negative indices, whose decomposition rejects them."""
     return _with_indices(lambda index, size: index + size * (index < 0), decomposition)
 
 
@@ -102,7 +102,7 @@ def _with_indices(
 def _select_scatter(
     numbers: torch.Tensor, row: torch.Tensor, dim: int, index: int | torch.SymInt
 ) -> torch.Tensor:
-    """At an index that is known at run time alone torch does not check it, or cannot trace it."""
+    """torch does not check a data-dependent index, or cannot trace it."""
     size = numbers.size(dim)
     if isinstance(index, int):
         return torch._refs.select_scatter(numbers, row, dim, index)
@@ -132,8 +132,8 @@ def _lu_factor(matrix: torch.Tensor, *, pivot: bool = True) -> tuple[torch.Tenso
     return torch.linalg.lu_factor_ex(matrix, pivot=pivot, check_errors=True)[:2]
 
 
-#: Operators that raise an error for some matrices, as ones that do so themselves. Torch's table
-#: puts the check apart, where torch 2.11 loses it and 2.13 orders it by a token of the program.
+#: Linear algebra that raises an error for some matrices, by operators that raise it. torch's own
+#: decompositions check separately: 2.11 loses the check, 2.13 orders it by an effect token.
 _CHECKED: Table = {
     torch.ops.aten.linalg_inv.default: _inverse,
     torch.ops.aten.inverse.default: _inverse,
@@ -144,7 +144,7 @@ _CHECKED: Table = {
 
 
 def _operators(program: ExportedProgram) -> set[OpOverload]:
-    """All operators that a program calls, its branches included."""
+    """All operators that a program calls, also in branches."""
     return {
         node.target
         for module in program.graph_module.modules()
@@ -155,7 +155,7 @@ def _operators(program: ExportedProgram) -> set[OpOverload]:
 
 
 def functionalize(program: ExportedProgram) -> ExportedProgram:
-    """The program without changes in place, its operators whole."""
+    """The functionalized program, without decompositions."""
     if any(op._schema.is_mutable for op in _operators(program)):
         return run_decompositions(program, {})
     return program
@@ -177,19 +177,19 @@ def decompose(program: ExportedProgram, keep: Iterable[OpOverload]) -> ExportedP
 
 def run_decompositions(program: ExportedProgram, table: Table) -> ExportedProgram:
     """`program.run_decompositions(table)`, also where torch cannot trace what it wrote itself."""
-    if _conditions_as_numbers(program):
+    if _bool_comparisons(program):
         program = copy_program(program)
-        _make_conditions_plain(program)
+        _simplify_bool_comparisons(program)
     with warnings.catch_warnings():
         # Torch copies its own tree specs, which it warns of: nothing that a caller could change.
         warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
         result = program.run_decompositions(table)
-    _make_conditions_plain(result)
+    _simplify_bool_comparisons(result)
     return result
 
 
-def _conditions_as_numbers(program: ExportedProgram) -> list[Node]:
-    """`int(condition) == 1`, where `condition` is a truth value that is known at run time alone.
+def _bool_comparisons(program: ExportedProgram) -> list[Node]:
+    """`int(condition) == 1`, where `condition` is a data-dependent bool.
 
     Torch makes assertions of it, and torch 2.11 cannot trace them again ("not tracked with proxy").
     """
@@ -203,9 +203,9 @@ def _conditions_as_numbers(program: ExportedProgram) -> list[Node]:
     ]
 
 
-def _make_conditions_plain(program: ExportedProgram) -> None:
+def _simplify_bool_comparisons(program: ExportedProgram) -> None:
     """`condition` for `int(condition) == 1`."""
-    for node in _conditions_as_numbers(program):
+    for node in _bool_comparisons(program):
         number: Any = node.args[0]
         node.replace_all_uses_with(number.args[0])
         program.graph.erase_node(node)
@@ -217,7 +217,7 @@ def _make_conditions_plain(program: ExportedProgram) -> None:
 def decompose_nodes(
     program: ExportedProgram, choose: Callable[[Node], bool], table: Table
 ) -> ExportedProgram:
-    """The program with the chosen calls broken up, those that `table` knows how to."""
+    """The program with the chosen calls decomposed, if `table` has them."""
     names = {
         node.name
         for node in program.graph.nodes
@@ -251,7 +251,7 @@ def _inline(node: Node, table: Table) -> None:
 def replace_by_trace(
     node: Node, function: Callable[..., Any], inputs: Sequence[Node], table: Table | None = None
 ) -> bool:
-    """Replaces a call by what `function` does with the values of `inputs`.
+    """Replaces a call by the traced operators of `function` on the values of `inputs`.
 
     Returns False, and leaves the call, where that makes constants.
     """

@@ -1,4 +1,4 @@
-"""What the runtime does itself, beside delegates: numbers of sizes, assertions, copies of tensors.
+"""The runtime's own kernels: arithmetic of scalars (SymInts), assertions, copies of tensors.
 
 Everything that computes with the elements of tensors is compiled; `runtime/kernel/kernels.inc`
 lists the kernels that are left, and why.
@@ -21,7 +21,7 @@ CLONE = "aten::clone.out"
 HOST_TO_DEVICE = "et_copy::_h2d_copy.out"
 DEVICE_TO_HOST = "et_copy::_d2h_copy.out"
 
-NUMBERS: dict[Callable[..., Any], str] = {
+SCALAR_KERNELS: dict[Callable[..., Any], str] = {
     torch.ops.aten.sym_size.int: "aten::sym_size.int",
     torch.ops.aten.sym_numel.default: "aten::sym_numel",
     torch.ops.aten._local_scalar_dense.default: "aten::_local_scalar_dense",
@@ -47,36 +47,36 @@ NUMBERS: dict[Callable[..., Any], str] = {
     math.trunc: "executorch_prim::trunc.Scalar",
     round: "executorch_prim::round.Scalar",
 }
-"""The kernels of functions that yield numbers."""
+"""Kernels of functions that return scalars."""
 
 ASSERTIONS: dict[Callable[..., Any], str] = {
     torch.ops.aten._assert_scalar.default: "aten::_assert_scalar",
     torch.ops.aten._assert_async.msg: "aten::_assert_async.msg",
     torch.ops.aten._assert_async.default: "aten::_assert_async.msg",
 }
-"""The kernels of assertions, which end a run. Their message may have parts, numbers among them."""
+"""Kernels of assertions, which end a run. Parts of their message may be scalars."""
 
 ON_HOST = "pteron_on_host"
-"""The key of `node.meta` of an assertion that no delegate takes, since the runtime's kernel is to
-check it."""
+"""Key of `node.meta` of an assertion that the runtime's kernel checks, so that no delegate takes
+it."""
 
 RANGES: dict[Callable[..., Any], int | None] = {
     torch.ops.aten.sym_constrain_range.default: None,
     torch.ops.aten.sym_constrain_range_for_size.default: 0,
 }
-"""Assertions of ranges, and the least number where none is given. A pass makes others of them."""
+"""Assertions of ranges, and their default minimum. A pass rewrites them."""
 
 
 def kernel_of(node: Node) -> str | None:
-    """The kernel that does a call; None if it has to be compiled."""
+    """The kernel of a call; None if it has to be compiled."""
     target: Any = node.target
     if target is torch.ops.aten.clone.default:
         return CLONE
-    return NUMBERS.get(target) or ASSERTIONS.get(target)
+    return SCALAR_KERNELS.get(target) or ASSERTIONS.get(target)
 
 
 def is_assertion(node: Node) -> bool:
-    """Whether a call yields nothing, but may end a run."""
+    """Whether a call is an assertion."""
     target: Any = node.target
     return target in ASSERTIONS or target in RANGES
 

@@ -1,4 +1,4 @@
-"""Operators of other libraries in terms of torch's."""
+"""Decompositions of other libraries' operators into torch's."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from torch._ops import OpOverload
 
 
 def library_decompositions() -> dict[OpOverload, Callable[..., Any]]:
-    """Decompositions of the operators in `_BY_NAME` that this process has."""
+    """Decompositions of the operators in `_BY_NAME` that are registered in this process."""
     found = {}
     for name, function in _BY_NAME.items():
         namespace, _, operator = name.partition("::")
@@ -18,20 +18,20 @@ def library_decompositions() -> dict[OpOverload, Callable[..., Any]]:
     return found
 
 
-def _grouped_product(rows: torch.Tensor, weights: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-    """Each row times the matrix of its group; rows of group g go up to ends[g], not included.
+def _grouped_mm(rows: torch.Tensor, weights: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """Multiplies each row by the matrix of its group; `ends[g]` is the end of group g's rows.
 
-    A sum of products that read the group's matrix by its index: as many multiplications as the
-    groups take, whatever their sizes, which are known only when the program runs.
+    A reduction that gathers the group's matrix: as many multiplications as a grouped GEMM, for
+    data-dependent group sizes.
     """
-    numbers = torch.arange(rows.shape[0], device=rows.device)
-    group = (numbers[:, None] >= ends[None, :]).sum(1)
+    index = torch.arange(rows.shape[0], device=rows.device)
+    group = (index[:, None] >= ends[None, :]).sum(1)
     last = weights.shape[0] - 1
     product = (rows[:, :, None] * weights[group.clamp(max=last)]).sum(1)
     return torch.where((group <= last)[:, None], product, torch.zeros_like(product))
 
 
 _BY_NAME: dict[str, Callable[..., Any]] = {
-    # Experts of transformers; its own function asks for the sizes of groups, a number at a time.
-    "transformers::grouped_mm_fallback": _grouped_product,
+    # MoE layers of transformers; its own function reads the group sizes with item().
+    "transformers::grouped_mm_fallback": _grouped_mm,
 }

@@ -34,7 +34,7 @@ from pteron.exir.arguments import (
 )
 from pteron.exir.backend.backend_api import MethodProgramsPartitionerSpec, to_backend
 from pteron.exir.backend.partitioner import Partitioner
-from pteron.exir.complex_numbers import without_complex_numbers
+from pteron.exir.complex_numbers import decompose_complex_tensors
 from pteron.exir.config import EdgeCompileConfig, ExecutorchBackendConfig
 from pteron.exir.decompositions import (
     decompose,
@@ -44,15 +44,15 @@ from pteron.exir.decompositions import (
 )
 from pteron.exir.emit.emit_options import EmitOptions
 from pteron.exir.emit.emitter import Emitted, emit_program
+from pteron.exir.empty_reductions import require_elements
 from pteron.exir.explain import ProgramReport, explain
 from pteron.exir.export_guards import guards_of
-from pteron.exir.extremes_of_none import require_elements
+from pteron.exir.export_warnings import check_shared_state, warn_of_platforms, warn_of_training
 from pteron.exir.passes.checkable_asserts import CheckableAsserts
 from pteron.exir.passes.pass_base import Pass
 from pteron.exir.passes.resolve_mutations import ResolveMutations
 from pteron.exir.passes.run import run_passes
 from pteron.exir.shape_bounds import check_input_bounds
-from pteron.exir.suspicions import check_shared_state, warn_of_platforms, warn_of_training
 from pteron.exir.undelegated import lower_leftovers
 from pteron.exir.verification.execution import Written
 from pteron.exir.verification.reference import Reference
@@ -123,7 +123,7 @@ def _decompose(
             filters.append((listed, wants))
     program = decompose(program, everywhere.union(*(ops for ops, _ in filters)))
     if not filters:
-        return without_complex_numbers(program)
+        return decompose_complex_tensors(program)
 
     def unwanted(node: Node) -> bool:
         return node.target not in everywhere and not any(
@@ -131,7 +131,7 @@ def _decompose(
         )
 
     program = decompose_nodes(program, unwanted, decomposition_table())
-    return without_complex_numbers(program)
+    return decompose_complex_tensors(program)
 
 
 def to_edge_transform_and_lower(

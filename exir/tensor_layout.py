@@ -12,7 +12,7 @@ def _hint(size: int | torch.SymInt) -> int:
     if isinstance(size, int):
         return size
     hint = size.node.hint
-    # A size that depends on data has no hint; any size above 1 orders strides rightly.
+    # A data-dependent size has no hint; any size above 1 orders strides correctly.
     return int(hint) if hint is not None else 2
 
 

@@ -1,4 +1,4 @@
-"""Calls that neither a delegate nor a kernel of the runtime does."""
+"""Calls that have neither a delegate nor a kernel of the runtime."""
 
 import operator
 from collections import defaultdict

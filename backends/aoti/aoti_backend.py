@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch.export import ExportedProgram
 
-from pteron.backends.aoti import inductor, payload, shim_list, toolchain, workers
+from pteron.backends.aoti import inductor, payload, toolchain, workers
 from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.contract import contract_of
 from pteron.backends.aoti.lowering_errors import (
@@ -38,11 +38,12 @@ from pteron.backends.aoti.lowering_errors import (
     inductor_error,
     raise_together,
 )
+from pteron.backends.aoti.ops import shim_list
 from pteron.backends.aoti.passes.attention import AttentionPass, WholeAttentionPass, has_attention
 from pteron.backends.aoti.passes.clamp_windows import ClampWindowsPass
-from pteron.backends.aoti.passes.constant_masks import leave_constant_masks_out
-from pteron.backends.aoti.passes.fuse_convolutions import has_own_convolutions
-from pteron.backends.aoti.passes.products_of_one_row import ProductsOfOneRowPass
+from pteron.backends.aoti.passes.constant_masks import remove_constant_masks
+from pteron.backends.aoti.passes.fuse_convolutions import has_fused_convolutions
+from pteron.backends.aoti.passes.gemv_as_reduction import GemvAsReductionPass
 from pteron.backends.aoti.passes.remove_metadata_asserts import RemoveMetadataAssertsPass
 from pteron.backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
 from pteron.backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPass
@@ -100,9 +101,9 @@ class AotiBackend(ABC, Generic[OptionsT]):
 
     # --- what a device says ---
 
-    #: Products of one row, of floats and up to so many columns, are computed as sums: see
-    #: `passes/products_of_one_row.py`.
-    max_summed_columns: ClassVar[int] = 0
+    #: A GEMV with a floating-point weight of at most so many columns becomes a reduction: see
+    #: `passes/gemv_as_reduction.py`.
+    max_gemv_columns: ClassVar[int] = 0
 
     @classmethod
     @abstractmethod
@@ -124,7 +125,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
 
     @classmethod
     def get_build_targets(cls, options: OptionsT) -> list[BuildTarget]:
-        """A target for each variant of the code, the one that asks least of a machine first."""
+        """A target for each variant of the code, in ascending ISA level."""
         return [cls.get_build_target(options)]
 
     @classmethod
@@ -145,7 +146,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
     @classmethod
     def get_program_passes(cls, options: OptionsT) -> list[Callable[[ExportedProgram], None]]:
         """Passes over the partition and its tensors, in order, before those over its graph."""
-        return [leave_constant_masks_out]
+        return [remove_constant_masks]
 
     @classmethod
     def get_custom_passes(cls, options: OptionsT) -> list[Callable[[torch.fx.GraphModule], Any]]:
@@ -154,7 +155,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
             ClampWindowsPass(),
             WholeAttentionPass(),
             ReplaceViewCopyWithViewPass(),
-            ProductsOfOneRowPass(cls.max_summed_columns),
+            GemvAsReductionPass(cls.max_gemv_columns),
             cls.get_attention_pass(options),
         ]
 
@@ -164,8 +165,8 @@ class AotiBackend(ABC, Generic[OptionsT]):
         return AttentionPass(lambda call: "library")
 
     @classmethod
-    def get_easier_options(cls, options: OptionsT) -> OptionsT | None:
-        """What to lower attention with where Inductor fails with `options`; None: that is final."""
+    def get_fallback_options(cls, options: OptionsT) -> OptionsT | None:
+        """Options to lower attention with if Inductor fails with `options`; None: no second try."""
         return None
 
     @classmethod
@@ -323,7 +324,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
         is_absent = bool(cls.get_build_target(options).code.gpu)
         # With its index, which is also how the program's own assertions will spell it.
         place = device if device == "cpu" else f"{device}:0"
-        with inductor.fakes_of_any_device() if is_absent else contextlib.nullcontext():
+        with inductor.fake_tensors_of_any_device() if is_absent else contextlib.nullcontext():
             if (here := "cpu" if is_absent else place) != "cpu" or _is_elsewhere(program):
                 from torch.export.passes import move_to_device_pass
 
@@ -334,10 +335,10 @@ class AotiBackend(ABC, Generic[OptionsT]):
             for change in cls.get_program_passes(options):
                 change(program)
             if is_absent:
-                program = inductor.moved_to_absent_gpu(program, place)
+                program = inductor.move_to_absent_gpu(program, place)
             for apply in cls.get_custom_passes(options):
                 apply(program.graph_module)
-            if has_attention(program.graph_module) or has_own_convolutions(program.graph_module):
+            if has_attention(program.graph_module) or has_fused_convolutions(program.graph_module):
                 # Their results lie in memory as whatever computes them wants, not as traced.
                 ReshapeInsteadOfViewPass()(program.graph_module)
             return program
@@ -347,8 +348,8 @@ class AotiBackend(ABC, Generic[OptionsT]):
         cls, program: ExportedProgram, targets: Sequence[BuildTarget], options: OptionsT
     ) -> tuple[ExportedProgram, list[inductor.GeneratedCode]]:
         """The program as it was compiled, and its sources for each target."""
-        easier = cls.get_easier_options(options) if has_attention(program.graph_module) else None
-        if easier is None:
+        fallback = has_attention(program.graph_module) and cls.get_fallback_options(options)
+        if not fallback:
             program = cls._prepare(program, options)
             return program, cls._generate(program, targets, options)
         prepared = cls._prepare(copy_program(program), options)
@@ -359,14 +360,14 @@ class AotiBackend(ABC, Generic[OptionsT]):
                 "%s; attention is lowered in another way, which may be slower",
                 str(error).partition("\n")[0],
             )
-        program = cls._prepare(program, easier)
-        return program, cls._generate(program, targets, easier)
+        program = cls._prepare(program, fallback)
+        return program, cls._generate(program, targets, fallback)
 
     @classmethod
     def _generate(
         cls, program: ExportedProgram, targets: Sequence[BuildTarget], options: OptionsT
     ) -> list[inductor.GeneratedCode]:
-        """Sources with the tuned options or, where Inductor fails, with easier ones."""
+        """Sources with the tuned options or, where Inductor fails, with fallback options."""
         entries = cls.get_aoti_compile_options(options)
         tuned = [target.code for target in targets]
         attempts = [("", tuned), ("aten.view as aten.reshape", tuned)]

@@ -18,8 +18,8 @@ from torch.export.graph_signature import InputKind
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
 from pteron.backends.aoti.aoti_backend import AotiBackend
-from pteron.backends.aoti.attention import WHOLE
 from pteron.backends.aoti.op_support import SYMBOLIC, LeaveOut, OpSupport
+from pteron.backends.aoti.ops.attention import WHOLE
 from pteron.exir import kernels
 from pteron.exir._program import CONSTANT_KINDS, input_specs_by_name, mutation_targets, source_line
 from pteron.exir.backend.backend_details import find_backend
@@ -138,7 +138,7 @@ def _takeable_nodes(program: ExportedProgram) -> Iterable[torch.fx.Node]:
 
 
 def _computes(node: torch.fx.Node) -> bool:
-    """Whether `node` yields a tensor, or a number for which the runtime has no kernel."""
+    """Whether `node` returns a tensor, or a scalar for which the runtime has no kernel."""
     values = node.meta.get("val")
     values = values if isinstance(values, tuple | list) else (values,)
     if all(isinstance(value, SYMBOLIC) for value in values):

@@ -1,7 +1,7 @@
 """What a partition takes and gives: types, ranks and, for each dimension, its sizes.
 
 Dimensions that share a symbol must agree at run time, across all inputs and outputs, so a symbol
-has one number in the whole contract. A size that is `scale * symbol + offset` says so. An input's
+has one index in the whole contract. An affine size is `scale * symbol + offset`. An input's
 size that is another expression has a symbol of its own, which a condition ties to the others; so do
 the guards of export. An output's is free within its bounds.
 """
@@ -80,12 +80,12 @@ def contract_of(program: ExportedProgram) -> Contract:
 
 
 class _Contracts:
-    """Numbers the symbols of a program while it describes its tensors."""
+    """Assigns indices to the symbols of a program while it describes its tensors."""
 
     def __init__(self, program: ExportedProgram) -> None:
         self._program = program
         self._ranges = {s: r for s, r in ranges_of(program).items() if s.is_Symbol}
-        self._numbers: dict[sympy.Expr, int] = {}
+        self._indices: dict[sympy.Expr, int] = {}
         # By symbol: what the caller knows it as.
         self._words: dict[sympy.Expr, sympy.Expr] = {}
 
@@ -127,18 +127,18 @@ class _Contracts:
             return Dim(lower, upper)
         if words:
             self._words.setdefault(symbol, (sympy.Symbol(words) - offset) / scale)
-        number = self._numbers.setdefault(symbol, len(self._numbers))
-        return Dim(lower, upper, number, scale, offset)
+        index = self._indices.setdefault(symbol, len(self._indices))
+        return Dim(lower, upper, index, scale, offset)
 
     def _largest(self, stride: sympy.Expr) -> int:
         return int(stride) if stride.is_number else _bounds(stride, self._ranges)[1]
 
     def _conditions(self) -> tuple[Condition, ...]:
         """Of what the inputs' symbols say; called when they are numbered, and no others are."""
-        own = {e: sympy.Symbol(f"size{n}") for e, n in self._numbers.items() if not e.is_Symbol}
+        own = {e: sympy.Symbol(f"size{n}") for e, n in self._indices.items() if not e.is_Symbol}
         relations = [sympy.Eq(name, e, evaluate=False) for e, name in own.items()]
         relations += [guard for guard in guards_of(self._program) if _says_more(guard)]
-        numbers = {own.get(e, e): n for e, n in self._numbers.items()}
+        indices = {own.get(e, e): n for e, n in self._indices.items()}
         words = {own.get(e, e): text for e, text in self._words.items()}
         fixed = {s: r.lower for s, r in self._ranges.items() if r.is_singleton()}
         found = []
@@ -146,7 +146,7 @@ class _Contracts:
             relation = relation.subs(fixed) if relation.free_symbols & fixed.keys() else relation
             if not isinstance(relation, sympy.core.relational.Relational):
                 continue
-            left, right = (_code(side, numbers) for side in (relation.lhs, relation.rhs))
+            left, right = (_code(side, indices) for side in (relation.lhs, relation.rhs))
             if left and right:
                 sides = (str(side.xreplace(words)) for side in (relation.lhs, relation.rhs))
                 found.append(
@@ -170,7 +170,7 @@ def _says_more(guard: sympy.Basic) -> bool:
 
 
 def _is_remainder(part: sympy.Basic) -> bool:
-    """Whether it is what remains of a size, rather than of a number by a size."""
+    """Whether it is a size modulo a constant, rather than a constant modulo a size."""
     return "Mod" in type(part).__name__ and bool(part.args[1].is_number)
 
 
@@ -188,17 +188,17 @@ _OPERATIONS = {
 """What an operation of sympy, or torch's of that name, is in `metadata.fbs`."""
 
 
-def _code(expression: sympy.Expr, numbers: dict[sympy.Expr, int]) -> tuple[int, ...]:
-    """Postfix code of an expression; empty if it has others than `numbers` and operations here."""
+def _code(expression: sympy.Expr, indices: dict[sympy.Expr, int]) -> tuple[int, ...]:
+    """Postfix code of an expression; empty if it has other symbols or operations."""
     if expression.is_Integer and abs(int(expression)) <= UNBOUNDED:
         return _CONSTANT, int(expression)
     if expression.is_Symbol:
-        return (_SYMBOL, numbers[expression]) if expression in numbers else ()
+        return (_SYMBOL, indices[expression]) if expression in indices else ()
     arguments: Sequence[Any] = expression.args
     operation = _OPERATIONS.get(type(expression).__name__)
     if expression.is_Pow and expression.exp.is_Integer and 2 <= int(expression.exp) <= 8:
         arguments, operation = [expression.base] * int(expression.exp), _MULTIPLY
-    codes = [_code(argument, numbers) for argument in arguments]
+    codes = [_code(argument, indices) for argument in arguments]
     if operation is None or not all(codes):
         return ()
     return functools.reduce(lambda left, right: (*left, *right, operation), codes)
@@ -210,7 +210,7 @@ def _expression(size: int | torch.SymInt) -> sympy.Expr:
 
 def _bounds(expression: sympy.Expr, ranges: Ranges) -> tuple[int, int]:
     found = bound_sympy(expression, dict(ranges))
-    # An unbounded side is one of several infinities; numbers are what is left.
+    # An unbounded side is one of several infinities; integers are finite.
     lower = int(found.lower) if isinstance(found.lower, sympy.Integer) else 0
     upper = int(found.upper) if isinstance(found.upper, sympy.Integer) else UNBOUNDED
     return max(lower, 0), min(upper, UNBOUNDED)

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from pteron.backends.aoti import inductor, shim_list
+from pteron.backends.aoti import inductor
+from pteron.backends.aoti.ops import shim_list
 from pteron.exir._program import source_line
 from pteron.exir.undelegated import UnsupportedOperatorsError
 

@@ -16,7 +16,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pteron.backends.aoti import macho, shim_list, toolchain
+from pteron.backends.aoti import macho, toolchain
+from pteron.backends.aoti.ops import shim_list
 from pteron.backends.aoti.toolchain import BuildStep, Compiler, Source, ToolchainError
 
 #: The first whose Metal has bfloat.

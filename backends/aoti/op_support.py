@@ -1,9 +1,8 @@
-"""Which nodes an AOTI backend can take, and for the others, why not.
+"""Which nodes an AOTI backend supports, and for the others, why not.
 
-The answer comes from what Inductor would do with the node. Most operators it compiles. For those
-that it may leave to a C function there are two questions: is there such a function, and does the
-device's runtime have it (the shim lists)? Where the tables do not settle it, code is generated for
-that one node and read. No C++ compiler runs here::
+It depends on what Inductor does with the node. Most operators it compiles. An operator that may be
+a fallback kernel needs a C shim that the device's runtime has (the shim lists). Where the tables do
+not tell, code is generated for that one node. No C++ compiler runs here::
 
     support = OpSupport(target, shims)
     support.reason(node)   # None, or "aten.poisson.default needs ..., which ..."
@@ -17,7 +16,7 @@ import torch
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from pteron.backends.aoti import inductor
-from pteron.backends.aoti.attention import WHOLE
+from pteron.backends.aoti.ops.attention import WHOLE
 from pteron.exir import kernels
 from pteron.exir.delegate import executorch_call_delegate
 
@@ -80,10 +79,10 @@ class OpSupport(OperatorSupportBase):
         if op in WHOLE:
             return None
         is_complex = any(_is_complex(item) for item in (node, *node.all_input_nodes))
-        if not is_complex and not inductor.may_call_out(op):
+        if not is_complex and not inductor.may_be_fallback(op):
             return None
         function = inductor.c_function(op, self._target.device)
-        # Complex numbers are no loops: the operator is called whole, with a result of its own.
+        # Complex operators are fallback kernels, which must allocate their result.
         if function in self._shims and not (is_complex and str(function).endswith("_out")):
             return None
         called = inductor.functions_called_by(node, self._target)

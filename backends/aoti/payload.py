@@ -4,7 +4,7 @@ Keys are made of content, so equal code and equal weights are stored once, whate
 method they come from::
 
     processed bytes   "<so_key>\\n<weights_key>"; of code in several variants these two lines for
-                      each, the one that asks least of a machine first
+                      each, in ascending ISA level
     so_key            "<sha256 of the shared object>_<start of that of the metadata>_so_blob"
     weights_key       "<sha256 of the packed constants>_weights_blob"
     each big constant "<sha256 of its bytes>_weight"
@@ -26,14 +26,14 @@ import torch
 from torch.export import ExportedProgram
 
 from pteron.backends.aoti import workers
-from pteron.backends.aoti.attention import WAYS
 from pteron.backends.aoti.contract import Condition, Contract, Dim, TensorContract
 from pteron.backends.aoti.inductor import Constant
+from pteron.backends.aoti.ops.attention import WAYS
 from pteron.exir._serialize.named_data_store import NamedDataStore, NamedDataStoreOutput
 from pteron.exir.backend.backend_details import PreprocessResult
 from pteron.exir.scalar_types import scalar_type
 
-#: Counts up when a fault of generated code is put right that changed results; `lowering_faults.cpp`
+#: Counts up when a fault of generated code is fixed that changed results; `lowering_faults.cpp`
 #: says what is wrong with code of earlier versions, and the runtime warns of it.
 LOWERING_VERSION = 3
 #: Constants of at least this size are blobs of their own.
@@ -125,8 +125,8 @@ def build(
 
 
 def join(variants: Sequence[PreprocessResult]) -> PreprocessResult:
-    """One result of the variants of one partition's code, the one that asks least of a machine
-    first. What they have in common is stored once."""
+    """One result for all variants of a partition's code, given in ascending ISA level. Blobs that
+    they share are stored once."""
     if len(variants) == 1:
         return variants[0]
     store = NamedDataStore()

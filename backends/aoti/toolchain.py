@@ -74,7 +74,7 @@ class Compiler:
     identity: str
 
 
-# What Inductor asks of a compiler: floating point as written, except that comparisons do not trap.
+# Inductor's flags: strict floating point, except that comparisons do not trap.
 _FLOATING_POINT = (
     "-fno-trapping-math",
     "-fmath-errno",
@@ -87,7 +87,7 @@ _DEFINES = (
     "USE_MMAP_EXTERNAL",
     "NDEBUG",
 )
-# The types of eight bits are named in the model, whose own header lacks them in torch 2.11.
+# The 8-bit types are named in the model, whose own header lacks them in torch 2.11.
 _MODEL_HEADER = """#include <torch/csrc/inductor/aoti_include/{device}.h>
 #include <c10/util/Float8_e4m3fn.h>
 #include <c10/util/Float8_e5m2.h>
@@ -160,7 +160,7 @@ static inline at::vec::Vectorized<T> pteron_load(const T* bytes) {
 }
 #endif
 
-// Divides a matrix product of M by N by K, in register blocks of Mr by Nr by Kr, among threads:
+// Divides a matmul of M by N by K, in register blocks of Mr by Nr by Kr, among threads:
 // blocks of each thread (t) and, of these, of what stays in its caches (c). All threads get a part,
 // or else K is divided too if `divides_k`; parts as square as can be.
 template <typename X, typename W>
@@ -190,7 +190,7 @@ static inline void pteron_divide(int64_t threads, bool divides_k, int64_t M, int
   }
   _mm_get_cache_blocking<X, W>(threads, M, N, K, Mr, Nr, Kr, Mt, Nt, Kt, Mc, Nc, Kc, L1, L2);
 #if defined(CPU_CAPABILITY_AVX512)
-  // As `blocked_for_epilogues` does for two threads, in micro_gemms.py.
+  // As `larger_cache_blocks` does for two threads, in micro_gemms.py.
   if constexpr (!std::is_same_v<W, int8_t>) {
     const auto even_part = [&](int64_t whole, int64_t most) {
       return parts(whole, parts(whole, most));
@@ -204,7 +204,7 @@ static inline void pteron_divide(int64_t threads, bool divides_k, int64_t M, int
 """
 _EXPORTS = "{ global: AOTInductor*; local: *; };\n"
 _KERNEL_FILE_BYTES = 96 << 10
-#: So many sources of one model pay for a precompiled header.
+#: From so many sources on, a precompiled header pays for one model.
 _PRECOMPILED_FOR = 4
 
 
@@ -262,7 +262,7 @@ def build(
     base = dataclasses.replace(step, target=least or machine)
     files = split_kernels(code.kernels)
     precompile = step.cache.is_kept or len(files) >= _PRECOMPILED_FOR
-    # The model takes longest: last, it would be waited for on one core.
+    # The model takes longest, so it is compiled first.
     sources = [
         (base, base.model(code.model)),
         (base, base.interface()),
@@ -278,7 +278,7 @@ def build(
 def prepare(
     machines: Sequence[Machine], *, device: str = "cpu", cache: ObjectCache | None = None
 ) -> None:
-    """Builds what all shared objects of `machines`, the least first, share, unless it is there:
+    """Builds what shared objects of `machines` (ascending ISA level) have in common, if missing:
     precompiled headers and the entry points.
 
     The header of entry points, which one source of each model reads, pays for being precompiled
@@ -377,7 +377,7 @@ class BuildStep:
     def model(self, text: str) -> Source:
         header = _MODEL_HEADER.format(device=self.device)
         header += _EXTERN_TEMPLATE.format(extern="extern ")
-        # Conversions of half-precision numbers, in torch's headers, take instructions of `march`.
+        # float16 and bfloat16 conversions, in torch's headers, use instructions of `march`.
         return Source(header, text, ("-O1", *self.target.march), precompile=False)
 
     def kernels(self, text: str) -> Source:

@@ -10,13 +10,13 @@ from torch.export import ExportedProgram
 from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.inductor import Target
 from pteron.backends.aoti.passes.fold_batch_norms import fold_batch_norms
-from pteron.backends.aoti.passes.quantized_products import pack_quantized_weights
+from pteron.backends.aoti.passes.quantized_gemm import pack_quantized_weights
 from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
 from pteron.backends.cpu import isa as instruction_sets
 from pteron.backends.cpu.cpu_options import CpuOptions
 from pteron.backends.cpu.passes.pack_convolutions import pack_convolutions
-from pteron.backends.cpu.passes.patches_as_products import PatchesAsProductsPass
+from pteron.backends.cpu.passes.patch_embedding_as_matmul import PatchEmbeddingAsMatmulPass
 from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
 from pteron.exir.backend.compile_spec_schema import CompileSpec
 
@@ -54,7 +54,7 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
     def get_program_passes(cls, options: CpuOptions) -> list[Callable[[ExportedProgram], None]]:
         passes = super().get_program_passes(options)
         least = cls.get_build_targets(options)[0].code
-        # Arranged weights are another copy of what methods share; loops over them have vectors.
+        # Packed weights are a copy that methods do not share; their kernels need vectors.
         if least.freeze and least.vector_bits > 0:
             passes += [fold_batch_norms, pack_convolutions]
             if least.templates:
@@ -66,7 +66,7 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
         passes = super().get_custom_passes(options)
         code = cls.get_build_targets(options)[-1].code
         # Only a product that is generated with packed weights is worth it.
-        return [PatchesAsProductsPass(), *passes] if code.freeze and code.templates else passes
+        return [PatchEmbeddingAsMatmulPass(), *passes] if code.freeze and code.templates else passes
 
     @classmethod
     def save_data_externally(cls, options: CpuOptions) -> bool:
@@ -97,7 +97,7 @@ def _build_target(
         code=Target(
             "cpu",
             isa.vector_bits,
-            # Any number but one is the same to the code, which asks how many there are.
+            # All other counts give the same code, which reads the count at run time.
             num_threads=1 if options.num_threads == 1 else 2,
             freeze=packed,
             templates=templates,

@@ -29,7 +29,7 @@ class CpuOptions(AotiOptions):
         num_threads: the most threads that the code uses at run time; 0 means those of the machine
             that runs. Code for 1 has no parallel regions.
         save_data_externally: weights go to a .ptd file.
-        gemm: "template" generates matrix products into the code, "library" calls the runtime's,
+        gemm: "template" generates matmuls into the code, "library" calls the runtime's,
             "auto" is template for packed weights and library for shared ones.
     """
 

@@ -35,7 +35,7 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
     """Compiles partitions to CUDA kernels, and a host part that runs them without libtorch."""
 
     #: decisions/2026-11-23-products-of-one-row.md
-    max_summed_columns = 8192
+    max_gemv_columns = 8192
 
     @classmethod
     def get_device_name(cls) -> str:
@@ -131,7 +131,7 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
         return attention_pass(options)
 
     @classmethod
-    def get_easier_options(cls, options: CudaOptions) -> CudaOptions | None:
+    def get_fallback_options(cls, options: CudaOptions) -> CudaOptions | None:
         if options.attention != "auto":
             return None
         return dataclasses.replace(options, attention="library")

@@ -39,10 +39,10 @@ class CudaOptions(AotiOptions):
         attention: what computes scaled_dot_product_attention. "library": the runtime, by cuDNN for
             many queries in float16 and bfloat16, and by a kernel of its own for few, for float32,
             and where there is no cuDNN. "flex": flex_attention, compiled into the program.
-            "products": matrix products and a softmax. "auto": "library", but "flex" for many
+            "products": matmuls and a softmax. "auto": "library", but "flex" for many
             queries in float32. What the chosen one cannot do is products.
         autotune: "off": one configuration for each pointwise kernel. "kernels": a few are measured.
-            "exhaustive": also a wider search for matrix products and a descent along each
+            "exhaustive": also a wider search for matmuls and a descent along each
             coordinate; slow.
         autotune_record: `AutotuneRecord.to_json()` of an earlier lowering, whose choices are made
             again instead of measured; empty: everything is measured.

@@ -1,6 +1,6 @@
-"""Who compiles what no partitioner took.
+"""The backend for nodes that no partitioner took.
 
-One backend does that, when a program is written. Its package in `pteron.backends` has a module
+It runs when a program is written. Its package in `pteron.backends` has a module
 `leftovers`, which is imported when something is left, and then calls
 
     register_leftover_partitioner(lambda lowered: MyPartitioner())
@@ -24,13 +24,13 @@ _make: MakePartitioner | None = None
 
 
 def register_leftover_partitioner(make: MakePartitioner) -> None:
-    """Makes `make` the one that is asked, in place of any before it."""
+    """Registers `make`, which replaces an earlier registration."""
     global _make
     _make = make
 
 
 def leftover_partitioner(lowered: Sequence[LoweredBackendModule]) -> Partitioner | None:
-    """A partitioner for what is left of a method; None if no backend at hand has one."""
+    """A partitioner for the rest of a method; None if no installed backend registers one."""
     if _make is None:
         _import_registrations()
     return None if _make is None else _make(lowered)

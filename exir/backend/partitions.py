@@ -3,7 +3,7 @@
 Nodes of one tag become one call, so all tags together must leave the graph acyclic when each is
 contracted to one node. `plan_partitions` checks that and returns an order in which everything can
 run; before, it gives each partition its own copy of the shape arithmetic that it uses, so that
-numbers, of shapes or of tensors with one element, never pass between partitions.
+scalars (SymInts and others) never pass between partitions.
 """
 
 import functools
@@ -59,7 +59,7 @@ Step: TypeAlias = Node | Partition
 
 
 def is_shape_arithmetic(node: Node) -> bool:
-    """Whether a node computes a number, of shapes, numbers or one element; it may be repeated."""
+    """Whether a node computes a scalar from sizes, scalars or a tensor's item; it may be copied."""
     if node.op != "call_function":
         return False
     if not isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool | int):
@@ -94,7 +94,7 @@ def _copy_arithmetic(
 
 
 def _read_sizes_of_inputs(graph: Graph) -> None:
-    """Makes shape queries ask the method's inputs where one has the same size."""
+    """Rewrites shape queries to read inputs of the method that have the same size."""
     sizes: dict[object, tuple[Node, int]] = {}
     for node in graph.nodes:
         value = node.meta.get("val")

@@ -43,7 +43,7 @@ def get_non_lowered_nodes(graph: Graph) -> list[Node]:
 
 
 def is_shape_dynamic(node: Node) -> bool:
-    """Whether a dimension of the node's tensor is not a number."""
+    """Whether a dimension of the node's tensor is symbolic."""
     shape = getattr(node.meta.get("val"), "shape", ())
     return any(not isinstance(size, int) for size in shape)
 

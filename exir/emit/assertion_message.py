@@ -24,7 +24,7 @@ _EXPECTED: dict[Any, str] = {
 
 
 def assertion_message(node: Node) -> list[Any]:
-    """The parts of the message: text, and nodes of numbers."""
+    """The parts of the message: text, and nodes of scalars."""
     condition, *text = (*node.args, *node.kwargs.values())
     if kernels.ON_HOST in node.meta:
         return text  # which says where

@@ -1,7 +1,7 @@
-"""The values of one method: which number stands for which node, and on which device.
+"""The values of one method: the index and the device of each node's value.
 
 Tensors that a delegate computes on a device stay there until an instruction reads them on another;
-the copy that this takes is emitted then, once.
+the copy is emitted then, once.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ from pteron.exir.tensor_layout import dim_order_of
 
 
 def _written_inputs(program: ExportedProgram) -> set[str]:
-    """Placeholders that a method writes: its delegates in place, and itself at its end."""
+    """Placeholders that a method mutates: its delegates in place, or a copy at its end."""
     written = {name for _, name in mutation_targets(program)}
     for call, module in lowered_modules(program.graph_module):
         for _, index in module.mutated_inputs:
@@ -43,7 +43,7 @@ def _written_inputs(program: ExportedProgram) -> set[str]:
 
 
 class MethodValues:
-    """Numbers the values of a method and collects its planned tensors.
+    """Assigns indices to the values of a method and collects its planned tensors.
 
     Attributes:
       table: the values.
@@ -77,7 +77,7 @@ class MethodValues:
     # ---- Where values come from.
 
     def add_inputs(self) -> list[int]:
-        """Numbers the inputs that the caller gives, in order."""
+        """Assigns indices to the user inputs, in order."""
         inputs = []
         returned = {n for n in flat_outputs(self._program.graph) if isinstance(n, Node)}
         for node in self._program.graph.find_nodes(op="placeholder"):
@@ -86,7 +86,7 @@ class MethodValues:
                 continue
             value = node.meta.get("val")
             if isinstance(spec.arg, ConstantArgument):
-                # A number that the export has specialised on: the runtime checks it.
+                # A scalar that export has specialized on: the runtime checks it.
                 index = self.table.add(literal(spec.arg.value, f"input {node.name}"))
             elif isinstance(value, torch.Tensor):
                 index = self._add_input(node, value, is_returned=node in returned)
@@ -185,13 +185,13 @@ class MethodValues:
         self._slot_of[node] = slot
 
     def results_of(self, node: Node) -> list[int]:
-        """Numbers of the results of a node that has several."""
+        """Indices of the results of a node that has several."""
         results = self._slot_of[node]
         assert isinstance(results, list), f"{node} has one value"
         return results
 
     def index_of(self, node: Node) -> int:
-        """The number of a node's value on the device that it was computed on."""
+        """The index of a node's value on the device that computed it."""
         if node not in self._slot_of and node.op == "placeholder":
             self._slot_of[node] = self._add_model_tensor(node)
         index = self._slot_of[node]
@@ -203,7 +203,7 @@ class MethodValues:
         return self._device_of_index.get(self.index_of(node), CPU)
 
     def read(self, node: Node, device: Device = CPU) -> int:
-        """The number of a node's value on `device`, which the next instruction reads."""
+        """The index of a node's value on `device`, for the next instruction to read."""
         index = self.index_of(node)
         source = self._device_of_index.get(index, CPU)
         if source != device and index in self._tensors:
@@ -214,12 +214,12 @@ class MethodValues:
         return index
 
     def read_all(self, nodes: list[Node], device: Device = CPU) -> None:
-        """Emits the copies that it takes to read `nodes` on `device` in one instruction."""
+        """Emits the copies needed to read `nodes` on `device` in one instruction."""
         for node in nodes:
             self.read(node, device)
 
     def _copied(self, index: int, device: Device, node: Node) -> int:
-        """The number of a copy of a value on another device, made once."""
+        """The index of a copy of a value on another device, made once."""
         if (index, device) not in self._copies:
             copy = self._add_tensor(self._tensors[index], f"copy of {node.name}", device)
             self._add_copy(index, copy, device, node)
@@ -233,7 +233,7 @@ class MethodValues:
         self._instructions.add_kernel(copy_kernel(device), [source, target, target], node)
 
     def after_change(self, node: Node, changed: int) -> None:
-        """The last instruction has changed the value of `node`, in place, as `changed`."""
+        """The last instruction has mutated the value of `node`, in place, as `changed`."""
         original = self.index_of(node)
         if changed != original:
             self._add_copy(changed, original, self.device_of(node), node)

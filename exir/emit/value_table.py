@@ -1,4 +1,4 @@
-"""The numbered values of one method."""
+"""The table of values of one method."""
 
 from typing import Any
 
@@ -34,19 +34,19 @@ def literal(value: Any, what: str = "a constant") -> schema.Value:
 
 
 class ValueTable:
-    """Values in the order in which they are added. Equal literals share a number."""
+    """Values in the order in which they are added. Equal literals share an index."""
 
     def __init__(self) -> None:
         self.values: list[schema.EValue] = []
         self._literals: dict[object, int] = {}
 
     def add(self, value: schema.Value) -> int:
-        """A value of its own; returns its number."""
+        """Adds a value; returns its index."""
         self.values.append(schema.EValue(value))
         return len(self.values) - 1
 
     def literal(self, value: Any) -> int:
-        """The number of a constant that nothing writes."""
+        """The index of a constant that is never mutated."""
         stored = literal(value)
         # repr tells -0.0 from 0.0 and gives equal keys to equal NaNs.
         key = type(stored), repr(vars(stored).get("value"))

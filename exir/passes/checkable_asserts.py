@@ -44,7 +44,7 @@ def _asserts(node: Node) -> bool:
     return kernels.is_assertion(node)
 
 
-def _assert_range(node: Node, number: Any, min: Any = None, max: Any = None) -> None:
+def _assert_range(node: Node, scalar: Any, min: Any = None, max: Any = None) -> None:
     if min is None:
         min = kernels.RANGES[node.target]  # type: ignore[index]
     graph = node.graph
@@ -52,11 +52,11 @@ def _assert_range(node: Node, number: Any, min: Any = None, max: Any = None) -> 
         if limit is None:
             continue
         with graph.inserting_before(node):
-            condition = graph.call_function(compare, (number, limit))
+            condition = graph.call_function(compare, (scalar, limit))
             check: Any = torch.ops.aten._assert_scalar.default
             made = condition, graph.call_function(check, (condition, "a number out of its range"))
         for new in made:
             new.meta = dict(node.meta)
-        value = number.meta["val"] if isinstance(number, Node) else number
+        value = scalar.meta["val"] if isinstance(scalar, Node) else scalar
         condition.meta["val"] = compare(value, limit)
     graph.erase_node(node)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from pteron.exir.complex_numbers import without_complex_numbers
+from pteron.exir.complex_numbers import decompose_complex_tensors
 from pteron.exir.decompositions import decompose
 
 X = torch.randn(3, 4, 2)
@@ -25,7 +25,7 @@ class Function(nn.Module):
 
 def lower(module: nn.Module, *inputs: torch.Tensor, dynamic=None) -> torch.export.ExportedProgram:
     exported = torch.export.export(module, inputs, dynamic_shapes=dynamic)
-    program = without_complex_numbers(decompose(exported, ()))
+    program = decompose_complex_tensors(decompose(exported, ()))
     program.graph_module.graph.lint()
     return program
 
@@ -120,4 +120,4 @@ def test_state_that_changes_stays() -> None:
 
 def test_programs_without_complex_numbers_stay_as_they_are() -> None:
     program = torch.export.export(nn.Linear(2, 3), (torch.randn(1, 2),))
-    assert without_complex_numbers(program) is program
+    assert decompose_complex_tensors(program) is program

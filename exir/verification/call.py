@@ -9,7 +9,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import GraphModule, Interpreter
 
 from pteron.exir._program import CONSTANT_KINDS, constant_tensor, input_specs_by_name
-from pteron.exir.verification.exact_products import exact_products
+from pteron.exir.verification.full_precision import full_precision_matmuls
 
 State: TypeAlias = dict[str, torch.Tensor]
 """Buffers that a program changes, by the model's name for them."""
@@ -45,7 +45,7 @@ def call(
             values.append(constant_tensor(program, spec).detach())
         else:
             values.append(program.constants[str(spec.target)])
-    with torch.no_grad(), exact_products():
+    with torch.no_grad(), full_precision_matmuls():
         results = runner.run(*values)
     outputs, changed = [], {}
     for spec, value in zip(program.graph_signature.output_specs, results, strict=True):

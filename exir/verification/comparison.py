@@ -40,7 +40,7 @@ TIMES_ROUNDING = 10
 """An element may differ by so many times what rounding does to it."""
 
 _FURTHER = 5
-"""Where that does not explain a difference, numbers are changed by so many units in the last place:
+"""Where that does not explain a difference, inputs and results are changed by so many ULP:
 a choice between two turns over more often."""
 
 Calls: TypeAlias = Sequence[Sequence[Any]]

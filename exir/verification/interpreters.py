@@ -102,7 +102,7 @@ class CheckingInterpreter(Interpreter):
 
 
 class PreciseInterpreter(CheckingInterpreter):
-    """Computes with double-precision numbers what the graph does with narrower ones.
+    """Computes in float64 what the graph does in narrower dtypes.
 
     Tensors are widened where they are read, one by one: weights are not all copied at once.
     """
@@ -150,7 +150,7 @@ _CONVOLUTIONS = {_aten.convolution, _aten.conv1d, _aten.conv2d, _aten.conv3d}
 
 
 def _terms(target: Any, args: Any, result: Any) -> float:
-    """How many numbers each element of a result is the sum of; 1 for other operators."""
+    """How many terms are summed for each element of a result; 1 for other operators."""
     packet = getattr(target, "overloadpacket", None)
     if packet in _CONVOLUTIONS:
         return max(1, args[1][:1].numel())

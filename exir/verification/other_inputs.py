@@ -1,4 +1,4 @@
-"""Inputs beside the example's: other sizes, other layouts, and numbers that are none.
+"""Further inputs to verify with: other sizes, other layouts, NaN and infinity.
 
 All are made from the example inputs, so that indices stay in range and masks mean something.
 """
@@ -27,18 +27,18 @@ _NEIGHBOURS = 16
 
 
 def other_inputs(reference: Reference, fits: Callable[[float], bool]) -> Iterator[Reference]:
-    """All of them. `fits` says whether so many times the work of the example may be done."""
+    """All of them. `fits(n)`: whether there is time for n times the work of the example."""
     for tried in _other_layouts(reference):
         if fits(1):
             yield tried
-    none = _no_numbers(reference)
-    if none is not None and fits(1):
-        yield none
+    special = _with_nan_and_inf(reference)
+    if special is not None and fits(1):
+        yield special
     yield from _other_sizes(reference, fits)
 
 
 def _other_layouts(reference: Reference) -> Iterator[Reference]:
-    """The same inputs with gaps between their elements, and channels last."""
+    """The same inputs with other strides: gaps between elements, and channels last."""
     tensors = [v for v in reference.inputs() if isinstance(v, torch.Tensor)]
     if any(tensor.dim() for tensor in tensors):
         where = f"{reference.where}, strided"
@@ -55,7 +55,7 @@ def _strided(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _channels_last(tensor: torch.Tensor) -> torch.Tensor:
-    """As torch has it for images and volumes; else the first dimension has the smallest stride."""
+    """channels_last, channels_last_3d; else the first dimension has the smallest stride."""
     if tensor.dim() < 2:
         return tensor.clone()
     channel = 1 if tensor.dim() in (4, 5) else 0
@@ -63,10 +63,10 @@ def _channels_last(tensor: torch.Tensor) -> torch.Tensor:
     return moved.movedim(-1, channel)
 
 
-def _no_numbers(reference: Reference) -> Reference | None:
-    """A few elements of each input are NaN, infinite or zero; None if no input can hold those.
+def _with_nan_and_inf(reference: Reference) -> Reference | None:
+    """A few elements of each input are NaN, infinite or zero; None if no input is floating-point.
 
-    None for Fourier transforms, too: how far NaN spreads is up to the algorithm of the library.
+    None with FFTs, too: how far NaN spreads depends on the library's algorithm.
     """
     if any("fft" in str(node.target) for node in reference.functional.graph.nodes):
         return None

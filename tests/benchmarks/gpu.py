@@ -2,7 +2,7 @@
 
   tools/bazel run //tests/benchmarks:gpu -- --json=$HOME/gpu.json
 
-Parts: `mm` (the matrix product of the runtime beside torch.mm), `models` (whole models beside
+Parts: `mm` (the matmul of the runtime beside torch.mm), `models` (whole models beside
 eager, torch.compile and reduce-overhead), `choices` (cuBLAS beside Triton's template), `threads`
 (whole programs on eight threads beside a bare cuBLAS loop), `attention` (beside torch's
 ways), `decoder` (a Llama shape of `transformers`, with its cache), `memory` (of the models, beside

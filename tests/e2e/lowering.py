@@ -75,7 +75,7 @@ def lower_together(
     """Lowers `cases` to one program at `path`, with what `options` say or not at all."""
     together = Together(cases, dtype)
     exported = torch.export.export(together, together.inputs())
-    with absltest.TestCase().assertNoLogs("pteron.backends.aoti", "WARNING"):  # no easier options
+    with absltest.TestCase().assertNoLogs("pteron.backends.aoti", "WARNING"):  # no fallback
         manager = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner(options)])
         manager.to_executorch().save(path)
     return Lowered(together, path, exported.call_spec.out_spec)

@@ -1,7 +1,7 @@
 """What PyTorch's issues report as wrong results of Inductor comes out right, where it can reach us.
 
 A case's name begins with the number of the issue or pull request, if there is one. Those whose
-fault the supported releases have are put right in backends/aoti/inductor/*_repairs.py; the others
+fault the supported releases have are fixed in backends/aoti/inductor/*_repairs.py; the others
 keep us from a release that has it again.
 """
 

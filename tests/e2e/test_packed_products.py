@@ -1,4 +1,4 @@
-"""Products whose weights are packed, of bfloat16 and of whole numbers, as code computes them."""
+"""Matmuls with packed bfloat16, int8 and int4 weights, as compiled code computes them."""
 
 import copy
 import pathlib

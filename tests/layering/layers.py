@@ -1,8 +1,8 @@
 """The layers of the source tree and which of them may depend on which.
 
-A layer is a folder with all that is below it, less the folders that are layers of their own. It
-depends on another when a C++ file of it includes a header of the other, or a Python file imports a
-module of it. Layers that the table does not name may depend on any.
+A layer is a folder with all that is below it, less the folders and files that are layers of their
+own. It depends on another when a C++ file of it includes a header of the other, or a Python file
+imports a module of it. Layers that the table does not name may depend on any.
 
 Headers are known as `pteron/<path>`, modules of backends, exir and runtime as `pteron.<path>`.
 """
@@ -14,7 +14,20 @@ from collections.abc import Iterator
 _CORE = frozenset({"runtime/core", "runtime/platform"})
 _SEAM = _CORE | {"runtime/backend", "runtime/schema"}
 _RUNTIME = _SEAM | {"runtime", "runtime/executor", "runtime/kernel", "runtime/python"}
-_BACKEND = _RUNTIME | {"backends/aoti", "exir"}
+# Files of `exir` that are above its subfolders, from the bottom up; the others are below.
+_EXIR_TOP = [
+    f"exir/{name}.py"
+    for name in "arguments config export_warnings undelegated explain program __init__".split()
+]
+_EXIR_FOLDERS = ("_serialize", "backend", "emit", "passes", "verification")
+_COMPILE_SPEC = "exir/backend/compile_spec_schema.py"
+_EXIR_BELOW = {"exir", _COMPILE_SPEC, *(f"exir/{folder}" for folder in _EXIR_FOLDERS)}
+_EXIR = frozenset(_EXIR_BELOW.union(_EXIR_TOP))
+_AOTI_RUNTIME = frozenset(
+    f"backends/aoti/{folder}" for folder in ("ops", "runtime", "schema", "shims", "slim")
+)
+_AOTI = _AOTI_RUNTIME | {"backends/aoti", "backends/aoti/inductor", "backends/aoti/passes"}
+_BACKEND = _RUNTIME | _AOTI | _EXIR
 
 # layer -> what it may depend on besides itself
 ALLOWED: dict[str, frozenset[str]] = {
@@ -28,18 +41,35 @@ ALLOWED: dict[str, frozenset[str]] = {
     "runtime/executor": _SEAM | {"runtime/kernel", "runtime/program_reader"},
     "runtime": _RUNTIME | {"runtime/program_reader"},
     # Lowering: graphs, the file format that the runtime reads, and a run of what was lowered.
-    "exir": frozenset({"runtime", "runtime/core", "runtime/schema"}),
+    _COMPILE_SPEC: frozenset(),
+    "exir/_serialize": frozenset({"runtime/schema"}),
+    "exir": frozenset({"exir/_serialize", _COMPILE_SPEC}),
+    "exir/passes": frozenset({"exir"}),
+    "exir/backend": frozenset({"exir", "exir/_serialize", "exir/passes", _COMPILE_SPEC}),
+    "exir/emit": frozenset({"exir", "exir/_serialize"}),
+    "exir/verification": frozenset({"exir", "exir/_serialize", "exir/backend", _COMPILE_SPEC})
+    | {"runtime"},
+    **{top: frozenset(_EXIR_BELOW.union(_EXIR_TOP[:i])) for i, top in enumerate(_EXIR_TOP)},
+    **dict.fromkeys(
+        ("exir/tests", "exir/backend/tests", "exir/verification/tests"),
+        _EXIR | {"runtime", "runtime/schema"},
+    ),
     # What backends share, then the backends, which never depend on each other.
     "backends": frozenset(),
-    "backends/aoti": _SEAM | {"exir"},
+    "backends/aoti": (_AOTI - {"backends/aoti/runtime"}) | _EXIR,
+    "backends/aoti/inductor": frozenset({"backends/aoti/ops", "exir"}),
+    "backends/aoti/ops": _CORE | {"backends/aoti/shims", "backends/aoti/slim"},
+    "backends/aoti/passes": frozenset({"backends/aoti/ops", "exir"}),
+    "backends/aoti/runtime": _SEAM | _AOTI_RUNTIME,
+    "backends/aoti/schema": frozenset(),
+    "backends/aoti/shims": _CORE | {"backends/aoti/ops", "backends/aoti/slim"},
+    "backends/aoti/slim": _CORE,
     "backends/apple/metal": _BACKEND,
     "backends/cpu": _BACKEND,
     "backends/cuda": _BACKEND,
-    "backends/example": _RUNTIME | {"exir"},
+    "backends/example": _RUNTIME | _EXIR,
     # The public package of Python.
-    "python": frozenset(
-        {"backends/apple/metal", "backends/cpu", "backends/cuda", "exir", "runtime"}
-    ),
+    "python": _EXIR | {"backends/apple/metal", "backends/cpu", "backends/cuda", "runtime"},
     # Third-party code and developer tools depend on no layer.
     "third_party": frozenset(),
     "tools": frozenset(),
@@ -48,8 +78,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "tools/runner": _BACKEND | {"backends/cpu", "backends/cuda", "backends/apple/metal"},
 }
 
-# Unit tests (the folders `tests` inside layers) may also use the sample models.
-_FOR_TESTS = frozenset({"tests"})
+# Unit tests (the folders `tests` inside layers) may also use the sample models and backends.
+_FOR_TESTS = frozenset({"tests", "exir/tests"})
 
 _PYTHON_FOLDERS = ("backends", "exir", "runtime")
 _TOP_FOLDERS = (*_PYTHON_FOLDERS, "examples", "python", "tests", "third_party", "tools")
@@ -64,13 +94,17 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
 
 
 def layer_of(path: str) -> str:
-    """The layer of a file: the longest folder that the table names, else its top folder."""
-    folders = path.split("/")[:-1]
-    for length in range(len(folders), 0, -1):
-        folder = "/".join(folders[:length])
-        if folder in ALLOWED:
-            return folder
-    return folders[0] if folders else ""
+    """The layer of a file: itself or the longest folder that the table names, else its top folder.
+
+    `a/b/c.py` may stand for a name `c` of the module `a/b.py`, see `uses`.
+    """
+    parts = path.split("/")
+    for length in range(len(parts), 0, -1):
+        name = "/".join(parts[:length])
+        for layer in (name, f"{name}.py"):
+            if layer in ALLOWED:
+                return layer
+    return parts[0] if len(parts) > 1 else ""
 
 
 def uses(path: str, text: str) -> Iterator[tuple[int, str]]:

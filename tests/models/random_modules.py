@@ -230,7 +230,7 @@ class _Pool(list[torch.Tensor]):
 
 
 def _changed(x: torch.Tensor, noise: float) -> torch.Tensor:
-    """`x` with a relative error; whole numbers, which are counts and indices, have none."""
+    """`x` with a relative error; integers, which are counts and indices, have none."""
     return x if torch.equal(x, x.round()) else x * (1 + noise * torch.randn_like(x))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 import pteron.backends.aoti.schema.metadata_generated as schema
-from pteron.backends.aoti import shim_list
+from pteron.backends.aoti.ops import shim_list
 from pteron.exir._serialize.program_file import deserialize_program
 
 

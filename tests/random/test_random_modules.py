@@ -10,7 +10,7 @@ import functools
 
 import pytest
 
-from pteron.backends.aoti.inductor import repairs
+from pteron.backends.aoti.inductor import weight_repairs
 from pteron.backends.cpu import isa
 from tests.models.random_modules import FAMILIES
 from tests.random.configurations import configurations
@@ -58,7 +58,7 @@ def test_every_family_is_among_them() -> None:
     assert drawn == {family.__name__ for family in FAMILIES}
 
 
-def test_mistakes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of Inductor that `repairs` puts right otherwise."""
-    monkeypatch.setattr(repairs, "weights_from_their_offset", contextlib.nullcontext)
+def test_bugs_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of Inductor that `repairs` fixes otherwise."""
+    monkeypatch.setattr(weight_repairs, "fix_packed_weight_storage_offset", contextlib.nullcontext)
     assert run(_DEFAULT, 2).errors[2].startswith("VerificationError")

@@ -10,11 +10,15 @@ from pathlib import Path
 
 from absl.testing import absltest
 
-from tools.lint import lint, source_tree
+from tools.lint import lint, source_tree, words
 from tools.lint.linters import LINTERS, PACKAGES, run
 
 
 class CheckTest(absltest.TestCase):
+    def test_words_are_those_of_contributing(self) -> None:
+        files = sorted(source_tree.files(source_tree.root()))
+        self.assertEqual(words.complaints(source_tree.root(), files), [])
+
     def test_no_tool_complains(self) -> None:
         root = Path(self.create_tempdir().full_path)
         source_tree.copy(source_tree.root(), root)

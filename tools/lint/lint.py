@@ -9,10 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tools.lint import words
 from tools.lint.linters import LINTERS, run
 
 MISSING = "%s is not here (it comes with npm); its files are left out"
-REMEDY = "Most of this is put right by: tools/bazel run //tools/lint:format"
+REMEDY = "Most of this is fixed by: tools/bazel run //tools/lint:format"
 
 
 def programs(environment: dict[str, str]) -> dict[str, Path]:
@@ -43,17 +44,15 @@ def select(files: list[str], only: list[str]) -> list[str]:
 
 def lint(mode: str, root: Path, files: list[str], tools: dict[str, Path]) -> int:
     """Runs every tool and reports all that they say; gives the exit status."""
-    complaints = []
+    complaints = ["\n".join(words.complaints(root, files))] if mode == "check" else []
     for linter in LINTERS:
         if linter.name not in tools:
             print(MISSING % linter.name)
             continue
-        complaint = run(linter, tools[linter.name], mode, root, files)
-        if complaint:
-            complaints.append(complaint)
-    if not complaints:
+        complaints.append(run(linter, tools[linter.name], mode, root, files) or "")
+    if not any(complaints):
         return 0
-    print("\n\n".join(complaints))
+    print("\n\n".join(filter(None, complaints)))
     if mode == "check":
         print(f"\n{REMEDY}")
     return 1

@@ -10,14 +10,14 @@ affect us::
     code.constants  # (Constant(name, fqn, tensor), ...): what the code reads
 
 What is relied on was read and tested in the releases of torch that `release.py` names; another is
-refused with a sentence, not with a crash inside Inductor. Its mistakes that we put right are in
+refused with a sentence, not with a crash inside Inductor. Workarounds for its bugs are in
 `repairs.py`.
 
 One call at a time: a lock serialises callers, because Inductor's state belongs to the process.
 """
 
-from pteron.backends.aoti.inductor.absent_gpu import TritonMissing, fakes_of_any_device
-from pteron.backends.aoti.inductor.absent_weights import moved_to_absent_gpu
+from pteron.backends.aoti.inductor.absent_gpu import TritonMissing, fake_tensors_of_any_device
+from pteron.backends.aoti.inductor.absent_weights import move_to_absent_gpu
 from pteron.backends.aoti.inductor.architectures import UnsupportedArchitecture
 from pteron.backends.aoti.inductor.capture import operator_functions, quiet_interface
 from pteron.backends.aoti.inductor.compile_workers import compile_workers_started_by
@@ -25,7 +25,7 @@ from pteron.backends.aoti.inductor.fallbacks import (
     c_function,
     compiles_higher_order,
     functions_called_by,
-    may_call_out,
+    may_be_fallback,
 )
 from pteron.backends.aoti.inductor.generate import LOCK, MutatedBuffers, generate, generate_variants
 from pteron.backends.aoti.inductor.generated_code import Constant, GeneratedCode, Target
@@ -47,12 +47,12 @@ __all__ = [
     "c_function",
     "compile_workers_started_by",
     "compiles_higher_order",
-    "fakes_of_any_device",
+    "fake_tensors_of_any_device",
     "functions_called_by",
     "generate",
     "generate_variants",
-    "may_call_out",
-    "moved_to_absent_gpu",
+    "may_be_fallback",
+    "move_to_absent_gpu",
     "operator_functions",
     "quiet_interface",
     "release",

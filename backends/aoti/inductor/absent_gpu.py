@@ -1,9 +1,9 @@
-"""Code for a GPU that is not asked, so that there need be none.
+"""GPU-free code generation.
 
-Inductor asks the GPU at hand for its properties, and Triton loads each kernel that it compiles onto
-it. Inside `absent_gpu` a table answers for the GPU, and kernels are compiled and kept, but neither
-loaded nor run: of several configurations of a kernel the first that fits is taken. What comes out
-is the same on every machine, one with such a GPU included.
+Inductor queries the GPU for its properties, and Triton loads each kernel that it compiles. Inside
+`absent_gpu` a table replaces the queries, and kernels are compiled but neither loaded nor
+autotuned: the first configuration that fits is taken. The output is the same on every machine, with
+or without a GPU.
 """
 
 import contextlib
@@ -29,18 +29,18 @@ class TritonMissing(RuntimeError):
 
 @contextlib.contextmanager
 def absent_gpu(architecture: str) -> Iterator[None]:
-    """Inside, Inductor generates code for one GPU of `architecture` and asks none.
+    """Inside, Inductor generates code for a GPU of `architecture` without querying one.
 
     Raises:
-        UnsupportedArchitecture: the table has no such GPU.
+        UnsupportedArchitecture: the table lacks it.
         TritonMissing: Triton is not installed.
     """
     gpu = properties_of(architecture)
     _check_triton()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_answers_forgotten())
-        stack.enter_context(_torch_sees(gpu))
-        stack.enter_context(_triton_sees(gpu))
+        stack.enter_context(_query_caches_cleared())
+        stack.enter_context(_torch_queries(gpu))
+        stack.enter_context(_triton_queries(gpu))
         stack.enter_context(_kernels_compiled_only())
         yield
 
@@ -58,18 +58,18 @@ def _check_triton() -> None:
 
 
 @contextlib.contextmanager
-def _torch_sees(gpu: GpuProperties) -> Iterator[None]:
-    """torch.cuda and Inductor's interface to it answer for `gpu`."""
+def _torch_queries(gpu: GpuProperties) -> Iterator[None]:
+    """Queries of torch.cuda and of Inductor's device interface return the properties of `gpu`."""
     from torch._dynamo import device_interface
     from torch._inductor import config
     from torch._inductor.fx_passes import joint_graph
     from torch._inductor.runtime.hints import DeviceProperties
 
-    facts = types.SimpleNamespace(**gpu.as_torch_says())
+    fields = types.SimpleNamespace(**gpu.as_torch_properties())
     answers: dict[str, Any] = {
         "get_device_capability": lambda device=None: (gpu.major, gpu.minor),
-        "get_device_properties": lambda device=None: facts,
-        "get_device_name": lambda device=None: facts.name,
+        "get_device_properties": lambda device=None: fields,
+        "get_device_name": lambda device=None: fields.name,
         "mem_get_info": lambda device=None: (gpu.total_memory, gpu.total_memory),
         "is_bf16_supported": lambda including_emulation=True: True,
     }
@@ -78,9 +78,9 @@ def _torch_sees(gpu: GpuProperties) -> Iterator[None]:
             "is_available": lambda: True,
             "device_count": lambda: 1,
             "current_device": lambda: 0,
-            "synchronize": _nothing,
+            "synchronize": do_nothing,
             "get_rng_state": lambda device=None: torch.zeros(16, dtype=torch.uint8),
-            "set_rng_state": _nothing,
+            "set_rng_state": do_nothing,
             "device": _NoDevice,
         }
     asked_of_interface: dict[str, Any] = {
@@ -90,7 +90,7 @@ def _torch_sees(gpu: GpuProperties) -> Iterator[None]:
         "exchange_device": lambda device: 0,
         "maybe_exchange_device": lambda device: 0,
         "Worker": types.SimpleNamespace(
-            current_device=lambda: 0, get_device_properties=lambda device=None: facts
+            current_device=lambda: 0, get_device_properties=lambda device=None: fields
         ),
     }
     before = device_interface.get_interface_for_device("cuda")
@@ -110,23 +110,23 @@ def _torch_sees(gpu: GpuProperties) -> Iterator[None]:
         stack.enter_context(
             patched(DeviceProperties, "create", staticmethod(lambda device: properties))
         )
-        stack.enter_context(patched(joint_graph, "lazy_init", _nothing))
-        stack.enter_context(fakes_of_any_device())
-        # Products are padded where measuring says so.
+        stack.enter_context(patched(joint_graph, "lazy_init", do_nothing))
+        stack.enter_context(fake_tensors_of_any_device())
+        # Padding of matmuls is decided by benchmarking.
         stack.enter_context(config.patch({"shape_padding": False}))
         yield
 
 
 @contextlib.contextmanager
-def fakes_of_any_device() -> Iterator[None]:
-    """Inside, fake tensors work on a GPU that torch was not built for, and as in a build for it.
+def fake_tensors_of_any_device() -> Iterator[None]:
+    """Inside, fake tensors on "cuda" and "mps" work as in a build of torch for that device.
 
-    Methods that would ask the device first, in Python's bindings, do not. Convolutions lie as
-    cuDNN's do, which the runtime's follow.
+    Methods whose bindings initialize the device call the operator instead. Convolutions have
+    cuDNN's memory format, as the runtime's have.
     """
     from torch._subclasses import FakeTensor, fake_tensor
 
-    def item(tensor: torch.Tensor, index: Any) -> Any:
+    def getitem(tensor: torch.Tensor, index: Any) -> Any:
         if type(index) is int:
             return tensor.select(0, index)
         parts = index if isinstance(index, tuple) else (index,)
@@ -137,7 +137,7 @@ def fakes_of_any_device() -> Iterator[None]:
         )
         if whole and any(tensor is not None for tensor in tensors):
             return torch.ops.aten.index.Tensor(tensor, tensors)
-        return subscript(tensor, index)
+        return original_getitem(tensor, index)
 
     def copy(tensor: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> Any:
         return torch.ops.aten.copy_.default(tensor, source, non_blocking)
@@ -154,14 +154,14 @@ def fakes_of_any_device() -> Iterator[None]:
 
     def convolution_format(input: torch.Tensor, weight: torch.Tensor, backend: Any) -> Any:
         if input.device.type not in ("cuda", "mps"):
-            return determine(input, weight, backend)
-        return _format_of_convolution(input, weight)
+            return memory_format_of(input, weight, backend)
+        return _convolution_memory_format(input, weight)
 
-    subscript = torch.Tensor.__getitem__
-    determine = torch._C._conv_determine_backend_memory_format
+    original_getitem = torch.Tensor.__getitem__
+    memory_format_of = torch._C._conv_determine_backend_memory_format
     with (
-        patched(fake_tensor, "init_gpu_context", _nothing),
-        patched(FakeTensor, "__getitem__", item),
+        patched(fake_tensor, "init_gpu_context", do_nothing),
+        patched(FakeTensor, "__getitem__", getitem),
         patched(FakeTensor, "__invert__", invert),
         patched(FakeTensor, "copy_", copy),
         patched(FakeTensor, "contiguous", contiguous),
@@ -170,8 +170,8 @@ def fakes_of_any_device() -> Iterator[None]:
         yield
 
 
-def _format_of_convolution(input: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
-    """Channels last where an operand is."""
+def _convolution_memory_format(input: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
+    """channels_last if an operand is."""
     if torch.float64 not in (input.dtype, weight.dtype):
         for operand in (input, weight):
             found = suggest_memory_format(operand)
@@ -181,8 +181,8 @@ def _format_of_convolution(input: torch.Tensor, weight: torch.Tensor) -> torch.m
 
 
 @contextlib.contextmanager
-def _triton_sees(gpu: GpuProperties) -> Iterator[None]:
-    """Triton's driver is one that answers for `gpu` and takes kernels without loading them."""
+def _triton_queries(gpu: GpuProperties) -> Iterator[None]:
+    """Triton's driver returns the properties of `gpu`, and does not load kernels."""
     import triton
     from torch._inductor.runtime import triton_helpers
     from triton.backends.compiler import GPUTarget
@@ -203,13 +203,13 @@ def _triton_sees(gpu: GpuProperties) -> Iterator[None]:
     )
     with contextlib.ExitStack() as stack:
         stack.enter_context(patched(triton.runtime.driver, "_active", driver))
-        stack.enter_context(patched(triton_helpers, "set_driver_to_gpu", _nothing))
+        stack.enter_context(patched(triton_helpers, "set_driver_to_gpu", do_nothing))
         yield
 
 
 @contextlib.contextmanager
 def _kernels_compiled_only() -> Iterator[None]:
-    """Where Inductor would compile, run and measure kernels, they are compiled and kept."""
+    """Kernels that Inductor would compile and autotune are only compiled and kept."""
     from torch._inductor.async_compile import AsyncCompile
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
@@ -226,7 +226,7 @@ def _kernels_compiled_only() -> Iterator[None]:
         stack.enter_context(
             patched(PythonWrapperCodegen, "generate_and_run_autotune_block", compile_kernels)
         )
-        # Worker processes would ask the GPU.
+        # Worker processes would query the GPU.
         stack.enter_context(
             patched(AsyncCompile, "use_process_pool", classmethod(lambda cls: False))
         )
@@ -234,13 +234,13 @@ def _kernels_compiled_only() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _answers_forgotten() -> Iterator[None]:
-    """What torch keeps of a GPU's answers is forgotten, before and after."""
+def _query_caches_cleared() -> Iterator[None]:
+    """Clears torch's caches of device queries, before and after."""
     from torch._inductor import codecache, utils
     from torch._inductor.async_compile import CompiledTritonKernels
     from torch.utils import _triton
 
-    def forget() -> None:
+    def clear() -> None:
         for owner in (_triton, utils):
             for value in list(vars(owner).values()):
                 if isinstance(value, _CACHED) and value.__module__ == owner.__name__:
@@ -248,11 +248,11 @@ def _answers_forgotten() -> Iterator[None]:
         codecache.CacheBase.get_system.cache_clear()
         CompiledTritonKernels.cache_clear()
 
-    forget()
+    clear()
     try:
         yield
     finally:
-        forget()
+        clear()
 
 
 _CACHED = type(functools.cache(lambda: None))
@@ -270,10 +270,10 @@ def _entry(table: dict[Any, Any], key: Any, value: Any) -> Iterator[None]:
 
 
 class _NoDevice(contextlib.nullcontext[None]):
-    """In place of torch.cuda.device: there is none to make the current one."""
+    """Replaces torch.cuda.device, a context manager that needs a driver."""
 
 
-def _nothing(*_: Any, **__: Any) -> None:
+def do_nothing(*_: Any, **__: Any) -> None:
     pass
 
 

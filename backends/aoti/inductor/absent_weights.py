@@ -1,7 +1,7 @@
-"""Weights of a program for a GPU that is not there.
+"""Weights of a program in GPU-free code generation.
 
-`moved_to_absent_gpu` gives a program fake weights on that GPU and remembers the real ones, which
-stay on the host. Inside `real_values` Inductor finds these where it asks for a weight's values.
+`move_to_absent_gpu` replaces a program's weights by fake tensors on the GPU; the real ones stay on
+the host. Inside `real_values`, Inductor reads a weight's values from the real tensor.
 """
 
 import contextlib
@@ -21,15 +21,14 @@ _KEY = "pteron_weights_on_the_host"
 
 @dataclasses.dataclass(frozen=True)
 class _Weight:
-    """A real tensor and the fake one that stands for it, which is kept so that no other gets its
-    storage."""
+    """A real tensor and the fake one that replaces it, kept so that no other gets its storage."""
 
     real: torch.Tensor
     fake: torch.Tensor
 
 
-def moved_to_absent_gpu(program: ExportedProgram, device: str) -> ExportedProgram:
-    """As torch.export's move_to_device_pass, whose result would need the GPU."""
+def move_to_absent_gpu(program: ExportedProgram, device: str) -> ExportedProgram:
+    """torch.export's move_to_device_pass with fake weights, so that no GPU is needed."""
     from torch.export.passes import move_to_device_pass
 
     mode = _fake_mode_of(program)
@@ -38,7 +37,7 @@ def moved_to_absent_gpu(program: ExportedProgram, device: str) -> ExportedProgra
     def stand_in(value: torch.Tensor) -> torch.Tensor:
         host = value.detach().cpu()
         with mode:
-            # Laid out as a copy is.
+            # With the strides of a copy.
             fake = torch.empty_strided(
                 *_layout_of_copy(host), dtype=host.dtype, device=torch.device(device)
             )
@@ -80,15 +79,14 @@ def _storage(tensor: torch.Tensor) -> int:
 
 @contextlib.contextmanager
 def real_values(module: torch.fx.GraphModule) -> Iterator[None]:
-    """Inside, what Inductor asks of weights that `moved_to_absent_gpu` took is answered by the real
-    ones: their values, and which are the same."""
+    """Inside, Inductor reads and compares the values of fake weights by their real tensors."""
     from torch._inductor import graph
     from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder as Folder
 
     weights: dict[int, _Weight] = module.meta.get(_KEY, {})
 
     def real(tensor: torch.Tensor) -> torch.Tensor:
-        """The part of a weight that `tensor` stands for; else itself."""
+        """The real tensor of a fake weight or of a view of one; any other tensor as it is."""
         weight = weights.get(_storage(tensor)) if isinstance(tensor, FakeTensor) else None
         if weight is None:
             return tensor
@@ -152,6 +150,6 @@ def real_values(module: torch.fx.GraphModule) -> Iterator[None]:
             patched(graph, "is_same_tensor", lambda a, b: is_same(real(a), real(b)))
         )
         stack.enter_context(patched(Folder, "_deduce_value", deduce_on_the_host))
-        # Products with the number 0: it makes a tensor on the device for each.
+        # Multiplication by 0: it makes a tensor on the device for each.
         stack.enter_context(patched(Folder, "_add_peephole_patterns", lambda self: None))
         yield

@@ -1,4 +1,4 @@
-"""Constants of whole numbers of a byte, as quantization stores weights."""
+"""int8 and uint8 constants, as quantization stores weights."""
 
 import contextlib
 import functools
@@ -10,15 +10,14 @@ import torch
 from pteron.backends.aoti.inductor.patched import patched
 
 _BYTES = (torch.int8, torch.uint8)
-#: Elements below which four bytes for one are no loss.
+#: Elements below which a float32 weight is no loss.
 _FEW = 1 << 12
 
 
 @contextlib.contextmanager
-def byte_constants_kept() -> Iterator[None]:
-    """What is computed from such constants as floating point is computed at run time. Freezing
-    would store it instead, in two or four times the memory. (Inductor makes that exception for
-    bfloat16.)"""
+def keep_dequantization_unfolded() -> Iterator[None]:
+    """Their dequantization is not constant-folded, which would take two or four times the memory.
+    (Inductor makes that exception for bfloat16.)"""
     from torch._inductor.constant_folding import ConstantFolder
 
     is_impure: Callable[[Any, torch.fx.Node], bool] = ConstantFolder.is_impure

@@ -1,4 +1,4 @@
-"""Takes Inductor's sources and constants where it would compile them."""
+"""Captures Inductor's sources and constants instead of compiling them."""
 
 import contextlib
 import functools
@@ -16,8 +16,8 @@ from pteron.backends.aoti.inductor.release import UnsupportedTorch
 
 
 @contextlib.contextmanager
-def captured_sources(captured: list[GeneratedCode]) -> Iterator[None]:
-    """Takes the sources where Inductor would compile them."""
+def capture_sources(captured: list[GeneratedCode]) -> Iterator[None]:
+    """Appends the sources that Inductor would compile to `captured`."""
     from torch._inductor.codecache import AotCodeCompiler
 
     def compile(
@@ -37,7 +37,7 @@ def captured_sources(captured: list[GeneratedCode]) -> Iterator[None]:
 
 
 def _generated_code(graph: Any, wrapper: str, kernels: str, proxied: str | None) -> GeneratedCode:
-    model = _CALL_ALONE.sub(r"\1AOTI_TORCH_ERROR_CODE_CHECK(\2);", model_part(wrapper))
+    model = _UNCHECKED_CALL.sub(r"\1AOTI_TORCH_ERROR_CODE_CHECK(\2);", model_part(wrapper))
     read = identifiers_read(model)
     constants: list[Constant] = []
     unread: list[Constant] = []
@@ -59,8 +59,8 @@ def _generated_code(graph: Any, wrapper: str, kernels: str, proxied: str | None)
 
 
 def constants_on_their_devices(model: str, constants: Mapping[str, Any]) -> str:
-    """`model` with the devices of `constants`: those of fake tensors, whose values, which Inductor
-    asked, are on the host."""
+    """`model` with the device types of `constants`, which may be fake; Inductor wrote those of the
+    real tensors, on the host."""
     devices = [tensor.device.type for tensor in constants.values()]
 
     def device_type(match: re.Match[str]) -> str:
@@ -123,8 +123,8 @@ def model_part(wrapper: str) -> str:
     return "".join(includes) + rest.lstrip("\n")
 
 
-#: Inductor calls some functions (scatters) without a look at what they return.
-_CALL_ALONE = re.compile(r"^(\s*)(aoti_torch_(?:cpu|cuda|mps)_\w+\(.*\));$", re.MULTILINE)
+#: Inductor ignores the error codes of some calls (scatters).
+_UNCHECKED_CALL = re.compile(r"^(\s*)(aoti_torch_(?:cpu|cuda|mps)_\w+\(.*\));$", re.MULTILINE)
 
 _DECLARATION = re.compile(
     r"^\s*(constants_info_\[\d+\]\..*|\[\[maybe_unused\]\] auto& \w+ = constants_->at\(\d+\);)$",
@@ -133,7 +133,7 @@ _DECLARATION = re.compile(
 
 
 def identifiers_read(model: str) -> set[str]:
-    """Identifiers of the model's code, the declarations of constants left out."""
+    """Identifiers in the model's code, except in declarations of constants."""
     return set(re.findall(r"[A-Za-z_]\w*", _DECLARATION.sub("", model)))
 
 
@@ -141,5 +141,5 @@ _OPERATOR_CALL = re.compile(r"\b(aoti_torch_(?:cpu|cuda|mps)_\w+)\(")
 
 
 def operator_functions(model: str) -> tuple[str, ...]:
-    """The C functions of operators that the model's code calls, sorted."""
+    """The C shims of operators that the model's code calls, sorted."""
     return tuple(sorted(set(_OPERATOR_CALL.findall(model))))

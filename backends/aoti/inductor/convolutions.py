@@ -1,4 +1,4 @@
-"""Convolutions in the layout that their kernels want: channels last."""
+"""Lowers convolutions of the runtime in channels last."""
 
 import contextlib
 import functools
@@ -7,40 +7,39 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.convolution import (
+from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.ops.convolution import (
     CONVOLUTION,
     FUSED_CONVOLUTION,
     PACKED_CONVOLUTION,
 )
-from pteron.backends.aoti.inductor.patched import patched
 
 
 @contextlib.contextmanager
-def convolutions_channels_last() -> Iterator[None]:
-    """Fused convolutions read and write images channels last, and the weights of those that
-    Inductor decides to lay out so are constants in that layout, rather than copied at each call."""
-    from torch._inductor import lowering
+def lower_convolutions_channels_last() -> Iterator[None]:
+    """Fused convolutions are channels last. If Inductor decides on channels last for others, their
+    constant weights are converted here rather than at each call."""
     from torch._inductor.graph import GraphLowering
 
     decide = GraphLowering.decide_layout_opt
 
     @functools.wraps(decide)
-    def decide_and_lay_out(module: torch.fx.GraphModule, **options: Any) -> bool:
+    def decide_and_convert_weight(module: torch.fx.GraphModule, **options: Any) -> bool:
         is_last = decide(module, **options)
         if is_last:
             for conv in module.graph.find_nodes(op="call_function", target=CONVOLUTION):
-                _lay_out(module, conv.args[1])
+                _convert_weight(module, conv.args[1])
         return is_last
 
     with (
-        patched(GraphLowering, "decide_layout_opt", staticmethod(decide_and_lay_out)),
-        _with_lowering(lowering, FUSED_CONVOLUTION, _lower),
+        patched(GraphLowering, "decide_layout_opt", staticmethod(decide_and_convert_weight)),
+        with_lowering(FUSED_CONVOLUTION, _lower),
     ):
         yield
 
 
-def _lay_out(module: torch.fx.GraphModule, weight: torch.fx.Node) -> None:
-    """A constant of four dimensions, in place, if only convolutions read it."""
+def _convert_weight(module: torch.fx.GraphModule, weight: torch.fx.Node) -> None:
+    """Converts a 4D constant to channels last, in place, if only convolutions use it."""
     if weight.op != "get_attr" or weight.meta["val"].dim() != 4:
         return
     if any(user.target is not CONVOLUTION for user in weight.users):
@@ -48,15 +47,14 @@ def _lay_out(module: torch.fx.GraphModule, weight: torch.fx.Node) -> None:
     owner, _, name = str(weight.target).rpartition(".")
     holder = module.get_submodule(owner)
     value = getattr(holder, name)
-    laid_out = value.detach().contiguous(memory_format=torch.channels_last)
-    setattr(holder, name, torch.nn.Parameter(laid_out, requires_grad=False))
+    converted = value.detach().contiguous(memory_format=torch.channels_last)
+    setattr(holder, name, torch.nn.Parameter(converted, requires_grad=False))
     weight.meta["val"] = weight.meta["val"].contiguous(memory_format=torch.channels_last)
 
 
 @contextlib.contextmanager
-def packed_convolutions() -> Iterator[None]:
-    """Packed convolutions read and write images channels last, and so does what is between them."""
-    from torch._inductor import lowering
+def lower_packed_convolutions() -> Iterator[None]:
+    """Packed convolutions, and the operators between them, are channels last."""
     from torch._inductor.graph import GraphLowering
 
     decide = GraphLowering.decide_layout_opt
@@ -68,17 +66,18 @@ def packed_convolutions() -> Iterator[None]:
 
     with (
         patched(GraphLowering, "decide_layout_opt", staticmethod(decide_for_packed)),
-        _with_lowering(lowering, PACKED_CONVOLUTION, _lower_packed),
+        with_lowering(PACKED_CONVOLUTION, _lower_packed),
     ):
         yield
 
 
 @contextlib.contextmanager
-def _with_lowering(
-    lowering: Any, op: torch._ops.OpOverload, lower: Callable[..., Any]
-) -> Iterator[None]:
+def with_lowering(op: torch._ops.OpOverload, lower: Callable[..., Any]) -> Iterator[None]:
+    """Inside, Inductor lowers `op` by `lower`."""
+    from torch._inductor import lowering
+
     lowering.lowerings[op] = lower
-    # What several read is computed once.
+    # Operands with several users are computed once.
     lowering.needs_realized_inputs.add(op)
     try:
         yield
@@ -88,7 +87,12 @@ def _with_lowering(
 
 
 def _lower(x: Any, weight: Any, bias: Any, residual: Any, *window: Any) -> Any:
-    operands = _laid_out(x), _laid_out(weight), bias, residual and _laid_out(residual)
+    operands = (
+        _channels_last(x),
+        _channels_last(weight),
+        bias,
+        residual and _channels_last(residual),
+    )
     return _call(FUSED_CONVOLUTION, *operands, *window)
 
 
@@ -96,18 +100,18 @@ def _lower_packed(x: Any, weight: Any, residual: Any, *window: Any) -> Any:
     from torch._inductor import ir
 
     x.realize()
-    # The few channels of a picture are put side by side where the kernel copies it.
+    # The kernel itself transposes contiguous inputs of few channels, as it copies them.
     is_picture = ir.is_storage_and_layout(x) and x.get_layout().is_contiguous()
     if not is_picture or x.get_size()[1] > _FEW_CHANNELS:
-        x = _laid_out(x)
-    return _call(PACKED_CONVOLUTION, x, weight, residual and _laid_out(residual), *window)
+        x = _channels_last(x)
+    return _call(PACKED_CONVOLUTION, x, weight, residual and _channels_last(residual), *window)
 
 
-#: Of planes, which kernels of packed convolutions read as they are.
+#: Largest number of channels for which packed convolutions take contiguous inputs.
 _FEW_CHANNELS = 4
 
 
-def _laid_out(operand: Any) -> Any:
+def _channels_last(operand: Any) -> Any:
     from torch._inductor import ir
 
     operand.realize()

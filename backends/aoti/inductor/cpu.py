@@ -1,4 +1,4 @@
-"""What Inductor would ask the exporter's CPU, answered for the target's."""
+"""Inductor compiles for the target's CPU instead of the exporter's."""
 
 import contextlib
 import functools
@@ -13,8 +13,8 @@ from pteron.backends.aoti.inductor.patched import patched
 
 @contextlib.contextmanager
 def without_mkldnn() -> Iterator[None]:
-    """oneDNN off. What Inductor registers only while it is on is registered before, once, so that
-    the process's own compilations find their patterns afterwards."""
+    """Disables oneDNN. Patterns that Inductor registers once, and only with oneDNN enabled, are
+    registered before, for later compilations of the process."""
     from torch._inductor.fx_passes import mkldnn_fusion
 
     for name in ("_mkldnn_fusion_init", "_mkldnn_weight_pack_init"):
@@ -30,10 +30,10 @@ def without_mkldnn() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def repeats_by_the_runtime() -> Iterator[None]:
-    """`repeat_interleave` calls the runtime, which looks at the repeats and at their sum.
+def call_runtime_repeat_interleave() -> Iterator[None]:
+    """`repeat_interleave` is a fallback kernel, which checks the repeats and their sum.
 
-    Inductor searches the numbers of rows instead, and takes the nearest where there is none.
+    Inductor's decomposition is a search that clamps wrong repeats.
     """
     from torch._inductor import decomposition
 
@@ -52,10 +52,10 @@ def repeats_by_the_runtime() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def template_choices() -> Iterator[None]:
-    """GEMMs become C++ templates where one fits, without benchmarking; else the library call.
+def prefer_gemm_templates() -> Iterator[None]:
+    """A GEMM uses a C++ template if one applies, without benchmarking; else the library call.
 
-    A template is rendered for the chosen kernel alone, not also for the benchmark that none runs.
+    Templates are rendered for the chosen kernel only, not for a benchmark.
     """
     from torch._inductor.codegen.cpp_template import CppTemplate
     from torch._inductor.codegen.cpp_template_kernel import CppTemplateKernel
@@ -80,7 +80,7 @@ def template_choices() -> Iterator[None]:
 
 
 def _declare_arguments(kernel: Any, template: Any, **kwargs: Any) -> str:
-    """What a choice needs of rendering: the kernel's arguments, in the template's order."""
+    """Replaces rendering: defines the kernel's arguments, in the template's order."""
     outputs = template.output_node
     outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
     kernel.def_kernel(
@@ -90,14 +90,14 @@ def _declare_arguments(kernel: Any, template: Any, **kwargs: Any) -> str:
     return f"// {template.name} {template.index}"
 
 
-#: A parallel region costs more than it saves below this many multiplications.
-#: Half of it, as much as one step of a small recurrent layer, takes 4 us; a region may cost that.
-_SERIAL_PRODUCT = 1 << 17
+#: A parallel region does not pay below this many multiplications.
+#: Half of it, one step of a small recurrent layer, takes 4 us; a parallel region can cost that.
+_SERIAL_GEMM = 1 << 17
 
 
 @contextlib.contextmanager
-def serial_small_products() -> Iterator[None]:
-    """Small matrix products are generated for one thread, without a parallel region."""
+def serialize_small_gemms() -> Iterator[None]:
+    """Small GEMMs are generated for one thread, without a parallel region."""
     from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
 
     add_choices = CppGemmTemplate.__dict__["add_choices"].__func__
@@ -107,7 +107,7 @@ def serial_small_products() -> Iterator[None]:
     def add(cls: Any, choices: Any, layout: Any, input_nodes: Any, *args: Any, **more: Any) -> Any:
         bound = signature.bind(cls, choices, layout, input_nodes, *args, **more).arguments
         left = input_nodes[1 if bound.get("has_bias") else 0]  # [bias,] left, right
-        with serial_if_small([*layout.size, left.get_size()[-1]]):
+        with single_thread_if_small([*layout.size, left.get_size()[-1]]):
             return add_choices(cls, choices, layout, input_nodes, *args, **more)
 
     with patched(CppGemmTemplate, "add_choices", classmethod(add)):
@@ -115,25 +115,25 @@ def serial_small_products() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def serial_if_small(sizes: Sequence[Any]) -> Iterator[None]:
-    """Inside, code is for one thread if a product of `sizes` (rows, columns, terms) is small."""
-    products = 1
+def single_thread_if_small(sizes: Sequence[Any]) -> Iterator[None]:
+    """Inside, code is single-threaded if a GEMM of `sizes`, (M, N, K), is small."""
+    multiplications = 1
     for size in sizes:
-        products *= int(size) if getattr(size, "is_number", True) else _SERIAL_PRODUCT
+        multiplications *= int(size) if getattr(size, "is_number", True) else _SERIAL_GEMM
     with contextlib.ExitStack() as stack:
-        if products < _SERIAL_PRODUCT:
+        if multiplications < _SERIAL_GEMM:
             stack.enter_context(torch._inductor.config.patch("cpp.threads", 1))
         yield
 
 
-#: Caches that products are blocked for, in bytes per core: a small L1 and L2 of present machines.
-#: Fixed, so that the exporter's machine plays no part in the code.
+#: Cache sizes for blocking, bytes per core: a small L1 and L2 of current CPUs. Constants, so that
+#: the code does not depend on the exporter's machine.
 _CACHE_SIZES = {"l1d_cache_size": 32 << 10, "l2_cache_size": 1 << 20}
 
 
 @contextlib.contextmanager
 def cache_sizes() -> Iterator[None]:
-    """Sizes that GEMM templates ask the machine for."""
+    """GEMM templates use constant cache sizes."""
     capabilities = {**torch.cpu.get_capabilities(), **_CACHE_SIZES}
     with patched(torch.cpu, "get_capabilities", lambda: capabilities):
         yield
@@ -141,7 +141,7 @@ def cache_sizes() -> Iterator[None]:
 
 @contextlib.contextmanager
 def vector_isa(bits: int) -> Iterator[None]:
-    """The vector width is the target's; nothing is probed."""
+    """The vector ISA is the target's; the host is not probed."""
     from torch._inductor import cpu_vec_isa
 
     by_width = {512: cpu_vec_isa.VecAVX512, 256: cpu_vec_isa.VecAVX2}

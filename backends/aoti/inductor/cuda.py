@@ -1,4 +1,4 @@
-"""Machine code of CUDA kernels, collected where Inductor compiled it."""
+"""Collects the cubins of CUDA kernels that Inductor compiled."""
 
 import contextlib
 import functools
@@ -14,9 +14,9 @@ from pteron.backends.aoti.inductor.patched import environment, patched
 
 @contextlib.contextmanager
 def kernel_folder() -> Iterator[str]:
-    """A folder of this compilation alone, where Inductor leaves the machine code of kernels. Those
-    of earlier compilations, which may have the same names, are forgotten. Kernels do not say which
-    file they came from: equal kernels are equal bytes."""
+    """A temporary folder for the cubins of one compilation. Kernels of earlier compilations, which
+    may have the same names, are hidden. Line information is disabled: equal kernels have equal
+    cubins."""
     from torch._inductor.codecache import CudaKernelParamCache
 
     with (
@@ -33,13 +33,12 @@ def kernel_folder() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def kernels_with_asserts_not_run() -> Iterator[None]:
-    """A kernel that checks indices is compiled, but not run to choose among its configurations.
+def skip_autotuning_with_asserts() -> Iterator[None]:
+    """A kernel with device asserts is compiled but not autotuned: the first configuration is taken.
 
         table[(x * 255).long()]
 
-    It would be run on random values, and a failed assertion takes the GPU from the process. The
-    first configuration is taken.
+    Autotuning would run it on random values, and a failed assert corrupts the CUDA context.
     """
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
@@ -60,10 +59,10 @@ def kernels_with_asserts_not_run() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def constants_tell_the_device() -> Iterator[None]:
-    """A program with constants on the GPU is one for the GPU, also if it computes on the host only.
+def device_from_constants() -> Iterator[None]:
+    """A program with constants on the GPU is a GPU program, even if it computes on the host only.
 
-    Inductor looks at what is computed alone ("Mixed-device constants are only supported ...").
+    Inductor considers only nodes that compute ("Mixed-device constants are only supported ...").
     """
     from torch._inductor.graph import GraphLowering
 
@@ -82,7 +81,7 @@ _EMBEDDED_KERNEL = re.compile(r"extern const unsigned char __(\w+)_start\[\];")
 
 
 def device_kernels(wrapper: str) -> dict[str, bytes]:
-    """The machine code of each kernel that `wrapper` declares: a cubin, or several in one."""
+    """The cubin, or fat binary, of each kernel that `wrapper` declares."""
     from torch._inductor.codecache import CudaKernelParamCache, get_cpp_wrapper_cubin_path_name
 
     kernels = {}

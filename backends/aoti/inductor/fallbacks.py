@@ -1,4 +1,4 @@
-"""Operators that Inductor does not compile but calls, by its own tables and by trying."""
+"""Which operators Inductor leaves to fallback kernels, by its tables and by a trial lowering."""
 
 import contextlib
 import dataclasses
@@ -10,23 +10,22 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.absent_gpu import fakes_of_any_device
+from pteron.backends.aoti.inductor.absent_gpu import fake_tensors_of_any_device
 from pteron.backends.aoti.inductor.capture import operator_functions
 from pteron.backends.aoti.inductor.generate import LOCK, generate_module
 from pteron.backends.aoti.inductor.generated_code import Target
-from pteron.backends.aoti.inductor.own_functions import own_functions
 from pteron.backends.aoti.inductor.release import UnsupportedTorch
+from pteron.backends.aoti.inductor.runtime_functions import runtime_functions
 from pteron.backends.aoti.inductor.without_kernels import without_kernels
 
 
-def may_call_out(op: torch._ops.OpOverload) -> bool:
-    """Whether Inductor may leave `op` to a function of the runtime, as far as its tables
-    say: it has no lowering, its lowering is a call, or the lowering mentions one or stands among
-    those of library functions."""
+def may_be_fallback(op: torch._ops.OpOverload) -> bool:
+    """Whether `op` may become a fallback kernel, by Inductor's tables: it has no lowering, its
+    lowering is a fallback or mentions one, or is in a module of library calls."""
     import torch._inductor.compile_fx  # noqa: F401  registers Inductor's lowerings
     from torch._inductor import lowering
 
-    if op in lowering.fallbacks or _is_only_called(op):
+    if op in lowering.fallbacks or _is_always_fallback(op):
         return True
     if op not in lowering.lowerings:
         return False
@@ -34,7 +33,7 @@ def may_call_out(op: torch._ops.OpOverload) -> bool:
     return function.__module__ != lowering.__name__ or _mentions_fallback(function)
 
 
-def _is_only_called(op: Any) -> bool:
+def _is_always_fallback(op: Any) -> bool:
     """Whether Inductor neither compiles nor decomposes `op` in any case."""
     from torch._inductor import lowering
     from torch._inductor.decomposition import select_decomp_table
@@ -82,10 +81,10 @@ def _mentions_fallback(function: Callable[..., Any]) -> bool:
 
 
 def c_function(op: torch._ops.OpOverload, device: str) -> str | None:
-    """The C function that stands for `op` where it is called and not compiled, if any."""
+    """The C shim of `op` as a fallback kernel, if any."""
     from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
-    if own := own_functions(device).get(op):
+    if own := runtime_functions(device).get(op):
         return own
     overload = op._overloadname
     schema = op._schema.name.replace("::", ".")
@@ -99,7 +98,7 @@ def c_function(op: torch._ops.OpOverload, device: str) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class CalledFunctions:
-    """What the code of one call needs: C functions, and operators without one."""
+    """What generated code calls: C shims, and operators without one (by the proxy executor)."""
 
     functions: tuple[str, ...] = ()
     proxied: tuple[str, ...] = ()
@@ -107,11 +106,11 @@ class CalledFunctions:
 
 
 def functions_called_by(node: torch.fx.Node, target: Target) -> CalledFunctions:
-    """Generates code for `node` alone and says what that code calls; nothing is compiled."""
+    """Generates code for `node` alone and returns what that code calls; nothing is compiled."""
     target = dataclasses.replace(target, gpu="", architectures=())
     key = (target, _signature(node))
     if key not in _CALLED:
-        kernels = {"cuda": without_kernels, "mps": fakes_of_any_device}.get(
+        kernels = {"cuda": without_kernels, "mps": fake_tensors_of_any_device}.get(
             target.device, contextlib.nullcontext
         )()
         try:
@@ -129,9 +128,9 @@ def functions_called_by(node: torch.fx.Node, target: Target) -> CalledFunctions:
 
 
 def _called_by_table(op: Any, device: str) -> CalledFunctions:
-    """What is certain without generated code: what torch cannot trace without a GPU, it may compile
-    with one; lowering, on a machine with a GPU, asks again."""
-    if not _is_only_called(op):
+    """What is certain without generated code. Operators that torch cannot trace without a GPU may
+    be compiled with one; lowering on a machine with a GPU tries again."""
+    if not _is_always_fallback(op):
         return CalledFunctions()
     function = c_function(op, device)
     return CalledFunctions((function,)) if function else CalledFunctions(proxied=(str(op),))
@@ -157,7 +156,7 @@ def _signature(node: torch.fx.Node) -> str:
 
 
 def _moved(value: Any, device: str) -> Any:
-    """A fake tensor of the same shape on `device`, where the partition will be compiled."""
+    """A fake tensor of the same shape and strides on `device`."""
     if device == "cpu" or not isinstance(value, torch.Tensor) or value.device.type == device:
         return value
     with value.fake_mode:  # type: ignore[attr-defined]

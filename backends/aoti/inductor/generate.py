@@ -18,18 +18,18 @@ from torch.export import ExportedProgram
 from pteron.backends.aoti.inductor.absent_gpu import absent_gpu
 from pteron.backends.aoti.inductor.absent_weights import real_values
 from pteron.backends.aoti.inductor.architectures import also_compiled_for
-from pteron.backends.aoti.inductor.capture import captured_sources
+from pteron.backends.aoti.inductor.capture import capture_sources
 from pteron.backends.aoti.inductor.cuda import (
-    constants_tell_the_device,
+    device_from_constants,
     kernel_folder,
-    kernels_with_asserts_not_run,
+    skip_autotuning_with_asserts,
 )
 from pteron.backends.aoti.inductor.generated_code import GeneratedCode, Target
-from pteron.backends.aoti.inductor.loop_repairs import means_of_nothing
+from pteron.backends.aoti.inductor.loop_repairs import fix_var_mean_of_empty
 from pteron.backends.aoti.inductor.mps import absent_mps
-from pteron.backends.aoti.inductor.own_functions import declared
 from pteron.backends.aoti.inductor.patched import patched
 from pteron.backends.aoti.inductor.release import release
+from pteron.backends.aoti.inductor.runtime_functions import declared
 from pteron.backends.aoti.inductor.scope import compile_scope, fake_mode_of, target_scope
 
 
@@ -68,7 +68,7 @@ def generate_variants(
     module = program.module(check_guards=False)
     if targets[0].gpu:
         module.meta.update(program.graph_module.meta)
-    with LOCK, means_of_nothing(program.range_constraints):
+    with LOCK, fix_var_mean_of_empty(program.range_constraints):
         return generate_module(module, targets, options)
 
 
@@ -81,8 +81,8 @@ def generate_module(
     arguments = tuple(node.meta["val"] for node in module.graph.nodes if node.op == "placeholder")
     captured: list[GeneratedCode] = []
     patches = {**_options(target), **(options or {})}
-    with LOCK, compile_scope(target), captured_sources(captured), ExitStack() as stack:
-        stack.enter_context(code_for_each(targets, options or {}))
+    with LOCK, compile_scope(target), capture_sources(captured), ExitStack() as stack:
+        stack.enter_context(generate_for_each_target(targets, options or {}))
         if target.device == "mps":
             stack.enter_context(absent_mps())
         elif target.gpu:
@@ -92,8 +92,8 @@ def generate_module(
         if target.device == "cuda":
             patches["aot_inductor.output_path"] = stack.enter_context(kernel_folder())
             stack.enter_context(also_compiled_for(target.architectures))
-            stack.enter_context(kernels_with_asserts_not_run())
-            stack.enter_context(constants_tell_the_device())
+            stack.enter_context(skip_autotuning_with_asserts())
+            stack.enter_context(device_from_constants())
         if not arguments:
             stack.enter_context(fake_mode_of(module))
         torch._inductor.aot_compile(module, arguments, options=patches)
@@ -103,9 +103,11 @@ def generate_module(
 
 
 @contextlib.contextmanager
-def code_for_each(targets: Sequence[Target], options: Mapping[str, Any]) -> Iterator[None]:
-    """Inductor generates code of a graph for each target, one after the other, once what is the
-    same for all is done: decompositions, fusions of operators, constants folded."""
+def generate_for_each_target(
+    targets: Sequence[Target], options: Mapping[str, Any]
+) -> Iterator[None]:
+    """Inductor generates code of a graph for each target, after the passes that all share
+    (decompositions, FX passes, constant folding)."""
     from torch._inductor import compile_fx
 
     generate_code = compile_fx.fx_codegen_and_compile

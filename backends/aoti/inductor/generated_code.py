@@ -1,4 +1,4 @@
-"""What code is generated for, and what comes out."""
+"""Targets of code generation, and the generated code."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,21 +8,21 @@ import torch
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What the code is generated for.
+    """What to generate code for.
 
     Attributes:
         device: a torch device type, "cpu", "cuda" or "mps".
         vector_bits: SIMD width of CPU code: 512, 256 or 0 (scalar).
         num_threads: most threads that one parallel region may use (CPU).
-        freeze: fold what is constant and lay weights out for the code that reads them; without it
-            the code reads the model's own tensors, which other code can then share.
-        templates: generate matrix products into the code where a template takes the shape, rather
+        freeze: fold constants and pack weights; without it the code reads the model's own tensors,
+            which other code can then share.
+        templates: generate matmuls into the code where a template takes the shape, rather
             than call the runtime's (CPU). Takes effect only with `freeze`.
         packed_for: SIMD width whose layout of packed weights the code reads; 0: its own (CPU).
-        gpu: what kernels are compiled for without asking a GPU, as "sm_90"; empty: the GPU at hand
-            (CUDA).
+        gpu: what kernels are compiled for without querying a GPU, as "sm_90"; empty: the current
+            GPU (CUDA).
         architectures: what kernels are compiled for besides that GPU, as "sm_80" (CUDA).
-        allow_tf32: whether generated products of float32 matrices may round to TF32 (CUDA).
+        allow_tf32: whether generated float32 matmuls may use TF32 (CUDA).
     """
 
     device: str

@@ -1,9 +1,9 @@
-"""Properties of GPUs by architecture, for code that is generated without one at hand.
+"""Properties of GPUs by architecture, for GPU-free code generation.
 
 Limits of an architecture are those of the table of technical specifications per compute capability
 in NVIDIA's CUDA C++ Programming Guide (13.0). The number of multiprocessors and the memory differ
 within an architecture; those of one product are taken, which its data sheet or architecture paper
-gives. They decide into how many parts work is cut, never what is computed.
+gives. They affect how work is split, never results.
 """
 
 import dataclasses
@@ -14,10 +14,10 @@ from pteron.backends.aoti.inductor.architectures import UnsupportedArchitecture
 
 @dataclasses.dataclass(frozen=True)
 class GpuProperties:
-    """What code generation asks of a GPU.
+    """Properties of a GPU that code generation queries.
 
     Attributes:
-        name: the product that the numbers are of.
+        name: of the product.
         major, minor: compute capability.
         multi_processor_count: multiprocessors of the product.
         max_threads_per_multi_processor: limit of the architecture.
@@ -39,7 +39,7 @@ class GpuProperties:
 
     @property
     def capability(self) -> int:
-        """9.0 as Triton counts it: 90."""
+        """As Triton has it: 90 for 9.0."""
         return 10 * self.major + self.minor
 
     def as_hints(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class GpuProperties:
             "warp_size": 32,
         }
 
-    def as_torch_says(self) -> dict[str, Any]:
+    def as_torch_properties(self) -> dict[str, Any]:
         """Attributes of what torch.cuda.get_device_properties returns."""
         return {
             **dataclasses.asdict(self),
@@ -84,7 +84,7 @@ GPUS = {f"sm_{gpu.capability}": gpu for gpu in _GPUS}
 
 
 def properties_of(architecture: str) -> GpuProperties:
-    """Those of a GPU of `architecture`; UnsupportedArchitecture names the ones that there are."""
+    """Those of `architecture`; UnsupportedArchitecture if the table lacks it."""
     if architecture not in GPUS:
         raise UnsupportedArchitecture(
             f"nothing is known of a GPU of {architecture}; without one of it at hand, kernels can "

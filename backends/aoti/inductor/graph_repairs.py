@@ -1,4 +1,4 @@
-"""Repairs of passes over graphs."""
+"""Fixes of Inductor's FX passes and higher-order operators."""
 
 import contextlib
 import functools
@@ -11,25 +11,25 @@ from pteron.backends.aoti.inductor.patched import patched
 
 
 @contextlib.contextmanager
-def no_write_under_a_reader() -> Iterator[None]:
-    """An operator does not write an argument in place whose memory another argument of it reads.
+def fix_reinplace_of_overlapping_reads() -> Iterator[None]:
+    """A call is not reinplaced if another argument of it aliases the one that it would mutate.
 
         index_put(x, indices, expand(slice(x)), accumulate=True)
 
-    Inductor makes such a call work in place if nobody needs `x` afterwards, and forgets the call
-    itself: it would read what it has just written (issue 197829 and others).
+    Inductor reinplaces a call if `x` has no later use, and overlooks uses by the call itself, which
+    would read what it has just written (issue 197829 and others).
     """
-    with _not_in_place(lambda graph, node, written: _reads_what_it_writes(node, written)):
+    with _not_reinplaced(lambda graph, node, written: _reads_what_it_writes(node, written)):
         yield
 
 
 @contextlib.contextmanager
-def no_write_that_is_overwritten() -> Iterator[None]:
-    """An operator does not write an input in place that is overwritten before its result is used.
+def fix_reinplace_before_overwrite() -> Iterator[None]:
+    """A call is not reinplaced if the input is overwritten before the call's result is used.
 
         y = slice_scatter(x, source); x.zero_(); return y
 
-    Inductor takes any assignment to the input as leave to write it (issue 198094).
+    Inductor takes any `copy_` to the input as permission to mutate it (issue 198094).
     """
 
     def is_overwritten(graph: torch.fx.Graph, node: torch.fx.Node, written: Any) -> bool:
@@ -43,12 +43,12 @@ def no_write_that_is_overwritten() -> Iterator[None]:
             used = used or not views.isdisjoint(user.all_input_nodes)
         return False
 
-    with _not_in_place(is_overwritten):
+    with _not_reinplaced(is_overwritten):
         yield
 
 
 def _views(node: torch.fx.Node) -> set[torch.fx.Node]:
-    """`node` and what are views of it."""
+    """`node` and all views of it."""
     from torch.fx.passes.reinplace import _is_view_op
 
     found = {node}
@@ -59,10 +59,11 @@ def _views(node: torch.fx.Node) -> set[torch.fx.Node]:
 
 
 @contextlib.contextmanager
-def _not_in_place(
+def _not_reinplaced(
     is_wrong: Callable[[torch.fx.Graph, torch.fx.Node, tuple[int, ...]], bool],
 ) -> Iterator[None]:
-    """Inductor's pass does not see the calls for which `is_wrong` holds, given what they write."""
+    """Hides calls from Inductor's reinplacing pass for which `is_wrong` holds, given the arguments
+    that they would mutate."""
     from torch._inductor.fx_passes import reinplace
 
     core = reinplace.reinplace_inplaceable_ops_core
@@ -75,7 +76,7 @@ def _not_in_place(
             if op is not None and is_wrong(graph, node, _written(op)):
                 hidden[node] = node.target
         for node in hidden:
-            node.target = _hidden
+            node.target = _hidden_target
         try:
             core(graph)
         finally:
@@ -86,13 +87,13 @@ def _not_in_place(
         yield
 
 
-def _hidden(*args: Any, **kwargs: Any) -> None:
-    """Stands for an operator that the pass is not to see."""
-    raise AssertionError("only a name")
+def _hidden_target(*args: Any, **kwargs: Any) -> None:
+    """Replaces the target of a call that is hidden from a pass."""
+    raise AssertionError("a placeholder")
 
 
 def _written(op: Any) -> tuple[int, ...]:
-    """Positions of the arguments that the in-place form writes."""
+    """Positions of the arguments that the in-place overload mutates."""
     many = getattr(op, "mutated_args", None)
     return tuple(many) if many is not None else (op.mutated_arg,)
 
@@ -109,28 +110,28 @@ def _reads_what_it_writes(node: torch.fx.Node, written: Sequence[int]) -> bool:
 
 
 @contextlib.contextmanager
-def loops_from_constants() -> Iterator[None]:
-    """`while_loop` may begin with numbers, such as a counter's 0, after constants were folded."""
+def realize_constant_while_loop_inputs() -> Iterator[None]:
+    """Carried inputs of `while_loop` may be constants, as a counter's 0 after constant folding."""
     from torch._inductor import ir
 
     create = ir.WhileLoop.__dict__["create"].__func__
 
-    def begin(
+    def create_realized(
         cls: Any, cond_fn: Any, body_fn: Any, carried: Sequence[Any], *args: Any, **kwargs: Any
     ) -> Any:
         buffers = [cls.realize_input(v) if isinstance(v, ir.Constant) else v for v in carried]
         return create(cls, cond_fn, body_fn, buffers, *args, **kwargs)
 
-    with patched(ir.WhileLoop, "create", classmethod(begin)):
+    with patched(ir.WhileLoop, "create", classmethod(create_realized)):
         yield
 
 
 @contextlib.contextmanager
-def operands_of_branches_as_traced() -> Iterator[None]:
-    """What `cond` hands to its branches has the strides that they were traced with.
+def require_traced_cond_operand_strides() -> Iterator[None]:
+    """Operands of `cond` have the strides that its branches were traced with.
 
-    Inductor may compute an operand in another layout, behind a convolution in channels last, say;
-    the branches read it as contiguous all the same. (It sees to that for `while_loop`.) Tested by
+    Inductor may choose another layout for an operand, channels last after a convolution, say; the
+    branches still read it with the traced strides. (`while_loop` requires them.) Tested by
     `tests/random:test_random_modules`.
     """
     from torch._inductor import ir
@@ -138,47 +139,47 @@ def operands_of_branches_as_traced() -> Iterator[None]:
 
     create = ir.Conditional.__dict__["create"].__func__
 
-    def laid_out(operand: Any, traced: torch.fx.Node) -> Any:
+    def with_traced_strides(operand: Any, traced: torch.fx.Node) -> Any:
         value = traced.meta["val"]
         if not isinstance(value, torch.Tensor):
             return operand
         return ir.ExternKernel.require_exact_strides(operand, value.stride(), allow_padding=False)
 
-    def branch(
+    def create_with_strides(
         cls: Any, predicate: Any, true_fn: Any, false_fn: Any, operands: Sequence[Any]
     ) -> Any:
         nodes: Any = V.graph.current_node.args[-1]
-        operands = [laid_out(*pair) for pair in zip(operands, nodes, strict=True)]
+        operands = [with_traced_strides(*pair) for pair in zip(operands, nodes, strict=True)]
         return create(cls, predicate, true_fn, false_fn, operands)
 
-    with patched(ir.Conditional, "create", classmethod(branch)):
+    with patched(ir.Conditional, "create", classmethod(create_with_strides)):
         yield
 
 
 @contextlib.contextmanager
-def cumsum_of_the_dtype_asked_for() -> Iterator[None]:
-    """The running sum of a constant has the dtype that the call names (issue 189518).
+def fix_cumsum_of_constant_dtype() -> Iterator[None]:
+    """`cumsum` of a constant has the dtype that the call asks for (issue 189518).
 
-    Inductor writes it as a multiple of an index, in the dtype of the constant.
+    Inductor rewrites it as a multiple of an index, in the dtype of the constant.
     """
     from torch._inductor.fx_passes import post_grad
 
-    with checked(post_grad.pass_patterns, "pointless_cumsum_replacement", _sums_in_its_dtype):
+    with extra_check(post_grad.pass_patterns, "pointless_cumsum_replacement", _has_input_dtype):
         yield
 
 
-def _sums_in_its_dtype(match: Any) -> bool:
+def _has_input_dtype(match: Any) -> bool:
     exact = isinstance(match.kwargs["fill_value"], int) or match.kwargs["dtype"].is_floating_point
     return exact and match.output_node().kwargs.get("dtype") is None
 
 
 @contextlib.contextmanager
-def offsets_from_the_base() -> Iterator[None]:
-    """`as_strided` of a view counts from where the memory begins that is viewed (issue 175325).
+def fix_as_strided_of_view() -> Iterator[None]:
+    """The storage offset of `as_strided` is relative to the base of a view (issue 175325).
 
         as_strided((x * 2)[2:], [2, 16], [16, 1], 16)
 
-    Inductor gives the view memory of its own, and counts from there.
+    Inductor materializes the view, and takes the offset relative to that.
     """
     from torch._inductor import compile_fx
 
@@ -201,7 +202,7 @@ def offsets_from_the_base() -> Iterator[None]:
 
 
 def _base(view: torch.fx.Node) -> torch.fx.Node:
-    """What `view` is a view of, at the end."""
+    """The base of a view; any other node itself."""
     from torch.fx.passes.reinplace import _is_view_op
 
     while view.op == "call_function" and _is_view_op(view.target):
@@ -212,21 +213,23 @@ def _base(view: torch.fx.Node) -> torch.fx.Node:
 
 
 @contextlib.contextmanager
-def sums_of_products_apart() -> Iterator[None]:
-    """`a @ b + c @ d` are two products and a sum on the CPU; for one call there is no function."""
+def disable_mm_plus_mm_on_cpu() -> Iterator[None]:
+    """`a @ b + c @ d` stays two matmuls on the CPU, which has no mm_plus_mm."""
     from torch._inductor.fx_passes import post_grad
 
     def is_elsewhere(match: Any) -> bool:
         return match.output_node().meta["val"].device.type != "cpu" and allowed(match)
 
     allowed = post_grad.is_valid_mm_plus_mm
-    with checked(post_grad.pass_patterns, "mm_plus_mm", is_elsewhere):
+    with extra_check(post_grad.pass_patterns, "mm_plus_mm", is_elsewhere):
         yield
 
 
 @contextlib.contextmanager
-def checked(passes: Sequence[Any], handler: str, check: Callable[[Any], bool]) -> Iterator[None]:
-    """The pattern that `handler` rewrites is rewritten where `check` holds."""
+def extra_check(
+    passes: Sequence[Any], handler: str, check: Callable[[Any], bool]
+) -> Iterator[None]:
+    """The pattern whose replacement is `handler` gets `check` as its extra check."""
     with contextlib.ExitStack() as stack:
         entries = (entry for each in passes for many in each.patterns.values() for entry in many)
         for entry in entries:

@@ -1,7 +1,7 @@
 """Integers divided in loops on the CPU: by 0, or to a quotient that the type does not hold, is an
 error, as it is in eager, where a processor would end the process.
 
-Inductor divides unchecked, or (torch 2.13, some operators) notes the mistake behind a pointer that
+Inductor divides unchecked, or (torch 2.13, some operators) records the error behind a pointer that
 all kernels on all threads share. The functions called here are in the header of kernels
 (`toolchain`); vectors go through them element by element, as they do in at::vec.
 """
@@ -24,19 +24,19 @@ _OPERATORS = ("div", "remainder", "fmod")
 
 
 @contextlib.contextmanager
-def integer_divisions_checked() -> Iterator[None]:
-    """See the module's text."""
+def check_integer_divisions() -> Iterator[None]:
+    """See the module's docstring."""
     from torch._inductor.codegen.cpp import CppOverrides, CppVecOverrides
 
     with contextlib.ExitStack() as stack:
         for name, function in _FUNCTIONS.items():
             of_scalars = _call(name, function)
             of_vectors = CppVecOverrides._scalarize(of_scalars)
-            if name in ("floordiv", "remainder"):  # of floats, too
+            if name in ("floordiv", "remainder"):  # also floating-point
                 of_vectors = _of_integers(of_vectors, getattr(CppVecOverrides, name))
-            of_vectors.__name__ = name  # by which Inductor finds what does it for one number
+            of_vectors.__name__ = name  # Inductor looks up the scalar overload by it
             stack.enter_context(patched(CppVecOverrides, name, staticmethod(of_vectors)))
-            if name != "remainder":  # which is made of `mod`
+            if name != "remainder":  # implemented by `mod`
                 stack.enter_context(patched(CppOverrides, name, staticmethod(of_scalars)))
         yield
 

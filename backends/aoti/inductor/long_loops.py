@@ -1,8 +1,8 @@
-"""Warns of loops that go over the same elements again and again.
+"""Warns of loops with far more iterations than elements.
 
-Where eager does little and a loop much, a model is slow for a reason that nobody sees: of a pooling
-window 1,280 wide over 7 by 7 elements, Inductor visits all. What we know of is put right
-(`passes.clamp_windows`); this finds what we do not.
+Such a model is slow where eager is not: for a pooling window of 1,280 over 7 by 7 elements,
+Inductor loops over the whole window. Known cases are fixed (`passes.clamp_windows`); this reports
+others.
 """
 
 import contextlib
@@ -16,16 +16,16 @@ from pteron.exir._program import source_line
 
 _LOG = logging.getLogger(__name__)
 
-#: Fewer take less than a tenth of a second.
+#: Iterations that take about 0.1 s.
 _MANY = 1 << 27
 
-#: So many iterations for each element are no product of matrices or other known work.
+#: Iterations per element, more than in matmuls and other known cases.
 _TIMES = 1024
 
 
 @contextlib.contextmanager
-def long_loops_reported() -> Iterator[None]:
-    """Each loop that Inductor generates inside is looked at."""
+def warn_of_long_loops() -> Iterator[None]:
+    """Inside, checks each loop that Inductor generates."""
     from torch._inductor.scheduler import Scheduler
 
     generate: Any = Scheduler.codegen

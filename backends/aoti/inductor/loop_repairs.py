@@ -1,4 +1,4 @@
-"""Repairs of lowerings and loops, and of how buffers are read."""
+"""Fixes of Inductor's lowerings, scheduler and C++ code generation."""
 
 import contextlib
 import functools
@@ -15,13 +15,13 @@ from pteron.backends.aoti.inductor.release import release
 
 
 @contextlib.contextmanager
-def views_of_what_was_computed() -> Iterator[None]:
-    """A view is read as it was when it was taken, also if its tensor is changed in place later.
+def fix_reinterpret_view_after_mutation() -> Iterator[None]:
+    """A load through a view reads the buffer's value from before a later in-place mutation.
 
         z = y.view(-1) * 8; y[y > 0.5] = 0.3; return z
 
-    Inductor makes the change a new buffer and lets the tensor's name stand for that one, also in
-    loops that were built before and read the tensor through a view.
+    Inductor functionalizes the mutation into a new buffer and renames the tensor to it, also in
+    loaders that were made before and read the tensor through a view.
     """
     from torch._inductor import ir
     from torch._inductor.virtualized import ops
@@ -42,13 +42,13 @@ def views_of_what_was_computed() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def no_write_among_reads() -> Iterator[None]:
-    """A tensor that is changed in place is not read at other indices in the loop that writes it.
+def fix_fusion_of_mutation_with_reads() -> Iterator[None]:
+    """A mutation is not fused with reads of the same tensor at other indices.
 
         t.index_copy_(0, where, rows); t.add_(t.flip(0))
 
-    Inductor compares the indices of those reads that name the tensor as the write does, not of
-    those that name it by an earlier change (issue 198270).
+    Inductor compares indices only of reads under the buffer name of the write, not of those under
+    the name of an earlier mutation (issue 198270).
     """
     from torch._inductor.dependencies import MemoryDep
     from torch._inductor.scheduler import Scheduler
@@ -73,11 +73,11 @@ def no_write_among_reads() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def arrays_by_their_writer() -> Iterator[None]:
-    """An array of sizes is declared once for each section of the code that is written to.
+def fix_int_array_deduplication() -> Iterator[None]:
+    """An int array is declared once for each code section that `writeline` writes to.
 
-    torch 2.11 knows the section by the identity of a bound method, which the next one made may have
-    again: whether a declaration is found was left to chance, and code differed from run to run.
+    torch 2.11 keys its cache by the `id` of a bound method, which a later one can reuse: cache
+    hits, and so the code, differed from run to run.
     """
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
@@ -96,7 +96,7 @@ def arrays_by_their_writer() -> Iterator[None]:
         writer = getattr(writeline, "__self__", writeline)
         known = wrapper.__dict__.setdefault("_pteron_int_arrays", {})
         key = (int_array, id(writer), known_statically, id(graph))
-        if key not in known:  # with what the numbers belong to, which thereby lives
+        if key not in known:  # keeps writer and graph alive, so that their ids stay unique
             known[key] = writer, graph, declare(wrapper, int_array, writeline, known_statically)
         return known[key][2]
 
@@ -105,10 +105,10 @@ def arrays_by_their_writer() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def bytes_ordered_as_ints() -> Iterator[None]:
-    """Extremes of int8 and uint8 tensors, and their indices, are found among int32.
+def fix_int8_minmax_reductions() -> Iterator[None]:
+    """min, max, argmin and argmax of int8 and uint8 tensors are computed in int32.
 
-    Vectors of bytes are loaded in part, and the zeros in the rest take part (issue 191499).
+    Partial vector loads of 8-bit elements fill up with zeros, which are reduced too (issue 191499).
     """
     from torch._inductor import ir, lowering
     from torch._inductor.virtualized import ops
@@ -138,17 +138,17 @@ def bytes_ordered_as_ints() -> Iterator[None]:
         result.realize()
         return lowering.to_dtype(result, returned)
 
-    with _reductions_by(create_widened):
+    with _patched_reduction_create(create_widened):
         yield
 
 
 @contextlib.contextmanager
-def indices_in_the_order_of_the_tensor() -> Iterator[None]:
-    """The index of an extreme counts elements as the tensor orders them, not as memory does.
+def fix_argminmax_index_order() -> Iterator[None]:
+    """argmin and argmax return indices in the tensor's logical order, not in memory order.
 
         (x.t() + y).argmax()
 
-    Inductor takes the loops in the order of the memory, and counts them (issues 163929, 174073).
+    Inductor reorders the loops by stride and returns the loop counter (issues 163929, 174073).
     """
     from torch._inductor import ir
 
@@ -172,13 +172,13 @@ def indices_in_the_order_of_the_tensor() -> Iterator[None]:
             reduction.update(inner_fn=flat, reduction_ranges=[length])
         return create(**reduction)
 
-    with _reductions_by(create_flat):
+    with _patched_reduction_create(create_flat):
         yield
 
 
 @contextlib.contextmanager
-def _reductions_by(create: Callable[..., Any]) -> Iterator[None]:
-    """`Reduction.create` is `create`, which gets all arguments by their names."""
+def _patched_reduction_create(create: Callable[..., Any]) -> Iterator[None]:
+    """`Reduction.create` is `create`, which gets all arguments as keywords."""
     from torch._inductor import ir
 
     signature = inspect.signature(ir.Reduction.create)
@@ -192,15 +192,15 @@ def _reductions_by(create: Callable[..., Any]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def means_of_nothing(ranges: Mapping[Any, Any]) -> Iterator[None]:
-    """`var_mean` of no elements is NaN, and so is the mean (issue 197108).
+def fix_var_mean_of_empty(ranges: Mapping[Any, Any]) -> Iterator[None]:
+    """The mean of `var_mean` over an empty dimension is NaN (issue 197108).
 
         torch.var_mean(x, dim=0)    # x has no rows at run time
 
-    Welford's algorithm begins with a mean of 0, which stays.
+    Welford's algorithm starts with a mean of 0.
 
     Args:
-        ranges: what export allows each symbol to be. Inductor's own begin with 2.
+        ranges: the program's range constraints. Inductor's own start at 2.
     """
     from torch._inductor import lowering
     from torch._inductor.virtualized import ops
@@ -217,8 +217,8 @@ def means_of_nothing(ranges: Mapping[Any, Any]) -> Iterator[None]:
         count = lowering.sympy_product(sizes[dim] for dim in dims)
 
         def or_nan(mean: Any) -> Any:
-            is_none = ops.eq(ops.index_expr(count, torch.int64), ops.constant(0, torch.int64))
-            return ops.where(is_none, ops.constant(math.nan, x.get_dtype()), mean)
+            is_empty = ops.eq(ops.index_expr(count, torch.int64), ops.constant(0, torch.int64))
+            return ops.where(is_empty, ops.constant(math.nan, x.get_dtype()), mean)
 
         return var, lowering.make_pointwise(or_nan)(*mean)
 
@@ -227,12 +227,11 @@ def means_of_nothing(ranges: Mapping[Any, Any]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def tails_of_reductions() -> Iterator[None]:
-    """What is left of a vectorized dimension is stored with its own width after a reduction.
+def fix_reduction_tail_stores() -> Iterator[None]:
+    """The tail of a vectorized loop stores only its own elements after a reduction.
 
-    Whether a reduction is inside the vectorized loop, Inductor looks for in the next loop only; if
-    there is another between, whole vectors are stored over the end of rows and of the buffer
-    (issues 181690, 196681).
+    Inductor looks for a reduction in the next inner loop only. If there is another loop between,
+    whole vectors are stored past the end of rows and of the buffer (issues 181690, 196681).
     """
     from torch._inductor.codegen.cpp import CppKernelProxy
 
@@ -251,10 +250,10 @@ def tails_of_reductions() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def steps_of_64_bits() -> Iterator[None]:
-    """Multiples of an index are computed in 64 bits (issue 175966).
+def fix_int64_arange_step() -> Iterator[None]:
+    """`arange` vectors of an index are int64 (issue 175966).
 
-    A vector of them begins with 64 bits but takes steps of the literal's type, an int.
+    The start is int64, but the step has the literal's type, int.
     """
     from torch._inductor.codegen.cpp import CppVecKernel
 
@@ -269,10 +268,10 @@ def steps_of_64_bits() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def floor_division_of_floats() -> Iterator[None]:
-    """`a // b` of floats is the quotient below: 9 for 1.0 // 0.1, as eager says (issue 197895).
+def fix_floor_division_rounding() -> Iterator[None]:
+    """Floating-point `a // b` is computed as eager does on the CPU: 1.0 // 0.1 is 9 (issue 197895).
 
-    Inductor rounds the quotient first, to 10. This is what eager computes, on the CPU.
+    Inductor rounds the quotient first, to 10.
     """
     from torch._inductor import lowering
     from torch._inductor.virtualized import ops
@@ -288,7 +287,7 @@ def floor_division_of_floats() -> Iterator[None]:
         dtype = left.get_dtype()
         is_ours = rounding_mode == "floor" and dtype.is_floating_point
         if not is_ours or right.get_dtype() != dtype or left.get_device().type != "cpu":
-            return div_mode(a, b, rounding_mode)  # as they come: it takes no constant for a number
+            return div_mode(a, b, rounding_mode)  # not the promoted ones
         precise = torch.promote_types(dtype, torch.float32)
         zero, half, one = (functools.partial(ops.constant, n, precise) for n in (0.0, 0.5, 1.0))
 
@@ -315,8 +314,8 @@ def floor_division_of_floats() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def truth_values_compared() -> Iterator[None]:
-    """`a == b` of truth values: Inductor asks which range lies above, an error for them."""
+def fix_bool_eq_value_ranges() -> Iterator[None]:
+    """`a == b` of bool operands: `ValueRanges` orders their bounds, a TypeError for bools."""
     import sympy
     from torch.utils._sympy.value_ranges import SymPyValueRangeAnalysis, ValueRanges
 
@@ -333,14 +332,14 @@ def truth_values_compared() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def layouts_of_fourier_transforms() -> Iterator[None]:
-    """Fourier transforms give the strides that backends/aoti/ops/fft.cpp gives, on all devices.
+def fix_fft_strides() -> Iterator[None]:
+    """FFTs have the output strides of backends/aoti/ops/fft.cpp, on all devices.
 
         fft(x.transpose(0, 1))
 
-    Dimensions that are not transformed are outside, in the order of the operand's, then come the
-    transformed ones; the last one of a transform of or to real numbers stays last. 2.11 traces
-    strides that overlap, 2.13 other ones for CUDA.
+    Batch dimensions are outermost, in the input's stride order, then the transformed ones; the last
+    one of an r2c or c2r transform is innermost. torch 2.11 traces overlapping strides, 2.13 other
+    ones for CUDA.
     """
     from torch._inductor import ir
     from torch._inductor.virtualized import V
@@ -369,12 +368,12 @@ def layouts_of_fourier_transforms() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def queries_laid_out_first() -> Iterator[None]:
-    """flex_attention for few queries reads them where they are.
+def freeze_flex_decoding_query_layout() -> Iterator[None]:
+    """The query's layout is frozen before the flex-decoding kernel (few queries) is generated.
 
         flex_attention(q.transpose(1, 2).contiguous(), k, v)
 
-    Inductor writes the strides of the query into the kernel before it has decided on them.
+    Inductor writes the query's strides into the kernel while its layout is still flexible.
     """
     from torch._inductor import ir
     from torch._inductor.kernel.flex import flex_attention
@@ -382,21 +381,21 @@ def queries_laid_out_first() -> Iterator[None]:
     create: Callable[..., Any] = flex_attention.create_flex_decoding_kernel
 
     @functools.wraps(create)
-    def create_for_laid_out(query: Any, *args: Any, **kwargs: Any) -> Any:
+    def create_with_frozen_query(query: Any, *args: Any, **kwargs: Any) -> Any:
         query = ir.ExternKernel.realize_input(query)
         query.freeze_layout()
         return create(query, *args, **kwargs)
 
-    with patched(flex_attention, "create_flex_decoding_kernel", create_for_laid_out):
+    with patched(flex_attention, "create_flex_decoding_kernel", create_with_frozen_query):
         yield
 
 
 @contextlib.contextmanager
-def constant_indices_compared() -> Iterator[None]:
-    """The larger of two indices is found, also where one is a constant that was kept from folding.
+def fix_identity_comparison() -> Iterator[None]:
+    """`Identity` of a constant can be evaluated, so that sympy can compare it.
 
-    Inductor wraps such a constant in `Identity`, of which sympy knows that it is a number but not
-    which: `Max(Identity(0) + 1, n)` is then an error ("is not comparable").
+    Inductor wraps constant indices in `Identity` to keep them from being folded. sympy knows that
+    it is a number but not which: `Max(Identity(0) + 1, n)` raises "is not comparable".
     """
     from torch.utils._sympy.functions import Identity
 
@@ -408,10 +407,11 @@ def constant_indices_compared() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def splits_in_three_given_up() -> Iterator[None]:
-    """A loop that does not divide into three is tried in another way.
+def fix_cant_split_arguments() -> Iterator[None]:
+    """`CantSplit` can be raised without arguments.
 
-    torch 2.11 raises the exception that says so without its arguments, which is an error itself.
+    torch 2.11 does so where a loop cannot be split into three; its constructor requires two, so a
+    TypeError replaced the exception that Inductor catches to try another tiling.
     """
     from torch._inductor.codegen import simd
 
@@ -424,11 +424,11 @@ def splits_in_three_given_up() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def loops_that_write_in_place() -> Iterator[None]:
-    """A `while_loop` may write the tensors that it carries in place, as `map` and `scan` do.
+def fix_while_loop_mutation_outputs() -> Iterator[None]:
+    """A `while_loop` may mutate its carried inputs, as those of `map` and `scan` do.
 
-    The C++ wrapper of torch 2.11 counts the outputs that are not written in place alone
-    (AssertionError in codegen_subgraph_prefix).
+    The C++ wrapper of torch 2.11 counts only outputs that are no mutations (AssertionError in
+    codegen_subgraph_prefix).
     """
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
@@ -451,11 +451,11 @@ def loops_that_write_in_place() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def masked_loads_within_the_tensor() -> Iterator[None]:
-    """A load under a mask reads no more elements than the loop has left, and none that is masked.
+def fix_masked_load_bounds() -> Iterator[None]:
+    """A masked load reads neither past the tail of the loop nor masked elements.
 
-    In the last step of a loop Inductor reads a whole vector all the same; of truth values it reads
-    those that are masked, too.
+    In the tail Inductor loads a whole vector all the same; of bool tensors it loads masked
+    elements, too.
     """
     from torch._inductor.codegen.cpp import CppVecKernel
     from torch._inductor.virtualized import V
@@ -487,25 +487,22 @@ def masked_loads_within_the_tensor() -> Iterator[None]:
         yield
 
 
-#: The number of rows of a product, in templates, where it is known at run time.
-_ROWS_AT_RUN_TIME = "    const int64_t M = {{kernel.size(GemmOut, 0)}};\n"
+#: M of the GEMM template, where it is dynamic.
+_DYNAMIC_M = "    const int64_t M = {{kernel.size(GemmOut, 0)}};\n"
 
 
 @contextlib.contextmanager
-def products_of_no_rows() -> Iterator[None]:
-    """A product of as many rows as an input has computes nothing if these are none.
+def fix_gemm_with_zero_rows() -> Iterator[None]:
+    """A GEMM with a dynamic M returns at once if M is 0.
 
-    Its template divides the rows into blocks and then divides by the number of blocks, which ends
-    the process.
+    The template divides by the number of blocks of rows, which would be a SIGFPE.
     """
     from torch._inductor.codegen.common import KernelTemplate
 
     template: Callable[[str], Any] = KernelTemplate._template_from_string
 
     def template_of(text: str) -> Any:
-        return template(
-            text.replace(_ROWS_AT_RUN_TIME, f"{_ROWS_AT_RUN_TIME}    if (M == 0) return;\n")
-        )
+        return template(text.replace(_DYNAMIC_M, f"{_DYNAMIC_M}    if (M == 0) return;\n"))
 
     with patched(KernelTemplate, "_template_from_string", staticmethod(template_of)):
         yield

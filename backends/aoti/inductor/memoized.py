@@ -1,8 +1,8 @@
-"""Work that Inductor repeats for every kernel, done once for each text.
+"""Memoizes template compilation and index parsing.
 
-A transformer's layers ask for the same matrix-product templates over and over, and each time their
-text is parsed and compiled by jinja2 and their index expressions by sympy: half of the time that
-code generation takes. Both depend on the text alone.
+The layers of a transformer render the same GEMM templates. Each time jinja2 compiles their text and
+sympy parses their index expressions: half of the time of code generation. Both depend on the text
+only.
 """
 
 import contextlib

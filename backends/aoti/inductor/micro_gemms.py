@@ -1,6 +1,6 @@
-"""Micro-GEMMs, the inner loops of matrix products: one for all products that use the same.
+"""Micro-GEMMs, the inner loops of matmuls: one for all matmuls that use the same.
 
-Inductor writes them into each product's kernel under that kernel's name. They are most of what
+Inductor writes them into each kernel under that kernel's name. They are most of what
 there is to compile, and few differ: here their text decides their name, kernels declare what they
 call, and each definition becomes a source of its own, compiled once for all models of a machine.
 
@@ -30,14 +30,13 @@ _LOADS = re.compile(
     r"::loadu\(B \+ k \* ldb \+ col \* VLEN(?:, VLEN)?\);\n",
     re.MULTILINE,
 )
-#: So many rows of the right factor ahead its lines are asked for: at 8 to 12 cycles a row about the
-#: latency of a third-level cache.
+#: Prefetch distance in the weight, rows: at 8 to 12 cycles a row about the latency of an L3 cache.
 _PREFETCHED_ROWS = 24
 
 
 @contextlib.contextmanager
-def named_by_text() -> Iterator[None]:
-    """Equal micro-GEMMs get equal names, and marks around their definitions (for `separate`)."""
+def deduplicate_micro_gemms() -> Iterator[None]:
+    """Names micro-GEMMs by a hash of their text, and marks their definitions for `separate`."""
     from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemm
 
     with contextlib.ExitStack() as stack:
@@ -49,7 +48,7 @@ def named_by_text() -> Iterator[None]:
 
 
 def _kinds(kind: Any) -> Iterator[type]:
-    """A class and those that are made of it."""
+    """A class and its subclasses."""
     yield kind
     for derived in kind.__subclasses__():
         yield from _kinds(derived)
@@ -70,21 +69,21 @@ def _named(codegen_define: Callable[[Any, Any], str]) -> Callable[[Any, Any], st
 
 
 def _prefetching(definition: str) -> str:
-    """Weights stream from far away, across pages, which hardware follows only in part."""
+    """Adds prefetches of the weight, since hardware prefetchers stop at pages."""
     ahead = f"__builtin_prefetch(B + (k + {_PREFETCHED_ROWS}) * ldb + col * VLEN);"
     return _LOADS.sub(rf"\g<0>\g<1>{ahead}\n", definition)
 
 
-#: Rows and columns of what AVX2 code keeps in registers of a product whose right factor is packed
-#: in panels of so many columns for AVX-512: 12 of its 16 registers hold sums.
+#: Register blocking (rows, columns) of AVX2 code for a weight that is packed in panels of so many
+#: columns for AVX-512: 12 of the 16 registers are accumulators.
 TILES = {48: (4, 24), 32: (6, 16), 16: (6, 16)}
 
 
 @contextlib.contextmanager
-def packed_for_512_bits() -> Iterator[None]:
-    """Code for 256-bit registers reads right factors in the layout that Inductor chooses for 512.
+def pack_weights_for_avx512() -> Iterator[None]:
+    """Code for 256-bit registers reads weights in the layout that Inductor chooses for 512.
 
-    A panel is a multiple of what the registers take: the micro-GEMM goes over it in several steps.
+    A panel is a multiple of the register block: the micro-GEMM loops over it.
     """
     from torch._inductor import config
     from torch._inductor.codegen import cpp_gemm_template, cpp_grouped_gemm_template
@@ -97,7 +96,7 @@ def packed_for_512_bits() -> Iterator[None]:
         with vector_isa(512), config.patch("cpp.simdlen", 512):
             wide = create(*args, **kwargs)
         own = create(*args, **kwargs)
-        # Of other kinds each variant has weights of its own.
+        # For other micro-GEMMs each variant packs weights of its own.
         if {type(own), type(wide)} != {CppMicroGemmFP32Vec} or wide.register_blocking.block_k > 1:
             return own
         columns = wide.register_blocking.block_n
@@ -123,21 +122,21 @@ def packed_for_512_bits() -> Iterator[None]:
         yield
 
 
-#: Of a product, what one thread computes before the epilogue goes over it: at most so many row
-#: blocks and panels of columns; and the most terms that are added up before sums go to memory.
+#: Largest cache block that a thread computes before its epilogue, in row blocks and panels of
+#: columns; and the most terms accumulated before sums go to memory.
 _ROW_BLOCKS, _PANELS, _DEPTH = 32, 8, 1024
-#: Of the second-level cache.
+#: Of the L2 cache, for rows of the input.
 _CACHED_LEFT_BYTES = 800 << 10
 
 
 @contextlib.contextmanager
-def blocked_for_epilogues() -> Iterator[None]:
-    """Epilogues read and write pieces of rows that are long enough for hardware to prefetch, and
-    sums stay in registers longer.
+def larger_cache_blocks() -> Iterator[None]:
+    """Larger cache blocks: epilogues access rows in pieces long enough for the hardware prefetcher,
+    and sums stay in registers longer.
 
-    Inductor blocks for a first-level cache that holds a panel of the right factor: sums go to
-    memory and back after 204 terms, and an epilogue goes over one panel, 128 bytes of each row.
-    With prefetched weights a panel may as well come from the second level.
+    Inductor blocks for an L1 cache that holds a panel of the weight: sums go to memory and back
+    after 204 terms, and an epilogue processes one panel, 128 bytes of each row. With prefetched
+    weights a panel may as well come from the L2 cache.
     """
     from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
 
@@ -151,12 +150,12 @@ def blocked_for_epilogues() -> Iterator[None]:
             return blocks
         of_thread, register = self.thread_blocking(num_threads), self.register_blocking
         depth = _even_part(of_thread.block_k, _DEPTH // register.block_k)
-        # Rows of the left factor are read again for each panel, from the second-level cache.
+        # Rows of the input are read again for each panel, from the L2 cache.
         row_bytes = left.itemsize * register.block_m * register.block_k * depth
         cached = _CACHED_LEFT_BYTES // row_bytes
         return type(blocks)(
             block_m=_even_part(of_thread.block_m, max(1, min(_ROW_BLOCKS, cached))),
-            # A padded product is computed in a buffer of the block's size, which is zeroed first.
+            # A padded GEMM is computed in a buffer of the block's size, which is zeroed first.
             block_n=min(_PANELS, of_thread.block_n) if self.padded_n == self.n else 1,
             block_k=depth,
         )

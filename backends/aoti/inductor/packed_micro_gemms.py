@@ -1,12 +1,12 @@
-"""Inner loops of matrix products with weights that are not float32.
+"""Micro-GEMMs for weights that are not float32.
 
-Sums are in float32. What differs from Inductor's own loops is how weights lie and are read:
+They accumulate in float32. They differ from Inductor's in how the weight is laid out and loaded:
 
-* bfloat16: rows in pairs, [k / 2][n][2], as the instruction wants them that multiplies and adds two
-  at once (AVX512-BF16). Where a machine lacks it, a shift and a mask make floats of the same pairs.
-* float16: as Inductor lays them out; each register is converted as it is read.
-* Whole numbers of eight and four bits with scales, which lie as `backends/aoti/quantized.py` says.
-  Of several rows of bfloat16 the products are of pairs again, of weights rounded to bfloat16.
+* bfloat16: VNNI2, [k / 2][n][2], for vdpbf16ps (AVX512-BF16). A machine without it converts the
+  same pairs to float32 by a shift and a mask.
+* float16: laid out as Inductor does; each register is converted as it is loaded.
+* int8 and int4 with scales: the layout of `backends/aoti/ops/quantized_mm.py`. A bfloat16 GEMM
+  rounds the dequantized weight to bfloat16 and uses vdpbf16ps, too.
 
 This module has subclasses of Inductor's classes: it is imported once Inductor is at work.
 """
@@ -19,14 +19,14 @@ from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemm, LayoutType
 from torch._inductor.codegen.cpp_utils import GemmBlocking
 
 from pteron.backends.aoti.inductor.micro_gemms import TILES
-from pteron.backends.aoti.quantized import PANEL, Packing
+from pteron.backends.aoti.ops.quantized_mm import PANEL, Packing
 
-#: Bytes of the weight ahead that are asked for: pages end before, and hardware stops there.
+#: Prefetch distance in the weight, bytes: a page, at whose end the hardware prefetcher stops.
 _AHEAD = 4096
 
 #: Where the machine has AVX512-BF16.
 _PAIRS = r"""{%- if multiplies_pairs %}
-// Two terms are multiplied and added at once.
+// Two terms for each multiply-add.
 template <int rows, bool accum>
 __attribute__((target("avx512bf16"))) static void {{name}}_rows_of_pairs(
     const at::BFloat16* __restrict__ A, const at::BFloat16* __restrict__ B, float* __restrict__ C,
@@ -110,7 +110,7 @@ __attribute__((target("avx512bf16"))) static void {{name}}_as_pairs(
 #: What all have in common: `right` and `one_row` are what a kind adds.
 _COMMON = r"""
 {%- if input_dtype != torch.float32 %}
-// Rows of the left factor as float32.
+// Rows of A as float32.
 static void {{name}}_left(
     const {{input_t}}* A, int64_t lda, int64_t rows, int64_t count, float* left
 ) {
@@ -132,7 +132,7 @@ static void {{name}}_left(
 }
 {%- endif %}
 
-// The columns of {{step // lanes}} registers, of two matrices of float32.
+// A float32 GEMM of {{step // lanes}} registers of columns.
 template <int rows, bool accum>
 static void {{name}}_rows(
     const float* __restrict__ left, int64_t lda, const float* __restrict__ right, int64_t count,
@@ -240,7 +240,7 @@ static void {{name}}_rows(
 """
 
 _ELEMENT = r"""
-// An element of the left factor in all lanes.
+// An element of A, broadcast.
 static inline {{floats}} {{name}}_element(const {{input_t}}* element) {
 {%- if input_dtype == torch.float32 %}
     return {{mm}}_set1_ps(*element);
@@ -253,7 +253,7 @@ static inline {{floats}} {{name}}_element(const {{input_t}}* element) {
 """
 
 _HALVES = r"""
-// A register of a row as float32. Of bfloat16, two rows lie side by side.
+// A register of a row as float32. bfloat16 rows are interleaved in pairs.
 static inline {{floats}} {{name}}_read(const {{input_t}}* stored, int term) {
 {%- if terms == 2 %}
     const {{ints}} pair = {{mm}}_loadu_si{{width}}(reinterpret_cast<const {{ints}}*>(stored));
@@ -310,47 +310,47 @@ static void {{name}}_one_row(
 """
 
 _QUANTIZED = r"""
-{%- set is_shifted = has_shift or (level_bits == 4 and width == 256) %}
-// Levels of a row: {{lanes}} columns from `column`.
-static inline {{floats}} {{name}}_levels(const uint8_t* row, int column) {
-    const auto* place = reinterpret_cast<const __m128i*>(row + column % {{level_bytes}});
+{%- set adds_zero_point = has_zero_point or (value_bits == 4 and width == 256) %}
+// Values of a row: {{lanes}} columns from `column`.
+static inline {{floats}} {{name}}_values(const uint8_t* row, int column) {
+    const auto* place = reinterpret_cast<const __m128i*>(row + column % {{value_bytes}});
     const __m128i bytes = {{ "_mm_loadu_si128" if width == 512 else "_mm_loadl_epi64" }}(place);
-{%- if level_bits == 8 %}
+{%- if value_bits == 8 %}
     return {{mm}}_cvtepi32_ps({{mm}}_cvtepi8_epi32(bytes));
 {%- else %}
     {{ints}} stored = {{mm}}_cvtepu8_epi32(bytes);
-    if (column >= {{level_bytes}}) stored = {{mm}}_srli_epi32(stored, 4);
+    if (column >= {{value_bytes}}) stored = {{mm}}_srli_epi32(stored, 4);
 {%- if width == 512 %}
-    const __m512 levels = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
-    return _mm512_permutexvar_ps(stored, levels);
+    const __m512 table = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm512_permutexvar_ps(stored, table);
 {%- else %}
     return _mm256_cvtepi32_ps(_mm256_and_si256(stored, _mm256_set1_epi32(15)));  // 8 more
 {%- endif %}
 {%- endif %}
 }
 
-// What becomes of the levels of a group.
-struct {{name}}_Numbers {
-{%- if group %}
+// Scales and zero points of a group.
+struct {{name}}_Dequantizer {
+{%- if group_size %}
     {{floats}} scale[{{block_n // lanes}}];
 {%- endif %}
-{%- if is_shifted %}
-    {{floats}} shift[{{block_n // lanes}}];
+{%- if adds_zero_point %}
+    {{floats}} zero_point[{{block_n // lanes}}];
 {%- endif %}
-    explicit {{name}}_Numbers(const uint8_t* stored) {
-{%- if group %}
-        const auto* numbers = reinterpret_cast<const float*>(stored + {{group * level_bytes}});
+    explicit {{name}}_Dequantizer(const uint8_t* stored) {
+{%- if group_size %}
+        const auto* scales = reinterpret_cast<const float*>(stored + {{group_size * value_bytes}});
         #pragma GCC unroll 4
         for (int i = 0; i < {{block_n // lanes}}; ++i) {
-            scale[i] = {{mm}}_loadu_ps(numbers + i * {{lanes}});
-{%- if is_shifted %}
-{%- if has_shift %}
-            shift[i] = {{mm}}_loadu_ps(numbers + {{block_n}} + i * {{lanes}});
+            scale[i] = {{mm}}_loadu_ps(scales + i * {{lanes}});
+{%- if adds_zero_point %}
+{%- if has_zero_point %}
+            zero_point[i] = {{mm}}_loadu_ps(scales + {{block_n}} + i * {{lanes}});
 {%- else %}
-            shift[i] = {{mm}}_setzero_ps();
+            zero_point[i] = {{mm}}_setzero_ps();
 {%- endif %}
-{%- if level_bits == 4 and width == 256 %}
-            shift[i] = {{mm}}_fmadd_ps(scale[i], {{mm}}_set1_ps(-8), shift[i]);
+{%- if value_bits == 4 and width == 256 %}
+            zero_point[i] = {{mm}}_fmadd_ps(scale[i], {{mm}}_set1_ps(-8), zero_point[i]);
 {%- endif %}
 {%- endif %}
         }
@@ -358,34 +358,34 @@ struct {{name}}_Numbers {
     }
 
     {{floats}} of(const uint8_t* row, int i) const {
-        const {{floats}} levels = {{name}}_levels(row, i * {{lanes}});
-{%- if is_shifted %}
-        return {{mm}}_fmadd_ps(levels, scale[i], shift[i]);
-{%- elif group %}
-        return {{mm}}_mul_ps(levels, scale[i]);
+        const {{floats}} values = {{name}}_values(row, i * {{lanes}});
+{%- if adds_zero_point %}
+        return {{mm}}_fmadd_ps(values, scale[i], zero_point[i]);
+{%- elif group_size %}
+        return {{mm}}_mul_ps(values, scale[i]);
 {%- else %}
-        return levels;
+        return values;
 {%- endif %}
     }
 };
 
 static void {{name}}_right(const uint8_t* B, int64_t ldb, int64_t count, float* right) {
-    const int64_t group = {{ group or "count" }};
-    for (int64_t begin = 0; begin < count; begin += group) {
+    const int64_t group_size = {{ group_size or "count" }};
+    for (int64_t begin = 0; begin < count; begin += group_size) {
         const uint8_t* stored = B + begin * ldb;
-        const {{name}}_Numbers numbers(stored);
-        for (int64_t k = 0; k < group; ++k) {
+        const {{name}}_Dequantizer weight(stored);
+        for (int64_t k = 0; k < group_size; ++k) {
             #pragma GCC unroll 4
             for (int i = 0; i < {{block_n // lanes}}; ++i) {
                 {{mm}}_storeu_ps(
                     right + (begin + k) * {{block_n}} + i * {{lanes}},
-                    numbers.of(stored + k * {{level_bytes}}, i));
+                    weight.of(stored + k * {{value_bytes}}, i));
             }
         }
     }
 }
 
-// Each element is added up in several sums, which need not wait for each other.
+// Several accumulators for each element, so that multiply-adds do not wait for each other.
 template <bool accum>
 static void {{name}}_one_row(
     const {{input_t}}* __restrict__ A, const uint8_t* __restrict__ B, float* __restrict__ C,
@@ -399,29 +399,29 @@ static void {{name}}_one_row(
         for (int chain = 0; chain < chains; ++chain) sums[chain][i] = {{mm}}_setzero_ps();
         if (accum) sums[0][i] = {{mm}}_loadu_ps(C + i * {{lanes}});
     }
-    const int64_t group = {{ group or "K" }};
-    for (int64_t begin = 0; begin < K; begin += group) {
+    const int64_t group_size = {{ group_size or "K" }};
+    for (int64_t begin = 0; begin < K; begin += group_size) {
         const uint8_t* stored = B + begin * ldb;
-        const {{name}}_Numbers numbers(stored);
+        const {{name}}_Dequantizer weight(stored);
         int64_t k = 0;
-        for (; k + chains <= group; k += chains) {
+        for (; k + chains <= group_size; k += chains) {
             #pragma GCC unroll 4
             for (int chain = 0; chain < chains; ++chain) {
-                const uint8_t* row = stored + (k + chain) * {{level_bytes}};
-                if (chain * {{level_bytes}} % 64 == 0) __builtin_prefetch(row + {{ahead}});
+                const uint8_t* row = stored + (k + chain) * {{value_bytes}};
+                if (chain * {{value_bytes}} % 64 == 0) __builtin_prefetch(row + {{ahead}});
                 const {{floats}} element = {{name}}_element(A + begin + k + chain);
                 #pragma GCC unroll 4
                 for (int i = 0; i < registers; ++i) {
-                    sums[chain][i] = {{mm}}_fmadd_ps(element, numbers.of(row, i), sums[chain][i]);
+                    sums[chain][i] = {{mm}}_fmadd_ps(element, weight.of(row, i), sums[chain][i]);
                 }
             }
         }
-        for (; k < group; ++k) {
+        for (; k < group_size; ++k) {
             const {{floats}} element = {{name}}_element(A + begin + k);
             #pragma GCC unroll 4
             for (int i = 0; i < registers; ++i) {
                 sums[0][i] = {{mm}}_fmadd_ps(
-                    element, numbers.of(stored + k * {{level_bytes}}, i), sums[0][i]);
+                    element, weight.of(stored + k * {{value_bytes}}, i), sums[0][i]);
             }
         }
     }
@@ -438,10 +438,8 @@ static void {{name}}_one_row(
 
 
 class _MicroGemm(CppMicroGemm):
-    """What both have in common.
-
-    One row is multiplied with the weight as it is read. For more, a piece of the weight, which
-    stays in the first-level cache, becomes float32 once for all rows.
+    """A GEMV converts the weight as it is loaded; a GEMM converts a block of it, which stays in the
+    L1 cache, to float32 once for all rows.
 
     Args:
         step: columns of a panel that are computed at a time.
@@ -490,12 +488,12 @@ class _MicroGemm(CppMicroGemm):
         return str(KernelTemplate._template_from_string(text).render(options))
 
     def options(self) -> dict[str, Any]:
-        """What else `TEXT` needs."""
+        """Template variables of `TEXT`."""
         raise NotImplementedError
 
 
 class HalvesMicroGemm(_MicroGemm):
-    """Of bfloat16, an even number of terms, or of float16."""
+    """bfloat16, with an even K, or float16."""
 
     TEXT = _HALVES
 
@@ -513,21 +511,21 @@ class HalvesMicroGemm(_MicroGemm):
 
 
 class QuantizedMicroGemm(_MicroGemm):
-    """Of a weight that is packed as `packing` says; float32, bfloat16 or float16 on the left."""
+    """A packed int8 or int4 weight; A is float32, bfloat16 or float16."""
 
     TEXT = _QUANTIZED
 
     def __init__(self, name: str, left: torch.dtype, packing: Packing, width: int) -> None:
         rows, step = (8, PANEL) if width == 512 else TILES[PANEL]
-        blocking = GemmBlocking(rows, PANEL, packing.group or 1)
+        blocking = GemmBlocking(rows, PANEL, packing.group_size or 1)
         super().__init__(name, left, torch.uint8, blocking, step, width)
         self.packing = packing
 
     def options(self) -> dict[str, Any]:
         return {
-            "level_bits": self.packing.bits,
-            "level_bytes": self.packing.level_bytes,
-            "group": self.packing.group,
-            "has_shift": self.packing.has_shift,
+            "value_bits": self.packing.bits,
+            "value_bytes": self.packing.value_bytes,
+            "group_size": self.packing.group_size,
+            "has_zero_point": self.packing.has_zero_point,
             "ahead": _AHEAD,
         }

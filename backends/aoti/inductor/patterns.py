@@ -1,4 +1,4 @@
-"""Inductor's graph patterns, without those that lead to operators we do not serve."""
+"""Disables pattern-matcher rewrites that introduce unsupported operators."""
 
 import contextlib
 import functools
@@ -10,8 +10,8 @@ from pteron.backends.aoti.inductor.patched import patched
 
 
 @contextlib.contextmanager
-def without_patterns_of(modules: frozenset[str]) -> Iterator[None]:
-    """Pattern passes skip the entries that `modules` registered, whenever they did so."""
+def disable_patterns_of(modules: frozenset[str]) -> Iterator[None]:
+    """Pattern-matcher passes skip entries whose functions are defined in `modules`."""
     from torch._inductor.pattern_matcher import PatternMatcherPass
 
     apply = PatternMatcherPass.apply
@@ -40,7 +40,7 @@ _ORIGINS: dict[int, tuple[Any, frozenset[str]]] = {}
 
 
 def _origins(entry: Any) -> frozenset[str]:
-    """Names of the modules whose functions `entry` would call."""
+    """Modules of the functions that `entry` calls."""
     known = _ORIGINS.get(id(entry))
     if known is not None and known[0] is entry:
         return known[1]

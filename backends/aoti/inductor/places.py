@@ -1,4 +1,4 @@
-"""Where in the model a node comes from, as arguments of a failed check in C++."""
+"""Source locations of nodes, as C++ arguments of a failed check."""
 
 import json
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from pteron.exir._program import source_line
 
 
 def place(nodes: Iterable[Node]) -> str:
-    """Operator, file and line: those of the first node, the line of the first that has one."""
+    """Operator of the first node, and file and line of the first that has them."""
     nodes = list(nodes)
     target = nodes[0].target if nodes else "model"
     is_named = isinstance(target, torch._ops.OpOverload | str)
@@ -20,7 +20,7 @@ def place(nodes: Iterable[Node]) -> str:
 
 
 def place_in_kernel(operators: Iterable[str]) -> str:
-    """The same of the operator that a loop is made of, known by a part of its name."""
+    """The same for the current kernel; the operator's name contains one of `operators`."""
     from torch._inductor.virtualized import V
 
     node = V.kernel.current_node

@@ -1,52 +1,17 @@
-"""Mistakes of Inductor that change results or stop a lowering, put right while we generate code.
+"""Workarounds for bugs of Inductor that change results or stop a lowering.
 
-Each has a test that fails without it, in `tests/test_repairs.py` unless it says where; one that a
-release has cured costs nothing and can go.
+Each has a test that fails without it, in `tests/test_repairs.py` unless it says where. One that a
+release of torch has fixed costs nothing and can be removed.
 """
 
 import contextlib
 from collections.abc import Iterator
 
-from pteron.backends.aoti.inductor.graph_repairs import (
-    cumsum_of_the_dtype_asked_for,
-    loops_from_constants,
-    no_write_that_is_overwritten,
-    no_write_under_a_reader,
-    offsets_from_the_base,
-    operands_of_branches_as_traced,
-    sums_of_products_apart,
-)
-from pteron.backends.aoti.inductor.loop_repairs import (
-    arrays_by_their_writer,
-    bytes_ordered_as_ints,
-    constant_indices_compared,
-    floor_division_of_floats,
-    indices_in_the_order_of_the_tensor,
-    layouts_of_fourier_transforms,
-    loops_that_write_in_place,
-    masked_loads_within_the_tensor,
-    no_write_among_reads,
-    products_of_no_rows,
-    queries_laid_out_first,
-    splits_in_three_given_up,
-    steps_of_64_bits,
-    tails_of_reductions,
-    truth_values_compared,
-    views_of_what_was_computed,
-)
-from pteron.backends.aoti.inductor.rounding_repairs import (
-    conversions_that_round,
-    halves_rounded_after_each_operator,
-    indices_within_their_dtype,
-    products_in_their_dtype,
-    products_with_zero,
-    remainders_of_floats,
-)
-from pteron.backends.aoti.inductor.weight_repairs import (
-    batches_of_any_number,
-    factors_of_their_own,
-    transposed_convolutions_unfolded,
-    weights_from_their_offset,
+from pteron.backends.aoti.inductor import (
+    graph_repairs,
+    loop_repairs,
+    rounding_repairs,
+    weight_repairs,
 )
 
 
@@ -54,37 +19,40 @@ from pteron.backends.aoti.inductor.weight_repairs import (
 def repairs() -> Iterator[None]:
     """All of them."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(no_write_under_a_reader())
-        stack.enter_context(no_write_that_is_overwritten())
-        stack.enter_context(no_write_among_reads())
-        stack.enter_context(views_of_what_was_computed())
-        stack.enter_context(cumsum_of_the_dtype_asked_for())
-        stack.enter_context(offsets_from_the_base())
-        stack.enter_context(halves_rounded_after_each_operator())
-        stack.enter_context(conversions_that_round())
-        stack.enter_context(products_with_zero())
-        stack.enter_context(products_in_their_dtype())
-        stack.enter_context(remainders_of_floats())
-        stack.enter_context(indices_within_their_dtype())
-        stack.enter_context(layouts_of_fourier_transforms())
-        stack.enter_context(queries_laid_out_first())
-        stack.enter_context(sums_of_products_apart())
-        stack.enter_context(loops_from_constants())
-        stack.enter_context(operands_of_branches_as_traced())
-        stack.enter_context(arrays_by_their_writer())
-        stack.enter_context(weights_from_their_offset())
-        stack.enter_context(batches_of_any_number())
-        stack.enter_context(bytes_ordered_as_ints())
-        stack.enter_context(indices_in_the_order_of_the_tensor())
-        stack.enter_context(tails_of_reductions())
-        stack.enter_context(steps_of_64_bits())
-        stack.enter_context(floor_division_of_floats())
-        stack.enter_context(truth_values_compared())
-        stack.enter_context(constant_indices_compared())
-        stack.enter_context(splits_in_three_given_up())
-        stack.enter_context(loops_that_write_in_place())
-        stack.enter_context(masked_loads_within_the_tensor())
-        stack.enter_context(products_of_no_rows())
-        stack.enter_context(factors_of_their_own())
-        stack.enter_context(transposed_convolutions_unfolded())
+        for repair in (
+            graph_repairs.fix_reinplace_of_overlapping_reads,
+            graph_repairs.fix_reinplace_before_overwrite,
+            loop_repairs.fix_fusion_of_mutation_with_reads,
+            loop_repairs.fix_reinterpret_view_after_mutation,
+            graph_repairs.fix_cumsum_of_constant_dtype,
+            graph_repairs.fix_as_strided_of_view,
+            rounding_repairs.round_half_precision_as_eager,
+            rounding_repairs.keep_rounding_conversions,
+            rounding_repairs.keep_nan_times_zero,
+            rounding_repairs.fix_decomposed_matmul_dtypes,
+            rounding_repairs.fix_remainder_rounding,
+            rounding_repairs.fix_index_propagation_dtypes,
+            loop_repairs.fix_fft_strides,
+            loop_repairs.freeze_flex_decoding_query_layout,
+            graph_repairs.disable_mm_plus_mm_on_cpu,
+            graph_repairs.realize_constant_while_loop_inputs,
+            graph_repairs.require_traced_cond_operand_strides,
+            loop_repairs.fix_int_array_deduplication,
+            weight_repairs.fix_packed_weight_storage_offset,
+            weight_repairs.fix_packed_weight_of_dynamic_bmm,
+            loop_repairs.fix_int8_minmax_reductions,
+            loop_repairs.fix_argminmax_index_order,
+            loop_repairs.fix_reduction_tail_stores,
+            loop_repairs.fix_int64_arange_step,
+            loop_repairs.fix_floor_division_rounding,
+            loop_repairs.fix_bool_eq_value_ranges,
+            loop_repairs.fix_identity_comparison,
+            loop_repairs.fix_cant_split_arguments,
+            loop_repairs.fix_while_loop_mutation_outputs,
+            loop_repairs.fix_masked_load_bounds,
+            loop_repairs.fix_gemm_with_zero_rows,
+            weight_repairs.fix_folded_scale_names,
+            weight_repairs.skip_folding_into_transposed_convolutions,
+        ):
+            stack.enter_context(repair())
         yield

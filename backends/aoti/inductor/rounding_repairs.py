@@ -1,4 +1,4 @@
-"""Repairs of where values are rounded, and of dtypes that do not hold them."""
+"""Fixes of where Inductor rounds, and of dtypes that overflow."""
 
 import contextlib
 import functools
@@ -8,25 +8,25 @@ from unittest.mock import patch
 
 import torch
 
-from pteron.backends.aoti.inductor.graph_repairs import checked
+from pteron.backends.aoti.inductor.graph_repairs import extra_check
 from pteron.backends.aoti.inductor.patched import patched
 
 _HALVES = (torch.float16, torch.bfloat16)
 _ATEN = torch.ops.aten
-#: Operators that eager computes with a Python number rounded to the tensor's dtype.
-_ROUND_NUMBERS = {_ATEN.fmod, _ATEN.remainder, _ATEN.full, _ATEN.scalar_tensor}
+#: Operators for which eager rounds a Python scalar to the tensor's dtype.
+_ROUND_SCALARS = {_ATEN.fmod, _ATEN.remainder, _ATEN.full, _ATEN.scalar_tensor}
 _COMPARISONS = {_ATEN.eq, _ATEN.ne, _ATEN.lt, _ATEN.le, _ATEN.gt, _ATEN.ge}
-_ROUND_NUMBERS_ON_CPU = {_ATEN.add, _ATEN.sub, _ATEN.rsub, *_COMPARISONS}
+_ROUND_SCALARS_ON_CPU = {_ATEN.add, _ATEN.sub, _ATEN.rsub, *_COMPARISONS}
 
 
 @contextlib.contextmanager
-def halves_rounded_after_each_operator() -> Iterator[None]:
-    """Results of float16 and bfloat16 are rounded where eager rounds them.
+def round_half_precision_as_eager() -> Iterator[None]:
+    """float16 and bfloat16 results are rounded after each operator, as in eager.
 
         torch.floor(h * 3), h.to(torch.float16).float()
 
-    Inductor keeps float32 between the operators of a kernel. What is decided from such values,
-    an integer or a comparison, can then be another than eager's (issues 176565, 181568, 185337).
+    Inductor keeps float32 between the operators of a kernel. Integers and comparisons computed from
+    such values can then differ from eager's (issues 176565, 181568, 185337).
     """
     from torch._inductor import compile_fx
     from torch._inductor.codegen.cpp import CppKernel
@@ -41,12 +41,12 @@ def halves_rounded_after_each_operator() -> Iterator[None]:
         for node in module.graph.nodes:
             if node.op == "call_function" and any(map(_is_half, (node, *node.all_input_nodes))):
                 node.meta["low_precision_pointwise_barrier"] = True
-                _round_numbers(node)
+                _round_scalars(node)
         return result
 
     @functools.wraps(define)
     def define_unfused(scheduling: Any, source: str, *args: Any, **more: Any) -> Any:
-        # LLVM takes a product that is rounded to a half for one of halves, and fuses it with a sum.
+        # LLVM takes a product that is rounded to float16 for one in float16, and contracts to FMA.
         if "float16" in source:
             source = source.replace("'enable_fp_fusion': True, ", "")
             source = source.replace("triton_meta={", "triton_meta={'enable_fp_fusion': False, ")
@@ -55,7 +55,7 @@ def halves_rounded_after_each_operator() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(patched(compile_fx, "post_grad_passes", mark))
         stack.enter_context(patched(TritonScheduling, "define_kernel", define_unfused))
-        # C++ kernels would go on with the float32 that a half was rounded from.
+        # C++ kernels would reuse the float32 value from before the rounding.
         stack.enter_context(patched(CppKernel, "cache_dtype_convert", lambda *args: None))
         yield
 
@@ -65,13 +65,13 @@ def _is_half(node: torch.fx.Node) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype in _HALVES
 
 
-def _round_numbers(node: torch.fx.Node) -> None:
+def _round_scalars(node: torch.fx.Node) -> None:
     operator = getattr(node.target, "overloadpacket", None)
     like = node.all_input_nodes[0] if operator in _COMPARISONS else node
     if _is_half(like):
         value = like.meta["val"]
-        on_cpu = value.device.type == "cpu" and operator in _ROUND_NUMBERS_ON_CPU
-        if on_cpu or operator in _ROUND_NUMBERS:
+        on_cpu = value.device.type == "cpu" and operator in _ROUND_SCALARS_ON_CPU
+        if on_cpu or operator in _ROUND_SCALARS:
             node.args = tuple(
                 torch.tensor(arg, dtype=value.dtype).item() if isinstance(arg, float) else arg
                 for arg in node.args
@@ -79,20 +79,20 @@ def _round_numbers(node: torch.fx.Node) -> None:
 
 
 @contextlib.contextmanager
-def conversions_that_round() -> Iterator[None]:
-    """A conversion is left out before another one only if it changes no value.
+def keep_rounding_conversions() -> Iterator[None]:
+    """The first of two dtype conversions is removed only if it is exact.
 
         x.half().bfloat16(), n.float().double()
 
-    Inductor goes from the first dtype to the last at once.
+    Inductor converts to the last dtype directly.
     """
     from torch._inductor.fx_passes import joint_graph
 
-    with checked([joint_graph.patterns], "pointless_convert", _changes_nothing):
+    with extra_check([joint_graph.patterns], "pointless_convert", _is_exact):
         yield
 
 
-def _changes_nothing(match: Any) -> bool:
+def _is_exact(match: Any) -> bool:
     value = match.kwargs["arg"].meta.get("val")
     first, second = getattr(value, "dtype", None), match.kwargs["dtype1"]
     if first is None or not (first.is_floating_point and second.is_floating_point):
@@ -102,7 +102,7 @@ def _changes_nothing(match: Any) -> bool:
 
 
 @contextlib.contextmanager
-def products_with_zero() -> Iterator[None]:
+def keep_nan_times_zero() -> Iterator[None]:
     """`x * 0` is NaN where x is not finite; Inductor folds it to 0."""
     from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
 
@@ -122,7 +122,7 @@ def products_with_zero() -> Iterator[None]:
         yield
 
 
-#: Up to here all whole numbers are values of the dtype, from its negative on.
+#: Integers up to this magnitude are exact in the dtype.
 _EXACT_TO = {
     torch.bfloat16: 2**8,
     torch.float16: 2**11,
@@ -132,24 +132,24 @@ _EXACT_TO = {
 
 
 @contextlib.contextmanager
-def indices_within_their_dtype() -> Iterator[None]:
-    """Numbers made of indices are those of their dtype.
+def fix_index_propagation_dtypes() -> Iterator[None]:
+    """Index propagation stops at values that their dtype does not hold.
 
         torch.arange(300).to(torch.uint8).float(), torch.arange(1041, dtype=torch.bfloat16)
 
-    Inductor calculates with indices as with whole numbers of any size, and gives the result the
-    last dtype: 256 for the byte 0, 257 for 256 in bfloat16.
+    Inductor propagates indices as integers of any size and converts only the result: 256 instead of
+    0 for uint8, 257 instead of 256 for bfloat16.
     """
     from torch._inductor.index_propagation import IndexPropagation
     from torch.utils._sympy.value_ranges import bound_sympy
 
     propagate: Callable[..., Any] = IndexPropagation.propagate_sympy
 
-    def holds(handler: Any, number: Any) -> bool:
-        dtype = number.dtype
-        if number.is_constant() or dtype == torch.int64:
+    def holds(handler: Any, value: Any) -> bool:
+        dtype = value.dtype
+        if value.is_constant() or dtype == torch.int64:
             return True
-        bounds = bound_sympy(number.expr, dict(handler.var_to_range))
+        bounds = bound_sympy(value.expr, dict(handler.var_to_range))
         if dtype in _EXACT_TO:
             low, high = -_EXACT_TO[dtype], _EXACT_TO[dtype]
         elif dtype == torch.bool:
@@ -175,12 +175,13 @@ def indices_within_their_dtype() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def products_in_their_dtype() -> Iterator[None]:
-    """Products of matrices that Inductor writes as a sum have the dtype and digits of a product.
+def fix_decomposed_matmul_dtypes() -> Iterator[None]:
+    """Matmuls that Inductor decomposes into a reduction keep their dtype and precision.
 
         a @ b    # one row
 
-    A sum of integers has 64 bits (issue 191308), and each half would be rounded before it is added.
+    A sum of integers is int64 (issue 191308), and float16 products would be rounded before they are
+    added.
     """
     from torch._inductor import decomposition, lowering
     from torch._inductor.kernel import bmm
@@ -191,7 +192,7 @@ def products_in_their_dtype() -> Iterator[None]:
             dtype = args[0].dtype
             if dtype in _HALVES:
                 args = tuple(a.float() if isinstance(a, torch.Tensor) else a for a in args)
-            if kwargs.get("alpha", 1) == 0:  # NaN in the product is not read, as with a beta of 0
+            if kwargs.get("alpha", 1) == 0:  # NaN in the matmul is ignored, as with beta=0
                 added = args[0] * kwargs.get("beta", 1)
                 return added.expand(args[1].shape[0], args[2].shape[1]).clone()
             result = decompose(*args, **kwargs)
@@ -200,7 +201,7 @@ def products_in_their_dtype() -> Iterator[None]:
         return write_in_dtype
 
     class Lowering:
-        """The module of lowerings, as that of `bmm` reads it."""
+        """The module `lowering` for the module `bmm`, with a `mul` of its own."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(lowering, name)
@@ -228,10 +229,10 @@ def products_in_their_dtype() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def remainders_of_floats() -> Iterator[None]:
-    """`a % b` of floats is exact: 0.1 for 0.3 % 0.1, 1 for 1 % inf, on the CPU.
+def fix_remainder_rounding() -> Iterator[None]:
+    """Vectorized floating-point `a % b` is exact: 0.3 % 0.1 is 0.1, 1 % inf is 1.
 
-    Vectors subtract a multiple of b that was rounded.
+    Inductor subtracts a rounded multiple of b.
     """
     from torch._inductor.codegen.cpp import CppVecOverrides
     from torch._inductor.virtualized import OpsValue, ops

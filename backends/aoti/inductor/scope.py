@@ -8,21 +8,21 @@ from typing import Any
 import torch
 
 from pteron.backends.aoti.inductor import cpu, micro_gemms
-from pteron.backends.aoti.inductor.byte_constants import byte_constants_kept
+from pteron.backends.aoti.inductor.byte_constants import keep_dequantization_unfolded
 from pteron.backends.aoti.inductor.convolutions import (
-    convolutions_channels_last,
-    packed_convolutions,
+    lower_convolutions_channels_last,
+    lower_packed_convolutions,
 )
 from pteron.backends.aoti.inductor.generated_code import Target
-from pteron.backends.aoti.inductor.integer_divisions import integer_divisions_checked
-from pteron.backends.aoti.inductor.long_loops import long_loops_reported
+from pteron.backends.aoti.inductor.integer_divisions import check_integer_divisions
+from pteron.backends.aoti.inductor.long_loops import warn_of_long_loops
 from pteron.backends.aoti.inductor.memoized import memoized
-from pteron.backends.aoti.inductor.number_checks import numbers_checked
-from pteron.backends.aoti.inductor.own_functions import called_directly
 from pteron.backends.aoti.inductor.patched import patched
-from pteron.backends.aoti.inductor.patterns import without_patterns_of
+from pteron.backends.aoti.inductor.patterns import disable_patterns_of
 from pteron.backends.aoti.inductor.repairs import repairs
-from pteron.backends.aoti.inductor.thread_counts import run_time_threads
+from pteron.backends.aoti.inductor.runtime_functions import register_runtime_functions
+from pteron.backends.aoti.inductor.thread_counts import dynamic_thread_count
+from pteron.backends.aoti.inductor.unbacked_checks import check_unbacked_values
 
 
 @contextlib.contextmanager
@@ -34,20 +34,20 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH))
         stack.enter_context(repairs())
-        stack.enter_context(numbers_checked())
-        stack.enter_context(long_loops_reported())
-        stack.enter_context(called_directly(target.device))
-        stack.enter_context(byte_constants_kept())
+        stack.enter_context(check_unbacked_values())
+        stack.enter_context(warn_of_long_loops())
+        stack.enter_context(register_runtime_functions(target.device))
+        stack.enter_context(keep_dequantization_unfolded())
         stack.enter_context(memoized())
-        stack.enter_context(without_patterns_of(_refused_pattern_modules(target)))
+        stack.enter_context(disable_patterns_of(_refused_pattern_modules(target)))
         if target.device == "cuda":
-            stack.enter_context(convolutions_channels_last())
+            stack.enter_context(lower_convolutions_channels_last())
             stack.enter_context(_float32_products(target.allow_tf32))
         if target.device == "cpu":
-            stack.enter_context(integer_divisions_checked())
+            stack.enter_context(check_integer_divisions())
             stack.enter_context(cpu.without_mkldnn())
-            stack.enter_context(cpu.repeats_by_the_runtime())
-            stack.enter_context(packed_convolutions())
+            stack.enter_context(cpu.call_runtime_repeat_interleave())
+            stack.enter_context(lower_packed_convolutions())
             stack.enter_context(cpu.vector_isa(target.vector_bits))
             stack.enter_context(cpu.cache_sizes())
         yield
@@ -59,23 +59,23 @@ def target_scope(target: Target) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(_fresh_counters())
         if target.device == "cpu":
-            # It has subclasses of Inductor's classes, which `named_by_text` has to know.
-            from pteron.backends.aoti.inductor import packed_products
+            # It has subclasses of Inductor's classes, which `deduplicate_micro_gemms` has to know.
+            from pteron.backends.aoti.inductor import packed_gemms
 
             stack.enter_context(cpu.vector_isa(target.vector_bits))
             if target.vector_bits == 512:
-                stack.enter_context(micro_gemms.named_by_text())
-                stack.enter_context(micro_gemms.blocked_for_epilogues())
+                stack.enter_context(micro_gemms.deduplicate_micro_gemms())
+                stack.enter_context(micro_gemms.larger_cache_blocks())
             if target.vector_bits == 256 and target.packed_for == 512:
-                stack.enter_context(micro_gemms.packed_for_512_bits())
+                stack.enter_context(micro_gemms.pack_weights_for_avx512())
             if target.vector_bits:
-                stack.enter_context(packed_products.products_of_halves(target.vector_bits))
-                stack.enter_context(packed_products.quantized_products(target.vector_bits))
+                stack.enter_context(packed_gemms.half_precision_gemms(target.vector_bits))
+                stack.enter_context(packed_gemms.quantized_gemms(target.vector_bits))
             if target.num_threads > 1:
-                stack.enter_context(run_time_threads())
+                stack.enter_context(dynamic_thread_count())
             if target.freeze and target.templates:
-                stack.enter_context(cpu.template_choices())
-                stack.enter_context(cpu.serial_small_products())
+                stack.enter_context(cpu.prefer_gemm_templates())
+                stack.enter_context(cpu.serialize_small_gemms())
         yield
 
 

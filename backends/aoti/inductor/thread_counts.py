@@ -1,9 +1,9 @@
-"""Loops and products that are divided among threads at run time.
+"""Loops and GEMMs are partitioned among a dynamic number of threads.
 
-Inductor writes the number of threads into the code: loops are divided for that many at most, and
-matrix products for exactly that many. Here the code asks how many there are: `pteron_threads(n)`
-(in the kernels' header, `toolchain`) is what the host allows, or `n` where more would have too
-little to do each. What is too small for two threads stays without a parallel region.
+Inductor compiles for a fixed number of threads: an upper limit for loops, exactly that many for
+GEMMs. Here the code calls `pteron_threads(n)` (in the kernels' header, `toolchain`): the host's
+limit, or `n` if more threads would not pay. Work that is too small for two threads has no parallel
+region.
 """
 
 import contextlib
@@ -14,26 +14,26 @@ from typing import Any
 
 from pteron.backends.aoti.inductor.patched import patched
 
-#: Multiplications of a matrix product that are worth a thread.
-PRODUCTS_OF_A_THREAD = 1 << 16
-#: Loops are merged until there are iterations for so many threads, the innermost loop, whose
-#: iterations then are no plain count any more, only for so many.
+#: Multiplications of a GEMM that are worth a thread.
+MULTIPLICATIONS_PER_THREAD = 1 << 16
+#: Loops are collapsed until there are iterations for so many threads; the innermost loop, which is
+#: no longer a simple one then, only for so many.
 _ITERATIONS, _INNERMOST = 64, 8
 
 
 @contextlib.contextmanager
-def run_time_threads() -> Iterator[None]:
-    """Generated code uses as many threads as there are. For targets with more than one thread."""
+def dynamic_thread_count() -> Iterator[None]:
+    """Generated code reads the number of threads at run time. For multi-threaded targets."""
     from torch._inductor.codegen.common import KernelTemplate
     from torch._inductor.codegen.cpp import CppKernel, WorkSharing
 
     template: Callable[[str], Any] = KernelTemplate._template_from_string
     divide: Callable[..., Any] = CppKernel.codegen_loops_impl
-    useful_threads = 1  # of the loop that is written
+    useful_threads = 1  # of the current loop nest
 
     @functools.cache
     def template_of(text: str) -> Any:
-        return template(_counting_at_run_time(text))
+        return template(_with_dynamic_threads(text))
 
     @functools.wraps(divide)
     def codegen_loops(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -65,7 +65,7 @@ def run_time_threads() -> Iterator[None]:
 
 
 def _parallel_depth(kernel: Any, limit: Any) -> tuple[int, int]:
-    """How many loops are merged into the parallel one, and how many threads have enough to do."""
+    """How many loops are collapsed into the parallel one, and how many threads pay."""
     from torch._inductor import config
     from torch._inductor.virtualized import V
 
@@ -90,23 +90,24 @@ _BLOCKS = re.compile(
 )
 
 
-def _counting_at_run_time(text: str) -> str:
-    """A template of Inductor's that asks for the number of threads.
+def _with_dynamic_threads(text: str) -> str:
+    """Inductor's GEMM template with a dynamic number of threads.
 
-    How a product is divided is worked out for two threads when code is generated, which the
-    constants stay for; for another number when it runs.
+    The partition for two threads is computed at code generation and stays constants; for another
+    number it is computed at run time.
     """
     if "num_threads" not in text:
         return text
-    products = "int64_t(1)"
+    multiplications = "int64_t(1)"
     if "constexpr int64_t Mr =" in text:
-        products = "int64_t({{kernel.size(GemmOut, 0)}}) * {{N}} * {{K}}"
+        multiplications = "int64_t({{kernel.size(GemmOut, 0)}}) * {{N}} * {{K}}"
     elif "B_single_thread_block" in text:
-        products = "int64_t({{kernel.size(BY_2d, 0)}}) * {{N}} * {{K}} * 16"  # rows are not known
+        multiplications = "int64_t({{kernel.size(BY_2d, 0)}}) * {{N}} * {{K}} * 16"  # M is unknown
     text = text.replace(
         "constexpr int64_t num_threads = {{num_threads}};",
         "{%- if num_threads > 1 %}\n"
-        f"    const int64_t num_threads = pteron_threads({products} / {PRODUCTS_OF_A_THREAD});\n"
+        f"    const int64_t num_threads = pteron_threads("
+        f"{multiplications} / {MULTIPLICATIONS_PER_THREAD});\n"
         "    {%- else %}\n"
         "    constexpr int64_t num_threads = 1;\n"
         "    {%- endif %}",

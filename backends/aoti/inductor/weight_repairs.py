@@ -1,4 +1,4 @@
-"""Repairs of what is made of constants: packed products, folded factors."""
+"""Fixes of how Inductor packs and folds constant weights."""
 
 import contextlib
 import functools
@@ -12,15 +12,15 @@ from pteron.backends.aoti.inductor.patched import patched
 
 
 @contextlib.contextmanager
-def weights_from_their_offset() -> Iterator[None]:
-    """A product packs a constant that is a view from where the view begins.
+def fix_packed_weight_storage_offset() -> Iterator[None]:
+    """A GEMM template packs a constant with a storage offset from that offset on.
 
         linear(x, p[32:])
 
-    After freezing, `p[32:]` is a constant with a storage offset. Templates of products view it with
-    `as_strided` and an offset within the constant, which `as_strided` takes as one within the
-    storage: they pack the elements that the storage begins with. While they pack, such a constant
-    has a storage of its own.
+    After freezing, `p[32:]` is a constant with a storage offset. GEMM templates view it with
+    `as_strided` and an offset relative to the constant, which `as_strided` takes as relative to the
+    storage: they pack the elements at the start of the storage. While they pack, such a constant is
+    a copy without an offset.
     """
     from torch._inductor.codegen import cpp_gemm_template
 
@@ -30,7 +30,7 @@ def weights_from_their_offset() -> Iterator[None]:
         template: Any, preprocessor: Any, postprocessor: Any, *, input_nodes: Any, **more: Any
     ) -> Any:
         def postprocess(output: Any) -> Any:
-            with _own_storages(input_nodes):
+            with _without_storage_offsets(input_nodes):
                 return postprocessor(output)
 
         return create(template, preprocessor, postprocess, input_nodes=input_nodes, **more)
@@ -40,8 +40,8 @@ def weights_from_their_offset() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _own_storages(nodes: Sequence[Any]) -> Iterator[None]:
-    """Constants of the graph at hand that `nodes` read begin with their storage inside."""
+def _without_storage_offsets(nodes: Sequence[Any]) -> Iterator[None]:
+    """Inside, constants of the current graph that `nodes` read have no storage offset."""
     from torch._inductor.virtualized import V
 
     constants = V.graph.constants
@@ -62,13 +62,13 @@ def _own_storages(nodes: Sequence[Any]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def batches_of_any_number() -> Iterator[None]:
-    """A product in batches, of which there may be any number, does not pack a weight for each.
+def fix_packed_weight_of_dynamic_bmm() -> Iterator[None]:
+    """A bmm with a dynamic batch size does not pack an expanded constant weight.
 
         linear(x.transpose(0, 1), p)        # becomes bmm(x, p.expand(batches, ...))
 
-    The template packs as many copies of the constant as the example inputs have batches. With more
-    batches the code reads beyond them.
+    The template packs a copy of the constant for each batch of the example inputs. With more
+    batches the code reads out of bounds.
     """
     from torch._inductor.kernel import bmm
     from torch._inductor.virtualized import V
@@ -84,13 +84,13 @@ def batches_of_any_number() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def factors_of_their_own() -> Iterator[None]:
-    """Each convolution is multiplied by its own number.
+def fix_folded_scale_names() -> Iterator[None]:
+    """A scalar that is folded into a convolution's weight gets a buffer name of its own.
 
         convolution(x, v) * 0.5, convolution(y, w) * 0.25
 
-    When weights are frozen, such a number goes into them. On its way it is the graph's buffer
-    `other_tensor`, and since all have that name, all weights were multiplied by one of them.
+    Freezing folds such a scalar into the weight by way of the graph's buffer `other_tensor`. All
+    scalars had that name, so all weights were multiplied by one of them.
     """
     from torch._inductor import freezing
 
@@ -100,9 +100,9 @@ def factors_of_their_own() -> Iterator[None]:
     @functools.wraps(create)
     def create_node(graph: Any, op: str, target: Any, *args: Any, **kwargs: Any) -> Any:
         if op == "get_attr" and target == "other_tensor":
-            number = graph.owning_module.get_buffer(target)
+            scalar = graph.owning_module.get_buffer(target)
             target = f"other_tensor_{next(names)}"
-            graph.owning_module.register_buffer(target, number)
+            graph.owning_module.register_buffer(target, scalar)
         return create(graph, op, target, *args, **kwargs)
 
     @functools.wraps(passes)
@@ -115,14 +115,14 @@ def factors_of_their_own() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def transposed_convolutions_unfolded() -> Iterator[None]:
-    """What follows a transposed convolution stays out of its weights.
+def skip_folding_into_transposed_convolutions() -> Iterator[None]:
+    """Scales and biases are not folded into the weight of a transposed convolution.
 
         batch_norm(conv_transpose2d(x, w))
 
-    When weights are frozen, sums and products by channel go into the weights of the convolution
-    before them, along their first dimension. That holds the output channels, except in a transposed
-    convolution, where it holds the input channels: with as many of both, results were wrong.
+    Freezing folds per-channel additions and multiplications into the weight of the convolution
+    before, along its first dimension. That is the output channels, but of a transposed convolution
+    the input channels: with as many of both, results were wrong.
     """
     from torch._inductor import freezing
 
@@ -145,5 +145,5 @@ def transposed_convolutions_unfolded() -> Iterator[None]:
 
 
 def _transposed_convolution(*args: Any) -> Any:
-    """Stands for the operator where patterns are not to see it."""
+    """Replaces the operator where patterns are not to match it."""
     return torch.ops.aten.convolution.default(*args)

@@ -1,7 +1,7 @@
-"""Code of a GPU's host part alone, which tells what is called, on a machine without a GPU, too.
+"""Generates only the host code of GPU programs, to find the fallback kernels that it calls.
 
-Inductor compiles a GPU's kernels while it writes the code that launches them. Who only asks for
-the calls of operators needs neither kernels nor Triton nor the GPU.
+Inductor compiles GPU kernels while it generates the code that launches them. Which operators the
+code calls is known without kernels, Triton or a GPU.
 """
 
 import contextlib
@@ -10,21 +10,21 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.absent_gpu import fakes_of_any_device
+from pteron.backends.aoti.inductor.absent_gpu import do_nothing, fake_tensors_of_any_device
 from pteron.backends.aoti.inductor.gpu_properties import properties_of
 from pteron.backends.aoti.inductor.patched import patched
 
 
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
-    """Inside, code for a GPU is generated without its kernels and the lines that launch them."""
+    """Inside, GPU code is generated without kernels and their launches."""
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
     from torch._inductor.scheduler import Scheduler
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(patched(Scheduler, "create_backend", _backend))
         stack.enter_context(
-            patched(PythonWrapperCodegen, "generate_and_run_autotune_block", _nothing)
+            patched(PythonWrapperCodegen, "generate_and_run_autotune_block", do_nothing)
         )
         if not torch.cuda.is_available():
             stack.enter_context(_without_gpu())
@@ -32,7 +32,7 @@ def without_kernels() -> Iterator[None]:
 
 
 def _backend(scheduler: Any, device: torch.device) -> Any:
-    """The device's scheduling, which decides what becomes one kernel, but writes none."""
+    """The device's scheduling, which fuses nodes but generates no kernels."""
     from torch._inductor.codegen.common import get_scheduling_for_device
     from torch._inductor.virtualized import V
 
@@ -42,7 +42,7 @@ def _backend(scheduler: Any, device: torch.device) -> Any:
         for kind in ("node", "template", "combo_kernel", "mix_order_reduction"):
             setattr(backend, f"codegen_{kind}", _allocate_results)
         for name in ("codegen_sync", "flush", "ready_to_flush"):
-            setattr(backend, name, _nothing)
+            setattr(backend, name, do_nothing)
     return backend
 
 
@@ -51,14 +51,10 @@ def _allocate_results(node: Any, *_: Any, **__: Any) -> None:
         each.mark_run()
 
 
-def _nothing(*_: Any) -> None:
-    pass
-
-
 @contextlib.contextmanager
 def _without_gpu() -> Iterator[None]:
-    """What Inductor would ask the GPU while it lowers operators. The numbers, of an H100, decide
-    into how many parts a reduction is cut; they decide no call."""
+    """Device queries return the properties of an H100. They affect how reductions are split, but no
+    call."""
     from torch._inductor.fx_passes import joint_graph
     from torch._inductor.runtime.hints import DeviceProperties
 
@@ -71,7 +67,7 @@ def _without_gpu() -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(patched(DeviceProperties, "create", staticmethod(properties)))
-        stack.enter_context(fakes_of_any_device())
+        stack.enter_context(fake_tensors_of_any_device())
         # It traces its patterns with tensors on the GPU.
-        stack.enter_context(patched(joint_graph, "lazy_init", _nothing))
+        stack.enter_context(patched(joint_graph, "lazy_init", do_nothing))
         yield

@@ -14,7 +14,7 @@ namespace pteron::aoti {
 //
 //   out       [batch, out channels, height, width], channels last; not empty
 //   input     [batch, in channels, height, width], any strides
-//   weight    weights and bias without gaps, arranged as backends/aoti/convolution.py says
+//   weight    weights and bias without gaps, arranged as backends/aoti/ops/convolution.py says
 //   residual  like out, any strides, or null; all of one dtype
 struct PackedConvolutionCall {
   const slim::SlimTensor& out;

@@ -1,4 +1,4 @@
-"""Which values of a graph share memory, and which of those sets are written.
+"""Alias analysis of a graph: sets of nodes that share memory, and which are mutated.
 
 sets = AliasSets(graph)
 sets.share(a, b)       # same memory, through any chain of views?
@@ -17,7 +17,7 @@ _FUNCTIONAL_CONTROL_FLOW = ("cond", "map", "map_impl", "scan", "associative_scan
 
 
 class AliasSets:
-    """A partition of a graph's nodes by memory. Nodes without a tensor are sets of their own."""
+    """A union-find of a graph's nodes by memory. Each node without a tensor is a set."""
 
     def __init__(self, graph: Graph) -> None:
         self._parent: dict[Node, Node] = {node: node for node in graph.nodes}
@@ -44,7 +44,7 @@ class AliasSets:
         return self.find(left) is self.find(right)
 
     def unite(self, left: Node, right: Node) -> None:
-        """Says that the two nodes share memory from now on."""
+        """Merges the sets of the two nodes."""
         left, right = self.find(left), self.find(right)
         if left is right:
             return
@@ -96,7 +96,7 @@ def _bound_arguments(node: Node) -> Iterator[tuple[torch._C.Argument, Any]]:
 
 
 def _aliased_arguments(node: Node) -> Iterator[tuple[Node, bool]]:
-    """Arguments whose memory the node's result has, and whether the node writes it."""
+    """Arguments that the node's result aliases, and whether the node mutates them."""
     if node.target is operator.getitem:
         for source in _nodes_of(node.args[0]):
             yield source, False
@@ -107,14 +107,14 @@ def _aliased_arguments(node: Node) -> Iterator[tuple[Node, bool]]:
                 returned |= result.alias_info.before_set
         for argument, value in _bound_arguments(node):
             info = argument.alias_info
-            # "Tensor(a -> *)" is how schemas say that a list of results has the memory.
+            # "Tensor(a -> *)": a list of results aliases it.
             if info is not None and (info.before_set & returned or "*" in info.after_set):
                 for source in _nodes_of(value):
                     yield source, info.is_write
 
 
 def _written_arguments(node: Node) -> Iterator[Node]:
-    """Arguments that the node writes, or may write as far as anybody can tell."""
+    """Arguments that the node mutates or, for unknown targets, may mutate."""
     if isinstance(node.target, torch._ops.OpOverload):
         for argument, value in _bound_arguments(node):
             if argument.alias_info is not None and argument.alias_info.is_write:

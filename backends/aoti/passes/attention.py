@@ -1,9 +1,9 @@
-"""What becomes of attention, which partitioners keep whole.
+"""Chooses implementations of scaled_dot_product_attention, which partitioners do not decompose.
 
-WholeAttentionPass()       the forms that torch makes of it    ==>    attention
-AttentionPass(choose)      attention    ==>    a call of the runtime, flex_attention, or itself
+WholeAttentionPass()     flash, cuDNN and other variants    ==>    scaled_dot_product_attention
+AttentionPass(choose)    scaled_dot_product_attention    ==>    a runtime call or flex_attention
 
-Whatever computes it lays its result out in its own way; users of the result get what was traced.
+Each implementation has output strides of its own; users of the result get the traced ones.
 """
 
 import functools
@@ -17,20 +17,20 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
-from pteron.backends.aoti.attention import ATTENTION, RUNTIME_ATTENTION, WHOLE, Attention
+from pteron.backends.aoti.ops.attention import ATTENTION, RUNTIME_ATTENTION, WHOLE, Attention
 from pteron.exir.decompositions import insert_trace, replace_by_trace
 
 Choice: TypeAlias = Literal["library", "flex", "products"]
 
-#: The widest head that the runtime takes.
-MAX_ITEMS = 256
+#: Largest head dimension of the runtime's kernels.
+MAX_HEAD_DIM = 256
 RUNTIME_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
-# Queries and keys of a block that flex_attention visits or leaves out.
+# Queries and keys of a block of a flex_attention block mask.
 _BLOCK = 128
 
-#: What torch.nn.attention.flex_attention says to the operator, but that nobody takes gradients.
+#: Kernel options as of torch.nn.attention.flex_attention, for inference.
 _FLEX = {
     "BACKEND": "AUTO",
     "PRESCALE_QK": False,
@@ -43,7 +43,7 @@ _FLEX = {
 
 
 class WholeAttentionPass(PassBase):
-    """Makes attention of the forms for flash, cuDNN and others, where only its result is used."""
+    """Replaces flash, cuDNN and other variants whose only used output is the result."""
 
     def call(self, graph_module: GraphModule) -> PassResult:
         changed = False
@@ -63,7 +63,7 @@ class WholeAttentionPass(PassBase):
                         "dropout_p": call.dropout_p,
                         "is_causal": call.is_causal,
                         "scale": call.scale,
-                        "enable_gqa": True,  # these forms go by the sizes
+                        "enable_gqa": True,  # these variants infer it from the sizes
                     },
                 )
             whole.meta = dict(node.meta)
@@ -77,11 +77,11 @@ class WholeAttentionPass(PassBase):
 
 
 class AttentionPass(PassBase):
-    """Replaces attention by what `choose` says of each call.
+    """Replaces attention by the implementation that `choose` returns for each call.
 
-    "library": one call of the runtime. "flex": `flex_attention`, which Inductor compiles; blocks
-    that a mask of booleans excludes are found once for all calls that share it, and left out. What
-    neither can do stays, and so does what is to be "products": Inductor breaks it up.
+    "library": one call of the runtime. "flex": `flex_attention`, which Inductor compiles; the block
+    mask of a bool mask is computed once for all calls that share it. Calls that neither supports
+    stay, and so do those to be "products": Inductor decomposes them.
     """
 
     def __init__(self, choose: Callable[[Attention], Choice]) -> None:
@@ -111,10 +111,10 @@ class AttentionPass(PassBase):
         assert key is not None and value is not None
         inputs = [call.query, key, value]
         if call.mask is not None and choice == "flex" and has_blocks(call):
-            inputs += [call.mask, *self._lists(call.mask, node, call)]
+            inputs += [call.mask, *self._block_lists(call.mask, node, call)]
         elif call.mask is not None:
-            inputs.append(self._numbers(call.mask, node, call.query.meta["val"].dtype))
-        scale = call.scale if call.scale is not None else float(_items(call.query)) ** -0.5
+            inputs.append(self._additive_mask(call.mask, node, call.query.meta["val"].dtype))
+        scale = call.scale if call.scale is not None else float(_head_dim(call.query)) ** -0.5
         traced = node.meta["val"]
         compute = _by_library if choice == "library" else _by_flex
 
@@ -122,7 +122,7 @@ class AttentionPass(PassBase):
             q, k, v, *masks = operands
             mask = masks[0] if masks else None
             rank = q.dim()
-            if rank == 3:  # a batch, or heads: all the same
+            if rank == 3:  # without heads
                 q, k, v = (x.unsqueeze(1) for x in (q, k, v))
                 mask = mask.unsqueeze(1) if mask is not None and mask.dim() == 3 else mask
             out = compute(q, k, v, mask, call.is_causal, scale, masks[1:])
@@ -131,19 +131,19 @@ class AttentionPass(PassBase):
 
         return replace_by_trace(node, run, inputs)
 
-    def _numbers(self, mask: Node, before: Node, dtype: torch.dtype) -> Node:
-        """The mask as numbers of `dtype` to add; one for all calls that share the mask."""
+    def _additive_mask(self, mask: Node, before: Node, dtype: torch.dtype) -> Node:
+        """The mask as an additive one of `dtype`; one node for all calls that share the mask."""
         value = mask.meta["val"]
         if value.dtype == dtype:
             return mask
         if (mask, dtype) not in self._masks:
-            made = insert_trace(before, functools.partial(_as_numbers, dtype=dtype), [mask])
+            made = insert_trace(before, functools.partial(_to_additive, dtype=dtype), [mask])
             assert isinstance(made, Node)
             self._masks[mask, dtype] = made
         return self._masks[mask, dtype]
 
-    def _lists(self, mask: Node, before: Node, call: Attention) -> list[Node]:
-        """The blocks of a mask; one list of each kind for all calls that share it."""
+    def _block_lists(self, mask: Node, before: Node, call: Attention) -> list[Node]:
+        """The block mask of a bool mask; the same nodes for all calls that share it."""
         sizes = call.query.meta["val"].shape[-2], call.key.meta["val"].shape[-2]
         if (mask, *sizes) not in self._blocks:
             find = functools.partial(blocks_of, queries=sizes[0], keys=sizes[1])
@@ -154,10 +154,10 @@ class AttentionPass(PassBase):
 
 
 def has_blocks(call: Attention) -> bool:
-    """Whether its mask says which keys are excluded, for all batches and heads alike.
+    """Whether its mask is bool and the same for all batches and heads.
 
-    Inductor takes the stride of a dimension of one element for what it likes, and flex_attention's
-    kernels multiply the number of the batch by that of the heads: so not by the batch.
+    Not a mask for each batch: Inductor may change the stride of a dimension of size 1, with which
+    flex_attention's kernels index the block mask by batch and head.
     """
     query, key = call.query.meta["val"], call.key.meta["val"]
     mask = call.mask.meta["val"] if call.mask is not None else None
@@ -172,8 +172,7 @@ def has_blocks(call: Attention) -> bool:
 
 
 def blocks_of(mask: torch.Tensor, *, queries: int, keys: int) -> tuple[torch.Tensor, ...]:
-    """For each block of queries, how many blocks of keys a mask lets through in part, and which
-    come first; the same of those that it lets through whole: as `BlockMask` has them."""
+    """kv_num_blocks, kv_indices, full_kv_num_blocks and full_kv_indices of a `BlockMask`."""
     rows, columns = (-(-size // _BLOCK) for size in (queries, keys))
     padded = F.pad(mask, (0, columns * _BLOCK - keys, 0, rows * _BLOCK - queries))
     blocks = padded.reshape(1, 1, rows, _BLOCK, columns, _BLOCK)
@@ -186,14 +185,14 @@ def blocks_of(mask: torch.Tensor, *, queries: int, keys: int) -> tuple[torch.Ten
     return tuple(lists)
 
 
-def _as_numbers(mask: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
+def _to_additive(mask: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
     if mask.dtype != torch.bool:
         return mask.to(dtype)
     return torch.zeros_like(mask, dtype=dtype).masked_fill(mask.logical_not(), float("-inf"))
 
 
 def _keep_layout(node: Node) -> None:
-    """What Inductor makes of attention is row-major; users of the result see what was traced."""
+    """Inductor's decomposition is row-major; users of the result get the traced strides."""
     traced = node.meta["val"]
     if _has_strides(traced, _row_major(traced)):
         return
@@ -209,7 +208,7 @@ def _keep_layout(node: Node) -> None:
 
 
 def _laid_out_as(like: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """`tensor` with the strides of `like`: heads next to items, or row-major."""
+    """`tensor` with the strides of `like`: [batch, query, head, dim] in memory, or row-major."""
     if _has_strides(tensor, like.stride()):
         return tensor
     if tensor.dim() == 4 and not _has_strides(like, _row_major(like)):
@@ -225,7 +224,7 @@ def _row_major(tensor: torch.Tensor) -> list[Any]:
 
 
 def _has_strides(tensor: torch.Tensor, strides: Sequence[Any]) -> bool:
-    """Whether they are known to be these, but for dimensions of one element."""
+    """Whether the strides are statically known to be equal, except in dimensions of size 1."""
     return all(
         (isinstance(size, int) and size == 1) or statically_known_true(x == y)
         for size, x, y in zip(tensor.shape, tensor.stride(), strides, strict=True)
@@ -233,7 +232,7 @@ def _has_strides(tensor: torch.Tensor, strides: Sequence[Any]) -> bool:
 
 
 def has_attention(graph_module: GraphModule) -> bool:
-    """Whether there is any, whole or as what `AttentionPass` makes of it."""
+    """Whether there is any, before or after `AttentionPass`."""
     kinds = {*WHOLE, RUNTIME_ATTENTION, torch.ops.higher_order.flex_attention}
     return any(
         node.target in kinds
@@ -244,7 +243,7 @@ def has_attention(graph_module: GraphModule) -> bool:
 
 
 def is_for_runtime(call: Attention) -> bool:
-    """Whether the runtime's operator can do it: known sizes of heads, no dropout, real dtypes."""
+    """Whether the runtime's operator supports it: static head dimensions, no dropout, dtypes."""
     q, k, v = (node.meta["val"] for node in (call.query, call.key, call.value))
     mask = call.mask.meta["val"] if call.mask is not None else None
     return (
@@ -253,7 +252,7 @@ def is_for_runtime(call: Attention) -> bool:
         and q.dtype == k.dtype == v.dtype
         and q.dim() == k.dim() == v.dim()
         and q.dim() in (3, 4)
-        and all(isinstance(x.shape[-1], int) and 0 < x.shape[-1] <= MAX_ITEMS for x in (q, v))
+        and all(isinstance(x.shape[-1], int) and 0 < x.shape[-1] <= MAX_HEAD_DIM for x in (q, v))
         and q.shape[0] == k.shape[0] == v.shape[0]
         and k.shape[1:-1] == v.shape[1:-1]
         and (q.dim() == 3 or _share_heads(q, k, call.enable_gqa))
@@ -269,9 +268,9 @@ def _share_heads(q: torch.Tensor, k: torch.Tensor, enable_gqa: bool) -> bool:
 
 
 def unrepeated(node: Node) -> Node | None:
-    """The tensor that `node` repeats for each group of heads, as models without enable_gqa do.
+    """The operand of `repeat_kv`, with which models without enable_gqa repeat key and value heads.
 
-    (batch, shared, n, items) ==> unsqueeze, expand, reshape ==> (batch, shared * times, n, items)
+    (batch, shared, n, dim) ==> unsqueeze, expand, reshape ==> (batch, shared * times, n, dim)
     """
     out = node.meta["val"]
     names = ("view", "reshape", "_unsafe_view", "clone")
@@ -287,9 +286,9 @@ def unrepeated(node: Node) -> Node | None:
     (origin, dim, *_) = unsqueezed.args
     if not isinstance(origin, Node) or dim != 2 or wide.dim() != 5 or out.dim() != 4:
         return None
-    batch, shared, n, items = origin.meta["val"].shape
+    batch, shared, n, width = origin.meta["val"].shape
     times = wide.shape[2]
-    expected = ((batch, shared, times, n, items), (batch, shared * times, n, items))
+    expected = ((batch, shared, times, n, width), (batch, shared * times, n, width))
     return origin if (tuple(wide.shape), tuple(out.shape)) == expected else None
 
 
@@ -300,13 +299,13 @@ def _name(node: Any) -> str:
     return node.target._schema.name.removeprefix("aten::").removesuffix("_copy")
 
 
-def _items(node: Node) -> int:
+def _head_dim(node: Node) -> int:
     size: int = node.meta["val"].shape[-1]
     return size
 
 
 def _calls(graph_module: GraphModule) -> Iterator[Node]:
-    """Calls of attention in any form, in branches, too."""
+    """Calls of any variant of attention, also in submodules (branches)."""
     for module in graph_module.modules():
         if isinstance(module, GraphModule):
             for node in module.graph.nodes:
@@ -324,7 +323,7 @@ def _by_library(
     blocks: Sequence[torch.Tensor],
 ) -> torch.Tensor:
     assert not blocks
-    # The runtime's fast kernels read items that lie side by side.
+    # The runtime's fast kernels need a contiguous head dimension.
     q, k, v = (x if x.stride(-1) in (0, 1) else x.contiguous() for x in (q, k, v))
     out: torch.Tensor = RUNTIME_ATTENTION(
         q, k, v, mask, 0.0, causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
@@ -373,7 +372,7 @@ def _by_flex(
 
 
 def _one_block(q: torch.Tensor, k: torch.Tensor) -> tuple[Any, ...]:
-    """Every query looks at every key."""
+    """A block mask of one block: every query attends to every key."""
     ones = q.new_ones((1, 1, 1), dtype=torch.int32)
     zeros = q.new_zeros((1, 1, 1, 1), dtype=torch.int32)
     size = 1 << 30
@@ -387,7 +386,7 @@ def _one_block(q: torch.Tensor, k: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _causal_blocks(q: torch.Tensor, k: torch.Tensor) -> tuple[Any, ...]:
-    """Query i looks at keys 0 to i: whole blocks of keys, then the one on the diagonal."""
+    """Query i attends to keys 0 to i: full blocks of keys, then the one on the diagonal."""
     rows, columns = (-(-x.shape[-2] // _BLOCK) for x in (q, k))
     row = torch.arange(rows, dtype=torch.int32, device=q.device)
     column = torch.arange(columns, dtype=torch.int32, device=q.device)
@@ -411,7 +410,7 @@ def _block_mask(
     size: int,
     mask_mod: Any,
 ) -> tuple[Any, ...]:
-    """As `flex_attention` takes it in the installed torch. What only its gradient reads is None."""
+    """A `BlockMask` as `flex_attention` of the installed torch takes it, for inference."""
     from torch.nn.attention.flex_attention import BlockMask
 
     partial, diagonal, whole, before = lists

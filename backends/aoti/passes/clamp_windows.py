@@ -1,9 +1,9 @@
-"""Pooling windows no larger than what they look at.
+"""Clamps pooling windows to the size of the padded input.
 
     avg_pool2d(%x, [1280, 1280], ceil_mode=True)    ==>    avg_pool2d(%x, [7, 7], ceil_mode=True)
 
-for %x of 7 by 7: what lies outside is never read, but Inductor loops over it. (Torch has no such
-windows in three dimensions.)
+for %x of 7 by 7: Inductor loops over the whole window, also out of bounds. (torch rejects such
+windows in 3D pooling.)
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ _WINDOWS = frozenset({_aten.avg_pool2d.default, _aten.max_pool2d_with_indices.de
 
 
 class ClampWindowsPass(PassBase):
-    """See the module's text. Graphs of branches are changed with their parent."""
+    """See the module's docstring. Submodules (branches) are rewritten, too."""
 
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
@@ -33,8 +33,8 @@ class ClampWindowsPass(PassBase):
 def _clamp(node: Node) -> bool:
     names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
     given: dict[str, Any] = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    window = _both(given["kernel_size"])
-    padding, dilation = _both(given.get("padding", 0)), _both(given.get("dilation", 1))
+    window = both_dims(given["kernel_size"])
+    padding, dilation = both_dims(given.get("padding", 0)), both_dims(given.get("dilation", 1))
     sizes = given["self"].meta["val"].shape[-2:]
     clamped = [
         min(taps, _taps(size + 2 * pad, step)) if isinstance(size, int) else taps
@@ -48,8 +48,8 @@ def _clamp(node: Node) -> bool:
     return True
 
 
-def _both(value: Any) -> list[Any]:
-    """Of rows and columns."""
+def both_dims(value: Any) -> list[Any]:
+    """Expands a value for both dimensions."""
     values = list(value) if isinstance(value, list | tuple) else [value]
     return values * 2 if len(values) == 1 else values
 

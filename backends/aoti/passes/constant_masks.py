@@ -1,10 +1,10 @@
-"""Leaves masks out of attention that say nothing, or what `is_causal` or fewer keys say.
+"""Removes constant masks of attention: all-true, causal, or padding of the keys.
 
-    attention(q, k, v, mask of true or zeros)       ==>    attention(q, k, v)
-    attention(q, k, v, mask of a lower triangle)    ==>    attention(q, k, v, is_causal=True)
+    attention(q, k, v, mask all true or zero)       ==>    attention(q, k, v)
+    attention(q, k, v, lower triangular mask)       ==>    attention(q, k, v, is_causal=True)
     attention(q, k, v, mask of the first 96 keys)   ==>    attention(q, k[:96], v[:96])
 
-Models make such masks from the lengths alone, which are known once the model is exported. Kernels
+Models compute such masks from sequence lengths, which are static in an exported program. Kernels
 then read no mask, and none of the keys that it excludes.
 """
 
@@ -12,28 +12,28 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from pteron.backends.aoti.attention import WHOLE
+from pteron.backends.aoti.ops.attention import WHOLE
 from pteron.backends.aoti.passes.attention import unrepeated
 from pteron.backends.aoti.passes.constant_values import ConstantValues
 from pteron.backends.aoti.passes.program_constants import ProgramConstants
 from pteron.exir.decompositions import insert_trace
 
 
-def leave_constant_masks_out(program: ExportedProgram) -> None:
-    """Changes the program's graph; what computed a mask is left without users."""
+def remove_constant_masks(program: ExportedProgram) -> None:
+    """Rewrites the program's graph; nodes that computed a mask are removed."""
     constants = ProgramConstants(program)
     values = ConstantValues(constants)
     changed = False
     for target in WHOLE:
         for node in program.graph.find_nodes(op="call_function", target=target):
-            changed |= _leave_out(node, values)
+            changed |= _remove(node, values)
     if changed:
         program.graph.eliminate_dead_code()
         constants.remove_unused()
         program.graph_module.recompile()
 
 
-def _leave_out(node: Node, values: ConstantValues) -> bool:
+def _remove(node: Node, values: ConstantValues) -> bool:
     names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
     given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
     (name,) = {"attn_mask", "attn_bias"}.intersection(names) or {""}
@@ -49,7 +49,7 @@ def _leave_out(node: Node, values: ConstantValues) -> bool:
         return False
     allowed = allowed.expand(*allowed.shape[:-2], queries, keys)
     first, end = 0, keys
-    # Keys that are repeated for groups of heads are read where they lay before: not of a part.
+    # Keys that are repeated for groups of heads are read unrepeated: no slice of them.
     if unrepeated(given["key"]) is None:
         seen = allowed.flatten(0, -2).any(0).nonzero()
         if not len(seen):
@@ -68,11 +68,11 @@ def _leave_out(node: Node, values: ConstantValues) -> bool:
 
 
 def _allowed(mask: torch.Tensor) -> torch.Tensor | None:
-    """Which keys a mask lets through, if it does nothing else to them."""
+    """The mask as bool, if it only includes and excludes keys."""
     if mask.dtype == torch.bool:
         return mask
     if not mask.is_floating_point():
         return None
     through = mask == 0
-    # Models write the least number for minus infinity.
+    # Models use finfo.min for -inf.
     return through if bool((through | (mask <= torch.finfo(mask.dtype).min)).all()) else None

@@ -1,4 +1,4 @@
-"""What nodes of a program compute from its tensors alone."""
+"""Constant folding of single nodes of a program."""
 
 from typing import Any
 
@@ -8,20 +8,20 @@ from torch.utils import _pytree as pytree
 
 from pteron.backends.aoti.passes.program_constants import ProgramConstants
 
-# Of what a mask is made from: enough for those of models, and no large part of a graph.
+# Limits of what is folded: enough for the masks of models, and no large part of a graph.
 _MAX_NODES = 200
 _MAX_NUMEL = 1 << 26
 
 
 class ConstantValues:
-    """Tensors that are the same in every run, computed on the host."""
+    """Values of nodes that depend on no input, computed on the host."""
 
     def __init__(self, constants: ProgramConstants) -> None:
         self._constants = constants
         self._known: dict[Node, Any] = {}
 
     def of(self, node: Node) -> torch.Tensor | None:
-        """The value of `node`; None if inputs have a part in it, or it is too large to look at."""
+        """The value of `node`; None if it depends on inputs or is too large."""
         order = self._order(node)
         if order is None:
             return None
@@ -29,13 +29,13 @@ class ConstantValues:
             for each in order:
                 if each not in self._known:
                     self._known[each] = self._compute(each)
-        except Exception:  # an operator that the host has not, say: it is left alone
+        except Exception:  # an operator without a CPU kernel, say: not folded
             return None
         value = self._known[node]
         return value if isinstance(value, torch.Tensor) else None
 
     def _order(self, last: Node) -> list[Node] | None:
-        """What `last` is made from, operands first; None if that is not constant."""
+        """`last` and all that it depends on, in topological order; None if that is not constant."""
         order: dict[Node, None] = {}
         pending = [last]
         while pending:

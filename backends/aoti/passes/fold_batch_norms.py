@@ -1,10 +1,10 @@
-"""Puts a batch norm into the weights of the convolution before it.
+"""Folds a batch norm into the weights of the convolution before it.
 
     batch_norm(convolution(x, w, b), ...)    ==>    convolution(x, w * s, (b - mean) * s + shift)
 
-with s = scale / sqrt(variance + eps), in float64, rounded once. Where all of these are the model's
-own tensors and the convolution has no other user. A batch norm that updates its statistics is
-another operator.
+with s = scale / sqrt(variance + eps), in float64, rounded once. All of these must be
+constants of the model, and the convolution must have no other user. A batch norm in training mode
+is another operator.
 """
 
 import operator
@@ -13,14 +13,14 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from pteron.backends.aoti.convolution import CONVOLUTION
+from pteron.backends.aoti.ops.convolution import CONVOLUTION
 from pteron.backends.aoti.passes.program_constants import ProgramConstants
 
 _BATCH_NORM = torch.ops.aten._native_batch_norm_legit_no_training.default
 
 
 def fold_batch_norms(program: ExportedProgram) -> None:
-    """Changes the program's graph, its signature and its tensors."""
+    """Rewrites the program's graph, signature and constants."""
     constants = ProgramConstants(program)
     norms = program.graph.find_nodes(op="call_function", target=_BATCH_NORM)
     if any([_fold(norm, constants) for norm in norms]):

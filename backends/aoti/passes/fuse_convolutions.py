@@ -1,9 +1,9 @@
-"""Makes one operator of a convolution and what follows it.
+"""Fuses a convolution with its epilogue: bias, residual and ReLU.
 
     relu(convolution(x, w, b) + y)    ==>    fused_convolution(x, w, b, y, ..., relu=True)
 
-Where a device's library computes all of it at once, what follows costs no pass over the result.
-Weights are laid out channels last, as such libraries read them.
+For devices whose library has fused kernels; the epilogue then needs no pass over the result.
+Weights become channels last, as such libraries require.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from pteron.backends.aoti.convolution import (
+from pteron.backends.aoti.ops.convolution import (
     CONVOLUTION,
     FUSED_CONVOLUTION,
     PACKED_CONVOLUTION,
@@ -23,35 +23,32 @@ from pteron.backends.aoti.passes.program_constants import ProgramConstants
 
 _aten = torch.ops.aten
 
-#: Few channels are made more, of zeros: libraries have kernels for packs of four and of eight.
-_PACKS = {3: 4, 5: 8, 6: 8, 7: 8}
+#: Input channels are padded to these: libraries have kernels for multiples of 4 and 8.
+_PADDED_CHANNELS = {3: 4, 5: 8, 6: 8, 7: 8}
 
 
 def fuse_convolutions(program: ExportedProgram, choose: Callable[[Node], bool]) -> None:
-    """Changes the program's graph, its signature and its tensors.
+    """Rewrites the program's graph, signature and constants.
 
-    Of convolutions over images, those that `choose` says yes to and that something follows, be it a
-    bias; transposed ones stay.
+    Fuses 2D convolutions, not transposed, that `choose` accepts and that have an epilogue.
     """
     constants = ProgramConstants(program)
     convolutions = program.graph.find_nodes(op="call_function", target=CONVOLUTION)
-    if any(
-        [is_over_images(conv) and choose(conv) and _fuse(conv, constants) for conv in convolutions]
-    ):
+    if any([is_conv2d(conv) and choose(conv) and _fuse(conv, constants) for conv in convolutions]):
         constants.remove_unused()
         program.graph_module.recompile()
 
 
-def has_own_convolutions(graph_module: GraphModule) -> bool:
-    """Whether there are convolutions of the runtime's own, fused or packed."""
+def has_fused_convolutions(graph_module: GraphModule) -> bool:
+    """Whether there are calls of the runtime's convolutions, fused or packed."""
     return any(
         graph_module.graph.find_nodes(op="call_function", target=target)
         for target in (FUSED_CONVOLUTION, PACKED_CONVOLUTION)
     )
 
 
-def is_over_images(conv: Node) -> bool:
-    """Over a batch of images, not transposed."""
+def is_conv2d(conv: Node) -> bool:
+    """Whether it is a batched 2D convolution, not transposed."""
     return all(value_of(operand).dim() == 4 for operand in conv.args[:2]) and not conv.args[6]
 
 
@@ -66,7 +63,7 @@ def _fuse(conv: Node, constants: ProgramConstants) -> bool:
     assert isinstance(x, Node) and isinstance(weight, Node)
     nodes, residual = [conv], None
     add = only_user(conv)
-    if add is not None and (residual := added_to(conv, add)) is not None:
+    if add is not None and (residual := residual_of(conv, add)) is not None:
         nodes.append(add)
     relu = only_user(nodes[-1])
     has_relu = relu is not None and relu.target is _aten.relu.default
@@ -77,7 +74,7 @@ def _fuse(conv: Node, constants: ProgramConstants) -> bool:
     last = nodes[-1]
     with last.graph.inserting_before(last):
         if weight in constants:
-            x, weight = _laid_out(x, weight, constants, may_pad=bool(groups == 1))
+            x, weight = _channels_last(x, weight, constants, may_pad=bool(groups == 1))
         window = (stride, padding, dilation, groups, has_relu)
         fused = last.graph.call_function(FUSED_CONVOLUTION, (x, weight, bias, residual, *window))
     fused.meta = dict(last.meta)
@@ -92,8 +89,8 @@ def only_user(node: Node) -> Node | None:
     return next(iter(node.users)) if len(node.users) == 1 else None
 
 
-def added_to(conv: Node, add: Node) -> Node | None:
-    """What `add` adds to the convolution, if it is one tensor of the same sizes and dtype."""
+def residual_of(conv: Node, add: Node) -> Node | None:
+    """The other operand of `add`, if it is a tensor of the same sizes and dtype."""
     if add.target is not _aten.add.Tensor or add.kwargs.get("alpha", 1) != 1:
         return None
     first, second = add.args
@@ -107,12 +104,12 @@ def added_to(conv: Node, add: Node) -> Node | None:
     return other if is_like else None
 
 
-def _laid_out(
+def _channels_last(
     x: Node, weight: Node, constants: ProgramConstants, *, may_pad: bool
 ) -> tuple[Node, Node]:
     taps = constants.value(weight)
     channels = taps.shape[1]
-    if may_pad and (pack := _PACKS.get(channels)):
+    if may_pad and (pack := _PADDED_CHANNELS.get(channels)):
         image, more = value_of(x), [0, 0, 0, 0, 0, pack - channels]
         taps = F.pad(taps, more)
         x = x.graph.call_function(_aten.constant_pad_nd.default, (x, more, 0.0))

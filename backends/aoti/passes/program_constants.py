@@ -1,4 +1,4 @@
-"""The tensors of a program, for passes that put other ones in their place.
+"""Constants of a program, for passes that replace them.
 
 constants = ProgramConstants(program)
 if weight in constants:
@@ -34,7 +34,7 @@ class ProgramConstants:
         return isinstance(node, Node) and node.op == "placeholder" and node.name in self._specs
 
     def value(self, node: Any) -> torch.Tensor:
-        """The tensor, which `remove_unused` may remove."""
+        """The tensor; `remove_unused` may remove it."""
         self._read[node.name] = node
         return constant_tensor(self._program, self._specs[node.name]).detach()
 
@@ -54,7 +54,7 @@ class ProgramConstants:
         return node
 
     def remove_unused(self) -> None:
-        """Removes tensors whose value was asked for and that no node reads any more."""
+        """Removes constants whose value was read here and that have no users any more."""
         signature = self._program.graph_signature
         for name, node in self._read.items():
             if node.users:

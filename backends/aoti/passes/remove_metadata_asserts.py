@@ -1,9 +1,9 @@
-"""Drops assertions about dtypes and devices, which hold for what was traced.
+"""Removes assertions of dtypes and devices, which hold for the traced program.
 
     _assert_tensor_metadata(%x, dtype=float32)    ==>    nothing
 
-Inductor may give a tensor another dtype on the way (torch 2.11: integers for a mask that was filled
-with numbers), with the same values in the end, and would fail.
+Inductor may give an intermediate another dtype (torch 2.11: integers for a mask that was filled
+with scalars), with the same results, and would fail.
 """
 
 import torch
@@ -12,7 +12,7 @@ from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
 
 class RemoveMetadataAssertsPass(PassBase):
-    """See the module's text. Graphs of branches are changed with their parent."""
+    """See the module's docstring. Submodules (branches) are rewritten, too."""
 
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False

@@ -1,19 +1,19 @@
-"""Turns copies of views into the views, wherever nobody could see the difference.
+"""Replaces `*_copy` operators by views where that is not observable.
 
     %y = slice_copy(%x, 0, 0, 4)    ==>    %y = slice(%x, 0, 0, 4)
 
-Functional graphs copy where the model took a view, and Inductor does not undo it. A copy may become
-a view unless
+Functional graphs have a copy for each view of the model, and Inductor does not undo it. A copy
+becomes a view unless
 
-* somebody writes the memory of either, directly or through any chain of views, in-place operators
-  or `out=` arguments;
-* an output would then share memory with an input, a constant or another output: the caller may
-  write any of them.
+* a node mutates either, directly or through any chain of views, in-place operators or `out=`
+  arguments;
+* an output would then alias an input, a constant or another output: the caller may mutate any of
+  them.
 
-A copy is contiguous and a view is not, so what goes by strides may need the layout that the copy
-had. Metadata is computed anew from the first view on; where a `view` no longer fits, where
-`as_strided` or a branch reads memory, and where an output would change its strides, a contiguous
-clone is put in. Should that not restore the layout, the graph stays as it was.
+A copy is contiguous and a view is not, so users that depend on strides may need the copy's layout.
+Metadata is propagated from the first view on. A contiguous clone is inserted where a `view` is no
+longer valid, before `as_strided` and branches, and where the strides of an output would change. If
+that does not restore the layout, the graph stays as it was.
 
 Pairs of operators come from torch's registry; `view_of_copy` is the table.
 """
@@ -32,7 +32,7 @@ from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
 from pteron.backends.aoti.passes.aliases import AliasSets
 
-# No views in the sense of this pass: lazy conjugation and negation, sparse parts, nested tensors.
+# Not strided views: lazy conjugation and negation, sparse components, nested tensors.
 _NOT_STRIDED = frozenset(
     {
         "_conj_copy",
@@ -55,14 +55,14 @@ _NOT_STRIDED = frozenset(
         "_test_autograd_multiple_dispatch_view_copy",
     }
 )
-_READS_POSITIONS = frozenset(
+_READS_STORAGE = frozenset(
     {torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default}
 )
 
 
 @functools.cache
 def view_of_copy() -> Mapping[OpOverload, OpOverload]:
-    """Every copying operator of ATen with the view it copies, overload by overload."""
+    """Each `*_copy` overload of ATen and its view overload."""
     aten = torch.ops.aten
     pairs: dict[OpOverload, OpOverload] = {}
     for schema in torch._C._jit_get_all_schemas():
@@ -77,7 +77,7 @@ def view_of_copy() -> Mapping[OpOverload, OpOverload]:
 
 
 class ReplaceViewCopyWithViewPass(PassBase):
-    """See the module's text."""
+    """See the module's docstring."""
 
     #: Copies to look at; None stands for all of `view_of_copy`.
     copies: frozenset[OpOverload] | None = None
@@ -151,7 +151,7 @@ class _Change:
             node.target = view_of_copy()[node.target]
 
     def restore_layouts(self) -> None:
-        """New metadata where layouts change, and clones where somebody goes by them."""
+        """Propagates new layouts, and inserts clones for users that depend on the old ones."""
         for node in list(self._graph.nodes):
             if node.op == "output":
                 for result in node.all_input_nodes:
@@ -163,7 +163,7 @@ class _Change:
         return any(argument in self._values for argument in node.all_input_nodes)
 
     def _update(self, node: Node) -> None:
-        if node.target in _READS_POSITIONS or not _can_propagate(node):
+        if node.target in _READS_STORAGE or not _can_propagate(node):
             for argument in node.all_input_nodes:
                 self._keep_layout(node, argument)
         value = _propagate(node)
@@ -181,7 +181,7 @@ class _Change:
             node.meta["val"] = value
 
     def _keep_layout(self, user: Node, argument: Node) -> None:
-        """`user` gets `argument` in the layout that it had before the change."""
+        """Replaces `argument` of `user` by a clone with the old layout."""
         before = self._values.get(argument)
         if before is None:
             return
@@ -207,7 +207,7 @@ def _can_propagate(node: Node) -> bool:
 
 
 def _propagate(node: Node) -> Any:
-    """The node's value for its arguments' present metadata; None if it does not fit them."""
+    """The node's fake value for its arguments' current metadata; None if that is an error."""
     if not _can_propagate(node):
         return node.meta.get("val")
     target: Any = node.target

@@ -1,9 +1,9 @@
-"""Lets Inductor copy where a view does not fit.
+"""Rewrites `view` as `reshape`, which copies where strides do not allow a view.
 
     %y = view(%x, [12])    ==>    %y = reshape(%x, [12])
 
-Decompositions can leave a `view` on memory whose strides no longer allow it. `reshape` is the same
-where they do and copies where they do not. It is a second try, not a habit: see `AotiBackend`.
+Decompositions and Inductor's layouts can leave a `view` whose strides no longer allow it. This is a
+fallback: see `AotiBackend`.
 """
 
 import torch
@@ -12,7 +12,7 @@ from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
 
 class ReshapeInsteadOfViewPass(PassBase):
-    """See the module's text. Graphs of branches are changed with their parent."""
+    """See the module's docstring. Submodules (branches) are rewritten, too."""
 
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False

@@ -49,7 +49,7 @@ class AotiDevice {
 
   // Whether this machine can run the model, judged before any of its code is loaded.
   virtual Error check_machine(const Metadata& metadata) = 0;
-  // The variant to load, of at least one, the one that asks least of a machine first.
+  // The variant to load, of one or more in ascending ISA level.
   virtual Result<size_t> choose_variant(Span<const Metadata> variants) {
     PTERON_RETURN_IF_ERROR(check_machine(variants[0]));
     return size_t{0};

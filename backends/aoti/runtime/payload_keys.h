@@ -20,9 +20,9 @@ struct PayloadKeys {
   // Of what is known beside the code; a file of another writer has no such blob.
   std::string metadata() const { return code + "/" + weights + "/metadata"; }
 
-  // Of each variant of the code, at least one, the one that asks least of a machine first. From
-  // lines, "<code key>\n<weights key>" for each, perhaps with a last newline; InvalidProgram for
-  // anything else.
+  // Of each variant of the code, one or more in ascending ISA level. From lines,
+  // "<code key>\n<weights key>" for each, perhaps with a last newline; InvalidProgram for anything
+  // else.
   static Result<std::vector<PayloadKeys>> parse(Span<const uint8_t> processed);
 };
 

@@ -3,7 +3,7 @@
     lowering_process.py lower compile lower    # prints one JSON list: a digest for each step
 
 `lower` is the digest of our sources and constants for a model with attention, convolution and
-matrix products; `compile` that of the calls in what torch.compile makes of the same model, with
+matmuls; `compile` that of the calls in what torch.compile makes of the same model, with
 freezing; `fail` a lowering that raises inside Inductor.
 """
 

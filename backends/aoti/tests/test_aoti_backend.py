@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from pteron.backends.aoti import aoti_backend, elf, inductor, toolchain
 from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.aoti_options import AotiOptions
-from pteron.backends.aoti.attention import RUNTIME_ATTENTION
 from pteron.backends.aoti.inductor import GeneratedCode, Target
 from pteron.backends.aoti.lowering_errors import InductorFailedError
+from pteron.backends.aoti.ops.attention import RUNTIME_ATTENTION
 from pteron.backends.aoti.passes.attention import AttentionPass
 from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
@@ -255,7 +255,7 @@ class Attends(torch.nn.Module):
 
 
 def test_attention_is_lowered_in_another_way_where_the_first_fails(monkeypatch, caplog) -> None:
-    hard, easy = AotiOptions(), AotiOptions()
+    first, fallback = AotiOptions(), AotiOptions()
     generate = inductor.generate_variants
 
     def fail_for_flex(program, *rest) -> GeneratedCode:
@@ -270,16 +270,16 @@ def test_attention_is_lowered_in_another_way_where_the_first_fails(monkeypatch, 
     class Flexible(Device):
         @classmethod
         def get_attention_pass(cls, options) -> AttentionPass:
-            return AttentionPass(lambda call: "flex" if options is hard else "library")
+            return AttentionPass(lambda call: "flex" if options is first else "library")
 
         @classmethod
-        def get_easier_options(cls, options) -> AotiOptions | None:
-            return easy
+        def get_fallback_options(cls, options) -> AotiOptions | None:
+            return fallback
 
     program = torch.export.export(Attends(), (torch.randn(1, 2, 8, 16),))
-    targets = Flexible.get_build_targets(hard)
+    targets = Flexible.get_build_targets(first)
     with caplog.at_level(logging.WARNING):
-        prepared, (code,) = Flexible._prepare_and_generate(program, targets, hard)
+        prepared, (code,) = Flexible._prepare_and_generate(program, targets, first)
     assert "scaled_dot_product_attention" in code.model
     assert RUNTIME_ATTENTION in {node.target for node in prepared.graph.nodes}
     (text,) = [r.getMessage() for r in caplog.records if r.name == aoti_backend.__name__]

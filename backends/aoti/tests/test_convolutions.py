@@ -9,11 +9,11 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from pteron.backends.aoti import inductor
-from pteron.backends.aoti.convolution import FUSED_CONVOLUTION
 from pteron.backends.aoti.inductor import Target
-from pteron.backends.aoti.inductor.convolutions import convolutions_channels_last
+from pteron.backends.aoti.inductor.convolutions import lower_convolutions_channels_last
 from pteron.backends.aoti.inductor.generate import generate_module
 from pteron.backends.aoti.inductor.without_kernels import without_kernels
+from pteron.backends.aoti.ops.convolution import FUSED_CONVOLUTION
 
 
 def _two_fused() -> GraphModule:
@@ -71,7 +71,7 @@ class Two(nn.Module):
 def test_weights_are_constants_in_the_layout_of_convolutions() -> None:
     program = torch.export.export(Two().eval(), (torch.randn(1, 8, 12, 12),)).run_decompositions()
     target = Target("cpu", 256, 1, freeze=False)  # which needs no GPU
-    with convolutions_channels_last():
+    with lower_convolutions_channels_last():
         code = inductor.generate(program, target, {"force_layout_optimization": True})
     last = {
         constant.fqn: not constant.tensor.is_contiguous()
@@ -87,7 +87,7 @@ def test_inductor_is_put_back() -> None:
     from torch._inductor.graph import GraphLowering
 
     before = GraphLowering.decide_layout_opt
-    with convolutions_channels_last():
+    with lower_convolutions_channels_last():
         assert FUSED_CONVOLUTION in lowering.lowerings
     assert GraphLowering.decide_layout_opt is before
     assert FUSED_CONVOLUTION not in lowering.lowerings

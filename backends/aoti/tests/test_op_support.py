@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from pteron.backends.aoti import shim_list
 from pteron.backends.aoti.inductor import Target, fallbacks
 from pteron.backends.aoti.op_support import OpSupport
+from pteron.backends.aoti.ops import shim_list
 
 aten = torch.ops.aten
 

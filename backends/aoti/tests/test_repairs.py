@@ -15,7 +15,14 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._sympy.functions import Identity, Max
 
 from pteron.backends.aoti import inductor
-from pteron.backends.aoti.inductor import Target, graph_repairs, repairs
+from pteron.backends.aoti.inductor import (
+    Target,
+    graph_repairs,
+    loop_repairs,
+    repairs,
+    rounding_repairs,
+    weight_repairs,
+)
 from pteron.backends.aoti.op_support import OpSupport
 
 
@@ -43,14 +50,14 @@ def written_in_place(program: ExportedProgram) -> bool:
     with torch.no_grad():
         reinplace.reinplace_inplaceable_ops_core(graph)
     (call,) = [n for n in graph.nodes if "index_put" in str(n.target)]
-    assert call.target is not graph_repairs._hidden
+    assert call.target is not graph_repairs._hidden_target
     return "index_put_" in str(call.target)
 
 
 def test_a_call_does_not_write_what_it_reads() -> None:
     model, x = AddsToItself(), torch.randn(16, 2)
-    assert written_in_place(exported(model, x)), "Inductor has learnt it: the repair can go"
-    with graph_repairs.no_write_under_a_reader():
+    assert written_in_place(exported(model, x)), "torch has fixed this: remove the workaround"
+    with graph_repairs.fix_reinplace_of_overlapping_reads():
         assert not written_in_place(exported(model, x))
 
 
@@ -60,7 +67,7 @@ def test_other_calls_still_write_in_place() -> None:
             return x.sin().index_add(0, index, y)
 
     inputs = torch.randn(4, 2), torch.tensor([0, 0]), torch.randn(2, 2)
-    with graph_repairs.no_write_under_a_reader():
+    with graph_repairs.fix_reinplace_of_overlapping_reads():
         assert written_in_place(exported(Adds(), *inputs))
 
 
@@ -136,13 +143,15 @@ def test_views_of_parameters_are_packed_from_their_offset(
 ) -> None:
     x, shape, op, view = VIEWS_OF_PARAMETERS[name]
     if not repaired:
-        monkeypatch.setattr(repairs, "weights_from_their_offset", contextlib.nullcontext)
+        monkeypatch.setattr(
+            weight_repairs, "fix_packed_weight_storage_offset", contextlib.nullcontext
+        )
     model = _module(shape, op)
     code = inductor.generate(exported(model, x), Target("cpu", 256, 1))
     (packed,) = (constant.tensor.flatten() for constant in code.constants)
     found = packed[packed != 0].sort().values  # no element of the parameter is zero, padding is
     right = torch.equal(found, view(model.p.detach()).flatten().sort().values)
-    assert right == repaired, "" if repaired else "Inductor has learnt it: the repair can go"
+    assert right == repaired, "" if repaired else "torch has fixed this: remove the workaround"
 
 
 def _padded_product(x: torch.Tensor) -> torch.Tensor:
@@ -160,48 +169,48 @@ def _masked_after_a_view(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 _SQUARE = torch.randn(16, 16)
 #: By repair: a computation, its inputs, and what the code is like that Inductor makes of it.
-MISTAKES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], Callable[[str], bool]]] = {
-    "bytes_ordered_as_ints": (
+BUGS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], Callable[[str], bool]]] = {
+    "fix_int8_minmax_reductions": (
         lambda x: x.amin(),
         (torch.ones(64, dtype=torch.uint8),),
         lambda code: "vec_reduce_all<uint8_t" in code,
     ),
-    "indices_in_the_order_of_the_tensor": (
+    "fix_argminmax_index_order": (
         lambda x, y: (x.t() + y).argmax(),
         (_SQUARE, _SQUARE),
         lambda code: re.search(r"combine.*\b16L?\*x0 \+ x1", code) is not None,
     ),
-    "tails_of_reductions": (
+    "fix_reduction_tail_stores": (
         _padded_product,
         (torch.randn(1, 22, 22, 8),),
         lambda code: not re.search(r"acc\w+\.store\(.*, static_cast<int64_t>\(6L?\)\)", code),
     ),
-    "steps_of_64_bits": (
+    "fix_int64_arange_step": (
         lambda x: torch.arange(11) * 10**9 + x,
         (torch.ones(1, dtype=torch.int64),),
         lambda code: re.search(r"arange\(\w+, \d+\)", code) is not None,
     ),
-    "floor_division_of_floats": (
+    "fix_floor_division_rounding": (
         lambda x, y: x // y,
         (_SQUARE, _SQUARE),
         lambda code: "fmod" not in code,
     ),
-    "cumsum_of_the_dtype_asked_for": (
+    "fix_cumsum_of_constant_dtype": (
         lambda x: (torch.ones(4, dtype=torch.bool).cumsum(0, dtype=torch.float64), x + 1),
         (_SQUARE,),
         lambda code: "torch_dtype_float64" not in code,
     ),
-    "offsets_from_the_base": (
+    "fix_as_strided_of_view": (
         lambda x: (x * 2)[2:].as_strided((2, 16), (16, 1), 16),
         (_SQUARE,),
         lambda code: "static_cast<int64_t>(224L)" in code,  # the elements of 14 rows
     ),
-    "views_of_what_was_computed": (
+    "fix_reinterpret_view_after_mutation": (
         _masked_after_a_view,
         (_SQUARE,),
         lambda code: "out_ptr1" not in code,  # one loop is to read the sorted, not the masked
     ),
-    "sums_of_products_apart": (
+    "disable_mm_plus_mm_on_cpu": (
         lambda x, y: x @ y + y @ x,
         (_SQUARE, _SQUARE),
         lambda code: "mm_plus_mm" in code,
@@ -209,22 +218,24 @@ MISTAKES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], Callable
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", BUGS)
 @pytest.mark.parametrize("repaired", [True, False])
-def test_the_mistake_is_not_in_the_code(
+def test_the_bug_is_not_in_the_code(
     name: str, repaired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    op, inputs, has_mistake = MISTAKES[name]
+    op, inputs, has_bug = BUGS[name]
     if not repaired:
-        monkeypatch.setattr(repairs, name, contextlib.nullcontext)
+        for module in (graph_repairs, loop_repairs, rounding_repairs):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, contextlib.nullcontext)
 
     class Applies(torch.nn.Module):
         def forward(self, *inputs: torch.Tensor) -> Any:
             return op(*inputs)
 
     code = inductor.generate(exported(Applies(), *inputs), Target("cpu", 256, 1))
-    found = has_mistake(code.model + code.kernels)
-    assert found != repaired, "" if repaired else "Inductor has learnt it: the repair can go"
+    found = has_bug(code.model + code.kernels)
+    assert found != repaired, "" if repaired else "torch has fixed this: remove the workaround"
 
 
 @pytest.mark.parametrize("repaired", [True, False])
@@ -232,7 +243,9 @@ def test_no_weight_is_packed_for_batches_of_any_number(
     repaired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not repaired:
-        monkeypatch.setattr(repairs, "batches_of_any_number", contextlib.nullcontext)
+        monkeypatch.setattr(
+            weight_repairs, "fix_packed_weight_of_dynamic_bmm", contextlib.nullcontext
+        )
 
     class Transposes(torch.nn.Module):
         def __init__(self) -> None:
@@ -247,7 +260,7 @@ def test_no_weight_is_packed_for_batches_of_any_number(
     program = torch.export.export(model, inputs, dynamic_shapes=({1: batch},))
     code = inductor.generate(program.run_decompositions(), Target("cpu", 256, 1))
     elements = sum(constant.tensor.numel() for constant in code.constants)
-    message = "" if repaired else "Inductor has learnt it: the repair can go"
+    message = "" if repaired else "torch has fixed this: remove the workaround"
     assert (elements == model.linear.weight.numel()) == repaired, message
 
 
@@ -257,11 +270,11 @@ class ComparesSigns(torch.nn.Module):
         return (x > 0) == (y > 0), x + ((numbers < 2) == (numbers < 3))
 
 
-def test_truth_values_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bool_tensors_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     program = exported(ComparesSigns(), torch.randn(4), torch.randn(4))
     assert inductor.generate(program, Target("cpu", 256, 1)).kernels
-    monkeypatch.setattr(repairs, "truth_values_compared", contextlib.nullcontext)
-    with pytest.raises(Exception, match="Boolean argument"):  # else the repair can go
+    monkeypatch.setattr(loop_repairs, "fix_bool_eq_value_ranges", contextlib.nullcontext)
+    with pytest.raises(Exception, match="Boolean argument"):  # else remove the workaround
         inductor.generate(program, Target("cpu", 256, 1))
 
 
@@ -288,14 +301,14 @@ def test_inputs_are_written_where_nobody_sees_it(
 
     inputs = torch.randn(4, 6), torch.tensor([1]), torch.randn(6)
     graph = make_fx(function, tracing_mode="fake")(*inputs).graph
-    with graph_repairs.no_write_that_is_overwritten() if repaired else contextlib.nullcontext():
+    with graph_repairs.fix_reinplace_before_overwrite() if repaired else contextlib.nullcontext():
         reinplace.reinplace_inplaceable_ops_core(graph)
     found = sum("index_put_" in str(node.target) for node in graph.nodes)
-    assert found == expected, "" if repaired else "Inductor has learnt it: the repair can go"
+    assert found == expected, "" if repaired else "torch has fixed this: remove the workaround"
 
 
 class ScalesConvolutions(torch.nn.Module):
-    """Multiplies the results of two convolutions by different numbers."""
+    """Multiplies the results of two convolutions by different scalars."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -307,16 +320,16 @@ class ScalesConvolutions(torch.nn.Module):
 
 
 @pytest.mark.parametrize("repaired", [True, False])
-def test_convolutions_are_multiplied_by_their_own_numbers(
+def test_each_convolution_is_multiplied_by_its_own_scalar(
     repaired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not repaired:
-        monkeypatch.setattr(repairs, "factors_of_their_own", contextlib.nullcontext)
+        monkeypatch.setattr(weight_repairs, "fix_folded_scale_names", contextlib.nullcontext)
     program = exported(ScalesConvolutions(), torch.randn(2, 4, 9))
     code = inductor.generate(program, Target("cpu", 256, 1))
     found = sorted(constant.tensor.unique().item() for constant in code.constants)
     right = found == [0.25, 0.5]
-    assert right == repaired, "" if repaired else "Inductor has learnt it: the repair can go"
+    assert right == repaired, "" if repaired else "torch has fixed this: remove the workaround"
 
 
 class ScalesTransposed(torch.nn.Module):
@@ -336,14 +349,16 @@ def test_transposed_convolutions_keep_their_weights(
     repaired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not repaired:
-        monkeypatch.setattr(repairs, "transposed_convolutions_unfolded", contextlib.nullcontext)
+        monkeypatch.setattr(
+            weight_repairs, "skip_folding_into_transposed_convolutions", contextlib.nullcontext
+        )
     code = inductor.generate(
         exported(ScalesTransposed(), torch.randn(2, 4, 9)), Target("cpu", 256, 1)
     )
     # Folded, they would be another number for each output channel, their second dimension.
     weights = [c.tensor for c in code.constants if c.tensor.shape == (4, 4, 3)]
     right = all(torch.equal(weight, weight[:1].expand(4, 4, 3)) for weight in weights)
-    assert right == repaired, "" if repaired else "Inductor has learnt it: the repair can go"
+    assert right == repaired, "" if repaired else "torch has fixed this: remove the workaround"
 
 
 def test_constants_that_are_not_folded_are_compared() -> None:

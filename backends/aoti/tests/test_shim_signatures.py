@@ -9,11 +9,11 @@ import torch
 from torchgen.gen_aoti_c_shim import gen_arguments, gen_returns
 from torchgen.model import FunctionSchema
 
-from pteron.backends.aoti import shim_list
-from pteron.backends.aoti.inductor.own_functions import own_functions
+from pteron.backends.aoti.inductor.runtime_functions import runtime_functions
+from pteron.backends.aoti.ops import shim_list
 
 _HEADERS = pathlib.Path(torch.__file__).parent / "include/torch/csrc/inductor/aoti_torch"
-_BACKENDS = pathlib.Path(shim_list.__file__).parent.parent
+_BACKENDS = pathlib.Path(shim_list.__file__).parents[2]
 # What a type of torch's is called here.
 _TYPES = {
     "c10::Half": "uint16_t",
@@ -56,7 +56,7 @@ def _torch_functions(device: str) -> dict[str, tuple[str, list[str]]]:
 def _own_functions(device: str) -> dict[str, tuple[str, list[str]]]:
     """The same for functions that torch has not and the runtime has: what torch's would be."""
     functions = {}
-    for op, name in own_functions(device).items():
+    for op, name in runtime_functions(device).items():
         schema = FunctionSchema.parse(str(op._schema).removeprefix(f"{op.namespace}::"))
         parameters = gen_arguments(schema.arguments.flat_all, set())[0] + gen_returns(schema)[0]
         functions[name] = ("AOTITorchError", _types(", ".join(parameters)))

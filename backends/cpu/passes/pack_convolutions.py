@@ -1,10 +1,10 @@
-"""Makes one operator of a convolution over images, the zeros around the image, and what follows.
+"""Fuses a 2D convolution with zero padding, residual and clamp, and packs its weight.
 
     relu6(convolution(pad(x), w, b) + y)    ==>    packed_convolution(x, packed(w, b), y, ...)
 
-Weights of the model, in float32, are arranged here, as the kernel's registers read them, rather
-than at each call. Left alone are patches that do not overlap (`patches_as_products`), products of
-images (1x1 kernels) that are large or have activations, and groups of few channels.
+Constant float32 weights are packed here, in the kernel's layout, rather than at each call. Left
+alone are patch embeddings (`patch_embedding_as_matmul`), 1x1 convolutions that are large or have
+activations, and groups of few channels.
 """
 
 import math
@@ -15,43 +15,44 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from pteron.backends.aoti.convolution import CONVOLUTION, PACKED_CONVOLUTION, PANEL, packed
+from pteron.backends.aoti.ops.convolution import CONVOLUTION, PACKED_CONVOLUTION, PANEL, packed
+from pteron.backends.aoti.passes.clamp_windows import both_dims
 from pteron.backends.aoti.passes.fuse_convolutions import (
-    added_to,
-    is_over_images,
+    is_conv2d,
     only_user,
+    residual_of,
     value_of,
 )
 from pteron.backends.aoti.passes.program_constants import ProgramConstants
-from pteron.backends.cpu.passes.patches_as_products import reads_patches
+from pteron.backends.cpu.passes.patch_embedding_as_matmul import is_patch_embedding
 
 _aten = torch.ops.aten
 
-#: What may follow a packed product.
-_TAKEN_IN = (CONVOLUTION, PACKED_CONVOLUTION, _aten.add.Tensor, _aten.constant_pad_nd.default)
+#: Users that a packed 1x1 convolution may have.
+_PACKED_USERS = (CONVOLUTION, PACKED_CONVOLUTION, _aten.add.Tensor, _aten.constant_pad_nd.default)
 
-#: Multiplications of products that are generated: those are blocked for their epilogues.
-_LARGE_PRODUCT = 1 << 25
+#: Multiplications from which a generated GEMM, blocked for its epilogue, is faster.
+_LARGE_GEMM = 1 << 25
 
-#: The numbers of a clamp: the least and the most.
+#: min and max of a clamp.
 Bounds: TypeAlias = tuple[float | None, float | None]
 
 
 def pack_convolutions(program: ExportedProgram) -> None:
-    """Changes the program's graph, its signature and its tensors."""
+    """Rewrites the program's graph, signature and constants."""
     constants = ProgramConstants(program)
-    arranged: dict[tuple[Node, Node | None], Node] = {}
+    packed_weights: dict[tuple[Node, Node | None], Node] = {}
     convolutions = program.graph.find_nodes(op="call_function", target=CONVOLUTION)
     packable = [conv for conv in convolutions if _is_packable(conv, constants)]
     for conv in packable:
-        _pack(conv, constants, arranged)
+        _pack(conv, constants, packed_weights)
     if packable:
         constants.remove_unused()
         program.graph_module.recompile()
 
 
 def _is_packable(conv: Node, constants: ProgramConstants) -> bool:
-    if not is_over_images(conv) or reads_patches(conv):
+    if not is_conv2d(conv) or is_patch_embedding(conv):
         return False
     args: Sequence[Any] = conv.args
     x, weight, bias, stride, padding, dilation, _, _, groups = args
@@ -64,55 +65,55 @@ def _is_packable(conv: Node, constants: ProgramConstants) -> bool:
     if groups > 1:
         is_depthwise = of_group == 1 and out == groups
         return is_depthwise or out // groups % PANEL == 0
-    is_product = max(*kernel, *stride) == 1 and not any(padding)
-    return 2 * out >= PANEL and (not is_product or _is_better_packed(conv))
+    is_1x1 = max(*kernel, *stride) == 1 and not any(padding)
+    return 2 * out >= PANEL and (not is_1x1 or _is_better_packed(conv))
 
 
-def _is_better_packed(product: Node) -> bool:
-    """Of 1x1 kernels that multiply an image by a matrix: small ones over several pixels, that
-    nothing follows which a generated product alone takes in, as activations."""
-    batch, channels, *space = value_of(product).shape
-    pixels, depth = batch * math.prod(space), value_of(product.args[0]).shape[1]
+def _is_better_packed(conv: Node) -> bool:
+    """Of 1x1 convolutions: small ones over several pixels, without an epilogue that only a
+    generated GEMM can fuse, as activations."""
+    batch, channels, *space = value_of(conv).shape
+    pixels, depth = batch * math.prod(space), value_of(conv.args[0]).shape[1]
     return (
         isinstance(pixels, int)
         and pixels >= PANEL
-        and pixels * channels * depth < _LARGE_PRODUCT
+        and pixels * channels * depth < _LARGE_GEMM
         and all(
-            user.target in _TAKEN_IN or _bounds(user) is not None or user.op == "output"
-            for user in product.users
+            user.target in _PACKED_USERS or _bounds(user) is not None or user.op == "output"
+            for user in conv.users
         )
     )
 
 
 def _pack(
-    conv: Node, constants: ProgramConstants, arranged: dict[tuple[Node, Node | None], Node]
+    conv: Node, constants: ProgramConstants, packed_weights: dict[tuple[Node, Node | None], Node]
 ) -> None:
     args: Sequence[Any] = conv.args
     x, weight, bias, stride, padding, dilation, _, _, groups = args
     nodes, residual = [conv], None
     add = only_user(conv)
-    if add is not None and (residual := added_to(conv, add)) is not None:
+    if add is not None and (residual := residual_of(conv, add)) is not None:
         nodes.append(add)
     bounds: Bounds = (None, None)
     clamp = only_user(nodes[-1])
     if clamp is not None and (found := _bounds(clamp)) is not None:
         bounds = found
         nodes.append(clamp)
-    sides = [number for number in _pair(padding) for _ in range(2)]
+    sides = [size for size in both_dims(padding) for _ in range(2)]
     if (zeros := _zeros_around(x)) is not None:
         x = x.args[0]
         sides = [a + b for a, b in zip(sides, zeros, strict=True)]
-    if (weight, bias) not in arranged:
+    if (weight, bias) not in packed_weights:
         value = None if bias is None else constants.value(bias)
-        arranged[weight, bias] = constants.add(
+        packed_weights[weight, bias] = constants.add(
             weight, packed(constants.value(weight), value, groups)
         )
     out, _, *kernel = value_of(weight).shape
     last = nodes[-1]
-    window = (out, kernel, _pair(stride), sides, _pair(dilation), groups, *bounds)
+    window = (out, kernel, both_dims(stride), sides, both_dims(dilation), groups, *bounds)
     with last.graph.inserting_before(last):
         call = last.graph.call_function(
-            PACKED_CONVOLUTION, (x, arranged[weight, bias], residual, *window)
+            PACKED_CONVOLUTION, (x, packed_weights[weight, bias], residual, *window)
         )
     call.meta = dict(last.meta)
     last.replace_all_uses_with(call)
@@ -124,13 +125,8 @@ def _pack(
     call.name = last.name  # by which the signature knows an output
 
 
-def _pair(numbers: Sequence[int]) -> list[int]:
-    """For both dimensions; one holds for each."""
-    return [*numbers, *numbers][:2]
-
-
 def _bounds(node: Node) -> Bounds | None:
-    """Of what `node` computes, if that is a clamp of its first argument to two numbers."""
+    """min and max, if `node` clamps its first argument to constants."""
     args: Sequence[Any] = node.args
     if node.target is _aten.relu.default:
         return 0.0, None
@@ -150,13 +146,13 @@ def _bounds(node: Node) -> Bounds | None:
 
 
 def _zeros_around(x: Node) -> tuple[int, int, int, int] | None:
-    """Above, below, left and right, if `x` is an image with zeros that only one node reads."""
+    """Padding above, below, left and right, if `x` is a zero-padded image with one user."""
     if x.target is not _aten.constant_pad_nd.default or len(x.users) > 1:
         return None
     args: Sequence[Any] = x.args
     pad: list[int] = args[1]
     value = args[2] if len(args) > 2 else 0
-    if value != 0 or not all(isinstance(number, int) for number in pad):
+    if value != 0 or not all(isinstance(size, int) for size in pad):
         return None
     left, right, above, below, *others = [*pad, *[0, 0, 0, 0][len(pad) :]]
     if any(others) or min(left, right, above, below) < 0:

@@ -46,7 +46,7 @@ class Sliced(nn.Module):
 
 
 def test_weights_that_are_packed_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repairs, "weights_from_their_offset", contextlib.nullcontext)
+    monkeypatch.setattr(repairs, "fix_packed_weight_storage_offset", contextlib.nullcontext)
     manager = lowered(Sliced())
     with pytest.raises(VerificationError) as raised:
         manager.to_executorch()

@@ -1,4 +1,4 @@
-"""Programs for a GPU that is not asked, lowered on any machine."""
+"""CUDA programs lowered without a GPU."""
 
 import logging
 import pathlib
@@ -12,8 +12,9 @@ from torch import nn
 from torch._subclasses import FakeTensorMode
 from torch.export import default_decompositions
 
-from pteron.backends.aoti import elf, inductor, shim_list
-from pteron.backends.aoti.attention import ATTENTION
+from pteron.backends.aoti import elf, inductor
+from pteron.backends.aoti.ops import shim_list
+from pteron.backends.aoti.ops.attention import ATTENTION
 from pteron.backends.cuda import CudaOptions
 from pteron.backends.cuda.cuda_backend import CudaBackend, NoCudaDevice
 from pteron.backends.cuda.tests.programs import lower, sample_named, save
@@ -146,7 +147,7 @@ def test_scalars_are_compiled_in() -> None:
 def test_convolutions_lie_as_cudnn_leaves_them(
     dtype: torch.dtype, channels_last: str, order: tuple[int, ...], transposed: bool
 ) -> None:
-    with inductor.fakes_of_any_device(), FakeTensorMode():
+    with inductor.fake_tensors_of_any_device(), FakeTensorMode():
         operands = [
             torch.ops.aten.empty.memory_format(
                 (8, 8, 5, 5),
@@ -165,7 +166,7 @@ def test_convolutions_lie_as_cudnn_leaves_them(
 
 
 def test_a_convolution_of_one_dimension_follows_its_weight() -> None:
-    with inductor.fakes_of_any_device(), FakeTensorMode(), torch.device("cuda:0"):
+    with inductor.fake_tensors_of_any_device(), FakeTensorMode(), torch.device("cuda:0"):
         row_major, last = torch.empty(8, 8, 9), torch.empty(8, 9, 8).permute(0, 2, 1)
         strides = [
             torch.ops.aten.convolution.default(
@@ -178,7 +179,7 @@ def test_a_convolution_of_one_dimension_follows_its_weight() -> None:
 
 @pytest.mark.parametrize("dim", [0, 1])
 def test_rows_and_columns_are_selected(dim: int) -> None:
-    with inductor.fakes_of_any_device(), FakeTensorMode(), torch.device("cuda:0"):
+    with inductor.fake_tensors_of_any_device(), FakeTensorMode(), torch.device("cuda:0"):
         x, index = torch.empty(5, 7), torch.empty(3, dtype=torch.int64)
         selected = torch._refs.index_select(x, dim, index)
         by_index = x[index]

@@ -68,7 +68,7 @@ def test_files_are_equal_and_right(name: str, tmp_path: pathlib.Path) -> None:
 
 
 def test_the_table_says_what_this_gpu_says() -> None:
-    gpu, here = inductor.GPUS[_here()].as_torch_says(), torch.cuda.get_device_properties()
+    gpu, here = inductor.GPUS[_here()].as_torch_properties(), torch.cuda.get_device_properties()
     for name in (
         "major",
         "minor",

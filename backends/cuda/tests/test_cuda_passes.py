@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram, export
 
-from pteron.backends.aoti.attention import RUNTIME_ATTENTION, WHOLE
 from pteron.backends.aoti.contract import contract_of
+from pteron.backends.aoti.ops.attention import RUNTIME_ATTENTION, WHOLE
 from pteron.backends.cuda import CudaBackend, CudaOptions
 from pteron.backends.cuda.cuda_passes import (
     MAX_BYTES,

@@ -4,7 +4,7 @@ import ctypes
 import pathlib
 import re
 
-from pteron.backends.aoti.shim_list import Shim, parse
+from pteron.backends.aoti.ops.shim_list import Shim, parse
 
 _CUDA = pathlib.Path(__file__).parent.parent
 _PREFIXES = {"aoti_torch_": "ptrn_torch_", "cuda": "ptrn", "cu": "pt"}

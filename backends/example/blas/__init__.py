@@ -1,1 +1,1 @@
-"""The BLAS backend: matrix products by OpenBLAS, and how to write a backend (see README.md)."""
+"""The BLAS backend: matmuls by OpenBLAS, and how to write a backend (see README.md)."""

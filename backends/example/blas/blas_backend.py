@@ -1,4 +1,4 @@
-"""The BLAS backend's lowering half: a matrix product becomes a plan and its weights."""
+"""The BLAS backend's lowering half: a matmul becomes a plan and its weights."""
 
 from typing import Any, final
 

@@ -1,4 +1,4 @@
-"""Takes matrix products for the BLAS backend and leaves everything else.
+"""Takes matmuls for the BLAS backend and leaves everything else.
 
 to_edge_transform_and_lower(program, partitioner=[BlasPartitioner(), CpuPartitioner()])
 """

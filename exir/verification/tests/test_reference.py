@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pteron.exir.decompositions import functionalize
 from pteron.exir.verification.comparison import errors, rounding_of
-from pteron.exir.verification.exact_products import exact_products
+from pteron.exir.verification.full_precision import full_precision_matmuls
 from pteron.exir.verification.interpreters import PreciseInterpreter
 from pteron.exir.verification.reference import Reference
 
@@ -164,6 +164,6 @@ def test_references_are_exact_whatever_is_set_for_speed() -> None:
 
 def test_settings_come_back_after_an_error() -> None:
     before = _BACKENDS.cudnn.conv.fp32_precision
-    with pytest.raises(ValueError, match="stop"), exact_products():
+    with pytest.raises(ValueError, match="stop"), full_precision_matmuls():
         raise ValueError("stop")
     assert _BACKENDS.cudnn.conv.fp32_precision == before

@@ -120,7 +120,7 @@ def _parsed(value: Any, wanted: Any) -> Any:
         try:
             return int(value)
         except ValueError:
-            raise ValueError(f"found {value!r}, expected a whole number") from None
+            raise ValueError(f"found {value!r}, expected an integer") from None
     if typing.get_origin(wanted) is tuple:
         return tuple(value.split(","))
     return value

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from pteron.exir._program import constant_tensor
 from pteron.exir.arguments import DEFAULT_METHOD
 from pteron.exir.verification.call import call
-from pteron.exir.verification.exact_products import exact_products
+from pteron.exir.verification.full_precision import full_precision_matmuls
 from pteron.exir.verification.reference import Reference
 from pteron.exporter.errors import ExportError, unknown
 
@@ -182,7 +182,7 @@ def _differences(
     inputs = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), args)
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), exact_products():
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), full_precision_matmuls():
             with _as_exported(module, forward):
                 outputs = pytree.tree_leaves(module(*inputs[0], **inputs[1]))
     except Exception:

@@ -155,7 +155,7 @@ def test_methods_share_state_and_the_report_says_all(tmp_path):
         (dict(options={"weights": 1}), "'weights' is not of a chosen backend"),
         (
             dict(options={"cpu.weigths": "shared", "cpu.num_threads": "two"}),
-            "did you mean 'weights'(.|\n)*num_threads: found 'two', expected a whole number",
+            "did you mean 'weights'(.|\n)*num_threads: found 'two', expected an integer",
         ),
         (dict(options={"cpu.isa": "arm"}), "isa is 'arm'; expected one or several of"),
     ],
@@ -177,7 +177,7 @@ def test_looking_at_example_inputs_changes_nothing():
     assert torch.equal(torch.random.get_rng_state(), seed)
 
 
-def test_an_operator_of_another_device_is_no_mistake():
+def test_an_operator_of_another_device_is_no_error():
     with torch.library._scoped_library("front_door", "FRAGMENT") as library:
         library.define("on_a_gpu(Tensor x) -> Tensor")
         library.impl("on_a_gpu", torch.empty_like, "Meta")

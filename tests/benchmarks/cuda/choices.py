@@ -1,4 +1,4 @@
-"""Matrix products: cuBLAS beside Inductor's Triton template, product by product, on the GPU."""
+"""Matmuls: cuBLAS beside Inductor's Triton template, matmul by matmul, on the GPU."""
 
 from typing import Any
 

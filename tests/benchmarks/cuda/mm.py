@@ -1,4 +1,4 @@
-"""Matrix products: the runtime's shim beside torch.mm, in interleaved rounds on one stream.
+"""Matmuls: the runtime's shim beside torch.mm, in interleaved rounds on one stream.
 
 For each size: time on the GPU (CUDA events around batches of launches) and time on the host (the
 clock around the same batches, for sizes that do not fill the launch queue), medians over rounds.

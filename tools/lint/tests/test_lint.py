@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.lint import lint, source_tree
+from tools.lint import lint, source_tree, words
 
 CROOKED = {
     "a.cpp": "int  f( ) {return 1;}\n",
@@ -53,6 +53,53 @@ def test_a_missing_tool_is_named(tree: Path, capsys: pytest.CaptureFixture[str])
     assert lint.lint("format", tree, ["BUILD.bazel"], {}) == 0
     assert "buildifier is not here (it comes with npm)" in capsys.readouterr().out
     assert (tree / "BUILD.bazel").read_text() == CROOKED["BUILD.bazel"]
+
+
+CONTRIBUTING = """
+## Words
+
+| Say | Instead of |
+|---|---|
+| matmul | `matrix product`, product |
+| cumsum | `running sum` |
+
+## Later
+
+| x | `y` |
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("a.py", '"""Matmuls."""\n# a product, y\n', []),
+        ("a.py", '"""Matrix products."""\n', ["a.py:1: found 'matrix product', expected matmul"]),
+        (
+            "a.md",
+            "x\n# of a matrix\n# product\n",
+            ["a.md:2: found 'matrix product', expected matmul"],
+        ),
+        (
+            "a.py",
+            "running_sum = 1  # a running sum",
+            ["a.py:1: found 'running sum', expected cumsum"],
+        ),
+        ("a.cpp", "// a running sum", []),
+        ("CHANGELOG.md", "a running sum", []),
+        ("third_party/a.md", "a running sum", []),
+    ],
+)
+def test_terms_of_the_table_are_found(
+    tree: Path, name: str, text: str, found: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tree / name).parent.mkdir(exist_ok=True)
+    (tree / name).write_text(text, encoding="utf-8")
+    assert words.complaints(tree, [name]) == []
+    (tree / words.PAGE).write_text(CONTRIBUTING, encoding="utf-8")
+    assert words.complaints(tree, [name, words.PAGE]) == found
+    assert lint.lint("check", tree, [name], {}) == bool(found)
+    assert all(line in capsys.readouterr().out for line in found)
+    assert lint.lint("format", tree, [name], {}) == 0
 
 
 def test_checkout_files_leave_out_what_git_ignores(tree: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-import pteron.backends.aoti.convolution  # noqa: F401  defines its operator
+import pteron.backends.aoti.ops.convolution  # noqa: F401  defines its operator
 
 Json: TypeAlias = dict[str, Any]
 

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch.export import Dim, ExportedProgram
 from torch.fx import Node
 
-from pteron.backends.aoti.attention import WHOLE, Attention
+from pteron.backends.aoti.ops.attention import WHOLE, Attention
 from pteron.backends.aoti.passes.attention import unrepeated
-from pteron.backends.aoti.passes.constant_masks import leave_constant_masks_out
+from pteron.backends.aoti.passes.constant_masks import remove_constant_masks
 from pteron.exir.decompositions import decompose, functionalize
 
 MakeMask = Callable[[torch.Tensor], torch.Tensor]
@@ -34,7 +34,7 @@ class Attend(torch.nn.Module):
 def lowered(module: torch.nn.Module, q: torch.Tensor, **options: Any) -> ExportedProgram:
     program = decompose(functionalize(torch.export.export(module, (q,), **options)), WHOLE)
     expected = module(q)
-    leave_constant_masks_out(program)
+    remove_constant_masks(program)
     program.graph_module.graph.lint()
     assert torch.allclose(program.module()(q), expected)
     return program

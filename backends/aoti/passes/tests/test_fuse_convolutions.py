@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim, ExportedProgram, export
 
-from pteron.backends.aoti.convolution import CONVOLUTION, FUSED_CONVOLUTION
-from pteron.backends.aoti.passes.fuse_convolutions import fuse_convolutions, has_own_convolutions
+from pteron.backends.aoti.ops.convolution import CONVOLUTION, FUSED_CONVOLUTION
+from pteron.backends.aoti.passes.fuse_convolutions import fuse_convolutions, has_fused_convolutions
 from pteron.exir.decompositions import decompose, functionalize
 
 
@@ -45,7 +45,7 @@ def fused(model: nn.Module, channels: int = 4) -> list[tuple[bool, bool, bool]]:
     assert isinstance(result, torch.fx.Node) and result.name == name
     torch.testing.assert_close(program.module(check_guards=False)(*inputs), model(*inputs))
     found = calls(program, FUSED_CONVOLUTION)
-    assert has_own_convolutions(program.graph_module) == bool(found)
+    assert has_fused_convolutions(program.graph_module) == bool(found)
     return [(c.args[2] is not None, c.args[3] is not None, bool(c.args[8])) for c in found]
 
 

@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import nn
 
-from pteron.backends.aoti import inductor, shim_list
+from pteron.backends.aoti import inductor
+from pteron.backends.aoti.ops import shim_list
 from pteron.backends.apple.metal import MetalOptions
 from pteron.backends.apple.metal.metal_backend import MetalBackend
 from tests.models.networks import MlpBlock

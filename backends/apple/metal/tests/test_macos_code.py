@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from pteron.backends.aoti import inductor, mac_toolchain, macho, shim_list, toolchain
+from pteron.backends.aoti import inductor, mac_toolchain, macho, toolchain
+from pteron.backends.aoti.ops import shim_list
 from pteron.backends.apple.metal import MetalOptions
 from pteron.backends.apple.metal.metal_backend import MetalBackend
 

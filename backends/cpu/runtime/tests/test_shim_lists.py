@@ -8,7 +8,7 @@ import re
 import pytest
 
 from pteron.backends.aoti import elf
-from pteron.backends.aoti.shim_list import parse
+from pteron.backends.aoti.ops.shim_list import parse
 
 _BACKENDS = pathlib.Path(__file__).parent.parent.parent.parent
 _COMMON = "aoti/shims/shims.inc"

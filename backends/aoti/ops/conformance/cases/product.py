@@ -1,4 +1,4 @@
-"""Matrix products."""
+"""Matmuls."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Running sums, products and extremes."""
+"""cumsum, cumprod, cummin, cummax and others."""
 
 from collections.abc import Iterator
 

@@ -1,12 +1,12 @@
-"""The operators that runtimes have for a convolution with what follows it.
+"""The runtime's operators for a convolution fused with its epilogue.
 
     relu(convolution(input, weight, bias) + residual)    ==>    fused_convolution(...)
     clamp(convolution(pad(input, padding), weight, bias) + residual, least, most)
                                                          ==>    packed_convolution(...)
 
-The second one is the CPU's, over images; its weights are `packed`. Passes make calls of them
-(`passes.fuse_convolutions`, `backends/cpu/passes/pack_convolutions.py`). Their results lie in
-memory channels last.
+The second one is the CPU's, 2D only; its weights are `packed`. Passes insert calls of them
+(`passes.fuse_convolutions`, `backends/cpu/passes/pack_convolutions.py`). Their results are
+channels last.
 """
 
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ _library.impl("fused_convolution", _compute, "CompositeExplicitAutograd")
 
 FUSED_CONVOLUTION: torch._ops.OpOverload = torch.ops.pteron.fused_convolution.default
 
-#: Output channels that lie side by side in packed weights: a register of AVX-512, two of AVX2.
+#: Output channels of a panel of packed weights: one AVX-512 register, two of AVX2.
 PANEL = 16
 
 _library.define(
@@ -76,11 +76,11 @@ _library.define(
 
 
 def packed(weight: torch.Tensor, bias: torch.Tensor | None, groups: int) -> torch.Tensor:
-    """Weights [out, in / groups, height, width] and biases as `packed_convolution` reads them.
+    """Packs a weight, [out, in / groups, height, width], and a bias for `packed_convolution`.
 
-    Panels of output channels, the last of a group filled up with zeros, each a row of biases, then
-    rows in the order of kernel rows, kernel columns, input channels: [groups, panels, 1 + terms,
-    PANEL]. Where each channel is for itself, [1 + height * width, channels rounded up].
+    Panels of output channels, the last of a group padded with zeros; each is a row of biases, then
+    a row for each kernel row, kernel column and input channel: [groups, panels, 1 + terms, PANEL].
+    Depthwise: [1 + height * width, channels rounded up].
     """
     out, terms = weight.shape[0], weight[0].numel()
     rows = weight.permute(0, 2, 3, 1).reshape(out, terms)
@@ -96,7 +96,7 @@ def packed(weight: torch.Tensor, bias: torch.Tensor | None, groups: int) -> torc
 def _unpacked(
     weight: torch.Tensor, out_channels: int, kernel: Sequence[int], groups: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weights and biases that `weight` was packed from."""
+    """The weight and bias that `weight` was packed from."""
     if weight.dim() == 2:
         rows = weight.T[:out_channels]
     else:

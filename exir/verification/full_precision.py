@@ -1,4 +1,4 @@
-"""Products as precise as their operands, whatever is set for speed."""
+"""Matmuls and convolutions at the precision of their operands."""
 
 import contextlib
 from collections.abc import Iterator
@@ -6,16 +6,16 @@ from typing import Any
 
 import torch
 
-# What its modules have by property, type checkers do not see.
+# Type checkers do not see properties of its modules.
 _BACKENDS: Any = torch.backends
 _CUDA = _BACKENDS.cuda.matmul
 
 
 @contextlib.contextmanager
-def exact_products() -> Iterator[None]:
-    """Products and convolutions of float32 are in float32, not TF32 or bfloat16, and halves are
-    summed in float32, without autocast. Torch's settings come back afterwards; they are the
-    process's, so that other threads see the change."""
+def full_precision_matmuls() -> Iterator[None]:
+    """Inside, float32 matmuls and convolutions use neither TF32 nor bfloat16, float16 and bfloat16
+    accumulate in float32, and autocast is off. These are settings of the process: other threads see
+    the change. They are restored on exit."""
     backends = (
         *(_CUDA, _BACKENDS.cudnn.conv, _BACKENDS.cudnn.rnn),
         *(getattr(_BACKENDS.mkldnn, op) for op in ("matmul", "conv", "rnn")),

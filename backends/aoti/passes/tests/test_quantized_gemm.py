@@ -1,4 +1,4 @@
-"""Products with dequantized weights read packed bytes, and nothing else does."""
+"""GEMMs with dequantized weights become int8 or int4 weight-only GEMM, and nothing else does."""
 
 import dataclasses
 
@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from pteron.backends.aoti.passes.quantized_products import pack_quantized_weights
+from pteron.backends.aoti.ops.quantized_mm import QUANTIZED_MM, Packing, pack, unpack
+from pteron.backends.aoti.passes.quantized_gemm import pack_quantized_weights
 from pteron.backends.aoti.passes.remove_metadata_asserts import RemoveMetadataAssertsPass
-from pteron.backends.aoti.quantized import QUANTIZED_MM, Packing, pack, unpack
 
 _aten = torch.ops.aten
 _FLOATS = [torch.float32, torch.float16, torch.bfloat16]
@@ -21,21 +21,21 @@ def test_layout(packing: tuple[int, int, bool], columns: int) -> None:
     torch.manual_seed(0)
     packed = Packing(columns, *packing)
     half = 1 << (packed.bits - 1)
-    levels = torch.randint(-half, half, (96, columns)).to(torch.int8)
-    groups = 96 // (packed.group or 96)
-    scale = torch.rand(groups, columns) if packed.group else None
-    shift = torch.rand(groups, columns) if packed.has_shift else None
-    data = pack(levels, packed, scale, shift)
+    values = torch.randint(-half, half, (96, columns)).to(torch.int8)
+    groups = 96 // (packed.group_size or 96)
+    scale = torch.rand(groups, columns) if packed.group_size else None
+    zero_point = torch.rand(groups, columns) if packed.has_zero_point else None
+    data = pack(values, packed, scale, zero_point)
     assert data.shape == (-(-columns // 32), 96, packed.row_bytes) and data.dtype == torch.uint8
-    expected = levels.float()
-    for numbers, apply in ((scale, torch.mul), (shift, torch.add)):
-        if numbers is not None:
-            expected = apply(expected, numbers.repeat_interleave(packed.group, 0))
+    expected = values.float()
+    for parameter, apply in ((scale, torch.mul), (zero_point, torch.add)):
+        if parameter is not None:
+            expected = apply(expected, parameter.repeat_interleave(packed.group_size, 0))
     assert torch.equal(unpack(data, packed), expected)
 
 
 class Plain(nn.Module):
-    """A scale for each output, after the product, as torchao does with int8."""
+    """A scale for each output, after the matmul, as torchao does with int8."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Grouped(nn.Module):
 
 
 class Channels(nn.Module):
-    """A scale for all inputs of an output, before the product."""
+    """A scale for each output, before the matmul."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,8 +124,8 @@ def test_kinds(kind: str, dtype: torch.dtype) -> None:
     assert error < {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}[dtype]
 
 
-class Halves(nn.Module):
-    """Two numbers of four bits in a byte."""
+class TwoInAByte(nn.Module):
+    """Two 4-bit values in a byte."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class Wrapping(Plain):
         return torch.mm(x, (self.weight + self.weight[:, :1]).t().to(x.dtype))
 
 
-_OTHERS = [(Halves, 5), (Uneven, 5), (Few, 5), (Computed, 5), (Wrapping, 5), (Plain, 0)]
+_OTHERS = [(TwoInAByte, 5), (Uneven, 5), (Few, 5), (Computed, 5), (Wrapping, 5), (Plain, 0)]
 
 
 @pytest.mark.parametrize(("make", "rows"), _OTHERS)

@@ -1,4 +1,4 @@
-"""Products with dequantized weights become sums over the bytes, and nothing else does."""
+"""GEMVs become reductions, where the weight is dequantized or narrow, and nothing else does."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from pteron.backends.aoti.passes.products_of_one_row import ProductsOfOneRowPass
+from pteron.backends.aoti.passes.gemv_as_reduction import GemvAsReductionPass
 
 _aten = torch.ops.aten
-_PRODUCTS = (_aten.mm.default, _aten.addmm.default)
+_MATMULS = (_aten.mm.default, _aten.addmm.default)
 
 
 class ScaledAfter(nn.Module):
-    """A scale for each output, after the product, as torchao does with int8."""
+    """A scale for each output, after the matmul, as torchao does with int8."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Grouped(nn.Module):
 
 
 class Packed(nn.Module):
-    """Two numbers of four bits in a byte."""
+    """Two 4-bit values in a byte."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
@@ -59,40 +59,40 @@ class Packed(nn.Module):
         return torch.mm(x, low.t()) + torch.mm(x, high.t())
 
 
-def _products(program: torch.export.ExportedProgram) -> int:
-    return sum(node.target in _PRODUCTS for node in program.graph.nodes)
+def _matmuls(program: torch.export.ExportedProgram) -> int:
+    return sum(node.target in _MATMULS for node in program.graph.nodes)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("kind", [ScaledAfter, Grouped, Packed])
-def test_of_one_row(kind: Any, dtype: torch.dtype) -> None:
+def test_dequantized_weights(kind: Any, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     module, x = kind(dtype).eval(), torch.randn(1, 64, dtype=dtype)
     program = torch.export.export(module, (x,)).run_decompositions()
     outputs = program.graph_signature.user_outputs
-    assert ProductsOfOneRowPass()(program.graph_module).modified
-    assert _products(program) == 0
+    assert GemvAsReductionPass()(program.graph_module).modified
+    assert _matmuls(program) == 0
     (output,) = (node for node in program.graph.nodes if node.op == "output")
     assert tuple(node.name for node in output.args[0]) == outputs
     found, expected = program.module()(x), module.double()(x.double())
     assert found.dtype == dtype
     error = (found.double() - expected).norm() / expected.norm()
     assert error < {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}[dtype]
-    assert not ProductsOfOneRowPass()(program.graph_module).modified
+    assert not GemvAsReductionPass()(program.graph_module).modified
 
 
-def test_several_rows_stay_a_product() -> None:
+def test_gemm_is_left_alone() -> None:
     module = ScaledAfter(torch.float32).eval()
     program = torch.export.export(module, (torch.randn(2, 64),)).run_decompositions()
-    assert not ProductsOfOneRowPass()(program.graph_module).modified
+    assert not GemvAsReductionPass()(program.graph_module).modified
     rows = torch.export.export(
         module, (torch.randn(2, 64),), dynamic_shapes=({0: Dim("rows", max=9)},)
     ).run_decompositions()
-    assert not ProductsOfOneRowPass()(rows.graph_module).modified
+    assert not GemvAsReductionPass()(rows.graph_module).modified
 
 
-class OfFloats(nn.Module):
-    """A small table of bytes does not make a weight of floats a dequantized one."""
+class FloatWeight(nn.Module):
+    """A small int8 tensor does not make a floating-point weight a dequantized one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,25 +102,25 @@ class OfFloats(nn.Module):
         return torch.mm(x.relu(), (self.weight * self.shift.to(x.dtype)).t())
 
 
-class OfRows(OfFloats):
-    """The numbers of a column lie apart."""
+class RowMajorWeight(FloatWeight):
+    """Columns are not contiguous."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.mm(x, self.weight.view(64, 48))
 
 
 @pytest.mark.parametrize(
-    ("module", "max_columns", "summed"),
+    ("module", "max_columns", "rewritten"),
     [
-        (OfFloats(), 0, False),
-        (OfFloats(), 47, False),
-        (OfFloats(), 48, True),
-        (OfRows(), 48, False),
+        (FloatWeight(), 0, False),
+        (FloatWeight(), 47, False),
+        (FloatWeight(), 48, True),
+        (RowMajorWeight(), 48, False),
     ],
 )
-def test_weights_of_floats(module: nn.Module, max_columns: int, summed: bool) -> None:
+def test_floating_point_weights(module: nn.Module, max_columns: int, rewritten: bool) -> None:
     x = torch.randn(1, 64)
     program = torch.export.export(module, (x,)).run_decompositions()
-    assert ProductsOfOneRowPass(max_columns)(program.graph_module).modified == summed
-    assert _products(program) == (not summed)
+    assert GemvAsReductionPass(max_columns)(program.graph_module).modified == rewritten
+    assert _matmuls(program) == (not rewritten)
     torch.testing.assert_close(program.module()(x), module(x))

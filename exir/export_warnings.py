@@ -1,4 +1,4 @@
-"""What exported programs show that their owner hardly meant."""
+"""Checks of exported programs: warnings, and an error, for what is rarely meant."""
 
 import logging
 from collections import defaultdict

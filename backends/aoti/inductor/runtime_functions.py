@@ -1,8 +1,8 @@
-"""Operators that torch has no C function for and the runtime has.
+"""Operators for which the runtime has a C shim and torch has none.
 
-Inductor leaves an operator to a proxy executor where torch's list of C functions lacks it. Inside
-`called_directly` the list has what the runtime's has: the code calls the function by the name and
-with the arguments that torch's own would have, and `declared` tells the compiler of it.
+Inductor leaves an operator that torch's list of C shims lacks to a proxy executor. Inside
+`register_runtime_functions` the runtime's shims are on the list: the code calls them by the name
+and with the arguments that torch's own would have, and `declared` adds their declarations.
 """
 
 import contextlib
@@ -13,14 +13,14 @@ from pathlib import Path
 
 import torch
 
-import pteron.backends.aoti.convolution  # noqa: F401  defines its operator
-from pteron.backends.aoti import shim_list
-from pteron.backends.aoti.attention import RUNTIME_ATTENTION
+import pteron.backends.aoti.ops.convolution  # noqa: F401  defines its operators
 from pteron.backends.aoti.inductor.capture import operator_functions
+from pteron.backends.aoti.ops import shim_list
+from pteron.backends.aoti.ops.attention import RUNTIME_ATTENTION
 
 
-def own_functions(device: str) -> dict[torch._ops.OpOverload, str]:
-    """The runtime's C functions for operators that torch has none for."""
+def runtime_functions(device: str) -> dict[torch._ops.OpOverload, str]:
+    """The runtime's C shims of operators for which torch has none."""
     from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
     functions = {}
@@ -46,15 +46,15 @@ def operator_of(name: str) -> torch._ops.OpOverload | None:
 
 
 @contextlib.contextmanager
-def called_directly(device: str) -> Iterator[None]:
-    """Inside, Inductor calls the runtime's functions rather than the proxy executor."""
+def register_runtime_functions(device: str) -> Iterator[None]:
+    """Inside, Inductor calls the runtime's shims rather than the proxy executor."""
     from torch._inductor import config
     from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
-    own = own_functions(device)
+    own = runtime_functions(device)
     added = [str(op) for op in own if op.namespace == "aten"]
     inductor_fallback_ops.update((op, {}) for op in added)
-    # `declared` tells the compiler of them.
+    # `declared` adds their declarations.
     ours = [RUNTIME_ATTENTION, *(op for op in own if op.namespace != "aten")]
     custom: dict[torch._ops.OpOverload, list[str]] = {op: [] for op in ours}
     try:
@@ -67,7 +67,7 @@ def called_directly(device: str) -> Iterator[None]:
 
 @functools.cache
 def _torch_header(device: str) -> str:
-    """torch's declarations of its functions, of which a device has some."""
+    """torch's declarations of its C shims for a device."""
     folder = Path(torch.__file__).parent / "include/torch/csrc/inductor/aoti_torch/generated"
     return (folder / f"c_shim_{device}.h").read_text()
 
@@ -76,7 +76,7 @@ _INCLUDES = re.compile(r"(?:#include.*\n)*")
 
 
 def declared(model: str, device: str) -> str:
-    """`model` with declarations of the functions it calls that no header of torch declares."""
+    """`model` with declarations of the shims it calls that no header of torch declares."""
     declarations = shim_list.load(device).declarations
     known = _torch_header(device)
     lines = [

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
-from pteron.backends.cpu.passes.patches_as_products import PatchesAsProductsPass
+from pteron.backends.cpu.passes.patch_embedding_as_matmul import PatchEmbeddingAsMatmulPass
 from pteron.exir import to_edge_transform_and_lower
 from pteron.runtime import Runtime
 
@@ -30,7 +30,7 @@ def test_the_graph_computes_the_same(convolution: nn.Module, sizes: tuple[int, .
     program = decomposed(convolution, torch.randn(2, *sizes))
     (before,) = (n for n in program.graph.nodes if n.target is torch.ops.aten.convolution.default)
     expected_value = before.meta["val"]
-    assert PatchesAsProductsPass()(program.graph_module).modified
+    assert PatchEmbeddingAsMatmulPass()(program.graph_module).modified
     targets = [node.target for node in program.graph.nodes]
     assert torch.ops.aten.convolution.default not in targets
     (returned,) = program.graph.output_node().args[0]
@@ -57,7 +57,7 @@ def test_the_graph_computes_the_same(convolution: nn.Module, sizes: tuple[int, .
 )
 def test_others_stay(convolution: nn.Module, sizes: tuple[int, ...]) -> None:
     program = decomposed(convolution, torch.randn(2, *sizes))
-    assert not PatchesAsProductsPass()(program.graph_module).modified
+    assert not PatchEmbeddingAsMatmulPass()(program.graph_module).modified
 
 
 def test_a_lowered_patch_embedding_calls_no_convolution() -> None:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-_BACKENDS = Path(__file__).parent.parent
+_BACKENDS = Path(__file__).parents[2]
 _COMMON = ("aoti/shims/shims.inc",)
 _OF_DEVICE = {
     "cpu": (

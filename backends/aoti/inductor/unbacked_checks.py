@@ -1,16 +1,15 @@
-"""Checks of numbers that are known at run time alone, where they reach sizes, offsets, indices and
-divisors.
+"""Checks of data-dependent integers that are used as sizes, offsets, indices or divisors.
 
     x[i.item()]    ==>    int64_t u0 = i_raw;
                           if (!(-64L <= u0 && u0 <= 63L)) aoti_torch_check(false, ...);
 
-Such a number is an integer input or was read from a tensor. Eager looks at it in each call;
-Inductor takes its word for it. Here each operator that computes an address with one gets the check
-that eager makes, unless the bounds that the program asserts prove it. Checks are written just
-behind the definition of the last number that they ask, before anything may use it, and Inductor's
-own assertions with them. A graph without such numbers gets none, and stays as it was.
+Such an integer is an input or was read from a tensor (an unbacked SymInt). Eager checks it in each
+call, Inductor does not. Here each operator that computes an address with one gets eager's check,
+unless the asserted bounds prove it. Checks are emitted right behind the definition of the last
+symbol in them, before any use, and Inductor's own assertions with them. Graphs without such symbols
+are not changed.
 
-What a failed check says: the value, what was expected, the operator and the line of the model.
+A failed check reports the value, what was expected, the operator and the line of the model.
 """
 
 import contextlib
@@ -26,15 +25,14 @@ import torch
 from pteron.backends.aoti.inductor.patched import patched
 from pteron.backends.aoti.inductor.places import place, place_in_kernel
 
-#: No tensor has more bytes. Where eager fails for want of memory, a loop that needs none would run
-#: for hours.
+#: Larger tensors are errors, as they are out of memory in eager: a fused loop would run for hours.
 _MAX_NBYTES = 2**40
 _INT64 = -(2**63), 2**63 - 1
 
 
 @dataclasses.dataclass(frozen=True)
 class _Range:
-    """`lower <= value <= upper`, without a bound where None is, and not 0 if so it says."""
+    """`lower <= value <= upper`; None is no bound. `not_zero`: nor is the value 0."""
 
     what: str
     value: Any
@@ -66,7 +64,7 @@ def _slice_scatter(
 
 
 def _clamped(index: Any, size: Any) -> Any:
-    """What the index of a slice comes to, as Python has it."""
+    """A slice index, wrapped and clamped as in Python."""
     from torch.utils._sympy.functions import Max, Min, Where
 
     if _proven(_Range("", index, 0)):
@@ -80,19 +78,19 @@ def _as_strided(x: Any, size: Any, stride: Any, offset: Any = None) -> Iterator[
     base = x.data.unwrap_view() if isinstance(x.data, ir.BaseView) else x.data
     if offset is None:
         offset = x.get_layout().offset if x.maybe_get_layout() is not None else 0
-    for number in stride:
-        yield _Range("the stride", number, 0)
+    for step in stride:
+        yield _Range("the stride", step, 0)
     yield _Range("the storage offset", offset, 0)
     for length in size:
         yield _Range("the size", length, 0)
     ends = (sympy.Max(length - 1, 0) * step for length, step in zip(size, stride, strict=True))
     stored = _storage_size(base)
-    # A tensor of none may begin where the memory ends.
+    # An empty tensor may start at the end of the storage.
     yield _Range("the position of the last element", sum(ends, offset), None, stored - 1)
 
 
 def _storage_size(x: Any) -> Any:
-    """Elements of the memory that a tensor is seen in."""
+    """Elements of the storage that a tensor is a view of."""
     layout = x.maybe_get_layout()
     return layout.storage_size() if layout is not None else math.prod(x.get_size())
 
@@ -138,8 +136,8 @@ def _unfold(x: Any, dim: int, size: Any, step: Any) -> Iterator[_Range]:
 
 
 def _strided(size: Any, stride: Any, **_: Any) -> Iterator[_Range]:
-    for number in stride:
-        yield _Range("the stride", number, 0)
+    for step in stride:
+        yield _Range("the stride", step, 0)
 
 
 _aten = torch.ops.aten
@@ -160,13 +158,13 @@ _RULES: dict[Any, Callable[..., Iterator[_Range]]] = {
     _aten.unfold.default: _unfold,
     _aten.empty_strided.default: _strided,
 }
-"""Operators that compute addresses with a number, and what eager asks of it. Sizes of results are
-looked at whatever the operator."""
+"""Operators that compute addresses with an integer, and eager's checks of it. Sizes of results are
+checked for all operators."""
 
 
 @contextlib.contextmanager
-def numbers_checked() -> Iterator[None]:
-    """See the module's text."""
+def check_unbacked_values() -> Iterator[None]:
+    """See the module's docstring."""
     from torch._inductor import ir
     from torch._inductor.codegen.cpp import CppKernel
     from torch._inductor.graph import GraphLowering
@@ -180,18 +178,18 @@ def numbers_checked() -> Iterator[None]:
         result = run(graph, node)
         if isinstance(result, sympy.Basic) and node.op == "call_function":
             with graph.set_current_node(node):
-                _add(graph, _numbers(graph), [_Range("", result)])
+                _add(graph, _integer_inputs(graph), [_Range("", result)])
         return result
 
     def call_checked(graph: Any, target: Any, args: Any, kwargs: Any) -> Any:
-        numbers = _numbers(graph)
+        symbols = _integer_inputs(graph)
         if target is _aten.slice.Tensor and len(args) > 2 and args[2] is None:
-            args = (*args[:2], 0, *args[3:])  # of which Inductor writes "None" into the code
+            args = (*args[:2], 0, *args[3:])  # Inductor would print "None" into the code
         rule = _RULES.get(target)
-        if rule is not None and _asks(numbers, (args, kwargs)):
-            _add(graph, numbers, rule(*args, **kwargs))
+        if rule is not None and _depends(symbols, (args, kwargs)):
+            _add(graph, symbols, rule(*args, **kwargs))
         result = call(graph, target, args, kwargs)
-        _add(graph, numbers, _of_result(result, numbers))
+        _add(graph, symbols, _of_result(result, symbols))
         return result
 
     def assert_at(graph: Any, node: torch.fx.Node, defined: Any) -> None:
@@ -206,7 +204,7 @@ def numbers_checked() -> Iterator[None]:
         if not V.graph.cpp_wrapper or getattr(V.graph, "fx_wrapper", False):
             write(check, wrapper)
             return
-        # All stand where their numbers are defined, so that one of each condition is enough.
+        # All are emitted where their symbols are defined, so that one of each condition is enough.
         written = V.graph.__dict__.setdefault("_pteron_written", set())
         for condition, line in _statements(check):
             if condition not in written:
@@ -233,75 +231,75 @@ def numbers_checked() -> Iterator[None]:
         yield
 
 
-def _numbers(graph: Any) -> set[sympy.Symbol]:
-    """Integer inputs of a graph; at its first call, those of the program are checked."""
-    found: set[sympy.Symbol] | None = graph.__dict__.get("_pteron_numbers")
+def _integer_inputs(graph: Any) -> set[sympy.Symbol]:
+    """Integer inputs of a graph; the first call adds the program's assertions of them."""
+    found: set[sympy.Symbol] | None = graph.__dict__.get("_pteron_integer_inputs")
     if found is None:
         inputs = graph.graph_inputs.values()
         found = {value for value in inputs if isinstance(value, sympy.Symbol)}
-        graph._pteron_numbers = found
+        graph._pteron_integer_inputs = found
         graph._pteron_checks = set()
         if type(graph).__name__ == "GraphLowering":
             _assert_inputs(graph, found)
     return found
 
 
-def _assert_inputs(graph: Any, numbers: Iterable[sympy.Symbol]) -> None:
-    """What was asserted where a number was read that another part of the program hands over."""
-    for number in sorted(numbers, key=str):
-        bounds = graph.sizevars.shape_env.var_to_range[number]
-        facts = [fact.expr for fact in graph.ras_by_symbol.pop(number, ())]
+def _assert_inputs(graph: Any, symbols: Iterable[sympy.Symbol]) -> None:
+    """Adds the assertions of symbols that another partition defines and passes in."""
+    for symbol in sorted(symbols, key=str):
+        bounds = graph.sizevars.shape_env.var_to_range[symbol]
+        facts = [fact.expr for fact in graph.ras_by_symbol.pop(symbol, ())]
         if isinstance(bounds.lower, sympy.Integer):
-            facts.append(sympy.Ge(number, bounds.lower, evaluate=False))
+            facts.append(sympy.Ge(symbol, bounds.lower, evaluate=False))
         if isinstance(bounds.upper, sympy.Integer):
-            facts.append(sympy.Le(number, bounds.upper, evaluate=False))
+            facts.append(sympy.Le(symbol, bounds.upper, evaluate=False))
         for fact in facts:
             _register(graph, fact)
 
 
-def _is_number(symbol: sympy.Symbol, numbers: set[sympy.Symbol]) -> bool:
+def _is_data_dependent(symbol: sympy.Symbol, symbols: set[sympy.Symbol]) -> bool:
     from torch.utils._sympy.symbol import SymT, symbol_is_type
 
-    return symbol in numbers or symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT))
+    return symbol in symbols or symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT))
 
 
-def _asks(numbers: set[sympy.Symbol], value: Any) -> bool:
-    """Whether a number that is known at run time alone is in `value`, however nested."""
+def _depends(symbols: set[sympy.Symbol], value: Any) -> bool:
+    """Whether `value`, which may be nested, contains a data-dependent symbol."""
     if isinstance(value, sympy.Basic):
-        return any(_is_number(symbol, numbers) for symbol in value.free_symbols)
+        return any(_is_data_dependent(symbol, symbols) for symbol in value.free_symbols)
     if isinstance(value, dict):
         value = value.values()
     return (
         isinstance(value, Iterable)
         and not isinstance(value, str)
-        and any(_asks(numbers, item) for item in value)
+        and any(_depends(symbols, item) for item in value)
     )
 
 
-def _of_result(result: Any, numbers: set[sympy.Symbol]) -> Iterator[_Range]:
+def _of_result(result: Any, symbols: set[sympy.Symbol]) -> Iterator[_Range]:
     from torch._inductor import ir
 
     if isinstance(result, list | tuple):
         for item in result:
-            yield from _of_result(item, numbers)
-    elif isinstance(result, ir.TensorBox) and _asks(numbers, sizes := result.get_size()):
+            yield from _of_result(item, symbols)
+    elif isinstance(result, ir.TensorBox) and _depends(symbols, sizes := result.get_size()):
         for size in sizes:
             yield _Range("the size", size, 0)
         limit = _MAX_NBYTES // result.get_dtype().itemsize
         yield _Range("the number of elements", _as_float(math.prod(sizes)), None, limit)
 
 
-def _add(graph: Any, numbers: set[sympy.Symbol], ranges: Iterable[_Range]) -> None:
-    for asked in ranges:
-        if _asks(numbers, (asked.value, asked.lower, asked.upper)):
-            for value in (asked.value, asked.lower, asked.upper):
+def _add(graph: Any, symbols: set[sympy.Symbol], ranges: Iterable[_Range]) -> None:
+    for checked in ranges:
+        if _depends(symbols, (checked.value, checked.lower, checked.upper)):
+            for value in (checked.value, checked.lower, checked.upper):
                 for within in _of_arithmetic(value):
                     _add_check(graph, within)
-            _add_check(graph, asked)
+            _add_check(graph, checked)
 
 
 def _of_arithmetic(value: Any) -> Iterator[_Range]:
-    """What the operations in an expression ask: divisors, and results of 64 bits."""
+    """Ranges of the operands in an expression: no zero divisor, no overflow of int64."""
     from torch.utils._sympy import functions
 
     integers = (functions.FloorDiv, functions.Mod, functions.PythonMod, functions.ModularIndexing)
@@ -314,7 +312,7 @@ def _of_arithmetic(value: Any) -> Iterator[_Range]:
             for divisor in leaf.args[1:]:
                 yield _Range("the divisor", divisor, not_zero=True)
                 if isinstance(leaf, integers) and not _proven(_Range("", divisor, 0)):
-                    # By -1, the least number gives one more than the greatest.
+                    # INT64_MIN / -1 overflows.
                     yield _Range("the number divided", leaf.args[0], _INT64[0] + 1)
     if leaves != [value] and getattr(value, "is_integer", False):
         lower, upper = (limit // 2 for limit in _INT64)
@@ -325,14 +323,14 @@ _SUMS = sympy.Add, sympy.Mul, sympy.Pow
 
 
 def _leaves(value: Any) -> list[Any]:
-    """What sums and products are made of, whose order makes no difference to 64 bits."""
+    """Operands of nested sums and products, which are associative in 64 bits."""
     if isinstance(value, _SUMS):
         return [leaf for argument in value.args for leaf in _leaves(argument)]
     return [value] if isinstance(value, sympy.Basic) else []
 
 
 def _as_float(value: Any) -> Any:
-    """Sums and products as `double`, which do not overflow; within are other operations."""
+    """Sums and products as `double`, which do not overflow; other operations are leaves."""
     from torch.utils._sympy.functions import ToFloat
 
     if isinstance(value, sympy.Pow):
@@ -342,8 +340,8 @@ def _as_float(value: Any) -> Any:
     return value if sympy.sympify(value).is_number else ToFloat(value, evaluate=False)
 
 
-def _proven(asked: _Range) -> bool:
-    """Whether the bounds of the numbers, which are asserted where they are read, prove it."""
+def _proven(checked: _Range) -> bool:
+    """Whether the asserted bounds of the symbols imply the range."""
     from torch._inductor.virtualized import V
     from torch.utils._sympy.value_ranges import bound_sympy
 
@@ -352,28 +350,28 @@ def _proven(asked: _Range) -> bool:
     def is_positive(value: Any, least: int = 0) -> bool:
         return bool(bound_sympy(sympy.sympify(value), ranges).lower >= least)
 
-    if asked.not_zero and not (is_positive(asked.value, 1) or is_positive(-asked.value, 1)):
+    if checked.not_zero and not (is_positive(checked.value, 1) or is_positive(-checked.value, 1)):
         return False
-    return (asked.lower is None or is_positive(asked.value - asked.lower)) and (
-        asked.upper is None or is_positive(asked.upper - asked.value)
+    return (checked.lower is None or is_positive(checked.value - checked.lower)) and (
+        checked.upper is None or is_positive(checked.upper - checked.value)
     )
 
 
-def _add_check(graph: Any, asked: _Range) -> None:
-    if _proven(asked):
+def _add_check(graph: Any, checked: _Range) -> None:
+    if _proven(checked):
         return
-    key = dataclasses.replace(asked, what="")
+    key = dataclasses.replace(checked, what="")
     if key in graph._pteron_checks:
         return
     graph._pteron_checks.add(key)
-    parts = (part for part in (asked.value, asked.lower, asked.upper) if part is not None)
-    _register(graph, sympy.Tuple(*parts))._pteron_range = asked
+    parts = (part for part in (checked.value, checked.lower, checked.upper) if part is not None)
+    _register(graph, sympy.Tuple(*parts))._pteron_range = checked
 
 
-def _register(graph: Any, asked: Any) -> Any:
+def _register(graph: Any, checked: Any) -> Any:
     from torch._inductor import ir
 
-    check: Any = ir.AssertScalar(asked, "")
+    check: Any = ir.AssertScalar(checked, "")
     check._pteron_node = graph.current_node
     graph.register_buffer(check, set_name=True)
     graph.register_operation(check)
@@ -381,10 +379,10 @@ def _register(graph: Any, asked: Any) -> Any:
 
 
 def _statements(check: Any) -> Iterator[tuple[str, str]]:
-    """The conditions of a check, ours or an assertion of Inductor's, and the C++ of each."""
-    asked = getattr(check, "_pteron_range", None)
-    if asked is not None:
-        yield _statement(check, *_condition(asked))
+    """The conditions of a check, ours or one of Inductor's assertions, and the C++ of each."""
+    checked = getattr(check, "_pteron_range", None)
+    if checked is not None:
+        yield _statement(check, *_condition(checked))
         return
     for within in _of_arithmetic_in(check.scalar):
         if not _proven(within):
@@ -393,7 +391,7 @@ def _statements(check: Any) -> Iterator[tuple[str, str]]:
     symbols = sorted(fact.free_symbols, key=str)
     found = [part for symbol in symbols for part in (f", {symbol} is ", symbol)]
     if isinstance(fact, sympy.core.relational.Relational) and fact.canonical != sympy.true:
-        fact = fact.canonical  # so that one that is said twice is written once
+        fact = fact.canonical  # so that equal assertions are emitted once
     yield _statement(check, _cpp(fact), [f"expected {check.scalar}", *found])
 
 
@@ -405,27 +403,27 @@ def _of_arithmetic_in(condition: Any) -> Iterator[_Range]:
         yield from _of_arithmetic(condition)
 
 
-def _condition(asked: _Range) -> tuple[str, list[Any]]:
-    """What must hold, in C++, and the message if it does not: text and numbers in turn."""
-    value = _cpp(asked.value)
+def _condition(checked: _Range) -> tuple[str, list[Any]]:
+    """The condition in C++, and the parts of the message: text and expressions."""
+    value = _cpp(checked.value)
     holds = []
-    if asked.lower is not None:
-        holds.append(f"{_cpp(asked.lower)} <= {value}")
-    if asked.upper is not None:
-        holds.append(f"{value} <= {_cpp(asked.upper)}")
-    if asked.not_zero:
+    if checked.lower is not None:
+        holds.append(f"{_cpp(checked.lower)} <= {value}")
+    if checked.upper is not None:
+        holds.append(f"{value} <= {_cpp(checked.upper)}")
+    if checked.not_zero:
         holds.append(f"{value} != 0")
-    if asked.not_zero:
+    if checked.not_zero:
         expected = ["a number that is not 0"]
-    elif asked.upper is None:
-        expected = ["at least ", asked.lower]
-    elif asked.lower is None:
-        expected = ["at most ", asked.upper]
-    elif asked.lower == asked.upper:
-        expected = [asked.lower]
+    elif checked.upper is None:
+        expected = ["at least ", checked.lower]
+    elif checked.lower is None:
+        expected = ["at most ", checked.upper]
+    elif checked.lower == checked.upper:
+        expected = [checked.lower]
     else:
-        expected = [asked.lower, " to ", asked.upper]
-    return " && ".join(holds), [f"{asked.what} is ", asked.value, ", expected ", *expected]
+        expected = [checked.lower, " to ", checked.upper]
+    return " && ".join(holds), [f"{checked.what} is ", checked.value, ", expected ", *expected]
 
 
 def _cpp(value: Any) -> str:
@@ -449,7 +447,7 @@ def _statement(check: Any, condition: str, message: Sequence[Any]) -> tuple[str,
 
 
 def _behind_definitions(nodes: list[Any]) -> list[Any]:
-    """The order of nodes with each check just behind the last number that it asks."""
+    """The order of nodes with each check right behind the last symbol that it reads."""
     from torch._inductor import ir
 
     checks = [node for node in nodes if isinstance(node.node, ir.AssertScalar)]

@@ -6,18 +6,19 @@ import pytest
 import torch
 from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
-from pteron.backends.aoti import inductor, shim_list
+from pteron.backends.aoti import inductor
 from pteron.backends.aoti.inductor import Target
 from pteron.backends.aoti.inductor.fallbacks import _module_of
 from pteron.backends.aoti.inductor.generate import generate_module
-from pteron.backends.aoti.inductor.own_functions import (
-    called_directly,
+from pteron.backends.aoti.inductor.runtime_functions import (
     declared,
     operator_of,
-    own_functions,
+    register_runtime_functions,
+    runtime_functions,
 )
 from pteron.backends.aoti.inductor.without_kernels import without_kernels
 from pteron.backends.aoti.op_support import OpSupport
+from pteron.backends.aoti.ops import shim_list
 
 aten = torch.ops.aten
 
@@ -100,7 +101,7 @@ def test_a_line_of_the_table_is_all_that_the_partitioner_needs(own_table, device
 
 
 def test_functions_of_torch_are_not_declared_again(own_table) -> None:
-    assert set(own_functions("cpu")) == {
+    assert set(runtime_functions("cpu")) == {
         aten.multinomial.default,
         aten._unique2.default,
         aten.linalg_qr.default,
@@ -112,7 +113,7 @@ def test_functions_of_torch_are_not_declared_again(own_table) -> None:
 
 def test_torchs_list_is_put_back(own_table) -> None:
     before = dict(inductor_fallback_ops)
-    with pytest.raises(KeyError), called_directly("cpu"):
+    with pytest.raises(KeyError), register_runtime_functions("cpu"):
         assert "aten.median.dim" in inductor_fallback_ops
         raise KeyError
     assert inductor_fallback_ops == before

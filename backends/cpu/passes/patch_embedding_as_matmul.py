@@ -1,11 +1,10 @@
-"""Convolutions whose patches do not overlap, as in vision transformers, become matrix products.
+"""Rewrites patch embeddings (convolutions with stride = kernel size) as matmuls.
 
     %y = convolution(%x, %w, %b, stride=[16, 16], ...)    # %w: [out, in, 16, 16], %x: [n, in, h, w]
     ==>
     patches of %x, [n * h/16 * w/16, in * 16 * 16], times %w, [out, in * 16 * 16] transposed
 
-The product is generated into the code like any other, its weights packed, where the convolution
-would be a call.
+Inductor generates the matmul, with packed weights; the convolution would be a library call.
 """
 
 from collections.abc import Sequence
@@ -18,21 +17,21 @@ from torch.fx.passes.infra.pass_base import PassBase, PassResult
 _aten = torch.ops.aten
 
 
-class PatchesAsProductsPass(PassBase):
-    """See the module's text. Nodes need fake values (`meta["val"]`) and get them."""
+class PatchEmbeddingAsMatmulPass(PassBase):
+    """See the module's docstring. Nodes need fake values (`meta["val"]`) and get them."""
 
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
         for node in list(graph_module.graph.nodes):
-            if node.target is _aten.convolution.default and reads_patches(node):
-                _write_as_product(node)
+            if node.target is _aten.convolution.default and is_patch_embedding(node):
+                _write_as_matmul(node)
                 modified = True
         if modified:
             graph_module.recompile()
         return PassResult(graph_module, modified)
 
 
-def reads_patches(node: Node) -> bool:
+def is_patch_embedding(node: Node) -> bool:
     """Whether the pass rewrites this convolution."""
     args: Sequence[Any] = node.args
     x, weight, _, stride, padding, dilation, transposed, _, groups = args
@@ -41,7 +40,7 @@ def reads_patches(node: Node) -> bool:
         not transposed
         and groups == 1
         and all(isinstance(size, int) for size in (*kernel, *sizes, *x.meta["val"].shape[1:2]))
-        and max(kernel) > 1  # else it is a product already
+        and max(kernel) > 1  # else it is a matmul already
         and list(stride) == list(kernel)
         and not any(padding)
         and all(step == 1 for step in dilation)
@@ -50,8 +49,8 @@ def reads_patches(node: Node) -> bool:
     )
 
 
-def _write_as_product(node: Node) -> None:
-    """The nodes that compute `node`, which becomes the last: signatures know outputs by name."""
+def _write_as_matmul(node: Node) -> None:
+    """Inserts the matmul; `node` becomes its last node, whose name an output signature may have."""
     args: Sequence[Any] = node.args
     x, weight, bias = args[:3]
     kernel = weight.meta["val"].shape[2:]
@@ -75,10 +74,10 @@ def _write_as_product(node: Node) -> None:
     columns = call(_aten.reshape.default, weight, [-1, depth])
     columns = call(_aten.permute.default, columns, [1, 0])
     if bias is None:
-        product = call(_aten.mm.default, patches, columns)
+        matmul = call(_aten.mm.default, patches, columns)
     else:
-        product = call(_aten.addmm.default, bias, patches, columns)
-    channels_last = call(_aten.reshape.default, product, [-1, *counts, weight.meta["val"].shape[0]])
+        matmul = call(_aten.addmm.default, bias, patches, columns)
+    channels_last = call(_aten.reshape.default, matmul, [-1, *counts, weight.meta["val"].shape[0]])
     planes = call(_aten.permute.default, channels_last, [0, rank + 1, *range(1, rank + 1)])
     node.target, node.args = _aten.clone.default, (planes,)
     node.kwargs = {"memory_format": torch.contiguous_format}

@@ -1,7 +1,7 @@
-"""Attention as an operator: what calls of it say, and the operator that the runtime has.
+"""scaled_dot_product_attention: its forms in exported programs, and the runtime's operator.
 
-Partitioners keep the operators of `WHOLE` whole. What becomes of them a backend says
-(`passes.attention`); what it leaves alone, Inductor breaks into matrix products.
+Partitioners do not decompose the operators of `WHOLE`. A backend chooses their implementation
+(`passes.attention`); what it leaves alone, Inductor decomposes into matmuls.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from torch.fx import Node
 _aten = torch.ops.aten
 ATTENTION = _aten.scaled_dot_product_attention.default
 
-#: Attention, and the forms that it takes when torch decides what computes it.
+#: The operator, and those that it becomes when torch chooses an implementation at export.
 WHOLE: tuple[torch._ops.OpOverload, ...] = (
     ATTENTION,
     _aten._scaled_dot_product_flash_attention.default,
@@ -23,7 +23,7 @@ WHOLE: tuple[torch._ops.OpOverload, ...] = (
 )
 
 
-#: The operators of a graph that is compiled, and what computes attention by each of them.
+#: Operators of a compiled graph, and the implementation of attention that each stands for.
 WAYS = {
     "pteron.scaled_dot_product_attention.default": "library",
     "flex_attention": "flex",
@@ -46,7 +46,7 @@ class Attention:
 
     @classmethod
     def of(cls, node: Node) -> "Attention":
-        """What a call of one of `WHOLE` says."""
+        """The arguments of a call of one of `WHOLE`."""
         assert isinstance(node.target, torch._ops.OpOverload)
         names = [argument.name for argument in node.target._schema.arguments]
         given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
@@ -62,7 +62,7 @@ class Attention:
         )
 
 
-# The same signature, but an operator that tracing does not break up, with numbers as masks.
+# The same signature, but not decomposed by tracing, with a float mask.
 _library = torch.library.Library("pteron", "FRAGMENT")
 _library.define(
     "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None,"
@@ -82,7 +82,7 @@ def _shape(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """Dense, with heads and queries in the order that the query has in memory."""
+    """Contiguous, with heads and queries in the order of the query's strides."""
     batch, heads, queries, _ = query.shape
     if query.stride(1) < query.stride(2):
         return query.new_empty((batch, queries, heads, value.shape[-1])).transpose(1, 2)

@@ -1,9 +1,9 @@
-"""Extremes are not asked of no elements, where a dynamic size or a selection may leave none.
+"""Requires at least one element in dynamic dimensions that min and max reduce.
 
-    x.amax(0)        # x has 0 to 9 rows: 1 to 9 are taken
+    x.amax(0)        # x has 0 to 9 rows: the range becomes 1 to 9
     x[mask].amax()   # _assert_scalar(u0 >= 1)
 
-Eager raises an error; a sum or a mean of none, in contrast, has a value.
+Eager raises an error for an empty dimension; sum and mean, in contrast, have a value.
 """
 
 import math
@@ -22,7 +22,7 @@ from pteron.exir._program import copy_program
 from pteron.exir.shape_bounds import affine
 
 _aten = torch.ops.aten
-_EXTREMES = frozenset(
+_MIN_MAX = frozenset(
     {_aten.amax, _aten.amin, _aten.max, _aten.min, _aten.argmax, _aten.argmin, _aten.aminmax}
 )
 
@@ -41,7 +41,7 @@ def require_elements(program: ExportedProgram) -> ExportedProgram:
 
 
 def _symbolic_sizes(program: ExportedProgram) -> Iterator[tuple[Node, int, torch.SymInt]]:
-    """Calls with each dimension among whose elements an extreme is sought, if its size varies."""
+    """min and max calls with each dynamic dimension that they reduce, and its size."""
     for module in program.graph_module.modules():
         for node in module.graph.nodes if isinstance(module, GraphModule) else ():
             for dim in _reduced_dims(node):
@@ -57,7 +57,7 @@ def _reduced_dims(node: Node) -> list[int]:
     given: dict[str, Any] = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     packet = node.target.overloadpacket
     is_norm = packet is _aten.linalg_vector_norm and abs(given.get("ord", 2)) == math.inf
-    if not (packet in _EXTREMES and "other" not in names) and not is_norm:
+    if not (packet in _MIN_MAX and "other" not in names) and not is_norm:
         return []
     dims, rank = given.get("dim"), node.args[0].meta["val"].dim()  # type: ignore[union-attr]
     chosen = [dims] if isinstance(dims, int) else dims or range(rank)
@@ -65,7 +65,7 @@ def _reduced_dims(node: Node) -> list[int]:
 
 
 def _narrow(program: ExportedProgram, size: sympy.Expr) -> None:
-    """The bounds of what a size is made of leave at least one element."""
+    """Raises the lower bound of the size's symbol, so that the size is at least 1."""
     parts = affine(size)
     if parts is None or parts[1] <= 0:
         return
@@ -82,11 +82,11 @@ def _narrow(program: ExportedProgram, size: sympy.Expr) -> None:
 def _assert_elements(node: Node, dim: int, size: torch.SymInt) -> None:
     source: Any = node.args[0]
     with node.graph.inserting_before(node):
-        asked = node.graph.call_function(_aten.sym_size.int, (source, dim))
-        enough = node.graph.call_function(operator.ge, (asked, 1))
+        length = node.graph.call_function(_aten.sym_size.int, (source, dim))
+        enough = node.graph.call_function(operator.ge, (length, 1))
         message = f"{node.target} of no elements"
         check = node.graph.call_function(_aten._assert_scalar.default, (enough, message))
-    asked.meta["val"], enough.meta["val"], check.meta["val"] = size, size >= 1, None
-    for made in (asked, enough, check):
+    length.meta["val"], enough.meta["val"], check.meta["val"] = size, size >= 1, None
+    for made in (length, enough, check):
         if "stack_trace" in node.meta:
             made.meta["stack_trace"] = node.meta["stack_trace"]

@@ -1,4 +1,4 @@
-"""Products whose weights are not float32 are generated with the loops of `packed_micro_gemms`."""
+"""GEMMs whose weights are not float32, generated with `packed_micro_gemms`."""
 
 import contextlib
 import functools
@@ -6,31 +6,32 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._inductor import ir, lowering
+from torch._inductor import ir
 from torch._inductor.codegen import cpp_gemm_template
 from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
 from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemmFP32Vec
 from torch._inductor.utils import parallel_num_threads
 
-from pteron.backends.aoti.inductor.cpu import serial_if_small
+from pteron.backends.aoti.inductor.convolutions import with_lowering
+from pteron.backends.aoti.inductor.cpu import single_thread_if_small
 from pteron.backends.aoti.inductor.micro_gemms import TILES
 from pteron.backends.aoti.inductor.packed_micro_gemms import HalvesMicroGemm, QuantizedMicroGemm
 from pteron.backends.aoti.inductor.patched import patched
-from pteron.backends.aoti.quantized import QUANTIZED_MM, Packing
+from pteron.backends.aoti.ops.quantized_mm import QUANTIZED_MM, Packing
 
 
 @contextlib.contextmanager
-def products_of_halves(width: int) -> Iterator[None]:
-    """Constant bfloat16 and float16 weights are read by our loops; bfloat16 ones lie in pairs.
+def half_precision_gemms(width: int) -> Iterator[None]:
+    """Constant bfloat16 (VNNI2) and float16 weights are read by our micro-GEMMs.
 
     Args:
-        width: of registers, in bits; the panels are those of the micro-GEMM that is replaced.
+        width: of registers, in bits. Panels are those of the micro-GEMM that is replaced.
     """
 
     def with_halves(method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def call(owner: Any, *args: Any, **kwargs: Any) -> Any:
-            # Products in batches rarely have constant weights, and those pay for being rearranged.
+            # A bmm rarely has constant weights; others would be repacked at each call.
             if CppGemmTemplate not in (owner, type(owner)):
                 return method(owner, *args, **kwargs)
             create = functools.partial(_create, cpp_gemm_template.create_micro_gemm, width)
@@ -64,7 +65,7 @@ def _create(create: Callable[..., Any], width: int, *args: Any, **kwargs: Any) -
 
 
 class QuantizedGemm(CppGemmTemplate):
-    """A product with a weight that is packed already."""
+    """A GEMM with a weight that is packed already."""
 
     def __init__(self, *args: Any, packing: Packing, width: int, **kwargs: Any) -> None:
         self._micro_gemm = functools.partial(_create_quantized, packing, width)
@@ -79,7 +80,7 @@ class QuantizedGemm(CppGemmTemplate):
         return options
 
     def _template_from_string(self, text: str) -> Any:  # type: ignore[override]
-        """A row of the weight is as long as its bytes."""
+        """A row of the packed weight has `row_bytes` elements."""
         row = '["k_end - k_start", micro_gemm.register_blocking.block_n]'
         text = text.replace(row, f'["k_end - k_start", {self._row_bytes}]')
         return CppGemmTemplate._template_from_string(text)
@@ -92,28 +93,25 @@ def _create_quantized(
 
 
 @contextlib.contextmanager
-def quantized_products(width: int) -> Iterator[None]:
-    """`QUANTIZED_MM` is generated into the code. `width`: of registers, in bits."""
+def quantized_gemms(width: int) -> Iterator[None]:
+    """Lowers `QUANTIZED_MM` to a C++ GEMM template. `width`: of registers, in bits."""
 
-    def lower(x: Any, weight: Any, columns: int, bits: int, group: int, has_shift: bool) -> Any:
+    def lower(
+        x: Any, weight: Any, columns: int, bits: int, group_size: int, has_zero_point: bool
+    ) -> Any:
         x = ir.ExternKernel.require_stride1(ir.ExternKernel.realize_input(x))
         weight = ir.ExternKernel.realize_input(weight)
         rows, terms = x.get_size()
-        with serial_if_small([rows, columns, terms]):
+        with single_thread_if_small([rows, columns, terms]):
             threads = parallel_num_threads()
         template: Any = QuantizedGemm(
             input_nodes=[x, weight],
             layout=ir.FixedLayout(x.get_device(), x.get_dtype(), [rows, columns]),
             num_threads=threads,
-            packing=Packing(columns, bits, group, has_shift),
+            packing=Packing(columns, bits, group_size, has_zero_point),
             width=width,
         )
         return template.generate().output_node()
 
-    lowering.lowerings[QUANTIZED_MM] = lower
-    lowering.needs_realized_inputs.add(QUANTIZED_MM)
-    try:
+    with with_lowering(QUANTIZED_MM, lower):
         yield
-    finally:
-        del lowering.lowerings[QUANTIZED_MM]
-        lowering.needs_realized_inputs.discard(QUANTIZED_MM)
