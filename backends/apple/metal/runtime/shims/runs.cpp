@@ -7,6 +7,8 @@
 
 namespace pteron::metal {
 
+Error scan(const aoti::ScanCall& call);  // scan.cpp
+
 Error order_rows(const SlimTensor& rows, const SlimTensor& order) {
   const RunParams params{rows.size(0), rows.size(1), 0, false};
   return launch(kRunSource, {{"T", rows.dtype()}, {"N", DType::Long}}, "order_rows",
