@@ -334,7 +334,7 @@ def truth_values_compared() -> Iterator[None]:
 
 @contextlib.contextmanager
 def layouts_of_fourier_transforms() -> Iterator[None]:
-    """Fourier transforms give the strides that backends/aoti/ops/fft.cpp gives, on all devices.
+    """Fourier transforms give the strides that backends/aoti/ops/fft/fft.cpp gives, on all devices.
 
         fft(x.transpose(0, 1))
 

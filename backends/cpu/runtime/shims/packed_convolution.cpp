@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/packed_convolution.h"
+#include "pteron/backends/aoti/ops/packed_convolution/packed_convolution.h"
 
 #include "pteron/backends/aoti/slim/core/layout.h"
 #include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"

@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/scan.h"
+#include "pteron/backends/aoti/ops/scan/scan.h"
 
 #include <cmath>
 #include <functional>

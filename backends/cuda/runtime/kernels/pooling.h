@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "pteron/backends/aoti/ops/pooling_windows.h"
+#include "pteron/backends/aoti/ops/pooling/pooling_windows.h"
 #include "pteron/runtime/core/error.h"
 #include "pteron/runtime/core/scalar_type.h"
 

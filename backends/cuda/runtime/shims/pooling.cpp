@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/pooling.h"
+#include "pteron/backends/aoti/ops/pooling/pooling.h"
 
 #include "pteron/backends/cuda/runtime/kernels/pooling.h"
 #include "pteron/backends/cuda/runtime/shims/launch.h"

@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/pooling.h"
+#include "pteron/backends/aoti/ops/pooling/pooling.h"
 
 #include <algorithm>
 

@@ -1,10 +1,10 @@
 // Sorting, selection, scans and transforms along a dimension.
 #include <algorithm>
 
-#include "pteron/backends/aoti/ops/fft.h"
-#include "pteron/backends/aoti/ops/scan.h"
-#include "pteron/backends/aoti/ops/select.h"
-#include "pteron/backends/aoti/ops/sort.h"
+#include "pteron/backends/aoti/ops/fft/fft.h"
+#include "pteron/backends/aoti/ops/scan/scan.h"
+#include "pteron/backends/aoti/ops/select/select.h"
+#include "pteron/backends/aoti/ops/sort/sort.h"
 #include "pteron/backends/apple/metal/runtime/kernels/kernels.h"
 #include "pteron/backends/apple/metal/runtime/shims/launch.h"
 

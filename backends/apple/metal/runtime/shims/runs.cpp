@@ -1,7 +1,7 @@
-#include "pteron/backends/aoti/ops/runs.h"
+#include "pteron/backends/aoti/ops/unique/runs.h"
 
-#include "pteron/backends/aoti/ops/masked.h"
-#include "pteron/backends/aoti/ops/scan.h"
+#include "pteron/backends/aoti/ops/masked/masked.h"
+#include "pteron/backends/aoti/ops/scan/scan.h"
 #include "pteron/backends/apple/metal/runtime/kernels/kernels.h"
 #include "pteron/backends/apple/metal/runtime/shims/launch.h"
 
