@@ -94,9 +94,6 @@ _PARAMETERS: dict[str, str | None] = {
     "backends/cuda/runtime/kernels/random.h": (
         "int64_t low, int64_t high, void* out, int64_t count, cudaStream_t stream"
     ),
-    "backends/cuda/runtime/kernels/scan.h": (
-        "const void* x, void* y, int64_t rows, int64_t n, cudaStream_t stream"
-    ),
     "backends/cuda/runtime/kernels/sort.h": (
         "const void* x, int64_t rows, int64_t n, int64_t k, void* values, int64_t* indices, "
         "int device, cudaStream_t stream"

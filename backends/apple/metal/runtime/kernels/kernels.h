@@ -95,21 +95,6 @@ struct PoolingParams {
 };
 extern const char kPoolingSource[];
 
-// Rows of two tensors along one dimension, which has size 1 here.
-struct RowParams {
-  int64_t dims, length, count;
-  int64_t sizes[kMostDims], in[kMostDims], out[kMostDims];
-  int64_t in_step, out_step;
-  int64_t kind;  // ScanCall::Kind, SelectCall::Kind; of sorting: 1 for descending
-};
-// Beside RowParams, whose length is that of the rows which are there.
-struct TransformParams {
-  int64_t length;           // of the transform
-  int64_t in_parts, parts;  // 2 of a complex number
-  float turn, scale;        // of a whole circle forward or back
-};
-extern const char kRowSource[];
-
 struct RunParams {
   int64_t count, width, ends, has_order;
 };
