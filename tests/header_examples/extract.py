@@ -90,7 +90,6 @@ _PARAMETERS: dict[str, str | None] = {
         "ScalarType dtype, const void* x, int64_t count, const int64_t* sizes, int dims, "
         "int64_t* coordinates, int device, cudaStream_t stream"
     ),
-    "backends/cuda/runtime/kernels/pooling.h": "const void* x, void* y, cudaStream_t stream",
     "backends/cuda/runtime/kernels/random.h": (
         "int64_t low, int64_t high, void* out, int64_t count, cudaStream_t stream"
     ),

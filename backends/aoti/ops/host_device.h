@@ -1,4 +1,5 @@
-// PTERON_HOST_DEVICE: of a function that the host and kernels of CUDA call.
+// Words for functions that are C++, CUDA and, where Bazel makes text of a header (BUILD.bazel), a
+// shader of Metal, where launch() defines them.
 #pragma once
 
 #ifdef __CUDACC__
@@ -6,3 +7,8 @@
 #else
 #define PTERON_HOST_DEVICE
 #endif
+
+// Before references and pointers, in shaders: where it is that they lead.
+#define PTERON_CONSTANT const
+#define PTERON_DEVICE_MEMORY
+#define PTERON_THREAD

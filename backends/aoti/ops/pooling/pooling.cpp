@@ -10,6 +10,15 @@ using List = Span<const int64_t>;
 
 namespace {
 
+constexpr PoolingWindows kOnePosition = {
+    /*adaptive=*/false,     /*batch=*/1,
+    /*channels=*/1,
+    /*in=*/{1, 1, 1},       /*out=*/{1, 1, 1},
+    /*window=*/{1, 1, 1},   /*stride=*/{1, 1, 1},
+    /*padding=*/{0, 0, 0},  /*dilation=*/{1, 1, 1},
+    /*in_strides=*/{},      /*out_strides=*/{},
+    /*count_padding=*/true, /*divisor=*/0};
+
 struct Sliding {
   List kernel, stride, padding, dilation;
   bool ceil_mode;
@@ -27,7 +36,7 @@ Result<PoolingWindows> read(const SlimTensor& self, size_t dims) {
   PTERON_CHECK_OR_RETURN(self.dim() == dims + 1 || self.dim() == dims + 2, Error::InvalidArgument,
                          "found self %s, expected %zu or %zu dimensions", self.describe().c_str(),
                          dims + 1, dims + 2);
-  PoolingWindows pooling;
+  PoolingWindows pooling = kOnePosition;
   if (leading == 2) pooling.batch = self.size(0);
   pooling.channels = self.size(leading - 1);
   for (size_t d = 0; d < dims; ++d) {
@@ -45,13 +54,13 @@ Error read_windows(const SlimTensor& self, size_t dims, const Sliding& sliding,
   PoolingWindows& p = *pooling;
   PTERON_CHECK_OR_RETURN(!sliding.kernel.empty(), Error::InvalidArgument,
                          "found kernel_size of 0 numbers, expected %zu", dims);
-  PTERON_RETURN_IF_ERROR(spread(sliding.kernel, dims, "kernel_size", 1, p.kernel));
-  std::copy(p.kernel, p.kernel + 3, p.stride);
+  PTERON_RETURN_IF_ERROR(spread(sliding.kernel, dims, "kernel_size", 1, p.window));
+  std::copy(p.window, p.window + 3, p.stride);
   PTERON_RETURN_IF_ERROR(spread(sliding.stride, dims, "stride", 1, p.stride));
   PTERON_RETURN_IF_ERROR(spread(sliding.padding, dims, "padding", 0, p.padding));
   PTERON_RETURN_IF_ERROR(spread(sliding.dilation, dims, "dilation", 1, p.dilation));
   for (size_t d = 0; d < 3; ++d) {
-    const int64_t reach = (p.kernel[d] - 1) * p.dilation[d] + 1;
+    const int64_t reach = (p.window[d] - 1) * p.dilation[d] + 1;
     PTERON_CHECK_OR_RETURN(2 * p.padding[d] <= reach, Error::InvalidArgument,
                            "found padding %lld, expected at most half of a window of %lld",
                            static_cast<long long>(p.padding[d]), static_cast<long long>(reach));

@@ -86,15 +86,6 @@ struct MatrixParams {
 };
 extern const char kProductSource[];
 
-// PoolingWindows, of backends/aoti/ops.
-struct PoolingParams {
-  int64_t adaptive, channels;
-  int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
-  int64_t in_strides[5], out_strides[5];
-  int64_t count_padding, divisor;
-};
-extern const char kPoolingSource[];
-
 struct RunParams {
   int64_t count, width, ends, has_order;
 };
