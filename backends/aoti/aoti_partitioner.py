@@ -19,7 +19,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
 from pteron.backends.aoti.aoti_backend import AotiBackend
 from pteron.backends.aoti.op_support import SYMBOLIC, LeaveOut, OpSupport
-from pteron.backends.aoti.ops.attention import WHOLE
+from pteron.backends.aoti.ops.attention.attention import WHOLE
 from pteron.exir import kernels
 from pteron.exir._program import CONSTANT_KINDS, input_specs_by_name, mutation_targets, source_line
 from pteron.exir.backend.backend_details import find_backend

@@ -16,7 +16,7 @@ import torch
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from pteron.backends.aoti import inductor
-from pteron.backends.aoti.ops.attention import WHOLE
+from pteron.backends.aoti.ops.attention.attention import WHOLE
 from pteron.exir import kernels
 from pteron.exir.delegate import executorch_call_delegate
 

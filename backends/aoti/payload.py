@@ -28,7 +28,7 @@ from torch.export import ExportedProgram
 from pteron.backends.aoti import workers
 from pteron.backends.aoti.contract import Condition, Contract, Dim, TensorContract
 from pteron.backends.aoti.inductor import Constant
-from pteron.backends.aoti.ops.attention import WAYS
+from pteron.backends.aoti.ops.attention.attention import WAYS
 from pteron.exir._serialize.named_data_store import NamedDataStore, NamedDataStoreOutput
 from pteron.exir.backend.backend_details import PreprocessResult
 from pteron.exir.scalar_types import scalar_type

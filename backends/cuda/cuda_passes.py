@@ -18,7 +18,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
-from pteron.backends.aoti.ops.attention import Attention
+from pteron.backends.aoti.ops.attention.attention import Attention
 from pteron.backends.aoti.passes.attention import AttentionPass, Choice, has_blocks
 from pteron.backends.aoti.passes.fuse_convolutions import fuse_convolutions
 from pteron.backends.cuda.cuda_options import CudaOptions

@@ -90,12 +90,8 @@ _PARAMETERS: dict[str, str | None] = {
         "ScalarType dtype, const void* x, int64_t count, const int64_t* sizes, int dims, "
         "int64_t* coordinates, int device, cudaStream_t stream"
     ),
-    "backends/cuda/runtime/kernels/pooling.h": "const void* x, void* y, cudaStream_t stream",
     "backends/cuda/runtime/kernels/random.h": (
         "int64_t low, int64_t high, void* out, int64_t count, cudaStream_t stream"
-    ),
-    "backends/cuda/runtime/kernels/scan.h": (
-        "const void* x, void* y, int64_t rows, int64_t n, cudaStream_t stream"
     ),
     "backends/cuda/runtime/kernels/sort.h": (
         "const void* x, int64_t rows, int64_t n, int64_t k, void* values, int64_t* indices, "

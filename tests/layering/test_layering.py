@@ -67,7 +67,7 @@ def test_the_table_has_no_circle_but_known_ones() -> None:
         ("backends/aoti/aoti_backend.py", "from pteron.backends import cuda"),
         ("backends/aoti/inductor/cpu.py", "from pteron.backends.aoti import payload"),
         ("backends/aoti/inductor/cpu.py", "from pteron.backends.aoti.passes import attention"),
-        ("backends/aoti/ops/convolution.py", "from pteron.exir import decompositions"),
+        ("backends/aoti/ops/convolution/convolution.py", "from pteron.exir import decompositions"),
         ("backends/aoti/passes/aliases.py", "from pteron.backends.aoti import inductor"),
         ("backends/aoti/slim/core/dtype.h", '#include "pteron/backends/aoti/ops/ops.h"'),
         ("backends/cpu/cpu_backend.cpp", '#include "pteron/backends/cuda/runtime/stream.h"'),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from pteron.backends.aoti.inductor.patched import patched
-from pteron.backends.aoti.ops.convolution import (
+from pteron.backends.aoti.ops.convolution.convolution import (
     CONVOLUTION,
     FUSED_CONVOLUTION,
     PACKED_CONVOLUTION,

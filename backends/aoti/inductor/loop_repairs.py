@@ -333,7 +333,7 @@ def fix_bool_eq_value_ranges() -> Iterator[None]:
 
 @contextlib.contextmanager
 def fix_fft_strides() -> Iterator[None]:
-    """FFTs have the output strides of backends/aoti/ops/fft.cpp, on all devices.
+    """FFTs have the output strides of backends/aoti/ops/fft/fft.cpp, on all devices.
 
         fft(x.transpose(0, 1))
 

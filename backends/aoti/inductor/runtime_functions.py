@@ -13,10 +13,10 @@ from pathlib import Path
 
 import torch
 
-import pteron.backends.aoti.ops.convolution  # noqa: F401  defines its operators
+import pteron.backends.aoti.ops.convolution.convolution  # noqa: F401  defines its operators
 from pteron.backends.aoti.inductor.capture import operator_functions
 from pteron.backends.aoti.ops import shim_list
-from pteron.backends.aoti.ops.attention import RUNTIME_ATTENTION
+from pteron.backends.aoti.ops.attention.attention import RUNTIME_ATTENTION
 
 
 def runtime_functions(device: str) -> dict[torch._ops.OpOverload, str]:

@@ -1,8 +1,7 @@
-// What a device brings for the operators of this folder: the functions of kernels.inc.
-// Calls come with arguments that are checked and results that are allocated; a function launches
-// the work, on the current stream where there are streams, and may leave results unwritten when it
-// fails. A device lists the families in its shims.inc for which it has all that they call; what no
-// family of it calls may be null.
+// What a device brings for the operators of this folder: the functions of the lines AOTI_KERNEL of
+// the families in its shims.inc; others are null. Calls come with arguments that are checked and
+// results that are allocated; a function launches the work, on the current stream where there are
+// streams, and may leave results unwritten when it fails.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +18,12 @@ struct Scalar;
 namespace pteron::aoti {
 
 #define AOTI_KERNEL(name, Call) struct Call;
-#define AOTI_KERNEL_OF(...)
-#define AOTI_HOST_KERNEL_OF(...)
-#include "pteron/backends/aoti/ops/kernels.inc"
-struct PackedConvolutionCall;
+#include "pteron/backends/aoti/ops/ops.inc"
 
 struct Kernels {
 #define AOTI_KERNEL(name, Call) Error (*name)(const Call&) = nullptr;
 #define AOTI_KERNEL_OF(name, type, parameters) type(*name) parameters = nullptr;
-#define AOTI_HOST_KERNEL_OF AOTI_KERNEL_OF
-#include "pteron/backends/aoti/ops/kernels.inc"
+#include "pteron/backends/aoti/ops/ops.inc"
 };
 
 // The kernels of a type of device, for operators that models call by one name on all devices. The

@@ -19,6 +19,5 @@ using slim::TensorPtr;
 
 #define AOTI_SHIM(name, since, ...) PTERON_DECLARE_OPERATOR(name, __VA_ARGS__)
 #include "pteron/backends/aoti/ops/ops.inc"
-#undef AOTI_SHIM
 
 }  // namespace pteron::aoti::ops

@@ -2,7 +2,6 @@
 //
 //   #define AOTI_SHIM(name, since, ...) PTERON_DECLARE_SHIM(cpu, name, __VA_ARGS__)
 //   #include "pteron/backends/cpu/runtime/shims/shims.inc"
-//   #undef AOTI_SHIM
 //
 // declares ptrn_torch_cpu_NAME, which models import as aoti_torch_cpu_NAME, for all that a CPU has.
 #pragma once
@@ -51,11 +50,13 @@
   PTERON_SHIM_EXPORT ::pteron::aoti::AOTITorchError ptrn_torch_##device##_##name( \
       PTERON_EACH(PTERON_C_, __VA_ARGS__));
 
-// A shim of `device` (cpu, cuda) that calls ops::NAME with the kernels of namespace pteron::device.
-#define PTERON_DEFINE_SHIM(device, type, name, ...)                                               \
-  PTERON_SHIM_EXPORT ::pteron::aoti::AOTITorchError ptrn_torch_##device##_##name(                 \
-      PTERON_EACH(PTERON_C_, __VA_ARGS__)) {                                                      \
-    return ::pteron::aoti::call_operator(                                                         \
-        "aoti_torch_" #device "_" #name, ::pteron::DeviceType::type, ::pteron::device::kernels(), \
-        ::pteron::aoti::ops::name, PTERON_EACH(PTERON_P_, __VA_ARGS__));                          \
+// A shim of `device` (cpu, cuda) that calls ops::NAME with `kernels`, which is of namespace pteron.
+#define PTERON_DEFINE_SHIM(device, type, kernels, name, ...) \
+  PTERON_DEFINE_SHIM_(device, type, kernels, name, __VA_ARGS__)
+#define PTERON_DEFINE_SHIM_(device, type, kernels, name, ...)                           \
+  PTERON_SHIM_EXPORT ::pteron::aoti::AOTITorchError ptrn_torch_##device##_##name(       \
+      PTERON_EACH(PTERON_C_, __VA_ARGS__)) {                                            \
+    return ::pteron::aoti::call_operator(                                               \
+        "aoti_torch_" #device "_" #name, ::pteron::DeviceType::type, ::pteron::kernels, \
+        ::pteron::aoti::ops::name, PTERON_EACH(PTERON_P_, __VA_ARGS__));                \
   }

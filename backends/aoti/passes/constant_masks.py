@@ -12,7 +12,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from pteron.backends.aoti.ops.attention import WHOLE
+from pteron.backends.aoti.ops.attention.attention import WHOLE
 from pteron.backends.aoti.passes.attention import unrepeated
 from pteron.backends.aoti.passes.constant_values import ConstantValues
 from pteron.backends.aoti.passes.program_constants import ProgramConstants

@@ -13,7 +13,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from pteron.backends.aoti.ops.convolution import CONVOLUTION
+from pteron.backends.aoti.ops.convolution.convolution import CONVOLUTION
 from pteron.backends.aoti.passes.program_constants import ProgramConstants
 
 _BATCH_NORM = torch.ops.aten._native_batch_norm_legit_no_training.default

@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from pteron.backends.aoti.ops.convolution import (
+from pteron.backends.aoti.ops.convolution.convolution import (
     CONVOLUTION,
     FUSED_CONVOLUTION,
     PACKED_CONVOLUTION,

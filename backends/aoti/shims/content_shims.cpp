@@ -1,6 +1,6 @@
 // Contents of tensors: copies, zeros, single numbers, writes by indices.
 
-#include "pteron/backends/aoti/ops/index.h"
+#include "pteron/backends/aoti/ops/index/index.h"
 #include "pteron/backends/aoti/ops/parameters.h"
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"

@@ -13,7 +13,7 @@ from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.inductor import GeneratedCode, Target
 from pteron.backends.aoti.lowering_errors import InductorFailedError
-from pteron.backends.aoti.ops.attention import RUNTIME_ATTENTION
+from pteron.backends.aoti.ops.attention.attention import RUNTIME_ATTENTION
 from pteron.backends.aoti.passes.attention import AttentionPass
 from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine

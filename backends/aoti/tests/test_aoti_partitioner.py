@@ -12,7 +12,7 @@ from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.aoti_partitioner import AotiPartitioner, LeftOutWarning
 from pteron.backends.aoti.inductor import Target
-from pteron.backends.aoti.ops.attention import WHOLE
+from pteron.backends.aoti.ops.attention.attention import WHOLE
 from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
 from pteron.exir.backend.backend_api import to_backend

@@ -13,7 +13,7 @@ from pteron.backends.aoti.inductor import Target
 from pteron.backends.aoti.inductor.convolutions import lower_convolutions_channels_last
 from pteron.backends.aoti.inductor.generate import generate_module
 from pteron.backends.aoti.inductor.without_kernels import without_kernels
-from pteron.backends.aoti.ops.convolution import FUSED_CONVOLUTION
+from pteron.backends.aoti.ops.convolution.convolution import FUSED_CONVOLUTION
 
 
 def _two_fused() -> GraphModule:

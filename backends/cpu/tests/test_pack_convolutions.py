@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim, ExportedProgram, export
 
-from pteron.backends.aoti.ops.convolution import CONVOLUTION, PACKED_CONVOLUTION
+from pteron.backends.aoti.ops.convolution.convolution import CONVOLUTION, PACKED_CONVOLUTION
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
 from pteron.backends.cpu.passes.pack_convolutions import pack_convolutions
 from pteron.exir import to_edge_transform_and_lower

@@ -3,5 +3,4 @@
 
 #define AOTI_COMMON_SHIM(name, ...) PTERON_TORCH_NAME(name)
 #define AOTI_SHIM(name, ...) PTERON_TORCH_NAME(cuda_##name)
-#define CUDA_SHIM(...)  // their names are not torch's
 #include "pteron/backends/cuda/runtime/shims/shims.inc"

@@ -14,7 +14,7 @@ from torch.export import default_decompositions
 
 from pteron.backends.aoti import elf, inductor
 from pteron.backends.aoti.ops import shim_list
-from pteron.backends.aoti.ops.attention import ATTENTION
+from pteron.backends.aoti.ops.attention.attention import ATTENTION
 from pteron.backends.cuda import CudaOptions
 from pteron.backends.cuda.cuda_backend import CudaBackend, NoCudaDevice
 from pteron.backends.cuda.tests.programs import lower, sample_named, save

@@ -10,7 +10,7 @@ from torch import nn
 from torch.export import Dim, ExportedProgram, export
 
 from pteron.backends.aoti.contract import contract_of
-from pteron.backends.aoti.ops.attention import RUNTIME_ATTENTION, WHOLE
+from pteron.backends.aoti.ops.attention.attention import RUNTIME_ATTENTION, WHOLE
 from pteron.backends.cuda import CudaBackend, CudaOptions
 from pteron.backends.cuda.cuda_passes import (
     MAX_BYTES,

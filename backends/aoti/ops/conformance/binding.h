@@ -3,7 +3,6 @@
 //   const std::map<std::string, Shim> kShims = {
 //   #define AOTI_SHIM(name, since, ...) PTERON_BIND_SHIM(cpu, name, __VA_ARGS__)
 //   #include "pteron/backends/cpu/runtime/shims/shims.inc"
-//   #undef AOTI_SHIM
 //   };
 #pragma once
 

@@ -1,6 +1,6 @@
 """Cases of operators, and what torch makes of them.
 
-A module of `cases/` has a function of this kind::
+`cases.py` of a family has a function of this kind::
 
     def cases() -> Iterator[Json]:
         for name, x in layouts(numbers(4, 6)):
@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-import pteron.backends.aoti.ops.convolution  # noqa: F401  defines its operator
+import pteron.backends.aoti.ops.convolution.convolution  # noqa: F401  defines its operator
 
 Json: TypeAlias = dict[str, Any]
 

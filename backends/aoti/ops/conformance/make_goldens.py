@@ -1,4 +1,4 @@
-"""Writes goldens/ anew: `tools/bazel run //backends/aoti/ops/conformance:make_goldens`.
+"""Writes ops/*/goldens.json anew: `tools/bazel run //backends/aoti/ops/conformance:make_goldens`.
 
 With names of families, only theirs.
 """
@@ -12,16 +12,18 @@ from absl import app
 
 from pteron.backends.aoti.ops.conformance.case import Json
 
+#: Has a folder for each family.
+FOLDER = pathlib.Path(__file__).parent.parent
+
 
 def families() -> list[str]:
     """All, by name."""
-    folder = pathlib.Path(__file__).parent / "cases"
-    return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
+    return sorted(path.parent.name for path in FOLDER.glob("*/cases.py"))
 
 
 def goldens(family: str) -> list[Json]:
     """The cases of a family, with torch's results."""
-    module = importlib.import_module(f"pteron.backends.aoti.ops.conformance.cases.{family}")
+    module = importlib.import_module(f"pteron.backends.aoti.ops.{family}.cases")
     return list(module.cases())
 
 
@@ -32,9 +34,9 @@ def text(cases: list[Json]) -> str:
 
 def main(argv: list[str]) -> None:
     workspace = pathlib.Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", "."))
-    folder = workspace / "backends/aoti/ops/conformance/goldens"
+    folder = workspace / "backends/aoti/ops"
     for family in argv[1:] or families():
-        (folder / f"{family}.json").write_text(text(goldens(family)))
+        (folder / family / "goldens.json").write_text(text(goldens(family)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch.export import Dim, ExportedProgram
 from torch.fx import Node
 
-from pteron.backends.aoti.ops.attention import ATTENTION, RUNTIME_ATTENTION, WHOLE
+from pteron.backends.aoti.ops.attention.attention import ATTENTION, RUNTIME_ATTENTION, WHOLE
 from pteron.backends.aoti.passes.attention import AttentionPass, WholeAttentionPass, blocks_of
 from pteron.exir.decompositions import decompose, functionalize
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch.export import Dim, ExportedProgram
 from torch.fx import Node
 
-from pteron.backends.aoti.ops.attention import WHOLE, Attention
+from pteron.backends.aoti.ops.attention.attention import WHOLE, Attention
 from pteron.backends.aoti.passes.attention import unrepeated
 from pteron.backends.aoti.passes.constant_masks import remove_constant_masks
 from pteron.exir.decompositions import decompose, functionalize

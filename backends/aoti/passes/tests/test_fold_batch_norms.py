@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram, export
 
-from pteron.backends.aoti.ops.convolution import CONVOLUTION
+from pteron.backends.aoti.ops.convolution.convolution import CONVOLUTION
 from pteron.backends.aoti.passes.fold_batch_norms import fold_batch_norms
 from pteron.exir.decompositions import decompose, functionalize
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim, ExportedProgram, export
 
-from pteron.backends.aoti.ops.convolution import CONVOLUTION, FUSED_CONVOLUTION
+from pteron.backends.aoti.ops.convolution.convolution import CONVOLUTION, FUSED_CONVOLUTION
 from pteron.backends.aoti.passes.fuse_convolutions import fuse_convolutions, has_fused_convolutions
 from pteron.exir.decompositions import decompose, functionalize
 

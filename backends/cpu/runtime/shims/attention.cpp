@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/attention.h"
+#include "pteron/backends/aoti/ops/attention/attention.h"
 
 #include <algorithm>
 #include <cmath>

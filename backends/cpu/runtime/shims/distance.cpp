@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/distance.h"
+#include "pteron/backends/aoti/ops/distance/distance.h"
 
 #include <algorithm>
 #include <cmath>

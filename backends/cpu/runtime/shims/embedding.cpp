@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/embedding.h"
+#include "pteron/backends/aoti/ops/embedding/embedding.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/histogram.h"
+#include "pteron/backends/aoti/ops/histogram/histogram.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/index.h"
+#include "pteron/backends/aoti/ops/index/index.h"
 
 #include <algorithm>
 #include <vector>

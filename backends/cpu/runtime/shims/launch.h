@@ -1,4 +1,4 @@
-// What the functions of kernels.h are made of.
+// What the kernels of operators are made of.
 #pragma once
 
 #include "pteron/backends/aoti/ops/results.h"
@@ -7,7 +7,6 @@
 #include "pteron/backends/cpu/runtime/kernels/parallel.h"
 #include "pteron/backends/cpu/runtime/kernels/rows.h"
 #include "pteron/backends/cpu/runtime/kernels/scratch.h"
-#include "pteron/backends/cpu/runtime/shims/kernels.h"
 
 namespace pteron::cpu {
 

@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/linalg.h"
+#include "pteron/backends/aoti/ops/linalg/linalg.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/packed_convolution.h"
+#include "pteron/backends/aoti/ops/packed_convolution/packed_convolution.h"
 
 #include "pteron/backends/aoti/slim/core/layout.h"
 #include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
@@ -10,7 +10,7 @@ namespace {
 // What the kernels of any machine read: two registers of AVX2, one of AVX-512.
 constexpr int64_t kPanel = 16;
 
-ConvolutionShape shape_of(const PackedConvolutionCall& call) {
+ConvolutionShape shape_of(const aoti::PackedConvolutionCall& call) {
   ConvolutionShape s;
   s.batch = call.input.size(0);
   s.groups = call.groups;
@@ -42,7 +42,7 @@ bool has_short_offsets(const ConvolutionShape& s) {
 
 }  // namespace
 
-Error packed_convolution(const PackedConvolutionCall& call) {
+Error packed_convolution(const aoti::PackedConvolutionCall& call) {
   if (call.input.dtype() != DType::Float) return aoti::no_kernel_for(call.input);
   const ConvolutionShape shape = shape_of(call);
   PTERON_CHECK_OR_RETURN(

@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/pooling.h"
+#include "pteron/backends/aoti/ops/pooling/pooling.h"
 
 #include <algorithm>
 #include <limits>
@@ -10,45 +10,8 @@ namespace pteron::cpu {
 namespace {
 
 using aoti::PoolingCall;
+using aoti::PoolingWindow;
 using aoti::PoolingWindows;
-
-// The part of the input that one output position looks at.
-struct Window {
-  int64_t begin[3], end[3], step[3];
-  int64_t padded = 1;  // positions, those in the padding included
-};
-
-Window window_at(const PoolingWindows& p, const int64_t at[3]) {
-  Window w;
-  for (int d = 0; d < 3; ++d) {
-    if (p.adaptive) {
-      w.begin[d] = at[d] * p.in[d] / p.out[d];
-      w.end[d] = ((at[d] + 1) * p.in[d] + p.out[d] - 1) / p.out[d];
-      w.step[d] = 1;
-      w.padded *= w.end[d] - w.begin[d];
-      continue;
-    }
-    int64_t begin = at[d] * p.stride[d] - p.padding[d];
-    const int64_t end = begin + (p.kernel[d] - 1) * p.dilation[d] + 1;
-    w.padded *= std::min(end, p.in[d] + p.padding[d]) - begin;
-    if (begin < 0) begin += (-begin + p.dilation[d] - 1) / p.dilation[d] * p.dilation[d];
-    w.begin[d] = begin;
-    w.end[d] = std::min(end, p.in[d]);
-    w.step[d] = p.dilation[d];
-  }
-  return w;
-}
-
-// Calls body(number of the position in the plane) for the positions of a window.
-template <typename Body>
-void for_each_position(const PoolingWindows& p, const Window& w, const Body& body) {
-  for (int64_t z = w.begin[0]; z < w.end[0]; z += w.step[0]) {
-    for (int64_t y = w.begin[1]; y < w.end[1]; y += w.step[1]) {
-      const int64_t row = (z * p.in[1] + y) * p.in[2];
-      for (int64_t x = w.begin[2]; x < w.end[2]; x += w.step[2]) body(row + x);
-    }
-  }
-}
 
 // Calls body(plane of `in`, window, offset in the result) for all outputs.
 template <typename T, typename Body>
@@ -63,7 +26,7 @@ void for_each_output(const PoolingWindows& p, const T* in, const Body& body) {
       for (at[0] = 0; at[0] < p.out[0]; ++at[0]) {
         for (at[1] = 0; at[1] < p.out[1]; ++at[1]) {
           for (at[2] = 0; at[2] < p.out[2]; ++at[2]) {
-            body(in + plane * in_area, window_at(p, at),
+            body(in + plane * in_area, window_at(p, at[0], at[1], at[2]),
                  to + at[0] * p.out_strides[2] + at[1] * p.out_strides[3] +
                      at[2] * p.out_strides[4]);
           }
@@ -74,41 +37,24 @@ void for_each_output(const PoolingWindows& p, const T* in, const Body& body) {
 }
 
 template <typename T>
-void average(const PoolingCall& call, const T* in) {
-  using Wide = slim::accumulate_t<T>;
-  const PoolingWindows& p = call.windows;
+void average(const PoolingWindows& p, const T* in, const PoolingCall& call) {
   T* out = call.out.data_as<T>();
-  for_each_output(p, in, [&](const T* plane, const Window& w, int64_t to) {
-    Wide sum = 0;
-    int64_t inside = 0;
-    for_each_position(p, w, [&](int64_t position) {
-      sum += static_cast<Wide>(plane[position]);
-      ++inside;
-    });
-    const int64_t count = p.divisor ? p.divisor : p.count_padding ? w.padded : inside;
-    out[to] = static_cast<T>(inside == 0 ? Wide(0) : sum / static_cast<Wide>(count));
+  for_each_output(p, in, [&](const T* plane, const PoolingWindow& w, int64_t to) {
+    out[to] = static_cast<T>(aoti::average_in<slim::accumulate_t<T>>(p, w, plane));
   });
 }
 
 template <typename T>
-void maximum(const PoolingCall& call, const T* in) {
+void maximum(const PoolingWindows& p, const T* in, const PoolingCall& call) {
   using Wide = slim::accumulate_t<T>;
-  const PoolingWindows& p = call.windows;
+  const Wide least = std::is_integral_v<T> ? std::numeric_limits<Wide>::lowest()
+                                           : -std::numeric_limits<Wide>::infinity();
   T* out = call.out.data_as<T>();
   int64_t* indices = call.indices->data_as<int64_t>();
-  for_each_output(p, in, [&](const T* plane, const Window& w, int64_t to) {
-    Wide held = std::is_integral_v<T> ? std::numeric_limits<Wide>::lowest()
-                                      : -std::numeric_limits<Wide>::infinity();
-    int64_t best = (w.begin[0] * p.in[1] + w.begin[1]) * p.in[2] + w.begin[2];
-    for_each_position(p, w, [&](int64_t position) {
-      const Wide found = plane[position];
-      if (found > held || found != found) {
-        held = found;
-        best = position;
-      }
-    });
-    out[to] = static_cast<T>(held);
-    indices[to] = best;
+  for_each_output(p, in, [&](const T* plane, const PoolingWindow& w, int64_t to) {
+    int64_t index;
+    out[to] = static_cast<T>(aoti::maximum_in(p, w, plane, least, index));
+    indices[to] = index;
   });
 }
 
@@ -116,10 +62,15 @@ void maximum(const PoolingCall& call, const T* in) {
 
 Error pool(const PoolingCall& call) {
   PTERON_ASSIGN_OR_RETURN(const TensorPtr in, slim::contiguous_tensor(call.self));
+  PoolingWindows p = call.windows;
+  p.in_strides[2] = p.in[1] * p.in[2];
+  p.in_strides[3] = p.in[2];
+  p.in_strides[4] = 1;
   if (call.indices) {
-    PTERON_DISPATCH_REAL(in->dtype(), T, maximum(call, in->data_as<const T>()); return Error::Ok);
+    PTERON_DISPATCH_REAL(in->dtype(), T, maximum(p, in->data_as<const T>(), call);
+                         return Error::Ok);
   } else {
-    PTERON_DISPATCH_FLOATING(in->dtype(), T, average(call, in->data_as<const T>());
+    PTERON_DISPATCH_FLOATING(in->dtype(), T, average(p, in->data_as<const T>(), call);
                              return Error::Ok);
   }
   return aoti::no_kernel_for(call.self);

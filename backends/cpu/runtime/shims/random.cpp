@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/random.h"
+#include "pteron/backends/aoti/ops/random/random.h"
 
 #include <algorithm>
 #include <cmath>

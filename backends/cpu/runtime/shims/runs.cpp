@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/runs.h"
+#include "pteron/backends/aoti/ops/unique/runs.h"
 
 #include <algorithm>
 #include <numeric>

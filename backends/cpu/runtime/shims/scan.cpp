@@ -1,11 +1,10 @@
-#include "pteron/backends/aoti/ops/scan.h"
+#include "pteron/backends/aoti/ops/scan/scan.h"
 
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <type_traits>
 
-#include "pteron/backends/cpu/runtime/kernels/sort.h"
+#include "pteron/backends/aoti/ops/scan/scan_steps.h"
 #include "pteron/backends/cpu/runtime/shims/launch.h"
 
 namespace pteron::cpu {
@@ -49,12 +48,8 @@ void accumulate(const ScanCall& call, running_t<T> start, const Step& step) {
 template <typename T>
 void log_sums(const ScanCall& call) {
   using Wide = running_t<T>;
-  accumulate<T>(call, -std::numeric_limits<Wide>::infinity(), [](Wide a, Wide b) {
-    if (a != a || b != b) return a + b;
-    const Wide high = std::max(a, b), low = std::min(a, b);
-    if (std::isinf(high)) return high;
-    return high + std::log1p(std::exp(low - high));
-  });
+  accumulate<T>(call, -std::numeric_limits<Wide>::infinity(),
+                [](Wide a, Wide b) { return aoti::log_of_exp_sum(a, b); });
 }
 
 template <typename T>
@@ -65,11 +60,8 @@ void extremes(const ScanCall& call) {
     int64_t* index = call.indices->data_as<int64_t>() + offset;
     int64_t best = 0;
     for (int64_t i = 0; i < rows.length(); ++i) {
-      const T value = row[i * rows.stride()], held = row[best * rows.stride()];
-      const bool better = call.kind == Kind::kMaximum
-                              ? static_cast<Wide>(value) >= static_cast<Wide>(held)
-                              : static_cast<Wide>(value) <= static_cast<Wide>(held);
-      if (is_nan(value) || (!is_nan(held) && better)) best = i;
+      const Wide value = row[i * rows.stride()], held = row[best * rows.stride()];
+      if (aoti::replaces_extreme(call.kind == Kind::kMaximum, held, value)) best = i;
       row[i * rows.stride()] = row[best * rows.stride()];
       index[i * rows.stride()] = best;
     }

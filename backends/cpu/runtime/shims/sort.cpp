@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/sort.h"
+#include "pteron/backends/aoti/ops/sort/sort.h"
 
 #include <algorithm>
 

@@ -22,9 +22,7 @@ const char* const kNames[] = {
 #define AOTI_SHIM(name, ...) "aoti_torch_cpu_" #name,
 #include "pteron/backends/aoti/shims/shims.inc"
 #include "pteron/backends/cpu/runtime/shims/shims.inc"
-#undef AOTI_COMMON_SHIM
 #undef AOTI_CONSTANT_SHIM
-#undef AOTI_SHIM
 };
 
 // Deletes, by torch's name, what it was given.

@@ -20,7 +20,7 @@
 
 namespace pteron::cuda {
 
-// As ArithmeticCall::Kind in backends/aoti/ops/arithmetic.h.
+// As ArithmeticCall::Kind in backends/aoti/ops/arithmetic/arithmetic.h.
 enum class ArithmeticKind { kAdd, kMultiply, kPower, kAbsolute, kPolar };
 
 inline constexpr int kMaxArithmeticDims = 16;

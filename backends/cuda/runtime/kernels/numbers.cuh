@@ -1,5 +1,5 @@
 // Elements of any real dtype as one C++ type, for kernels that are not worth an instantiation a
-// dtype.
+// dtype. Several families use it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -91,5 +91,20 @@ __device__ inline void store_as(void* data, ScalarType dtype, int64_t i, T value
       break;
   }
 }
+
+// The elements of a tensor, as kernels take them.
+struct Numbers {
+  void* data;
+  ScalarType dtype;
+
+  template <typename T>
+  __device__ T load(int64_t i) const {
+    return load_as<T>(data, dtype, i);
+  }
+  template <typename T>
+  __device__ void store(int64_t i, T value) const {
+    store_as(data, dtype, i, value);
+  }
+};
 
 }  // namespace pteron::cuda

@@ -4,7 +4,6 @@
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 #include "pteron/backends/cuda/runtime/kernels/numbers.cuh"
 #include "pteron/backends/cuda/runtime/kernels/random.h"
-#include "pteron/backends/cuda/runtime/kernels/scan.h"
 #include "pteron/backends/cuda/runtime/kernels/sort.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
 
@@ -143,17 +142,11 @@ Error permute_random(RandomDraw draw, ScalarType dtype, void* out, int64_t n, in
   return Error::Ok;
 }
 
-Error choose_random(RandomDraw draw, const RandomChoice& choice, int64_t* out, int device,
-                    cudaStream_t stream) {
+Error choose_random(RandomDraw draw, const RandomChoice& choice, double* numbers, int64_t* out,
+                    int device, cudaStream_t stream) {
   const int64_t rows = choice.rows, n = choice.n, draws = rows * choice.count;
   if (draws == 0) return Error::Ok;
-  const auto elements = static_cast<size_t>(rows * n);
-  PTERON_ASSIGN_OR_RETURN(slim::StorageRef scratch,
-                          allocate_scratch(elements * sizeof(double), device));
-  auto* const numbers = static_cast<double*>(scratch->data);
   if (choice.replacement) {
-    PTERON_RETURN_IF_ERROR(scan_rows(Scan{ScanKind::kSum, rows, n}, choice.dtype, choice.x,
-                                     ScalarType::Double, numbers, stream));
     pick_kernel<<<blocks_for(draws), kThreads, 0, stream>>>(draw, numbers, n, choice.count, draws,
                                                             out);
     PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "drawing from sums");

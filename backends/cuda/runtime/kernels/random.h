@@ -57,8 +57,9 @@ struct RandomChoice {
   bool replacement;  // false: those of one row differ; n is then less than 2^31
 };
 
-// `out` is row-major (rows, count).
-Error choose_random(RandomDraw draw, const RandomChoice& choice, int64_t* out, int device,
-                    cudaStream_t stream);
+// `out` is row-major (rows, count). `numbers`, of the sizes of x, holds the sums of each row up to
+// every element of it; without replacement anything, and is written.
+Error choose_random(RandomDraw draw, const RandomChoice& choice, double* numbers, int64_t* out,
+                    int device, cudaStream_t stream);
 
 }  // namespace pteron::cuda

@@ -17,7 +17,7 @@
 
 namespace pteron::cuda {
 
-// As SelectCall::Kind in backends/aoti/ops/select.h.
+// As SelectCall::Kind in backends/aoti/ops/select/select.h.
 enum class SelectionKind { kKth, kMedian, kNanMedian, kMode };
 
 struct Selection {

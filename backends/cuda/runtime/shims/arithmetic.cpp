@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "pteron/backends/aoti/ops/arithmetic.h"
+#include "pteron/backends/aoti/ops/arithmetic/arithmetic.h"
 #include "pteron/backends/aoti/ops/promotion.h"
 #include "pteron/backends/aoti/slim/core/scalar.h"
 #include "pteron/backends/cuda/runtime/shims/launch.h"

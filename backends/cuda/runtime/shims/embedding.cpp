@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/embedding.h"
+#include "pteron/backends/aoti/ops/embedding/embedding.h"
 
 #include "pteron/backends/cuda/runtime/kernels/embedding_bag.h"
 #include "pteron/backends/cuda/runtime/shims/launch.h"

@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/fft.h"
+#include "pteron/backends/aoti/ops/fft/fft.h"
 
 #include "pteron/backends/cuda/runtime/kernels/fft.h"
 #include "pteron/backends/cuda/runtime/shims/launch.h"

@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/histogram.h"
+#include "pteron/backends/aoti/ops/histogram/histogram.h"
 
 #include "pteron/backends/cuda/runtime/kernels/histogram.h"
 #include "pteron/backends/cuda/runtime/shims/launch.h"

@@ -1,4 +1,4 @@
-// What the functions of kernels.h are made of.
+// What the kernels of operators are made of.
 //
 //   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.out));
 //   return kernel(type_of(call.out), call.out.data(), scope.stream());
@@ -11,7 +11,6 @@
 #include "pteron/backends/aoti/ops/results.h"
 #include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/aoti/slim/cuda/guard.h"
-#include "pteron/backends/cuda/runtime/shims/kernels.h"
 #include "pteron/backends/cuda/runtime/shims/rows.h"
 #include "pteron/runtime/core/scalar_type.h"
 

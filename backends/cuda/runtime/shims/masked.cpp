@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/masked.h"
+#include "pteron/backends/aoti/ops/masked/masked.h"
 
 #include "pteron/backends/cuda/runtime/kernels/masked.h"
 #include "pteron/backends/cuda/runtime/shims/launch.h"

@@ -1,10 +1,14 @@
-#include "pteron/backends/aoti/ops/random.h"
+#include "pteron/backends/aoti/ops/random/random.h"
 
+#include "pteron/backends/aoti/ops/scan/scan.h"
 #include "pteron/backends/cuda/runtime/kernels/capture.h"
 #include "pteron/backends/cuda/runtime/kernels/random.h"
 #include "pteron/backends/cuda/runtime/shims/launch.h"
 
 namespace pteron::cuda {
+
+Error scan(const aoti::ScanCall& call);  // scan.cu
+
 namespace {
 
 Result<RandomDraw> next_draw(cudaStream_t stream) {
@@ -34,7 +38,14 @@ Error multinomial(const aoti::MultinomialCall& call) {
   const RandomChoice choice{type_of(*x),   x->data(),    call.rows(),
                             call.length(), call.count(), call.replacement};
   PTERON_ASSIGN_OR_RETURN(const RandomDraw draw, next_draw(scope.stream()));
-  return choose_random(draw, choice, call.out.data_as<int64_t>(), scope.device(), scope.stream());
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr numbers,
+                          aoti::make_row_major(x->sizes(), DType::Double, x->device()));
+  if (choice.replacement) {
+    PTERON_RETURN_IF_ERROR(
+        scan({aoti::ScanCall::Kind::kSum, *x, x->dim() - 1, *numbers, /*indices=*/nullptr}));
+  }
+  return choose_random(draw, choice, numbers->data_as<double>(), call.out.data_as<int64_t>(),
+                       scope.device(), scope.stream());
 }
 
 }  // namespace pteron::cuda

@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/search.h"
+#include "pteron/backends/aoti/ops/search/search.h"
 
 #include "pteron/backends/cuda/runtime/kernels/search.h"
 #include "pteron/backends/cuda/runtime/shims/launch.h"

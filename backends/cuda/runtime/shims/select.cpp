@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/select.h"
+#include "pteron/backends/aoti/ops/select/select.h"
 
 #include "pteron/backends/cuda/runtime/kernels/select.h"
 #include "pteron/backends/cuda/runtime/shims/launch.h"

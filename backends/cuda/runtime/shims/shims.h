@@ -13,11 +13,7 @@ using CUDAGuardHandle = slim::CudaGuard*;
 using CUDAStreamGuardHandle = slim::CudaStreamGuard*;
 
 #define AOTI_COMMON_SHIM(name, since, type, parameters) PTERON_AOTI_SHIM(type, name) parameters;
-#define CUDA_SHIM(...)
 #define AOTI_SHIM(name, since, ...) PTERON_DECLARE_SHIM(cuda, name, __VA_ARGS__)
 #include "pteron/backends/cuda/runtime/shims/shims.inc"
-#undef AOTI_SHIM
-#undef CUDA_SHIM
-#undef AOTI_COMMON_SHIM
 
 }  // namespace pteron::aoti

@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/sort.h"
+#include "pteron/backends/aoti/ops/sort/sort.h"
 
 #include "pteron/backends/cuda/runtime/kernels/sort.h"
 #include "pteron/backends/cuda/runtime/shims/launch.h"

@@ -20,13 +20,9 @@ std::vector<std::string> torch_names() {
 #define AOTI_COMMON_SHIM(name, ...) "aoti_torch_" #name,
 #define AOTI_CONSTANT_SHIM(name, ...) "aoti_torch_" #name,
 #define AOTI_SHIM(name, ...) "aoti_torch_cuda_" #name,
-#define CUDA_SHIM(...)
 #include "pteron/backends/aoti/shims/shims.inc"
 #include "pteron/backends/cuda/runtime/shims/shims.inc"
-#undef AOTI_COMMON_SHIM
 #undef AOTI_CONSTANT_SHIM
-#undef AOTI_SHIM
-#undef CUDA_SHIM
   };
   std::vector<std::string> found;
   for (const std::string name : names) {

@@ -86,30 +86,6 @@ struct MatrixParams {
 };
 extern const char kProductSource[];
 
-// PoolingWindows, of backends/aoti/ops.
-struct PoolingParams {
-  int64_t adaptive, channels;
-  int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
-  int64_t in_strides[5], out_strides[5];
-  int64_t count_padding, divisor;
-};
-extern const char kPoolingSource[];
-
-// Rows of two tensors along one dimension, which has size 1 here.
-struct RowParams {
-  int64_t dims, length, count;
-  int64_t sizes[kMostDims], in[kMostDims], out[kMostDims];
-  int64_t in_step, out_step;
-  int64_t kind;  // ScanCall::Kind, SelectCall::Kind; of sorting: 1 for descending
-};
-// Beside RowParams, whose length is that of the rows which are there.
-struct TransformParams {
-  int64_t length;           // of the transform
-  int64_t in_parts, parts;  // 2 of a complex number
-  float turn, scale;        // of a whole circle forward or back
-};
-extern const char kRowSource[];
-
 struct RunParams {
   int64_t count, width, ends, has_order;
 };

@@ -153,9 +153,6 @@ struct RunParams {
   long count, width, ends, has_order;
 };
 
-// NaN counts as the greatest.
-inline bool is_less(T a, T b) { return a < b || (b != b && a == a); }
-
 kernel void order_rows(device long* order, device const T* rows, constant RunParams& p,
                        uint mine [[thread_position_in_grid]]) {
   long rank = 0;

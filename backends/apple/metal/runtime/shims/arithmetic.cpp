@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/arithmetic.h"
+#include "pteron/backends/aoti/ops/arithmetic/arithmetic.h"
 
 #include <algorithm>
 

@@ -16,10 +16,7 @@ struct ShaderLibrary;
 struct KernelFunction;
 using CommandBlock = void (*)(KernelFunction* func, void* user_data);
 
-#define AOTI_SHIM(...)
 #define AOTI_COMMON_SHIM(name, since, type, parameters) PTERON_AOTI_SHIM(type, name) parameters;
 #include "pteron/backends/apple/metal/runtime/shims/shims.inc"
-#undef AOTI_COMMON_SHIM
-#undef AOTI_SHIM
 
 }  // namespace pteron::metal

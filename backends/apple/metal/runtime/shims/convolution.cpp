@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/convolution.h"
+#include "pteron/backends/aoti/ops/convolution/convolution.h"
 
 #include <algorithm>
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "pteron/backends/apple/metal/runtime/shims/rows.h"
+
 namespace pteron::metal {
 namespace {
 
@@ -34,9 +36,12 @@ Result<Library*> library_of(const char* source, std::initializer_list<ElementMac
   std::unique_ptr<Library>& known = libraries[{source, defines}];
   if (!known) {
     PTERON_ASSIGN_OR_RETURN(Gpu* const gpu, find_gpu());
-    PTERON_ASSIGN_OR_RETURN(
-        known,
-        gpu->compile("#include <metal_stdlib>\nusing namespace metal;\n" + defines + source));
+    const std::string begin =
+        "#include <metal_stdlib>\nusing namespace metal;\n"
+        // Of backends/aoti/ops/host_device.h.
+        "#define PTERON_HOST_DEVICE\n#define PTERON_CONSTANT constant\n"
+        "#define PTERON_DEVICE_MEMORY device\n#define PTERON_THREAD thread\n";
+    PTERON_ASSIGN_OR_RETURN(known, gpu->compile(begin + kRowText + defines + source));
   }
   return known.get();
 }

@@ -1,4 +1,4 @@
-// What the functions of kernels.h are made of: kernels of ours, as text of the folder kernels/.
+// What the kernels of operators are made of: kernels of ours, as text of the folder kernels/.
 //
 //   const Params params{...};
 //   return launch(kProductSource, {{"T", DType::Float}}, "product", {memory(out), memory(a), bytes(params)},
@@ -13,7 +13,6 @@
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 #include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/backends/apple/metal/runtime/gpu.h"
-#include "pteron/backends/apple/metal/runtime/shims/kernels.h"
 
 namespace pteron::metal {
 

@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/linalg.h"
+#include "pteron/backends/aoti/ops/linalg/linalg.h"
 
 #include "pteron/backends/apple/metal/runtime/kernels/kernels.h"
 #include "pteron/backends/apple/metal/runtime/shims/launch.h"

@@ -1,10 +1,10 @@
 // Positions, counts, bags and distances.
 #include <algorithm>
 
-#include "pteron/backends/aoti/ops/distance.h"
-#include "pteron/backends/aoti/ops/embedding.h"
-#include "pteron/backends/aoti/ops/histogram.h"
-#include "pteron/backends/aoti/ops/search.h"
+#include "pteron/backends/aoti/ops/distance/distance.h"
+#include "pteron/backends/aoti/ops/embedding/embedding.h"
+#include "pteron/backends/aoti/ops/histogram/histogram.h"
+#include "pteron/backends/aoti/ops/search/search.h"
 #include "pteron/backends/apple/metal/runtime/kernels/kernels.h"
 #include "pteron/backends/apple/metal/runtime/shims/launch.h"
 

@@ -1,4 +1,4 @@
-#include "pteron/backends/aoti/ops/product.h"
+#include "pteron/backends/aoti/ops/product/product.h"
 
 #include "pteron/backends/apple/metal/runtime/kernels/kernels.h"
 #include "pteron/backends/apple/metal/runtime/shims/launch.h"

@@ -1,5 +1,5 @@
 // Random numbers, drawn by the host: seeds, from which compiled kernels draw, and what is as rare.
-#include "pteron/backends/aoti/ops/random.h"
+#include "pteron/backends/aoti/ops/random/random.h"
 
 #include <algorithm>
 #include <cmath>

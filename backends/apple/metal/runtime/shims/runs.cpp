@@ -1,11 +1,13 @@
-#include "pteron/backends/aoti/ops/runs.h"
+#include "pteron/backends/aoti/ops/unique/runs.h"
 
-#include "pteron/backends/aoti/ops/masked.h"
-#include "pteron/backends/aoti/ops/scan.h"
+#include "pteron/backends/aoti/ops/masked/masked.h"
+#include "pteron/backends/aoti/ops/scan/scan.h"
 #include "pteron/backends/apple/metal/runtime/kernels/kernels.h"
 #include "pteron/backends/apple/metal/runtime/shims/launch.h"
 
 namespace pteron::metal {
+
+Error scan(const aoti::ScanCall& call);  // scan.cpp
 
 Error order_rows(const SlimTensor& rows, const SlimTensor& order) {
   const RunParams params{rows.size(0), rows.size(1), 0, false};

@@ -4,10 +4,8 @@
 #include "pteron/backends/aoti/ops/conformance/conformance.h"
 #include "pteron/backends/apple/metal/runtime/recording/recording_gpu.h"
 
-#define AOTI_COMMON_SHIM(...)
 #define AOTI_SHIM(name, since, ...) PTERON_DECLARE_SHIM(mps, name, __VA_ARGS__)
 #include "pteron/backends/apple/metal/runtime/shims/shims.inc"
-#undef AOTI_SHIM
 
 namespace pteron::aoti::conformance {
 
@@ -17,7 +15,6 @@ DeviceShims device_shims() {
           {
 #define AOTI_SHIM(name, since, ...) PTERON_BIND_SHIM(mps, name, __VA_ARGS__)
 #include "pteron/backends/apple/metal/runtime/shims/shims.inc"
-#undef AOTI_SHIM
           },
           nullptr,
           {"float64", "complex128"}};

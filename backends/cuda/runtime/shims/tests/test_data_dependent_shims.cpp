@@ -7,8 +7,7 @@
 #include "pteron/backends/cuda/runtime/testing/cuda_test.h"
 
 #define AOTI_SHIM(name, since, ...) PTERON_DECLARE_SHIM(cuda, name, __VA_ARGS__)
-#include "pteron/backends/aoti/ops/index.inc"
-#undef AOTI_SHIM
+#include "pteron/backends/cuda/runtime/shims/shims.inc"
 
 namespace pteron::cuda::testing {
 namespace {

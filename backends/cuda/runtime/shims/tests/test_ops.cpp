@@ -6,11 +6,8 @@
 #include "pteron/backends/aoti/ops/conformance/conformance.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 
-#define AOTI_COMMON_SHIM(...)
-#define CUDA_SHIM(...)
 #define AOTI_SHIM(name, since, ...) PTERON_DECLARE_SHIM(cuda, name, __VA_ARGS__)
 #include "pteron/backends/cuda/runtime/shims/shims.inc"
-#undef AOTI_SHIM
 
 namespace pteron::aoti::conformance {
 
@@ -19,7 +16,6 @@ DeviceShims device_shims() {
           {
 #define AOTI_SHIM(name, since, ...) PTERON_BIND_SHIM(cuda, name, __VA_ARGS__)
 #include "pteron/backends/cuda/runtime/shims/shims.inc"
-#undef AOTI_SHIM
           },
           cuda::device_count() > 0 ? nullptr : "there is no CUDA device"};
 }

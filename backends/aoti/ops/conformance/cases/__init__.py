@@ -1,1 +1,0 @@
-"""Cases of the operators' conformance suite, a module for each family."""
