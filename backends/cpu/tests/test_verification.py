@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from pteron.backends.aoti import inductor
-from pteron.backends.aoti.inductor import repairs
+from pteron.backends.aoti.inductor import weight_repairs
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
 from pteron.exir import ExecutorchBackendConfig, VerificationError, to_edge_transform_and_lower
 from pteron.exir.program import EdgeProgramManager
@@ -46,7 +46,7 @@ class Sliced(nn.Module):
 
 
 def test_weights_that_are_packed_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repairs, "fix_packed_weight_storage_offset", contextlib.nullcontext)
+    monkeypatch.setattr(weight_repairs, "fix_packed_weight_storage_offset", contextlib.nullcontext)
     manager = lowered(Sliced())
     with pytest.raises(VerificationError) as raised:
         manager.to_executorch()
