@@ -102,8 +102,10 @@ class _Scope:
         told: set[int] = set()
         while time.monotonic() < until:
             with self._lock:
-                for process in (*self._processes, *_processes_of_libraries):
+                for process in self._processes:
                     _kill(process)
+                for library in _processes_of_libraries:
+                    _kill(library)
                 if not self._busy:
                     return
                 for thread in self._busy - told:

@@ -17,7 +17,12 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
-from pteron.backends.aoti.ops.attention.attention import ATTENTION, RUNTIME_ATTENTION, WHOLE, Attention
+from pteron.backends.aoti.ops.attention.attention import (
+    ATTENTION,
+    RUNTIME_ATTENTION,
+    WHOLE,
+    Attention,
+)
 from pteron.exir.decompositions import insert_trace, replace_by_trace
 
 Choice: TypeAlias = Literal["library", "flex", "products"]

@@ -15,7 +15,12 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from pteron.backends.aoti.ops.convolution.convolution import CONVOLUTION, PACKED_CONVOLUTION, PANEL, packed
+from pteron.backends.aoti.ops.convolution.convolution import (
+    CONVOLUTION,
+    PACKED_CONVOLUTION,
+    PANEL,
+    packed,
+)
 from pteron.backends.aoti.passes.clamp_windows import both_dims
 from pteron.backends.aoti.passes.fuse_convolutions import (
     is_conv2d,

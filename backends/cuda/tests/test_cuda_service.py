@@ -219,7 +219,8 @@ from pteron.exir import to_edge_transform_and_lower
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = torch.nn.ModuleList(torch.nn.Linear(256 + 8 * i, 264 + 8 * i) for i in range(16))
+        layers = (torch.nn.Linear(256 + 8 * i, 264 + 8 * i) for i in range(16))
+        self.layers = torch.nn.ModuleList(layers)
     def forward(self, x):
         for i, layer in enumerate(self.layers):
             x = torch.softmax(layer(x) * i, -1).cumsum(0)
