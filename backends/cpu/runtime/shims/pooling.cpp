@@ -13,6 +13,17 @@ using aoti::PoolingCall;
 using aoti::PoolingWindow;
 using aoti::PoolingWindows;
 
+// Calls body(number of the position in the plane) for the positions of a window.
+template <typename Body>
+void for_each_position(const PoolingWindows& p, const PoolingWindow& w, const Body& body) {
+  for (int64_t z = w.begin[0]; z < w.end[0]; z += w.step[0]) {
+    for (int64_t y = w.begin[1]; y < w.end[1]; y += w.step[1]) {
+      const int64_t row = (z * p.in[1] + y) * p.in[2];
+      for (int64_t x = w.begin[2]; x < w.end[2]; x += w.step[2]) body(row + x);
+    }
+  }
+}
+
 // Calls body(plane of `in`, window, offset in the result) for all outputs.
 template <typename T, typename Body>
 void for_each_output(const PoolingWindows& p, const T* in, const Body& body) {
@@ -37,24 +48,41 @@ void for_each_output(const PoolingWindows& p, const T* in, const Body& body) {
 }
 
 template <typename T>
-void average(const PoolingWindows& p, const T* in, const PoolingCall& call) {
+void average(const PoolingCall& call, const T* in) {
+  using Wide = slim::accumulate_t<T>;
+  const PoolingWindows& p = call.windows;
   T* out = call.out.data_as<T>();
   for_each_output(p, in, [&](const T* plane, const PoolingWindow& w, int64_t to) {
-    out[to] = static_cast<T>(aoti::average_in<slim::accumulate_t<T>>(p, w, plane));
+    Wide sum = 0;
+    int64_t inside = 0;
+    for_each_position(p, w, [&](int64_t position) {
+      sum += static_cast<Wide>(plane[position]);
+      ++inside;
+    });
+    const int64_t count = p.divisor ? p.divisor : p.count_padding ? w.padded : inside;
+    out[to] = static_cast<T>(inside == 0 ? Wide(0) : sum / static_cast<Wide>(count));
   });
 }
 
 template <typename T>
-void maximum(const PoolingWindows& p, const T* in, const PoolingCall& call) {
+void maximum(const PoolingCall& call, const T* in) {
   using Wide = slim::accumulate_t<T>;
-  const Wide least = std::is_integral_v<T> ? std::numeric_limits<Wide>::lowest()
-                                           : -std::numeric_limits<Wide>::infinity();
+  const PoolingWindows& p = call.windows;
   T* out = call.out.data_as<T>();
   int64_t* indices = call.indices->data_as<int64_t>();
   for_each_output(p, in, [&](const T* plane, const PoolingWindow& w, int64_t to) {
-    int64_t index;
-    out[to] = static_cast<T>(aoti::maximum_in(p, w, plane, least, index));
-    indices[to] = index;
+    Wide held = std::is_integral_v<T> ? std::numeric_limits<Wide>::lowest()
+                                      : -std::numeric_limits<Wide>::infinity();
+    int64_t best = (w.begin[0] * p.in[1] + w.begin[1]) * p.in[2] + w.begin[2];
+    for_each_position(p, w, [&](int64_t position) {
+      const Wide found = plane[position];
+      if (found > held || found != found) {
+        held = found;
+        best = position;
+      }
+    });
+    out[to] = static_cast<T>(held);
+    indices[to] = best;
   });
 }
 
@@ -62,15 +90,10 @@ void maximum(const PoolingWindows& p, const T* in, const PoolingCall& call) {
 
 Error pool(const PoolingCall& call) {
   PTERON_ASSIGN_OR_RETURN(const TensorPtr in, slim::contiguous_tensor(call.self));
-  PoolingWindows p = call.windows;
-  p.in_strides[2] = p.in[1] * p.in[2];
-  p.in_strides[3] = p.in[2];
-  p.in_strides[4] = 1;
   if (call.indices) {
-    PTERON_DISPATCH_REAL(in->dtype(), T, maximum(p, in->data_as<const T>(), call);
-                         return Error::Ok);
+    PTERON_DISPATCH_REAL(in->dtype(), T, maximum(call, in->data_as<const T>()); return Error::Ok);
   } else {
-    PTERON_DISPATCH_FLOATING(in->dtype(), T, average(p, in->data_as<const T>(), call);
+    PTERON_DISPATCH_FLOATING(in->dtype(), T, average(call, in->data_as<const T>());
                              return Error::Ok);
   }
   return aoti::no_kernel_for(call.self);
