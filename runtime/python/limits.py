@@ -26,7 +26,8 @@ class Limits:
         Compared when the method is loaded, before anything is allocated: `ResourceError`.
       load_bytes: bytes that opening a program, and loading a method, may each copy: what is read
         from a file object, files in memory that cannot be used in place, delegates' native code,
-        and weights of delegates on a GPU. `ResourceError`.
+        and weights of delegates on a GPU, also those that several delegates share, for each.
+        `ResourceError`.
 
     Raises:
       InvalidArgumentError: a limit that is negative, or no number.

@@ -99,7 +99,7 @@ def test_what_may_be_copied_is_known_before_it_is(
         program.load_method("forward")
     assert _used() - before < weights // 2
     program = Runtime.get().load_program(
-        long, data_path=data_of(long), limits=Limits(load_bytes=2 * weights)
+        long, data_path=data_of(long), limits=Limits(load_bytes=(_PARTS + 1) * weights)
     )
     method = program.load_method("forward")
     method.execute([x])
