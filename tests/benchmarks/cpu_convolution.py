@@ -112,14 +112,13 @@ def measure(shims: ShimLibrary, shape: Shape, layout: str) -> tuple[float, ...]:
     x, weight = (t.to(memory_format=memory_format) for t in (x, weight))
 
     expected = torch.ops.aten.convolution(x, weight, bias, *arguments)
-    actual = shims.call("cpu_convolution", x, weight, Optional(bias), *arguments, results=1)
-    error = float((actual - expected).abs().max() / expected.abs().max())
-    if not (error < 1e-4 and actual.stride() == expected.stride()):
-        raise ValueError(f"{shape.name}, {layout}: relative error {error:.1e}")
-
     with shims.prepared("cpu_convolution", x, weight, Optional(bias), *arguments) as ours:
+        actual = ours.result()
+        error = float((actual - expected).abs().max() / expected.abs().max())
+        if not (error < 1e-4 and actual.stride() == expected.stride()):
+            raise ValueError(f"{shape.name}, {layout}: relative error {error:.1e}")
         theirs = functools.partial(torch.ops.aten.convolution, x, weight, bias, *arguments)
-        turns = {"eager": _turn(theirs), "ours": _turn(ours)}
+        turns = {"eager": _turn(theirs), "ours": _turn(ours.run)}
         statistic = min if _STATISTIC.value == "minimum" else statistics.median
         theirs_us, ours_us = map(statistic, by_turns(turns, _ROUNDS.value).values())
     flops = 2 * expected.numel() * math.prod(weight.shape[1:])
