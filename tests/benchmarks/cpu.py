@@ -24,11 +24,10 @@ same commit. The folder keeps the files in the same way.
 """
 
 import contextlib
-import json
+import functools
 import math
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
@@ -37,11 +36,10 @@ from typing import Any
 
 import numpy as np
 from absl import app, flags, logging
-from rich.console import Console
-from rich.table import Table
 
-from pteron.command.contender import Contender
+from pteron.command.contender import Contender, by_turns, text_table
 from tests.benchmarks.cpu_ways import ALL_WAYS, WAYS, made_s
+from tests.benchmarks.results import Results, commit, cpu_name
 from tests.models.full_size import FULL_SIZE
 from tests.models.networks import NETWORKS
 
@@ -74,16 +72,14 @@ def main(argv: list[str]) -> None:
         if unknown := set(flag.value) - set(known):
             raise app.UsageError(f"--{flag.name}: no {sorted(unknown)}; there are {list(known)}")
     versions = {name: way.version or commit() for name, way in ALL_WAYS.items()}
-    path = pathlib.Path(_JSON.value) if _JSON.value else None
     machine = {"cpu": cpu_name(), "threads": _THREADS.value}
-    report: dict[str, Any] = json.loads(path.read_text()) if path and path.exists() else {}
-    if machine != report.get("machine"):
-        report = {"machine": machine, "models": {}}
+    results = Results(_JSON.value, {"machine": machine})
+    report = results.report.setdefault("models", {})
     with tempfile.TemporaryDirectory() as temporary:
         for model in _MODELS.value:
             folder = pathlib.Path(_FOLDER.value or temporary) / model
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
-            row = report["models"].setdefault(model, {})
+            row = report.setdefault(model, {})
             left = [
                 way
                 for way in _WAYS.value
@@ -94,9 +90,8 @@ def main(argv: list[str]) -> None:
                 continue
             for way, found in (measure(model, left, failed, folder) if left else {}).items():
                 row[way] = {"version": versions[way], **found}
-            if path:
-                path.write_text(json.dumps(report, indent=1) + "\n")
-    print_tables({model: report["models"].get(model, {}) for model in _MODELS.value})
+            results.save()
+    print_tables({model: report.get(model, {}) for model in _MODELS.value})
 
 
 def make(
@@ -173,22 +168,17 @@ def measure(
                 }
                 if error > ALL_WAYS[way].tolerance:
                     raise RuntimeError(f"wrong: relative error {error:.1e}")
-                once = min(contender.calls(2)["seconds"])
-                running[way] = contender, max(1, round(_MIN_ROUND_MS.value / 1e3 / once))
+                count = contender.calls_in(_MIN_ROUND_MS.value / 1e3)
+                running[way] = functools.partial(contender.calls, count)
             except RuntimeError as problem:  # a way that fails is a cell of the table
                 found[way]["failed"] = str(problem)
-        times: dict[str, list[float]] = {way: [] for way in running}
-        answer = {}
-        for _ in range(_ROUNDS.value):
-            for way, (contender, count) in running.items():
-                answer[way] = contender.calls(count)
-                times[way].append(statistics.mean(answer[way]["seconds"]) * 1e3)
-        for way, values in times.items():
+        for way, answers in by_turns(running, _ROUNDS.value).items():
+            means = [statistics.mean(answer["seconds"]) for answer in answers]
             found[way] |= {
-                "median_ms": statistics.median(values),
-                "rounds": len(values),
-                "threads": answer[way]["threads"],
-                "memory_mb": answer[way]["memory"] / 1e6,
+                "median_ms": statistics.median(means) * 1e3,
+                "rounds": len(means),
+                "threads": answers[-1]["threads"],
+                "memory_mb": answers[-1]["memory"] / 1e6,
             }
     return found
 
@@ -207,15 +197,8 @@ def print_tables(report: dict[str, dict[str, Any]]) -> None:
     """Milliseconds, ours over the best peer's (below 1 is faster); then all else, by way."""
     ours = [way for way in _WAYS.value if not ALL_WAYS[way].package]
     title = f"{cpu_name()}, {_THREADS.value} threads"
-    latency = Table(title=f"median ms a call, {title}")
-    rest = Table(title=f"all else, {title}")
-    latency.add_column("model")
-    for way in _WAYS.value:
-        latency.add_column(way, justify="right")
-    for column in ("model", "way", *_REST):
-        rest.add_column(column, justify="left" if column in ("model", "way") else "right")
-    for way in ours:
-        latency.add_column(f"{way} / best peer", justify="right")
+    latency: list[list[Any]] = [["model", *_WAYS.value, *(f"{way} / best peer" for way in ours)]]
+    rest: list[list[Any]] = [["model", "way", *_REST]]
     ratios: dict[str, list[float]] = {way: [] for way in ours}
     for model, row in report.items():
         times = {way: found["median_ms"] for way, found in row.items() if "median_ms" in found}
@@ -224,45 +207,18 @@ def print_tables(report: dict[str, dict[str, Any]]) -> None:
         for way in ours:
             if way in times and peers:
                 ratios[way].append(times[way] / min(peers))
-            cells.append(f"{ratios[way][-1]:.2f}" if way in times and peers else "-")
-        shown = [f"{times[way]:.3g}" if way in times else "-" for way in _WAYS.value]
-        latency.add_row(model, *shown, *cells)
+            cells.append(ratios[way][-1] if way in times and peers else None)
+        latency.append([model, *map(times.get, _WAYS.value), *cells])
         for way in (way for way in _WAYS.value if way in times):
-            rest.add_row(model, way, *(_number(row[way].get(key)) for key in _REST.values()))
-    means = [f"{statistics.geometric_mean(r):.2f}" if r else "-" for r in ratios.values()]
-    latency.add_row("geometric mean", *("" for _ in _WAYS.value), *means)
-    for table in (latency, rest):
-        Console(width=200).print(table)
+            rest.append([model, way, *map(row[way].get, _REST.values())])
+    means = [statistics.geometric_mean(r) if r else None for r in ratios.values()]
+    latency.append(["geometric mean", *("" for _ in _WAYS.value), *means])
+    print(f"median ms a call, {title}\n{text_table(latency)}")
+    print(f"\nall else, {title}\n{text_table(rest, left=2)}")
     for model, row in report.items():
         for way, found in row.items():
             if "failed" in found:
                 print(f"{model}: {way}: {found['failed']}")
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}" if value < 100 else f"{value:.0f}"
-
-
-def cpu_name() -> str:
-    """The processor's name as the system gives it."""
-    path = pathlib.Path("/proc/cpuinfo")
-    if path.exists():
-        for line in path.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.machine()
-
-
-def commit() -> str:
-    """Of the checkout that `bazel run` was called in, with a mark if it has changes."""
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-        cwd=os.environ.get("BUILD_WORKSPACE_DIRECTORY"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

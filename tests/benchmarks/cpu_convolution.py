@@ -9,6 +9,7 @@ time.
 """
 
 import dataclasses
+import functools
 import math
 import os
 import pathlib
@@ -17,9 +18,10 @@ import time
 from collections.abc import Callable
 
 import torch
-from absl import app, flags
+from absl import app, flags, logging
 
 import pteron.backends.cpu.runtime as cpu_runtime
+from pteron.command.contender import by_turns, text_table
 from tests.benchmarks.shim_caller import Optional, ShimLibrary
 
 _ROUNDS = flags.DEFINE_integer("rounds", 40, "Rounds through both contenders.")
@@ -82,14 +84,14 @@ def main(argv: list[str]) -> None:
     del argv
     torch.set_grad_enabled(False)
     shims = ShimLibrary(_library_path())
-    print(f"{torch.get_num_threads()} threads; microseconds a call")
-    print(f"{'':28}{'layout':15}{'eager':>10}{'ours':>10}{'ratio':>8}{'GFLOP/s':>9}")
-    ratios = []
+    rows: list[list[str | float]] = [["shape", "layout", "eager", "ours", "ratio", "GFLOP/s"]]
     for shape in SHAPES:
         if _SHAPES.value in shape.name:
             for layout in _LAYOUTS.value:
-                ratios.append(measure(shims, shape, layout))
-    if ratios:
+                logging.info("%s, %s", shape.name, layout)
+                rows.append([shape.name, layout, *measure(shims, shape, layout)])
+    print(f"{torch.get_num_threads()} threads; microseconds a call\n{text_table(rows, left=2)}")
+    if ratios := [float(row[4]) for row in rows[1:]]:
         print(f"geometric mean of {len(ratios)} ratios: {statistics.geometric_mean(ratios):.3f}")
 
 
@@ -98,8 +100,8 @@ def _library_path() -> str:
     return os.environ.get("PTERON_CPU_BACKEND_LIBRARY", str(beside))
 
 
-def measure(shims: ShimLibrary, shape: Shape, layout: str) -> float:
-    """Prints a line and returns our time over eager's."""
+def measure(shims: ShimLibrary, shape: Shape, layout: str) -> tuple[float, ...]:
+    """Microseconds of eager and ours, ours over eager's, and our GFLOP/s."""
     torch.manual_seed(0)
     memory_format = torch.channels_last if layout == "channels_last" else torch.contiguous_format
     padding = [shape.padding if size > 1 else 0 for size in shape.size]
@@ -110,44 +112,31 @@ def measure(shims: ShimLibrary, shape: Shape, layout: str) -> float:
     x, weight = (t.to(memory_format=memory_format) for t in (x, weight))
 
     expected = torch.ops.aten.convolution(x, weight, bias, *arguments)
-    actual = shims.call("cpu_convolution", x, weight, Optional(bias), *arguments, results=1)
-    error = float((actual - expected).abs().max() / expected.abs().max())
-    if not (error < 1e-4 and actual.stride() == expected.stride()):
-        raise ValueError(f"{shape.name}, {layout}: relative error {error:.1e}")
-
     with shims.prepared("cpu_convolution", x, weight, Optional(bias), *arguments) as ours:
-        theirs_us, ours_us = interleaved(
-            lambda: torch.ops.aten.convolution(x, weight, bias, *arguments), ours
-        )
+        actual = ours.result()
+        error = float((actual - expected).abs().max() / expected.abs().max())
+        if not (error < 1e-4 and actual.stride() == expected.stride()):
+            raise ValueError(f"{shape.name}, {layout}: relative error {error:.1e}")
+        theirs = functools.partial(torch.ops.aten.convolution, x, weight, bias, *arguments)
+        turns = {"eager": _turn(theirs), "ours": _turn(ours.run)}
+        statistic = min if _STATISTIC.value == "minimum" else statistics.median
+        theirs_us, ours_us = map(statistic, by_turns(turns, _ROUNDS.value).values())
     flops = 2 * expected.numel() * math.prod(weight.shape[1:])
-    print(
-        f"{shape.name:28}{layout:15}{theirs_us:10.1f}{ours_us:10.1f}{ours_us / theirs_us:8.2f}"
-        f"{flops / ours_us / 1e3:9.1f}",
-        flush=True,
-    )
-    return ours_us / theirs_us
+    return theirs_us, ours_us, ours_us / theirs_us, flops / ours_us / 1e3
 
 
-def interleaved(*calls: Callable[[], None]) -> list[float]:
-    """Microseconds of each: the median over rounds, or the least."""
-    repeats = []
-    for call in calls:
+def _turn(call: Callable[[], object]) -> Callable[[], float]:
+    """A turn of as many calls as `--min_round_ms` takes; microseconds a call."""
+
+    def turn(count: int) -> float:
         time.sleep(_PAUSE_MS.value / 1e3)
         call()
         start = time.perf_counter()
-        call()
-        repeats.append(max(1, round(_MIN_ROUND_MS.value / 1e3 / (time.perf_counter() - start))))
-    times: list[list[float]] = [[] for _ in calls]
-    for _ in range(_ROUNDS.value):
-        for i, call in enumerate(calls):
-            time.sleep(_PAUSE_MS.value / 1e3)
+        for _ in range(count):
             call()
-            start = time.perf_counter()
-            for _ in range(repeats[i]):
-                call()
-            times[i].append((time.perf_counter() - start) / repeats[i] * 1e6)
-    statistic = min if _STATISTIC.value == "minimum" else statistics.median
-    return [statistic(t) for t in times]
+        return (time.perf_counter() - start) / count * 1e6
+
+    return functools.partial(turn, max(1, round(_MIN_ROUND_MS.value * 1e3 / turn(1))))
 
 
 if __name__ == "__main__":

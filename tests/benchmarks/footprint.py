@@ -10,6 +10,7 @@ files included, and how large those files are: the program, its code, and all li
 """
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -22,10 +23,9 @@ import time
 
 import torch
 from absl import app, flags, logging
-from rich.console import Console
-from rich.table import Table
 
 from pteron.backends.cpu import CpuOptions
+from pteron.command.contender import by_turns, text_table
 from tests.e2e.lowering import flat_inputs, lower_program, save_tensors
 from tests.models.networks import NETWORKS
 from tests.models.sample import Sample, randn
@@ -122,10 +122,11 @@ def measure(sample: Sample, folder: pathlib.Path) -> dict[str, Footprint]:
         "pteron runner": (runner_command(program, inputs), program),
         "aoti, libtorch": (package_command(package, inputs), package),
     }
-    found: dict[str, list[Footprint]] = {name: [] for name in commands}
-    for _ in range(_RUNS.value):
-        for name, (command, file) in commands.items():
-            found[name].append(run(command, file.stat().st_size))
+    ways = {
+        name: functools.partial(run, command, file.stat().st_size)
+        for name, (command, file) in commands.items()
+    }
+    found = by_turns(ways, _RUNS.value)
     for path in (program, package, inputs):
         path.unlink()
     return {name: _median(runs) for name, runs in found.items()}
@@ -148,22 +149,17 @@ def main(argv: list[str]) -> None:
     samples = {sample.name: sample for sample in (*NETWORKS, large_sample())}
     if unknown := set(_MODELS.value) - set(samples):
         raise app.UsageError(f"--models: unknown {sorted(unknown)}; known: {sorted(samples)}")
-    table = Table(title=f"medians of {_RUNS.value} fresh processes")
-    table.add_column("model")
-    table.add_column("contender")
-    for name in ("file MiB", "load ms", "start to result ms", "peak RSS MiB", "mapped MiB"):
-        table.add_column(name, justify="right")
+    header = ("file MiB", "load ms", "start to result ms", "peak RSS MiB", "mapped MiB")
+    rows: list[list[str | float]] = [["model", "contender", *header]]
     results = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         for name in _MODELS.value:
             measured = measure(samples[name], folder)
             results[name] = {who: dataclasses.asdict(row) for who, row in measured.items()}
-            for who, row in measured.items():
-                cells = [f"{value:.1f}" for value in dataclasses.astuple(row)]
-                table.add_row(name, who, *cells)
+            rows += [[name, who, *dataclasses.astuple(row)] for who, row in measured.items()]
         runner_nbytes = stripped_runner_nbytes(folder)
-    Console(width=120).print(table)
+    print(f"medians of {_RUNS.value} fresh processes\n{text_table(rows, left=2)}")
     print(f"runner with the CPU backend, stripped: {runner_nbytes} bytes")
     if _JSON.value:
         report = {"isa": _ISA.value, "runner_stripped_bytes": runner_nbytes, "models": results}

@@ -4,7 +4,6 @@ import glob
 import importlib.util
 import os
 import shutil
-import sys
 from pathlib import Path
 
 
@@ -54,8 +53,3 @@ def program(name: str) -> str:
 def has_module(name: str) -> bool:
     """Whether the Python that runs this can import `name`."""
     return importlib.util.find_spec(name) is not None
-
-
-def python(*arguments: str) -> tuple[str, ...]:
-    """A command for the Python that runs this."""
-    return (sys.executable, *arguments)

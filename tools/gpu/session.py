@@ -11,6 +11,7 @@ from pathlib import Path
 
 from absl import app, flags
 
+from tools.gpu import machine
 from tools.gpu.stage import StageResult, read_result, run_stage
 from tools.gpu.stages import STAGES
 
@@ -32,6 +33,7 @@ def main(argv: Sequence[str]) -> None:
     tree, output = Path(__file__).resolve().parents[2], Path(_OUTPUT.value).resolve()
     output.mkdir(parents=True, exist_ok=True)
     os.chdir(tree)
+    os.environ.update(machine.environment(tree))
     begin = time.monotonic()
     results = []
     for name in _STAGES.value:

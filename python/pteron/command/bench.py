@@ -10,6 +10,7 @@ function, for all. `load` is imports and loading, `first` the first call.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import tempfile
@@ -20,7 +21,7 @@ from typing import Any
 from absl import flags
 
 from pteron.command import peers, program_file, values
-from pteron.command.contender import Contender
+from pteron.command.contender import by_turns, text_table
 from pteron.command.usage import Stages, UsageError, command_flags, nearest, only
 from pteron.runtime import MethodMeta
 
@@ -36,6 +37,7 @@ flags.DEFINE_integer("threads", None, "For each; by default its own choice.", 1,
 flags.DEFINE_float("seconds", 3.0, "Of measuring, for each.", 0.0, flag_values=FLAGS)
 
 _TURNS = 10
+_MOST = 1000  # calls of a turn
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -57,13 +59,19 @@ def run(positional: list[str]) -> bool:
         if FLAGS.model:
             job["inputs"] = [_example_inputs(FLAGS.model, meta, Path(folder))]
         values.inputs_of(meta, job["inputs"])  # what is wrong with them is said here
-        contenders, begun = [], []
-        for kind in ("pteron", *FLAGS.against):
+        report: dict[str, dict[str, Any]] = {}
+        contenders = {}
+        for kind in ("pteron", *FLAGS.against):  # one by one, so that none disturbs another
             stages(f"start {kind}")
-            contenders.append(stack.enter_context(peers.start(kind, job, FLAGS.threads)))
-            begun.append(contenders[-1].begun())  # one by one, so that none disturbs another
-        figures = _measure(contenders, stages)
-    report = {c.name: {**b, **f} for c, b, f in zip(contenders, begun, figures, strict=True)}
+            contenders[kind] = stack.enter_context(peers.start(kind, job, FLAGS.threads))
+            report[kind] = contenders[kind].begun()
+        stages("measure")
+        ways = {
+            kind: functools.partial(c.calls, min(_MOST, c.calls_in(FLAGS.seconds / _TURNS)))
+            for kind, c in contenders.items()
+        }
+        for kind, answers in by_turns(ways, _TURNS).items():
+            report[kind] |= _figures(answers)
     threads = FLAGS.threads or f"each its own choice of {len(os.sched_getaffinity(0))} cores"
     if FLAGS.json:
         print(json.dumps({"threads": threads, "contenders": report}, indent=2))
@@ -92,30 +100,14 @@ def _example_inputs(model: str, meta: MethodMeta, folder: Path) -> str:
     return str(folder / "inputs.safetensors")
 
 
-def _measure(contenders: Sequence[Contender], stages: Stages) -> list[dict[str, Any]]:
-    """Seconds of each call, and memory."""
-    found: list[list[float]] = []
-    counts = []
-    for contender in contenders:
-        once = min(contender.calls(3)["seconds"])
-        counts.append(max(1, min(1000, int(FLAGS.seconds / _TURNS / max(once, 1e-7)))))
-        found.append([])
-    memory = [0] * len(contenders)
-    stages("measure")
-    for _ in range(_TURNS):
-        for index, contender in enumerate(contenders):
-            answer = contender.calls(counts[index])
-            found[index] += answer["seconds"]
-            memory[index] = answer["memory"]
-    return [_figures(seconds, m) for seconds, m in zip(found, memory, strict=True)]
-
-
-def _figures(seconds: list[float], memory: int) -> dict[str, Any]:
-    ordered = sorted(seconds)
+def _figures(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Percentiles of the seconds of all calls, and memory."""
+    ordered = sorted(second for answer in answers for second in answer["seconds"])
     figures: dict[str, Any] = {
         f"p{p}_s": ordered[min(len(ordered) - 1, p * len(ordered) // 100)] for p in (10, 50, 90, 99)
     }
-    return figures | {"calls": len(seconds), "memory_bytes": memory, "histogram": _bars(ordered)}
+    about = {"calls": len(ordered), "memory_bytes": answers[-1]["memory"]}
+    return {**figures, **about, "histogram": _bars(ordered)}
 
 
 def _bars(ordered: list[float], width: int = 24) -> str:
@@ -129,14 +121,13 @@ def _bars(ordered: list[float], width: int = 24) -> str:
 
 
 def _table(report: dict[str, dict[str, Any]], title: str) -> str:
-    columns = ("p10", "p50", "p90", "p99", "load", "first", "memory")
-    lines = [title, " " * 12 + "".join(f"{column:>10}" for column in columns)]
+    rows: list[list[str]] = [["", "p10", "p50", "p90", "p99", "load", "first", "memory"]]
     ours = report["pteron"]["p50_s"]
     for kind, f in report.items():
         keys = ("p10_s", "p50_s", "p90_s", "p99_s", "load_s", "first_call_s")
-        cells = [*(_time(f[key]) for key in keys), f"{f['memory_bytes'] / 1e6:.0f} MB"]
-        lines.append(f"{kind:<12}" + "".join(f"{cell:>10}" for cell in cells))
-    lines.append("")
+        memory = f"{f['memory_bytes'] / 1e6:.0f} MB"
+        rows.append([f"{kind:<11}", *(_time(f[key]) for key in keys), memory])
+    lines = [title, text_table(rows, least=10), ""]
     for kind, f in report.items():
         ratio = f", {f['p50_s'] / ours:.2f} x ours" if kind != "pteron" else ""
         lines.append(

@@ -1,10 +1,11 @@
-"""Those that are compared, each in a process of its own.
+"""Those that are compared, each in a process of its own; turns and tables, for all benchmarks.
 
 The parent starts them and asks for calls, so that all take turns on the same machine::
 
     with Contender("eager", "run_with_torch", "image.npz") as eager:
         load_s = eager.begun()["load_s"]
-        seconds = eager.calls(10)["seconds"]
+        answers = by_turns({"eager": lambda: eager.calls(10)}, turns=30)["eager"]
+        seconds = answers[0]["seconds"]
 
 and the module that it names, run with these arguments, answers until its parent ends it::
 
@@ -19,9 +20,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
 
 #: Threads of who ran before spin for a while; in this pause they go to sleep.
 _PAUSE_S = 0.05
@@ -72,6 +75,10 @@ class Contender:
         print(count, file=self.process.stdin, flush=True)
         return self._answer()
 
+    def calls_in(self, seconds: float) -> int:
+        """How many calls take about so long, at least one; calls three times to know."""
+        return max(1, round(seconds / max(min(self.calls(3)["seconds"]), 1e-7)))
+
     def _answer(self) -> dict[str, Any]:
         assert self.process.stdout
         line = self.process.stdout.readline()
@@ -81,6 +88,48 @@ class Contender:
         self._messages.seek(0)
         last = self._messages.read().strip().splitlines()[-1:]
         raise RuntimeError(f"{self.name} ends with {status}: {''.join(last)}")
+
+
+def by_turns(ways: Mapping[str, Callable[[], _T]], turns: int) -> dict[str, list[_T]]:
+    """What each way returns in each of its turns.
+
+    All take turns, so that whatever else the machine does hits them alike, and every other time in
+    reverse: what comes first finds a cooler machine.
+    """
+    found: dict[str, list[_T]] = {name: [] for name in ways}
+    order = list(ways.items())
+    for _ in range(turns):
+        for name, way in order:
+            found[name].append(way())
+        order.reverse()
+    return found
+
+
+def text_table(rows: Sequence[Sequence[str | float | None]], left: int = 1, least: int = 0) -> str:
+    """Rows in columns, the first of which is the header's.
+
+    Args:
+        rows: cells; of numbers four digits are shown, for None a dash.
+        left: so many columns are aligned to the left, the others to the right.
+        least: characters of a column.
+    """
+    texts = [[_cell(cell) for cell in row] for row in rows]
+    widths = [
+        max(least, *(len(cell) + 1 for cell in column)) for column in zip(*texts, strict=True)
+    ]
+    return "\n".join(
+        "".join(
+            cell.ljust(width) if i < left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in texts
+    )
+
+
+def _cell(value: str | float | None) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else f"{value:.4g}" if value < 1000 else f"{value:.0f}"
 
 
 def serve(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -26,21 +27,13 @@ def _pteron(job: dict[str, Any]) -> Callable[[], object]:
     return lambda: method.execute(inputs)
 
 
-def _eager(job: dict[str, Any]) -> Callable[[], object]:
+def _eager(job: dict[str, Any], is_compiled: bool = False) -> Callable[[], object]:
     import torch
 
     module, args, kwargs = _module(job)
     torch.set_grad_enabled(False)
-    return lambda: module(*args, **kwargs)
-
-
-def _compile(job: dict[str, Any]) -> Callable[[], object]:
-    import torch
-
-    module, args, kwargs = _module(job)
-    torch.set_grad_enabled(False)
-    compiled: Callable[..., Any] = torch.compile(module)
-    return lambda: compiled(*args, **kwargs)
+    call: Callable[..., Any] = torch.compile(module) if is_compiled else module
+    return lambda: call(*args, **kwargs)
 
 
 def _onnxruntime(job: dict[str, Any]) -> Callable[[], object]:
@@ -68,7 +61,7 @@ def _onnxruntime(job: dict[str, Any]) -> Callable[[], object]:
 _KINDS: dict[str, Callable[[dict[str, Any]], Callable[[], object]]] = {
     "pteron": _pteron,
     "eager": _eager,
-    "compile": _compile,
+    "compile": functools.partial(_eager, is_compiled=True),
     "onnxruntime": _onnxruntime,
 }
 PEERS = tuple(_KINDS)[1:]

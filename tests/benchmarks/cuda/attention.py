@@ -17,8 +17,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tests.benchmarks.cuda.models import LIBRARY, Launcher, lower
-from tests.benchmarks.cuda.timing import Launch, interleaved, timed
+from pteron.command.contender import text_table
+from tests.benchmarks.cuda.models import Launcher, lower
+from tests.benchmarks.cuda.timing import Launch, interleaved, relative_error, timed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +138,7 @@ def _measure(row: Row, rounds: int, launcher: Launcher, folder: Path) -> dict[st
     failed: dict[str, str] = {}
 
     def add(name: str, launch: Launch, result: torch.Tensor) -> None:
-        errors[name] = float((result.float() - exact).norm() / exact.norm())
+        errors[name] = relative_error(result, exact)
         ways[name] = launch
 
     # Torch's fused forms want as many heads of keys; those are made beforehand.
@@ -176,7 +177,7 @@ def _measure(row: Row, rounds: int, launcher: Launcher, folder: Path) -> dict[st
 def measure(rounds: int) -> list[dict[str, Any]]:
     """Times and errors of each row."""
     warnings.simplefilter("ignore")
-    launcher = Launcher(LIBRARY)
+    launcher = Launcher()
     report = []
     for row in ROWS:
         with tempfile.TemporaryDirectory() as folder, torch.no_grad():
@@ -189,19 +190,13 @@ def measure(rounds: int) -> list[dict[str, Any]]:
 def table(report: list[dict[str, Any]]) -> str:
     """One line a row; microseconds on the GPU, and ours by the best of torch's."""
     names = [*_TORCH, "flex", "ours"]
-    lines = [
-        f"{'batch, heads, kv, queries, keys, items':<46} "
-        + " ".join(f"{name:>9}" for name in names)
-        + f" {'ours/best':>9} {'error':>8} {'host':>6}   (us)"
-    ]
+    title = "batch, heads, kv, queries, keys, items"
+    rows: list[list[str | float | None]] = [[title, *names, "ours/best", "error", "host"]]
     for item in report:
         *values, given = item["row"].values()
-        sizes = ", ".join(map(str, values)) + (", given" if given else "")
         gpu = {name: taken["gpu_us"] for name, taken in item["times"].items()}
         best = min(gpu[name] for name in (*_TORCH, "flex") if name in gpu)
-        cells = " ".join(f"{gpu[name]:>9.1f}" if name in gpu else f"{'-':>9}" for name in names)
-        lines.append(
-            f"{sizes:<46} {cells} {gpu['ours'] / best:>9.2f}"
-            f" {item['relative_error']['ours']:>8.1e} {item['times']['ours']['host_us']:>6.1f}"
-        )
-    return "\n".join(lines)
+        about = item["relative_error"]["ours"], item["times"]["ours"]["host_us"]
+        sizes = ", ".join(map(str, values)) + (", given" if given else "")
+        rows.append([sizes, *map(gpu.get, names), gpu["ours"] / best, *about])
+    return f"us\n{text_table(rows)}"

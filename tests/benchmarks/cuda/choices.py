@@ -4,8 +4,9 @@ from typing import Any
 
 import torch
 
+from pteron.command.contender import text_table
 from tests.benchmarks.cuda.mm import SIZES
-from tests.benchmarks.cuda.timing import Launch, interleaved, timed
+from tests.benchmarks.cuda.timing import Launch, interleaved, relative_error, timed
 
 
 def measure(rounds: int) -> list[dict[str, Any]]:
@@ -19,8 +20,7 @@ def measure(rounds: int) -> list[dict[str, Any]]:
         template = torch.compile(
             torch.mm, options={"max_autotune": True, "max_autotune_gemm_backends": "TRITON"}
         )
-        expected = a.double() @ b.double()
-        error = float((template(a, b).double() - expected).norm() / expected.norm())
+        error = relative_error(template(a, b), a.double() @ b.double())
         ways: dict[str, Launch] = {
             "cublas": timed(lambda a=a, b=b: torch.mm(a, b)),
             "triton": timed(lambda a=a, b=b, template=template: template(a, b)),
@@ -35,9 +35,8 @@ def measure(rounds: int) -> list[dict[str, Any]]:
 
 def table(results: list[dict[str, Any]]) -> str:
     """One line a size."""
-    lines = [f"{'m, k, n':<18} {'cuBLAS':>9} {'template':>9} {'ratio':>6}   (us on the GPU)"]
+    rows: list[list[str | float]] = [["m, k, n", "cuBLAS", "template", "ratio"]]
     for row in results:
         cublas, triton = row["gpu_us"]["cublas"], row["gpu_us"]["triton"]
-        size = ", ".join(map(str, row["size"]))
-        lines.append(f"{size:<18} {cublas:>9.2f} {triton:>9.2f} {triton / cublas:>6.2f}")
-    return "\n".join(lines)
+        rows.append([", ".join(map(str, row["size"])), cublas, triton, triton / cublas])
+    return f"matmuls, us on the GPU\n{text_table(rows)}"

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from pteron.command.contender import text_table
 from tests.benchmarks.cuda.timing import interleaved, kernels_us, timed
 
 PROMPT, LENGTH = 2048, 4096
@@ -134,12 +135,9 @@ def measure(rounds: int, **changes: Any) -> dict[str, Any]:
 def table(report: dict[str, Any]) -> str:
     """One line a method and way."""
     names = ("latency", "paced", "host", "kernels")
-    lines = [f"{'method':<8} {'way':<16} " + " ".join(f"{name:>9}" for name in names) + "  (us)"]
+    rows: list[list[str | float]] = [["method", "way", *names]]
     for method in ("step", "prompt"):
         for way, taken in report[method].items():
-            lines.append(
-                f"{method:<8} {way:<16} {taken['latency_us']:>9.0f} {taken['paced_us']:>9.0f}"
-                f" {taken['host_us']:>9.0f} {taken['kernels_us']:>9.0f}"
-            )
-    lines.append(f"{ {k: v for k, v in report.items() if k not in ('prompt', 'step')} }")
-    return "\n".join(lines)
+            rows.append([method, way, *(taken[f"{name}_us"] for name in names)])
+    others = {k: v for k, v in report.items() if k not in ("prompt", "step")}
+    return f"us a call\n{text_table(rows, left=2)}\n{others}"

@@ -14,8 +14,10 @@ from typing import Any
 
 import torch
 
-from tests.benchmarks.cuda.models import LIBRARY, Launcher, lower
+from pteron.command.contender import text_table
+from tests.benchmarks.cuda.models import Launcher, lower
 from tests.benchmarks.cuda.networks import CASES
+from tests.benchmarks.cuda.timing import relative_error
 
 _CALLS = 3
 # Of 16-bit results, relative.
@@ -57,7 +59,7 @@ def _ours(name: str, folder: Path) -> float:
     x, y = torch.load(folder / "sample.pt")
     x, out = x.cuda(), torch.empty_like(y, device="cuda")
     data = next(iter(folder.glob("*.ptd")), None)
-    launcher = Launcher(LIBRARY)
+    launcher = Launcher()
 
     def run() -> Callable[[], torch.Tensor]:
         launch, result = launcher.open(folder / "model.pte", data, (x,), out, prepared=True)
@@ -66,7 +68,7 @@ def _ours(name: str, folder: Path) -> float:
 
     results: list[Callable[[], torch.Tensor]] = []
     taken = _taken_mb(lambda: results.append(run()))
-    error = float((results[0]().cpu().float() - y.float()).norm() / y.float().norm())
+    error = relative_error(results[0]().cpu(), y)
     if not error < _MAX_ERROR:
         raise AssertionError(f"{name}: ours differs from eager by {error:.1e}")
     return taken
@@ -79,9 +81,9 @@ def _in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def measure(names: Iterable[str]) -> dict[str, dict[str, float]]:
-    """Megabytes of each way, by case."""
+    """Megabytes of each way, by case; of all cases without names."""
     report = {}
-    for name in names:
+    for name in list(names) or CASES:
         with tempfile.TemporaryDirectory() as folder:
             _in_a_process(_lower, name, Path(folder))
             report[name] = {
@@ -93,8 +95,7 @@ def measure(names: Iterable[str]) -> dict[str, dict[str, float]]:
 
 def table(report: dict[str, dict[str, float]]) -> str:
     """One line for each case."""
-    lines = [f"{'case':<20} {'eager':>8} {'ours':>8} {'ours/eager':>10}   (MB of the GPU)"]
+    rows: list[list[str | float]] = [["case", "eager", "ours", "ours/eager"]]
     for name, row in report.items():
-        ratio = row["ours"] / row["eager"]
-        lines.append(f"{name:<20} {row['eager']:>8.1f} {row['ours']:>8.1f} {ratio:>10.2f}")
-    return "\n".join(lines)
+        rows.append([name, row["eager"], row["ours"], row["ours"] / row["eager"]])
+    return f"MB of the GPU\n{text_table(rows)}"

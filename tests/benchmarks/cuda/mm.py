@@ -5,15 +5,14 @@ clock around the same batches, for sizes that do not fill the launch queue), med
 """
 
 import ctypes
-import statistics
-from pathlib import Path
+import functools
 from typing import Any
 
 import torch
 
-from tests.benchmarks.cuda.timing import Launch, interleaved, timed
-
-LIBRARY = Path(__file__).with_name("libmm_launcher.so")
+from pteron.command.contender import text_table
+from tests.benchmarks.cuda.native import open_native
+from tests.benchmarks.cuda.timing import Launch, interleaved, relative_error, threads_us, timed
 
 SIZES = ((1, 2048, 2048), (16, 2048, 8192), (512, 2048, 2048), (4096, 4096, 4096), (8192,) * 3)
 PATHS = {"shim": 0, "cublas": 1, "cublasLt": 2, "bare": 3, "recorded": 4}
@@ -23,31 +22,19 @@ DTYPES = {torch.bfloat16: 15, torch.float32: 6}
 class Launcher:
     """The C++ side; see mm_launcher.cpp."""
 
-    def __init__(self, library: Path) -> None:
-        self._c = ctypes.CDLL(str(library))
-        self._c.mm_make.restype = ctypes.c_void_p
-        self._c.mm_make.argtypes = [
-            ctypes.c_int,
-            *[ctypes.c_int64] * 3,
-            *[ctypes.c_void_p] * 3,
-            ctypes.c_int,
-        ]
-        self._c.mm_launch.restype = ctypes.c_int64
-        self._c.mm_launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
-        self._c.mm_launch_bare.restype = ctypes.c_int64
-        self._c.mm_launch_bare.argtypes = [
-            ctypes.c_void_p,
-            ctypes.c_int,
-            ctypes.c_void_p,
-            ctypes.c_int,
-        ]
-        self._c.mm_launch_threads.restype = ctypes.c_double
-        self._c.mm_launch_threads.argtypes = [ctypes.c_void_p, *[ctypes.c_int] * 3]
+    def __init__(self) -> None:
+        pointer, number, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
+        self._c = open_native(
+            "libmm_launcher.so",
+            mm_make=(pointer, number, *[size] * 3, *[pointer] * 3, number),
+            mm_launch=(size, pointer, pointer, number, number),
+            mm_launch_bare=(size, pointer, number, pointer, number),
+        )
 
     def make(self, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> int:
         """A product of (m, k) with (k, n); `b` row- or column-major."""
         (m, k), n = a.shape, b.shape[1]
-        made = self._c.mm_make(
+        return self._c.mm_make(
             DTYPES[a.dtype],
             m,
             n,
@@ -57,35 +44,18 @@ class Launcher:
             out.data_ptr(),
             int(b.stride(0) == 1 and b.shape[1] > 1),
         )
-        if not made:
-            raise RuntimeError("mm_make failed")
-        return made
 
-    def launch(self, product: int, count: int, path: str) -> float:
+    def launch(self, product: int, path: str, stream: int, count: int) -> float:
         """Launches; host microseconds a call."""
-        stream = torch.cuda.current_stream().cuda_stream
-        ns = self._c.mm_launch(product, stream, count, PATHS[path])
-        if ns < 0:
-            raise RuntimeError(f"{path} failed")
-        return ns / count / 1e3
+        return self._c.mm_launch(product, stream, count, PATHS[path]) / count / 1e3
 
     def launch_bare(self, products: list[int], stream: int, count: int) -> float:
         """Launches all products in turn by cublasGemmEx alone; host microseconds a round."""
         array = (ctypes.c_void_p * len(products))(*products)
-        ns = self._c.mm_launch_bare(array, len(products), stream, count)
-        if ns < 0:
-            raise RuntimeError("the bare loop failed")
-        return ns / count / 1e3
-
-    def launch_threads(self, product: int, threads: int, calls: int, path: str) -> float:
-        """Host microseconds a call, with as many threads at once."""
-        ns = self._c.mm_launch_threads(product, threads, calls, PATHS[path])
-        if ns < 0:
-            raise RuntimeError(f"{path} failed")
-        return ns / 1e3
+        return self._c.mm_launch_bare(array, len(products), stream, count) / count / 1e3
 
 
-def measure(
+def _measure_size(
     library: Launcher, m: int, k: int, n: int, dtype: torch.dtype, transposed: bool, rounds: int
 ) -> dict[str, Any]:
     """One size: medians in microseconds for each way."""
@@ -99,9 +69,8 @@ def measure(
     product = library.make(a, b, out)
     ways: dict[str, Launch] = {"torch": timed(lambda: torch.mm(a, b, out=out))}
     for path in PATHS:
-        if path == "bare" and dtype not in (torch.float32, torch.bfloat16):
-            continue
-        ways[path] = lambda count, path=path: library.launch(product, count, path)
+        stream = torch.cuda.current_stream().cuda_stream
+        ways[path] = functools.partial(library.launch, product, path, stream)
     expected = a.double() @ b.double() if m * k * n <= 1 << 31 else None
     errors = {}
     for name, launch in ways.items():
@@ -109,7 +78,7 @@ def measure(
         launch(3)
         torch.cuda.synchronize()
         if expected is not None:
-            errors[name] = float((out.double() - expected).norm() / expected.norm())
+            errors[name] = relative_error(out, expected)
     flops = 2.0 * m * k * n
     times = interleaved(ways, rounds, batch=100 if flops < 1e11 else 10)
     result: dict[str, Any] = {
@@ -124,54 +93,49 @@ def measure(
     return result
 
 
-def measure_threads(library: Launcher, threads: int = 8, calls: int = 10_000) -> dict[str, Any]:
+def _measure_threads(library: Launcher, threads: int = 8, calls: int = 10_000) -> dict[str, Any]:
     """Host cost of a small product, with as many threads at once: the shim and a bare loop."""
     a = torch.randn(16, 64, device="cuda", dtype=torch.bfloat16)
     b = torch.randn(64, 64, device="cuda", dtype=torch.bfloat16)
     out = torch.empty(16, 64, device="cuda", dtype=torch.bfloat16)
     product = library.make(a, b, out)
-    rounds: dict[str, list[float]] = {"shim": [], "recorded": [], "bare": []}
-    for _ in range(5):
-        for path, times in rounds.items():
-            times.append(library.launch_threads(product, threads, calls, path))
-    return {"threads": threads, "calls": calls} | {
-        path: round(statistics.median(times), 3) for path, times in rounds.items()
+    ways = {
+        path: [functools.partial(library.launch, product, path)] * threads
+        for path in ("shim", "recorded", "bare")
     }
+    return {"threads": threads, "calls": calls} | threads_us(ways, 5, calls)
 
 
-def measure_all(rounds: int) -> dict[str, Any]:
+def measure(rounds: int) -> dict[str, Any]:
     """Every size in bfloat16, and in float32 those that do not take long; then the threads."""
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = False
-    launcher = Launcher(LIBRARY)
+    launcher = Launcher()
     results = [
-        measure(launcher, *size, dtype, True, rounds)
+        _measure_size(launcher, *size, dtype, True, rounds)
         for dtype in (torch.bfloat16, torch.float32)
         for size in SIZES
         if dtype == torch.bfloat16 or size[0] <= 4096
     ]
-    return {"mm": results, "threads": measure_threads(launcher)}
+    return {"mm": results, "threads": _measure_threads(launcher)}
 
 
 def table(report: dict[str, Any]) -> str:
     """One line a size: the shim's times, torch.mm's, and the host's where products are recorded."""
-    lines = [
-        f"{'dtype':<9} {'m, k, n':<18} {'GPU us':>9} {'torch':>9} {'ratio':>6} "
-        f"{'host us':>8} {'torch':>7} {'ratio':>6} {'recorded':>8} {'ratio':>6} {'TFLOP/s':>8}"
-    ]
+    gpu_columns, host_columns = ("GPU us", "torch", "ratio"), ("host us", "torch", "ratio")
+    header = [*gpu_columns, *host_columns, "recorded", "ratio", "TFLOP/s"]
+    rows: list[list[str | float]] = [["dtype", "m, k, n", *header]]
     for row in report["mm"]:
         gpu, host = row["gpu_us"], row["host_us"]
-        lines.append(
-            f"{row['dtype']:<9} {', '.join(map(str, row['size'])):<18} {gpu['shim']:>9.2f} "
-            f"{gpu['torch']:>9.2f} {gpu['shim'] / gpu['torch']:>6.3f} {host['shim']:>8.2f} "
-            f"{host['torch']:>7.2f} {host['shim'] / host['torch']:>6.2f} "
-            f"{host['recorded']:>8.2f} {host['recorded'] / host['torch']:>6.2f} "
-            f"{row['tflops']['shim']:>8.1f}"
-        )
+        cells = [row["dtype"], ", ".join(map(str, row["size"]))]
+        cells += [gpu["shim"], gpu["torch"], gpu["shim"] / gpu["torch"]]
+        cells += [host["shim"], host["torch"], host["shim"] / host["torch"]]
+        cells += [host["recorded"], host["recorded"] / host["torch"], row["tflops"]["shim"]]
+        rows.append(cells)
     threads = report["threads"]
     shim, recorded, bare = (threads[way] for way in ("shim", "recorded", "bare"))
-    lines.append(
-        f"{threads['threads']} threads x {threads['calls']} calls: {shim} us a call on the host, a "
-        f"bare cuBLAS loop {bare} ({shim / bare:.2f}), recorded {recorded} ({recorded / bare:.2f})"
+    return (
+        f"{text_table(rows, left=2)}\n{threads['threads']} threads x {threads['calls']} calls: "
+        f"{shim} us a call on the host, a bare cuBLAS loop {bare} ({shim / bare:.2f}), "
+        f"recorded {recorded} ({recorded / bare:.2f})"
     )
-    return "\n".join(lines)

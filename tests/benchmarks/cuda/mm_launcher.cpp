@@ -9,8 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
-#include <thread>
-#include <vector>
+#include <string>
 
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
@@ -144,8 +143,6 @@ void* mm_make(int dtype, int64_t m, int64_t n, int64_t k, void* a, void* b, void
   return product.release();
 }
 
-void mm_delete(void* product) { delete static_cast<Product*>(product); }
-
 // Host nanoseconds of `count` launches.
 int64_t mm_launch(void* product, void* stream, int count, int path) {
   return launch(*static_cast<Product*>(product), static_cast<cudaStream_t>(stream), count, path);
@@ -157,39 +154,6 @@ int64_t mm_launch_bare(void* const* products, int num_products, void* stream, in
   Result<CudaStreamGuard> guard = CudaStreamGuard::make(target, 0);
   if (!guard.ok()) return fail(guard.error().message());
   return launch_bare(reinterpret_cast<Product* const*>(products), num_products, target, count);
-}
-
-// Host nanoseconds a call, the mean over `threads` threads that each launch `calls` products on a
-// stream of their own, at the same time. All use one product; it is written by all with equal
-// bytes.
-double mm_launch_threads(void* product, int threads, int calls, int path) {
-  std::vector<std::thread> workers;
-  std::vector<int64_t> times(static_cast<size_t>(threads), -1);
-  for (int t = 0; t < threads; ++t) {
-    workers.emplace_back([&, t] {
-      cudaStream_t stream = nullptr;
-      if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) return;
-      auto* shared = static_cast<Product*>(product);
-      if (launch(*shared, stream, 100, path) < 0) return;  // makes the handle
-      (void)cudaStreamSynchronize(stream);
-      int64_t total = 0;
-      for (int done = 0; done < calls; done += 100) {
-        const int64_t ns = launch(*shared, stream, 100, path);
-        if (ns < 0) return;
-        total += ns;
-        (void)cudaStreamSynchronize(stream);  // keeps the queue short: full queues block
-      }
-      times[static_cast<size_t>(t)] = total;
-      (void)cudaStreamDestroy(stream);
-    });
-  }
-  for (std::thread& worker : workers) worker.join();
-  double sum = 0;
-  for (int64_t time : times) {
-    if (time < 0) return -1;
-    sum += static_cast<double>(time);
-  }
-  return sum / threads / calls;
 }
 
 }  // extern "C"

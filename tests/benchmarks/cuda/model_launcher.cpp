@@ -75,8 +75,6 @@ void* model_open_again(const void* model, const char* method) {
   return again.release();
 }
 
-void model_close(void* model) { delete static_cast<Model*>(model); }
-
 int model_set_input(void* model, int index, void* data, int dtype, int dims, const int64_t* sizes) {
   const Device device{DeviceType::CUDA, 0};
   Result<Tensor> tensor =

@@ -19,8 +19,17 @@ from typing import Any
 import torch
 from torch import nn
 
+from pteron.command.contender import text_table
+from tests.benchmarks.cuda.native import open_native
 from tests.benchmarks.cuda.networks import CASES, Case
-from tests.benchmarks.cuda.timing import Launch, interleaved, kernels_us, timed
+from tests.benchmarks.cuda.timing import (
+    Launch,
+    OnStream,
+    interleaved,
+    kernels_us,
+    relative_error,
+    timed,
+)
 
 #: As the C++ side knows them.
 _CODES = {torch.int64: 4, torch.float16: 5, torch.bool: 11, torch.bfloat16: 15}
@@ -28,36 +37,28 @@ _CODES = {torch.int64: 4, torch.float16: 5, torch.bool: 11, torch.bfloat16: 15}
 #: `cudaStreamLegacy`: torch gives 0 for it, which says nothing here.
 _LEGACY_STREAM = 1
 
-LIBRARY = Path(__file__).with_name("libmodel_launcher.so")
-
 
 class Launcher:
     """The C++ side; see model_launcher.cpp."""
 
-    def __init__(self, library: Path) -> None:
-        self._c = ctypes.CDLL(str(library))
-        self._c.model_open.restype = ctypes.c_void_p
-        self._c.model_open.argtypes = [*[ctypes.c_char_p] * 3, ctypes.c_int]
-        self._c.model_open_again.restype = ctypes.c_void_p
-        self._c.model_open_again.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-        self._c.model_run.restype = ctypes.c_int64
-        self._c.model_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
-        self._c.model_set_input.argtypes = [
+    def __init__(self) -> None:
+        pointer, number, size, text = (
             ctypes.c_void_p,
             ctypes.c_int,
-            ctypes.c_void_p,
-            ctypes.c_int,
-            ctypes.c_int,
-            ctypes.POINTER(ctypes.c_int64),
-        ]
-        self._c.model_set_output.argtypes = [
-            ctypes.c_void_p,
-            ctypes.c_int,
-            ctypes.c_void_p,
             ctypes.c_int64,
-        ]
-        self._c.model_prepare.argtypes = [ctypes.c_void_p]
-        self._c.model_copy_output.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
+            ctypes.c_char_p,
+        )
+        sizes = ctypes.POINTER(size)
+        self._c = open_native(
+            "libmodel_launcher.so",
+            model_open=(pointer, text, text, text, number),
+            model_open_again=(pointer, pointer, text),
+            model_run=(size, pointer, pointer, number),
+            model_set_input=(number, pointer, number, pointer, number, number, sizes),
+            model_set_output=(number, pointer, number, pointer, size),
+            model_prepare=(number, pointer),
+            model_copy_output=(number, pointer, number, pointer),
+        )
 
     def open(
         self,
@@ -72,8 +73,8 @@ class Launcher:
         record_products if `recorded`, and prepares it if `prepared`; returns how to run it and how
         to see what the last run computed."""
         model = self._bind(self._open(program, data, recorded), inputs, out)
-        if prepared and self._c.model_prepare(model) < 0:
-            raise RuntimeError("model_prepare failed")
+        if prepared:
+            self._c.model_prepare(model)
 
         # On the stream of torch's own work. A method's own one waits for the default stream: for
         # each launch, if something is queued there, which takes another microsecond of the GPU.
@@ -83,7 +84,7 @@ class Launcher:
 
         return launch, lambda: self._result(model, out)
 
-    def _open(self, program: Path, data: Path | None, recorded: bool) -> int | None:
+    def _open(self, program: Path, data: Path | None, recorded: bool) -> int:
         names = (str(program).encode(), str(data or "").encode(), b"forward")
         return self._c.model_open(*names, recorded)
 
@@ -94,7 +95,7 @@ class Launcher:
         x: torch.Tensor,
         outs: list[torch.Tensor],
         recorded: bool = False,
-    ) -> list[tuple[Callable[[int, int], float], Callable[[], torch.Tensor]]]:
+    ) -> list[tuple[OnStream, Callable[[], torch.Tensor]]]:
         """One method of the same program for each of `outs`; a run takes the stream's handle, too.
         Methods may run at the same time."""
         first = self._open(program, data, recorded)
@@ -108,27 +109,19 @@ class Launcher:
             )
         return ways
 
-    def _bind(self, model: int | None, inputs: tuple[torch.Tensor, ...], out: torch.Tensor) -> int:
-        if not model:
-            raise RuntimeError("model_open failed")
+    def _bind(self, model: int, inputs: tuple[torch.Tensor, ...], out: torch.Tensor) -> int:
         for i, x in enumerate(inputs):
             sizes = (ctypes.c_int64 * x.dim())(*x.shape)
-            if self._c.model_set_input(model, i, x.data_ptr(), _CODES[x.dtype], x.dim(), sizes) < 0:
-                raise RuntimeError("model_set_input failed")
-        if self._c.model_set_output(model, 0, out.data_ptr(), out.nbytes) < 0:
-            raise RuntimeError("model_set_output failed")
+            self._c.model_set_input(model, i, x.data_ptr(), _CODES[x.dtype], x.dim(), sizes)
+        self._c.model_set_output(model, 0, out.data_ptr(), out.nbytes)
         return model
 
     def _run(self, model: int, stream: int, count: int) -> float:
-        ns = self._c.model_run(model, stream, count)
-        if ns < 0:
-            raise RuntimeError("model_run failed")
-        return ns / count / 1e3
+        return self._c.model_run(model, stream, count) / count / 1e3
 
     def _result(self, model: int, like: torch.Tensor) -> torch.Tensor:
         seen = torch.empty_like(like)
-        if self._c.model_copy_output(model, 0, seen.data_ptr()) < 0:
-            raise RuntimeError("model_copy_output failed")
+        self._c.model_copy_output(model, 0, seen.data_ptr())
         return seen
 
 
@@ -169,7 +162,7 @@ class _Ways:
         launch(5)
         found = result()
         torch.cuda.synchronize()
-        self.errors[name] = float((found.double() - self.exact).norm() / self.exact.norm())
+        self.errors[name] = relative_error(found, self.exact)
         self.launches[name] = launch
 
 
@@ -230,7 +223,7 @@ def measure(
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         try:
-            ways = ways_of(CASES[name], Launcher(LIBRARY), Path(folder), gemms, modes)
+            ways = ways_of(CASES[name], Launcher(), Path(folder), gemms, modes)
             times = interleaved(ways.launches, rounds, batch=20)
             kernels = {way: kernels_us(launch) for way, launch in ways.launches.items()}
         except Exception as error:  # one case must not take the others with it
@@ -247,18 +240,15 @@ def measure(
 
 def table(report: dict[str, Any]) -> str:
     """One line for each way to run each case."""
-    lines = [
-        f"{'case':<16} {'way':<27} {'latency':>8} {'paced':>8} {'host':>8} {'kernels':>8} "
-        f"{'overhead':>8} {'error':>9}   (us a call)"
-    ]
+    columns = ("latency", "paced", "host", "kernels", "overhead", "error")
+    rows: list[list[str | float]] = [["case", "way", *columns]]
+    failed = []
     for case, row in report.items():
         if "failed" in row:
-            lines.append(f"{case:<16} failed: {row['failed'][:300]}")
+            failed.append(f"{case} failed: {row['failed'][:300]}")
             continue
         for way, taken in row["times"].items():
-            lines.append(
-                f"{case:<16} {way:<27} {taken['latency_us']:>8.1f} {taken['paced_us']:>8.1f} "
-                f"{taken['host_us']:>8.1f} {row['kernels_us'][way]:>8.1f} "
-                f"{row['overhead_us'][way]:>8.1f} {row['relative_error'][way]:>9.1e}"
-            )
-    return "\n".join(lines)
+            times = (taken[f"{name}_us"] for name in columns[:3])
+            others = (row[key][way] for key in ("kernels_us", "overhead_us", "relative_error"))
+            rows.append([case, way, *times, *others])
+    return "\n".join(["us a call", text_table(rows, left=2), *failed])

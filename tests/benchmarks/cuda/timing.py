@@ -8,12 +8,16 @@ results are medians over the rounds, in microseconds a call.
 """
 
 import dataclasses
+import functools
 import statistics
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+
+from pteron.command.contender import by_turns
 
 Launch = Callable[[int], float]
 
@@ -69,23 +73,74 @@ def interleaved(ways: Mapping[str, Launch], rounds: int, batch: int = 50) -> dic
     Events are recorded on the current stream, so the ways have to launch on it or order their own
     stream with it.
     """
-    samples: dict[str, list[tuple[float, float, float, float]]] = {name: [] for name in ways}
-    order = list(ways.items())
-    for _ in range(rounds):
-        order.reverse()  # what comes first finds a cooler GPU
-        for name, launch in order:
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            launch(1)
-            torch.cuda.synchronize()
-            latency = (time.perf_counter() - start) * 1e6
-            paced, _ = _on_gpu(launch, batch, head_start=False)
-            gpu, host = _on_gpu(launch, batch, head_start=True)
-            samples[name].append((gpu, paced, host, latency))
+
+    def turn(launch: Launch) -> tuple[float, ...]:
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        launch(1)
+        torch.cuda.synchronize()
+        latency = (time.perf_counter() - start) * 1e6
+        paced, _ = _on_gpu(launch, batch, head_start=False)
+        gpu, host = _on_gpu(launch, batch, head_start=True)
+        return gpu, paced, host, latency
+
+    turns = {name: functools.partial(turn, launch) for name, launch in ways.items()}
     return {
         name: Times(*(round(statistics.median(kind), 3) for kind in zip(*taken, strict=True)))
-        for name, taken in samples.items()
+        for name, taken in by_turns(turns, rounds).items()
     }
+
+
+OnStream = Callable[[int, int], float]
+"""(stream, count) -> host microseconds a call."""
+
+_BATCH = 100  # calls between two waits for the GPU: full queues block
+
+
+def threads_us(
+    ways: Mapping[str, Sequence[OnStream]], rounds: int, calls: int = 10_000
+) -> dict[str, float]:
+    """Host microseconds a call of each way, whose launches run at the same time, one a thread, on
+    streams of their own: the mean over threads, the median over rounds."""
+    turns = {way: functools.partial(_on_threads, runs, calls) for way, runs in ways.items()}
+    return {
+        way: round(statistics.median(times), 3) for way, times in by_turns(turns, rounds).items()
+    }
+
+
+def _on_threads(runs: Sequence[OnStream], calls: int) -> float:
+    results: list[float] = []
+    failures: list[BaseException] = []
+    start = threading.Barrier(len(runs))
+
+    def work(run: OnStream) -> None:
+        try:
+            stream = torch.cuda.Stream()
+            run(stream.cuda_stream, _BATCH)
+            stream.synchronize()
+            start.wait()
+            times = []
+            for _ in range(calls // _BATCH):
+                times.append(run(stream.cuda_stream, _BATCH))
+                stream.synchronize()
+            results.append(statistics.fmean(times))
+        except BaseException as error:
+            failures.append(error)
+            start.abort()
+
+    threads = [threading.Thread(target=work, args=(run,)) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return statistics.fmean(results)
+
+
+def relative_error(found: torch.Tensor, exact: torch.Tensor) -> float:
+    """The norm of the difference over that of `exact`, in float64."""
+    return float((found.double() - exact.double()).norm() / exact.double().norm())
 
 
 def kernels_us(launch: Launch, calls: int = 20) -> float:

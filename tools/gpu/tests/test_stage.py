@@ -6,8 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from tools.gpu.case import Case, Counts, gtest_counts, junit_counts, run_case
-from tools.gpu.stage import Stage, read_result, run_stage
+from tools.gpu.stage import Case, Stage, read_result, run_case, run_stage
 
 
 def _python(text: str) -> tuple[str, ...]:
@@ -36,31 +35,25 @@ def test_a_command_that_takes_too_long_is_stopped_with_its_children(tmp_path: Pa
     assert not mark.exists()
 
 
-_GTEST = {
-    "testsuites": [
-        {
-            "testsuite": [
-                {"name": "passes", "result": "COMPLETED"},
-                {"name": "fails", "result": "COMPLETED", "failures": [{"failure": "1 != 2"}]},
-                {"name": "skips", "result": "SKIPPED"},
-            ]
-        }
-    ]
-}
+_GTEST = """<testsuites tests="3"><testsuite name="Scale" tests="3">
+<testcase name="passes" status="run" result="completed" />
+<testcase name="fails" status="run"><failure message="1 != 2" /></testcase>
+<testcase name="skips" status="run" result="skipped"><skipped message="no GPU" /></testcase>
+<testcase name="disabled" status="notrun" result="suppressed" />
+</testsuite></testsuites>"""
 _WRITE = "import sys; open(sys.argv[1].partition('=')[2], 'w').write({!r})"
 
 
 def test_reports_of_googletest_are_counted(tmp_path: Path) -> None:
-    text = _WRITE.format(json.dumps(_GTEST))
-    case = Case("gtest", _python(text), gtest_counts, "--gtest_output=")
+    case = Case("gtest", _python(_WRITE.format(_GTEST)), "--gtest_output=")
     outcome = run_case(case, tmp_path, 30)
-    assert (outcome.passed, outcome.failed, outcome.skipped) == (1, 1, 1)
+    assert (outcome.passed, outcome.failed, outcome.skipped) == (1, 1, 2)
 
 
 def test_a_crash_after_good_tests_is_a_failure(tmp_path: Path) -> None:
-    good = {"testsuites": [{"testsuite": [{"name": "passes", "result": "COMPLETED"}]}]}
-    text = _WRITE.format(json.dumps(good)) + "; sys.exit(139)"
-    outcome = run_case(Case("crash", _python(text), gtest_counts, "--gtest_output="), tmp_path, 30)
+    good = '<testsuites><testsuite><testcase name="passes" /></testsuite></testsuites>'
+    text = _WRITE.format(good) + "; sys.exit(139)"
+    outcome = run_case(Case("crash", _python(text), "--gtest_output="), tmp_path, 30)
     assert (outcome.passed, outcome.failed) == (1, 1)
 
 
@@ -76,19 +69,22 @@ def test_how_a_command_ended_is_said(tmp_path: Path) -> None:
 
 
 def test_a_test_program_that_reports_nothing_is_a_failure(tmp_path: Path) -> None:
-    for text in ("", "import sys; open(sys.argv[1].partition('=')[2], 'w').write('{\"testsui')"):
-        outcome = run_case(Case("none", _python(text), gtest_counts, "--out="), tmp_path, 30)
+    for text in ("", "import sys; open(sys.argv[1].partition('=')[2], 'w').write('<testsui')"):
+        outcome = run_case(Case("none", _python(text), "--out="), tmp_path, 30)
         assert (outcome.passed, outcome.failed) == (0, 1)
 
 
 def test_reports_of_pytest_are_counted(tmp_path: Path) -> None:
-    report = tmp_path / "report.xml"
-    report.write_text(
-        '<testsuites><testsuite tests="7" failures="2" errors="1" skipped="1"><testcase name="a">'
-        '<properties><property name="ms" value="13"/></properties></testcase></testsuite>'
-        "</testsuites>"
+    report = (
+        '<testsuites><testsuite tests="4" failures="1" errors="1" skipped="1"><testcase name="a">'
+        '<properties><property name="ms" value="13"/></properties></testcase>'
+        '<testcase name="b"><failure/></testcase><testcase name="c"><error/></testcase>'
+        '<testcase name="d"><skipped/></testcase></testsuite></testsuites>'
     )
-    assert junit_counts(report) == Counts(3, 3, 1, {"a: ms": "13"})
+    case = Case("pytest", _python(_WRITE.format(report)), "--junitxml=")
+    outcome = run_case(case, tmp_path, 30)
+    assert (outcome.passed, outcome.failed, outcome.skipped) == (1, 2, 1)
+    assert outcome.facts == {"a: ms": "13"}
 
 
 def test_what_cannot_run_is_skipped_and_says_why(tmp_path: Path) -> None:
