@@ -16,6 +16,7 @@ import concurrent.futures
 import contextlib
 import ctypes
 import functools
+import math
 import os
 import signal
 import subprocess
@@ -30,7 +31,10 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 #: Seconds that threads get to leave what they do.
-_PATIENCE = 1.0
+_PATIENCE = 1.5
+
+#: Seconds after which they are told again: callbacks of weak references ignore exceptions.
+_AGAIN = 0.4
 
 #: Arguments: the pipe, the file to remove or nothing, and the command. GCC and its parts remove
 #: their files when they get a SIGTERM.
@@ -99,8 +103,8 @@ class _Scope:
         """Kills compilers, has jobs leave, and waits for them a while."""
         self.has_ended = True
         until = time.monotonic() + _PATIENCE
-        told: set[int] = set()
-        while time.monotonic() < until:
+        told: dict[int, float] = {}
+        while (now := time.monotonic()) < until:
             with self._lock:
                 for process in self._processes:
                     _kill(process)
@@ -108,11 +112,12 @@ class _Scope:
                     _kill(library)
                 if not self._busy:
                     return
-                for thread in self._busy - told:
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                        ctypes.c_ulong(thread), ctypes.py_object(SystemExit)
-                    )
-                told |= self._busy
+                for thread in self._busy:
+                    if now - told.get(thread, -math.inf) > _AGAIN:
+                        told[thread] = now
+                        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                            ctypes.c_ulong(thread), ctypes.py_object(SystemExit)
+                        )
             time.sleep(0.02)
 
 

@@ -32,6 +32,13 @@ def busy():
     while True:
         sum(range(1000))
 
+def deaf():
+    # As in the callback of a weak reference, where exceptions are ignored.
+    try:
+        busy()
+    except SystemExit:
+        busy()
+
 def warm():
     workers.start(sleep)
     busy()
@@ -99,14 +106,14 @@ def start(mark: str, *arguments: str, script: str = SLEEPERS) -> subprocess.Pope
 
 
 @pytest.mark.parametrize("waits", ["at the end", "for a result"])
-@pytest.mark.parametrize("jobs", ["sleep", "nested", "busy", "warm"])
+@pytest.mark.parametrize("jobs", ["sleep", "nested", "busy", "deaf", "warm"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_all_ends_with_the_process(
     mark: str, number: signal.Signals, jobs: str, waits: str, tmp_path: Path
 ) -> None:
     output = tmp_path / ".new-1"
     process = start(mark, jobs, str(output), *(["result"] if waits == "for a result" else []))
-    if jobs != "busy":
+    if jobs not in ("busy", "deaf"):
         assert wait_for(output.exists, 20)
     time.sleep(0.1)
     sent = time.monotonic()
@@ -136,7 +143,7 @@ def test_compile_workers_end_with_the_process(
     sent = time.monotonic()
     process.send_signal(number)
     errors = process.communicate(timeout=60)[1]
-    assert time.monotonic() - sent < 3, errors
+    assert time.monotonic() - sent < 5, errors  # 2 s on a machine that does nothing else
     assert process.returncode == -number
     assert wait_for(lambda: not processes_with(mark), 1)
 
