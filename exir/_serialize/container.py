@@ -4,6 +4,8 @@ One layout serves `.pte` and `.ptd`; `runtime/schema/README.md` shows it. Bulk d
 joined: a file is a list of chunks that are written one after the other.
 """
 
+import contextlib
+import errno
 import hashlib
 import math
 import os
@@ -84,26 +86,26 @@ class Chunks:
             file.write(piece)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the file whole or not at all: a temporary file beside it is renamed at the end.
+        """Writes the file whole or not at all, also where the process is killed meanwhile.
 
         OSError names the path and what to check; whatever was at `path` is then untouched.
         """
         target = Path(path)
-        temporary = ""
+        # Not of mkstemp(), whose files only their owner may read: the system applies the umask,
+        # which a process can only ask for by changing it, in all its threads.
+        temporary = target.parent / f".{target.name[:200]}.{secrets.token_hex(8)}.part"
         try:
             if target.is_dir():
                 raise IsADirectoryError("it is a folder")
-            # Not mkstemp(), whose files only their owner may read: the system applies the umask,
-            # which a process can only ask for by changing it, in all its threads.
-            name = str(target.parent / f".{target.name[:200]}.{secrets.token_hex(8)}.part")
-            descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-            temporary = name
-            with os.fdopen(descriptor, "wb") as file:
+            with os.fdopen(_create(temporary), "wb") as file:
                 self.write_to(file)
                 file.flush()
                 os.fsync(file.fileno())
+                if not temporary.exists():
+                    # Only with a descriptor does link() follow /proc's link to the file.
+                    fd = file.fileno()
+                    os.link(f"/proc/self/fd/{fd}", temporary, src_dir_fd=fd, follow_symlinks=True)
             os.replace(temporary, target)
-            temporary = ""
         except OSError as error:
             reason = error.strerror or str(error)
             raise type(error)(
@@ -111,8 +113,18 @@ class Chunks:
                 f" exists, may be written to and has room; nothing was left behind."
             ) from error
         finally:
-            if temporary:
-                Path(temporary).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def _create(path: Path) -> int:
+    """A new file's descriptor; the file has no name yet where the file system allows that."""
+    try:
+        return os.open(path.parent, os.O_WRONLY | os.O_TMPFILE, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            raise
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
 
 
 class Container:

@@ -1,8 +1,10 @@
 """Files: what is written is read again, damage is found, nothing is half-written."""
 
 import dataclasses
+import errno
 import hashlib
 import os
+import signal
 import stat
 import struct
 from collections.abc import Callable
@@ -246,6 +248,8 @@ def test_save_is_all_or_nothing(tmp_path: Path) -> None:
     assert target.read_bytes() == chunks.tobytes()
     with pytest.raises(OSError, match=r"cannot write .*missing/model.pte \(\d+ bytes\): No such"):
         chunks.save(tmp_path / "missing" / "model.pte")
+    with pytest.raises(OSError, match="Not a directory"):
+        chunks.save(target / "model.pte")
     (tmp_path / "folder.pte").mkdir()
     with pytest.raises(OSError, match="it is a folder"):
         chunks.save(tmp_path / "folder.pte")
@@ -277,6 +281,46 @@ def test_a_saved_file_is_complete_and_as_readable_as_any(
         os.umask(before)
     assert steps == ["fsync", "replace"]  # umask() would be seen by all threads
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
+
+
+def test_a_write_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
+    chunks = serialize_program(everything())
+    target = tmp_path / "model.pte"
+    target.write_bytes(b"before")
+    child = os.fork()
+    if child == 0:
+        try:
+
+            def write_to(file: Any) -> None:
+                file.write(next(iter(chunks)))
+                file.flush()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+            chunks.write_to = write_to  # type: ignore[method-assign]
+            chunks.save(target)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    assert [p.name for p in tmp_path.iterdir()] == ["model.pte"]
+    assert target.read_bytes() == b"before"
+
+
+def test_a_file_system_without_nameless_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunks = serialize_program(everything())
+    opened = os.open
+
+    def open_named(path: Any, flags: int, *args: Any) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+        return opened(path, flags, *args)
+
+    monkeypatch.setattr(os, "open", open_named)
+    chunks.save(tmp_path / "model.pte")
+    assert [p.name for p in tmp_path.iterdir()] == ["model.pte"]
+    assert (tmp_path / "model.pte").read_bytes() == chunks.tobytes()
 
 
 def test_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from absl import flags
 
 from pteron.command.usage import UsageError, nearest
-from pteron.runtime import InvalidProgramError, Method, Program, Runtime
+from pteron.runtime import InvalidProgramError, Limits, Method, Program, Runtime
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -41,10 +41,10 @@ def files_of(name: str, data: list[str]) -> list[Path]:
     return [path, *beside]
 
 
-def load(name: str, data: list[str]) -> Program:
+def load(name: str, data: list[str], limits: Limits | None = None) -> Program:
     path, *beside = files_of(name, data)
     try:
-        return Runtime.get().load_program(path, data_path=beside)
+        return Runtime.get().load_program(path, data_path=beside, limits=limits)
     except InvalidProgramError as error:
         raise RuntimeError(f"{error}\ntry:  {_instead_of(path, str(error))}") from error
 

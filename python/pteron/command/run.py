@@ -9,6 +9,7 @@ Without -o, a summary of the outputs is printed.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -16,11 +17,19 @@ from pathlib import Path
 from absl import flags
 
 from pteron.command import program_file, values
-from pteron.command.usage import command_flags, only
+from pteron.command.usage import UsageError, command_flags, only
+from pteron.runtime import Limits, PteronError
 
 FLAGS = command_flags()
 program_file.define_flags(FLAGS)
 values.define_flags(FLAGS)
+flags.DEFINE_list(
+    "limits",
+    [],
+    "What it may use: run_time (seconds), instructions, planned_bytes, load_bytes; such as"
+    " run_time=0.5,planned_bytes=67108864.",
+    flag_values=FLAGS,
+)
 flags.DEFINE_string("method", None, "Its only one, or forward.", flag_values=FLAGS)
 flags.DEFINE_string(
     "output", None, "A file .npz, .safetensors or .npy.", short_name="o", flag_values=FLAGS
@@ -30,7 +39,7 @@ flags.DEFINE_string(
 def run(positional: list[str]) -> bool:
     (name,) = only(positional, "model.pte", flag="--input")
     begin = time.monotonic()
-    method = program_file.method_of(program_file.load(name, FLAGS.data), FLAGS.method)
+    method = program_file.method_of(program_file.load(name, FLAGS.data, _limits()), FLAGS.method)
     load_s = time.monotonic() - begin
     meta = method.metadata
     if FLAGS.output is not None:
@@ -51,6 +60,21 @@ def run(positional: list[str]) -> bool:
             for what, value in figures.items():
                 print(f"  {what:<10}  {_text(value)}")
     return True
+
+
+def _limits() -> Limits:
+    found = {}
+    for part in FLAGS.limits:
+        name, _, value = part.partition("=")
+        try:
+            found[name] = float(value) if name == "run_time" else int(value)
+            Limits(**found)
+        except (ValueError, TypeError, PteronError) as error:
+            expected = ", ".join(field.name for field in dataclasses.fields(Limits))
+            raise UsageError(
+                f"--limits: found {part!r}, expected NAME=NUMBER of 0 or more; names: {expected}"
+            ) from error
+    return Limits(**found)
 
 
 def _text(value: object) -> str:

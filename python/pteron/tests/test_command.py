@@ -172,7 +172,8 @@ def test_run_on_files(pteron, program, folder):
         np.load(folder / "y.npy"),
     ):
         np.testing.assert_array_equal(found, expected)
-    code, out, err = pteron("run", "net.pte", "--input", "1=0", "--input", "random")
+    limits = "--limits=run_time=60,planned_bytes=1000000"
+    code, out, err = pteron("run", "net.pte", "--input", "1=0", "--input", "random", limits)
     assert (code, err) == (0, "")
     assert "float32[2, 3]" in out and "mean" in out
 
@@ -240,6 +241,14 @@ OUTPUT = ("-o", "bad.pte")
             ["run", "net.pte", "--input", "z=1", "--input", "0=x.jpg", "-o", "y.npy"],
             2,
             ["no input 'z'", "x: ", "Float [2, 3] is not given", "--input random for all"],
+        ),
+        (["run", "net.pte", "--limits=x=1"], 2, ["found 'x=1'", "names: run_time, instructions"]),
+        (["run", "net.pte", "--limits=run_time=-1"], 2, ["found 'run_time=-1', expected NAME="]),
+        (["run", "net.pte", "--limits=load_bytes"], 2, ["found 'load_bytes', expected NAME="]),
+        (
+            ["run", "net.pte", "--input", "random", "--limits=run_time=5,planned_bytes=1"],
+            1,
+            ["planned_bytes"],
         ),
         (["run", "net.pte", "x.npy"], 2, ["try: --input x.npy"]),
         (["run", "net.pte", "--input", "x=no.npy"], 2, ["x: there is no file 'no.npy'"]),
