@@ -199,19 +199,22 @@ def with_graph(
     )
     if nested:
         result._example_inputs = program.example_inputs
+        before, after = (entry.module_call_graph[0].signature for entry in (program, result))
+        if before is not None and after is not None:
+            after.forward_arg_names = before.forward_arg_names
     return result
 
 
 def copy_program(program: ExportedProgram) -> ExportedProgram:
     """A copy whose graph may be edited. Tensors and lowered modules are shared, not copied."""
     graph, mapping = copy_graph(program.graph)
-    return with_graph(program, _copy_modules(program.graph_module), graph, mapping)
+    return with_graph(program, copy_modules(program.graph_module), graph, mapping)
 
 
 def flat_program(program: ExportedProgram) -> ExportedProgram:
     """A copy that takes its inputs as flat arguments and returns its outputs as a flat tuple."""
     graph, mapping = copy_graph(program.graph)
-    root = _copy_modules(program.graph_module)
+    root = copy_modules(program.graph_module)
     user_inputs = [s for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
     outputs = flat_outputs(graph)
     return with_graph(
@@ -224,7 +227,7 @@ def flat_program(program: ExportedProgram) -> ExportedProgram:
     )
 
 
-def _copy_modules(module: GraphModule) -> torch.nn.Module:
+def copy_modules(module: GraphModule) -> torch.nn.Module:
     """A module to take a graph's attributes from; branch graphs are copied, the rest is shared."""
     root = torch.nn.Module()
     for name, child in module.named_children():
@@ -246,7 +249,7 @@ def _copy_modules(module: GraphModule) -> torch.nn.Module:
 def copy_graph_module(module: GraphModule) -> GraphModule:
     """A copy of a branch module whose graph may be edited."""
     graph, _ = copy_graph(module.graph)
-    copied = GraphModule(_copy_modules(module), graph)
+    copied = GraphModule(copy_modules(module), graph)
     copied.meta = dict(module.meta)
     return copied
 

@@ -12,12 +12,19 @@ from torch._decomp.decompositions import lstm_impl
 from torch._guards import detect_fake_mode
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import cast_symbool_to_symint_guardless
 from torch.utils import _pytree as pytree
 
-from pteron.exir._program import copy_program
+from pteron.exir._program import (
+    constant_tensor,
+    copy_graph,
+    copy_modules,
+    copy_program,
+    with_graph,
+)
 from pteron.exir.antialiased_resizing import antialiased_resizing
 from pteron.exir.library_operators import library_decompositions
 
@@ -152,6 +159,37 @@ def _operators(program: ExportedProgram) -> set[OpOverload]:
         for node in module.graph.nodes
         if isinstance(node.target, OpOverload)
     }
+
+
+def join_aliases(program: ExportedProgram) -> ExportedProgram:
+    """The program with one input for a buffer that it has under several names and writes to.
+
+    torch.export finds a tensor again that a module keeps in an object of its own (a cache), as a
+    constant, and cannot functionalize a program that writes to it.
+    """
+    if not any(op._schema.is_mutable for op in _operators(program)):
+        return program
+    first: dict[object, Node] = {}
+    joined: list[tuple[Node, Node]] = []
+    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+    pairs = list(zip(placeholders, program.graph_signature.input_specs, strict=True))
+    for kind in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+        for node, spec in pairs:
+            if spec.kind is not kind:
+                continue
+            value = constant_tensor(program, spec)
+            storage = value.untyped_storage()._cdata
+            key = storage, value.storage_offset(), value.dtype, value.shape, value.stride()
+            if first.setdefault(key, node) is not node:
+                joined.append((node, first[key]))
+    if not joined:
+        return program
+    graph, copies = copy_graph(program.graph)
+    for node, kept in joined:
+        copy = copies.pop(node)
+        copy.replace_all_uses_with(copies[kept])
+        graph.erase_node(copy)
+    return with_graph(program, copy_modules(program.graph_module), graph, copies)
 
 
 def functionalize(program: ExportedProgram) -> ExportedProgram:

@@ -3,14 +3,16 @@
 import logging
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Node
+from torch.utils import _pytree as pytree
 
-from pteron.exir._program import constant_tensor, input_specs_by_name
+from pteron.exir._program import argument_name, constant_tensor, input_specs_by_name
 from pteron.exir.backend.backend_details import platform_of
 from pteron.exir.lowered_backend_module import lowered_modules
 
@@ -27,6 +29,29 @@ def warn_of_training(program: ExportedProgram, method: str) -> None:
             method,
             ", ".join(calls),
         )
+
+
+def warn_of_joined_inputs(program: ExportedProgram, method: str) -> None:
+    """Logs a warning if torch.export made one of inputs for which the caller gave one tensor."""
+    given: list[Any] = pytree.tree_leaves(program.example_inputs or ())
+    names = [
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.USER_INPUT
+    ]
+    unused = {node.name for node in program.graph.nodes if node.op == "placeholder"}
+    unused -= {node.name for node in program.graph.nodes if node.users}
+    for index, (name, value) in enumerate(zip(names, given, strict=False)):
+        others = [names[i] for i, other in enumerate(given[: len(names)]) if other is value]
+        if isinstance(value, torch.Tensor) and name in unused and len(others) > 1:
+            _LOG.warning(
+                "method %r ignores input %d (%s): it was exported with one tensor for %s, which"
+                " torch.export takes for one input. Give each a tensor of its own, as x.clone()",
+                method,
+                index,
+                argument_name(name),
+                " and ".join(map(argument_name, others)),
+            )
 
 
 def _is_training(node: Node) -> bool:

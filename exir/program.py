@@ -41,13 +41,19 @@ from pteron.exir.decompositions import (
     decompose_nodes,
     decomposition_table,
     functionalize,
+    join_aliases,
 )
 from pteron.exir.emit.emit_options import EmitOptions
 from pteron.exir.emit.emitter import Emitted, emit_program
 from pteron.exir.empty_reductions import require_elements
 from pteron.exir.explain import ProgramReport, explain
 from pteron.exir.export_guards import guards_of
-from pteron.exir.export_warnings import check_shared_state, warn_of_platforms, warn_of_training
+from pteron.exir.export_warnings import (
+    check_shared_state,
+    warn_of_joined_inputs,
+    warn_of_platforms,
+    warn_of_training,
+)
 from pteron.exir.passes.checkable_asserts import CheckableAsserts
 from pteron.exir.passes.pass_base import Pass
 from pteron.exir.passes.resolve_mutations import ResolveMutations
@@ -95,6 +101,8 @@ def _to_edge(
         check_input_bounds(program, name)
         guards_of(program)
         warn_of_training(program, name)
+        warn_of_joined_inputs(program, name)
+        program = methods[name] = join_aliases(program)
         functional_programs[name] = require_elements(functionalize(program))
     check_shared_state(functional_programs)
     for name, program in methods.items():

@@ -1,7 +1,9 @@
 """Emits one method: walks its graph and adds an instruction for each call."""
 
+import collections
+import inspect
+import json
 import operator
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -29,18 +31,10 @@ from pteron.exir.lowered_backend_module import lowered_module_of
 def container_types(
     in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec, input_names: list[str]
 ) -> schema.ContainerTypes:
-    """Trees of inputs and outputs, as JSON, and the names of what is in them.
-
-    The JSON is empty for trees of classes unknown to torch.
-    """
+    """Trees of inputs and outputs, as JSON, and the names of what is in them."""
 
     def dumps(spec: pytree.TreeSpec) -> str:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FutureWarning)
-                return pytree.treespec_dumps(spec)
-        except NotImplementedError:
-            return ""
+        return json.dumps([1, _described(spec)])
 
     output_names = list(_names(out_spec))
     if len(set(output_names)) < len(output_names):
@@ -55,11 +49,46 @@ def _names(spec: pytree.TreeSpec, *path: str) -> Iterator[str]:
         yield f"output_{name}" if name[0].isdigit() else name
         return
     children = spec.children()
-    keys = getattr(spec.context, "_fields", spec.context)
-    if not isinstance(keys, list | tuple) or len(keys) != len(children):
-        keys = range(len(children))
-    for key, child in zip(keys, children, strict=True):
+    for key, child in zip(_keys(spec) or range(len(children)), children, strict=True):
         yield from _names(child, *path, str(key))
+
+
+def _described(spec: pytree.TreeSpec) -> dict[str, Any]:
+    """A tree as torch.utils._pytree.treespec_dumps writes it, which refuses some classes.
+
+    Of these, named tuples say their fields, and others are tuples.
+    """
+    if spec.is_leaf():
+        return {"type": None, "context": None, "children_spec": []}
+    kind, context = spec.type, spec.context
+    is_tuple = inspect.isclass(kind) and issubclass(kind, tuple)
+    if kind is collections.namedtuple or (is_tuple and _keys(spec)):
+        kind, context = collections.namedtuple, _keys(spec)
+    elif is_tuple:
+        kind = tuple
+    if kind is collections.defaultdict:
+        kind, context = dict, _keys(spec)
+    return {
+        "type": f"{kind.__module__}.{kind.__qualname__}",
+        "context": json.dumps(context, default=str),
+        "children_spec": [_described(child) for child in spec.children()],
+    }
+
+
+def _keys(spec: pytree.TreeSpec) -> list[Any] | None:
+    """Of what a tree's children are the values: a dict's keys, the fields of a class."""
+    context = spec.context
+    found = (
+        context._fields  # of a named tuple
+        if hasattr(context, "_fields")
+        else spec.type.__match_args__  # of torch.return_types
+        if spec.type.__module__ == "torch.return_types"
+        else context
+    )
+    if isinstance(found, list) and len(found) == 2 and isinstance(found[1], list):
+        found = found[1] if inspect.isclass(found[0]) else found[0]  # defaultdict, dataclass
+    known = isinstance(found, list | tuple) and len(found) == spec.num_children
+    return list(found) if known else None
 
 
 class MethodEmitter:

@@ -4,7 +4,13 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from pteron.exir.decompositions import decompose, decomposition_table, run_decompositions
+from pteron.exir.decompositions import (
+    decompose,
+    decomposition_table,
+    functionalize,
+    join_aliases,
+    run_decompositions,
+)
 
 MATRIX = torch.tensor([[2.0, 1.0], [1.0, 3.0]])
 RIGHT = torch.tensor([[1.0, 0.0, 2.0], [3.0, 1.0, 0.0]])
@@ -118,3 +124,27 @@ def test_the_last_state_of_a_batch_has_its_dimensions(bidirectional: bool) -> No
             strict=True,
         ):
             torch.testing.assert_close(found, wanted)
+
+
+class KeepsItsBufferTwice(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("state", torch.zeros(2), persistent=False)
+        self.register_buffer("other", torch.zeros(2))
+        self.kept = [self.state]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.kept[0].add_(x)
+        return self.state + self.other
+
+
+def test_a_buffer_under_two_names_is_one() -> None:
+    program = torch.export.export(KeepsItsBufferTwice(), (torch.ones(2),))
+    assert len(program.graph_signature.input_specs) == 4
+    joined = join_aliases(program)
+    assert len(joined.graph_signature.input_specs) == 3
+    functional = functionalize(joined)
+    assert list(functional.graph_signature.buffers_to_mutate.values()) == ["state"]
+    assert functional.graph_signature.user_inputs == ("x",)
+    untouched = torch.export.export(Function(torch.sin), (MATRIX,))
+    assert join_aliases(untouched) is untouched

@@ -311,6 +311,19 @@ def test_partitioner_may_want_some_calls_whole() -> None:
     assert counts.count("aten.linear.default") == 1 and counts.count("aten.addmm.default") == 1
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_inputs_exported_with_one_tensor_are_warned_of(
+    same: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    x = torch.ones(2)
+    given = (x, x if same else x.clone(), 2 * x)
+    to_edge(torch.export.export(Function(lambda x, y, z: x + y), (given,)))
+    expected = (
+        "ignores input 0 (inputs_0): it was exported with one tensor for inputs_0 and inputs_1"
+    )
+    assert (expected in caplog.text) is same and "inputs_2" not in caplog.text
+
+
 def test_a_program_of_a_module_in_training_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     module = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5), nn.BatchNorm1d(2))
     for training in (False, True):

@@ -24,7 +24,7 @@ class Method:
     def __init__(self, native: Any, session: Session) -> None:
         self._native = native
         self._session = session
-        self._trees: tuple[Tree, Tree] | None = None
+        self._trees: tuple[Tree, Tree, list[str]] | None = None
 
     @property
     def metadata(self) -> MethodMeta:
@@ -33,8 +33,12 @@ class Method:
 
         return MethodMeta(self._native.meta())
 
-    def execute(self, inputs: Sequence[Any], *, timeout: float | None = None) -> list[Any]:
+    def execute(
+        self, inputs: Sequence[Any] | dict[str, Any], *, timeout: float | None = None
+    ) -> list[Any]:
         """Runs on flat `inputs`, in the order of the exported program, and returns flat outputs.
+
+        Inputs may also be a dict by the names in `metadata.input_names()`.
 
         Tensors are used where they lie if their layout is the method's, otherwise they are copied
         once. An input that the method changes in place shows the change in the caller's memory,
@@ -64,6 +68,8 @@ class Method:
           TimedOutError, CancelledError: see above.
           ResourceError: it has run more instructions than `Limits.instructions`.
         """
+        if inputs.__class__ is dict:
+            inputs = self._in_order(inputs)
         if timeout is None:
             return self._native.execute(inputs)
         return self._native.execute_within((inputs, timeout))
@@ -93,7 +99,12 @@ class Method:
         self._native.prepare(inputs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs on the arguments of the exported module and returns what its `forward` returned."""
+        """Runs on the arguments of the exported module and returns what its `forward` returned.
+
+        Arguments that were exported by position may be given by name. Of a class with fields that
+        `forward` returns, as transformers' ModelOutput, there is a dict with attributes
+        (`out.logits`, `out["logits"]`, `out[0]`).
+        """
         from pteron.runtime.python import pytree
 
         if self._trees is None:
@@ -101,11 +112,22 @@ class Method:
             self._trees = (
                 pytree.parse(meta["input_tree"], "inputs"),
                 pytree.parse(meta["output_tree"], "outputs"),
+                self.metadata.input_names(),
             )
-        inputs, outputs = self._trees
-        flat = pytree.flatten_call(inputs, args, kwargs)
+        inputs, outputs, names = self._trees
+        flat = pytree.flatten_call(inputs, args, kwargs, names)
         results = self.execute(flat)
         return pytree.unflatten(outputs, results)
+
+    def _in_order(self, inputs: Any) -> list[Any]:
+        from pteron.runtime.python.errors import InvalidArgumentError
+
+        names = self.metadata.input_names()
+        if inputs.keys() != set(names):
+            raise InvalidArgumentError(
+                f"found inputs {', '.join(map(str, inputs))}; expected all of {', '.join(names)}"
+            )
+        return [inputs[name] for name in names]
 
     def session(self) -> Session:
         """Where its mutable buffers live."""

@@ -1,14 +1,18 @@
-"""The nested lists, tuples and dicts of an exported program, and the flat values in them.
+"""The nested lists, tuples, dicts and classes of an exported program, and the flat values in them.
 
 A program may say as JSON how its flat inputs and outputs were nested:
-`[1, node]` with node = `{"type", "context", "children_spec"}`; a leaf has type null.
+`[1, node]` with node = `{"type", "context", "children_spec"}`; a leaf has type null. Classes are
+not imported: a named tuple is one of the same fields, other classes are `NamedValues`.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import itertools
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pteron.runtime.python.errors import InvalidArgumentError, NotSupportedError
@@ -16,19 +20,41 @@ from pteron.runtime.python.errors import InvalidArgumentError, NotSupportedError
 _PROTOCOL = 1
 
 
+class NamedValues(dict[str, Any]):
+    """What a class with named fields held: a ModelOutput of transformers, a dataclass.
+
+    `out.logits`, `out["logits"]` and, by position, `out[0]`, `out[:2]`.
+    """
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, int | slice):
+            return tuple(self.values())[key]
+        return super().__getitem__(key)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"no value {name!r}; there are {', '.join(self)}") from None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tree:
     """One level of nesting.
 
     Attributes:
-      kind: `leaf`, `tuple`, `list`, `dict` or `none`.
-      keys: of a dict, in the order of its children.
+      kind: `leaf`, `tuple`, `list`, `dict`, `namedtuple`, `class` or `none`.
+      keys: of a dict, or the fields, in the order of the children.
       children: trees of what is inside.
+      none: of a class, the fields that were None.
+      type: of a namedtuple, a class with its fields.
     """
 
     kind: str
     keys: tuple[Any, ...] = ()
     children: tuple[Tree, ...] = ()
+    none: tuple[str, ...] = ()
+    type: Any = None
 
     def describe(self) -> str:
         """`(*, {'mask': *})`, where a star is a value."""
@@ -37,7 +63,9 @@ class Tree:
             return "(" + ", ".join(inner) + ("," if len(inner) == 1 else "") + ")"
         if self.kind == "list":
             return "[" + ", ".join(inner) + "]"
-        if self.kind == "dict":
+        if self.kind == "namedtuple":
+            return "(" + ", ".join(map("{}={}".format, self.keys, inner)) + ")"
+        if self.keys or self.kind == "dict":
             pairs = zip(self.keys, inner, strict=True)
             return "{" + ", ".join(f"{key!r}: {value}" for key, value in pairs) + "}"
         return "None" if self.kind == "none" else "*"
@@ -66,19 +94,35 @@ def flatten(tree: Tree, value: Any) -> list[Any]:
     return list(_leaves(tree, value, "inputs"))
 
 
-def flatten_call(tree: Tree, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """The leaves of the arguments of a call, which must be nested like `tree`."""
-    try:
-        return flatten(tree, (args, kwargs))
-    except InvalidArgumentError as error:
-        positional, named = tree.children
-        if len(args) == len(positional.children) and set(kwargs) == set(named.keys):
-            raise
-        raise InvalidArgumentError(
-            f"found {len(args)} inputs by position and {sorted(kwargs)} by name; expected, as the"
-            f" model was exported, {len(positional.children)} by position and {list(named.keys)}"
-            f" by name"
-        ) from error
+def flatten_call(
+    tree: Tree, args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str] = ()
+) -> list[Any]:
+    """The leaves of the arguments of a call, which must be nested like `tree`.
+
+    An argument that was exported by position may be given by name.
+
+    Args:
+      names: of the leaves, as in `MethodMeta.input_names`.
+    """
+    positional, named = tree.children
+    given = args
+    if len(args) < len(positional.children):
+        parameters = _parameters(positional, names)[len(args) :]
+        if all(name in kwargs for name in parameters):
+            kwargs = dict(kwargs)
+            given = args + tuple(kwargs.pop(name) for name in parameters)
+    if len(given) == len(positional.children) and set(kwargs) == set(named.keys):
+        return flatten(tree, (given, kwargs))
+    known = _parameters(positional, names)
+    missing = [name for name in (*known[len(args) :], *named.keys) if name not in kwargs]
+    unknown = [name for name in kwargs if name not in (*known[len(args) :], *named.keys)]
+    raise InvalidArgumentError(
+        f"found {len(args)} inputs by position and {sorted(kwargs)} by name; expected, as the"
+        f" model was exported, {len(known)} by position ({', '.join(known)}; or by name) and"
+        f" {list(named.keys)} by name"
+        + (f"; missing: {', '.join(missing)}" if missing else "")
+        + (f"; unknown: {', '.join(unknown)}" if unknown else "")
+    )
 
 
 def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
@@ -98,14 +142,54 @@ def _tree(node: dict[str, Any]) -> Tree:
         return Tree("leaf")
     if kind in ("builtins.tuple", "builtins.list"):
         return Tree(kind.removeprefix("builtins."), (), children)
-    if kind == "builtins.dict":
-        keys = json.loads(context) if isinstance(context, str) else context
-        if len(keys) != len(children):
-            raise ValueError(f"{len(keys)} keys for {len(children)} values")
-        return Tree("dict", tuple(keys), children)
+    if kind == "collections.deque":
+        return Tree("list", (), children)
     if kind == "builtins.NoneType":
         return Tree("none")
-    raise ValueError(f"type {kind}")
+    keys = json.loads(context) if isinstance(context, str) else context
+    none: tuple[str, ...] = ()
+    if kind == "collections.defaultdict" and isinstance(keys, dict):
+        keys = keys["dict_context"]
+    elif kind != "builtins.dict" and isinstance(keys, list) and [*map(type, keys)] == [list] * 2:
+        keys, none = keys[0], tuple(map(str, keys[1]))  # of a dataclass
+    if kind in ("builtins.dict", "collections.OrderedDict", "collections.defaultdict"):
+        if len(keys) != len(children):
+            raise ValueError(f"{len(keys)} keys for {len(children)} values")
+        keys = [tuple(key) if isinstance(key, list) else key for key in keys]
+        return Tree("dict", tuple(keys), children)
+    named = isinstance(keys, list) and len(keys) == len(children)
+    if not named or not all(isinstance(key, str) for key in keys):
+        return Tree("tuple", (), children)  # a class that says nothing of its fields
+    if kind == "collections.namedtuple":
+        fields = collections.namedtuple("Outputs", keys)  # noqa: PYI024
+        return Tree("namedtuple", tuple(keys), children, (), fields)
+    return Tree("class", tuple(keys), children, none)
+
+
+def _parameters(positional: Tree, names: Sequence[str]) -> list[str]:
+    """The names of arguments by position: `batch` of one whose leaves are `batch_ids`, ..."""
+    leaves = iter(names)
+    found = []
+    for number, tree in enumerate(positional.children):
+        suffixes = list(_suffixes(tree))
+        of_leaves = list(itertools.islice(leaves, len(suffixes)))
+        stems = {
+            name.removesuffix(suffix)
+            for name, suffix in zip(of_leaves, suffixes, strict=False)
+            if name.endswith(suffix)
+        }
+        found.append(stems.pop() if len(stems) == 1 else f"input {number}")
+    return found
+
+
+def _suffixes(tree: Tree) -> Iterator[str]:
+    """What torch adds to an argument's name for each leaf in it."""
+    if tree.kind == "leaf":
+        yield ""
+    keys = tree.keys or range(len(tree.children))
+    for key, child in zip(keys, tree.children, strict=True):
+        part = re.sub(r"[^a-zA-Z0-9]+", "_", str(key)).lower()
+        yield from (f"_{part}{rest}" for rest in _suffixes(child))
 
 
 def _leaves(tree: Tree, value: Any, where: str) -> Iterator[Any]:
@@ -116,9 +200,11 @@ def _leaves(tree: Tree, value: Any, where: str) -> Iterator[Any]:
         if value is not None:
             raise InvalidArgumentError(f"{where}: found {type(value).__name__}, expected None")
         return
-    if tree.kind == "dict":
-        if not isinstance(value, dict) or set(value) != set(tree.keys):
-            found = str(sorted(value)) if isinstance(value, dict) else type(value).__name__
+    if tree.kind == "class" and not isinstance(value, Mapping):
+        value = {key: getattr(value, key) for key in tree.keys if hasattr(value, key)} or value
+    if tree.kind in ("dict", "class"):
+        if not isinstance(value, Mapping) or set(value) != set(tree.keys):
+            found = str(sorted(value)) if isinstance(value, Mapping) else type(value).__name__
             raise InvalidArgumentError(
                 f"{where}: found {found}, expected a dict with keys {list(tree.keys)}"
             )
@@ -146,4 +232,9 @@ def _build(tree: Tree, leaves: Iterator[Any]) -> Any:
     children = [_build(child, leaves) for child in tree.children]
     if tree.kind == "dict":
         return dict(zip(tree.keys, children, strict=True))
+    if tree.kind == "class":
+        values = NamedValues(zip(tree.keys, children, strict=True))
+        return NamedValues({**values, **dict.fromkeys(tree.none)}) if tree.none else values
+    if tree.kind == "namedtuple":
+        return tree.type(*children)
     return tuple(children) if tree.kind == "tuple" else children

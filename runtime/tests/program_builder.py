@@ -155,11 +155,12 @@ class MethodBuilder:
         call.destination = destination
         self._instruct(schema.InstructionCall.JumpFalseCall, call)
 
-    def containers(self, inputs: str, outputs: str) -> None:
-        """How inputs and outputs were nested, as JSON."""
+    def containers(self, inputs: str, outputs: str, input_names: Sequence[str] = ()) -> None:
+        """How inputs and outputs were nested, as JSON, and what the inputs are called."""
         self._method.containerTypes = schema.ContainerTypesT()
         self._method.containerTypes.inputs = inputs
         self._method.containerTypes.outputs = outputs
+        self._method.containerTypes.inputNames = list(input_names)
 
     def build(self) -> Any:
         chain = schema.ChainT()

@@ -2,16 +2,19 @@
 
 pteron export FILE.py:function -o model.pte
 pteron export vit.py:build -o vit.pte --backend=cpu --option=cpu.isa=native --dynamic=image.0=1..8
+pteron export vit.py:build -o vit.pte --constant='mean=[0.5, 0.5]' --constant=labels=@names.json
 """
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from absl import flags
 
 from pteron.command import model_file
-from pteron.command.usage import Stages, UsageError, command_flags, only, show
+from pteron.command.usage import Stages, UsageError, command_flags, only, pairs, show
 from pteron.exir.config import ExecutorchBackendConfig
 from pteron.exporter import check_path, export
 
@@ -28,6 +31,12 @@ class _Verify(flags.BooleanParser):
 FLAGS = command_flags()
 flags.DEFINE_string("output", None, "The program file, *.pte.", short_name="o", flag_values=FLAGS)
 model_file.define_flags(FLAGS)
+flags.DEFINE_multi_string(
+    "constant",
+    [],
+    "NAME=JSON, or NAME=@FILE with JSON: a method NAME that returns this value. May be repeated.",
+    flag_values=FLAGS,
+)
 flags.DEFINE_flag(
     flags.Flag(
         _Verify(),
@@ -48,6 +57,9 @@ def run(positional: list[str]) -> bool:
         raise UsageError("where the program goes is not said; add -o model.pte")
     check_path(FLAGS.output)
     partitioners = model_file.partitioners(FLAGS)
+    constants = {
+        name: _json(name, text) for name, text in pairs("constant", FLAGS.constant).items()
+    }
     stages = Stages()
     with stages.shown():
         stages("load the model")
@@ -56,9 +68,17 @@ def run(positional: list[str]) -> bool:
             methods,
             path=FLAGS.output,
             dynamic_shapes=dynamic_shapes,
+            constant_methods=constants,
             backend=partitioners,
             config=ExecutorchBackendConfig(verify=FLAGS.verify),
             on_stage=stages,
         )
     show(report, FLAGS.json)
     return True
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(Path(text[1:]).read_text("utf-8") if text[:1] == "@" else text)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--constant: {name}={text}: expected JSON or @FILE ({error})") from error

@@ -25,7 +25,7 @@ from pteron.exir.program import (
 )
 from pteron.exporter.backends import Backends, partitioners_of
 from pteron.exporter.errors import ExportError
-from pteron.exporter.methods import export_methods
+from pteron.exporter.methods import constants_of, export_methods
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +62,8 @@ def export(
     *,
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
+    strict: bool | None = None,
+    constant_methods: Mapping[str, Any] | None = None,
     backend: Backends = "cpu",
     options: Mapping[str, Any] | None = None,
     config: ExecutorchBackendConfig | None = None,
@@ -79,6 +81,9 @@ def export(
         it, of the same name.
       kwargs: example inputs by name, besides `args`.
       dynamic_shapes: as in torch.export.export; every Dim needs a `max`.
+      strict: as in torch.export.export; None tries False, and True where torch refuses that.
+      constant_methods: values (numbers, bools, strings, arrays of them, nested) that methods of
+        these names return: labels, a vocabulary, mean and deviation.
       backend: names ("cpu", "cuda", "metal") or partitioners, in the order in which they choose.
         What none takes is compiled for the CPU.
       options: of backends by name, as {"cpu.weights": "shared"}; see CpuOptions, CudaOptions,
@@ -99,6 +104,7 @@ def export(
             'try:  pteron.export(model, (x,), "model.pte"), with the example inputs as a tuple'
         )
     check_path(path)
+    constants = constants_of(constant_methods)
     partitioners = partitioners_of(backend, {} if options is None else options)
     if not isinstance(config, ExecutorchBackendConfig | None):
         raise ExportError(
@@ -116,9 +122,18 @@ def export(
 
     with stage("export"):
         verified = config is None or bool(config.verify)
-        programs, notes = export_methods(model, args, kwargs, dynamic_shapes, run=verified)
+        programs, notes = export_methods(
+            model, args, kwargs, dynamic_shapes, strict=strict, run=verified
+        )
+        both = sorted(constants.keys() & programs.keys())
+        if both:
+            raise ExportError(
+                f"constant_methods: {', '.join(both)} are methods of the model; use other names"
+            )
     with stage("lower"):
-        edge: EdgeProgramManager = to_edge_transform_and_lower(programs, partitioner=partitioners)
+        edge: EdgeProgramManager = to_edge_transform_and_lower(
+            programs, partitioner=partitioners, constant_methods=constants
+        )
     with stage("compile what is left and compare"):
         program = edge.to_executorch(config)
     with stage("save"):

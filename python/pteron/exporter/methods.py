@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import io
 import os
@@ -17,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from pteron.exir._program import constant_tensor
 from pteron.exir.arguments import DEFAULT_METHOD
+from pteron.exir.decompositions import join_aliases
 from pteron.exir.verification.call import call
 from pteron.exir.verification.full_precision import full_precision_matmuls
 from pteron.exir.verification.reference import Reference
@@ -37,6 +39,7 @@ def export_methods(
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
     *,
+    strict: bool | None = None,
     run: bool = True,
 ) -> tuple[dict[str, ExportedProgram], list[str]]:
     """Exported programs by method, and notes. ExportError lists all that is wrong.
@@ -73,7 +76,7 @@ def export_methods(
     notes: list[str] = []
     for name, value in model.items():
         try:
-            programs[name] = _export_method(str(name), value, kwargs or {}, notes)
+            programs[name] = _export_method(str(name), value, kwargs or {}, strict, notes)
             if run:
                 outputs = _check_runs(str(name), programs[name])
                 if outputs:
@@ -83,6 +86,28 @@ def export_methods(
     if problems:
         raise ExportError("\n".join(problems))
     return programs, notes
+
+
+def constants_of(constant_methods: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Constants as a program holds them, arrays as lists. ExportError lists all that it cannot."""
+    constants = {
+        str(name): pytree.tree_map(
+            lambda leaf: leaf.tolist() if hasattr(leaf, "tolist") else leaf, value
+        )
+        for name, value in (constant_methods or {}).items()
+    }
+    wrong = [
+        f"{name!r} holds a {_kind(leaf)}"
+        for name, value in constants.items()
+        for leaf in pytree.tree_leaves(value)
+        if not isinstance(leaf, bool | int | float | str | None)
+    ]
+    if wrong:
+        raise ExportError(
+            f"constant_methods: {', '.join(wrong)}; expected numbers, bools, strings and None, in"
+            " lists, dicts and arrays"
+        )
+    return constants
 
 
 def example_of(
@@ -107,7 +132,7 @@ def example_of(
 
 
 def _export_method(
-    name: str, value: Any, kwargs: Mapping[str, Any], notes: list[str]
+    name: str, value: Any, kwargs: Mapping[str, Any], strict: bool | None, notes: list[str]
 ) -> ExportedProgram:
     parts = value if isinstance(value, tuple) else (value,)
     target, args, shapes = (*parts, None, None, None)[:3]
@@ -125,20 +150,34 @@ def _export_method(
             f"the module of method {name!r} was in training mode; it was exported as its eval()"
             f" has it"
         )
+    positional, named = _distinct((positional, named))
     printed = io.StringIO()
-    with _as_exported(module, forward):
-        try:
-            with contextlib.redirect_stderr(printed):  # a graph, where it fails
-                program = torch.export.export(module, positional, named, dynamic_shapes=shapes)
-        except Exception as error:
-            raise ExportError(
-                f"method {name!r}: torch.export does not take the model"
-                f" ({type(error).__name__}):\n{_short(error)}{_hint(error, positional, named)}"
-            ) from error
+    program, refused = None, []
+    for way in (False, True) if strict is None else (strict,):
+        with _as_exported(module, forward):
+            try:
+                with contextlib.redirect_stderr(printed):  # a graph, where it fails
+                    program = torch.export.export(
+                        module, positional, named, dynamic_shapes=shapes, strict=way
+                    )
+                break
+            except Exception as error:
+                refused.append(error)
+    if program is None:
+        error = refused[0]
+        raise ExportError(
+            f"method {name!r}: torch.export does not take the model"
+            f" ({type(error).__name__}):\n{_short(error)}{_hint(error, positional, named)}"
+        ) from error
+    if refused:
+        notes.append(
+            f"method {name!r} was exported with strict=True; with strict=False torch.export raises"
+            f" {type(refused[0]).__name__}: {_short(refused[0]).partition(chr(10))[0]}"
+        )
     sys.stderr.write(printed.getvalue())
     if all(leaf is None for leaf in program.graph_signature.user_outputs):
         notes.append(f"method {name!r} returns nothing")
-    return program
+    return join_aliases(program)  # so that running it leaves the module's tensors as they are
 
 
 def _check_runs(name: str, program: ExportedProgram) -> list[Any]:
@@ -180,17 +219,12 @@ def _differences(
     module, forward = _module_of(name, parts)
     args = _inputs(name, forward, parts[1] if len(parts) > 1 else None, kwargs)
     inputs = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), args)
-    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]), full_precision_matmuls():
             with _as_exported(module, forward):
                 outputs = pytree.tree_leaves(module(*inputs[0], **inputs[1]))
     except Exception:
         return []  # as a module; it could be exported
-    finally:
-        for buffer_name, buffer in module.named_buffers():
-            if buffer_name in before and buffer.shape == before[buffer_name].shape:
-                buffer.data.copy_(before[buffer_name])
     worst = 0.0
     for found, expected in zip(exported, outputs, strict=False):
         if isinstance(expected, torch.Tensor) and expected.numel():
@@ -292,21 +326,41 @@ def _hint(error: Exception, *examples: Any) -> str:
 
 @contextlib.contextmanager
 def _as_exported(module: torch.nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
-    """The module as torch.export is to see it: evaluating, and with the method as its forward."""
+    """The module as torch.export is to see it: evaluating, and with the method as its forward.
+
+    Buffers are put back: torch.export writes to those that it finds in objects of the module's.
+    """
+    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
     modes = [(part, part.training) for part in module.modules()]
     own = vars(module).get("forward")
+
+    def restore() -> None:
+        if own is None:
+            vars(module).pop("forward", None)
+        else:
+            module.forward = own
+
     module.eval()
     if forward != module.forward:
-        module.forward = forward
+
+        @functools.wraps(forward)
+        def entered(*args: Any, **kwargs: Any) -> Any:
+            restore()  # the method may call the module itself
+            try:
+                return forward(*args, **kwargs)
+            finally:
+                module.forward = entered
+
+        module.forward = entered
     try:
         yield
     finally:
         for part, mode in modes:
             part.training = mode
-        if own is None:
-            vars(module).pop("forward", None)
-        else:
-            module.forward = own
+        restore()
+        for name, buffer in module.named_buffers():
+            if name in before and buffer.shape == before[name].shape:
+                buffer.data.copy_(before[name])
 
 
 def _inputs(
@@ -348,7 +402,38 @@ def _inputs(
             f"method {name!r}: example inputs {', '.join(arrays)} are of numpy; expected torch"
             f" tensors.\ntry:  torch.from_numpy(array)"
         )
-    return args, dict(kwargs)
+    return _by_position(forward, args, dict(kwargs))
+
+
+def _by_position(
+    forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same inputs, with those by position that were named in the order of the parameters.
+
+    What was exported by position can be given by name to the program, but not the other way round.
+    """
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = inspect.signature(forward).parameters.values()
+    rest = [parameter.name for parameter in parameters if parameter.kind is kind][len(args) :]
+    for name in rest:
+        if not kwargs or name != next(iter(kwargs)):
+            break
+        args = (*args, kwargs.pop(name))
+    return args, kwargs
+
+
+def _distinct(inputs: Any) -> Any:
+    """The same inputs, with a copy where a tensor comes again, which torch.export takes for the
+    input that it was before."""
+    seen: set[int] = set()
+
+    def own(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) in seen:
+            return tensor.clone()
+        seen.add(id(tensor))
+        return tensor
+
+    return pytree.tree_map_only(torch.Tensor, own, inputs)
 
 
 def _is_size(args: Any) -> bool:

@@ -157,6 +157,17 @@ def test_inspect(pteron, program):
     assert report["methods"]["forward"]["inputs"][1]["sizes"] == [2, 3]
 
 
+def test_constants(pteron, folder):
+    (folder / "labels.json").write_text('["cat", "dog"]')
+    constants = ["--constant=mean=[0.5, 1]", "--constant=labels=@labels.json"]
+    code, _, err = pteron("export", "net.py:build", "-o", "constants.pte", *constants)
+    assert (code, err) == (0, "")
+    loaded = pteron_module.Runtime.get().load_program(folder / "constants.pte")
+    assert loaded.load_method("labels")() == ["cat", "dog"]
+    assert loaded.load_method("mean")() == [0.5, 1]
+    assert pteron("run", "constants.pte", "--input", "random")[0] == 0
+
+
 def test_run_on_files(pteron, program, folder):
     x, bias = np.ones((2, 4), np.float32), np.zeros((2, 3), np.float32)
     np.save(folder / "x.npy", x)
@@ -218,6 +229,9 @@ OUTPUT = ("-o", "bad.pte")
         (["export", "net.py:needs", *OUTPUT], 2, ["one that takes x; expected a function without"]),
         (["export", "net.py:net", *OUTPUT], 2, ["net is a Net; expected a function"]),
         (["export", "syntax.py:build", *OUTPUT], 1, ["syntax.py is not Python", "def build(:"]),
+        (["export", "net.py:build", *OUTPUT, "--constant=a=[1"], 2, ["a=[1: expected JSON or @"]),
+        (["export", "net.py:build", *OUTPUT, "--constant=a=@no"], 2, ["expected JSON or @FILE"]),
+        (["export", "net.py:build", *OUTPUT, "--constant=a"], 2, ["expected NAME=VALUE"]),
         (["export", "net.py:build", "bad.pte"], 2, ["try: -o bad.pte"]),
         (["export", "net.py:build", *OUTPUT, "--backend=gpu"], 1, ["did you mean 'cuda'"]),
         (["export", "net.py:build", *OUTPUT, "--option=cpu.isa"], 2, ["expected NAME=VALUE"]),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -36,6 +37,11 @@ class Branches(nn.Module):
 class UsesNumpy(nn.Module):
     def forward(self, x):
         return torch.from_numpy(np.sin(x.numpy()))
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor
 
 
 @dataclasses.dataclass
@@ -100,9 +106,94 @@ def test_methods_share_state_and_the_report_says_all(tmp_path):
     torch.testing.assert_close(read(factor=2 * X[0]), 2 * expected + 1)
 
 
+class Calls(nn.Module):
+    """Its methods call the module itself; it keeps a tensor under two names."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Linear(3, 3)
+        self.register_buffer("cache", torch.zeros(3), persistent=False)
+        self.kept = [self.cache]  # as transformers' StaticCache does
+
+    def forward(self, ids, mask=None, *, shift=0):
+        self.kept[0].add_(1)
+        y = self.scale(ids) + self.cache + shift
+        return Pair(y, y if mask is None else y * mask)
+
+    def prefill(self, tokens, factor):
+        return self(tokens).first * factor
+
+
+def load(path):
+    return pteron.Runtime.get().load_program(path)
+
+
+def test_calls_as_in_torch(tmp_path):
+    """By position or by name, whichever way it was exported; fields of what is returned."""
+    model, path = Calls(), tmp_path / "calls.pte"
+    methods = {
+        "forward": (model, {"ids": X, "mask": X}),
+        "prefill": (model.prefill, (X, X)),
+        "shifted": (model.forward, {"ids": X, "shift": 2}),
+    }
+    pteron.export(methods, path=path)
+    assert "forward" not in vars(model)
+    expected = model.scale(X).detach()
+
+    def call(name, *args, **kwargs):
+        method = load(path).load_method(name)
+        return method(*args, **kwargs)
+
+    for out in (call("forward", X, 2 * X), call("forward", mask=2 * X, ids=X)):
+        torch.testing.assert_close(out.first, expected + 1)
+        torch.testing.assert_close(out.second, 2 * (expected + 1))
+        assert out._fields == ("first", "second")
+    torch.testing.assert_close(call("prefill", X, factor=3 * X), 3 * (expected + 1))
+    torch.testing.assert_close(call("shifted", X, shift=2).first, expected + 3)
+    with pytest.raises(
+        pteron.InvalidArgumentError, match=r"1 by position \(ids; or.*missing: shift"
+    ):
+        call("shifted", X, 2)
+    method = load(path).load_method("forward")
+    assert not model.cache.any()
+    for number in (1, 2, 3):  # the state is one, too
+        torch.testing.assert_close(method(X, X).first, expected + number)
+
+
+class OnlyStrict(nn.Module):
+    def forward(self, x):
+        if not torch.compiler.is_dynamo_compiling():
+            raise KeyError("only with strict=True")
+        return x + 1
+
+
+def test_the_other_way_of_torch_export_is_tried(tmp_path):
+    path = tmp_path / "strict.pte"
+    config = pteron.ExecutorchBackendConfig(verify=False)
+    report = pteron.export(OnlyStrict(), X, path, config=config)
+    assert "exported with strict=True; with strict=False torch.export raises KeyError" in str(
+        report
+    )
+    assert load(path).load_method("forward")(X).tolist() == (X + 1).tolist()
+    with pytest.raises(pteron.ExportError, match="KeyError"):
+        pteron.export(OnlyStrict(), X, path, strict=False)
+    assert not pteron.export(nn.ReLU().eval(), X, path, strict=True).notes
+
+
+def test_constant_methods(tmp_path):
+    path = tmp_path / "constants.pte"
+    constants = {"mean": np.array([0.5, 1.0]), "labels": {"names": ["a", "b"], "n": X.int()}}
+    pteron.export(nn.ReLU().eval(), X, path, constant_methods=constants)
+    program = load(path)
+    assert program.load_method("mean")() == [0.5, 1.0]
+    assert program.load_method("labels")() == {"names": ["a", "b"], "n": [[1] * 3] * 2}
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
+        (dict(constant_methods={"forward": 1}), "forward are methods of the model"),
+        (dict(constant_methods={"a": object(), "b": [b""]}), "'a' holds a object, 'b' holds a b"),
         (dict(model=Counter), r"class Counter; expected a torch.nn.Module(.|\n)*Counter\(...\)"),
         (dict(model=torch.relu), "builtin_function_or_method; expected a torch.nn.Module"),
         (dict(model={}, args=None), "empty dict of methods"),
@@ -130,7 +221,7 @@ def test_methods_share_state_and_the_report_says_all(tmp_path):
         (dict(args=(X.double(),)), r"fails on its example inputs(.|\n)*dtype(.|\n)*x\.float\(\)"),
         (dict(args=(X.long(),)), "fails on its example inputs(.|\n)*dtype"),
         (dict(model=Branches()), "data-dependent(.|\n)*try:  torch.where or torch.cond"),
-        (dict(model=UsesNumpy()), "try:  functions of torch instead of numpy's"),
+        (dict(model=UsesNumpy(), strict=False), "try:  functions of torch instead of numpy's"),
         (dict(model=ReturnsObject()), r"try: (.|\n)*register_dataclass\(TYPE\)"),
         (dict(dynamic_shapes=({0: "b"},)), r"try: (.|\n)*Dim\('batch', min=1, max=8\)"),
         (dict(dynamic_shapes={0: torch.export.Dim("b", max=8)}), "an entry for each input"),
