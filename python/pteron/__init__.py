@@ -74,7 +74,7 @@ def __getattr__(name: str) -> object:
         if error.name == "torch":
             raise ImportError(
                 f"pteron.{name} needs torch, which is not installed;"
-                f" try: pip install 'pteron[lowering]'",
+                f" try: {_how_to_install_torch()}",
                 name="torch",
             ) from error
         if error.name not in (None, name) and not error.name.startswith(f"{__name__}."):
@@ -86,6 +86,18 @@ def __getattr__(name: str) -> object:
         ) from error
     globals()[name] = value
     return value
+
+
+def _how_to_install_torch() -> str:
+    """What to type; of the wheel's metadata, which says which releases lowering was tested with."""
+    import importlib.metadata
+
+    try:
+        needed = importlib.metadata.requires("pteron") or []
+    except importlib.metadata.PackageNotFoundError:
+        needed = []
+    extra = [text.partition(";")[0] for text in needed if 'extra == "lowering"' in text]
+    return "pip install " + " ".join(f"'{text.strip()}'" for text in extra or ["torch"])
 
 
 def _target(home: str) -> str:

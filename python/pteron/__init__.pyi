@@ -12,3 +12,5 @@ from pteron.exporter import export as export
 from pteron.runtime import *
 
 __all__: list[str]
+
+def _how_to_install_torch() -> str: ...

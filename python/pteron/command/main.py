@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+import pteron
 from pteron.command.usage import CannotRunHere, UsageError, help_of, nearest
 
 #: Commands, in the order in which one meets them.
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ImportError as error:
         if error.name != "torch":
             raise
-        hint = "pip install 'pteron[lowering]'"
+        hint = pteron._how_to_install_torch()
         print(
             f"pteron {name}: it needs torch, which is not installed.\ntry:  {hint}", file=sys.stderr
         )

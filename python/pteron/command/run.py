@@ -13,6 +13,7 @@ import dataclasses
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 
@@ -63,7 +64,7 @@ def run(positional: list[str]) -> bool:
 
 
 def _limits() -> Limits:
-    found = {}
+    found: dict[str, Any] = {}
     for part in FLAGS.limits:
         name, _, value = part.partition("=")
         try:

@@ -152,7 +152,7 @@ def _export_method(
         )
     positional, named = _distinct((positional, named))
     printed = io.StringIO()
-    program, refused = None, []
+    program, refused = None, list[Exception]()
     for way in (False, True) if strict is None else (strict,):
         with _as_exported(module, forward):
             try:
@@ -164,11 +164,11 @@ def _export_method(
             except Exception as error:
                 refused.append(error)
     if program is None:
-        error = refused[0]
+        first = refused[0]
         raise ExportError(
             f"method {name!r}: torch.export does not take the model"
-            f" ({type(error).__name__}):\n{_short(error)}{_hint(error, positional, named)}"
-        ) from error
+            f" ({type(first).__name__}):\n{_short(first)}{_hint(first, positional, named)}"
+        ) from first
     if refused:
         notes.append(
             f"method {name!r} was exported with strict=True; with strict=False torch.export raises"

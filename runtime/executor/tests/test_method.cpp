@@ -133,6 +133,9 @@ TEST(MethodTest, WrongInputsAreExplainedAndChangeNothing) {
                  "input 0: dimension 0 is 5, expected at most 4; export it with a larger max");
   expect_message(method->set_input(1, tensor(data, {6})), Error::InvalidArgument,
                  "it has 1 dimensions (float32[6]), expected 2");
+  expect_message(method->set_input(0, tensor(data, {2, 4})), Error::InvalidArgument,
+                 "it is float32[2, 4], expected float32[<=4, <=3]; its dimensions fit in another "
+                 "order: permute(1, 0)");
   const Sizes sizes{2, 3};
   expect_message(
       method->set_input(0, EValue(*Tensor::make(ScalarType::Double, sizes, data.data()))),

@@ -1,0 +1,68 @@
+"""How inputs and outputs were nested: as a program says it, and as the runtime reads it."""
+
+import collections
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+
+from pteron.exir.emit.method_emitter import container_types
+from pteron.runtime import InvalidArgumentError
+from pteron.runtime.python import pytree
+
+
+@dataclasses.dataclass
+class Fields:
+    a: Any
+    b: Any
+
+
+class Opaque:
+    pass
+
+
+def tree_of(value: Any) -> pytree.Tree:
+    """As a program says how `value` is nested."""
+    spec = torch.utils._pytree.tree_structure(value)
+    return pytree.parse(container_types(spec, spec, []).inputs, "inputs")
+
+
+def test_classes_with_fields() -> None:
+    """Those of the model are not imported; what comes back reads as they do."""
+    torch.export.register_dataclass(Fields, serialized_type_name="test_nesting.Fields")
+    tree = tree_of(Fields([1, 2], 3))
+    found = pytree.unflatten(tree, [1, 2, 3])
+    assert type(found) is pytree.NamedValues
+    assert found.a == found["a"] == found[0] == [1, 2] and found.b == 3 and found[1:] == (3,)
+    assert dict(found) == {"a": [1, 2], "b": 3}
+    with pytest.raises(AttributeError, match="no value 'c'; there are a, b"):
+        found.c  # noqa: B018
+    for given in (Fields([1, 2], 3), found, {"b": 3, "a": [1, 2]}):
+        assert pytree.flatten(tree, given) == [1, 2, 3]
+    with pytest.raises(InvalidArgumentError, match="found Opaque, expected a dict with keys"):
+        pytree.flatten(tree, Opaque())
+    absent = pytree.unflatten(tree_of(Fields(1, None)), [1])
+    assert absent.a == 1 and absent.b is None and tree_of(Fields(1, None)).describe() == "{'a': *}"
+
+
+def test_named_tuples_and_other_containers_of_python_and_torch() -> None:
+    point = collections.namedtuple("point", "x y")  # noqa: PYI024
+    found = pytree.unflatten(tree_of(point(1, 2)), [1, 2])
+    assert found == (1, 2) and (found.x, found.y) == (1, 2)
+    assert pytree.flatten(tree_of(point(1, 2)), point(3, 4)) == [3, 4]
+    assert tree_of(point(1, 2)).describe() == "(x=*, y=*)"
+    found = pytree.unflatten(tree_of(torch.max(torch.ones(2, 2), 0)), [5, 6])
+    values, indices = found
+    assert (values, indices) == (5, 6) == (found.values, found.indices)
+    for value in (collections.OrderedDict(b=1, a=2), collections.defaultdict(list, b=1, a=2)):
+        assert pytree.unflatten(tree_of(value), [1, 2]) == {"b": 1, "a": 2}
+    assert pytree.unflatten(tree_of(collections.deque([1, 2])), [1, 2]) == [1, 2]
+    assert pytree.unflatten(tree_of({(1, 2): 3, (4, 5): 6}), [3, 6]) == {(1, 2): 3, (4, 5): 6}
+    assert pytree.unflatten(tree_of(torch.Size([2, 3])), [2, 3]) == (2, 3)
+
+
+@pytest.mark.parametrize("value", [([1, 2.0], {"a": (3,), 5: []}), None])
+def test_a_nesting_is_written_as_torch_writes_it(value: Any) -> None:
+    spec = torch.utils._pytree.tree_structure(value)
+    assert container_types(spec, spec, []).inputs == torch.utils._pytree.treespec_dumps(spec)
