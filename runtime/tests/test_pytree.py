@@ -23,10 +23,7 @@ def text(tree: Any) -> str:
 
 ARGUMENTS = node(
     "tuple",
-    [
-        node("tuple", [node("list", [LEAF, LEAF])]),
-        node("dict", [LEAF], json.dumps(["mask"])),
-    ],
+    [node("tuple", [node("list", [LEAF, LEAF])]), node("dict", [LEAF], json.dumps(["mask"]))],
 )
 RESULTS = node("dict", [node("tuple", [LEAF]), LEAF], json.dumps(["pair", "other"]))
 
@@ -73,8 +70,7 @@ def test_without_a_nesting_in_the_program() -> None:
 
 
 @pytest.mark.parametrize(
-    "broken",
-    ["[", "[2, {}]", "3", json.dumps([1, node("OrderedDict", [])]), json.dumps([1, {}])],
+    "broken", ["[", "[2, {}]", "3", json.dumps([1, node("OrderedDict", [])]), json.dumps([1, {}])]
 )
 def test_a_nesting_that_cannot_be_read(broken: str) -> None:
     with pytest.raises(NotSupportedError, match="cannot be read"):
