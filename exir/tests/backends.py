@@ -40,11 +40,7 @@ def _compile(program: ExportedProgram, specs: Sequence[CompileSpec]) -> Preproce
             blob = Blob(constant_tensor(program, spec))
             digest.update(blob.digest)
             store.add_named_data(
-                f"{blob.digest.hex()}_weight",
-                blob.data,
-                64,
-                external,
-                digest=blob.digest,
+                f"{blob.digest.hex()}_weight", blob.data, 64, external, digest=blob.digest
             )
     key = digest.hexdigest().encode()
     _programs[key] = program

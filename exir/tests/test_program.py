@@ -25,12 +25,7 @@ from pteron.exir._serialize.program_file import deserialize_program
 from pteron.exir._serialize.tensor_data_file import deserialize_tensor_data
 from pteron.exir.backend.compile_spec_schema import CompileSpec
 from pteron.exir.passes.pass_base import PassResult
-from pteron.exir.tests.backends import (
-    GraphBackend,
-    OpsPartitioner,
-    OtherBackend,
-    run_delegate,
-)
+from pteron.exir.tests.backends import GraphBackend, OpsPartitioner, OtherBackend, run_delegate
 from pteron.exir.tests.checks import check, load, lower
 from pteron.exir.tests.interpreter import load as load_file
 from pteron.exir.tests.modules import Function, Islands, Mlp

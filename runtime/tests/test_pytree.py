@@ -23,10 +23,7 @@ def text(tree: Any) -> str:
 
 ARGUMENTS = node(
     "tuple",
-    [
-        node("tuple", [node("list", [LEAF, LEAF])]),
-        node("dict", [LEAF], json.dumps(["mask"])),
-    ],
+    [node("tuple", [node("list", [LEAF, LEAF])]), node("dict", [LEAF], json.dumps(["mask"]))],
 )
 RESULTS = node("dict", [node("tuple", [LEAF]), LEAF], json.dumps(["pair", "other"]))
 

@@ -317,12 +317,7 @@ WAYS: Mapping[str, Way] = {
     "iree": Way(_iree, _make_iree, "iree-base-compiler", "iree.runtime", "model.vmfb"),
     "pteron": Way(_pteron, _make_pteron, "", _RUNTIME, "pteron.pte"),
     "pteron, tuned": Way(
-        _native(_pteron),
-        _native(_make_pteron),
-        "",
-        _RUNTIME,
-        "pteronnative.pte",
-        is_tuned=True,
+        _native(_pteron), _native(_make_pteron), "", _RUNTIME, "pteronnative.pte", is_tuned=True
     ),
 }
 

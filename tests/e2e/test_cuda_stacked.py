@@ -102,10 +102,7 @@ _PARTITIONERS: dict[str, tuple[Any, list[str]]] = {
         lambda: [CpuPartitioner(leave_out=_is_of_products), CudaPartitioner()],
         [_CUDA, _CPU, _CUDA, _CPU],
     ),
-    "left_out": (
-        lambda: [CudaPartitioner(leave_out=["aten.sin.default"])],
-        [_CUDA, _CPU, _CUDA],
-    ),
+    "left_out": (lambda: [CudaPartitioner(leave_out=["aten.sin.default"])], [_CUDA, _CPU, _CUDA]),
 }
 
 

@@ -11,11 +11,7 @@ import torch
 from torch import nn
 
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
-from pteron.exir import (
-    EdgeProgramManager,
-    ExecutorchProgramManager,
-    to_edge_transform_and_lower,
-)
+from pteron.exir import EdgeProgramManager, ExecutorchProgramManager, to_edge_transform_and_lower
 
 
 class Scores(nn.Module):

@@ -194,12 +194,7 @@ NUMBERS = (
     _case("143566_shift", lambda x, n: (x << n, x >> n), _BYTES - 60, _BYTES % 70),
 )
 
-_BINARY = (
-    lambda y, p: y + p,
-    lambda y, p: y * p,
-    lambda y, p: p - y,
-    lambda y, p: y / p,
-)
+_BINARY = (lambda y, p: y + p, lambda y, p: y * p, lambda y, p: p - y, lambda y, p: y / p)
 
 
 def _addmm(beta: float, alpha: float, *shape: int) -> Case:
@@ -295,12 +290,7 @@ THREADS = (
 
 #: What vectors have a part in, then the rest.
 VECTORS = {"reductions": REDUCTIONS, "numbers": NUMBERS}
-OTHERS = {
-    "writes": WRITES,
-    "products": PRODUCTS,
-    "convolutions": CONVOLUTIONS,
-    "layouts": LAYOUTS,
-}
+OTHERS = {"writes": WRITES, "products": PRODUCTS, "convolutions": CONVOLUTIONS, "layouts": LAYOUTS}
 
 
 @pytest.fixture(scope="module")

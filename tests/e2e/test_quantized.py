@@ -6,12 +6,7 @@ import pathlib
 import pytest
 import torch
 from torch import nn
-from torchao.quantization import (
-    Int8WeightOnlyConfig,
-    IntxWeightOnlyConfig,
-    PerGroup,
-    quantize_,
-)
+from torchao.quantization import Int8WeightOnlyConfig, IntxWeightOnlyConfig, PerGroup, quantize_
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import pteron

@@ -91,13 +91,7 @@ CASES: dict[str, tuple[Function, Any, Any, list[Any], list[Any]]] = {
         [((8,), (4,)), ((7,), (4,)), ((40,), (20,))],
         [((8,), (5,)), ((7,), (3,)), ((40,), (2,))],
     ),
-    "pairs": (
-        lambda a: a.reshape(-1, 2).sum(-1),
-        [(8,)],
-        auto(40),
-        [(4,), (40,)],
-        [(5,), (39,)],
-    ),
+    "pairs": (lambda a: a.reshape(-1, 2).sum(-1), [(8,)], auto(40), [(4,), (40,)], [(5,), (39,)]),
     "pairs_and_more": (
         lambda a, b: a.reshape(-1, 2).sum(-1) * b,
         [(8,), (4,)],

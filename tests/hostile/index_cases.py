@@ -71,10 +71,7 @@ CASES = [
     _shaped("scatter", lambda x, i: x.scatter(0, i, 1.5), _X, shape=(5, 8)),
     _shaped("scatter and add", lambda x, i: x.scatter_add(0, i, x[:5]), _X, shape=(5, 8)),
     _shaped(
-        "scatter and reduce",
-        lambda x, i: x.scatter_reduce(0, i, x[:5], "amax"),
-        _X,
-        shape=(5, 8),
+        "scatter and reduce", lambda x, i: x.scatter_reduce(0, i, x[:5], "amax"), _X, shape=(5, 8)
     ),
     Case(
         "repeat",

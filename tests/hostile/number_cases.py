@@ -247,26 +247,17 @@ CASES = [
         "row of what is found",
         _row_of_what_is_found,
         (torch.ones(8, 2), _one(3)),
-        [
-            *_with(torch.ones(8, 2), values=(15, -16, 16, -17)),
-            (-torch.ones(8, 2), _one(0)),
-        ],
+        [*_with(torch.ones(8, 2), values=(15, -16, 16, -17)), (-torch.ones(8, 2), _one(0))],
     ),
     Case("row in a loop", _row_in_a_loop, (_X, _one(3)), _with(_X, values=(62, -64, 63, -65))),
-    Case(
-        "row within bounds",
-        _row_within_bounds,
-        (_X, _one(3)),
-        _with(_X, values=(0, 63, 64, -1)),
-    ),
+    Case("row within bounds", _row_within_bounds, (_X, _one(3)), _with(_X, values=(0, 63, 64, -1))),
     Case("narrow", _narrow, (_X, _one(3)), _with(_X, values=(60, -64, 61, -65, -3))),
     Case(
         "narrow by two",
         _narrow_by_two,
         (_X, _PAIRS),
         _with(
-            _X,
-            values=((60, 4), (64, 0), (60, 5), (3, -1), (2**63 - 1, 2), (4, 2**63 - 4), (-8, 9)),
+            _X, values=((60, 4), (64, 0), (60, 5), (3, -1), (2**63 - 1, 2), (4, 2**63 - 4), (-8, 9))
         ),
     ),
     Case("from", _from, (_X, _one(3)), _with(_X, values=(64, 65, -64, -65))),

@@ -176,10 +176,7 @@ FEATURES: tuple[Sample, ...] = (
     Sample(
         "structures",
         Structures,
-        lambda seed: (
-            (randn(seed, 2, 6), [randn(seed + 1, 2, 6), randn(seed + 2, 2, 6)]),
-            1.5,
-        ),
+        lambda seed: ((randn(seed, 2, 6), [randn(seed + 1, 2, 6), randn(seed + 2, 2, 6)]), 1.5),
         kwargs=lambda seed: {"mask": randn(seed + 3, 2, 6) > 0},
     ),
     Sample(

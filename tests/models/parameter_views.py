@@ -83,11 +83,7 @@ PRODUCTS = (
     Case("linear_columns", lambda: Applies(lambda x, p: F.linear(x, p[:, 8:40]), 64, 48), (_X,)),
     Case("right_rows", lambda: Applies(lambda x, p: x @ p[16:48], 64, 48), (_X,)),
     Case("experts", lambda: Applies(_experts, 3, 32, 32), (_X,)),
-    Case(
-        "linear_bias",
-        lambda: Applies(lambda x, p: F.linear(x, p[:32], p[40]), 48, 32),
-        (_X,),
-    ),
+    Case("linear_bias", lambda: Applies(lambda x, p: F.linear(x, p[:32], p[40]), 48, 32), (_X,)),
 )
 
 ATTENTION = (
@@ -106,9 +102,7 @@ ATTENTION = (
 
 OTHERS = (
     Case(
-        "conv2d",
-        lambda: Applies(lambda x, p: F.conv2d(x, p[8:]), 24, 16, 1, 1),
-        ((2, 16, 8, 8),),
+        "conv2d", lambda: Applies(lambda x, p: F.conv2d(x, p[8:]), 24, 16, 1, 1), ((2, 16, 8, 8),)
     ),
     Case(
         "conv2d_3x3",

@@ -75,11 +75,7 @@ def _draw(
 
 
 def _plain(
-    rng: random.Random,
-    module: nn.Module,
-    name: str,
-    shape: Shape,
-    kind: tuple[torch.dtype, float],
+    rng: random.Random, module: nn.Module, name: str, shape: Shape, kind: tuple[torch.dtype, float]
 ) -> Getter:
     """A parameter or a buffer, with a storage of its own or in the middle of a larger one."""
     while hasattr(module, name):

@@ -1,15 +1,42 @@
 """Processes that a test started, and what they started in turn.
 
-environment[mark] = "1"         # of the first; the others inherit it
+mark = pytest.fixture(marked)
+
+process = begin(mark, "print('begun', flush=True)")
 assert not processes_with(mark)
 """
 
 import os
 import signal
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+
+def begin(
+    mark: str, script: str, *arguments: str, folder: Path | None = None, **environment: str
+) -> subprocess.Popen[str]:
+    """Python with `script`, once it has printed "begun". What it starts inherits the mark.
+
+    In `folder`, if there is one, are its work and all caches.
+    """
+    if folder:
+        caches = {"PTERON": "cache", "TORCHINDUCTOR": "inductor", "TRITON": "triton"}
+        environment |= {f"{name}_CACHE_DIR": str(folder / to) for name, to in caches.items()}
+        environment["TMPDIR"] = str(folder)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), mark: "1", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "begun\n"
+    return process
 
 
 def processes_with(mark: str) -> dict[int, str]:
@@ -25,7 +52,6 @@ def processes_with(mark: str) -> dict[int, str]:
     return found
 
 
-@contextmanager
 def marked() -> Iterator[str]:
     """A mark of its own; what still has it at the end is killed."""
     mark = f"MARK{uuid.uuid4().hex}"

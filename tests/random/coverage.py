@@ -75,10 +75,7 @@ def unreachable(device: str) -> frozenset[str]:
     return frozenset(name for name in names if any(re.fullmatch(p, name) for p in patterns))
 
 
-_TEMPLATES = {
-    "cpu": ("CppBmmTemplate", "CppGemmTemplate"),
-    "cuda": ("triton_bmm", "triton_mm"),
-}
+_TEMPLATES = {"cpu": ("CppBmmTemplate", "CppGemmTemplate"), "cuda": ("triton_bmm", "triton_mm")}
 
 _BOTH, _CPU, _CUDA = ("cpu", "cuda"), ("cpu",), ("cuda",)
 
@@ -123,11 +120,7 @@ _UNREACHABLE: tuple[tuple[tuple[str, ...], str, str], ...] = (
         r"aoti_torch_(cpu|cuda)_(abs|add_Tensor|mul_Tensor|polar|permute|reshape|slice_Tensor)",
         "operators of complex numbers, which become real ones before (exir/complex_numbers.py)",
     ),
-    (
-        _CPU,
-        r"aoti_torch_(clone_preserve_strides|warn)",
-        "inputs are realigned on GPUs only",
-    ),
+    (_CPU, r"aoti_torch_(clone_preserve_strides|warn)", "inputs are realigned on GPUs only"),
     (
         _CPU,
         r"GOMP_(atomic|critical).*|omp_(get_num_procs|in_parallel|set_num_threads)",

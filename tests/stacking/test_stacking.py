@@ -31,9 +31,7 @@ def model() -> Interleaved:
 
 def export(model: Interleaved) -> ExportedProgram:
     return torch.export.export(
-        copy.deepcopy(model),
-        (torch.randn(2, WIDTH),),
-        dynamic_shapes=({0: Dim("batch", max=16)},),
+        copy.deepcopy(model), (torch.randn(2, WIDTH),), dynamic_shapes=({0: Dim("batch", max=16)},)
     )
 
 

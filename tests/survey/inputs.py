@@ -52,10 +52,7 @@ def _with_image(module: Any, make: "_Maker") -> Inputs:
     image: Inputs = {"pixel_values": make("pixel_values", 0)}
     if "image_grid_thw" in inspect.signature(module.forward).parameters:
         width = 3 * patch * patch * (merged or 1)
-        image = {
-            "pixel_values": make.randn(16, width),
-            "image_grid_thw": torch.tensor([[1, 4, 4]]),
-        }
+        image = {"pixel_values": make.randn(16, width), "image_grid_thw": torch.tensor([[1, 4, 4]])}
     elif _needs(module.get_image_features, "image_sizes"):
         image["image_sizes"] = torch.tensor([image["pixel_values"].shape[-2:]])
     with torch.no_grad():

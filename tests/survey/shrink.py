@@ -113,8 +113,7 @@ def shrink(
     """The fields with smaller values. `tokens` gets the new numbers of special tokens."""
     tokens = {} if tokens is None else tokens
     layers = max(
-        (v for k, v in fields.items() if isinstance(v, int) and re.fullmatch(_LAYERS, k)),
-        default=0,
+        (v for k, v in fields.items() if isinstance(v, int) and re.fullmatch(_LAYERS, k)), default=0
     )
     small: dict[str, Any] = {}
     for name, value in fields.items():

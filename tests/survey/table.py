@@ -39,7 +39,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     lines = [
         f"{len(outcomes)} models, {len(outcomes) - len(present)} of them absent; of "
         f"{len(present)}, {len(exported)} export; of these {len(good)} match"
-        + (f", {len(good) / len(exported):.1%}" if exported else ""),
+        + (f", {len(good) / len(exported):.1%}" if exported else "")
     ]
     if left := [outcome for outcome in present if outcome.on_cpu]:
         calls = sum(outcome.on_cpu or 0 for outcome in left)

@@ -1,6 +1,7 @@
 """What Inductor gets wrong comes out right: generated code, and the graphs that lead to it."""
 
 import contextlib
+import dataclasses
 import re
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,7 @@ from pteron.backends.aoti.inductor import (
     weight_repairs,
 )
 from pteron.backends.aoti.op_support import OpSupport
+from tests.models.cases import Applies
 
 
 def exported(module: torch.nn.Module, *inputs: torch.Tensor) -> ExportedProgram:
@@ -111,49 +113,6 @@ def test_loops_are_generated(model: type[torch.nn.Module], freeze: bool) -> None
     assert "while (" in code.model and not code.proxied
 
 
-def _module(shape: tuple[int, ...], op: Callable[[Any, Any], torch.Tensor]) -> torch.nn.Module:
-    class Applies(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            values = torch.arange(1.0, 1 + torch.Size(shape).numel())
-            self.p = torch.nn.Parameter(values.reshape(shape))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return op(x, self.p)
-
-    return Applies()
-
-
-_MATRIX, _BATCH = torch.randn(24, 32), torch.randn(2, 24, 32)
-VIEWS_OF_PARAMETERS = {
-    "rows": (_MATRIX, (96, 32), lambda x, p: F.linear(x, p[32:]), lambda p: p[32:]),
-    "chunk": (_MATRIX, (96, 32), lambda x, p: F.linear(x, p.chunk(3)[2]), lambda p: p[64:]),
-    "transposed": (_MATRIX, (32, 48), lambda x, p: F.linear(x, p.t()[8:]), lambda p: p[:, 8:]),
-    "columns": (_MATRIX, (64, 48), lambda x, p: F.linear(x, p[:, 8:40]), lambda p: p[:, 8:40]),
-    "stacked": (_MATRIX, (3, 40, 32), lambda x, p: F.linear(x, p[1]), lambda p: p[1]),
-    "right": (_MATRIX, (64, 48), lambda x, p: x @ p[16:48], lambda p: p[16:48]),
-    "batches": (_BATCH, (3, 32, 32), lambda x, p: torch.bmm(x, p[1:]), lambda p: p[1:]),
-}
-
-
-@pytest.mark.parametrize("name", VIEWS_OF_PARAMETERS)
-@pytest.mark.parametrize("repaired", [True, False])
-def test_views_of_parameters_are_packed_from_their_offset(
-    name: str, repaired: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x, shape, op, view = VIEWS_OF_PARAMETERS[name]
-    if not repaired:
-        monkeypatch.setattr(
-            weight_repairs, "fix_packed_weight_storage_offset", contextlib.nullcontext
-        )
-    model = _module(shape, op)
-    code = inductor.generate(exported(model, x), Target("cpu", 256, 1))
-    (packed,) = (constant.tensor.flatten() for constant in code.constants)
-    found = packed[packed != 0].sort().values  # no element of the parameter is zero, padding is
-    right = torch.equal(found, view(model.p.detach()).flatten().sort().values)
-    assert right == repaired, "" if repaired else "torch has fixed this: remove the workaround"
-
-
 def _padded_product(x: torch.Tensor) -> torch.Tensor:
     v = F.gelu(x.permute(0, 3, 1, 2))
     left = F.pad(v, (0, 0, 0, 0, 0, 14), value=0.5)
@@ -167,53 +126,123 @@ def _masked_after_a_view(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return doubled, y
 
 
-_SQUARE = torch.randn(16, 16)
-#: By repair: a computation, its inputs, and what the code is like that Inductor makes of it.
-BUGS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], Callable[[str], bool]]] = {
-    "fix_int8_minmax_reductions": (
+class ScalesConvolutions(torch.nn.Module):
+    """Multiplies the results of two convolutions by different scalars."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.v = torch.nn.Parameter(torch.ones(4, 4, 3))
+        self.w = torch.nn.Parameter(torch.ones(4, 4, 3))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return F.conv1d(x, self.v) * 0.5, F.conv1d(x + 1, self.w) * 0.25
+
+
+class ScalesTransposed(torch.nn.Module):
+    """Multiplies what a transposed convolution returns by a number for each channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.ones(4, 4, 3))
+        self.p = torch.nn.Parameter(torch.arange(1.0, 5).view(4, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.conv_transpose1d(x, self.w) * self.p
+
+
+@dataclasses.dataclass(frozen=True)
+class Bug:
+    """What shows that a repair is needed.
+
+    Attributes:
+        model: a module or a function of its inputs and, if it has one, of a parameter.
+        has_bug: whether it is in the C++ code that Inductor makes, or in the constants.
+        parameter: the shape of the parameter, if there is one.
+        dynamic: the `dynamic_shapes` of `torch.export`.
+    """
+
+    model: Callable[..., Any]
+    inputs: tuple[torch.Tensor, ...]
+    has_bug: Callable[[str, list[torch.Tensor]], bool]
+    parameter: tuple[int, ...] = ()
+    dynamic: Any = None
+
+
+_SQUARE, _BATCH = torch.randn(16, 16), torch.export.Dim("batch", min=2, max=64)
+#: By repair. Views of other kinds are in tests/e2e/test_parameter_views.py.
+BUGS: dict[str, Bug] = {
+    "fix_int8_minmax_reductions": Bug(
         lambda x: x.amin(),
         (torch.ones(64, dtype=torch.uint8),),
-        lambda code: "vec_reduce_all<uint8_t" in code,
+        lambda code, _: "vec_reduce_all<uint8_t" in code,
     ),
-    "fix_argminmax_index_order": (
+    "fix_argminmax_index_order": Bug(
         lambda x, y: (x.t() + y).argmax(),
         (_SQUARE, _SQUARE),
-        lambda code: re.search(r"combine.*\b16L?\*x0 \+ x1", code) is not None,
+        lambda code, _: re.search(r"combine.*\b16L?\*x0 \+ x1", code) is not None,
     ),
-    "fix_reduction_tail_stores": (
+    "fix_reduction_tail_stores": Bug(
         _padded_product,
         (torch.randn(1, 22, 22, 8),),
-        lambda code: not re.search(r"acc\w+\.store\(.*, static_cast<int64_t>\(6L?\)\)", code),
+        lambda code, _: not re.search(r"acc\w+\.store\(.*, static_cast<int64_t>\(6L?\)\)", code),
     ),
-    "fix_int64_arange_step": (
+    "fix_int64_arange_step": Bug(
         lambda x: torch.arange(11) * 10**9 + x,
         (torch.ones(1, dtype=torch.int64),),
-        lambda code: re.search(r"arange\(\w+, \d+\)", code) is not None,
+        lambda code, _: re.search(r"arange\(\w+, \d+\)", code) is not None,
     ),
-    "fix_floor_division_rounding": (
+    "fix_floor_division_rounding": Bug(
         lambda x, y: x // y,
         (_SQUARE, _SQUARE),
-        lambda code: "fmod" not in code,
+        lambda code, _: "fmod" not in code,
     ),
-    "fix_cumsum_of_constant_dtype": (
+    "fix_cumsum_of_constant_dtype": Bug(
         lambda x: (torch.ones(4, dtype=torch.bool).cumsum(0, dtype=torch.float64), x + 1),
         (_SQUARE,),
-        lambda code: "torch_dtype_float64" not in code,
+        lambda code, _: "torch_dtype_float64" not in code,
     ),
-    "fix_as_strided_of_view": (
+    "fix_as_strided_of_view": Bug(
         lambda x: (x * 2)[2:].as_strided((2, 16), (16, 1), 16),
         (_SQUARE,),
-        lambda code: "static_cast<int64_t>(224L)" in code,  # the elements of 14 rows
+        lambda code, _: "static_cast<int64_t>(224L)" in code,  # the elements of 14 rows
     ),
-    "fix_reinterpret_view_after_mutation": (
+    "fix_reinterpret_view_after_mutation": Bug(
         _masked_after_a_view,
         (_SQUARE,),
-        lambda code: "out_ptr1" not in code,  # one loop is to read the sorted, not the masked
+        lambda code, _: "out_ptr1" not in code,  # one loop is to read the sorted, not the masked
     ),
-    "disable_mm_plus_mm_on_cpu": (
+    "disable_mm_plus_mm_on_cpu": Bug(
         lambda x, y: x @ y + y @ x,
         (_SQUARE, _SQUARE),
-        lambda code: "mm_plus_mm" in code,
+        lambda code, _: "mm_plus_mm" in code,
+    ),
+    "fix_packed_weight_storage_offset": Bug(
+        lambda x, p: F.linear(x, p[32:]),
+        (torch.randn(24, 32),),
+        lambda _, packed: not torch.equal(
+            torch.cat([c[c != 0] for c in packed]).sort().values, torch.arange(1025.0, 3073)
+        ),
+        parameter=(96, 32),
+    ),
+    "fix_packed_weight_of_dynamic_bmm": Bug(
+        lambda x, p: F.linear(x.transpose(0, 1).exp(), p),
+        (torch.randn(8, 5, 4),),
+        lambda _, constants: sum(constant.numel() for constant in constants) != 7 * 4,
+        parameter=(7, 4),
+        dynamic=(({1: _BATCH},),),
+    ),
+    "fix_folded_scale_names": Bug(
+        ScalesConvolutions(),
+        (torch.randn(2, 4, 9),),
+        lambda _, constants: sorted(c.unique().item() for c in constants) != [0.25, 0.5],
+    ),
+    "skip_folding_into_transposed_convolutions": Bug(
+        ScalesTransposed(),
+        (torch.randn(2, 4, 9),),
+        # Folded, weights are another number for each output channel, their second dimension.
+        lambda _, constants: any(
+            not torch.equal(c, c[:1].expand(c.shape)) for c in constants if c.dim() == 3
+        ),
     ),
 }
 
@@ -223,45 +252,20 @@ BUGS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], Callable[[st
 def test_the_bug_is_not_in_the_code(
     name: str, repaired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    op, inputs, has_bug = BUGS[name]
     if not repaired:
-        for module in (graph_repairs, loop_repairs, rounding_repairs):
+        for module in (graph_repairs, loop_repairs, rounding_repairs, weight_repairs):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, contextlib.nullcontext)
-
-    class Applies(torch.nn.Module):
-        def forward(self, *inputs: torch.Tensor) -> Any:
-            return op(*inputs)
-
-    code = inductor.generate(exported(Applies(), *inputs), Target("cpu", 256, 1))
-    found = has_bug(code.model + code.kernels)
-    assert found != repaired, "" if repaired else "torch has fixed this: remove the workaround"
-
-
-@pytest.mark.parametrize("repaired", [True, False])
-def test_no_weight_is_packed_for_batches_of_any_number(
-    repaired: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not repaired:
-        monkeypatch.setattr(
-            weight_repairs, "fix_packed_weight_of_dynamic_bmm", contextlib.nullcontext
-        )
-
-    class Transposes(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = torch.nn.Linear(4, 7, bias=False)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.linear(x.transpose(0, 1).exp())
-
-    batch = torch.export.Dim("batch", min=2, max=64)
-    model, inputs = Transposes().eval(), (torch.randn(8, 5, 4),)
-    program = torch.export.export(model, inputs, dynamic_shapes=({1: batch},))
+    bug = BUGS[name]
+    model = bug.model
+    if not isinstance(model, torch.nn.Module):
+        model = Applies(model, *bug.parameter)
+        for parameter in model.parameters():  # no element is zero, what is padded is
+            parameter.data.view(-1).copy_(torch.arange(1.0, 1 + parameter.numel()))
+    program = torch.export.export(model.eval(), bug.inputs, dynamic_shapes=bug.dynamic)
     code = inductor.generate(program.run_decompositions(), Target("cpu", 256, 1))
-    elements = sum(constant.tensor.numel() for constant in code.constants)
-    message = "" if repaired else "torch has fixed this: remove the workaround"
-    assert (elements == model.linear.weight.numel()) == repaired, message
+    found = bug.has_bug(code.model + code.kernels, [c.tensor for c in code.constants])
+    assert found != repaired, "" if repaired else "torch has fixed this: remove the workaround"
 
 
 class ComparesSigns(torch.nn.Module):
@@ -305,60 +309,6 @@ def test_inputs_are_written_where_nobody_sees_it(
         reinplace.reinplace_inplaceable_ops_core(graph)
     found = sum("index_put_" in str(node.target) for node in graph.nodes)
     assert found == expected, "" if repaired else "torch has fixed this: remove the workaround"
-
-
-class ScalesConvolutions(torch.nn.Module):
-    """Multiplies the results of two convolutions by different scalars."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.v = torch.nn.Parameter(torch.ones(4, 4, 3))
-        self.w = torch.nn.Parameter(torch.ones(4, 4, 3))
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return F.conv1d(x, self.v) * 0.5, F.conv1d(x + 1, self.w) * 0.25
-
-
-@pytest.mark.parametrize("repaired", [True, False])
-def test_each_convolution_is_multiplied_by_its_own_scalar(
-    repaired: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not repaired:
-        monkeypatch.setattr(weight_repairs, "fix_folded_scale_names", contextlib.nullcontext)
-    program = exported(ScalesConvolutions(), torch.randn(2, 4, 9))
-    code = inductor.generate(program, Target("cpu", 256, 1))
-    found = sorted(constant.tensor.unique().item() for constant in code.constants)
-    right = found == [0.25, 0.5]
-    assert right == repaired, "" if repaired else "torch has fixed this: remove the workaround"
-
-
-class ScalesTransposed(torch.nn.Module):
-    """Multiplies what a transposed convolution returns by a number for each channel."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.w = torch.nn.Parameter(torch.ones(4, 4, 3))
-        self.p = torch.nn.Parameter(torch.arange(1.0, 5).view(4, 1))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.conv_transpose1d(x, self.w) * self.p
-
-
-@pytest.mark.parametrize("repaired", [True, False])
-def test_transposed_convolutions_keep_their_weights(
-    repaired: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not repaired:
-        monkeypatch.setattr(
-            weight_repairs, "skip_folding_into_transposed_convolutions", contextlib.nullcontext
-        )
-    code = inductor.generate(
-        exported(ScalesTransposed(), torch.randn(2, 4, 9)), Target("cpu", 256, 1)
-    )
-    # Folded, they would be another number for each output channel, their second dimension.
-    weights = [c.tensor for c in code.constants if c.tensor.shape == (4, 4, 3)]
-    right = all(torch.equal(weight, weight[:1].expand(4, 4, 3)) for weight in weights)
-    assert right == repaired, "" if repaired else "torch has fixed this: remove the workaround"
 
 
 def test_constants_that_are_not_folded_are_compared() -> None:

@@ -35,10 +35,7 @@ AOTI_SHIM(no_such_operator, 1, Tensor(self))
 AOTI_COMMON_SHIM(zero_, 1)
 """
 CALLS = {
-    "multinomial": (
-        lambda x: torch.multinomial(x, 2),
-        r"\(arg\w+, 2L, 0, nullptr, &buf\w+\)",
-    ),
+    "multinomial": (lambda x: torch.multinomial(x, 2), r"\(arg\w+, 2L, 0, nullptr, &buf\w+\)"),
     "_unique2": (
         lambda x: torch.unique(x, return_counts=True),
         r"\(arg\w+, 1, 0, 1, &buf\w+, &buf\w+, &buf\w+\)",

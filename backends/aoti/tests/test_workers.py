@@ -1,18 +1,16 @@
 """Pools and compilers that end with whoever waits for them; real processes and signals."""
 
-import os
 import signal
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pteron.backends.aoti import workers
-from tests.pool.processes import marked, processes_with
+from tests.pool.processes import begin, marked, processes_with
 
 SLEEPERS = """
 import subprocess, sys, threading, time
@@ -80,29 +78,11 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-@pytest.fixture
-def mark() -> Iterator[str]:
-    with marked() as name:
-        yield name
+mark = pytest.fixture(marked)
 
 
 def start(mark: str, *arguments: str, script: str = SLEEPERS) -> subprocess.Popen[str]:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "TORCHINDUCTOR_COMPILE_THREADS": "2",
-        mark: "1",
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, *arguments],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout
-    assert process.stdout.readline() == "begun\n"
-    return process
+    return begin(mark, script, *arguments, TORCHINDUCTOR_COMPILE_THREADS="2")
 
 
 @pytest.mark.parametrize("waits", ["at the end", "for a result"])

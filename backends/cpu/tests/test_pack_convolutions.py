@@ -83,10 +83,7 @@ _AROUND = [1, 1, 1, 1]
             lambda conv, x, y: conv(F.pad(x[:, :7], (0, 0, 0, 0, 0, 1))),
             (_AROUND, False, None, None),
         ),
-        (
-            lambda conv, x, y: conv(p := F.pad(x, (0, 1))) + p[:, :1],
-            (_AROUND, False, None, None),
-        ),
+        (lambda conv, x, y: conv(p := F.pad(x, (0, 1))) + p[:, :1], (_AROUND, False, None, None)),
     ],
 )
 def test_what_is_around_is_taken_in(

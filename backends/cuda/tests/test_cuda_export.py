@@ -86,11 +86,7 @@ def test_matrix_products_by_choice(gemm: str, tmp_path: pathlib.Path) -> None:
 def test_tensors_on_the_device(tmp_path: pathlib.Path) -> None:
     """Inputs are used where they lie and outputs stay there; the caller's stream orders all."""
     sample = sample_named("mlp_block")
-    path = save(
-        lower(sample.export()),
-        tmp_path,
-        **ON_DEVICE,
-    )
+    path = save(lower(sample.export()), tmp_path, **ON_DEVICE)
     method = load(path).load_method("forward")
     for seed, reference in enumerate(eager(sample, _CALLS)):
         found = method.execute([value.cuda() for value in inputs_of(sample, seed)])

@@ -211,12 +211,7 @@ def test_control_flow_between_operators_of_others(
     left_out = ["aten.tanh.default", "aten.sigmoid.default"]
     partitioner = [CudaPartitioner(leave_out=left_out)]
     delegates = lowered_by(Around(inner()), torch.randn(3, 4), partitioner=partitioner)
-    assert backends(delegates) == [
-        "OtherBackend",
-        "CudaBackend",
-        "OtherBackend",
-        "CudaBackend",
-    ]
+    assert backends(delegates) == ["OtherBackend", "CudaBackend", "OtherBackend", "CudaBackend"]
     counts = [len([*filter(is_control_flow, part.graph.nodes)]) for _, part in delegates]
     assert counts == [0, 1, 0, 0]
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ from pteron.runtime import (
     Runtime,
     TimedOutError,
 )
-from tests.pool.processes import marked, processes_with
+from tests.pool.processes import begin, marked, processes_with
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
@@ -234,10 +234,7 @@ print("done", flush=True)
 """
 
 
-@pytest.fixture
-def mark() -> Iterator[str]:
-    with marked() as name:
-        yield name
+mark = pytest.fixture(marked)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -245,25 +242,7 @@ def mark() -> Iterator[str]:
 def test_an_export_ends(
     mark: str, number: signal.Signals, later: float, tmp_path: pathlib.Path
 ) -> None:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "PTERON_CACHE_DIR": str(tmp_path / "cache"),
-        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"),
-        "TRITON_CACHE_DIR": str(tmp_path / "triton"),
-        "TMPDIR": str(tmp_path),
-        mark: "1",
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-c", _EXPORT],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout
-    assert process.stdout.readline() == "begun\n"
+    process = begin(mark, _EXPORT, folder=tmp_path)
     time.sleep(later)
     running = processes_with(mark)
     sent = time.monotonic()

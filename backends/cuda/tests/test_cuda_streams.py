@@ -106,11 +106,7 @@ def test_outputs_are_computed_where_they_belong(mlp: dict[bool, pathlib.Path]) -
 def test_another_stream_waits_for_the_session(tmp_path: pathlib.Path) -> None:
     """State that one call left on one stream is there for the next call on another one."""
     sample = sample_named("kv_cache")
-    path = save(
-        lower(sample.export()),
-        tmp_path,
-        **ON_DEVICE,
-    )
+    path = save(lower(sample.export()), tmp_path, **ON_DEVICE)
     method = load(path).load_method("forward")
     calls = [[value.cuda() for value in inputs_of(sample, seed)] for seed in range(6)]
     torch.cuda.synchronize()

@@ -28,13 +28,7 @@ def test_eight_threads_get_equal_results(
     tmp_path: pathlib.Path, record_property: Callable[[str, object], None]
 ) -> None:
     sample = sample_named("mlp_block")
-    program = load(
-        save(
-            lower(sample.export()),
-            tmp_path,
-            **ON_DEVICE,
-        )
-    )
+    program = load(save(lower(sample.export()), tmp_path, **ON_DEVICE))
     x = inputs_of(sample, 0)[0].cuda()
     unequal: list[tuple[int, int]] = []
     results: list[torch.Tensor | None] = [None] * _THREADS

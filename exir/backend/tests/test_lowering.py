@@ -177,9 +177,7 @@ def test_numbers_that_depend_on_data() -> None:
         return x.narrow(0, 0, count)
 
     check(
-        Function(narrow),
-        ((torch.randn(3), torch.tensor(2)),),
-        ((torch.randn(3), torch.tensor(3)),),
+        Function(narrow), ((torch.randn(3), torch.tensor(2)),), ((torch.randn(3), torch.tensor(3)),)
     )
 
 

@@ -24,11 +24,7 @@ from pteron.exir.verification.call import call
 from pteron.exir.verification.comparison import errors
 from pteron.exir.verification.interpreters import RoundingInterpreter, around
 from pteron.exir.verification.reference import Reference
-from pteron.exir.verification.verify import (
-    MethodVerification,
-    differences,
-    verify_method,
-)
+from pteron.exir.verification.verify import MethodVerification, differences, verify_method
 from tests.models import gpt, parameter_views
 from tests.models.cases import Together
 from tests.models.features import FEATURES
@@ -149,11 +145,7 @@ _PROGRAMS: dict[str, Callable[[], ExportedProgram]] = {
     },
     **{
         case.name: functools.partial(_together, [case])
-        for case in (
-            *parameter_views.PRODUCTS,
-            *parameter_views.ATTENTION,
-            *parameter_views.OTHERS,
-        )
+        for case in (*parameter_views.PRODUCTS, *parameter_views.ATTENTION, *parameter_views.OTHERS)
     },
     **{f"random_{seed}": functools.partial(_random, seed) for seed in range(40)},
 }

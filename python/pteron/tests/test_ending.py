@@ -1,16 +1,12 @@
 """Ctrl-C and SIGTERM while a model is exported: it ends at once and leaves nothing."""
 
-import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.pool.processes import marked, processes_with
+from tests.pool.processes import begin, marked, processes_with
 
 MODEL = """
 import torch
@@ -51,10 +47,7 @@ def is_compiling(mark: str) -> bool:
     return any("cc1plus" in line for line in processes_with(mark).values())
 
 
-@pytest.fixture
-def mark() -> Iterator[str]:
-    with marked() as name:
-        yield name
+mark = pytest.fixture(marked)
 
 
 @pytest.mark.parametrize(
@@ -74,24 +67,7 @@ def test_an_export_ends(
     mark: str, script: str, number: signal.Signals, moment: str, code: int, tmp_path: Path
 ) -> None:
     (tmp_path / "made.py").write_text(MODEL)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "PTERON_CACHE_DIR": str(tmp_path / "cache"),
-        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"),
-        "TMPDIR": str(tmp_path),
-        mark: "1",
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-c", script],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout
-    assert process.stdout.readline() == "begun\n"
+    process = begin(mark, script, folder=tmp_path)
     if moment == "early":
         time.sleep(1)
     else:

@@ -84,7 +84,6 @@ std::vector<int64_t> strides_of(const Json& tensor) {
 
 std::vector<Scalar> elements_of(const Json& tensor) {
   const DType dtype = dtype_of(tensor);
-  const double scale = tensor.value("scale", 1.0);
   const auto element = [&](size_t i) {
     if (tensor.contains("formula")) {
       const std::vector<double> f = tensor["formula"];
@@ -96,7 +95,7 @@ std::vector<Scalar> elements_of(const Json& tensor) {
     const Json& data = tensor.at("data");
     const Json& value = data.at(data.size() == 1 ? 0 : i);
     if (value.is_array()) return Scalar::of({number<double>(value[0]), number<double>(value[1])});
-    if (!is_integer(dtype)) return Scalar::of(number<double>(value) * scale);
+    if (!is_integer(dtype)) return Scalar::of(number<double>(value));
     return Scalar::of(value.is_boolean() ? int64_t{value.get<bool>()} : value.get<int64_t>());
   };
   std::vector<Scalar> elements(static_cast<size_t>(numel_of(tensor)));

@@ -9,9 +9,8 @@
 //   {"dtype": "float32", "sizes": [2, 3], "strides": [3, 1], "offset": 0, "data": [...]}
 //
 // with its elements row-major: numbers, [real, imaginary], "nan", "inf" or "-inf". Without strides
-// it is row-major. One number of data stands for all; with "scale", real ones count times that.
-// Instead of data, "formula": [a, b, m, offset, scale] has element i be ((a i + b) mod m + offset)
-// scale, and "of": k has it lie in the storage of argument k. What strides and offset skip holds NaN
+// it is row-major. One number of data stands for all. Instead of data,
+// "formula": [a, b, m, offset, scale] has element i be ((a i + b) mod m + offset) scale, and "of": k has it lie in the storage of argument k. What strides and offset skip holds NaN
 // or 113, so that reading or writing it shows.
 #pragma once
 

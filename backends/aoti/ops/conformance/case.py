@@ -229,9 +229,7 @@ def _arguments(arguments: Sequence[Any]) -> list[Any]:
             return short(argument)
         if isinstance(argument, list | tuple):
             return [stored(position, item) for item in argument]
-        if isinstance(argument, float) and not math.isfinite(argument):
-            return str(argument)
-        return argument
+        return _number(argument) if isinstance(argument, float) else argument
 
     return [stored(position, argument) for position, argument in enumerate(arguments)]
 
@@ -246,26 +244,11 @@ def _tensor(tensor: torch.Tensor, every: int) -> Json:
         made["every"] = every
     if every:
         values = tensor.resolve_conj().reshape(-1)[::every]
-        if tensor.is_floating_point() and values.numel() > 0 and _are_sixteenths(values):
-            made["scale"] = 1 / 16
-            values = (values.double() * 16).long()
-        # As many digits as tell any two numbers of the dtype apart.
-        digits = 17 if tensor.dtype in (torch.float64, torch.complex128) else 9
-        made["data"] = [_number(item, digits) for item in values.tolist()]
+        made["data"] = [_number(item) for item in values.tolist()]
     return made
 
 
-def _are_sixteenths(values: torch.Tensor) -> bool:
-    """Multiples of 1/16, -0.0 not among them."""
-    scaled = values.double() * 16
-    return bool(((scaled == scaled.long()) & (scaled.signbit() == (scaled < 0))).all())
-
-
-def _number(value: complex, digits: int) -> Any:
+def _number(value: complex) -> Any:
     if isinstance(value, complex):
-        return [_number(value.real, digits), _number(value.imag, digits)]
-    if isinstance(value, int):
-        return int(value)
-    if not math.isfinite(value):
-        return str(value)
-    return float(f"{value:.{digits}g}")
+        return [_number(value.real), _number(value.imag)]
+    return value if math.isfinite(value) else str(value)

@@ -1,5 +1,5 @@
 // The suite of operators that every device passes: calls of its shims, with results that torch made
-// (goldens/, one file for each family).
+// (//backends/aoti/ops:goldens, one file for each family).
 //
 //   // One file of a backend, in its tests:
 //   namespace pteron::aoti::conformance {

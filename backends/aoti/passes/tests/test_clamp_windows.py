@@ -30,10 +30,7 @@ _LARGE: dict[str, tuple[_Pool, list[int]]] = {
     ),
     "avg_divisor": (lambda x: F.avg_pool2d(x, 40, ceil_mode=True, divisor_override=3), [7, 5]),
     "max": (lambda x: F.max_pool2d(x, 60, ceil_mode=True), [7, 5]),
-    "max_indices": (
-        lambda x: F.max_pool2d(x, 60, 64, ceil_mode=True, return_indices=True),
-        [7, 5],
-    ),
+    "max_indices": (lambda x: F.max_pool2d(x, 60, 64, ceil_mode=True, return_indices=True), [7, 5]),
     "max_dilated": (lambda x: F.max_pool2d(x, 9, 30, 1, dilation=3, ceil_mode=True), [4, 3]),
     "avg_1d": (lambda x: F.avg_pool1d(x[0], 50, ceil_mode=True), [1, 5]),
 }
