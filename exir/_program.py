@@ -29,9 +29,6 @@ from torch.utils._pytree import TreeSpec
 CONSTANT_KINDS = frozenset({InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR})
 """Kinds of inputs that are tensors of the model."""
 
-MUTATION_KINDS = frozenset({OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION})
-"""Kinds of outputs that are the new value of an input."""
-
 
 def input_specs_by_name(program: ExportedProgram) -> dict[str, InputSpec]:
     """Placeholder name to input spec, in order."""

@@ -180,21 +180,14 @@ def to_edge_transform_and_lower(
     return manager
 
 
-class EdgeProgramManager:
-    """Programs of several methods, to be written to one file. Methods return new managers."""
+class _Methods:
+    """Programs of several methods, and methods that return constants."""
 
     def __init__(
-        self,
-        edge_programs: Programs,
-        constant_methods: Mapping[str, Any] | None = None,
-        references: Mapping[str, Reference] | None = None,
+        self, programs: Programs, constant_methods: Mapping[str, Any] | None = None
     ) -> None:
-        self._programs = methods_of(edge_programs)
+        self._programs = methods_of(programs)
         self._constant_methods = dict(constant_methods or {})
-        self._references = dict(references or {})
-
-    def _with(self, programs: Mapping[str, ExportedProgram]) -> EdgeProgramManager:
-        return EdgeProgramManager(programs, self._constant_methods, self._references)
 
     @property
     def methods(self) -> set[str]:
@@ -207,8 +200,28 @@ class EdgeProgramManager:
         return set(self._constant_methods)
 
     def exported_program(self, method_name: str = DEFAULT_METHOD) -> ExportedProgram:
-        """The program of a method. KeyError lists the methods."""
-        return _program_of(self._programs, method_name)
+        """The program of a method, with delegate calls if it has any. KeyError lists the methods."""
+        if method_name in self._programs:
+            return self._programs[method_name]
+        raise KeyError(
+            f"there is no method {method_name!r}; the methods are {sorted(self._programs)}"
+        )
+
+
+class EdgeProgramManager(_Methods):
+    """Programs of several methods, to be written to one file. Methods return new managers."""
+
+    def __init__(
+        self,
+        edge_programs: Programs,
+        constant_methods: Mapping[str, Any] | None = None,
+        references: Mapping[str, Reference] | None = None,
+    ) -> None:
+        super().__init__(edge_programs, constant_methods)
+        self._references = dict(references or {})
+
+    def _with(self, programs: Mapping[str, ExportedProgram]) -> EdgeProgramManager:
+        return EdgeProgramManager(programs, self._constant_methods, self._references)
 
     def transform(
         self, passes: Passes, compile_config: EdgeCompileConfig | None = None
@@ -268,13 +281,7 @@ class EdgeProgramManager:
         return emitted
 
 
-def _program_of(programs: Mapping[str, ExportedProgram], name: str) -> ExportedProgram:
-    if name not in programs:
-        raise KeyError(f"there is no method {name!r}; the methods are {sorted(programs)}")
-    return programs[name]
-
-
-class ExecutorchProgramManager:
+class ExecutorchProgramManager(_Methods):
     """An emitted program, ready to be written."""
 
     def __init__(
@@ -283,8 +290,7 @@ class ExecutorchProgramManager:
         constant_methods: Mapping[str, Any] | None = None,
         config: ExecutorchBackendConfig | None = None,
     ) -> None:
-        self._programs = dict(programs)
-        self._constant_methods = dict(constant_methods or {})
+        super().__init__(programs, constant_methods)
         self._config = config or ExecutorchBackendConfig()
         self._emitted: Emitted = emit_program(
             self._programs,
@@ -321,20 +327,6 @@ class ExecutorchProgramManager:
     @property
     def _written(self) -> Written:
         return Written(self.executorch_program, self._chunks, self._tensor_data)
-
-    @property
-    def methods(self) -> set[str]:
-        """Names of the methods that compute something."""
-        return set(self._programs)
-
-    @property
-    def config_methods(self) -> set[str]:
-        """Names of the methods that return constants."""
-        return set(self._constant_methods)
-
-    def exported_program(self, method_name: str = DEFAULT_METHOD) -> ExportedProgram:
-        """The program of a method, with delegate calls. KeyError lists the methods."""
-        return _program_of(self._programs, method_name)
 
     def explain(self) -> ProgramReport:
         """What became of each method, and what the files hold; `print` it for a table."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 _TABLE = Path(__file__).parent.parent / "runtime" / "core" / "scalar_types.inc"
-_LINE = re.compile(r"^PTERON_SCALAR_TYPE\((\w+),\s*(\d+),\s*(\d+),\s*(\w+),\s*(\d+),\s*(\d+)\)")
+_LINE = re.compile(r"^PTERON_SCALAR_TYPE\((\w+), (\d+), (\d+), (\w+), \d+, \d+\)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,32 +31,24 @@ class ScalarType:
       number: the number on the wire, which is torch's.
       nbytes: bytes of one element.
       torch_name: such as `bfloat16`.
-      dlpack_code: type code of DLPack.
-      dlpack_bits: bits of one element in DLPack.
     """
 
     name: str
     number: int
     nbytes: int
     torch_name: str
-    dlpack_code: int
-    dlpack_bits: int
 
 
 @cache
 def scalar_types() -> tuple[ScalarType, ...]:
     """Every element type that a program can hold, in the table's order."""
-    rows = []
-    for line in _TABLE.read_text(encoding="utf-8").splitlines():
-        match = _LINE.match(line)
-        if match:
-            name, number, nbytes, torch_name, code, bits = match.groups()
-            rows.append(
-                ScalarType(name, int(number), int(nbytes), torch_name, int(code), int(bits))
-            )
+    rows = _LINE.findall(_TABLE.read_text(encoding="utf-8"))
     if not rows:
         raise RuntimeError(f"{_TABLE} has no PTERON_SCALAR_TYPE lines")
-    return tuple(rows)
+    return tuple(
+        ScalarType(name, int(number), int(nbytes), torch_name)
+        for name, number, nbytes, torch_name in rows
+    )
 
 
 @cache

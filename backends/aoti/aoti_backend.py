@@ -71,7 +71,7 @@ class BuildTarget:
     Attributes:
         code: what Inductor generates for.
         machine: what the compiler builds for.
-        info: what the metadata says; `shims` and `shim_list_version` are filled in here.
+        info: what the metadata says of it.
         own_blobs: see `payload.build`.
     """
 
@@ -254,16 +254,13 @@ class AotiBackend(ABC, Generic[OptionsT]):
             shared_object = cls.codesign_so(shared_object, options)
             imported = toolchain.imported_symbols(shared_object, target.machine)
             check_functions(cls.__name__, device, program, imported)
-            info = dataclasses.replace(
-                target.info,
-                shims=imported,
-                shim_list_version=shim_list.load(device).version_for(imported),
-            )
             result = payload.build(
                 shared_object,
-                info,
+                target.info,
                 contract,
                 code.constants if target.own_blobs else code.all_constants,
+                shims=imported,
+                shim_list_version=shim_list.load(device).version_for(imported),
                 op_counts=payload.count_operators(program),
                 boundaries=edge_program.graph_module.meta.get(BOUNDARIES, ()),
                 own_blobs=target.own_blobs,

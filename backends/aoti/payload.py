@@ -22,11 +22,13 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import flatbuffers
 import torch
 from torch.export import ExportedProgram
 
+import pteron.backends.aoti.schema.metadata_generated as schema
 from pteron.backends.aoti import workers
-from pteron.backends.aoti.contract import Condition, Contract, Dim, TensorContract
+from pteron.backends.aoti.contract import Contract, TensorContract
 from pteron.backends.aoti.inductor import Constant
 from pteron.backends.aoti.ops.attention.attention import WAYS
 from pteron.exir._serialize.named_data_store import NamedDataStore, NamedDataStoreOutput
@@ -45,14 +47,10 @@ _FILE_IDENTIFIER = b"PTM1"
 
 @dataclasses.dataclass(frozen=True)
 class SharedObjectInfo:
-    """What the metadata says of the shared object itself; see schema/metadata.fbs for the
-    fields."""
+    """What options decide about the shared object; see schema/metadata.fbs for the fields."""
 
     device: str
-    shims: tuple[str, ...]
-    shim_list_version: int
     isa: str = ""
-    cpu_features: tuple[str, ...] = ()
     num_threads: int = 0
     cuda_archs: tuple[str, ...] = ()
     weights_layout: str = "packed"
@@ -77,6 +75,8 @@ def build(
     contract: Contract,
     constants: Sequence[Constant],
     *,
+    shims: Sequence[str],
+    shim_list_version: int,
     op_counts: Mapping[str, int],
     boundaries: Sequence[str] = (),
     own_blobs: bool = True,
@@ -89,6 +89,8 @@ def build(
         info: what the shared object was built for.
         contract: inputs and outputs of the partition.
         constants: what it reads.
+        shims: functions of the runtime that it imports, sorted.
+        shim_list_version: the first version of the shim list that has them all.
         op_counts: what the partition was made of; see `count_operators`.
         boundaries: its partition boundaries and why they are there; see
             `pteron.exir.backend.partition_boundary`.
@@ -115,7 +117,33 @@ def build(
             )
 
     # The key of the metadata is made of the other two, and equal code has several of them.
-    metadata = _metadata(so_digest, info, contract, stored, op_counts, boundaries)
+    inputs, outputs, conditions = contract
+    table = _filled(
+        schema.ModelMetadataT(),
+        device=info.device,
+        torchVersion=torch.__version__,
+        shimListVersion=shim_list_version,
+        shims=list(shims),
+        isa=info.isa,
+        cpuFeatures=[],
+        numThreads=info.num_threads,
+        cudaArchs=list(info.cuda_archs),
+        soDigest=list(so_digest),
+        inputs=[_tensor_table(item) for item in inputs],
+        outputs=[_tensor_table(item) for item in outputs],
+        conditions=[_filled(schema.ConditionT(), **vars(item)) for item in conditions],
+        constants=[_constant_table(item) for item in stored],
+        weightsLayout=info.weights_layout,
+        opCounts=[
+            _filled(schema.OpCountT(), op=op, count=count) for op, count in op_counts.items()
+        ],
+        boundaries=list(boundaries),
+        loweringVersion=LOWERING_VERSION,
+        platform=info.platform,
+    )
+    builder = flatbuffers.Builder(4096)
+    builder.Finish(table.Pack(builder), file_identifier=_FILE_IDENTIFIER)
+    metadata = bytes(builder.Output())
     so_key = f"{so_digest.hex()}_{hashlib.sha256(metadata).hexdigest()[:16]}_so_blob"
     store.add_named_data(so_key, shared_object, alignment=4096, digest=so_digest)
     store.add_named_data(f"{so_key}/{weights_key}/metadata", metadata, ALIGNMENT)
@@ -249,43 +277,6 @@ def _pack_as_aotinductor(
 # --- metadata --------------------------------------------------------------------------------
 
 
-def _metadata(
-    so_digest: bytes,
-    info: SharedObjectInfo,
-    contract: Contract,
-    stored: Sequence[_StoredConstant],
-    op_counts: Mapping[str, int],
-    boundaries: Sequence[str],
-) -> bytes:
-    import flatbuffers
-
-    import pteron.backends.aoti.schema.metadata_generated as schema
-
-    inputs, outputs, conditions = contract
-    table = schema.ModelMetadataT()
-    table.device = info.device
-    table.torchVersion = torch.__version__
-    table.shimListVersion = info.shim_list_version
-    table.shims = list(info.shims)
-    table.isa = info.isa
-    table.cpuFeatures = list(info.cpu_features)
-    table.numThreads = info.num_threads
-    table.cudaArchs = list(info.cuda_archs)
-    table.soDigest = list(so_digest)
-    table.inputs = [_tensor_table(schema, item) for item in inputs]
-    table.outputs = [_tensor_table(schema, item) for item in outputs]
-    table.conditions = [_condition_table(schema, item) for item in conditions]
-    table.constants = [_constant_table(schema, item) for item in stored]
-    table.weightsLayout = info.weights_layout
-    table.opCounts = [_op_table(schema, op, count) for op, count in op_counts.items()]
-    table.borders = list(boundaries)
-    table.loweringVersion = LOWERING_VERSION
-    table.platform = info.platform
-    builder = flatbuffers.Builder(4096)
-    builder.Finish(table.Pack(builder), file_identifier=_FILE_IDENTIFIER)
-    return bytes(builder.Output())
-
-
 def count_operators(program: ExportedProgram) -> dict[str, int]:
     """How often each operator stands in the partition, by name."""
     counts = collections.Counter(
@@ -294,51 +285,41 @@ def count_operators(program: ExportedProgram) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _op_table(schema: Any, op: str, count: int) -> Any:
-    table = schema.OpCountT()
-    table.op, table.count = op, count
+def _filled(table: Any, **fields: Any) -> Any:
+    for name, value in fields.items():
+        setattr(table, name, value)
     return table
 
 
-def _tensor_table(schema: Any, contract: TensorContract) -> Any:
-    table = schema.TensorContractT()
-    table.scalarType = scalar_type(contract.dtype).number
-    table.dims = [_dim_table(schema, dim) for dim in contract.dims]
-    table.strides = list(contract.strides)
-    table.mutated = contract.mutated
-    return table
+def _tensor_table(contract: TensorContract) -> Any:
+    return _filled(
+        schema.TensorContractT(),
+        scalarType=scalar_type(contract.dtype).number,
+        dims=[_filled(schema.DimT(), **vars(dim)) for dim in contract.dims],
+        strides=list(contract.strides),
+        mutated=contract.mutated,
+    )
 
 
-def _condition_table(schema: Any, condition: Condition) -> Any:
-    table = schema.ConditionT()
-    table.relation, table.text = condition.relation, condition.text
-    table.left, table.right = list(condition.left), list(condition.right)
-    return table
-
-
-def _dim_table(schema: Any, dim: Dim) -> Any:
-    table = schema.DimT()
-    table.min, table.max = dim.min, dim.max
-    table.symbol, table.scale, table.offset = dim.symbol, dim.scale, dim.offset
-    return table
-
-
-def _constant_table(schema: Any, item: _StoredConstant) -> Any:
+def _constant_table(item: _StoredConstant) -> Any:
     tensor = item.constant.tensor
-    table = schema.ConstantT()
-    table.name, table.fqn = item.constant.name, item.constant.fqn
-    table.scalarType = scalar_type(tensor.dtype).number
-    table.sizes, table.strides = list(tensor.shape), list(tensor.stride())
-    table.storageOffset = item.storage_offset
-    table.blobKey, table.offset, table.nbytes = item.blob_key, item.offset, item.data.nbytes
-    table.digest = list(item.digest)
-    return table
+    return _filled(
+        schema.ConstantT(),
+        name=item.constant.name,
+        fqn=item.constant.fqn,
+        scalarType=scalar_type(tensor.dtype).number,
+        sizes=list(tensor.shape),
+        strides=list(tensor.stride()),
+        storageOffset=item.storage_offset,
+        blobKey=item.blob_key,
+        offset=item.offset,
+        nbytes=item.data.nbytes,
+        digest=list(item.digest),
+    )
 
 
 def describe(processed_bytes: bytes, data: NamedDataStoreOutput | None) -> dict[str, str]:
     """What there is to say of a payload in one line each."""
-    import pteron.backends.aoti.schema.metadata_generated as schema
-
     keys = processed_bytes.decode().split("\n")
     tables, code = [], 0
     for so_key, weights_key in zip(keys[::2], keys[1::2], strict=False):

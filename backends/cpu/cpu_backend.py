@@ -110,8 +110,6 @@ def _build_target(
         ),
         info=SharedObjectInfo(
             device="cpu",
-            shims=(),
-            shim_list_version=0,
             isa=isa.name,
             num_threads=options.num_threads,
             weights_layout="packed" if packed else "shared",

@@ -59,8 +59,6 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
             machine=Machine(march=(), defines=("USE_CUDA",), include_folders=_include_folders()),
             info=SharedObjectInfo(
                 device="cuda",
-                shims=(),
-                shim_list_version=0,
                 cuda_archs=_architectures(options),
                 weights_layout=options.weights,
             ),

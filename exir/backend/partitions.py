@@ -7,10 +7,10 @@ scalars (SymInts and others) never pass between partitions.
 """
 
 import functools
+import graphlib
 import heapq
 import math
 import operator
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -182,50 +182,33 @@ def _order(graph: Graph, partitions: dict[str, Partition]) -> list[Step]:
                 step_of[member] = len(steps)
             steps.append(partitions[tag])
 
-    successors: defaultdict[int, set[int]] = defaultdict(set)
+    sorter: graphlib.TopologicalSorter[int] = graphlib.TopologicalSorter()
     for node, step in step_of.items():
-        for user in node.users:
-            if user in step_of and step_of[user] != step:
-                successors[step].add(step_of[user])
-    waiting = [0] * len(steps)
-    for targets in successors.values():
-        for target in targets:
-            waiting[target] += 1
+        needed = {step_of[source] for source in node.all_input_nodes if source in step_of}
+        sorter.add(step, *needed - {step})
+    try:
+        sorter.prepare()
+    except graphlib.CycleError as error:
+        raise ValueError(_describe_cycle(steps, error.args[1])) from None
 
     # A partition has the priority of its last node, so that what it needs comes before.
     def priority(index: int) -> tuple[int, int]:
         step = steps[index]
         return position[step.nodes[-1] if isinstance(step, Partition) else step], index
 
-    ready = [priority(index) for index in range(len(steps)) if not waiting[index]]
-    heapq.heapify(ready)
+    ready: list[tuple[int, int]] = []
     order: list[Step] = []
-    while ready:
+    while sorter.is_active():
+        for index in sorter.get_ready():
+            heapq.heappush(ready, priority(index))
         _, index = heapq.heappop(ready)
         order.append(steps[index])
-        for target in successors[index]:
-            waiting[target] -= 1
-            if not waiting[target]:
-                heapq.heappush(ready, priority(target))
-    if len(order) < len(steps):
-        raise ValueError(_describe_cycle(steps, successors, waiting))
+        sorter.done(index)
     return order
 
 
-def _describe_cycle(steps: list[Step], successors: dict[int, set[int]], waiting: list[int]) -> str:
-    """Names one cycle among the steps that never became ready."""
-    predecessors: defaultdict[int, set[int]] = defaultdict(set)
-    for step, targets in successors.items():
-        for target in targets:
-            if waiting[step] and waiting[target]:
-                predecessors[target].add(step)
-    path = [next(index for index, count in enumerate(waiting) if count)]
-    while True:
-        index = min(predecessors[path[-1]])
-        if index in path:
-            cycle = [*path[path.index(index) :], index][::-1]
-            break
-        path.append(index)
+def _describe_cycle(steps: list[Step], cycle: list[int]) -> str:
+    """`cycle`: positions of steps, of which each needs the one before it."""
 
     def name(index: int) -> str:
         step = steps[index]

@@ -14,7 +14,6 @@ class ScalarTypesTest(absltest.TestCase):
             self.assertIs(scalar_type(dtype), row)
             self.assertEqual(dtype.itemsize, row.nbytes)
             self.assertIs(scalar_type_by_number(row.number), row)
-            self.assertEqual(row.dlpack_bits, 8 * row.nbytes)
 
     def test_unknown_types(self) -> None:
         with self.assertRaisesRegex(TypeError, "complex64; it can hold: uint8, int8"):

@@ -1,8 +1,8 @@
 """Alias analysis of a graph: sets of nodes that share memory, and which are mutated.
 
 sets = AliasSets(graph)
-sets.share(a, b)       # same memory, through any chain of views?
-sets.is_written(a)     # does any node write that memory?
+sets.find(a) is sets.find(b)    # same memory, through any chain of views?
+sets.is_written(a)              # does any node write that memory?
 """
 
 import operator
@@ -38,10 +38,6 @@ class AliasSets:
             self._parent[node] = self._parent[self._parent[node]]
             node = self._parent[node]
         return node
-
-    def share(self, left: Node, right: Node) -> bool:
-        """Whether the two nodes may share memory."""
-        return self.find(left) is self.find(right)
 
     def unite(self, left: Node, right: Node) -> None:
         """Merges the sets of the two nodes."""

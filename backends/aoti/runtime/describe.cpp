@@ -142,7 +142,7 @@ std::string describe_delegate(const NamedDataMap& named_data, Span<const uint8_t
   add(text, "calls", calls(table));
   add(text, "shims", joined(operator_shims(table)));
   for (const LoweringFault& fault : lowering_faults(metadata)) add(text, "fault", fault.what);
-  const std::vector<std::string> boundaries = strings(table.borders());
+  const std::vector<std::string> boundaries = strings(table.boundaries());
   for (size_t i = 0; i < boundaries.size(); ++i) add(text, i == 0 ? "boundary" : "", boundaries[i]);
   if (boundaries.empty()) add(text, "boundary", "inputs and outputs of the method");
   return text;

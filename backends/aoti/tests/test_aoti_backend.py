@@ -37,7 +37,7 @@ class Device(AotiBackend[AotiOptions]):
         return BuildTarget(
             Target("cpu", 256, 1),
             Machine(("-march=x86-64-v3",), ("CPU_CAPABILITY_AVX2",)),
-            SharedObjectInfo("cpu", (), 0, isa="x86-64-v3"),
+            SharedObjectInfo("cpu", isa="x86-64-v3"),
         )
 
 

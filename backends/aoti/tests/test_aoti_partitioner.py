@@ -37,7 +37,7 @@ class PartitionerTestBackend(AotiBackend, BackendDetails):
 
     @classmethod
     def get_build_target(cls, options) -> BuildTarget:
-        return BuildTarget(Target("cpu"), Machine(()), SharedObjectInfo("cpu", (), 1))
+        return BuildTarget(Target("cpu"), Machine(()), SharedObjectInfo("cpu"))
 
     @classmethod
     def compile_partition(cls, edge_program, options) -> PreprocessResult:

@@ -42,8 +42,6 @@ class MetalBackend(AotiBackend[MetalOptions], BackendDetails):
             machine=Machine(march=(), defines=("USE_MPS",), step=step),
             info=SharedObjectInfo(
                 device="metal",
-                shims=(),
-                shim_list_version=0,
                 weights_layout="shared",
                 platform=HOST_PLATFORM if is_host else options.platform,
             ),

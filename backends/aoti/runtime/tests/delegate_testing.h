@@ -54,7 +54,7 @@ struct MetadataChoices {
   bool another_digest = false;
   std::vector<std::string> shims;
   std::vector<std::pair<std::string, uint32_t>> op_counts;
-  std::vector<std::string> borders;
+  std::vector<std::string> boundaries;
   uint32_t lowering_version = 3;
 };
 
@@ -82,13 +82,13 @@ inline std::vector<uint8_t> make_metadata(const Sha256Digest& digest, const std:
     for (const std::string& value : values) offsets.push_back(builder.CreateString(value));
     return offsets;
   };
-  const auto shims = texts(choices.shims), borders = texts(choices.borders);
+  const auto shims = texts(choices.shims), boundaries = texts(choices.boundaries);
   std::vector<uint8_t> bytes(digest.begin(), digest.end());
   if (choices.another_digest) bytes[0] ^= 1;
   builder.Finish(schema::CreateModelMetadataDirect(
                      builder, choices.device.c_str(), "2.13.0", choices.shim_list_version, &shims,
                      "x86-64-v2", nullptr, 1, nullptr, &bytes, &inputs, &outputs, &constants,
-                     "packed", &counts, &borders, choices.lowering_version),
+                     "packed", &counts, &boundaries, choices.lowering_version),
                  schema::ModelMetadataIdentifier());
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }

@@ -13,7 +13,7 @@ TEST(DescribeDelegateTest, SaysWhatItIsForAndWhatItHolds) {
   MetadataChoices choices;
   choices.shims = {"aoti_torch_cpu_mm_out", "aoti_torch_delete_tensor_object"};
   choices.op_counts = {{"aten.mm.default", 1}, {"aten.relu.default", 3}};
-  choices.borders = {"after %a: x", "before %b: y"};
+  choices.boundaries = {"after %a: x", "before %b: y"};
   const Payload payload(choices);
   const std::string code = std::to_string(payload.data.blobs.at(payload.code_key).size());
   EXPECT_EQ(describe_delegate(payload.data, payload.processed_bytes()),
