@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -137,22 +138,24 @@ def require_traced_cond_operand_strides() -> Iterator[None]:
     from torch._inductor import ir
     from torch._inductor.virtualized import V
 
-    create = ir.Conditional.__dict__["create"].__func__
+    kind = getattr(ir, "Switch", None) or ir.Conditional  # of torch.switch, too, from 2.14 on
+    create = kind.__dict__["create"].__func__
+    signature = inspect.signature(create)
 
-    def with_traced_strides(operand: Any, traced: torch.fx.Node) -> Any:
-        value = traced.meta["val"]
+    def with_traced_strides(operand: Any, traced: Any) -> Any:
+        value = traced.meta["val"] if isinstance(traced, torch.fx.Node) else None
         if not isinstance(value, torch.Tensor):
             return operand
         return ir.ExternKernel.require_exact_strides(operand, value.stride(), allow_padding=False)
 
-    def create_with_strides(
-        cls: Any, predicate: Any, true_fn: Any, false_fn: Any, operands: Sequence[Any]
-    ) -> Any:
+    def create_with_strides(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
         nodes: Any = V.graph.current_node.args[-1]
-        operands = [with_traced_strides(*pair) for pair in zip(operands, nodes, strict=True)]
-        return create(cls, predicate, true_fn, false_fn, operands)
+        operands = zip(bound.arguments["operands"], nodes, strict=True)
+        bound.arguments["operands"] = [with_traced_strides(*pair) for pair in operands]
+        return create(*bound.args, **bound.kwargs)
 
-    with patched(ir.Conditional, "create", classmethod(create_with_strides)):
+    with patched(kind, "create", classmethod(create_with_strides)):
         yield
 
 

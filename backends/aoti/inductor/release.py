@@ -3,7 +3,7 @@
 import torch
 
 #: torch releases whose Inductor was read and tested.
-SUPPORTED_RELEASES = ("2.11", "2.13")
+SUPPORTED_RELEASES = ("2.11", "2.12", "2.13", "2.14")
 
 
 class UnsupportedTorch(RuntimeError):
