@@ -16,7 +16,7 @@ import torch
 from torch._prims_common import suggest_memory_format
 
 from pteron.backends.aoti.inductor.gpu_properties import GpuProperties, properties_of
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patch, patched, together
 from pteron.backends.aoti.inductor.release import UnsupportedTorch, release
 
 #: What torch's CUDA build requires, by its release.
@@ -27,8 +27,7 @@ class TritonMissing(RuntimeError):
     """The compiler of kernels is not installed."""
 
 
-@contextlib.contextmanager
-def absent_gpu(architecture: str) -> Iterator[None]:
+def absent_gpu(architecture: str) -> Context:
     """Inside, Inductor generates code for a GPU of `architecture` without querying one.
 
     Raises:
@@ -37,12 +36,12 @@ def absent_gpu(architecture: str) -> Iterator[None]:
     """
     gpu = properties_of(architecture)
     _check_triton()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_query_caches_cleared())
-        stack.enter_context(_torch_queries(gpu))
-        stack.enter_context(_triton_queries(gpu))
-        stack.enter_context(_kernels_compiled_only())
-        yield
+    return together(
+        _query_caches_cleared(),
+        _torch_queries(gpu),
+        _triton_queries(gpu),
+        _kernels_compiled_only(),
+    )
 
 
 def _check_triton() -> None:
@@ -57,7 +56,7 @@ def _check_triton() -> None:
         ) from error
 
 
-@contextlib.contextmanager
+@patch(replaces="runtime.hints.DeviceProperties: create; fx_passes.joint_graph: lazy_init")
 def _torch_queries(gpu: GpuProperties) -> Iterator[None]:
     """Queries of torch.cuda and of Inductor's device interface return the properties of `gpu`."""
     from torch._dynamo import device_interface
@@ -117,8 +116,14 @@ def _torch_queries(gpu: GpuProperties) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def fake_tensors_of_any_device() -> Iterator[None]:
+@patch(
+    wraps=(
+        "torch._subclasses.FakeTensor: __getitem__ __invert__ copy_ contiguous; "
+        "torch._C: _conv_determine_backend_memory_format"
+    ),
+    replaces="torch._subclasses.fake_tensor: init_gpu_context",
+)
+def fake_tensors_of_any_device() -> Context:
     """Inside, fake tensors on "cuda" and "mps" work as in a build of torch for that device.
 
     Methods whose bindings initialize the device call the operator instead. Convolutions have
@@ -159,15 +164,14 @@ def fake_tensors_of_any_device() -> Iterator[None]:
 
     original_getitem = torch.Tensor.__getitem__
     memory_format_of = torch._C._conv_determine_backend_memory_format
-    with (
+    return together(
         patched(fake_tensor, "init_gpu_context", do_nothing),
         patched(FakeTensor, "__getitem__", getitem),
         patched(FakeTensor, "__invert__", invert),
         patched(FakeTensor, "copy_", copy),
         patched(FakeTensor, "contiguous", contiguous),
         patched(torch._C, "_conv_determine_backend_memory_format", convolution_format),
-    ):
-        yield
+    )
 
 
 def _convolution_memory_format(input: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
@@ -180,8 +184,8 @@ def _convolution_memory_format(input: torch.Tensor, weight: torch.Tensor) -> tor
     return torch.contiguous_format
 
 
-@contextlib.contextmanager
-def _triton_queries(gpu: GpuProperties) -> Iterator[None]:
+@patch(replaces="runtime.triton_helpers: set_driver_to_gpu")
+def _triton_queries(gpu: GpuProperties) -> Context:
     """Triton's driver returns the properties of `gpu`, and does not load kernels."""
     import triton
     from torch._inductor.runtime import triton_helpers
@@ -201,14 +205,19 @@ def _triton_queries(gpu: GpuProperties) -> Iterator[None]:
             load_binary=lambda name, code, shared, device: (object(), object(), 0, 0, 1024),
         ),
     )
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(patched(triton.runtime.driver, "_active", driver))
-        stack.enter_context(patched(triton_helpers, "set_driver_to_gpu", do_nothing))
-        yield
+    return together(
+        patched(triton.runtime.driver, "_active", driver),
+        patched(triton_helpers, "set_driver_to_gpu", do_nothing),
+    )
 
 
-@contextlib.contextmanager
-def _kernels_compiled_only() -> Iterator[None]:
+@patch(
+    replaces=(
+        "codegen.wrapper.PythonWrapperCodegen: generate_and_run_autotune_block; "
+        "async_compile.AsyncCompile: use_process_pool"
+    )
+)
+def _kernels_compiled_only() -> Context:
     """Kernels that Inductor would compile and autotune are only compiled and kept."""
     from torch._inductor.async_compile import AsyncCompile
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
@@ -222,15 +231,11 @@ def _kernels_compiled_only() -> Iterator[None]:
             if isinstance(kernel, CachingAutotuner):
                 kernel.save_gpu_kernel("stream", kernel.launchers[0])
 
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(
-            patched(PythonWrapperCodegen, "generate_and_run_autotune_block", compile_kernels)
-        )
+    return together(
+        patched(PythonWrapperCodegen, "generate_and_run_autotune_block", compile_kernels),
         # Worker processes would query the GPU.
-        stack.enter_context(
-            patched(AsyncCompile, "use_process_pool", classmethod(lambda cls: False))
-        )
-        yield
+        patched(AsyncCompile, "use_process_pool", classmethod(lambda cls: False)),
+    )
 
 
 @contextlib.contextmanager

@@ -1,14 +1,13 @@
 """Who starts the processes that Inductor compiles Triton kernels in."""
 
-import contextlib
 import subprocess
 from collections.abc import Iterator
 from types import SimpleNamespace
 
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import patch, patched
 
 
-@contextlib.contextmanager
+@patch(replaces="compile_worker.subproc_pool: subprocess")
 def compile_workers_started_by(popen: type[subprocess.Popen[bytes]]) -> Iterator[None]:
     """Inside, Inductor starts them by `popen`; torch's own go on after Ctrl-C and SIGTERM.
 

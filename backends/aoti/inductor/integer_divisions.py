@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import patch, patched
 from pteron.backends.aoti.inductor.places import place_in_kernel
 
 _FUNCTIONS = {
@@ -23,7 +23,12 @@ _FUNCTIONS = {
 _OPERATORS = ("div", "remainder", "fmod")
 
 
-@contextlib.contextmanager
+@patch(
+    wraps="codegen.cpp.CppVecOverrides: floordiv remainder _scalarize",
+    replaces=(
+        "codegen.cpp.CppVecOverrides: truncdiv mod; codegen.cpp.CppOverrides: floordiv truncdiv mod"
+    ),
+)
 def check_integer_divisions() -> Iterator[None]:
     """See the module's docstring."""
     from torch._inductor.codegen.cpp import CppOverrides, CppVecOverrides
