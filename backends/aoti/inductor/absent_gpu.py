@@ -16,7 +16,7 @@ import torch
 from torch._prims_common import suggest_memory_format
 
 from pteron.backends.aoti.inductor.gpu_properties import GpuProperties, properties_of
-from pteron.backends.aoti.inductor.patches import Context, patch, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 from pteron.backends.aoti.inductor.release import UnsupportedTorch, release
 
 #: What torch's CUDA build requires, by its release.
@@ -27,7 +27,8 @@ class TritonMissing(RuntimeError):
     """The compiler of kernels is not installed."""
 
 
-def absent_gpu(architecture: str) -> Context:
+@contextlib.contextmanager
+def absent_gpu(architecture: str) -> Iterator[None]:
     """Inside, Inductor generates code for a GPU of `architecture` without querying one.
 
     Raises:
@@ -36,12 +37,13 @@ def absent_gpu(architecture: str) -> Context:
     """
     gpu = properties_of(architecture)
     _check_triton()
-    return together(
+    with (
         _query_caches_cleared(),
         _torch_queries(gpu),
         _triton_queries(gpu),
         _kernels_compiled_only(),
-    )
+    ):
+        yield
 
 
 def _check_triton() -> None:
@@ -56,7 +58,7 @@ def _check_triton() -> None:
         ) from error
 
 
-@patch(replaces="runtime.hints.DeviceProperties: create; fx_passes.joint_graph: lazy_init")
+@contextlib.contextmanager
 def _torch_queries(gpu: GpuProperties) -> Iterator[None]:
     """Queries of torch.cuda and of Inductor's device interface return the properties of `gpu`."""
     from torch._dynamo import device_interface
@@ -116,13 +118,6 @@ def _torch_queries(gpu: GpuProperties) -> Iterator[None]:
         yield
 
 
-@patch(
-    wraps=(
-        "torch._subclasses.FakeTensor: __getitem__ __invert__ copy_ contiguous; "
-        "torch._C: _conv_determine_backend_memory_format"
-    ),
-    replaces="torch._subclasses.fake_tensor: init_gpu_context",
-)
 def fake_tensors_of_any_device() -> Context:
     """Inside, fake tensors on "cuda" and "mps" work as in a build of torch for that device.
 
@@ -184,7 +179,6 @@ def _convolution_memory_format(input: torch.Tensor, weight: torch.Tensor) -> tor
     return torch.contiguous_format
 
 
-@patch(replaces="runtime.triton_helpers: set_driver_to_gpu")
 def _triton_queries(gpu: GpuProperties) -> Context:
     """Triton's driver returns the properties of `gpu`, and does not load kernels."""
     import triton
@@ -211,12 +205,6 @@ def _triton_queries(gpu: GpuProperties) -> Context:
     )
 
 
-@patch(
-    replaces=(
-        "codegen.wrapper.PythonWrapperCodegen: generate_and_run_autotune_block; "
-        "async_compile.AsyncCompile: use_process_pool"
-    )
-)
 def _kernels_compiled_only() -> Context:
     """Kernels that Inductor would compile and autotune are only compiled and kept."""
     from torch._inductor.async_compile import AsyncCompile

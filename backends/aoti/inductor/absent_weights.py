@@ -11,7 +11,7 @@ import torch
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
 
-from pteron.backends.aoti.inductor.patches import Context, patch, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 from pteron.backends.aoti.inductor.release import UnsupportedTorch
 
 _KEY = "pteron_weights_on_the_host"
@@ -75,14 +75,6 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-@patch(
-    wraps=(
-        "graph.GraphLowering: get_original_value_of_constant; "
-        "graph: is_same_tensor; "
-        "fx_passes.joint_graph.UniformValueConstantFolder: _deduce_value"
-    ),
-    replaces="fx_passes.joint_graph.UniformValueConstantFolder: _add_peephole_patterns",
-)
 def real_values(module: torch.fx.GraphModule) -> Context:
     """Inside, Inductor reads and compares the values of fake weights by their real tensors."""
     from torch._inductor import graph

@@ -5,6 +5,7 @@ Triton compiles the configuration that won here for the other architectures as w
 takes the part that fits.
 """
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pteron.backends.aoti.inductor.patches import patch, patched
+from pteron.backends.aoti.inductor.patches import patched
 
 #: Where further machine code of a kernel is kept in Inductor's table of kernels.
 _KEY = "pteron_cubins"
@@ -45,7 +46,7 @@ def fatbinary() -> str:
     )
 
 
-@patch(wraps="runtime.triton_heuristics.CachingAutotuner: save_gpu_kernel")
+@contextlib.contextmanager
 def also_compiled_for(architectures: Sequence[str]) -> Iterator[None]:
     """Inside, every kernel that Inductor keeps is compiled for `architectures`, too."""
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner

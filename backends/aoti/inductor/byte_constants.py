@@ -6,14 +6,13 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, patch, patched
+from pteron.backends.aoti.inductor.patches import Context, patched
 
 _BYTES = (torch.int8, torch.uint8)
 #: Elements below which a float32 weight is no loss.
 _FEW = 1 << 12
 
 
-@patch(wraps="constant_folding.ConstantFolder: is_impure")
 def keep_dequantization_unfolded() -> Context:
     """Their dequantization is not constant-folded, which would take two or four times the memory.
     (Inductor makes that exception for bfloat16.)"""

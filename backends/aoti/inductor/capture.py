@@ -10,11 +10,10 @@ from typing import Any
 from pteron.backends.aoti.inductor.cuda import device_kernels
 from pteron.backends.aoti.inductor.generated_code import Constant, GeneratedCode
 from pteron.backends.aoti.inductor.kernel_text import finish_kernels
-from pteron.backends.aoti.inductor.patches import Context, patch, patched
+from pteron.backends.aoti.inductor.patches import Context, patched
 from pteron.backends.aoti.inductor.release import UnsupportedTorch
 
 
-@patch(replaces="codecache.AotCodeCompiler: compile")
 def capture_sources(captured: list[GeneratedCode]) -> Context:
     """Appends the sources that Inductor would compile to `captured`."""
     from torch._inductor.codecache import AotCodeCompiler

@@ -1,13 +1,14 @@
 """Who starts the processes that Inductor compiles Triton kernels in."""
 
+import contextlib
 import subprocess
 from collections.abc import Iterator
 from types import SimpleNamespace
 
-from pteron.backends.aoti.inductor.patches import patch, patched
+from pteron.backends.aoti.inductor.patches import patched
 
 
-@patch(replaces="compile_worker.subproc_pool: subprocess")
+@contextlib.contextmanager
 def compile_workers_started_by(popen: type[subprocess.Popen[bytes]]) -> Iterator[None]:
     """Inside, Inductor starts them by `popen`; torch's own go on after Ctrl-C and SIGTERM.
 

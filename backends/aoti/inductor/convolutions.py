@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, patch, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 from pteron.backends.aoti.ops.convolution.convolution import (
     CONVOLUTION,
     FUSED_CONVOLUTION,
@@ -15,7 +15,6 @@ from pteron.backends.aoti.ops.convolution.convolution import (
 )
 
 
-@patch(wraps="graph.GraphLowering: decide_layout_opt")
 def lower_convolutions_channels_last() -> Context:
     """Fused convolutions are channels last. If Inductor decides on channels last for others, their
     constant weights are converted here rather than at each call."""
@@ -51,7 +50,6 @@ def _convert_weight(module: torch.fx.GraphModule, weight: torch.fx.Node) -> None
     weight.meta["val"] = weight.meta["val"].contiguous(memory_format=torch.channels_last)
 
 
-@patch(wraps="graph.GraphLowering: decide_layout_opt")
 def lower_packed_convolutions() -> Context:
     """Packed convolutions, and the operators between them, are channels last."""
     from torch._inductor.graph import GraphLowering

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, patch, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 
 
 @contextlib.contextmanager
@@ -51,10 +51,6 @@ def call_runtime_repeat_interleave() -> Iterator[None]:
                 table[op] = found
 
 
-@patch(
-    wraps="codegen.cpp_template.CppTemplate: generate",
-    replaces="codegen.cpp_template_kernel.CppTemplateKernel: render",
-)
 def prefer_gemm_templates() -> Context:
     """A GEMM uses a C++ template if one applies, without benchmarking; else the library call.
 
@@ -98,7 +94,6 @@ def _declare_arguments(kernel: Any, template: Any, **kwargs: Any) -> str:
 _SERIAL_GEMM = 1 << 17
 
 
-@patch(wraps="codegen.cpp_gemm_template.CppGemmTemplate: add_choices")
 def serialize_small_gemms() -> Context:
     """Small GEMMs are generated for one thread, without a parallel region."""
     from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
@@ -139,7 +134,6 @@ def cache_sizes() -> Context:
     return patched(torch.cpu, "get_capabilities", lambda: capabilities)
 
 
-@patch(replaces="cpu_vec_isa: valid_vec_isa_list")
 def vector_isa(bits: int) -> Context:
     """The vector ISA is the target's; the host is not probed."""
     from torch._inductor import cpu_vec_isa

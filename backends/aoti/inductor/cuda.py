@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pteron.backends.aoti.inductor.architectures import machine_code
-from pteron.backends.aoti.inductor.patches import Context, environment, patch, patched
+from pteron.backends.aoti.inductor.patches import Context, environment, patched
 
 
 @contextlib.contextmanager
@@ -32,7 +32,6 @@ def kernel_folder() -> Iterator[str]:
             CudaKernelParamCache.cache.update(before)
 
 
-@patch(wraps="runtime.triton_heuristics.CachingAutotuner: run")
 def skip_autotuning_with_asserts() -> Context:
     """A kernel with device asserts is compiled but not autotuned: the first configuration is taken.
 
@@ -57,7 +56,6 @@ def skip_autotuning_with_asserts() -> Context:
     return patched(CachingAutotuner, "run", run_or_save)
 
 
-@patch(wraps="graph.GraphLowering: init_wrapper_code")
 def device_from_constants() -> Context:
     """A program with constants on the GPU is a GPU program, even if it computes on the host only.
 

@@ -10,8 +10,13 @@ import torch
 
 from pteron.backends.aoti.inductor.patches import Context, patched, repair
 
+PLACES = (
+    "torch._inductor.ir.Switch: create; "
+    "torch._inductor.fx_passes.post_grad: pointless_cumsum_replacement mm_plus_mm"
+)
 
-@repair(wraps="fx_passes.reinplace: reinplace_inplaceable_ops_core")
+
+@repair()
 def fix_reinplace_of_overlapping_reads() -> Context:
     """A call is not reinplaced if another argument of it aliases the one that it would mutate.
 
@@ -23,7 +28,7 @@ def fix_reinplace_of_overlapping_reads() -> Context:
     return _not_reinplaced(lambda graph, node, written: _reads_what_it_writes(node, written))
 
 
-@repair(wraps="fx_passes.reinplace: reinplace_inplaceable_ops_core")
+@repair()
 def fix_reinplace_before_overwrite() -> Context:
     """A call is not reinplaced if the input is overwritten before the call's result is used.
 
@@ -106,7 +111,7 @@ def _reads_what_it_writes(node: torch.fx.Node, written: Sequence[int]) -> bool:
     return any(get_node_storage(arguments[index]) in storages for index in written)
 
 
-@repair(wraps="ir.WhileLoop: create")
+@repair()
 def realize_constant_while_loop_inputs() -> Context:
     """Carried inputs of `while_loop` may be constants, as a counter's 0 after constant folding."""
     from torch._inductor import ir
@@ -122,7 +127,7 @@ def realize_constant_while_loop_inputs() -> Context:
     return patched(ir.WhileLoop, "create", classmethod(create_realized))
 
 
-@repair(wraps="ir.Switch: create; ir.Conditional: create")
+@repair()
 def require_traced_cond_operand_strides() -> Context:
     """Operands of `cond` have the strides that its branches were traced with.
 
@@ -153,7 +158,7 @@ def require_traced_cond_operand_strides() -> Context:
     return patched(kind, "create", classmethod(create_with_strides))
 
 
-@repair(reads="fx_passes.post_grad: pointless_cumsum_replacement")
+@repair("2.11", "2.12", "2.13")
 def fix_cumsum_of_constant_dtype() -> Context:
     """`cumsum` of a constant has the dtype that the call asks for (issue 189518).
 
@@ -169,7 +174,7 @@ def _has_input_dtype(match: Any) -> bool:
     return exact and match.output_node().kwargs.get("dtype") is None
 
 
-@repair(wraps="compile_fx: post_grad_passes")
+@repair()
 def fix_as_strided_of_view() -> Context:
     """The storage offset of `as_strided` is relative to the base of a view (issue 175325).
 
@@ -207,7 +212,7 @@ def _base(view: torch.fx.Node) -> torch.fx.Node:
     return view
 
 
-@repair(reads="fx_passes.post_grad: mm_plus_mm")
+@repair()
 def disable_mm_plus_mm_on_cpu() -> Context:
     """`a @ b + c @ d` stays two matmuls on the CPU, which has no mm_plus_mm."""
     from torch._inductor.fx_passes import post_grad

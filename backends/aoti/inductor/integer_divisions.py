@@ -10,9 +10,13 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pteron.backends.aoti.inductor.patches import patch, patched
+from pteron.backends.aoti.inductor.patches import patched
 from pteron.backends.aoti.inductor.places import place_in_kernel
 
+PLACES = (
+    "torch._inductor.codegen.cpp.CppOverrides: floordiv truncdiv mod; "
+    "torch._inductor.codegen.cpp.CppVecOverrides: floordiv truncdiv mod remainder _scalarize"
+)
 _FUNCTIONS = {
     "floordiv": "pteron_floor_divide",
     "truncdiv": "pteron_divide",
@@ -23,12 +27,7 @@ _FUNCTIONS = {
 _OPERATORS = ("div", "remainder", "fmod")
 
 
-@patch(
-    wraps="codegen.cpp.CppVecOverrides: floordiv remainder _scalarize",
-    replaces=(
-        "codegen.cpp.CppVecOverrides: truncdiv mod; codegen.cpp.CppOverrides: floordiv truncdiv mod"
-    ),
-)
+@contextlib.contextmanager
 def check_integer_divisions() -> Iterator[None]:
     """See the module's docstring."""
     from torch._inductor.codegen.cpp import CppOverrides, CppVecOverrides

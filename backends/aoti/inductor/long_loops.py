@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from pteron.backends.aoti.inductor.patches import Context, patch, patched
+from pteron.backends.aoti.inductor.patches import Context, patched
 from pteron.exir._program import source_line
 
 _LOG = logging.getLogger(__name__)
@@ -22,7 +22,6 @@ _MANY = 1 << 27
 _TIMES = 1024
 
 
-@patch(wraps="scheduler.Scheduler: codegen")
 def warn_of_long_loops() -> Context:
     """Inside, checks each loop that Inductor generates."""
     from torch._inductor.scheduler import Scheduler

@@ -1,5 +1,6 @@
 """Fixes of Inductor's lowerings, scheduler and C++ code generation."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -10,10 +11,14 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, patch, patched, repair
+from pteron.backends.aoti.inductor.patches import Context, patched, repair
+
+PLACES = (
+    "torch._inductor.codegen.cpp_gemm_template: GEMM_TEMPLATE; torch._inductor.lowering: div_mode"
+)
 
 
-@repair(replaces="ir.ReinterpretView: make_loader")
+@repair()
 def fix_reinterpret_view_after_mutation() -> Context:
     """A load through a view reads the buffer's value from before a later in-place mutation.
 
@@ -39,7 +44,7 @@ def fix_reinterpret_view_after_mutation() -> Context:
     return patched(ir.ReinterpretView, "make_loader", make_loader)
 
 
-@repair(wraps="scheduler.Scheduler: fusable_weak_dep")
+@repair()
 def fix_fusion_of_mutation_with_reads() -> Context:
     """A mutation is not fused with reads of the same tensor at other indices.
 
@@ -69,7 +74,7 @@ def fix_fusion_of_mutation_with_reads() -> Context:
     return patched(Scheduler, "fusable_weak_dep", fusable_by_memory)
 
 
-@repair(replaces="codegen.cpp_wrapper_cpu.CppWrapperCpu: codegen_int_array_var", releases="2.11")
+@repair("2.11")
 def fix_int_array_deduplication() -> Context:
     """An int array is declared once for each code section that `writeline` writes to.
 
@@ -97,7 +102,7 @@ def fix_int_array_deduplication() -> Context:
     return patched(CppWrapperCpu, "codegen_int_array_var", find)
 
 
-@repair(wraps="ir.Reduction: create")
+@repair()
 def fix_int8_minmax_reductions() -> Context:
     """min, max, argmin and argmax of int8 and uint8 tensors are computed in int32.
 
@@ -134,7 +139,7 @@ def fix_int8_minmax_reductions() -> Context:
     return _patched_reduction_create(create_widened)
 
 
-@repair(wraps="ir.Reduction: create")
+@repair()
 def fix_argminmax_index_order() -> Context:
     """argmin and argmax return indices in the tensor's logical order, not in memory order.
 
@@ -180,7 +185,6 @@ def _patched_reduction_create(create: Callable[..., Any]) -> Context:
     return patched(ir.Reduction, "create", classmethod(create_by_name))
 
 
-@patch(wraps="lowering: var_mean_welford_")
 def fix_var_mean_of_empty(ranges: Mapping[Any, Any]) -> Context:
     """The mean of `var_mean` over an empty dimension is NaN (issue 197108).
 
@@ -214,7 +218,7 @@ def fix_var_mean_of_empty(ranges: Mapping[Any, Any]) -> Context:
     return patched(lowering, "var_mean_welford_", compute_or_nan)
 
 
-@repair(wraps="codegen.cpp.CppKernelProxy: aggregate_reduction_buffers")
+@repair()
 def fix_reduction_tail_stores() -> Context:
     """The tail of a vectorized loop stores only its own elements after a reduction.
 
@@ -236,7 +240,7 @@ def fix_reduction_tail_stores() -> Context:
     return patched(CppKernelProxy, "aggregate_reduction_buffers", with_tails)
 
 
-@repair(wraps="codegen.cpp.CppVecKernel: arange")
+@repair()
 def fix_int64_arange_step() -> Context:
     """`arange` vectors of an index are int64 (issue 175966).
 
@@ -253,7 +257,8 @@ def fix_int64_arange_step() -> Context:
     return patched(CppVecKernel, "arange", with_long_step)
 
 
-@repair(wraps="lowering: div_mode")
+@repair()
+@contextlib.contextmanager
 def fix_floor_division_rounding() -> Iterator[None]:
     """Floating-point `a // b` is computed as eager does on the CPU: 1.0 // 0.1 is 9 (issue 197895).
 
@@ -299,7 +304,7 @@ def fix_floor_division_rounding() -> Iterator[None]:
         lowering.lowerings.update(before)
 
 
-@repair(wraps="torch.utils._sympy.value_ranges.SymPyValueRangeAnalysis: eq")
+@repair("2.11", "2.12", "2.13")
 def fix_bool_eq_value_ranges() -> Context:
     """`a == b` of bool operands: `ValueRanges` orders their bounds, a TypeError for bools."""
     import sympy
@@ -316,7 +321,7 @@ def fix_bool_eq_value_ranges() -> Context:
     return patched(SymPyValueRangeAnalysis, "eq", staticmethod(of_any))
 
 
-@repair(wraps="ir.ExternKernel: process_kernel")
+@repair()
 def fix_fft_strides() -> Context:
     """FFTs have the output strides of backends/aoti/ops/fft/fft.cpp, on all devices.
 
@@ -358,7 +363,7 @@ def fix_fft_strides() -> Context:
     return patched(ir.ExternKernel, "process_kernel", classmethod(with_strides))
 
 
-@repair(wraps="kernel.flex.flex_attention: create_flex_decoding_kernel")
+@repair()
 def freeze_flex_decoding_query_layout() -> Context:
     """The query's layout is frozen before the flex-decoding kernel (few queries) is generated.
 
@@ -380,7 +385,7 @@ def freeze_flex_decoding_query_layout() -> Context:
     return patched(flex_attention, "create_flex_decoding_kernel", create_with_frozen_query)
 
 
-@repair(replaces="torch.utils._sympy.functions.Identity: _eval_evalf")
+@repair()
 def fix_identity_comparison() -> Context:
     """`Identity` of a constant can be evaluated, so that sympy can compare it.
 
@@ -395,7 +400,7 @@ def fix_identity_comparison() -> Context:
     return patched(Identity, "_eval_evalf", evaluate)
 
 
-@repair(replaces="codegen.simd.CantSplit: __init__")
+@repair()
 def fix_cant_split_arguments() -> Context:
     """`CantSplit` can be raised without arguments.
 
@@ -411,7 +416,7 @@ def fix_cant_split_arguments() -> Context:
     return patched(simd.CantSplit, "__init__", create)
 
 
-@repair(wraps="codegen.cpp_wrapper_cpu.CppWrapperCpu: codegen_while_loop", releases="2.11")
+@repair("2.11")
 def fix_while_loop_mutation_outputs() -> Context:
     """A `while_loop` may mutate its carried inputs, as those of `map` and `scan` do.
 
@@ -434,7 +439,7 @@ def fix_while_loop_mutation_outputs() -> Context:
     return patched(CppWrapperCpu, "codegen_while_loop", write_with_all_outputs)
 
 
-@repair(wraps="codegen.cpp.CppVecKernel: load")
+@repair()
 def fix_masked_load_bounds() -> Context:
     """A masked load reads neither past the tail of the loop nor masked elements.
 
@@ -474,10 +479,7 @@ def fix_masked_load_bounds() -> Context:
 _DYNAMIC_M = "    const int64_t M = {{kernel.size(GemmOut, 0)}};\n"
 
 
-@repair(
-    wraps="codegen.common.KernelTemplate: _template_from_string",
-    reads="codegen.cpp_gemm_template: GEMM_TEMPLATE",
-)
+@repair()
 def fix_gemm_with_zero_rows() -> Context:
     """A GEMM with a dynamic M returns at once if M is 0.
 

@@ -9,15 +9,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from pteron.backends.aoti.inductor.patches import Context, patch, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 
 
-@patch(
-    wraps=(
-        "codegen.common.KernelTemplate: _template_from_string; "
-        "codegen.cpp_template_kernel: parse_expr_with_index_symbols"
-    )
-)
 def memoized() -> Context:
     """Templates and index expressions are memoized until the end of the scope."""
     from torch._inductor.codegen import cpp_template_kernel

@@ -18,8 +18,9 @@ from typing import Any
 import torch
 
 from pteron.backends.aoti.inductor.cpu import vector_isa
-from pteron.backends.aoti.inductor.patches import Context, patch, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 
+PLACES = "torch._inductor.codegen.cpp_micro_gemm.CppMicroGemmFP32Vec: codegen_define"
 _BEGIN, _END = "// micro-GEMM {name}\n", "// end of micro-GEMM\n"
 _MARKED = re.compile(
     re.escape(_BEGIN).replace(r"\{name\}", r"(\w+)") + "(.*?)" + re.escape(_END), re.DOTALL
@@ -34,7 +35,7 @@ _LOADS = re.compile(
 _PREFETCHED_ROWS = 24
 
 
-@patch(wraps="codegen.cpp_micro_gemm.CppMicroGemm: codegen_define")
+@contextlib.contextmanager
 def deduplicate_micro_gemms() -> Iterator[None]:
     """Names micro-GEMMs by a hash of their text, and marks their definitions for `separate`."""
     from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemm
@@ -79,12 +80,6 @@ def _prefetching(definition: str) -> str:
 TILES = {48: (4, 24), 32: (6, 16), 16: (6, 16)}
 
 
-@patch(
-    wraps=(
-        "codegen.cpp_gemm_template: create_micro_gemm; "
-        "codegen.cpp_grouped_gemm_template: create_micro_gemm"
-    )
-)
 def pack_weights_for_avx512() -> Context:
     """Code for 256-bit registers reads weights in the layout that Inductor chooses for 512.
 
@@ -133,7 +128,6 @@ _ROW_BLOCKS, _PANELS, _DEPTH = 32, 8, 1024
 _CACHED_LEFT_BYTES = 800 << 10
 
 
-@patch(wraps="codegen.cpp_gemm_template.CppGemmTemplate: _cache_blocking")
 def larger_cache_blocks() -> Context:
     """Larger cache blocks: epilogues access rows in pieces long enough for the hardware prefetcher,
     and sums stay in registers longer.

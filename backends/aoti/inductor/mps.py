@@ -7,13 +7,12 @@ GPU return constants, on a Mac too: all machines generate the same program.
 import torch
 
 from pteron.backends.aoti.inductor.absent_gpu import do_nothing, fake_tensors_of_any_device
-from pteron.backends.aoti.inductor.patches import Context, patch, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 
 #: Those of an M1. They affect how reductions are split, never results.
 _CORES = 8
 
 
-@patch(replaces="fx_passes.joint_graph: lazy_init")
 def absent_mps() -> Context:
     """Inside, Inductor generates code for an Apple GPU without querying one."""
     from torch._inductor.fx_passes import joint_graph

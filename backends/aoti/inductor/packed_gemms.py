@@ -15,16 +15,10 @@ from pteron.backends.aoti.inductor.convolutions import with_lowering
 from pteron.backends.aoti.inductor.cpu import single_thread_if_small
 from pteron.backends.aoti.inductor.micro_gemms import TILES
 from pteron.backends.aoti.inductor.packed_micro_gemms import HalvesMicroGemm, QuantizedMicroGemm
-from pteron.backends.aoti.inductor.patches import Context, patch, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 from pteron.backends.aoti.ops.quantized_mm import QUANTIZED_MM, Packing
 
 
-@patch(
-    wraps=(
-        "codegen.cpp_gemm_template.CppGemmTemplate: add_choices get_options; "
-        "codegen.cpp_gemm_template: create_micro_gemm"
-    )
-)
 def half_precision_gemms(width: int) -> Context:
     """Constant bfloat16 (VNNI2) and float16 weights are read by our micro-GEMMs.
 

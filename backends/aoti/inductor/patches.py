@@ -1,126 +1,51 @@
-"""The table of what lowering changes of torch while it generates code.
+"""Changes of torch for a scope, and the list of repairs among them.
 
-    @patch(wraps="ir.WhileLoop: create")
+    @repair()
     def realize_constant_while_loop_inputs() -> Context:
         '''What for.'''
-        return patched(ir.WhileLoop, "create", ...)
+        return patched(ir.WhileLoop, "create", create_realized)
 
-Each entry is a function that returns a context manager; its places are names below torch._inductor,
-or whole ones. A place that is *wrapped* is called with its own arguments, so that its parameters
-count; one that is *replaced*, or a text that is *read*, counts as it is. `release` compares places
-with those of the newest tested release where the installed one is not known.
+`recognition.table` reads from this folder's text which function patches which places. A file names
+in `PLACES` what it relies on besides: what it patches in other ways, and texts that it reads.
 
-`repair` marks workarounds for bugs of Inductor that change results or stop a lowering. Each has a
-test that fails without it, in `tests/test_repairs.py` unless it says where, and that fails, too,
-where a release of torch has fixed the bug.
+Repairs are workarounds for bugs of Inductor that change results or stop a lowering. Each has a test
+that fails without it, in `tests/test_repairs.py` unless it says where, and that fails, too, where a
+release of torch has fixed the bug: it names the releases that need it, then.
 """
 
 import contextlib
-import dataclasses
-import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from pteron.backends.aoti.inductor import release
+from pteron.backends.aoti.inductor.release import release
 
 Context: TypeAlias = contextlib.AbstractContextManager[Any]
+_Function = TypeVar("_Function", bound=Callable[[], Context])
+
+#: By name, in the order in which they are applied: what enters them, and the releases that need
+#: them (none: all).
+REPAIRS: dict[str, tuple[Callable[[], Context], tuple[str, ...]]] = {}
 
 
-@dataclasses.dataclass(frozen=True)
-class Patch:
-    """One entry.
+def repair(*releases: str) -> Callable[[_Function], _Function]:
+    """Adds a function to `REPAIRS`."""
 
-    Attributes:
-        name: of the function.
-        purpose: the first sentence of its docstring.
-        wraps, replaces, reads: see the module's docstring.
-        releases: that need it; empty: all.
-        is_repair: see the module's docstring.
-        enter: returns the context manager.
-    """
-
-    name: str
-    purpose: str
-    wraps: tuple[str, ...]
-    replaces: tuple[str, ...]
-    reads: tuple[str, ...]
-    releases: tuple[str, ...]
-    is_repair: bool
-    enter: Callable[..., Context]
-
-
-#: By name, in the order in which repairs are applied.
-TABLE: dict[str, Patch] = {}
-
-
-def patch(
-    *,
-    wraps: str = "",
-    replaces: str = "",
-    reads: str = "",
-    releases: str = "",
-    repairs: bool = False,
-) -> Callable[[Callable[..., Any]], Callable[..., Context]]:
-    """Adds a function, or a generator as contextlib.contextmanager takes it, to the table.
-
-    Args:
-        wraps, replaces, reads: places, as "ir.WhileLoop: create; graph.GraphLowering: run_node".
-        releases: outside of which nothing is changed, as "2.11 2.12"; empty: none.
-    """
-
-    def add(function: Callable[..., Any]) -> Callable[..., Context]:
-        change = function
-        if inspect.isgeneratorfunction(function):
-            change = contextlib.contextmanager(function)
-
-        @contextlib.contextmanager
-        @functools.wraps(function)
-        def enter(*args: Any, **kwargs: Any) -> Iterator[None]:
-            if releases and release.release() not in releases.split():
-                yield
-                return
-            with change(*args, **kwargs):  # made only now, when the changes around it are in place
-                yield
-
-        purpose = " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
-        TABLE[function.__name__] = Patch(
-            name=function.__name__,
-            purpose=purpose,
-            wraps=_places(wraps),
-            replaces=_places(replaces),
-            reads=_places(reads),
-            releases=tuple(releases.split()),
-            is_repair=repairs,
-            enter=enter,
-        )
-        return enter
+    def add(function: _Function) -> _Function:
+        REPAIRS[function.__name__] = function, releases
+        return function
 
     return add
 
 
-def _places(groups: str) -> tuple[str, ...]:
-    found = []
-    for group in filter(None, groups.split(";")):
-        owner, _, names = group.strip().partition(":")
-        owner = (
-            owner
-            if owner.partition(".")[0] in ("torch", "torchgen")
-            else f"torch._inductor.{owner}"
-        )
-        found += [f"{owner}.{name}" for name in names.split()]
-    return tuple(found)
-
-
-#: A workaround for a bug.
-repair = functools.partial(patch, repairs=True)
-
-
 @contextlib.contextmanager
 def repaired() -> Iterator[None]:
-    """All repairs that this release needs."""
-    with together(*(entry.enter() for entry in TABLE.values() if entry.is_repair)):
+    """All repairs that the installed release needs."""
+    with contextlib.ExitStack() as stack:
+        for enter, releases in REPAIRS.values():
+            if not releases or release() in releases:
+                stack.enter_context(enter())
         yield
 
 

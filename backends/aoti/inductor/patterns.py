@@ -5,10 +5,9 @@ import functools
 import inspect
 from typing import Any
 
-from pteron.backends.aoti.inductor.patches import Context, patch, patched
+from pteron.backends.aoti.inductor.patches import Context, patched
 
 
-@patch(wraps="pattern_matcher.PatternMatcherPass: apply")
 def disable_patterns_of(modules: frozenset[str]) -> Context:
     """Pattern-matcher passes skip entries whose functions are defined in `modules`."""
     from torch._inductor.pattern_matcher import PatternMatcherPass

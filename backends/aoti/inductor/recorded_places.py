@@ -3,8 +3,10 @@
 Written by `recognition.record`, for the newest of `SUPPORTED_RELEASES`.
 """
 
+# ruff: noqa: E501
+
 RECORDED = """\
-torch._C._conv_determine_backend_memory_format a69a6ecf 3973e022
+torch._C._conv_determine_backend_memory_format a69a6ecf e3b0c442
 torch._inductor.async_compile.AsyncCompile.use_process_pool d172e08b b4a5cfd9
 torch._inductor.codecache.AotCodeCompiler.compile 9cea5eb0 5d91c9ea
 torch._inductor.codegen.common.KernelTemplate._template_from_string e5385d55 0a6374b2
@@ -28,12 +30,12 @@ torch._inductor.codegen.cpp_gemm_template.CppGemmTemplate._cache_blocking 622307
 torch._inductor.codegen.cpp_gemm_template.CppGemmTemplate.add_choices 211c648f 7e30de8b
 torch._inductor.codegen.cpp_gemm_template.CppGemmTemplate.get_options b3a2e76f 93b6a20c
 torch._inductor.codegen.cpp_gemm_template.DataProcessorTemplateWrapper 909d561f afb7fb62
-torch._inductor.codegen.cpp_gemm_template.GEMM_TEMPLATE 8c25cb36 90885d46
+torch._inductor.codegen.cpp_gemm_template.GEMM_TEMPLATE e3b0c442 90885d46
 torch._inductor.codegen.cpp_gemm_template.create_micro_gemm 71efd802 88babbb7
 torch._inductor.codegen.cpp_grouped_gemm_template.create_micro_gemm 71efd802 88babbb7
-torch._inductor.codegen.cpp_micro_gemm.CppMicroGemm.codegen_define d3407d50 30cf8fcc
+torch._inductor.codegen.cpp_micro_gemm.CppMicroGemmFP32Vec.codegen_define d3407d50 3f12eb97
 torch._inductor.codegen.cpp_template.CppTemplate.generate 88ad9822 8e8a5dba
-torch._inductor.codegen.cpp_template.CppTemplate.index_counter 6c35493a 3973e022
+torch._inductor.codegen.cpp_template.CppTemplate.index_counter e3b0c442 e3b0c442
 torch._inductor.codegen.cpp_template_kernel.CppTemplateKernel.render e1f51429 1a93bd15
 torch._inductor.codegen.cpp_template_kernel.parse_expr_with_index_symbols 0dc62c7f 4086c678
 torch._inductor.codegen.cpp_wrapper_cpu.CppWrapperCpu.codegen_int_array_var be53463e 62eb6df8
@@ -42,13 +44,11 @@ torch._inductor.codegen.simd.CantSplit.__init__ b8938e30 d8a75f27
 torch._inductor.codegen.triton.TritonScheduling.define_kernel d8867ace 6d26d7f0
 torch._inductor.codegen.wrapper.PythonWrapperCodegen.generate_and_run_autotune_block 3be8fd00 3aa2419e
 torch._inductor.compile_fx.detect_fake_mode 26581567 921f7544
+torch._inductor.compile_fx.fx_codegen_and_compile b5de184b e458de2c
 torch._inductor.compile_fx.post_grad_passes f61a8528 2d2de5c7
-torch._inductor.compile_worker.subproc_pool.subprocess 120970d8 3973e022
+torch._inductor.compile_worker.subproc_pool.subprocess e3b0c442 e3b0c442
 torch._inductor.constant_folding.ConstantFolder.is_impure 738a2444 947f9d89
 torch._inductor.cpu_vec_isa.valid_vec_isa_list 2cb03a0b 7a612929
-torch._inductor.decomposition.addmm 62a87322 199d76d7
-torch._inductor.decomposition.bmm 228d346d 13bce061
-torch._inductor.decomposition.mm 17e971e6 8d485925
 torch._inductor.freezing.freezing_passes 3e5cd359 c16280f2
 torch._inductor.fx_passes.binary_folding.binary_folding_init 2cb03a0b ca3d0e08
 torch._inductor.fx_passes.joint_graph.UniformValueConstantFolder._add_peephole_patterns 3be8fd00 31f459a4
@@ -72,8 +72,7 @@ torch._inductor.ir.Reduction.create 04bcc50e f35899f5
 torch._inductor.ir.ReinterpretView.make_loader c8343832 71cfae32
 torch._inductor.ir.Switch.create 536e9420 70384777
 torch._inductor.ir.WhileLoop.create b687eab9 aae1a740
-torch._inductor.kernel.bmm.L 120970d8 3973e022
-torch._inductor.kernel.bmm.tuned_bmm fbe2b7a1 0c25c4ac
+torch._inductor.kernel.bmm.L e3b0c442 e3b0c442
 torch._inductor.kernel.bmm.use_cpp_bmm_template 004da02d 1ff4ccf6
 torch._inductor.kernel.flex.flex_attention.create_flex_decoding_kernel dceae1ff ad1d9caa
 torch._inductor.lowering.div_mode bbde837b 49fea738
@@ -88,13 +87,12 @@ torch._inductor.scheduler.Scheduler.codegen 43e77e75 d1902179
 torch._inductor.scheduler.Scheduler.create_backend 3d2ef159 c57ba949
 torch._inductor.scheduler.Scheduler.fusable_weak_dep 0dcec7ff 037748cd
 torch._inductor.select_algorithm.AlgorithmSelectorCache.__call__ ec1edc9b 2c5f30d7
-torch._inductor.select_algorithm.TritonTemplate.index_counter 6c35493a 3973e022
-torch._subclasses.FakeTensor.__getitem__ 36fcf3c5 3973e022
-torch._subclasses.FakeTensor.__invert__ 05802801 3973e022
-torch._subclasses.FakeTensor.contiguous 05802801 3973e022
-torch._subclasses.FakeTensor.copy_ 05802801 3973e022
+torch._inductor.select_algorithm.TritonTemplate.index_counter e3b0c442 e3b0c442
+torch._subclasses.FakeTensor.__getitem__ 36fcf3c5 e3b0c442
+torch._subclasses.FakeTensor.__invert__ 05802801 e3b0c442
+torch._subclasses.FakeTensor.contiguous 05802801 e3b0c442
+torch._subclasses.FakeTensor.copy_ 05802801 e3b0c442
 torch._subclasses.fake_tensor.init_gpu_context 0121c5e7 ef5d10d4
-torch.fx.Graph.create_node ef508d9e 5563b4d1
 torch.utils._sympy.functions.Identity._eval_evalf 1a28a933 dd0043fb
 torch.utils._sympy.value_ranges.SymPyValueRangeAnalysis.eq 03388be2 e02456c8
 """

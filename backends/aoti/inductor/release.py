@@ -50,10 +50,10 @@ def _release_of(version: str) -> str:
             "\n      running a lowered program needs no torch."
         )
     others = ""
-    if differences.other_bodies:
+    if differences.changed_inside:
         others = (
-            f" {len(differences.other_bodies)} functions that lowering wraps changed inside, "
-            f"which may matter: {', '.join(differences.other_bodies)}."
+            f" {len(differences.changed_inside)} functions that lowering wraps changed inside, "
+            f"which may matter: {', '.join(differences.changed_inside)}."
         )
     warnings.warn(
         f"torch {version} is not a release that lowering was tested with ({tested}); it is treated "

@@ -11,6 +11,7 @@ import torch
 from pteron.backends.aoti.inductor.graph_repairs import extra_check
 from pteron.backends.aoti.inductor.patches import Context, patched, repair, together
 
+PLACES = "torch._inductor.fx_passes.joint_graph: pointless_convert"
 _HALVES = (torch.float16, torch.bfloat16)
 _ATEN = torch.ops.aten
 #: Operators for which eager rounds a Python scalar to the tensor's dtype.
@@ -19,10 +20,7 @@ _COMPARISONS = {_ATEN.eq, _ATEN.ne, _ATEN.lt, _ATEN.le, _ATEN.gt, _ATEN.ge}
 _ROUND_SCALARS_ON_CPU = {_ATEN.add, _ATEN.sub, _ATEN.rsub, *_COMPARISONS}
 
 
-@repair(
-    wraps="compile_fx: post_grad_passes; codegen.triton.TritonScheduling: define_kernel",
-    replaces="codegen.cpp.CppKernel: cache_dtype_convert",
-)
+@repair()
 def round_half_precision_as_eager() -> Context:
     """float16 and bfloat16 results are rounded after each operator, as in eager.
 
@@ -81,7 +79,7 @@ def _round_scalars(node: torch.fx.Node) -> None:
             )
 
 
-@repair(reads="fx_passes.joint_graph: pointless_convert")
+@repair()
 def keep_rounding_conversions() -> Context:
     """The first of two dtype conversions is removed only if it is exact.
 
@@ -103,7 +101,7 @@ def _is_exact(match: Any) -> bool:
     return wide.eps <= narrow.eps and wide.max >= narrow.max and wide.tiny <= narrow.tiny
 
 
-@repair(wraps="fx_passes.joint_graph.UniformValueConstantFolder: _add_peephole_patterns")
+@repair("2.11", "2.12", "2.13")
 def keep_nan_times_zero() -> Context:
     """`x * 0` is NaN where x is not finite; Inductor folds it to 0."""
     from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
@@ -132,7 +130,7 @@ _EXACT_TO = {
 }
 
 
-@repair(wraps="index_propagation.IndexPropagation: propagate_sympy")
+@repair()
 def fix_index_propagation_dtypes() -> Context:
     """Index propagation stops at values that their dtype does not hold.
 
@@ -174,10 +172,8 @@ def fix_index_propagation_dtypes() -> Context:
     return patched(IndexPropagation, "propagate_sympy", propagate_held)
 
 
-@repair(
-    wraps="decomposition: mm bmm addmm; kernel.bmm: tuned_bmm",
-    replaces="kernel.bmm: L",
-)
+@repair()
+@contextlib.contextmanager
 def fix_decomposed_matmul_dtypes() -> Iterator[None]:
     """Matmuls that Inductor decomposes into a reduction keep their dtype and precision.
 
@@ -231,7 +227,7 @@ def fix_decomposed_matmul_dtypes() -> Iterator[None]:
         yield
 
 
-@repair(wraps="codegen.cpp.CppVecOverrides: remainder")
+@repair()
 def fix_remainder_rounding() -> Context:
     """Vectorized floating-point `a % b` is exact: 0.3 % 0.1 is 0.1, 1 % inf is 1.
 

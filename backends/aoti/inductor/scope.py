@@ -24,7 +24,7 @@ from pteron.backends.aoti.inductor.generated_code import Target
 from pteron.backends.aoti.inductor.integer_divisions import check_integer_divisions
 from pteron.backends.aoti.inductor.long_loops import warn_of_long_loops
 from pteron.backends.aoti.inductor.memoized import memoized
-from pteron.backends.aoti.inductor.patches import Context, patch, patched, repaired
+from pteron.backends.aoti.inductor.patches import Context, patched, repaired, together
 from pteron.backends.aoti.inductor.patterns import disable_patterns_of
 from pteron.backends.aoti.inductor.runtime_functions import register_runtime_functions
 from pteron.backends.aoti.inductor.thread_counts import dynamic_thread_count
@@ -85,7 +85,6 @@ def target_scope(target: Target) -> Iterator[None]:
         yield
 
 
-@patch(wraps="compile_fx: detect_fake_mode")
 def fake_mode_of(module: torch.fx.GraphModule) -> Context:
     """A graph without inputs: Inductor, which asks the inputs for the fake mode, asks the nodes."""
     from torch._inductor import compile_fx
@@ -127,21 +126,15 @@ def _float32_products(allow_tf32: bool) -> Iterator[None]:
             setting.fp32_precision = precision
 
 
-@patch(
-    replaces=(
-        "codegen.cpp_template.CppTemplate: index_counter; "
-        "select_algorithm.TritonTemplate: index_counter"
-    )
-)
-def _fresh_counters() -> Iterator[None]:
+def _fresh_counters() -> Context:
     """Template numbers go into generated names; each model counts from zero."""
     from torch._inductor.codegen.cpp_template import CppTemplate
     from torch._inductor.select_algorithm import TritonTemplate
 
-    with contextlib.ExitStack() as stack:
-        for template in (CppTemplate, TritonTemplate):
-            stack.enter_context(patched(template, "index_counter", itertools.count()))
-        yield
+    return together(
+        patched(CppTemplate, "index_counter", itertools.count()),
+        patched(TritonTemplate, "index_counter", itertools.count()),
+    )
 
 
 def _refused_pattern_modules(target: Target) -> frozenset[str]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from pteron.backends.aoti.inductor.patches import Context, patch, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 
 #: Multiplications of a GEMM that are worth a thread.
 MULTIPLICATIONS_PER_THREAD = 1 << 16
@@ -20,14 +20,6 @@ MULTIPLICATIONS_PER_THREAD = 1 << 16
 _ITERATIONS, _INNERMOST = 64, 8
 
 
-@patch(
-    wraps=(
-        "codegen.common.KernelTemplate: _template_from_string; "
-        "codegen.cpp.CppKernel: codegen_loops_impl"
-    ),
-    replaces="codegen.cpp.CppKernel: decide_parallel_depth; codegen.cpp.WorkSharing: parallel",
-    reads="codegen.cpp_gemm_template: GEMM_TEMPLATE",
-)
 def dynamic_thread_count() -> Context:
     """Generated code reads the number of threads at run time. For multi-threaded targets."""
     from torch._inductor.codegen.common import KernelTemplate

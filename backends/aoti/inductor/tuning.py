@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pteron.backends.aoti.inductor.patches import environment, patch, patched
+from pteron.backends.aoti.inductor.patches import environment, patched
 
 _LOCK = threading.Lock()
 _SUFFIXES = (".best_config", ".kernel_perf")
@@ -70,7 +70,7 @@ def tuning(replayed: Mapping[str, str]) -> Iterator[dict[str, str]]:
                 clear_caches()
 
 
-@patch(wraps="select_algorithm.AlgorithmSelectorCache: __call__")
+@contextlib.contextmanager
 def _only_candidates_with_times(replayed: Mapping[str, str]) -> Iterator[None]:
     """Inside, products that `replayed` has times for are chosen among the candidates that have."""
     from torch._inductor import select_algorithm

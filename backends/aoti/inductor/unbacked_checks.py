@@ -21,7 +21,7 @@ from typing import Any
 import sympy
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, patch, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 from pteron.backends.aoti.inductor.places import place, place_in_kernel
 
 #: Larger tensors are errors, as they are out of memory in eager: a fused loop would run for hours.
@@ -161,13 +161,6 @@ _RULES: dict[Any, Callable[..., Iterator[_Range]]] = {
 checked for all operators."""
 
 
-@patch(
-    wraps=(
-        "graph.GraphLowering: run_node call_function create_deferred_runtime_asserts; "
-        "scheduler.Scheduler: _codegen"
-    ),
-    replaces="ir.AssertScalar: codegen; codegen.cpp.CppKernel: device_assert_async",
-)
 def check_unbacked_values() -> Context:
     """See the module's docstring."""
     from torch._inductor import ir

@@ -10,8 +10,10 @@ import torch
 
 from pteron.backends.aoti.inductor.patches import Context, patched, repair
 
+PLACES = "torch._inductor.fx_passes.binary_folding: binary_folding_init"
 
-@repair(wraps="codegen.cpp_gemm_template: DataProcessorTemplateWrapper")
+
+@repair()
 def fix_packed_weight_storage_offset() -> Context:
     """A GEMM template packs a constant with a storage offset from that offset on.
 
@@ -60,7 +62,7 @@ def _without_storage_offsets(nodes: Sequence[Any]) -> Iterator[None]:
         constants.update({name: view for name, view in views.items() if name in constants})
 
 
-@repair(wraps="kernel.bmm: use_cpp_bmm_template")
+@repair()
 def fix_packed_weight_of_dynamic_bmm() -> Context:
     """A bmm with a dynamic batch size does not pack an expanded constant weight.
 
@@ -81,10 +83,7 @@ def fix_packed_weight_of_dynamic_bmm() -> Context:
     return patched(bmm, "use_cpp_bmm_template", use_if_packed_for_all)
 
 
-@repair(
-    wraps="freezing: freezing_passes; torch.fx.Graph: create_node",
-    reads="fx_passes.binary_folding: binary_folding_init",
-)
+@repair()
 def fix_folded_scale_names() -> Context:
     """A scalar that is folded into a convolution's weight gets a buffer name of its own.
 
@@ -114,7 +113,7 @@ def fix_folded_scale_names() -> Context:
     return patched(freezing, "freezing_passes", with_names)
 
 
-@repair(wraps="freezing: freezing_passes")
+@repair()
 def skip_folding_into_transposed_convolutions() -> Context:
     """Scales and biases are not folded into the weight of a transposed convolution.
 

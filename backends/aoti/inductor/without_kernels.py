@@ -12,15 +12,10 @@ import torch
 
 from pteron.backends.aoti.inductor.absent_gpu import do_nothing, fake_tensors_of_any_device
 from pteron.backends.aoti.inductor.gpu_properties import properties_of
-from pteron.backends.aoti.inductor.patches import Context, patch, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 
 
-@patch(
-    replaces=(
-        "scheduler.Scheduler: create_backend; "
-        "codegen.wrapper.PythonWrapperCodegen: generate_and_run_autotune_block"
-    )
-)
+@contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
     """Inside, GPU code is generated without kernels and their launches."""
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
@@ -56,7 +51,6 @@ def _allocate_results(node: Any, *_: Any, **__: Any) -> None:
         each.mark_run()
 
 
-@patch(replaces="runtime.hints.DeviceProperties: create; fx_passes.joint_graph: lazy_init")
 def _without_gpu() -> Context:
     """Device queries return the properties of an H100. They affect how reductions are split, but no
     call."""

@@ -18,12 +18,17 @@ from pteron.backends.aoti import inductor
 from pteron.backends.aoti.inductor import (
     Target,
     graph_repairs,
-    loop_repairs,
-    repairs,
-    rounding_repairs,
-    weight_repairs,
+    patches,
 )
 from pteron.backends.aoti.op_support import OpSupport
+
+
+def leave_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a repair, in a release that has the bug."""
+    repair = patches.TABLE[name]
+    if repair.releases and inductor.release() not in repair.releases:
+        pytest.skip(f"torch {inductor.release()} does not have this bug")
+    monkeypatch.delitem(patches.TABLE, name)
 
 
 def exported(module: torch.nn.Module, *inputs: torch.Tensor) -> ExportedProgram:
@@ -143,9 +148,7 @@ def test_views_of_parameters_are_packed_from_their_offset(
 ) -> None:
     x, shape, op, view = VIEWS_OF_PARAMETERS[name]
     if not repaired:
-        monkeypatch.setattr(
-            weight_repairs, "fix_packed_weight_storage_offset", contextlib.nullcontext
-        )
+        leave_out("fix_packed_weight_storage_offset", monkeypatch)
     model = _module(shape, op)
     code = inductor.generate(exported(model, x), Target("cpu", 256, 1))
     (packed,) = (constant.tensor.flatten() for constant in code.constants)
@@ -225,9 +228,7 @@ def test_the_bug_is_not_in_the_code(
 ) -> None:
     op, inputs, has_bug = BUGS[name]
     if not repaired:
-        for module in (graph_repairs, loop_repairs, rounding_repairs):
-            if hasattr(module, name):
-                monkeypatch.setattr(module, name, contextlib.nullcontext)
+        leave_out(name, monkeypatch)
 
     class Applies(torch.nn.Module):
         def forward(self, *inputs: torch.Tensor) -> Any:
@@ -243,9 +244,7 @@ def test_no_weight_is_packed_for_batches_of_any_number(
     repaired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not repaired:
-        monkeypatch.setattr(
-            weight_repairs, "fix_packed_weight_of_dynamic_bmm", contextlib.nullcontext
-        )
+        leave_out("fix_packed_weight_of_dynamic_bmm", monkeypatch)
 
     class Transposes(torch.nn.Module):
         def __init__(self) -> None:
@@ -273,7 +272,7 @@ class ComparesSigns(torch.nn.Module):
 def test_bool_tensors_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     program = exported(ComparesSigns(), torch.randn(4), torch.randn(4))
     assert inductor.generate(program, Target("cpu", 256, 1)).kernels
-    monkeypatch.setattr(loop_repairs, "fix_bool_eq_value_ranges", contextlib.nullcontext)
+    leave_out("fix_bool_eq_value_ranges", monkeypatch)
     with pytest.raises(Exception, match="Boolean argument"):  # else remove the workaround
         inductor.generate(program, Target("cpu", 256, 1))
 
@@ -324,7 +323,7 @@ def test_each_convolution_is_multiplied_by_its_own_scalar(
     repaired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not repaired:
-        monkeypatch.setattr(weight_repairs, "fix_folded_scale_names", contextlib.nullcontext)
+        leave_out("fix_folded_scale_names", monkeypatch)
     program = exported(ScalesConvolutions(), torch.randn(2, 4, 9))
     code = inductor.generate(program, Target("cpu", 256, 1))
     found = sorted(constant.tensor.unique().item() for constant in code.constants)
@@ -349,9 +348,7 @@ def test_transposed_convolutions_keep_their_weights(
     repaired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not repaired:
-        monkeypatch.setattr(
-            weight_repairs, "skip_folding_into_transposed_convolutions", contextlib.nullcontext
-        )
+        leave_out("skip_folding_into_transposed_convolutions", monkeypatch)
     code = inductor.generate(
         exported(ScalesTransposed(), torch.randn(2, 4, 9)), Target("cpu", 256, 1)
     )
@@ -366,14 +363,14 @@ def test_constants_that_are_not_folded_are_compared() -> None:
     with pytest.raises(ValueError, match="not comparable"):
         Max(index, sympy.Integer(3))
     sympy.core.cache.clear_cache()
-    with repairs.repairs():
+    with patches.repaired():
         assert Max(index, sympy.Integer(3)).replace(Identity, lambda value: value) == 3
         assert Max(index, sympy.Integer(0)).replace(Identity, lambda value: value) == 1
     sympy.core.cache.clear_cache()
 
 
 def test_a_loop_that_does_not_divide_is_no_error_of_its_own() -> None:
-    with repairs.repairs(), pytest.raises(simd.CantSplit):
+    with patches.repaired(), pytest.raises(simd.CantSplit):
         raise simd.CantSplit  # type: ignore[call-arg]
     with pytest.raises(simd.CantSplit, match="7 not divisible by 3"):
         raise simd.CantSplit(7, 3)
