@@ -278,6 +278,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
         options: dict[str, list[OptionsT]],
     ) -> dict[str, list[PreprocessResult]]:
         """Compiles all partitions: code of one is generated while that of another is compiled."""
+        inductor.release()  # or UnsupportedTorch, before work is done
         with (
             inductor.compile_workers_started_by(workers.ProcessOfLibrary),
             workers.Workers(2) as pool,

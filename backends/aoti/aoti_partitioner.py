@@ -17,6 +17,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
+from pteron.backends.aoti import inductor
 from pteron.backends.aoti.aoti_backend import AotiBackend
 from pteron.backends.aoti.op_support import SYMBOLIC, LeaveOut, OpSupport
 from pteron.backends.aoti.ops.attention.attention import WHOLE
@@ -46,6 +47,9 @@ class AotiPartitioner(Partitioner):
         compile_specs: its options, checked here rather than during lowering.
         leave_out: operators to leave to somebody else; see `op_support.LeaveOut`.
         ops_to_not_decompose: operators to keep whole, besides attention, until Inductor gets them.
+
+    Raises:
+        UnsupportedTorch: lowering does not work with the installed torch.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class AotiPartitioner(Partitioner):
         backend = find_backend(backend_id)
         if not issubclass(backend, AotiBackend):
             raise TypeError(f"{backend_id} does not derive from AotiBackend")
+        inductor.release()  # or UnsupportedTorch, before anybody exports anything
         self._specs = list(compile_specs)
         self._delegation = DelegationSpec(backend_id, self._specs)
         self._device = backend.get_device_name()

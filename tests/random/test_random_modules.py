@@ -5,12 +5,11 @@ eager.
 `tools/bazel run //tests/random -- --output=FOLDER --seeds=7:8 --together=1`.
 """
 
-import contextlib
 import functools
 
 import pytest
 
-from pteron.backends.aoti.inductor import weight_repairs
+from pteron.backends.aoti.inductor import patches
 from pteron.backends.cpu import isa
 from tests.models.random_modules import FAMILIES
 from tests.random.configurations import configurations
@@ -60,5 +59,5 @@ def test_every_family_is_among_them() -> None:
 
 def test_bugs_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of Inductor that `repairs` fixes otherwise."""
-    monkeypatch.setattr(weight_repairs, "fix_packed_weight_storage_offset", contextlib.nullcontext)
+    monkeypatch.delitem(patches.TABLE, "fix_packed_weight_storage_offset")
     assert run(_DEFAULT, 2).errors[2].startswith("VerificationError")

@@ -16,7 +16,7 @@ import torch
 from torch._prims_common import suggest_memory_format
 
 from pteron.backends.aoti.inductor.gpu_properties import GpuProperties, properties_of
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 from pteron.backends.aoti.inductor.release import UnsupportedTorch, release
 
 #: What torch's CUDA build requires, by its release.
@@ -37,11 +37,12 @@ def absent_gpu(architecture: str) -> Iterator[None]:
     """
     gpu = properties_of(architecture)
     _check_triton()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_query_caches_cleared())
-        stack.enter_context(_torch_queries(gpu))
-        stack.enter_context(_triton_queries(gpu))
-        stack.enter_context(_kernels_compiled_only())
+    with (
+        _query_caches_cleared(),
+        _torch_queries(gpu),
+        _triton_queries(gpu),
+        _kernels_compiled_only(),
+    ):
         yield
 
 
@@ -117,8 +118,7 @@ def _torch_queries(gpu: GpuProperties) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def fake_tensors_of_any_device() -> Iterator[None]:
+def fake_tensors_of_any_device() -> Context:
     """Inside, fake tensors on "cuda" and "mps" work as in a build of torch for that device.
 
     Methods whose bindings initialize the device call the operator instead. Convolutions have
@@ -159,15 +159,14 @@ def fake_tensors_of_any_device() -> Iterator[None]:
 
     original_getitem = torch.Tensor.__getitem__
     memory_format_of = torch._C._conv_determine_backend_memory_format
-    with (
+    return together(
         patched(fake_tensor, "init_gpu_context", do_nothing),
         patched(FakeTensor, "__getitem__", getitem),
         patched(FakeTensor, "__invert__", invert),
         patched(FakeTensor, "copy_", copy),
         patched(FakeTensor, "contiguous", contiguous),
         patched(torch._C, "_conv_determine_backend_memory_format", convolution_format),
-    ):
-        yield
+    )
 
 
 def _convolution_memory_format(input: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
@@ -180,8 +179,7 @@ def _convolution_memory_format(input: torch.Tensor, weight: torch.Tensor) -> tor
     return torch.contiguous_format
 
 
-@contextlib.contextmanager
-def _triton_queries(gpu: GpuProperties) -> Iterator[None]:
+def _triton_queries(gpu: GpuProperties) -> Context:
     """Triton's driver returns the properties of `gpu`, and does not load kernels."""
     import triton
     from torch._inductor.runtime import triton_helpers
@@ -201,14 +199,13 @@ def _triton_queries(gpu: GpuProperties) -> Iterator[None]:
             load_binary=lambda name, code, shared, device: (object(), object(), 0, 0, 1024),
         ),
     )
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(patched(triton.runtime.driver, "_active", driver))
-        stack.enter_context(patched(triton_helpers, "set_driver_to_gpu", do_nothing))
-        yield
+    return together(
+        patched(triton.runtime.driver, "_active", driver),
+        patched(triton_helpers, "set_driver_to_gpu", do_nothing),
+    )
 
 
-@contextlib.contextmanager
-def _kernels_compiled_only() -> Iterator[None]:
+def _kernels_compiled_only() -> Context:
     """Kernels that Inductor would compile and autotune are only compiled and kept."""
     from torch._inductor.async_compile import AsyncCompile
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
@@ -222,15 +219,11 @@ def _kernels_compiled_only() -> Iterator[None]:
             if isinstance(kernel, CachingAutotuner):
                 kernel.save_gpu_kernel("stream", kernel.launchers[0])
 
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(
-            patched(PythonWrapperCodegen, "generate_and_run_autotune_block", compile_kernels)
-        )
+    return together(
+        patched(PythonWrapperCodegen, "generate_and_run_autotune_block", compile_kernels),
         # Worker processes would query the GPU.
-        stack.enter_context(
-            patched(AsyncCompile, "use_process_pool", classmethod(lambda cls: False))
-        )
-        yield
+        patched(AsyncCompile, "use_process_pool", classmethod(lambda cls: False)),
+    )
 
 
 @contextlib.contextmanager

@@ -4,16 +4,14 @@
 the host. Inside `real_values`, Inductor reads a weight's values from the real tensor.
 """
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
 
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 from pteron.backends.aoti.inductor.release import UnsupportedTorch
 
 _KEY = "pteron_weights_on_the_host"
@@ -77,8 +75,7 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-@contextlib.contextmanager
-def real_values(module: torch.fx.GraphModule) -> Iterator[None]:
+def real_values(module: torch.fx.GraphModule) -> Context:
     """Inside, Inductor reads and compares the values of fake weights by their real tensors."""
     from torch._inductor import graph
     from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder as Folder
@@ -139,17 +136,13 @@ def real_values(module: torch.fx.GraphModule) -> Iterator[None]:
             return self.unknown_value if known is value else known
         return value
 
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(of_real("item"))
-        stack.enter_context(of_real("tolist"))
-        stack.enter_context(patched(FakeTensor, "contiguous", contiguous))
-        stack.enter_context(
-            patched(graph.GraphLowering, "get_original_value_of_constant", original_on_the_host)
-        )
-        stack.enter_context(
-            patched(graph, "is_same_tensor", lambda a, b: is_same(real(a), real(b)))
-        )
-        stack.enter_context(patched(Folder, "_deduce_value", deduce_on_the_host))
+    return together(
+        of_real("item"),
+        of_real("tolist"),
+        patched(FakeTensor, "contiguous", contiguous),
+        patched(graph.GraphLowering, "get_original_value_of_constant", original_on_the_host),
+        patched(graph, "is_same_tensor", lambda a, b: is_same(real(a), real(b))),
+        patched(Folder, "_deduce_value", deduce_on_the_host),
         # Multiplication by 0: it makes a tensor on the device for each.
-        stack.enter_context(patched(Folder, "_add_peephole_patterns", lambda self: None))
-        yield
+        patched(Folder, "_add_peephole_patterns", lambda self: None),
+    )

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import patched
 
 #: Where further machine code of a kernel is kept in Inductor's table of kernels.
 _KEY = "pteron_cubins"

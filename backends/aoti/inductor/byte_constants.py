@@ -1,21 +1,19 @@
 """int8 and uint8 constants, as quantization stores weights."""
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched
 
 _BYTES = (torch.int8, torch.uint8)
 #: Elements below which a float32 weight is no loss.
 _FEW = 1 << 12
 
 
-@contextlib.contextmanager
-def keep_dequantization_unfolded() -> Iterator[None]:
+def keep_dequantization_unfolded() -> Context:
     """Their dequantization is not constant-folded, which would take two or four times the memory.
     (Inductor makes that exception for bfloat16.)"""
     from torch._inductor.constant_folding import ConstantFolder
@@ -26,8 +24,7 @@ def keep_dequantization_unfolded() -> Iterator[None]:
     def is_kept(self: Any, node: torch.fx.Node) -> bool:
         return _dequantizes(node) or is_impure(self, node)
 
-    with patched(ConstantFolder, "is_impure", is_kept):
-        yield
+    return patched(ConstantFolder, "is_impure", is_kept)
 
 
 def _dequantizes(node: torch.fx.Node) -> bool:

@@ -1,22 +1,20 @@
 """Captures Inductor's sources and constants instead of compiling them."""
 
-import contextlib
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pteron.backends.aoti.inductor.cuda import device_kernels
 from pteron.backends.aoti.inductor.generated_code import Constant, GeneratedCode
 from pteron.backends.aoti.inductor.kernel_text import finish_kernels
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched
 from pteron.backends.aoti.inductor.release import UnsupportedTorch
 
 
-@contextlib.contextmanager
-def capture_sources(captured: list[GeneratedCode]) -> Iterator[None]:
+def capture_sources(captured: list[GeneratedCode]) -> Context:
     """Appends the sources that Inductor would compile to `captured`."""
     from torch._inductor.codecache import AotCodeCompiler
 
@@ -32,8 +30,7 @@ def capture_sources(captured: list[GeneratedCode]) -> Iterator[None]:
         )
         return ["captured"]
 
-    with patched(AotCodeCompiler, "compile", staticmethod(compile)):
-        yield
+    return patched(AotCodeCompiler, "compile", staticmethod(compile))
 
 
 def _generated_code(graph: Any, wrapper: str, kernels: str, proxied: str | None) -> GeneratedCode:

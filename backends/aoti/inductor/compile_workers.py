@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from types import SimpleNamespace
 
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import patched
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 from pteron.backends.aoti.ops.convolution.convolution import (
     CONVOLUTION,
     FUSED_CONVOLUTION,
@@ -15,8 +15,7 @@ from pteron.backends.aoti.ops.convolution.convolution import (
 )
 
 
-@contextlib.contextmanager
-def lower_convolutions_channels_last() -> Iterator[None]:
+def lower_convolutions_channels_last() -> Context:
     """Fused convolutions are channels last. If Inductor decides on channels last for others, their
     constant weights are converted here rather than at each call."""
     from torch._inductor.graph import GraphLowering
@@ -31,11 +30,10 @@ def lower_convolutions_channels_last() -> Iterator[None]:
                 _convert_weight(module, conv.args[1])
         return is_last
 
-    with (
+    return together(
         patched(GraphLowering, "decide_layout_opt", staticmethod(decide_and_convert_weight)),
         with_lowering(FUSED_CONVOLUTION, _lower),
-    ):
-        yield
+    )
 
 
 def _convert_weight(module: torch.fx.GraphModule, weight: torch.fx.Node) -> None:
@@ -52,8 +50,7 @@ def _convert_weight(module: torch.fx.GraphModule, weight: torch.fx.Node) -> None
     weight.meta["val"] = weight.meta["val"].contiguous(memory_format=torch.channels_last)
 
 
-@contextlib.contextmanager
-def lower_packed_convolutions() -> Iterator[None]:
+def lower_packed_convolutions() -> Context:
     """Packed convolutions, and the operators between them, are channels last."""
     from torch._inductor.graph import GraphLowering
 
@@ -64,11 +61,10 @@ def lower_packed_convolutions() -> Iterator[None]:
         has_packed = module.graph.find_nodes(op="call_function", target=PACKED_CONVOLUTION)
         return bool(has_packed) or decide(module, **options)
 
-    with (
+    return together(
         patched(GraphLowering, "decide_layout_opt", staticmethod(decide_for_packed)),
         with_lowering(PACKED_CONVOLUTION, _lower_packed),
-    ):
-        yield
+    )
 
 
 @contextlib.contextmanager

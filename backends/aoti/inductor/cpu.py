@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 
 
 @contextlib.contextmanager
@@ -51,8 +51,7 @@ def call_runtime_repeat_interleave() -> Iterator[None]:
                 table[op] = found
 
 
-@contextlib.contextmanager
-def prefer_gemm_templates() -> Iterator[None]:
+def prefer_gemm_templates() -> Context:
     """A GEMM uses a C++ template if one applies, without benchmarking; else the library call.
 
     Templates are rendered for the chosen kernel only, not for a benchmark.
@@ -73,10 +72,10 @@ def prefer_gemm_templates() -> Iterator[None]:
             return generate(self, **kwargs)
 
     selector = get_algorithm_selector_cache()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(patched(selector, "preprocessing_fns", [prefer_templates]))
-        stack.enter_context(patched(CppTemplate, "generate", generate_choice))
-        yield
+    return together(
+        patched(selector, "preprocessing_fns", [prefer_templates]),
+        patched(CppTemplate, "generate", generate_choice),
+    )
 
 
 def _declare_arguments(kernel: Any, template: Any, **kwargs: Any) -> str:
@@ -95,8 +94,7 @@ def _declare_arguments(kernel: Any, template: Any, **kwargs: Any) -> str:
 _SERIAL_GEMM = 1 << 17
 
 
-@contextlib.contextmanager
-def serialize_small_gemms() -> Iterator[None]:
+def serialize_small_gemms() -> Context:
     """Small GEMMs are generated for one thread, without a parallel region."""
     from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
 
@@ -110,8 +108,7 @@ def serialize_small_gemms() -> Iterator[None]:
         with single_thread_if_small([*layout.size, left.get_size()[-1]]):
             return add_choices(cls, choices, layout, input_nodes, *args, **more)
 
-    with patched(CppGemmTemplate, "add_choices", classmethod(add)):
-        yield
+    return patched(CppGemmTemplate, "add_choices", classmethod(add))
 
 
 @contextlib.contextmanager
@@ -131,16 +128,13 @@ def single_thread_if_small(sizes: Sequence[Any]) -> Iterator[None]:
 _CACHE_SIZES = {"l1d_cache_size": 32 << 10, "l2_cache_size": 1 << 20}
 
 
-@contextlib.contextmanager
-def cache_sizes() -> Iterator[None]:
+def cache_sizes() -> Context:
     """GEMM templates use constant cache sizes."""
     capabilities = {**torch.cpu.get_capabilities(), **_CACHE_SIZES}
-    with patched(torch.cpu, "get_capabilities", lambda: capabilities):
-        yield
+    return patched(torch.cpu, "get_capabilities", lambda: capabilities)
 
 
-@contextlib.contextmanager
-def vector_isa(bits: int) -> Iterator[None]:
+def vector_isa(bits: int) -> Context:
     """The vector ISA is the target's; the host is not probed."""
     from torch._inductor import cpu_vec_isa
 
@@ -152,6 +146,6 @@ def vector_isa(bits: int) -> Iterator[None]:
         available = [type(base.__name__, (base,), {"__bool__": lambda self: True})()]
     else:
         raise ValueError(f"vector_bits is {bits}; expected 512, 256 or 0")
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(patched(cpu_vec_isa, "valid_vec_isa_list", lambda: available))
-        yield
+    return together(
+        patched(cpu_vec_isa, "valid_vec_isa_list", lambda: available),
+    )

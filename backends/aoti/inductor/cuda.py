@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pteron.backends.aoti.inductor.architectures import machine_code
-from pteron.backends.aoti.inductor.patched import environment, patched
+from pteron.backends.aoti.inductor.patches import Context, environment, patched
 
 
 @contextlib.contextmanager
@@ -32,8 +32,7 @@ def kernel_folder() -> Iterator[str]:
             CudaKernelParamCache.cache.update(before)
 
 
-@contextlib.contextmanager
-def skip_autotuning_with_asserts() -> Iterator[None]:
+def skip_autotuning_with_asserts() -> Context:
     """A kernel with device asserts is compiled but not autotuned: the first configuration is taken.
 
         table[(x * 255).long()]
@@ -54,12 +53,10 @@ def skip_autotuning_with_asserts() -> Iterator[None]:
         kernel.save_gpu_kernel(stream, kernel.launchers[0])
         return None
 
-    with patched(CachingAutotuner, "run", run_or_save):
-        yield
+    return patched(CachingAutotuner, "run", run_or_save)
 
 
-@contextlib.contextmanager
-def device_from_constants() -> Iterator[None]:
+def device_from_constants() -> Context:
     """A program with constants on the GPU is a GPU program, even if it computes on the host only.
 
     Inductor considers only nodes that compute ("Mixed-device constants are only supported ...").
@@ -73,8 +70,7 @@ def device_from_constants() -> Iterator[None]:
         graph.device_types.update(value.device.type for value in graph.constants.values())
         begin(graph, *args, **more)
 
-    with patched(GraphLowering, "init_wrapper_code", begin_on_device):
-        yield
+    return patched(GraphLowering, "init_wrapper_code", begin_on_device)
 
 
 _EMBEDDED_KERNEL = re.compile(r"extern const unsigned char __(\w+)_start\[\];")

@@ -3,12 +3,11 @@
 One call at a time: a lock serialises callers, because Inductor's state belongs to the process.
 """
 
-import contextlib
 import copy
 import dataclasses
 import functools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -27,7 +26,7 @@ from pteron.backends.aoti.inductor.cuda import (
 from pteron.backends.aoti.inductor.generated_code import GeneratedCode, Target
 from pteron.backends.aoti.inductor.loop_repairs import fix_var_mean_of_empty
 from pteron.backends.aoti.inductor.mps import absent_mps
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched
 from pteron.backends.aoti.inductor.release import release
 from pteron.backends.aoti.inductor.runtime_functions import declared
 from pteron.backends.aoti.inductor.scope import compile_scope, fake_mode_of, target_scope
@@ -102,10 +101,7 @@ def generate_module(
     ]
 
 
-@contextlib.contextmanager
-def generate_for_each_target(
-    targets: Sequence[Target], options: Mapping[str, Any]
-) -> Iterator[None]:
+def generate_for_each_target(targets: Sequence[Target], options: Mapping[str, Any]) -> Context:
     """Inductor generates code of a graph for each target, after the passes that all share
     (decompositions, FX passes, constant folding)."""
     from torch._inductor import compile_fx
@@ -126,8 +122,7 @@ def generate_for_each_target(
                 result = generate_code(gm if is_last else _copy(gm), *args, **kwargs)
         return result
 
-    with patched(compile_fx, "fx_codegen_and_compile", generate_each):
-        yield
+    return patched(compile_fx, "fx_codegen_and_compile", generate_each)
 
 
 def _copy(module: torch.fx.GraphModule) -> torch.fx.GraphModule:

@@ -2,16 +2,22 @@
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, repair
+
+PLACES = (
+    "torch._inductor.ir.Switch: create; "
+    "torch._inductor.fx_passes.post_grad: pointless_cumsum_replacement mm_plus_mm"
+)
 
 
-@contextlib.contextmanager
-def fix_reinplace_of_overlapping_reads() -> Iterator[None]:
+@repair()
+def fix_reinplace_of_overlapping_reads() -> Context:
     """A call is not reinplaced if another argument of it aliases the one that it would mutate.
 
         index_put(x, indices, expand(slice(x)), accumulate=True)
@@ -19,12 +25,11 @@ def fix_reinplace_of_overlapping_reads() -> Iterator[None]:
     Inductor reinplaces a call if `x` has no later use, and overlooks uses by the call itself, which
     would read what it has just written (issue 197829 and others).
     """
-    with _not_reinplaced(lambda graph, node, written: _reads_what_it_writes(node, written)):
-        yield
+    return _not_reinplaced(lambda graph, node, written: _reads_what_it_writes(node, written))
 
 
-@contextlib.contextmanager
-def fix_reinplace_before_overwrite() -> Iterator[None]:
+@repair()
+def fix_reinplace_before_overwrite() -> Context:
     """A call is not reinplaced if the input is overwritten before the call's result is used.
 
         y = slice_scatter(x, source); x.zero_(); return y
@@ -43,8 +48,7 @@ def fix_reinplace_before_overwrite() -> Iterator[None]:
             used = used or not views.isdisjoint(user.all_input_nodes)
         return False
 
-    with _not_reinplaced(is_overwritten):
-        yield
+    return _not_reinplaced(is_overwritten)
 
 
 def _views(node: torch.fx.Node) -> set[torch.fx.Node]:
@@ -58,10 +62,9 @@ def _views(node: torch.fx.Node) -> set[torch.fx.Node]:
     return found
 
 
-@contextlib.contextmanager
 def _not_reinplaced(
     is_wrong: Callable[[torch.fx.Graph, torch.fx.Node, tuple[int, ...]], bool],
-) -> Iterator[None]:
+) -> Context:
     """Hides calls from Inductor's reinplacing pass for which `is_wrong` holds, given the arguments
     that they would mutate."""
     from torch._inductor.fx_passes import reinplace
@@ -83,8 +86,7 @@ def _not_reinplaced(
             for node, target in hidden.items():
                 node.target = target
 
-    with patched(reinplace, "reinplace_inplaceable_ops_core", guarded):
-        yield
+    return patched(reinplace, "reinplace_inplaceable_ops_core", guarded)
 
 
 def _hidden_target(*args: Any, **kwargs: Any) -> None:
@@ -109,8 +111,8 @@ def _reads_what_it_writes(node: torch.fx.Node, written: Sequence[int]) -> bool:
     return any(get_node_storage(arguments[index]) in storages for index in written)
 
 
-@contextlib.contextmanager
-def realize_constant_while_loop_inputs() -> Iterator[None]:
+@repair()
+def realize_constant_while_loop_inputs() -> Context:
     """Carried inputs of `while_loop` may be constants, as a counter's 0 after constant folding."""
     from torch._inductor import ir
 
@@ -122,12 +124,11 @@ def realize_constant_while_loop_inputs() -> Iterator[None]:
         buffers = [cls.realize_input(v) if isinstance(v, ir.Constant) else v for v in carried]
         return create(cls, cond_fn, body_fn, buffers, *args, **kwargs)
 
-    with patched(ir.WhileLoop, "create", classmethod(create_realized)):
-        yield
+    return patched(ir.WhileLoop, "create", classmethod(create_realized))
 
 
-@contextlib.contextmanager
-def require_traced_cond_operand_strides() -> Iterator[None]:
+@repair()
+def require_traced_cond_operand_strides() -> Context:
     """Operands of `cond` have the strides that its branches were traced with.
 
     Inductor may choose another layout for an operand, channels last after a convolution, say; the
@@ -137,35 +138,35 @@ def require_traced_cond_operand_strides() -> Iterator[None]:
     from torch._inductor import ir
     from torch._inductor.virtualized import V
 
-    create = ir.Conditional.__dict__["create"].__func__
+    kind: Any = getattr(ir, "Switch" if hasattr(ir, "Switch") else "Conditional")  # before 2.14
+    create = kind.__dict__["create"].__func__
+    signature = inspect.signature(create)
 
-    def with_traced_strides(operand: Any, traced: torch.fx.Node) -> Any:
-        value = traced.meta["val"]
+    def with_traced_strides(operand: Any, traced: Any) -> Any:
+        value = traced.meta["val"] if isinstance(traced, torch.fx.Node) else None
         if not isinstance(value, torch.Tensor):
             return operand
         return ir.ExternKernel.require_exact_strides(operand, value.stride(), allow_padding=False)
 
-    def create_with_strides(
-        cls: Any, predicate: Any, true_fn: Any, false_fn: Any, operands: Sequence[Any]
-    ) -> Any:
+    def create_with_strides(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
         nodes: Any = V.graph.current_node.args[-1]
-        operands = [with_traced_strides(*pair) for pair in zip(operands, nodes, strict=True)]
-        return create(cls, predicate, true_fn, false_fn, operands)
+        operands = zip(bound.arguments["operands"], nodes, strict=True)
+        bound.arguments["operands"] = [with_traced_strides(*pair) for pair in operands]
+        return create(*bound.args, **bound.kwargs)
 
-    with patched(ir.Conditional, "create", classmethod(create_with_strides)):
-        yield
+    return patched(kind, "create", classmethod(create_with_strides))
 
 
-@contextlib.contextmanager
-def fix_cumsum_of_constant_dtype() -> Iterator[None]:
+@repair("2.11", "2.12", "2.13")
+def fix_cumsum_of_constant_dtype() -> Context:
     """`cumsum` of a constant has the dtype that the call asks for (issue 189518).
 
     Inductor rewrites it as a multiple of an index, in the dtype of the constant.
     """
     from torch._inductor.fx_passes import post_grad
 
-    with extra_check(post_grad.pass_patterns, "pointless_cumsum_replacement", _has_input_dtype):
-        yield
+    return extra_check(post_grad.pass_patterns, "pointless_cumsum_replacement", _has_input_dtype)
 
 
 def _has_input_dtype(match: Any) -> bool:
@@ -173,8 +174,8 @@ def _has_input_dtype(match: Any) -> bool:
     return exact and match.output_node().kwargs.get("dtype") is None
 
 
-@contextlib.contextmanager
-def fix_as_strided_of_view() -> Iterator[None]:
+@repair()
+def fix_as_strided_of_view() -> Context:
     """The storage offset of `as_strided` is relative to the base of a view (issue 175325).
 
         as_strided((x * 2)[2:], [2, 16], [16, 1], 16)
@@ -197,8 +198,7 @@ def fix_as_strided_of_view() -> Iterator[None]:
                 call.args = base, size, stride, *offset
         return passes(module, *args, **more)
 
-    with patched(compile_fx, "post_grad_passes", of_bases):
-        yield
+    return patched(compile_fx, "post_grad_passes", of_bases)
 
 
 def _base(view: torch.fx.Node) -> torch.fx.Node:
@@ -212,8 +212,8 @@ def _base(view: torch.fx.Node) -> torch.fx.Node:
     return view
 
 
-@contextlib.contextmanager
-def disable_mm_plus_mm_on_cpu() -> Iterator[None]:
+@repair()
+def disable_mm_plus_mm_on_cpu() -> Context:
     """`a @ b + c @ d` stays two matmuls on the CPU, which has no mm_plus_mm."""
     from torch._inductor.fx_passes import post_grad
 
@@ -221,8 +221,7 @@ def disable_mm_plus_mm_on_cpu() -> Iterator[None]:
         return match.output_node().meta["val"].device.type != "cpu" and allowed(match)
 
     allowed = post_grad.is_valid_mm_plus_mm
-    with extra_check(post_grad.pass_patterns, "mm_plus_mm", is_elsewhere):
-        yield
+    return extra_check(post_grad.pass_patterns, "mm_plus_mm", is_elsewhere)
 
 
 @contextlib.contextmanager

@@ -10,9 +10,13 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import patched
 from pteron.backends.aoti.inductor.places import place_in_kernel
 
+PLACES = (
+    "torch._inductor.codegen.cpp.CppOverrides: floordiv truncdiv mod; "
+    "torch._inductor.codegen.cpp.CppVecOverrides: floordiv truncdiv mod remainder _scalarize"
+)
 _FUNCTIONS = {
     "floordiv": "pteron_floor_divide",
     "truncdiv": "pteron_divide",

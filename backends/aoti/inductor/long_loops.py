@@ -5,13 +5,12 @@ Inductor loops over the whole window. Known cases are fixed (`passes.clamp_windo
 others.
 """
 
-import contextlib
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched
 from pteron.exir._program import source_line
 
 _LOG = logging.getLogger(__name__)
@@ -23,8 +22,7 @@ _MANY = 1 << 27
 _TIMES = 1024
 
 
-@contextlib.contextmanager
-def warn_of_long_loops() -> Iterator[None]:
+def warn_of_long_loops() -> Context:
     """Inside, checks each loop that Inductor generates."""
     from torch._inductor.scheduler import Scheduler
 
@@ -36,8 +34,7 @@ def warn_of_long_loops() -> Iterator[None]:
                 _report(loop)
         return generate(scheduler)
 
-    with patched(Scheduler, "codegen", look_and_generate):
-        yield
+    return patched(Scheduler, "codegen", look_and_generate)
 
 
 def _report(loop: Any) -> None:

@@ -1,6 +1,7 @@
 """Fixes of Inductor's lowerings, scheduler and C++ code generation."""
 
 import contextlib
+import dataclasses
 import functools
 import inspect
 import itertools
@@ -10,12 +11,15 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patched import patched
-from pteron.backends.aoti.inductor.release import release
+from pteron.backends.aoti.inductor.patches import Context, patched, repair
+
+PLACES = (
+    "torch._inductor.codegen.cpp_gemm_template: GEMM_TEMPLATE; torch._inductor.lowering: div_mode"
+)
 
 
-@contextlib.contextmanager
-def fix_reinterpret_view_after_mutation() -> Iterator[None]:
+@repair()
+def fix_reinterpret_view_after_mutation() -> Context:
     """A load through a view reads the buffer's value from before a later in-place mutation.
 
         z = y.view(-1) * 8; y[y > 0.5] = 0.3; return z
@@ -37,12 +41,11 @@ def fix_reinterpret_view_after_mutation() -> Iterator[None]:
 
         return load
 
-    with patched(ir.ReinterpretView, "make_loader", make_loader):
-        yield
+    return patched(ir.ReinterpretView, "make_loader", make_loader)
 
 
-@contextlib.contextmanager
-def fix_fusion_of_mutation_with_reads() -> Iterator[None]:
+@repair()
+def fix_fusion_of_mutation_with_reads() -> Context:
     """A mutation is not fused with reads of the same tensor at other indices.
 
         t.index_copy_(0, where, rows); t.add_(t.flip(0))
@@ -68,12 +71,11 @@ def fix_fusion_of_mutation_with_reads() -> Iterator[None]:
             if names.get(read.name, read.name) == memory
         )
 
-    with patched(Scheduler, "fusable_weak_dep", fusable_by_memory):
-        yield
+    return patched(Scheduler, "fusable_weak_dep", fusable_by_memory)
 
 
-@contextlib.contextmanager
-def fix_int_array_deduplication() -> Iterator[None]:
+@repair("2.11")
+def fix_int_array_deduplication() -> Context:
     """An int array is declared once for each code section that `writeline` writes to.
 
     torch 2.11 keys its cache by the `id` of a bound method, which a later one can reuse: cache
@@ -81,10 +83,7 @@ def fix_int_array_deduplication() -> Iterator[None]:
     """
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
-    declare = getattr(CppWrapperCpu, "_codegen_int_array_var_impl", None)
-    if release() != "2.11" or declare is None:
-        yield
-        return
+    declare: Any = getattr(CppWrapperCpu, "_codegen_int_array_var_impl")  # noqa: B009  of 2.11
 
     def find(
         wrapper: Any,
@@ -100,12 +99,11 @@ def fix_int_array_deduplication() -> Iterator[None]:
             known[key] = writer, graph, declare(wrapper, int_array, writeline, known_statically)
         return known[key][2]
 
-    with patched(CppWrapperCpu, "codegen_int_array_var", find):
-        yield
+    return patched(CppWrapperCpu, "codegen_int_array_var", find)
 
 
-@contextlib.contextmanager
-def fix_int8_minmax_reductions() -> Iterator[None]:
+@repair()
+def fix_int8_minmax_reductions() -> Context:
     """min, max, argmin and argmax of int8 and uint8 tensors are computed in int32.
 
     Partial vector loads of 8-bit elements fill up with zeros, which are reduced too (issue 191499).
@@ -138,12 +136,11 @@ def fix_int8_minmax_reductions() -> Iterator[None]:
         result.realize()
         return lowering.to_dtype(result, returned)
 
-    with _patched_reduction_create(create_widened):
-        yield
+    return _patched_reduction_create(create_widened)
 
 
-@contextlib.contextmanager
-def fix_argminmax_index_order() -> Iterator[None]:
+@repair()
+def fix_argminmax_index_order() -> Context:
     """argmin and argmax return indices in the tensor's logical order, not in memory order.
 
         (x.t() + y).argmax()
@@ -172,12 +169,10 @@ def fix_argminmax_index_order() -> Iterator[None]:
             reduction.update(inner_fn=flat, reduction_ranges=[length])
         return create(**reduction)
 
-    with _patched_reduction_create(create_flat):
-        yield
+    return _patched_reduction_create(create_flat)
 
 
-@contextlib.contextmanager
-def _patched_reduction_create(create: Callable[..., Any]) -> Iterator[None]:
+def _patched_reduction_create(create: Callable[..., Any]) -> Context:
     """`Reduction.create` is `create`, which gets all arguments as keywords."""
     from torch._inductor import ir
 
@@ -187,12 +182,10 @@ def _patched_reduction_create(create: Callable[..., Any]) -> Iterator[None]:
     def create_by_name(cls: Any, *args: Any, **kwargs: Any) -> Any:
         return create(**signature.bind(*args, **kwargs).arguments)
 
-    with patched(ir.Reduction, "create", classmethod(create_by_name)):
-        yield
+    return patched(ir.Reduction, "create", classmethod(create_by_name))
 
 
-@contextlib.contextmanager
-def fix_var_mean_of_empty(ranges: Mapping[Any, Any]) -> Iterator[None]:
+def fix_var_mean_of_empty(ranges: Mapping[Any, Any]) -> Context:
     """The mean of `var_mean` over an empty dimension is NaN (issue 197108).
 
         torch.var_mean(x, dim=0)    # x has no rows at run time
@@ -222,12 +215,11 @@ def fix_var_mean_of_empty(ranges: Mapping[Any, Any]) -> Iterator[None]:
 
         return var, lowering.make_pointwise(or_nan)(*mean)
 
-    with patched(lowering, "var_mean_welford_", compute_or_nan):
-        yield
+    return patched(lowering, "var_mean_welford_", compute_or_nan)
 
 
-@contextlib.contextmanager
-def fix_reduction_tail_stores() -> Iterator[None]:
+@repair()
+def fix_reduction_tail_stores() -> Context:
     """The tail of a vectorized loop stores only its own elements after a reduction.
 
     Inductor looks for a reduction in the next inner loop only. If there is another loop between,
@@ -245,12 +237,11 @@ def fix_reduction_tail_stores() -> Iterator[None]:
             reduces_inside = any(loop.is_reduction for loop in inside)
         aggregate(proxy, reduces_inside, outer_loop)
 
-    with patched(CppKernelProxy, "aggregate_reduction_buffers", with_tails):
-        yield
+    return patched(CppKernelProxy, "aggregate_reduction_buffers", with_tails)
 
 
-@contextlib.contextmanager
-def fix_int64_arange_step() -> Iterator[None]:
+@repair()
+def fix_int64_arange_step() -> Context:
     """`arange` vectors of an index are int64 (issue 175966).
 
     The start is int64, but the step has the literal's type, int.
@@ -263,10 +254,10 @@ def fix_int64_arange_step() -> Iterator[None]:
     def with_long_step(kernel: Any, index: Any, stride: Any) -> Any:
         return arange(kernel, index, f"static_cast<int64_t>({stride})")
 
-    with patched(CppVecKernel, "arange", with_long_step):
-        yield
+    return patched(CppVecKernel, "arange", with_long_step)
 
 
+@repair()
 @contextlib.contextmanager
 def fix_floor_division_rounding() -> Iterator[None]:
     """Floating-point `a // b` is computed as eager does on the CPU: 1.0 // 0.1 is 9 (issue 197895).
@@ -313,8 +304,8 @@ def fix_floor_division_rounding() -> Iterator[None]:
         lowering.lowerings.update(before)
 
 
-@contextlib.contextmanager
-def fix_bool_eq_value_ranges() -> Iterator[None]:
+@repair("2.11", "2.12", "2.13")
+def fix_bool_eq_value_ranges() -> Context:
     """`a == b` of bool operands: `ValueRanges` orders their bounds, a TypeError for bools."""
     import sympy
     from torch.utils._sympy.value_ranges import SymPyValueRangeAnalysis, ValueRanges
@@ -327,12 +318,11 @@ def fix_bool_eq_value_ranges() -> Iterator[None]:
             return ValueRanges(sympy.false, sympy.true)
         return eq(a, b)
 
-    with patched(SymPyValueRangeAnalysis, "eq", staticmethod(of_any)):
-        yield
+    return patched(SymPyValueRangeAnalysis, "eq", staticmethod(of_any))
 
 
-@contextlib.contextmanager
-def fix_fft_strides() -> Iterator[None]:
+@repair()
+def fix_fft_strides() -> Context:
     """FFTs have the output strides of backends/aoti/ops/fft/fft.cpp, on all devices.
 
         fft(x.transpose(0, 1))
@@ -349,8 +339,12 @@ def fix_fft_strides() -> Iterator[None]:
     process = inspect.getattr_static(ir.ExternKernel, "process_kernel").__func__
 
     def with_strides(cls: Any, kernel: Any, *args: Any, **kwargs: Any) -> Any:
-        result, operands, *rest = process(cls, kernel, *args, **kwargs)
+        returned = process(cls, kernel, *args, **kwargs)  # a tuple until 2.13
         if kernel in kernels and args[1]:
+            is_tuple = isinstance(returned, tuple)
+            result, operands = (
+                returned[:2] if is_tuple else (returned.example_output, returned.tensor_args)
+            )
             sizevars: Any = V.graph.sizevars
             strides = sizevars.optimization_hints(operands[0].get_stride())
             dims = [d % result.dim() for d in args[1]]
@@ -361,14 +355,16 @@ def fix_fft_strides() -> Iterator[None]:
             inverse = sorted(range(result.dim()), key=order.__getitem__)
             with V.graph.fake_mode:
                 result = result.new_empty([result.size(d) for d in order]).permute(inverse)
-        return result, operands, *rest
+            if is_tuple:
+                return result, *returned[1:]
+            return dataclasses.replace(returned, example_output=result)
+        return returned
 
-    with patched(ir.ExternKernel, "process_kernel", classmethod(with_strides)):
-        yield
+    return patched(ir.ExternKernel, "process_kernel", classmethod(with_strides))
 
 
-@contextlib.contextmanager
-def freeze_flex_decoding_query_layout() -> Iterator[None]:
+@repair()
+def freeze_flex_decoding_query_layout() -> Context:
     """The query's layout is frozen before the flex-decoding kernel (few queries) is generated.
 
         flex_attention(q.transpose(1, 2).contiguous(), k, v)
@@ -386,12 +382,11 @@ def freeze_flex_decoding_query_layout() -> Iterator[None]:
         query.freeze_layout()
         return create(query, *args, **kwargs)
 
-    with patched(flex_attention, "create_flex_decoding_kernel", create_with_frozen_query):
-        yield
+    return patched(flex_attention, "create_flex_decoding_kernel", create_with_frozen_query)
 
 
-@contextlib.contextmanager
-def fix_identity_comparison() -> Iterator[None]:
+@repair()
+def fix_identity_comparison() -> Context:
     """`Identity` of a constant can be evaluated, so that sympy can compare it.
 
     Inductor wraps constant indices in `Identity` to keep them from being folded. sympy knows that
@@ -402,12 +397,11 @@ def fix_identity_comparison() -> Iterator[None]:
     def evaluate(wrapped: Any, precision: int) -> Any:
         return wrapped.args[0]._eval_evalf(precision)
 
-    with patched(Identity, "_eval_evalf", evaluate):
-        yield
+    return patched(Identity, "_eval_evalf", evaluate)
 
 
-@contextlib.contextmanager
-def fix_cant_split_arguments() -> Iterator[None]:
+@repair()
+def fix_cant_split_arguments() -> Context:
     """`CantSplit` can be raised without arguments.
 
     torch 2.11 does so where a loop cannot be split into three; its constructor requires two, so a
@@ -419,12 +413,11 @@ def fix_cant_split_arguments() -> Iterator[None]:
         Exception.__init__(error)
         error.expr, error.remaining = expr, remaining
 
-    with patched(simd.CantSplit, "__init__", create):
-        yield
+    return patched(simd.CantSplit, "__init__", create)
 
 
-@contextlib.contextmanager
-def fix_while_loop_mutation_outputs() -> Iterator[None]:
+@repair("2.11")
+def fix_while_loop_mutation_outputs() -> Context:
     """A `while_loop` may mutate its carried inputs, as those of `map` and `scan` do.
 
     The C++ wrapper of torch 2.11 counts only outputs that are no mutations (AssertionError in
@@ -433,9 +426,6 @@ def fix_while_loop_mutation_outputs() -> Iterator[None]:
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
     write: Any = CppWrapperCpu.codegen_while_loop
-    if release() != "2.11":
-        yield
-        return
 
     def write_with_all_outputs(wrapper: Any, loop: Any, stack_output: bool = False) -> None:
         others = iter(loop.outputs)
@@ -446,12 +436,11 @@ def fix_while_loop_mutation_outputs() -> Iterator[None]:
         with patched(loop, "outputs", outputs):
             write(wrapper, loop, stack_output)
 
-    with patched(CppWrapperCpu, "codegen_while_loop", write_with_all_outputs):
-        yield
+    return patched(CppWrapperCpu, "codegen_while_loop", write_with_all_outputs)
 
 
-@contextlib.contextmanager
-def fix_masked_load_bounds() -> Iterator[None]:
+@repair()
+def fix_masked_load_bounds() -> Context:
     """A masked load reads neither past the tail of the loop nor masked elements.
 
     In the tail Inductor loads a whole vector all the same; of bool tensors it loads masked
@@ -483,16 +472,15 @@ def fix_masked_load_bounds() -> Iterator[None]:
         finally:
             del kernel._try_get_const_stride
 
-    with patched(CppVecKernel, "load", load_within):
-        yield
+    return patched(CppVecKernel, "load", load_within)
 
 
 #: M of the GEMM template, where it is dynamic.
 _DYNAMIC_M = "    const int64_t M = {{kernel.size(GemmOut, 0)}};\n"
 
 
-@contextlib.contextmanager
-def fix_gemm_with_zero_rows() -> Iterator[None]:
+@repair()
+def fix_gemm_with_zero_rows() -> Context:
     """A GEMM with a dynamic M returns at once if M is 0.
 
     The template divides by the number of blocks of rows, which would be a SIGFPE.
@@ -504,5 +492,4 @@ def fix_gemm_with_zero_rows() -> Iterator[None]:
     def template_of(text: str) -> Any:
         return template(text.replace(_DYNAMIC_M, f"{_DYNAMIC_M}    if (M == 0) return;\n"))
 
-    with patched(KernelTemplate, "_template_from_string", staticmethod(template_of)):
-        yield
+    return patched(KernelTemplate, "_template_from_string", staticmethod(template_of))

@@ -5,16 +5,14 @@ sympy parses their index expressions: half of the time of code generation. Both 
 only.
 """
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 
 
-@contextlib.contextmanager
-def memoized() -> Iterator[None]:
+def memoized() -> Context:
     """Templates and index expressions are memoized until the end of the scope."""
     from torch._inductor.codegen import cpp_template_kernel
     from torch._inductor.codegen.common import KernelTemplate
@@ -28,11 +26,7 @@ def memoized() -> Iterator[None]:
             return [parse_each(item) for item in expr]
         return parse_text(expr) if isinstance(expr, str) else parse(expr)
 
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(
-            patched(KernelTemplate, "_template_from_string", staticmethod(template))
-        )
-        stack.enter_context(
-            patched(cpp_template_kernel, "parse_expr_with_index_symbols", parse_each)
-        )
-        yield
+    return together(
+        patched(KernelTemplate, "_template_from_string", staticmethod(template)),
+        patched(cpp_template_kernel, "parse_expr_with_index_symbols", parse_each),
+    )

@@ -18,8 +18,9 @@ from typing import Any
 import torch
 
 from pteron.backends.aoti.inductor.cpu import vector_isa
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 
+PLACES = "torch._inductor.codegen.cpp_micro_gemm.CppMicroGemmFP32Vec: codegen_define"
 _BEGIN, _END = "// micro-GEMM {name}\n", "// end of micro-GEMM\n"
 _MARKED = re.compile(
     re.escape(_BEGIN).replace(r"\{name\}", r"(\w+)") + "(.*?)" + re.escape(_END), re.DOTALL
@@ -79,8 +80,7 @@ def _prefetching(definition: str) -> str:
 TILES = {48: (4, 24), 32: (6, 16), 16: (6, 16)}
 
 
-@contextlib.contextmanager
-def pack_weights_for_avx512() -> Iterator[None]:
+def pack_weights_for_avx512() -> Context:
     """Code for 256-bit registers reads weights in the layout that Inductor chooses for 512.
 
     A panel is a multiple of the register block: the micro-GEMM loops over it.
@@ -115,11 +115,10 @@ def pack_weights_for_avx512() -> Iterator[None]:
         own.codegen_define = define_steps
         return own
 
-    with (
+    return together(
         patched(cpp_gemm_template, "create_micro_gemm", create_for_panels),
         patched(cpp_grouped_gemm_template, "create_micro_gemm", create_for_panels),
-    ):
-        yield
+    )
 
 
 #: Largest cache block that a thread computes before its epilogue, in row blocks and panels of
@@ -129,8 +128,7 @@ _ROW_BLOCKS, _PANELS, _DEPTH = 32, 8, 1024
 _CACHED_LEFT_BYTES = 800 << 10
 
 
-@contextlib.contextmanager
-def larger_cache_blocks() -> Iterator[None]:
+def larger_cache_blocks() -> Context:
     """Larger cache blocks: epilogues access rows in pieces long enough for the hardware prefetcher,
     and sums stay in registers longer.
 
@@ -160,8 +158,7 @@ def larger_cache_blocks() -> Iterator[None]:
             block_k=depth,
         )
 
-    with patched(CppGemmTemplate, "_cache_blocking", decide_blocks):
-        yield
+    return patched(CppGemmTemplate, "_cache_blocking", decide_blocks)
 
 
 def _even_part(whole: int, most: int) -> int:

@@ -4,33 +4,29 @@ Inductor's wrapper contains the source of Metal kernels, so nothing is compiled 
 GPU return constants, on a Mac too: all machines generate the same program.
 """
 
-import contextlib
-from collections.abc import Iterator
-
 import torch
 
 from pteron.backends.aoti.inductor.absent_gpu import do_nothing, fake_tensors_of_any_device
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 
 #: Those of an M1. They affect how reductions are split, never results.
 _CORES = 8
 
 
-@contextlib.contextmanager
-def absent_mps() -> Iterator[None]:
+def absent_mps() -> Context:
     """Inside, Inductor generates code for an Apple GPU without querying one."""
     from torch._inductor.fx_passes import joint_graph
 
     # Patterns of graphs are traced once in a process. They are the same on the host.
     joint_graph.lazy_init(torch.device("cpu"))
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(patched(joint_graph, "lazy_init", do_nothing))
-        stack.enter_context(patched(torch.backends.mps, "is_available", lambda: True))
-        stack.enter_context(patched(torch.backends.mps, "is_macos_or_newer", _is_up_to_macos_14))
-        stack.enter_context(patched(torch.mps, "is_available", lambda: True))
-        stack.enter_context(patched(torch.backends.mps, "get_core_count", lambda: _CORES))
-        stack.enter_context(fake_tensors_of_any_device())
-        yield
+    return together(
+        patched(joint_graph, "lazy_init", do_nothing),
+        patched(torch.backends.mps, "is_available", lambda: True),
+        patched(torch.backends.mps, "is_macos_or_newer", _is_up_to_macos_14),
+        patched(torch.mps, "is_available", lambda: True),
+        patched(torch.backends.mps, "get_core_count", lambda: _CORES),
+        fake_tensors_of_any_device(),
+    )
 
 
 def _is_up_to_macos_14(major: int, minor: int) -> bool:

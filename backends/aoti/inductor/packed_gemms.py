@@ -1,8 +1,7 @@
 """GEMMs whose weights are not float32, generated with `packed_micro_gemms`."""
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,12 +15,11 @@ from pteron.backends.aoti.inductor.convolutions import with_lowering
 from pteron.backends.aoti.inductor.cpu import single_thread_if_small
 from pteron.backends.aoti.inductor.micro_gemms import TILES
 from pteron.backends.aoti.inductor.packed_micro_gemms import HalvesMicroGemm, QuantizedMicroGemm
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 from pteron.backends.aoti.ops.quantized_mm import QUANTIZED_MM, Packing
 
 
-@contextlib.contextmanager
-def half_precision_gemms(width: int) -> Iterator[None]:
+def half_precision_gemms(width: int) -> Context:
     """Constant bfloat16 (VNNI2) and float16 weights are read by our micro-GEMMs.
 
     Args:
@@ -41,11 +39,10 @@ def half_precision_gemms(width: int) -> Iterator[None]:
         return call
 
     add_choices = CppGemmTemplate.__dict__["add_choices"].__func__
-    with (
+    return together(
         patched(CppGemmTemplate, "add_choices", classmethod(with_halves(add_choices))),
         patched(CppGemmTemplate, "get_options", with_halves(CppGemmTemplate.get_options)),
-    ):
-        yield
+    )
 
 
 def _create(create: Callable[..., Any], width: int, *args: Any, **kwargs: Any) -> Any:
@@ -92,8 +89,7 @@ def _create_quantized(
     return QuantizedMicroGemm(name, input_dtype, packing, width)
 
 
-@contextlib.contextmanager
-def quantized_gemms(width: int) -> Iterator[None]:
+def quantized_gemms(width: int) -> Context:
     """Lowers `QUANTIZED_MM` to a C++ GEMM template. `width`: of registers, in bits."""
 
     def lower(
@@ -113,5 +109,4 @@ def quantized_gemms(width: int) -> Iterator[None]:
         )
         return template.generate().output_node()
 
-    with with_lowering(QUANTIZED_MM, lower):
-        yield
+    return with_lowering(QUANTIZED_MM, lower)

@@ -3,14 +3,12 @@
 import contextlib
 import functools
 import inspect
-from collections.abc import Iterator
 from typing import Any
 
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched
 
 
-@contextlib.contextmanager
-def disable_patterns_of(modules: frozenset[str]) -> Iterator[None]:
+def disable_patterns_of(modules: frozenset[str]) -> Context:
     """Pattern-matcher passes skip entries whose functions are defined in `modules`."""
     from torch._inductor.pattern_matcher import PatternMatcherPass
 
@@ -32,8 +30,7 @@ def disable_patterns_of(modules: frozenset[str]) -> Iterator[None]:
         finally:
             self.patterns = registered
 
-    with patched(PatternMatcherPass, "apply", filtered_apply):
-        yield
+    return patched(PatternMatcherPass, "apply", filtered_apply)
 
 
 _ORIGINS: dict[int, tuple[Any, frozenset[str]]] = {}

@@ -1,22 +1,64 @@
-"""Which torch releases lowering knows."""
+"""Which torch releases lowering knows, and what it does with another."""
+
+import functools
+import re
+import warnings
 
 import torch
 
-#: torch releases whose Inductor was read and tested.
-SUPPORTED_RELEASES = ("2.11", "2.13")
+#: torch releases whose Inductor was read and tested, the newest last.
+SUPPORTED_RELEASES = ("2.11", "2.12", "2.13", "2.14")
 
 
 class UnsupportedTorch(RuntimeError):
-    """This torch release's Inductor is not one that was tested."""
+    """The installed torch's Inductor is not one that lowering works with."""
+
+
+class UnknownTorchWarning(UserWarning):
+    """The installed torch is not a tested release; it is treated as the newest of them."""
 
 
 def release() -> str:
-    """The running torch's release, "2.13"; raises UnsupportedTorch if it is not a tested one."""
-    found = ".".join(torch.__version__.split(".")[:2])
-    if found not in SUPPORTED_RELEASES:
+    """The installed torch's release, "2.13".
+
+    One that was not tested (a later one, a nightly) counts as the newest that was, with one
+    UnknownTorchWarning, if all places that are changed or used are as they are there.
+
+    Raises:
+        UnsupportedTorch: they are not. Names all that differ.
+    """
+    return _release_of(str(torch.__version__))
+
+
+@functools.cache
+def _release_of(version: str) -> str:
+    found = re.fullmatch(r"(\d+\.\d+)\.\d+(\+.*)?", version)
+    if found and found[1] in SUPPORTED_RELEASES:
+        return found[1]
+    from pteron.backends.aoti.inductor import recognition
+
+    newest = SUPPORTED_RELEASES[-1]
+    tested = f"{', '.join(SUPPORTED_RELEASES[:-1])} and {newest}"
+    differences = recognition.compare()
+    if differences.problems:
+        major, minor = newest.split(".")
         raise UnsupportedTorch(
-            f"torch {torch.__version__} is installed; lowering was tested with torch "
-            f"{' and '.join(SUPPORTED_RELEASES)}. Install one of these to lower a model "
-            "(running a lowered program needs no torch)."
+            f"torch {version} is installed; lowering was tested with torch {tested}. "
+            f"This one differs from {newest} in what lowering changes or uses of it:\n  "
+            + "\n  ".join(differences.problems)
+            + f"\ntry:  pip install 'torch>={SUPPORTED_RELEASES[0]},<{major}.{int(minor) + 1}';"
+            "\n      running a lowered program needs no torch."
         )
-    return found
+    others = ""
+    if differences.changed_inside:
+        others = (
+            f" {len(differences.changed_inside)} functions that lowering wraps changed inside, "
+            f"which may matter: {', '.join(differences.changed_inside)}."
+        )
+    warnings.warn(
+        f"torch {version} is not a release that lowering was tested with ({tested}); it is treated "
+        f"as {newest}, since all that is changed or used of it is still in its place.{others}",
+        UnknownTorchWarning,
+        stacklevel=3,
+    )
+    return newest

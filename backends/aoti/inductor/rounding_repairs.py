@@ -4,13 +4,14 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest.mock import patch
+from unittest import mock
 
 import torch
 
 from pteron.backends.aoti.inductor.graph_repairs import extra_check
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, repair, together
 
+PLACES = "torch._inductor.fx_passes.joint_graph: pointless_convert"
 _HALVES = (torch.float16, torch.bfloat16)
 _ATEN = torch.ops.aten
 #: Operators for which eager rounds a Python scalar to the tensor's dtype.
@@ -19,8 +20,8 @@ _COMPARISONS = {_ATEN.eq, _ATEN.ne, _ATEN.lt, _ATEN.le, _ATEN.gt, _ATEN.ge}
 _ROUND_SCALARS_ON_CPU = {_ATEN.add, _ATEN.sub, _ATEN.rsub, *_COMPARISONS}
 
 
-@contextlib.contextmanager
-def round_half_precision_as_eager() -> Iterator[None]:
+@repair()
+def round_half_precision_as_eager() -> Context:
     """float16 and bfloat16 results are rounded after each operator, as in eager.
 
         torch.floor(h * 3), h.to(torch.float16).float()
@@ -52,12 +53,12 @@ def round_half_precision_as_eager() -> Iterator[None]:
             source = source.replace("triton_meta={", "triton_meta={'enable_fp_fusion': False, ")
         return define(scheduling, source, *args, **more)
 
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(patched(compile_fx, "post_grad_passes", mark))
-        stack.enter_context(patched(TritonScheduling, "define_kernel", define_unfused))
+    return together(
+        patched(compile_fx, "post_grad_passes", mark),
+        patched(TritonScheduling, "define_kernel", define_unfused),
         # C++ kernels would reuse the float32 value from before the rounding.
-        stack.enter_context(patched(CppKernel, "cache_dtype_convert", lambda *args: None))
-        yield
+        patched(CppKernel, "cache_dtype_convert", lambda *args: None),
+    )
 
 
 def _is_half(node: torch.fx.Node) -> bool:
@@ -78,8 +79,8 @@ def _round_scalars(node: torch.fx.Node) -> None:
             )
 
 
-@contextlib.contextmanager
-def keep_rounding_conversions() -> Iterator[None]:
+@repair()
+def keep_rounding_conversions() -> Context:
     """The first of two dtype conversions is removed only if it is exact.
 
         x.half().bfloat16(), n.float().double()
@@ -88,8 +89,7 @@ def keep_rounding_conversions() -> Iterator[None]:
     """
     from torch._inductor.fx_passes import joint_graph
 
-    with extra_check([joint_graph.patterns], "pointless_convert", _is_exact):
-        yield
+    return extra_check([joint_graph.patterns], "pointless_convert", _is_exact)
 
 
 def _is_exact(match: Any) -> bool:
@@ -101,8 +101,8 @@ def _is_exact(match: Any) -> bool:
     return wide.eps <= narrow.eps and wide.max >= narrow.max and wide.tiny <= narrow.tiny
 
 
-@contextlib.contextmanager
-def keep_nan_times_zero() -> Iterator[None]:
+@repair("2.11", "2.12", "2.13")
+def keep_nan_times_zero() -> Context:
     """`x * 0` is NaN where x is not finite; Inductor folds it to 0."""
     from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
 
@@ -118,8 +118,7 @@ def keep_nan_times_zero() -> Iterator[None]:
                 for values in known:
                     values.pop(node)
 
-    with patched(UniformValueConstantFolder, "_add_peephole_patterns", fold_integers):
-        yield
+    return patched(UniformValueConstantFolder, "_add_peephole_patterns", fold_integers)
 
 
 #: Integers up to this magnitude are exact in the dtype.
@@ -131,8 +130,8 @@ _EXACT_TO = {
 }
 
 
-@contextlib.contextmanager
-def fix_index_propagation_dtypes() -> Iterator[None]:
+@repair()
+def fix_index_propagation_dtypes() -> Context:
     """Index propagation stops at values that their dtype does not hold.
 
         torch.arange(300).to(torch.uint8).float(), torch.arange(1041, dtype=torch.bfloat16)
@@ -170,10 +169,10 @@ def fix_index_propagation_dtypes() -> Iterator[None]:
         index = handler.fallback(name, (args[0], torch.int64), {})
         return handler.fallback("to_dtype", (index, result.value.dtype), {"src_dtype": torch.int64})
 
-    with patched(IndexPropagation, "propagate_sympy", propagate_held):
-        yield
+    return patched(IndexPropagation, "propagate_sympy", propagate_held)
 
 
+@repair()
 @contextlib.contextmanager
 def fix_decomposed_matmul_dtypes() -> Iterator[None]:
     """Matmuls that Inductor decomposes into a reduction keep their dtype and precision.
@@ -221,15 +220,15 @@ def fix_decomposed_matmul_dtypes() -> Iterator[None]:
     products = (_ATEN.mm.default, _ATEN.bmm.default, _ATEN.addmm.default)
     with contextlib.ExitStack() as stack:
         for table in tables:
-            stack.enter_context(patch.dict(table, {op: write(table[op]) for op in products}))
+            stack.enter_context(mock.patch.dict(table, {op: write(table[op]) for op in products}))
         changed: Any = {_ATEN.bmm.default: lower_in_dtype}
-        stack.enter_context(patch.dict(lowering.lowerings, changed))
+        stack.enter_context(mock.patch.dict(lowering.lowerings, changed))
         stack.enter_context(patched(bmm, "L", Lowering()))
         yield
 
 
-@contextlib.contextmanager
-def fix_remainder_rounding() -> Iterator[None]:
+@repair()
+def fix_remainder_rounding() -> Context:
     """Vectorized floating-point `a % b` is exact: 0.3 % 0.1 is 0.1, 1 % inf is 1.
 
     Inductor subtracts a rounded multiple of b.
@@ -250,5 +249,4 @@ def fix_remainder_rounding() -> Iterator[None]:
         result = ops.where(is_above, ops.add(rest, b), rest)
         return result.value if isinstance(result, OpsValue) else result
 
-    with patched(CppVecOverrides, "remainder", staticmethod(compute)):
-        yield
+    return patched(CppVecOverrides, "remainder", staticmethod(compute))

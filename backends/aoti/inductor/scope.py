@@ -7,7 +7,14 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor import cpu, micro_gemms
+from pteron.backends.aoti.inductor import (
+    cpu,
+    graph_repairs,  # noqa: F401  their repairs
+    loop_repairs,  # noqa: F401
+    micro_gemms,
+    rounding_repairs,  # noqa: F401
+    weight_repairs,  # noqa: F401
+)
 from pteron.backends.aoti.inductor.byte_constants import keep_dequantization_unfolded
 from pteron.backends.aoti.inductor.convolutions import (
     lower_convolutions_channels_last,
@@ -17,9 +24,8 @@ from pteron.backends.aoti.inductor.generated_code import Target
 from pteron.backends.aoti.inductor.integer_divisions import check_integer_divisions
 from pteron.backends.aoti.inductor.long_loops import warn_of_long_loops
 from pteron.backends.aoti.inductor.memoized import memoized
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, repaired, together
 from pteron.backends.aoti.inductor.patterns import disable_patterns_of
-from pteron.backends.aoti.inductor.repairs import repairs
 from pteron.backends.aoti.inductor.runtime_functions import register_runtime_functions
 from pteron.backends.aoti.inductor.thread_counts import dynamic_thread_count
 from pteron.backends.aoti.inductor.unbacked_checks import check_unbacked_values
@@ -33,7 +39,7 @@ def compile_scope(target: Target) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH))
-        stack.enter_context(repairs())
+        stack.enter_context(repaired())
         stack.enter_context(check_unbacked_values())
         stack.enter_context(warn_of_long_loops())
         stack.enter_context(register_runtime_functions(target.device))
@@ -79,8 +85,7 @@ def target_scope(target: Target) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def fake_mode_of(module: torch.fx.GraphModule) -> Iterator[None]:
+def fake_mode_of(module: torch.fx.GraphModule) -> Context:
     """A graph without inputs: Inductor, which asks the inputs for the fake mode, asks the nodes."""
     from torch._inductor import compile_fx
     from torch._subclasses import FakeTensorMode
@@ -89,8 +94,7 @@ def fake_mode_of(module: torch.fx.GraphModule) -> Iterator[None]:
     values = (node.meta.get("val") for node in module.graph.nodes)
     modes = [value.fake_mode for value in values if hasattr(value, "fake_mode")]
     mode = modes[0] if modes else FakeTensorMode(allow_non_fake_inputs=True)
-    with patched(compile_fx, "detect_fake_mode", lambda inputs=None: detect(inputs) or mode):
-        yield
+    return patched(compile_fx, "detect_fake_mode", lambda inputs=None: detect(inputs) or mode)
 
 
 @contextlib.contextmanager
@@ -122,16 +126,15 @@ def _float32_products(allow_tf32: bool) -> Iterator[None]:
             setting.fp32_precision = precision
 
 
-@contextlib.contextmanager
-def _fresh_counters() -> Iterator[None]:
+def _fresh_counters() -> Context:
     """Template numbers go into generated names; each model counts from zero."""
     from torch._inductor.codegen.cpp_template import CppTemplate
     from torch._inductor.select_algorithm import TritonTemplate
 
-    with contextlib.ExitStack() as stack:
-        for template in (CppTemplate, TritonTemplate):
-            stack.enter_context(patched(template, "index_counter", itertools.count()))
-        yield
+    return together(
+        patched(CppTemplate, "index_counter", itertools.count()),
+        patched(TritonTemplate, "index_counter", itertools.count()),
+    )
 
 
 def _refused_pattern_modules(target: Target) -> frozenset[str]:

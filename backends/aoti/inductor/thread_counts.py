@@ -6,13 +6,12 @@ limit, or `n` if more threads would not pay. Work that is too small for two thre
 region.
 """
 
-import contextlib
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 
 #: Multiplications of a GEMM that are worth a thread.
 MULTIPLICATIONS_PER_THREAD = 1 << 16
@@ -21,8 +20,7 @@ MULTIPLICATIONS_PER_THREAD = 1 << 16
 _ITERATIONS, _INNERMOST = 64, 8
 
 
-@contextlib.contextmanager
-def dynamic_thread_count() -> Iterator[None]:
+def dynamic_thread_count() -> Context:
     """Generated code reads the number of threads at run time. For multi-threaded targets."""
     from torch._inductor.codegen.common import KernelTemplate
     from torch._inductor.codegen.cpp import CppKernel, WorkSharing
@@ -55,13 +53,12 @@ def dynamic_thread_count() -> Iterator[None]:
         self.stack.enter_context(self.code.indent())
         self.code.writeline("int tid = omp_get_thread_num();")
 
-    with (
+    return together(
         patched(KernelTemplate, "_template_from_string", staticmethod(template_of)),
         patched(CppKernel, "codegen_loops_impl", codegen_loops),
         patched(CppKernel, "decide_parallel_depth", decide_parallel_depth),
         patched(WorkSharing, "parallel", parallel),
-    ):
-        yield
+    )
 
 
 def _parallel_depth(kernel: Any, limit: Any) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pteron.backends.aoti.inductor.patched import environment, patched
+from pteron.backends.aoti.inductor.patches import environment, patched
 
 _LOCK = threading.Lock()
 _SUFFIXES = (".best_config", ".kernel_perf")

@@ -12,7 +12,6 @@ are not changed.
 A failed check reports the value, what was expected, the operator and the line of the model.
 """
 
-import contextlib
 import dataclasses
 import json
 import math
@@ -22,7 +21,7 @@ from typing import Any
 import sympy
 import torch
 
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 from pteron.backends.aoti.inductor.places import place, place_in_kernel
 
 #: Larger tensors are errors, as they are out of memory in eager: a fused loop would run for hours.
@@ -162,8 +161,7 @@ _RULES: dict[Any, Callable[..., Iterator[_Range]]] = {
 checked for all operators."""
 
 
-@contextlib.contextmanager
-def check_unbacked_values() -> Iterator[None]:
+def check_unbacked_values() -> Context:
     """See the module's docstring."""
     from torch._inductor import ir
     from torch._inductor.codegen.cpp import CppKernel
@@ -220,15 +218,14 @@ def check_unbacked_values() -> Iterator[None]:
     def checks_first(scheduler: Any, nodes: Sequence[Any]) -> None:
         order(scheduler, _behind_definitions(list(nodes)))
 
-    with (
+    return together(
         patched(GraphLowering, "run_node", run_checked),
         patched(GraphLowering, "call_function", call_checked),
         patched(GraphLowering, "create_deferred_runtime_asserts", assert_at),
         patched(ir.AssertScalar, "codegen", write_named),
         patched(CppKernel, "device_assert_async", assert_in_loop),
         patched(Scheduler, "_codegen", checks_first),
-    ):
-        yield
+    )
 
 
 def _integer_inputs(graph: Any) -> set[sympy.Symbol]:

@@ -8,11 +8,13 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, repair
+
+PLACES = "torch._inductor.fx_passes.binary_folding: binary_folding_init"
 
 
-@contextlib.contextmanager
-def fix_packed_weight_storage_offset() -> Iterator[None]:
+@repair()
+def fix_packed_weight_storage_offset() -> Context:
     """A GEMM template packs a constant with a storage offset from that offset on.
 
         linear(x, p[32:])
@@ -35,8 +37,7 @@ def fix_packed_weight_storage_offset() -> Iterator[None]:
 
         return create(template, preprocessor, postprocess, input_nodes=input_nodes, **more)
 
-    with patched(cpp_gemm_template, "DataProcessorTemplateWrapper", with_offset):
-        yield
+    return patched(cpp_gemm_template, "DataProcessorTemplateWrapper", with_offset)
 
 
 @contextlib.contextmanager
@@ -61,8 +62,8 @@ def _without_storage_offsets(nodes: Sequence[Any]) -> Iterator[None]:
         constants.update({name: view for name, view in views.items() if name in constants})
 
 
-@contextlib.contextmanager
-def fix_packed_weight_of_dynamic_bmm() -> Iterator[None]:
+@repair()
+def fix_packed_weight_of_dynamic_bmm() -> Context:
     """A bmm with a dynamic batch size does not pack an expanded constant weight.
 
         linear(x.transpose(0, 1), p)        # becomes bmm(x, p.expand(batches, ...))
@@ -79,12 +80,11 @@ def fix_packed_weight_of_dynamic_bmm() -> Iterator[None]:
         is_dynamic = any(getattr(size, "free_symbols", ()) for size in mat2.get_size())
         return not (is_dynamic and mat2.get_name() in V.graph.constants) and use(layout, mat1, mat2)
 
-    with patched(bmm, "use_cpp_bmm_template", use_if_packed_for_all):
-        yield
+    return patched(bmm, "use_cpp_bmm_template", use_if_packed_for_all)
 
 
-@contextlib.contextmanager
-def fix_folded_scale_names() -> Iterator[None]:
+@repair()
+def fix_folded_scale_names() -> Context:
     """A scalar that is folded into a convolution's weight gets a buffer name of its own.
 
         convolution(x, v) * 0.5, convolution(y, w) * 0.25
@@ -110,12 +110,11 @@ def fix_folded_scale_names() -> Iterator[None]:
         with patched(torch.fx.Graph, "create_node", create_node):
             return passes(*args, **kwargs)
 
-    with patched(freezing, "freezing_passes", with_names):
-        yield
+    return patched(freezing, "freezing_passes", with_names)
 
 
-@contextlib.contextmanager
-def skip_folding_into_transposed_convolutions() -> Iterator[None]:
+@repair()
+def skip_folding_into_transposed_convolutions() -> Context:
     """Scales and biases are not folded into the weight of a transposed convolution.
 
         batch_norm(conv_transpose2d(x, w))
@@ -140,8 +139,7 @@ def skip_folding_into_transposed_convolutions() -> Iterator[None]:
             for node in gm.graph.find_nodes(op="call_function", target=_transposed_convolution):
                 node.target = convolution
 
-    with patched(freezing, "freezing_passes", without_transposed):
-        yield
+    return patched(freezing, "freezing_passes", without_transposed)
 
 
 def _transposed_convolution(*args: Any) -> Any:

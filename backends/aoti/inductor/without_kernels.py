@@ -12,7 +12,7 @@ import torch
 
 from pteron.backends.aoti.inductor.absent_gpu import do_nothing, fake_tensors_of_any_device
 from pteron.backends.aoti.inductor.gpu_properties import properties_of
-from pteron.backends.aoti.inductor.patched import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 
 
 @contextlib.contextmanager
@@ -51,8 +51,7 @@ def _allocate_results(node: Any, *_: Any, **__: Any) -> None:
         each.mark_run()
 
 
-@contextlib.contextmanager
-def _without_gpu() -> Iterator[None]:
+def _without_gpu() -> Context:
     """Device queries return the properties of an H100. They affect how reductions are split, but no
     call."""
     from torch._inductor.fx_passes import joint_graph
@@ -65,9 +64,9 @@ def _without_gpu() -> Iterator[None]:
             type=device.type, index=device.index, cc=gpu.capability, **gpu.as_hints()
         )
 
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(patched(DeviceProperties, "create", staticmethod(properties)))
-        stack.enter_context(fake_tensors_of_any_device())
+    return together(
+        patched(DeviceProperties, "create", staticmethod(properties)),
+        fake_tensors_of_any_device(),
         # It traces its patterns with tensors on the GPU.
-        stack.enter_context(patched(joint_graph, "lazy_init", do_nothing))
-        yield
+        patched(joint_graph, "lazy_init", do_nothing),
+    )

@@ -19,13 +19,18 @@ from pteron.backends.aoti import inductor
 from pteron.backends.aoti.inductor import (
     Target,
     graph_repairs,
-    loop_repairs,
-    repairs,
-    rounding_repairs,
-    weight_repairs,
+    patches,
 )
 from pteron.backends.aoti.op_support import OpSupport
 from tests.models.cases import Applies
+
+
+def leave_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a repair, in a release that has the bug."""
+    repair = patches.TABLE[name]
+    if repair.releases and inductor.release() not in repair.releases:
+        pytest.skip(f"torch {inductor.release()} does not have this bug")
+    monkeypatch.delitem(patches.TABLE, name)
 
 
 def exported(module: torch.nn.Module, *inputs: torch.Tensor) -> ExportedProgram:
@@ -219,8 +224,10 @@ BUGS: dict[str, Bug] = {
     "fix_packed_weight_storage_offset": Bug(
         lambda x, p: F.linear(x, p[32:]),
         (torch.randn(24, 32),),
-        lambda _, packed: not torch.equal(
-            torch.cat([c[c != 0] for c in packed]).sort().values, torch.arange(1025.0, 3073)
+        lambda _, packed: (
+            not torch.equal(
+                torch.cat([c[c != 0] for c in packed]).sort().values, torch.arange(1025.0, 3073)
+            )
         ),
         parameter=(96, 32),
     ),
@@ -253,9 +260,7 @@ def test_the_bug_is_not_in_the_code(
     name: str, repaired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not repaired:
-        for module in (graph_repairs, loop_repairs, rounding_repairs, weight_repairs):
-            if hasattr(module, name):
-                monkeypatch.setattr(module, name, contextlib.nullcontext)
+        leave_out(name, monkeypatch)
     bug = BUGS[name]
     model = bug.model
     if not isinstance(model, torch.nn.Module):
@@ -277,7 +282,7 @@ class ComparesSigns(torch.nn.Module):
 def test_bool_tensors_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     program = exported(ComparesSigns(), torch.randn(4), torch.randn(4))
     assert inductor.generate(program, Target("cpu", 256, 1)).kernels
-    monkeypatch.setattr(loop_repairs, "fix_bool_eq_value_ranges", contextlib.nullcontext)
+    leave_out("fix_bool_eq_value_ranges", monkeypatch)
     with pytest.raises(Exception, match="Boolean argument"):  # else remove the workaround
         inductor.generate(program, Target("cpu", 256, 1))
 
@@ -316,14 +321,14 @@ def test_constants_that_are_not_folded_are_compared() -> None:
     with pytest.raises(ValueError, match="not comparable"):
         Max(index, sympy.Integer(3))
     sympy.core.cache.clear_cache()
-    with repairs.repairs():
+    with patches.repaired():
         assert Max(index, sympy.Integer(3)).replace(Identity, lambda value: value) == 3
         assert Max(index, sympy.Integer(0)).replace(Identity, lambda value: value) == 1
     sympy.core.cache.clear_cache()
 
 
 def test_a_loop_that_does_not_divide_is_no_error_of_its_own() -> None:
-    with repairs.repairs(), pytest.raises(simd.CantSplit):
+    with patches.repaired(), pytest.raises(simd.CantSplit):
         raise simd.CantSplit  # type: ignore[call-arg]
     with pytest.raises(simd.CantSplit, match="7 not divisible by 3"):
         raise simd.CantSplit(7, 3)

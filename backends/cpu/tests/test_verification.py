@@ -1,6 +1,5 @@
 """Lowering for the CPU compares what it made with what was exported, and names what is wrong."""
 
-import contextlib
 import dataclasses
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from pteron.backends.aoti import inductor
-from pteron.backends.aoti.inductor import weight_repairs
+from pteron.backends.aoti.inductor import patches
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
 from pteron.exir import ExecutorchBackendConfig, VerificationError, to_edge_transform_and_lower
 from pteron.exir.program import EdgeProgramManager
@@ -46,7 +45,7 @@ class Sliced(nn.Module):
 
 
 def test_weights_that_are_packed_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight_repairs, "fix_packed_weight_storage_offset", contextlib.nullcontext)
+    monkeypatch.delitem(patches.TABLE, "fix_packed_weight_storage_offset")
     manager = lowered(Sliced())
     with pytest.raises(VerificationError) as raised:
         manager.to_executorch()

@@ -1,0 +1,84 @@
+"""Changes of torch for a scope, and the list of repairs among them.
+
+    @repair()
+    def realize_constant_while_loop_inputs() -> Context:
+        '''What for.'''
+        return patched(ir.WhileLoop, "create", create_realized)
+
+`recognition.table` reads from this folder's text which function patches which places. A file names
+in `PLACES` what it relies on besides: what it patches in other ways, and texts that it reads.
+
+Repairs are workarounds for bugs of Inductor that change results or stop a lowering. Each has a test
+that fails without it, in `tests/test_repairs.py` unless it says where, and that fails, too, where a
+release of torch has fixed the bug: it names the releases that need it, then.
+"""
+
+import contextlib
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from pteron.backends.aoti.inductor.release import release
+
+Context: TypeAlias = contextlib.AbstractContextManager[Any]
+_Function = TypeVar("_Function", bound=Callable[[], Context])
+
+#: By name, in the order in which they are applied: what enters them, and the releases that need
+#: them (none: all).
+REPAIRS: dict[str, tuple[Callable[[], Context], tuple[str, ...]]] = {}
+
+
+def repair(*releases: str) -> Callable[[_Function], _Function]:
+    """Adds a function to `REPAIRS`."""
+
+    def add(function: _Function) -> _Function:
+        REPAIRS[function.__name__] = function, releases
+        return function
+
+    return add
+
+
+@contextlib.contextmanager
+def repaired() -> Iterator[None]:
+    """All repairs that the installed release needs."""
+    with contextlib.ExitStack() as stack:
+        for enter, releases in REPAIRS.values():
+            if not releases or release() in releases:
+                stack.enter_context(enter())
+        yield
+
+
+@contextlib.contextmanager
+def together(*contexts: Context) -> Iterator[None]:
+    """All of them, entered in order."""
+    with contextlib.ExitStack() as stack:
+        for context in contexts:
+            stack.enter_context(context)
+        yield
+
+
+@contextlib.contextmanager
+def patched(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """`owner.name` is `value` inside."""
+    before = inspect.getattr_static(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+@contextlib.contextmanager
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """The process's environment has `values` inside."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
