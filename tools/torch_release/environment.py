@@ -36,9 +36,9 @@ class Environment:
     path: tuple[str, ...]
 
     def command(self, command: Iterable[str]) -> tuple[str, ...]:
-        """`command` with those folders; packages of the user's home are out of sight."""
+        """`command` with those folders, without packages of the user's home, its lines long."""
         path = f"PYTHONPATH={os.pathsep.join(self.path)}"
-        return ("env", path, "PYTHONNOUSERSITE=1", "PYTHONDONTWRITEBYTECODE=1", *command)
+        return ("env", path, "PYTHONNOUSERSITE=1", "COLUMNS=300", *command)
 
 
 def find(python: str, sources: Sequence[str], wheels: Sequence[str]) -> Environment:

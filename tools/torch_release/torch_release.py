@@ -3,7 +3,9 @@
   tools/bazel run //tools/torch_release -- --python=/path/to/venv
 """
 
+import ast
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -23,6 +25,8 @@ _OUTPUT = flags.DEFINE_string("output", None, "Folder for logs; a temporary one 
 _SECONDS = flags.DEFINE_float("check_seconds", 3600, "The longest one check may take.", 1)
 _RUNNER = flags.DEFINE_string("runner", "", "The runner, as a path of this repository.")
 
+#: What names the releases that lowering knows.
+RELEASE = "backends/aoti/inductor/release.py"
 #: Failures of a check that are shown; its log has all.
 _SHOWN = 5
 
@@ -47,7 +51,7 @@ def run(
         skip = "a Linear does not lower" if check.lowers and linear and linear.failed else ""
         report = "--junitxml=" if check.tests else ""
         case = Case(check.name, env.command(check.command(env.python)), report, seconds, skip)
-        logging.info("torch %s: %s", env.release, check.name)
+        logging.info("torch %s: %s%s", env.release, check.name, skip and f" not run: {skip}")
         outcome = run_case(case, folder, seconds)
         assert outcome is not None  # no exit status of these means "not finished"
         outcomes[check.name] = outcome
@@ -69,10 +73,25 @@ def _cell(outcome: Outcome) -> str:
     return ", ".join([f"{n} {what}" for what, n in parts if n] + [f"{outcome.seconds:.0f} s"])
 
 
+def supported_releases(text: str) -> tuple[str, ...]:
+    """The releases that a release.py names: importing it takes a torch that is one of them."""
+    found = re.search(r"^SUPPORTED_RELEASES.*?=\s*(\(.*?\))", text, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    return tuple(ast.literal_eval(found[1]))
+
+
 def next_steps(
-    release: str, checks: Sequence[Check], outcomes: Mapping[str, Outcome], folder: Path
+    missing: str, checks: Sequence[Check], outcomes: Mapping[str, Outcome], folder: Path
 ) -> list[str]:
-    """What to do about a release: a line for each check that failed, with what its log says."""
+    """What to do about a release: a line for each check that failed, with what its log says.
+
+    Args:
+        missing: the release, "2.15", if lowering does not know it; else empty.
+        checks: what ran.
+        outcomes: what came of each.
+        folder: where their logs are.
+    """
+    add = f'add "{missing}" to SUPPORTED_RELEASES in {RELEASE}'
     lines = []
     for check in checks:
         if not outcomes[check.name].failed:
@@ -82,16 +101,12 @@ def next_steps(
         said = [line for line in text if line.startswith(("FAILED ", "ERROR "))]
         said = said or [line for line in text if line.strip()][-1:]
         advice = check.advice
-        if check is LINEAR and any("UnsupportedTorch" in line for line in said):
-            minor = ".".join(release.split(".")[:2])
-            advice = (
-                f'add "{minor}" to SUPPORTED_RELEASES in backends/aoti/inductor/release.py, and run '
-                "this again: the checks say what else it needs"
-            )
+        if check is LINEAR and missing:
+            advice = f"{add}, and run this again: it then says what else the release needs"
         lines.append(f"* {check.name}: {advice}. {log}:")
         lines += [f"    {line[:300]}" for line in said[:_SHOWN]]
         lines += [f"    and {len(said) - _SHOWN} more"] if len(said) > _SHOWN else []
-    return lines or ["* nothing: all that ran passes"]
+    return lines or [f"* all that ran passes{missing and f': {add}'}"]
 
 
 def main(argv: Sequence[str]) -> None:
@@ -109,6 +124,7 @@ def main(argv: Sequence[str]) -> None:
     os.environ["RUNNER"] = _RUNNER.value
     sources = (f"{root.parent}/_pteron_py", str(root))  # as //tools/build:names.bzl says
     wheels = [path for path in sys.path if path.endswith("/site-packages")]
+    supported = supported_releases(Path(sources[0], "pteron", RELEASE).read_text(encoding="utf-8"))
     results: dict[str, dict[str, Outcome]] = {}
     steps: list[str] = []
     for python in _PYTHON.value:
@@ -116,11 +132,13 @@ def main(argv: Sequence[str]) -> None:
             env = environment.find(str(started / python) if python else "", sources, wheels)
         except environment.UnusableEnvironment as error:
             sys.exit(f"--python={python}: {error}")
-        folder = output / env.release
+        name = env.release + (f" ({len(results) + 1})" if env.release in results else "")
+        folder = output / name
         folder.mkdir(parents=True, exist_ok=True)
-        outcomes = run(env, checks, folder, _SECONDS.value)
-        results[f"{env.release}"] = outcomes
-        steps += [f"torch {env.release}:", *next_steps(env.release, checks, outcomes, folder), ""]
+        results[name] = run(env, checks, folder, _SECONDS.value)
+        minor = ".".join(env.release.split(".")[:2])
+        missing = "" if minor in supported else minor
+        steps += [f"torch {name}:", *next_steps(missing, checks, results[name], folder), ""]
     print("\n".join(["", table(results), "", *steps]).rstrip())
     if any(outcome.failed for outcomes in results.values() for outcome in outcomes.values()):
         sys.exit(1)
