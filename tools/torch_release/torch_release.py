@@ -101,7 +101,7 @@ def next_steps(
         said = [line for line in text if line.startswith(("FAILED ", "ERROR "))]
         said = said or [line for line in text if line.strip()][-1:]
         advice = check.advice
-        if check is LINEAR and missing:
+        if check.name == LINEAR.name and missing:
             advice = f"{add}, and run this again: it then says what else the release needs"
         lines.append(f"* {check.name}: {advice}. {log}:")
         lines += [f"    {line[:300]}" for line in said[:_SHOWN]]
