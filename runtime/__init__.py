@@ -12,6 +12,15 @@ it and is never imported from here.
 
 from __future__ import annotations
 
+import sys
+
+if "t" in sys.abiflags:  # objects are laid out otherwise: the binding would crash
+    raise ImportError(
+        f"this Python {sys.version_info.major}.{sys.version_info.minor} is free-threaded, and "
+        "pteron's binding is compiled for Pythons with a global interpreter lock. Use the same "
+        "version's regular build, whose sys.abiflags has no t."
+    )
+
 TYPE_CHECKING = False  # not from typing, which is slow to import
 if TYPE_CHECKING:
     from typing import Any

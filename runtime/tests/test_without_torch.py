@@ -57,6 +57,20 @@ print(y.tolist())
     assert run(script, "torch").strip() == "[[-1.0, 2.0, -3.0], [4.0, -5.0, 6.0]]"
 
 
+def test_a_free_threaded_python_is_refused() -> None:
+    script = """
+import sys
+sys.abiflags += "t"
+try:
+    from pteron.runtime import Runtime
+except ImportError as error:
+    print(error, any("_native" in name for name in sys.modules))
+"""
+    text = run(script)
+    assert "is free-threaded" in text and "regular build" in text
+    assert text.endswith(" False\n")
+
+
 def test_nothing_but_the_standard_library(program: str) -> None:
     script = (
         _RUN.format(path=program)

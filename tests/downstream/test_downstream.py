@@ -51,7 +51,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree("tests/downstream/workspace", folder, copy_function=shutil.copyfile)
     for copied in (folder, *folder.rglob("*")):
         copied.chmod(copied.stat().st_mode | stat.S_IWUSR)  # the checkout may be read-only
-    torch = "cpu" if importlib.metadata.version("torch").endswith("+cpu") else "cuda"
+    release, _, local = importlib.metadata.version("torch").partition("+")
+    torch = f"cpu-{release}" if local == "cpu" else f"cuda-{release}"
     models = folder / "models"
     functions = re.findall(
         r"^def ([a-z]\w*)", (models / "models.py").read_text(encoding="utf-8"), re.MULTILINE

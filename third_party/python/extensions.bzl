@@ -46,23 +46,49 @@ def unknown_torch_error(choice, choices):
     Returns:
         the text.
     """
-    return "%s=%s, but there is no such lock of torch. Choose one of: %s." % (
+    return ("%s=%s, but there is no such lock of torch. Choose one of: %s; or the absolute path " +
+            "of a virtual environment, or of a Python, that has torch installed.") % (
         TORCH_SETTING,
         choice,
         ", ".join(choices),
     )
+
+def torch_choices(locks):
+    """What the setting can name: each lock by its name, and by its name with its release.
+
+    Args:
+        locks: name of a lock to its packages.
+
+    Returns:
+        name to the name of its lock, sorted: {"cpu": "cpu", "cpu-2.13.0": "cpu"}.
+    """
+    choices = {}
+    for name, wheels in locks.items():
+        release = wheels["torch"]["version"].split("+")[0]
+        choices[name.removesuffix("-" + release) + "-" + release] = name
+        choices[name] = name
+    return {choice: choices[choice] for choice in sorted(choices)}
 
 def _read_lock(module_ctx, label):
     path = (label.package + "/" if label.package else "") + label.name
     return path, json.decode(module_ctx.read(label))
 
 def _chosen_torch(module_ctx, hub):
-    choices = sorted(hub.torch_locks.values())
+    """The lock of torch that the setting chooses.
+
+    Returns:
+        its path, its wheels, its name, what to try when one of them is not to be had, and the path
+        of the environment whose torch is used instead of the wheel, or "".
+    """
+    locks = {name: _read_lock(module_ctx, label) for label, name in hub.torch_locks.items()}
+    choices = torch_choices({name: lock["wheels"] for name, (_, lock) in locks.items()})
     choice = module_ctx.getenv(TORCH_SETTING) or "cpu"
-    for label, name in hub.torch_locks.items():
-        if name == choice:
-            return label, choice, torch_remedy(choice, choices)
-    fail(unknown_torch_error(choice, choices))
+    installed = choice if choice.startswith("/") else ""
+    if not installed and choice not in choices:
+        fail(unknown_torch_error(choice, choices))
+    name = "cpu" if installed else choices[choice]
+    path, lock = locks[name]
+    return path, lock["wheels"], name, torch_remedy(name, choices), installed
 
 def _define_hub(module_ctx, hub, outer):
     """Declares a hub's repositories.
@@ -75,27 +101,33 @@ def _define_hub(module_ctx, hub, outer):
     Returns:
         name to repository of all wheels it knows, its own and those of `outer`.
     """
-    sources = [(label, "", "") for label in hub.locks]
+    sources = []
+    for label in hub.locks:
+        path, lock = _read_lock(module_ctx, label)
+        sources.append((path, lock["wheels"], "", ""))
+    installed = ""
     if hub.torch_locks:
-        label, choice, remedy = _chosen_torch(module_ctx, hub)
-        sources.append((label, "_" + choice, remedy))
+        path, wheels, choice, remedy, installed = _chosen_torch(module_ctx, hub)
+        sources.append((path, wheels, "_installed" if installed else "_" + choice, remedy))
 
     found = []
     own = {}
-    for label, suffix, remedy in sources:
-        path, lock = _read_lock(module_ctx, label)
-        for name, wheel in lock["wheels"].items():
+    for path, wheels, suffix, remedy in sources:
+        for name, wheel in wheels.items():
             own[name] = "%s_%s%s" % (hub.name, name, suffix)
             found.append((name, wheel, path, remedy))
     known = dict(outer, **own)
     for name, wheel, path, remedy in found:
+        is_torch = hub.torch_locks and name in wheels
         layout = LAYOUTS.get(name, NO_LAYOUT)
         wheel_repository(
             name = own[name],
             files = layout.files,
             headers = layout.headers,
+            installed = installed if is_torch else "",
             is_testonly = hub.testonly,
             lock = path,
+            pinned = known.keys() if installed and is_torch else [],
             remedy = remedy,
             wheel = json.encode({
                 "name": name,

@@ -32,6 +32,7 @@ def probe() -> dict[str, object]:
         "has_headers": os.path.isfile(os.path.join(include, "Python.h")),
         "pip": pip_version,
         "implementation": sys.implementation.name,
+        "is_free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
         "version": list(sys.version_info[:3]),
         "is_virtual": sys.prefix != getattr(sys, "base_prefix", sys.prefix),
     }

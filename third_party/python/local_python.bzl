@@ -6,15 +6,15 @@
     @local_python//:python.json the facts, for repository rules
 
 The interpreter is the first suitable one of $PTERON_PYTHON (nothing else is tried when it is set),
-then python3.11, python3.12, python3.13 and python3 in every directory of PATH. Suitable means
-CPython 3.11 or newer with headers and pip. Programs run it through a private virtual environment
+then python3.11 to python3.14 and python3 in every directory of PATH. Suitable means CPython 3.11 or
+newer with headers and pip, not free-threaded. Programs run it through a private virtual environment
 without packages, so that what is installed on the machine never reaches a target by accident.
 """
 
 load(":cache.bzl", "cache_directory", "wheel_store")
 
 _MIN_VERSION = [3, 11]
-_NAMES = ["python3.11", "python3.12", "python3.13", "python3"]
+_NAMES = ["python3.11", "python3.12", "python3.13", "python3.14", "python3"]
 
 _BUILD = """\
 load("@rules_cc//cc:defs.bzl", "cc_library")
@@ -63,6 +63,8 @@ def unsuitable(facts):
     problems = []
     if facts["implementation"] != "cpython":
         problems.append("it is %s, not CPython" % facts["implementation"])
+    if facts["is_free_threaded"]:
+        problems.append("it is free-threaded, which the bindings are not made for")
     if version < _MIN_VERSION:
         problems.append("it is Python %s, not 3.11 or newer" % shown)
     else:

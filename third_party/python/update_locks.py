@@ -33,7 +33,7 @@ except ImportError:  # The build's interpreter has no pip, but perhaps this whee
 ROOT = Path(__file__).absolute().parents[2]
 
 # The first one resolves the versions; the others only add the hashes of their wheels.
-PYTHONS = ("3.11", "3.12", "3.13")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 _PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(28, 4, -1)]
 _PLATFORMS += [f"manylinux{year}_x86_64" for year in ("2014", "2010", "1")] + ["linux_x86_64"]
 
@@ -62,17 +62,14 @@ class LockFile:
 _PYTHON = "third_party/python"
 LOCK_FILES = (
     LockFile("common", f"{_PYTHON}/locks/common.json", f"{_PYTHON}/requirements/common.txt"),
-    LockFile(
-        "torch_cpu",
-        f"{_PYTHON}/locks/torch_cpu.json",
-        f"{_PYTHON}/requirements/torch_cpu.txt",
-        on=("common",),
-    ),
-    LockFile(
-        "torch_cuda",
-        f"{_PYTHON}/locks/torch_cuda.json",
-        f"{_PYTHON}/requirements/torch_cuda.txt",
-        on=("common",),
+    *(
+        LockFile(
+            f"torch_{build}",
+            f"{_PYTHON}/locks/torch_{build}.json",
+            f"{_PYTHON}/requirements/torch_{build}.txt",
+            on=("common",),
+        )
+        for build in ("cpu", "cuda", "cuda_2.14.1")
     ),
     LockFile(
         "cuda",

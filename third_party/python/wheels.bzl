@@ -80,10 +80,59 @@ def install_wheels(repository_ctx, wheels, lock, remedy = ""):
         fail("\n" + result.stderr.strip())
     return repository_ctx.path(result.stdout.strip())
 
+def other_python_error(python, found, needed):
+    """The text of the error for an environment of another Python than the build's.
+
+    Args:
+        python: the environment's interpreter, as the user named it.
+        found: its version, [major, minor].
+        needed: the build's, [major, minor, micro].
+
+    Returns:
+        the text; None if both are the same.
+    """
+    if found == needed[:2]:
+        return None
+    return ("PTERON_TORCH=%s is Python %d.%d and the build's is %d.%d. Name the Python that it was " +
+            "made of with --repo_env=PTERON_PYTHON=<path>.") % tuple([python] + found + needed[:2])
+
+def _link_installed(repository_ctx, name):
+    """Links to a package of another environment, with all that it requires and no wheel of ours is.
+
+    Args:
+        repository_ctx: context of a wheel_repository.
+        name: the package's name.
+
+    Returns:
+        path of a directory as `install_wheels` fills it.
+    """
+    attr = repository_ctx.attr
+    python = repository_ctx.path(attr.installed)
+    if python.is_dir:
+        python = python.get_child("bin", "python")
+    if not python.exists:
+        fail("PTERON_TORCH=%s: there is no %s." % (attr.installed, python))
+    script = repository_ctx.path(Label("//third_party/python:installed.py"))
+    result = repository_ctx.execute([python, "-I", script, name] + attr.pinned)
+    if result.return_code != 0:
+        fail("PTERON_TORCH=%s: %s" % (attr.installed, result.stderr.strip()))
+    found = json.decode(result.stdout)
+    facts = json.decode(repository_ctx.read(Label("@local_python//:python.json")))
+    error = other_python_error(attr.installed, found["python"], facts["version"])
+    if error:
+        fail(error)
+    repository_ctx.watch(found["watch"])  # Another release in the same environment is noticed.
+    for entry, path in found["entries"].items():
+        repository_ctx.symlink(path, "installed/" + entry)
+    return repository_ctx.path("installed")
+
 def _wheel_impl(repository_ctx):
     attr = repository_ctx.attr
     wheel = json.decode(attr.wheel)
-    installed = install_wheels(repository_ctx, [wheel], attr.lock, attr.remedy)
+    if attr.installed:
+        installed = _link_installed(repository_ctx, wheel["name"])
+    else:
+        installed = install_wheels(repository_ctx, [wheel], attr.lock, attr.remedy)
     repository_ctx.symlink(installed, "site-packages")
     build = _WHEEL_BUILD.format(
         deps = repr(["@%s//:pkg" % dep for dep in attr.wheel_deps]),
@@ -105,8 +154,12 @@ wheel_repository = repository_rule(
     attrs = {
         "files": attr.string_dict(doc = "Target name to path in the wheel, for single files."),
         "headers": attr.string(doc = "Directory of C++ headers in the wheel; empty for none."),
+        "installed": attr.string(
+            doc = "A virtual environment, or a Python, that has the package; it is then used as it is.",
+        ),
         "is_testonly": attr.bool(),
         "lock": attr.string(doc = "Path of the lock, for messages."),
+        "pinned": attr.string_list(doc = "With `installed`: packages that wheels of ours are for."),
         "remedy": attr.string(doc = "What to try when the wheel is not to be had."),
         "wheel": attr.string(doc = "The wheel's entry in the lock, as JSON.", mandatory = True),
         "wheel_deps": attr.string_list(doc = "Repositories of the wheels that this one imports."),

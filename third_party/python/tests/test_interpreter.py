@@ -29,6 +29,7 @@ def test_probe_of_a_suitable_interpreter() -> None:
     assert facts["has_headers"]
     assert facts["pip"]
     assert facts["implementation"] == "cpython"
+    assert facts["is_free_threaded"] is False
     assert not facts["is_virtual"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,8 @@ _LOCKS = {
     for file in update_locks.LOCK_FILES
 }
 _FILES = {file.name: file for file in update_locks.LOCK_FILES}
+
+_TORCH = [name for name in _LOCKS if name.startswith("torch_")]
 
 # PyTorch's CPU wheels are not on every index; see README.md.
 _ONLY_311 = {("torch_cpu", "torch")}
@@ -37,7 +40,7 @@ def test_package_is_pinned_for_each_python(lock: str, name: str) -> None:
     package = _LOCKS[lock][name]
     assert all(re.fullmatch("[0-9a-f]{64}", sha256) for sha256 in package["files"].values())
     tags = {tag for file in package["files"] for tag in wheel_store.expand_tag(file)}
-    pythons = ["311"] if (lock, name) in _ONLY_311 else ["311", "312", "313"]
+    pythons = ["311"] if (lock, name) in _ONLY_311 else ["311", "312", "313", "314"]
     for python in pythons:
         assert any(_is_usable(tag, python) for tag in tags), python
 
@@ -51,13 +54,28 @@ def test_lock_is_complete(lock: str) -> None:
 
 
 def test_a_package_is_in_one_lock_of_a_hub() -> None:
-    for torch in ("torch_cpu", "torch_cuda"):
+    for torch in _TORCH:
         assert not _LOCKS["common"].keys() & _LOCKS[torch].keys()
 
 
-def test_both_torch_locks_have_one_release() -> None:
+@pytest.mark.parametrize("name", _TORCH)
+def test_a_torch_lock_is_one_that_can_be_chosen(name: str) -> None:
+    path, choice = Path(_FILES[name].path), name.removeprefix("torch_").replace("_", "-")
+    module = Path("MODULE.bazel").read_text(encoding="utf-8")
+    assert f'"//{path.parent}:{path.name}": "{choice}"' in module
+    _, _, release = choice.partition("-")
+    assert release in ("", _LOCKS[name]["torch"]["version"])
+
+
+@pytest.mark.parametrize("name", _TORCH)
+def test_a_torch_lock_has_the_compiler_for_gpus(name: str) -> None:
+    assert "triton" in _LOCKS[name]
+
+
+def test_both_default_torch_locks_have_one_release() -> None:
     cpu, cuda = (_LOCKS[name]["torch"]["version"] for name in ("torch_cpu", "torch_cuda"))
     assert cpu == f"{cuda}+cpu"
+    assert _LOCKS["torch_cpu"]["triton"] == _LOCKS["torch_cuda"]["triton"]
 
 
 def test_what_programs_open_is_what_torch_brings() -> None:

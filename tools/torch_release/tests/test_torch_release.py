@@ -1,0 +1,156 @@
+"""The command over small checks and environments made here; no model is lowered."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.gpu.stage import Outcome
+from tools.torch_release import environment, torch_release
+from tools.torch_release.checks import CHECKS, LINEAR, Check
+
+_ENVIRONMENT = environment.Environment(sys.executable, "9.1.0", tuple(sys.path))
+_PASSES = "def test_good(): pass\n"
+_FAILS = "def test_bad(): assert 1 == 2, 'the place is gone'\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Linear(Check):
+    """A Linear that lowers, or not."""
+
+    error: str = ""
+
+    def command(self, python: str) -> tuple[str, ...]:
+        return (python, "-c", f"raise SystemExit({self.error!r})" if self.error else "")
+
+
+def _linear(error: str = "") -> _Linear:
+    return _Linear(LINEAR.name, (), "look at the place", False, error)
+
+
+def _check(folder: Path, name: str, text: str) -> Check:
+    module = folder / f"test_{name}.py"
+    module.write_text(text, encoding="utf-8")
+    return Check(name, (str(module),), f"see to {name}")
+
+
+def _run(folder: Path, *checks: Check) -> dict[str, Outcome]:
+    return torch_release.run(_ENVIRONMENT, checks, folder, 60)
+
+
+def test_tests_are_counted_and_what_failed_is_told(tmp_path: Path) -> None:
+    checks = [
+        _linear(),
+        _check(tmp_path, "good", _PASSES),
+        _check(tmp_path, "bad", _PASSES + _FAILS),
+    ]
+    outcomes = _run(tmp_path, *checks)
+    found = {name: (each.passed, each.failed) for name, each in outcomes.items()}
+    assert found == {"linear": (1, 0), "good": (1, 0), "bad": (1, 1)}
+    step, said = torch_release.next_steps("", checks, outcomes, tmp_path)
+    assert step == f"* bad: see to bad. {tmp_path}/bad.log:"
+    assert said.startswith("    FAILED ") and "test_bad - AssertionError: the place is gone" in said
+
+
+def test_a_release_that_lowers_nothing_is_not_asked_for_more(tmp_path: Path) -> None:
+    checks = [_linear("UnsupportedTorch: 9.1 is not known"), _check(tmp_path, "good", _PASSES)]
+    outcomes = _run(tmp_path, *checks)
+    assert (outcomes["linear"].failed, outcomes["good"].skipped) == (1, 1)
+    step, said = torch_release.next_steps("9.1", checks, outcomes, tmp_path)
+    assert 'add "9.1" to SUPPORTED_RELEASES' in step and "run this again" in step
+    assert said.strip() == "UnsupportedTorch: 9.1 is not known"
+    step, _ = torch_release.next_steps("", checks, outcomes, tmp_path)
+    assert "look at the place" in step
+
+
+def test_a_release_that_passes_is_to_be_added_if_it_is_not_known(tmp_path: Path) -> None:
+    outcomes = {"linear": Outcome("linear", passed=1)}
+    (step,) = torch_release.next_steps("9.1", [_linear()], outcomes, tmp_path)
+    assert step == f'* all that ran passes: add "9.1" to SUPPORTED_RELEASES in {torch_release.RELEASE}'
+    assert torch_release.next_steps("", [_linear()], outcomes, tmp_path) == ["* all that ran passes"]
+
+
+def test_table() -> None:
+    results = {
+        "9.1": {"a": Outcome("a", 2, 1, 3, 4.4), "b": Outcome("b", skipped=1)},
+        "9.2": {"a": Outcome("a", 6, seconds=5), "b": Outcome("b", failed=1)},
+    }
+    assert torch_release.table(results).splitlines() == [
+        "| check | 9.1 | 9.2 |",
+        "| --- | --- | --- |",
+        "| a | 1 failed, 2 passed, 3 skipped, 4 s | 6 passed, 5 s |",
+        "| b | not run | 1 failed, 0 s |",
+    ]
+
+
+def test_every_check_is_there() -> None:
+    for check in CHECKS:
+        arguments = check.command("python")
+        paths = [argument for argument in arguments if argument.endswith(".py")]
+        assert len(paths) == (1 + len(check.tests) if check.tests else 0)
+        assert all(Path(path).is_file() for path in paths), paths
+
+
+def test_known_releases_are_read() -> None:
+    text = Path("../_pteron_py/pteron", torch_release.RELEASE).read_text(encoding="utf-8")
+    assert "2.13" in torch_release.supported_releases(text)
+    annotated = 'SUPPORTED_RELEASES: tuple[str, ...] = (\n    "1.2",\n    "1.3",\n)\nOTHER = (1,)\n'
+    assert torch_release.supported_releases(annotated) == ("1.2", "1.3")
+
+
+def _site(folder: Path, **packages: str) -> str:
+    """A folder like site-packages: package to version."""
+    for name, version in packages.items():
+        info = folder / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        (info / "METADATA").write_text(text, encoding="utf-8")
+        (folder / f"{name}.py").write_text(f"__version__ = {version!r}\n", encoding="utf-8")
+    return str(folder)
+
+
+def _virtual(folder: Path, **packages: str) -> str:
+    """A virtual environment with packages."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin/python").symlink_to(sys.executable)
+    home = Path(sys.executable).resolve().parent
+    lines = f"home = {home}\ninclude-system-site-packages = false\n"
+    (folder / "pyvenv.cfg").write_text(lines, encoding="utf-8")
+    _site(folder / "lib/python{}.{}/site-packages".format(*sys.version_info[:2]), **packages)
+    return str(folder)
+
+
+def test_wheels_of_the_build_fill_what_an_environment_lacks(tmp_path: Path) -> None:
+    wheels = [
+        _site(tmp_path / "torch", torch="1"),
+        _site(tmp_path / "numpy", numpy="1"),
+        _site(tmp_path / "Some_Tool", Some_Tool="1"),
+    ]
+    venv = _virtual(tmp_path / "venv", torch="9.1", some_tool="2")
+    for python in (venv, f"{venv}/bin/python"):
+        found = environment.find(python, ["sources"], wheels)
+        assert (found.release, found.path) == ("9.1", ("sources", wheels[1]))
+    own = environment.find("", ["sources"], wheels)
+    assert (own.release, own.path) == ("1", ("sources", *wheels))
+
+
+def test_an_environment_that_does_not_do_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(environment.UnusableEnvironment, match="gone does not run"):
+        environment.find(str(tmp_path / "gone"), [], [])
+    wheels = [_site(tmp_path / "torch", torch="1")]
+    with pytest.raises(environment.UnusableEnvironment, match="has no torch; install"):
+        environment.find(_virtual(tmp_path / "empty"), [], wheels)
+    broken = Path(_virtual(tmp_path / "broken", torch="2"))
+    (module,) = broken.rglob("torch.py")
+    module.write_text("raise ImportError('no libcuda')\n", encoding="utf-8")
+    with pytest.raises(environment.UnusableEnvironment, match="import torch: .*no libcuda"):
+        environment.find(str(broken), [], [])
+    good = _virtual(tmp_path / "good", torch="2")
+    monkeypatch.setattr(sys, "version_info", (3, 99, 0))
+    with pytest.raises(environment.UnusableEnvironment, match=r"built for 3\.99.*PTERON_PYTHON"):
+        environment.find(good, [], [])
