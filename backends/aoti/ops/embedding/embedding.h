@@ -20,8 +20,9 @@ struct EmbeddingBagCall {
   const slim::SlimTensor& out;                 // (bags, columns), row-major
   // Outputs for autograd, row-major; all int32 or all int64.
   const slim::SlimTensor& bag_of_index;
-  const slim::SlimTensor& bag_sizes;  // number of rows in the bag; 0 for an offset after the last bag
-  const slim::SlimTensor* max_rows;   // (bags, columns) for kMax: the row of the maximum, else -1
+  const slim::SlimTensor&
+      bag_sizes;  // number of rows in the bag; 0 for an offset after the last bag
+  const slim::SlimTensor* max_rows;  // (bags, columns) for kMax: the row of the maximum, else -1
 };
 
 }  // namespace pteron::aoti

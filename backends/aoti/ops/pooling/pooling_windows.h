@@ -9,7 +9,8 @@ namespace pteron::aoti {
 
 // Arrays of three are for depth, height, width; a missing dimension has size 1.
 struct PoolingWindows {
-  bool adaptive;  // adaptive pooling: windows are nearly equal parts of the input, given by in and out
+  bool
+      adaptive;  // adaptive pooling: windows are nearly equal parts of the input, given by in and out
   int64_t batch, channels;
   int64_t in[3], out[3];
   int64_t window[3], stride[3], padding[3], dilation[3];

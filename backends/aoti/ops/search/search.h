@@ -8,8 +8,7 @@ namespace pteron::aoti {
 // out[i] = the number of elements of a row of `sequence` that are less than values[i], or with
 // `right` not greater. NaN sorts last.
 struct SearchCall {
-  const slim::SlimTensor&
-      sequence;                    // rows along the last dimension: one, or one per row of values
+  const slim::SlimTensor& sequence;  // rows along the last dimension: one, or one per row of values
   const slim::SlimTensor* sorter;  // int64, same sizes as sequence: its sort order; null if sorted
   const slim::SlimTensor& values;
   slim::DType compared;  // dtype for comparisons, real

@@ -11,8 +11,8 @@ namespace pteron::aoti {
 // row-major.
 struct RunsCall {
   int64_t count;
-  const slim::SlimTensor& ends;   // int64, increasing; the last entry may be omitted (it is `count`)
-  const slim::SlimTensor* order;  // int64: numbers[order[i]] is for element i; null: numbers[i]
+  const slim::SlimTensor& ends;  // int64, increasing; the last entry may be omitted (it is `count`)
+  const slim::SlimTensor* order;    // int64: numbers[order[i]] is for element i; null: numbers[i]
   const slim::SlimTensor* numbers;  // int32 or int64: output, the run of each element; or null
   const slim::SlimTensor* lengths;  // int64: output, the length of each run; or null
 };

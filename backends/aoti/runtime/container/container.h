@@ -85,7 +85,8 @@ class Container final {
   size_t num_outputs_ = 0;
   bool has_constants_ = false;
   std::vector<NamedConstant> constants_;
-  std::vector<slim::TensorPtr> shallow_handles_;  // created by the container, see shims/handle_scope.h
+  std::vector<slim::TensorPtr>
+      shallow_handles_;  // created by the container, see shims/handle_scope.h
 };
 
 }  // namespace pteron::aoti

@@ -86,7 +86,8 @@ bool is_openmp_runtime(void* object, const std::string& path) {
 // The object brought an OpenMP runtime as a dependency. Its idle threads run that library's code,
 // so it is never unloaded.
 void keep_openmp_runtimes() {
-  std::vector<std::string> paths;  // the iteration must finish before the loader can be called again
+  std::vector<std::string>
+      paths;  // the iteration must finish before the loader can be called again
   const auto note = [](dl_phdr_info* info, size_t, void* data) {
     if (*info->dlpi_name) static_cast<std::vector<std::string>*>(data)->push_back(info->dlpi_name);
     return 0;

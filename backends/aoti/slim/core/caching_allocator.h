@@ -73,7 +73,8 @@ class MemoryUse final {
   };
   void end_run() noexcept;
 
-  std::vector<Class> classes_;  // classes used recently; guarded by the shared cache's lock during a run
+  std::vector<Class>
+      classes_;  // classes used recently; guarded by the shared cache's lock during a run
   uint32_t runs_ = 0;
 };
 
