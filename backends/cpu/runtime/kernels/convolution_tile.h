@@ -55,8 +55,8 @@ using TileKernel = void (*)(const ConvolutionTile& tile);
 
 // The kernels of one instruction set.
 struct TileKernels {
-  int lanes;                            // floats per register
-  int most_rows[kMostTileVectors + 1];  // maximum rows by number of vectors
+  int lanes;                                       // floats per register
+  int most_rows[kMostTileVectors + 1];             // maximum rows by number of vectors
   const TileKernel (*kernels)[kMostTileVectors];   // [rows - 1][vectors - 1]
   const TileKernel (*lanewise)[kMostTileVectors];  // the same
 

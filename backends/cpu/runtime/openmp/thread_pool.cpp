@@ -89,8 +89,9 @@ uint64_t Worker::wait_for_job(bool is_in_the_way) {
     if (!spin_until(has_job, is_in_the_way ? kShortSpin : kLongSpin)) {
       while (!has_job()) sleep();
     }
-  } while (!job_.compare_exchange_strong(state, kBusy, std::memory_order_acquire,
-                                         std::memory_order_relaxed));  // otherwise the offer was withdrawn
+  } while (!job_.compare_exchange_strong(
+      state, kBusy, std::memory_order_acquire,
+      std::memory_order_relaxed));  // otherwise the offer was withdrawn
   if (is_kept_off_) {
     is_kept_off_ = false;
     (void)sched_setaffinity(0, sizeof(allowed_), &allowed_);

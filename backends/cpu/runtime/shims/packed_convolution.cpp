@@ -45,10 +45,9 @@ bool has_short_offsets(const ConvolutionShape& s) {
 Error packed_convolution(const aoti::PackedConvolutionCall& call) {
   if (call.input.dtype() != DType::Float) return aoti::no_kernel_for(call.input);
   const ConvolutionShape shape = shape_of(call);
-  PTERON_CHECK_OR_RETURN(
-      tile_kernels() != nullptr, Error::NotSupported,
-      "convolutions with packed weights need AVX2, which this processor lacks; "
-      "lower the model for isa=\"x86-64-v2\"");
+  PTERON_CHECK_OR_RETURN(tile_kernels() != nullptr, Error::NotSupported,
+                         "convolutions with packed weights need AVX2, which this processor lacks; "
+                         "lower the model for isa=\"x86-64-v2\"");
   PTERON_CHECK_OR_RETURN(has_short_offsets(shape), Error::NotSupported,
                          "found input %s, expected shorter rows", call.input.describe().c_str());
   TensorPtr aside;
