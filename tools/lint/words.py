@@ -1,10 +1,13 @@
-"""Terms that the table "Words" of CONTRIBUTING.md replaces, found in Python and Markdown."""
+"""Terms that the table "Words" of CONTRIBUTING.md replaces, found in C++, Python and Markdown."""
 
 import re
 from pathlib import Path
 
 PAGE = "CONTRIBUTING.md"
 _NOT_OURS = (PAGE, "CHANGELOG.md", "third_party/")
+_KINDS = (".md", ".py", ".h", ".cpp", ".cu", ".cuh", ".mm", ".inc", ".metal", ".bzl", ".bazel")
+
+_BETWEEN = r"\s#>*/_"  # a space, a new line of a comment, an underscore
 
 
 def complaints(root: Path, files: list[str]) -> list[str]:
@@ -20,7 +23,7 @@ def complaints(root: Path, files: list[str]) -> list[str]:
     terms = {term: say.strip() for say, avoid in rows for term in re.findall("`([^`]+)`", avoid)}
     found = []
     for file in files if terms else ():
-        if file.endswith((".md", ".py")) and not file.startswith(_NOT_OURS):
+        if file.endswith(_KINDS) and not file.startswith(_NOT_OURS):
             text = (root / file).read_text(encoding="utf-8")
             for term, say in terms.items():
                 for match in re.finditer(_pattern(term), text, re.IGNORECASE):
@@ -30,5 +33,5 @@ def complaints(root: Path, files: list[str]) -> list[str]:
 
 
 def _pattern(term: str) -> str:
-    """A term and its plural; its words may be on two lines of a comment."""
-    return r"\b" + re.escape(term).replace(r"\ ", r"[\s#>*]+") + r"s?\b"
+    """A term and its plural, as words (also on two lines of a comment) or in a name."""
+    return rf"(?<![^\W_]){re.escape(term).replace(chr(92) + ' ', '[' + _BETWEEN + ']+')}s?(?![^\W_])"

@@ -1,5 +1,5 @@
-// Words for functions that are C++, CUDA and, where Bazel makes text of a header (BUILD.bazel), a
-// shader of Metal, where launch() defines them.
+// Qualifiers for functions that compile as C++, as CUDA and, where BUILD.bazel turns a header into
+// text, as Metal shader code (there launch() defines them).
 #pragma once
 
 #ifdef __CUDACC__
@@ -8,7 +8,7 @@
 #define PTERON_HOST_DEVICE
 #endif
 
-// Before references and pointers, in shaders: where it is that they lead.
+// The address space of references and pointers in shaders.
 #define PTERON_CONSTANT const
 #define PTERON_DEVICE_MEMORY
 #define PTERON_THREAD

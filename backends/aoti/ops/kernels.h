@@ -1,7 +1,7 @@
-// What a device brings for the operators of this folder: the functions of the lines AOTI_KERNEL of
-// the families in its shims.inc; others are null. Calls come with arguments that are checked and
-// results that are allocated; a function launches the work, on the current stream where there are
-// streams, and may leave results unwritten when it fails.
+// A device's kernels: a function for each AOTI_KERNEL line of the families in its shims.inc; others
+// are null. Arguments are validated and results allocated by the caller. A function launches the
+// kernel, on the current stream if the device has streams, and may leave results unwritten on
+// failure.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,8 @@ struct Kernels {
 #include "pteron/backends/aoti/ops/ops.inc"
 };
 
-// The kernels of a type of device, for operators that models call by one name on all devices. The
-// library that brings them registers them when it is opened; null for a type that none did.
-// Thread-safe.
+// The kernels of a device type, for operators with one name on all devices. A device's library
+// registers its kernels when it is opened; null if no library did. Thread-safe.
 void register_kernels(DeviceType type, const Kernels* kernels);
 const Kernels* find_kernels(DeviceType type);
 

@@ -2,8 +2,8 @@
 //
 //   Error topk(const Kernels& kernels, const SlimTensor& self, int64_t k, ..., TensorPtr& values, ...)
 //
-// parses and checks, allocates results and has a kernel of the device do the work. What it computes
-// is what torch's operator of that name does; where it deviates stands at its definition.
+// parses and checks its arguments, allocates results and calls the device's kernel. It computes
+// what torch's operator of that name does; deviations are documented at its definition.
 #pragma once
 
 #include "pteron/backends/aoti/ops/kernels.h"

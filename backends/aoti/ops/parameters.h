@@ -1,4 +1,4 @@
-// Parameters of operators: what the table says, what the C ABI passes, what C++ gets.
+// Parameters of operators: in the table, in the C ABI, in C++.
 //
 //   in the table         C ABI                                  C++
 //   Tensor(x)            AtenTensorHandle                       const SlimTensor&: defined, on the device
@@ -16,7 +16,7 @@
 //   IntList(x)           const int64_t*, length                 Span<const int64_t>
 //   Result(x)            AtenTensorHandle*                      TensorPtr&, given away on success
 //
-// Another type is a class and a macro here, a line in shim_list.py and a function in
+// To add a type: a class and a macro here, a line in shim_list.py and a function in
 // conformance/binding.h.
 #pragma once
 
@@ -33,12 +33,12 @@ namespace pteron::aoti {
 
 struct Kernels;
 
-// Where the tensors of one call have to be: all on one device of a type.
+// The device of a call: all its tensors are on one device of a type.
 class CallDevice final {
  public:
   explicit CallDevice(DeviceType type) : type_(type) {}
   DeviceType type() const { return type_; }
-  // InvalidArgument: null, undefined, or elsewhere than those before.
+  // InvalidArgument: null, undefined, or on another device than the tensors before.
   Error check(AtenTensorHandle tensor, const char* name);
 
  private:
@@ -49,8 +49,8 @@ class CallDevice final {
 
 namespace parameter {
 
-// Each has check(), then get() for the operator, and give() once that has succeeded. C is what the C
-// ABI passes; of two arguments the first, and More the second.
+// Each has check(), then get() for the operator, and give() after it succeeded. C is the C ABI
+// type; if there are two C arguments, More is the second.
 template <typename T>
 class Plain {
  public:
@@ -145,7 +145,7 @@ class OptionalDevice : public Plain<const int32_t*> {
   Device device_;
 };
 
-// Torch's random generators are not known here.
+// torch.Generator is not supported.
 class Generator : public Plain<void**> {
  public:
   using Plain::Plain;
@@ -204,8 +204,8 @@ using Argument = decltype(std::declval<Parameter>().get());
 
 }  // namespace parameter
 
-// The body of a shim: `function(kernels, arguments...)` if the arguments are right. Results are
-// written on success only.
+// The body of a shim: `function(kernels, arguments...)` if the arguments are valid. Results are
+// written only on success.
 template <typename Function, typename... Parameters>
 AOTITorchError call_operator(const char* shim, DeviceType device, const Kernels& kernels,
                              Function function, Parameters... parameters) noexcept {
@@ -221,7 +221,7 @@ AOTITorchError call_operator(const char* shim, DeviceType device, const Kernels&
 
 }  // namespace pteron::aoti
 
-// How many arguments a type has in C, its class, and the name.
+// The number of C arguments of a type, its class, and the parameter name.
 #define PTERON_PARAMETER_Tensor(x) One, ::pteron::aoti::parameter::Tensor, x
 #define PTERON_PARAMETER_OptionalTensor(x) One, ::pteron::aoti::parameter::OptionalTensor, x
 #define PTERON_PARAMETER_Int(x) One, ::pteron::aoti::parameter::Int, x

@@ -7,7 +7,7 @@ namespace {
 
 using slim::DType;
 
-// Parts, and complex numbers of two of them.
+// Real dtypes and the complex dtypes of two of them.
 constexpr std::pair<DType, DType> kComplex[] = {{DType::Float, DType::ComplexFloat},
                                                 {DType::Double, DType::ComplexDouble},
                                                 {DType::Half, DType::ComplexHalf}};
@@ -24,8 +24,8 @@ DType wider(DType a, DType b) {
   if (a == b) return a;
   const size_t x = slim::element_size(a), y = slim::element_size(b);
   if (x != y) return x > y ? a : b;
-  // Two formats of one size: floats meet in float32, a signed and an unsigned integer in the next
-  // larger signed one.
+  // Two formats of one size: floating point promotes to float32, signed and unsigned integers to
+  // the next larger signed one.
   if (category(a) == 2) return DType::Float;
   return x == 1 ? DType::Short : x == 2 ? DType::Int : DType::Long;
 }
@@ -33,7 +33,7 @@ DType wider(DType a, DType b) {
 DType promoted(DType a, DType b) {
   if (category(a) < category(b)) std::swap(a, b);
   if (category(a) == category(b)) return wider(a, b);
-  // A complex type has to hold the other's precision.
+  // A complex dtype must have at least the other's precision.
   if (category(a) == 3 && b == DType::Double) return DType::ComplexDouble;
   if (a == DType::ComplexHalf && category(b) == 2 && b != DType::Half) return DType::ComplexFloat;
   return a;

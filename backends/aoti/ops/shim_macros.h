@@ -1,9 +1,10 @@
-// What a line of the table becomes:
+// Expansion of a line of the table:
 //
 //   #define AOTI_SHIM(name, since, ...) PTERON_DECLARE_SHIM(cpu, name, __VA_ARGS__)
 //   #include "pteron/backends/cpu/runtime/shims/shims.inc"
 //
-// declares ptrn_torch_cpu_NAME, which models import as aoti_torch_cpu_NAME, for all that a CPU has.
+// declares ptrn_torch_cpu_NAME, which models import as aoti_torch_cpu_NAME, for every operator of
+// the CPU.
 #pragma once
 
 #include "pteron/backends/aoti/ops/parameters.h"

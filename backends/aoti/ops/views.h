@@ -1,4 +1,4 @@
-// Other views of the memory of tensors.
+// Views of a tensor's memory.
 #pragma once
 
 #include <optional>
@@ -9,28 +9,27 @@
 
 namespace pteron::aoti {
 
-// The offset is in elements, of another dtype if that is given. InvalidArgument for a view that
-// leaves the storage.
+// The offset is in elements (of `dtype` if given). InvalidArgument if the view exceeds the storage.
 Result<slim::TensorPtr> make_view(const slim::SlimTensor& tensor, Span<const int64_t> sizes,
                                   Span<const int64_t> strides, int64_t storage_offset,
                                   std::optional<slim::DType> dtype = std::nullopt);
 
-// Whether its sizes are those of the last of `sizes`, or 1.
+// Whether it broadcasts to `sizes`.
 bool broadcasts_to(const slim::SlimTensor& tensor, Span<const int64_t> sizes);
 
-// `tensor` repeated to `sizes`, by strides of 0. InvalidArgument, with the tensor's name, if it does
-// not broadcast to them.
+// `tensor` expanded to `sizes`, with strides of 0. InvalidArgument, with the tensor's name, if it
+// does not broadcast to them.
 Result<slim::TensorPtr> broadcast_to(const slim::SlimTensor& tensor, const char* name,
                                      Span<const int64_t> sizes);
 
-// Its elements in one dimension, row-major: an alias where they lie so, else a copy.
+// Flattened, row-major: an alias if contiguous, else a copy.
 Result<slim::TensorPtr> flattened(const slim::SlimTensor& tensor);
 
-// `source`, or a copy of it where writing to `target` would change it.
+// `source`, or a copy if it overlaps `target`.
 Result<slim::TensorPtr> apart_from(const slim::SlimTensor& target, const slim::SlimTensor& source);
 
-// What tensors broadcast to, one after the other, but for their last `matrix` dimensions.
-// InvalidArgument if they do not.
+// The sizes that tensors broadcast to, ignoring their last `matrix` dimensions. InvalidArgument if
+// they do not broadcast.
 class CommonSizes final {
  public:
   explicit CommonSizes(size_t matrix = 0) : matrix_(matrix) {}

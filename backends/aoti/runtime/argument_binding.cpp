@@ -14,7 +14,7 @@ using slim::TensorPtr;
 
 namespace {
 
-// The method's tensor, seen through a slim one.
+// A slim tensor over the method's tensor.
 Result<TensorPtr> view_of(const Tensor& tensor) {
   return slim::make_tensor_from_blob(tensor.data(), tensor.sizes(), tensor.strides(), 0,
                                      slim::to_dtype(tensor.dtype()), tensor.device());
@@ -74,7 +74,7 @@ Error ArgumentBinding::bind_input(size_t i, const EValue& value) {
 }
 
 Error ArgumentBinding::borrow(Input& input, void* data, size_t nbytes, Device device) {
-  // Somebody may still look at the memory of the last run, if the code kept a handle.
+  // The code may still hold a handle to the memory of the last run.
   if (!input.storage || !(input.storage->references.load(std::memory_order_acquire) <= 2)) {
     input.tensor = SlimTensor();
     PTERON_ASSIGN_OR_RETURN(input.storage, slim::borrow_storage(data, nbytes, device));
@@ -103,8 +103,8 @@ Error ArgumentBinding::bind_tensor(size_t i, const Tensor& tensor) {
   if (__builtin_expect(!fits || !here, 0)) return stage(i, tensor, expected);
 
   PTERON_RETURN_IF_ERROR(borrow(input, tensor.data(), tensor.capacity_nbytes(), tensor.device()));
-  // Strides of dimensions of size 1 are the tensor's own or the code's: no element is reached by
-  // them, and the code may have been specialised on them.
+  // Strides of dimensions of size 1 are the tensor's or the code's: they address no element, but
+  // the code may be specialized on them.
   if (input.tensor.storage().get() == input.storage.get() && input.tensor.dim() == tensor.dim() &&
       input.tensor.dtype() == slim::to_dtype(tensor.dtype()) &&
       std::equal(expected.begin(), expected.end(), input.tensor.strides().begin()) &&
@@ -160,7 +160,7 @@ Span<const OutputBuffer> ArgumentBinding::output_buffers(Span<EValue* const> arg
     if (!value.is_tensor()) return {};
     return {value.tensor().data(), value.tensor().nbytes(), 0};
   };
-  // Mostly as it was the last time.
+  // Usually unchanged since the last run.
   bool known = memory_.size() == arguments.size();
   memory_.resize(arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -207,7 +207,7 @@ Error ArgumentBinding::store_outputs(Span<EValue* const> arguments) {
   return error;
 }
 
-// Everything that can be wrong with an output, before any of them is written.
+// Validates all outputs before any is written.
 Error ArgumentBinding::check_outputs(Span<EValue* const> arguments) const {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const SlimTensor* output = outputs_[i];
@@ -237,9 +237,8 @@ Error ArgumentBinding::check_outputs(Span<EValue* const> arguments) const {
   return Error::Ok;
 }
 
-// An output may look at the memory of an input, or at that of another output, and the memory
-// planned for one may be that of the other. Whatever would be overwritten before it is read is
-// copied away.
+// An output may alias an input or another output, and planned memory may be shared between them.
+// Whatever would be overwritten before it is read is copied first.
 Error ArgumentBinding::separate_aliases(Span<EValue* const> arguments) {
   for (size_t i = 1; i < outputs_.size(); ++i) {
     const SlimTensor& output = *outputs_[i];
@@ -255,7 +254,7 @@ Error ArgumentBinding::separate_aliases(Span<EValue* const> arguments) {
     }
     if (!overwritten) continue;
     PTERON_ASSIGN_OR_RETURN(TensorPtr copy, slim::clone_tensor(output));
-    // The handle itself may be another output's too.
+    // Two outputs may be one handle.
     const bool shared = std::count(outputs_.begin(), outputs_.end(), outputs_[i]) > 1;
     if (shared) {
       outputs_[i] = copy.release();
@@ -287,7 +286,7 @@ Error ArgumentBinding::store_output(const SlimTensor& output, EValue& value) {
   if (same && output.data() == tensor.data()) return Error::Ok;  // written in place
   if (same && output.device().type == DeviceType::CPU && tensor.device().type == DeviceType::CPU &&
       !ranges_overlap(output.data(), output.nbytes(), tensor.data(), tensor.nbytes())) {
-    // Planned tensors have no gaps, and the layouts are equal.
+    // Planned tensors are dense, and the layouts are equal.
     std::memcpy(tensor.data(), output.data(), output.nbytes());
     return Error::Ok;
   }

@@ -1,5 +1,5 @@
-// Between the values of a method and the handles of a model: one object per delegate, used for each
-// run in turn.
+// Converts between the values of a method and the handles of a model. One object per delegate,
+// reused by all runs.
 //
 //   PTERON_RETURN_IF_ERROR(binding.bind_inputs(arguments));
 //   PTERON_RETURN_IF_ERROR(container.run(binding.inputs(), binding.outputs(), stream));
@@ -7,8 +7,8 @@
 //
 // `arguments` are the inputs in order, then the outputs. A tensor that has the layout and the
 // device that the code expects is used in place. An integer, a floating-point number or a bool is
-// passed as a tensor of no dimensions, and an integer output is taken from one. Handles, storages
-// and the tables here are reused, so that a run allocates nothing. Not thread-safe.
+// passed as a 0-d tensor, and an integer output is read from one. Handles, storages and tables are
+// reused, so that a run allocates nothing. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class ArgumentBinding final {
   ArgumentBinding(const ArgumentBinding&) = delete;
   ArgumentBinding& operator=(const ArgumentBinding&) = delete;
 
-  // Checks all inputs and makes their handles; on failure there are none.
+  // Checks all inputs and creates their handles; none on failure.
   Error bind_inputs(Span<EValue* const> arguments);
 
   // Whether the code writes to an input.
@@ -40,20 +40,20 @@ class ArgumentBinding final {
   Span<slim::SlimTensor*> inputs() { return inputs_; }
   Span<slim::SlimTensor*> outputs() { return outputs_; }
 
-  // Where outputs belong, as far as the code may compute them there: memory on the device, of their
-  // present size, that no argument shares. For bound inputs; valid until the next call.
+  // The memory of outputs that the code may compute in place: device memory of their current size
+  // that no other argument shares. Requires bound inputs; valid until the next call.
   Span<const OutputBuffer> output_buffers(Span<EValue* const> arguments);
 
-  // Copies changed inputs and all outputs to where they belong, resizes the outputs, and deletes
+  // Copies modified inputs and all outputs to their destination, resizes the outputs, and deletes
   // the handles, also on failure.
   Error store_outputs(Span<EValue* const> arguments);
 
  private:
   struct Input {
     slim::SlimTensor tensor;   // over `storage`, with the sizes of the last run
-    slim::StorageRef storage;  // borrows whatever memory the argument has
+    slim::StorageRef storage;  // borrows the memory of the argument
     bool staged = false;       // the code works on a copy
-    slim::TensorPtr original;  // what a staged input is copied back to, if the code changes it
+    slim::TensorPtr original;  // destination of a staged input that the code modifies
     union {
       int64_t integer = 0;
       double real;
@@ -77,7 +77,7 @@ class ArgumentBinding final {
   std::vector<slim::SlimTensor*> inputs_;
   std::vector<slim::SlimTensor*> outputs_;
   std::vector<OutputBuffer> output_buffers_;
-  std::vector<OutputBuffer> memory_;  // of all arguments, when output_buffers_ were found
+  std::vector<OutputBuffer> memory_;  // of all arguments, when output_buffers_ was computed
 };
 
 }  // namespace pteron::aoti

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kUnknown = -1;
 
-// "float32[s0 (1..64), 768]": what a rule says of sizes.
+// "float32[s0 (1..64), 768]": a rule as text.
 std::string describe(slim::DType dtype, const std::vector<DimContract>& dims) {
   std::string text = slim::name_of(dtype);
   text += '[';
@@ -64,8 +64,8 @@ Result<Contract::TensorRule> Contract::make_rule(const TensorContract& contract)
                    [&](uint8_t a, uint8_t b) { return rule.strides[a] > rule.strides[b]; });
   if (rule.fixed_strides) return rule;
 
-  // Strides of other sizes follow from the order only if the largest shape has no gaps. An upper
-  // bound that is not known makes the strides outside of it unknown too.
+  // Strides for other sizes follow from the dim order only if the largest shape is dense. An
+  // unknown upper bound makes the strides of outer dimensions unknown too.
   int64_t expected = 1;
   for (auto i = rule.order.rbegin(); i != rule.order.rend(); ++i) {
     const DimContract& dim = rule.dims[*i];
@@ -91,7 +91,7 @@ Result<Contract> Contract::make(const Metadata& metadata) {
     contract.inputs_.push_back(std::move(*rule));
   }
   for (const TensorContract& output : metadata.outputs) {
-    // Any layout will do: outputs are copied to where they are wanted.
+    // Any layout is accepted: outputs are copied to their destination.
     contract.outputs_.push_back(
         {output.dtype, output.mutated, false, output.dims, output.strides, {}});
   }
@@ -125,7 +125,7 @@ Error Contract::check_size(const DimContract& dim, int64_t size, int64_t* symbol
   return Error::Ok;
 }
 
-// False where the result has more than 64 bits, or something is divided by 0.
+// False on 64-bit overflow or division by 0.
 bool Contract::compute(const std::vector<int64_t>& code, int64_t* result) const {
   int64_t stack[Condition::kMaxDepth];
   size_t depth = 0;
@@ -149,7 +149,7 @@ bool Contract::compute(const std::vector<int64_t>& code, int64_t* result) const 
     } else {
       if (b == 0 || (b == -1 && a == INT64_MIN)) return false;
       const int64_t rest = a % b;
-      const bool is_below = rest != 0 && (rest < 0) != (b < 0);  // C++ rounds towards 0
+      const bool is_below = rest != 0 && (rest < 0) != (b < 0);  // C++ truncates
       a = operation == Condition::kModulo ? rest + is_below * b : a / b - is_below;
     }
   }

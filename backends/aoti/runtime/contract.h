@@ -1,4 +1,4 @@
-// Whether a partition's tensors are what its code was compiled for.
+// Checks a partition's tensors against what its code was compiled for.
 //
 //   PTERON_ASSIGN_OR_RETURN(Contract contract, Contract::make(metadata));
 //   contract.begin();
@@ -7,8 +7,8 @@
 //   ... run ...
 //   for (i ...) PTERON_RETURN_IF_ERROR(contract.check_output(i, dtype, sizes));
 //
-// Compiled code checks nothing itself: a wrong size would be read out of bounds. Sizes that share a
-// symbol must agree over all inputs of one run. Checking allocates nothing. Not thread-safe.
+// Compiled code has no checks: a wrong size would read out of bounds. Sizes with one symbol must
+// agree over all inputs of a run. Checking allocates nothing. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ namespace pteron::aoti {
 
 class Contract final {
  public:
-  // No contract: everything passes, strides are taken as they are. For files without metadata.
+  // No contract: everything passes, with any strides. For files without metadata.
   Contract() = default;
-  // NotSupported: a layout with gaps or overlap and sizes that are not fixed.
+  // NotSupported: a non-dense layout with dynamic sizes.
   static Result<Contract> make(const Metadata& metadata);
 
   bool is_empty() const { return !known_; }
@@ -38,26 +38,26 @@ class Contract final {
   slim::DType input_dtype(size_t input) const { return inputs_[input].dtype; }
   size_t input_rank(size_t input) const { return inputs_[input].dims.size(); }
 
-  // Starts a run: forgets what the symbols were.
+  // Starts a run: clears the symbols' values.
   void begin();
 
-  // `strides` (kMaxDims of them) receives those that the code expects; `fits` whether the tensor
-  // has them. InvalidType: dtype; InvalidArgument: rank or a size, with the rule it breaks.
+  // `strides` (kMaxDims entries) receives the strides that the code expects, `fits` whether the
+  // tensor has them. InvalidType: dtype; InvalidArgument: rank or a size, with the violated rule.
   Error check_input(size_t i, const Tensor& tensor, int64_t* strides, bool* fits);
 
-  // After all inputs of a run. InvalidArgument: what their sizes do not satisfy together.
+  // Call after all inputs of a run. InvalidArgument: a violated relation between sizes.
   Error check_together() const {
     return __builtin_expect(conditions_.empty(), 1) ? Error(Error::Ok) : check_conditions();
   }
 
-  // After the inputs of the same run.
+  // Call after the inputs of the same run.
   Error check_output(size_t i, slim::DType dtype, Span<const int64_t> sizes) const;
 
  private:
   struct TensorRule {
     slim::DType dtype;
     bool mutated;
-    bool fixed_strides;  // `strides` hold as they are: every size is fixed
+    bool fixed_strides;  // `strides` are final: every size is static
     std::vector<DimContract> dims;
     std::vector<int64_t> strides;
     std::vector<uint8_t> order;  // dimensions, outermost first

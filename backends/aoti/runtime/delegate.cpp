@@ -118,7 +118,7 @@ Error check_target(const Metadata& metadata, const AotiDevice& device) {
   return Error::Ok;
 }
 
-// What the program says of each variant.
+// Metadata of each variant in the program.
 Result<std::vector<Metadata>> read_metadata(const NamedDataMap& data,
                                             const std::vector<PayloadKeys>& variants,
                                             const AotiDevice& device) {
@@ -132,7 +132,7 @@ Result<std::vector<Metadata>> read_metadata(const NamedDataMap& data,
   return tables;
 }
 
-// The digest that a key of the form "<64 hex digits>_so_blob" carries.
+// The digest in a key "<64 hex digits>_so_blob".
 bool digest_in_key(const std::string& key, Sha256Digest* digest) {
   if (key.size() < 64) return false;
   for (size_t i = 0; i < 32; ++i) {
@@ -196,7 +196,7 @@ Error check_counts(const Metadata& metadata, const Container& container) {
   return Error::Ok;
 }
 
-// A file of another writer: the code and one blob of weights, and nothing that describes them.
+// A file of another writer: code and one blob of weights, without metadata.
 Result<std::unique_ptr<Delegate>> load_without_metadata(const BackendInitContext& context,
                                                         const PayloadKeys& keys,
                                                         std::unique_ptr<AotiDevice> device) {
@@ -230,12 +230,12 @@ Result<std::vector<TensorPtr>> AotiDevice::make_constants(Span<const ConstantInf
   for (size_t i = 0; i < constants.size(); ++i) {
     const ConstantInfo& constant = constants[i];
     void* data = const_cast<uint8_t*>(bytes[i].data());
-    if (guard_pages() != GuardPages::kNone) {  // a copy, which stays as long as the process
+    if (guard_pages() != GuardPages::kNone) {  // a copy that lives as long as the process
       data = guarded_allocate(bytes[i].size());
       PTERON_CHECK_OR_RETURN(data, Error::MemoryAllocationFailed, "no memory for a constant");
       std::memcpy(data, bytes[i].data(), bytes[i].size());
     }
-    // Nothing that the lowering lets through writes to a constant.
+    // Lowering rejects everything that writes to a constant.
     PTERON_ASSIGN_OR_RETURN(
         TensorPtr tensor,
         slim::make_tensor_from_blob(data, constant.sizes, constant.strides, constant.storage_offset,

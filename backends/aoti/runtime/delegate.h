@@ -1,19 +1,17 @@
-// The delegate of every backend whose partitions are compiled by AOTInductor.
+// The delegate of all AOTInductor backends.
 //
 //   // In a backend's BackendInterface::init:
 //   return aoti::load_delegate(context, processed, std::make_unique<CpuDevice>());
 //
-// `processed` names two blobs, the code and the weights, one a line; a third one beside them is the
-// metadata (schema/metadata.fbs). Code in several variants has these for each; of those that are
-// not chosen only the metadata is read. Nothing of the code is loaded before the metadata is
-// verified, the machine is found fit and the digest of the code is right. Weights are used where
-// the file is mapped.
+// `processed` names two blobs, code and weights, one per line; a third blob is the metadata
+// (schema/metadata.fbs). With several variants, each has its own; only the metadata of variants
+// that are not chosen is read. Code is loaded only after the metadata was verified, the machine was
+// found compatible and the code's digest matched. Weights are used in the mapped file.
 //
-// A run makes no allocation of its own from the system and takes no lock. Inputs are checked
-// against the metadata first; inputs of another layout or device than the code was compiled for are
-// copied, and copied back if the code changes them. Outputs are copied to the memory that the
-// method planned, unless the device let the code compute them there
-// (AotiDevice::offer_output_buffers).
+// A run allocates nothing of its own and takes no lock. Inputs are first checked against the
+// metadata; inputs with another layout or device than the code was compiled for are copied, and
+// copied back if the code modifies them. Outputs are copied to planned memory, unless the device
+// let the code compute them there (AotiDevice::offer_output_buffers).
 #pragma once
 
 #include <cstdint>
@@ -26,10 +24,10 @@
 
 namespace pteron::aoti {
 
-// InvalidArgument: options that the device does not know, all of them named. InvalidProgram:
-// processed bytes, metadata, code or weights that are damaged or do not belong together. NotFound:
-// a blob that the program does not have. DelegateInvalidCompatibility: another device, machine or
-// version. OperatorMissing: shims that are not here.
+// InvalidArgument: unknown options (all are named). InvalidProgram: processed bytes, metadata, code
+// or weights that are corrupt or inconsistent. NotFound: a blob that the program does not have.
+// DelegateInvalidCompatibility: another device, machine or version. OperatorMissing: shims that
+// this runtime lacks.
 Result<std::unique_ptr<Delegate>> load_delegate(BackendInitContext& context,
                                                 Span<const uint8_t> processed,
                                                 std::unique_ptr<AotiDevice> device);

@@ -65,7 +65,7 @@ std::string calls(const schema::ModelMetadata& table) {
   return texts.empty() ? "" : std::to_string(total) + ": " + joined(texts);
 }
 
-// Of constants that share their bytes, one counts.
+// Constants that share bytes are counted once.
 uint64_t constant_bytes(const Metadata& metadata) {
   std::unordered_map<std::string, uint64_t> sizes;
   for (const ConstantInfo& constant : metadata.constants) {
@@ -93,7 +93,7 @@ void add_constants(std::string& text, const Metadata& metadata, const std::strin
   }
 }
 
-// Functions of operators; those that every model imports would only hide them.
+// Only functions of operators, not those that every model imports.
 std::vector<std::string> operator_shims(const schema::ModelMetadata& table) {
   std::vector<std::string> shims = strings(table.shims());
   shims.erase(std::remove_if(shims.begin(), shims.end(),
@@ -123,7 +123,7 @@ std::string describe_delegate(const NamedDataMap& named_data, Span<const uint8_t
     if (object.ok()) code.append(code.empty() ? "" : ", ").append(bytes(object->size()));
   }
   if (variants->size() > 1 && !best.empty()) isa.append("; here ").append(best);
-  // What else there is to say is the same for all variants.
+  // All further lines are equal for all variants.
   const Result<Span<const uint8_t>> blob = named_data.get_verified(variants->back().metadata());
   const Result<Metadata> parsed = Metadata::parse(*blob);
   const Metadata& metadata = *parsed;

@@ -1,5 +1,5 @@
-// What a compiled partition holds, human-readable: the machine it is for, sizes, operators,
-// partition boundaries.
+// A human-readable description of a compiled partition: target machine, sizes, operators, inputs
+// and outputs.
 //
 //   std::string describe(const NamedDataMap& named_data, ...) const override {
 //     return aoti::describe_delegate(named_data, processed);
@@ -14,8 +14,8 @@
 
 namespace pteron::aoti {
 
-// Lines of "name  value", each ended by a newline. Reads the metadata blob alone; empty where there
-// is none or it is damaged (loading says why). Arguments are those of load_delegate. Thread-safe.
+// Lines of "name  value", each ended by a newline. Reads only the metadata blob; empty if it is
+// missing or corrupt (loading reports why). Arguments are those of load_delegate. Thread-safe.
 std::string describe_delegate(const NamedDataMap& named_data, Span<const uint8_t> processed);
 
 }  // namespace pteron::aoti

@@ -10,14 +10,14 @@
 namespace pteron::aoti {
 namespace {
 
-// A file needs few symbols; more would only cost memory.
+// Limits memory; a file needs few symbols.
 constexpr int32_t kMaxSymbols = 4096;
 
 std::string_view text(const flatbuffers::String* string) {
   return string ? std::string_view(string->c_str(), string->size()) : std::string_view();
 }
 
-// The verifier asks that a vector's length is aligned, and not that wider items are.
+// The verifier checks the alignment of a vector's length, but not of wider elements.
 std::vector<int64_t> numbers(const flatbuffers::Vector<int64_t>* values) {
   if (!values || values->size() == 0) return {};
   std::vector<int64_t> result(values->size());
@@ -116,7 +116,7 @@ Result<ConstantInfo> parse_constant(const schema::Constant* table, const std::st
   return info;
 }
 
-// Whether running `code` leaves one number, and needs no more than there is on the way.
+// Whether `code` leaves one value and neither underflows nor overflows the stack.
 bool is_expression(const std::vector<int64_t>& code, int32_t num_symbols) {
   size_t depth = 0;
   for (size_t i = 0; i < code.size(); ++i) {

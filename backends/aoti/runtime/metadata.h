@@ -1,4 +1,4 @@
-// What is known of a compiled model beside its code, read from its blob and checked.
+// The metadata of a compiled model, parsed from its blob and validated.
 //
 //   PTERON_ASSIGN_OR_RETURN(Metadata metadata, Metadata::parse(blob));
 //   for (const ConstantInfo& constant : metadata.constants) ...;
@@ -36,8 +36,8 @@ struct TensorContract {
   bool mutated = false;          // the code writes this input in place
 };
 
-// What the sizes of a call's inputs must satisfy together; see metadata.fbs. Checked by parse(): each
-// side leaves one number on a stack of at most kMaxDepth.
+// A relation between the sizes of a call's inputs; see metadata.fbs. parse() checks that each side
+// leaves one value on a stack of at most kMaxDepth.
 struct Condition {
   static constexpr size_t kMaxDepth = 32;
   enum Operation : int64_t { kConstant, kSymbol, kAdd, kMultiply, kDivide, kModulo, kMax, kMin };
@@ -59,14 +59,14 @@ struct ConstantInfo {
   std::string_view blob_key;
   uint64_t offset = 0;
   uint64_t nbytes = 0;
-  Sha256Digest digest{};  // of those bytes; zeros if it is not known
+  Sha256Digest digest{};  // of those bytes; zeros if unknown
 };
 
 struct Metadata {
   std::string_view device;
   std::string_view torch_version;
   uint32_t shim_list_version = 0;
-  std::string_view platform;  // empty: not said
+  std::string_view platform;  // empty: unspecified
   std::string_view isa;
   std::vector<std::string_view> cpu_features;
   uint32_t num_threads = 0;
@@ -80,7 +80,7 @@ struct Metadata {
   std::vector<ConstantInfo> constants;
   int32_t num_symbols = 0;  // 1 + the largest symbol of any dimension
 
-  // InvalidProgram: not a metadata blob, or one that contradicts itself; what and where.
+  // InvalidProgram: not a metadata blob, or an inconsistent one; the message says what and where.
   static Result<Metadata> parse(Span<const uint8_t> blob);
 };
 

@@ -1,4 +1,4 @@
-// Memory on a device in which an output of a model belongs.
+// Device memory of a model's output.
 #pragma once
 
 #include <cstddef>

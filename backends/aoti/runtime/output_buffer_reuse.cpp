@@ -26,7 +26,7 @@ void OutputBufferReuse::offer(Span<const OutputBuffer> buffers, Device device) {
   for (size_t i = 0; i < buffers.size(); ++i) {
     std::unique_ptr<Buffer>& buffer = buffers_[i];
     const size_t turn = buffer ? buffer->turn : 0;
-    if (buffer && buffer->taken) abandon(std::move(buffer));  // somebody keeps it beyond a run
+    if (buffer && buffer->taken) abandon(std::move(buffer));  // kept beyond a run
     if (!buffer) buffer = std::make_unique<Buffer>();
     buffer->storage.data = buffers[i].data;
     buffer->storage.nbytes = buffers[i].nbytes;
@@ -47,7 +47,7 @@ slim::StorageRef OutputBufferReuse::take(size_t nbytes) {
     Buffer& buffer = *buffers_[i];
     if (buffer.storage.nbytes != nbytes) continue;
     noted_ = true;
-    last_request_ = buffer.requests++;  // equal for all buffers of this size
+    last_request_ = buffer.requests++;  // the same for all buffers of this size
     if (last_request_ == buffer.turn && !buffer.taken && !taken) taken = &buffer;
   }
   if (!taken) return slim::StorageRef();
@@ -69,7 +69,7 @@ void OutputBufferReuse::withdraw(Span<slim::SlimTensor* const> outputs) noexcept
     if (!output || !output->is_defined()) continue;
     const void* const data = output->storage()->data;
     if (data == buffer.storage.data) continue;
-    // The last that got this memory has it still.
+    // The last allocation still owns this memory.
     const auto found = std::find_if(met_.rbegin(), met_.rend(),
                                     [data](const auto& request) { return request.first == data; });
     buffer.turn = found == met_.rend() ? SIZE_MAX : found->second;

@@ -1,17 +1,17 @@
-// The memory of outputs, which a model's code may compute in while it runs.
+// Lets a model's code allocate the memory of its outputs, so that they are computed in place.
 //
 //   reuse.offer(buffers, device);
 //   slim::StorageRef storage = reuse.take(nbytes);    // a buffer of just so many bytes, or null:
 //   if (!storage) reuse.note(data);                   // the caller found it other memory
 //   reuse.withdraw(outputs);                          // what was taken stays with who took it
 //
-// The code asks for many pieces of memory of one size, and which will be the output shows at the
-// end. Code asks in the same order at every run: the first request gets the output's buffer, and
-// after a run in which the output came to lie elsewhere, the request that got that memory does. A
-// wrong choice costs a copy and no more, since a buffer that is let go of is taken again only for
-// what comes later (on the same stream, on a GPU).
+// The code makes many allocations of one size, and only at the end it is known which became the
+// output. Code allocates in the same order in every run: at first the first request gets the
+// output's buffer; after a run in which the output was elsewhere, the request that got that memory
+// does. A wrong choice costs only a copy, since a freed buffer is reused only by later work (on the
+// same stream, on a GPU).
 //
-// One thread at a time.
+// Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -36,27 +36,27 @@ class OutputBufferReuse final : public slim::StorageSource {
 
   void offer(Span<const OutputBuffer> buffers, Device device);
   slim::StorageRef take(size_t nbytes) override;
-  // Where the last request, which take() refused, was met.
+  // Reports the address that the last request got after take() returned null.
   void note(const void* data) override;
   void withdraw(Span<slim::SlimTensor* const> outputs) noexcept;
 
  private:
   struct Buffer {
-    slim::Storage storage;  // first: destroy() finds the buffer through it
+    slim::Storage storage;  // must be first: destroy() finds the buffer through it
     size_t output = 0;
-    size_t requests = 0;  // of its size in this run
-    size_t turn = 0;      // the request that gets it
+    size_t requests = 0;  // number of requests of its size in this run
+    size_t turn = 0;      // index of the request that gets it
     bool taken = false;
-    bool abandoned = false;  // whoever lets go of it deletes it
+    bool abandoned = false;  // the last owner deletes it
   };
   static void destroy(slim::Storage* storage) noexcept;
   static void abandon(std::unique_ptr<Buffer> buffer);
 
   std::vector<std::unique_ptr<Buffer>> buffers_;
-  size_t offered_ = 0;  // the first ones of buffers_
-  bool noted_ = false;  // the last request is of some buffer's size
+  size_t offered_ = 0;  // the first entries of buffers_ are in use
+  bool noted_ = false;  // the last request has the size of a buffer
   size_t last_request_ = 0;
-  std::vector<std::pair<const void*, size_t>> met_;  // requests of this run, by where
+  std::vector<std::pair<const void*, size_t>> met_;  // requests of this run, by address
 };
 
 }  // namespace pteron::aoti

@@ -1,4 +1,4 @@
-// The keys of a delegate's blobs, as lowering left them in the delegate's processed bytes.
+// The keys of a delegate's blobs, from its processed bytes.
 //
 //   PTERON_ASSIGN_OR_RETURN(const std::vector<PayloadKeys> variants, PayloadKeys::parse(processed));
 //   named_data.get_verified(variants.front().metadata());
@@ -14,15 +14,14 @@
 namespace pteron::aoti {
 
 struct PayloadKeys {
-  std::string code;     // of the shared object
-  std::string weights;  // of the constants that have no blob of their own
+  std::string code;     // key of the shared object
+  std::string weights;  // key of the constants that have no own blob
 
-  // Of what is known beside the code; a file of another writer has no such blob.
+  // Key of the metadata; files of other writers have no such blob.
   std::string metadata() const { return code + "/" + weights + "/metadata"; }
 
-  // Of each variant of the code, one or more in ascending ISA level. From lines,
-  // "<code key>\n<weights key>" for each, perhaps with a last newline; InvalidProgram for anything
-  // else.
+  // The keys of each variant, one or more in ascending ISA level. Parses lines "<code
+  // key>\n<weights key>" per variant, with an optional final newline; InvalidProgram otherwise.
   static Result<std::vector<PayloadKeys>> parse(Span<const uint8_t> processed);
 };
 

@@ -5,7 +5,7 @@ namespace pteron::aoti {
 Result<slim::DType> dtype_argument(int32_t dtype) {
   slim::DType result;
   PTERON_CHECK_OR_RETURN(slim::to_dtype(dtype, &result), Error::InvalidType,
-                         "dtype %d is none that this runtime has", dtype);
+                         "dtype %d is not supported by this runtime", dtype);
   return result;
 }
 
@@ -14,7 +14,7 @@ Result<Device> device_argument(int32_t device_type, int32_t device_index) {
   const bool is_single = device_type == static_cast<int32_t>(DeviceType::CPU) ||
                          device_type == static_cast<int32_t>(DeviceType::Metal);
   PTERON_CHECK_OR_RETURN(device_type >= 0 && device_type <= INT8_MAX, Error::InvalidArgument,
-                         "device type %d is none that this runtime has", device_type);
+                         "device type %d is not supported by this runtime", device_type);
   PTERON_CHECK_OR_RETURN(
       device_index >= -1 && device_index <= INT8_MAX && (!is_single || device_index <= 0),
       Error::InvalidArgument, "device index %d of device type %d", device_index, device_type);

@@ -1,4 +1,4 @@
-// Checks and conversions of what comes over the C ABI.
+// Validation and conversion of C ABI arguments.
 #pragma once
 
 #include <cstdint>
@@ -33,18 +33,17 @@ inline Error check_pointer(const void* pointer, const char* name) {
 
 Result<slim::DType> dtype_argument(int32_t dtype);
 
-// A device index of -1, which the code for a CPU passes, becomes 0 there; on other devices it stays
-// and means the current one.
+// A device index of -1, which CPU code passes, becomes 0 there; on other devices it is kept and
+// means the current device.
 Result<Device> device_argument(int32_t device_type, int32_t device_index);
 
 // `values` may be null only if `length` is 0.
 Result<Span<const int64_t>> list_argument(const int64_t* values, int64_t length, const char* name);
 
-// A dimension counted from the front, from one that may count from the back. A tensor of no
-// dimensions counts as one of one.
+// Wraps a negative dimension. A 0-d tensor counts as 1-d.
 Result<size_t> dim_argument(int64_t dim, size_t rank);
 
-// The body of a shim that gives the tensor of a Result.
+// The body of a shim that returns the tensor of a Result.
 template <typename Make>
 AOTITorchError give_tensor(const char* shim, AtenTensorHandle* ret, Make&& make) {
   return c_boundary(shim, [&]() -> Error {

@@ -15,7 +15,7 @@ thread_local Error::Code thread_code = Error::Ok;
 }  // namespace
 
 void set_shim_error(std::string_view shim, const Error& error) noexcept {
-  if (run_has_failed()) return;  // what follows from a failure explains nothing
+  if (run_has_failed()) return;  // later failures of a failed run are consequences
   try {
     std::string message(shim);
     message += ": ";
@@ -23,7 +23,7 @@ void set_shim_error(std::string_view shim, const Error& error) noexcept {
     thread_message() = std::move(message);
     thread_code = error.code();
   } catch (...) {
-    // No memory for a message: the status code says that it failed.
+    // No memory for a message: only the status code reports the failure.
   }
 }
 

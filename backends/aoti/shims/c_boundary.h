@@ -1,4 +1,4 @@
-// The boundary between C++ and the C ABI, which every shim goes through.
+// The boundary between C++ and the C ABI, used by every shim.
 //
 //   PTERON_AOTI_SHIM(AOTITorchError, get_dim)(AtenTensorHandle tensor, int64_t* ret_dim) {
 //     return c_boundary("aoti_torch_get_dim", [&]() -> Error {
@@ -8,9 +8,9 @@
 //     });
 //   }
 //
-// Out comes a status code and nothing else: no exception, and nothing printed. The message stays
-// with the thread until its next failure or clear_shim_error(); who runs the model reads it there,
-// since the model's own message says only which line of its source failed.
+// Returns only a status code: throws nothing and prints nothing. The message is stored per thread
+// until its next failure or clear_shim_error(). The caller of the model reads it, since the model's
+// own message only names a line of generated source.
 #pragma once
 
 #include <exception>
@@ -24,13 +24,13 @@
 
 namespace pteron::aoti {
 
-// Keeps `error`, said by `shim`, as the calling thread's message, unless its run has failed before
+// Stores `error` of `shim` as the calling thread's message, unless its run has failed already
 // (failed_check.h). Never throws.
 void set_shim_error(std::string_view shim, const Error& error) noexcept;
 
-// What the last failing shim of this thread said; empty if none failed since the last clear.
+// The message of the last failing shim of this thread; empty if none failed since the last clear.
 const std::string& shim_error();
-// The code of that failure.
+// The error code of that failure.
 Error::Code shim_error_code();
 void clear_shim_error() noexcept;
 

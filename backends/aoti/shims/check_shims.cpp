@@ -1,4 +1,4 @@
-// Checks inside generated code, its warnings, and autograd's switch, which nothing here reads.
+// Assertions and warnings of generated code, and autograd mode, which is ignored.
 #include <stdexcept>
 #include <utility>
 
@@ -10,7 +10,8 @@
 namespace pteron::aoti {
 namespace {
 
-// Notes the failure; true if it is to be left by region_exit(). Leaves nothing to destroy behind.
+// Records the failure; true if the caller must leave by region_exit(). Leaves no object with a
+// destructor behind.
 bool note_failed_check(const char* function, const char* file, uint32_t line,
                        const char* message) noexcept {
   Error error =
@@ -27,10 +28,10 @@ bool note_failed_check(const char* function, const char* file, uint32_t line,
 }  // namespace
 
 // The one shim that throws. Its signature has no status code and generated code goes on as if the
-// condition held, so returning would let it read out of bounds. The exception begins in this frame
-// and passes only through frames of the model's shared object, whose entry points catch it and
-// report a failure; no frame of this runtime lies between. In a parallel region no exception may
-// leave, and the region's own way out is taken (failed_check.h).
+// condition held, so returning would allow out-of-bounds reads. The exception is thrown in this
+// frame and passes only through frames of the model's shared object, whose entry points catch it
+// and report a failure; no frame of this runtime is in between. An exception must not leave a
+// parallel region; there region_exit() is used instead (failed_check.h).
 PTERON_AOTI_SHIM(void, check)
 (bool condition, const char* function, const char* file, uint32_t line, const char* message) {
   if (__builtin_expect(condition, 1)) return;

@@ -1,5 +1,5 @@
-// Numbers of devices, element types, layouts and memory formats. Models ask for them while they are
-// being opened, so these depend on nothing that needs starting.
+// Constants for devices, dtypes, layouts and memory formats. Models call these while they are being
+// loaded, so they depend on no initialized state.
 #include "pteron/backends/aoti/shims/shims.h"
 #include "pteron/backends/aoti/slim/core/dtype.h"
 
@@ -10,7 +10,7 @@ namespace pteron::aoti {
   PTERON_AOTI_SHIM(int32_t, name)() { return number; }
 #include "pteron/backends/aoti/shims/shims.inc"
 
-// In bytes; 0 for a dtype that this runtime does not have.
+// In bytes; 0 for an unsupported dtype.
 PTERON_AOTI_SHIM(size_t, dtype_element_size)(int32_t dtype) {
   slim::DType type;
   return slim::to_dtype(dtype, &type) ? slim::element_size(type) : 0;

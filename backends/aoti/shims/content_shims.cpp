@@ -1,4 +1,4 @@
-// Contents of tensors: copies, zeros, single numbers, writes by indices.
+// Contents of tensors: copies, zeros, item(), indexed writes.
 
 #include "pteron/backends/aoti/ops/index/index.h"
 #include "pteron/backends/aoti/ops/parameters.h"
@@ -18,7 +18,7 @@ using slim::Scalar;
 using slim::SlimTensor;
 using slim::TensorPtr;
 
-// The one element of `tensor`, on whatever device.
+// The single element of `tensor`, on any device.
 Result<Scalar> item(AtenTensorHandle tensor) {
   PTERON_RETURN_IF_ERROR(check_defined(tensor, "the tensor"));
   PTERON_CHECK_OR_RETURN(tensor->numel() == 1, Error::InvalidArgument,
@@ -33,7 +33,7 @@ Result<Scalar> item(AtenTensorHandle tensor) {
   return slim::load_scalar(tensor->dtype(), element);
 }
 
-// As the C++ type whose dtype is `dtype`, converted if the tensor has another.
+// Converted to the C++ type of `dtype`.
 template <typename T>
 AOTITorchError item_as(const char* shim, DType dtype, AtenTensorHandle tensor, T* ret) {
   return c_boundary(shim, [&]() -> Error {
@@ -44,7 +44,7 @@ AOTITorchError item_as(const char* shim, DType dtype, AtenTensorHandle tensor, T
   });
 }
 
-// A tensor of no dimensions on the CPU.
+// A 0-d tensor on the CPU.
 template <typename T>
 AOTITorchError scalar_to_tensor(const char* shim, DType dtype, T value, AtenTensorHandle* ret) {
   return give_tensor(shim, ret, [&]() -> Result<TensorPtr> {
@@ -69,7 +69,7 @@ PTERON_AOTI_SHIM(AOTITorchError, clone)(AtenTensorHandle self, AtenTensorHandle*
   });
 }
 
-// Gaps between the elements stay; their contents are not copied.
+// Keeps the strides; memory between elements is not copied.
 PTERON_AOTI_SHIM(AOTITorchError, clone_preserve_strides)
 (AtenTensorHandle self, AtenTensorHandle* ret) {
   return give_tensor("aoti_torch_clone_preserve_strides", ret, [&]() -> Result<TensorPtr> {
@@ -112,7 +112,7 @@ PTERON_AOTI_SHIM(AOTITorchError, zero_)(AtenTensorHandle self) {
   PTERON_ITEM_SHIM(name, type, dtype_name)                   \
   PTERON_SCALAR_SHIM(name, type, dtype_name)
 
-PTERON_ITEM_SHIM(float16, uint16_t, Half)  // the bits, as the C ABI's struct holds them
+PTERON_ITEM_SHIM(float16, uint16_t, Half)  // the bits, as in the C ABI's struct
 PTERON_ITEM_SHIM(bfloat16, uint16_t, BFloat16)
 PTERON_ITEM_AND_SCALAR_SHIMS(float32, float, Float)
 PTERON_ITEM_AND_SCALAR_SHIMS(float64, double, Double)
@@ -150,7 +150,7 @@ PTERON_AOTI_SHIM(AOTITorchError, index_put_out)
     }
     const Kernels* kernels = find_kernels(type);
     PTERON_CHECK_OR_RETURN(kernels, Error::NotSupported,
-                           "no backend in this process has it for device type %d",
+                           "no backend in this process provides it for device type %d",
                            static_cast<int>(type));
     return ops::index_put_out(*kernels, *out, *self,
                               Span<const SlimTensor* const>(indices, num_indices), *values,

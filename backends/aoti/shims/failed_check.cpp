@@ -9,7 +9,7 @@ namespace {
 
 RegionExit exit_of_regions;
 
-// The message is the shim error of the thread.
+// The message is stored as the thread's shim error.
 thread_local Error::Code failure = Error::Ok;
 
 }  // namespace

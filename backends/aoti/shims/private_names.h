@@ -1,10 +1,12 @@
-// Names of what compiled models call, as they import them and as this runtime exports them.
+// Maps symbols that compiled models import to the private names under which this runtime exports
+// them.
 //
 //   private_name("aoti_torch_get_dim")  ->  "ptrn_torch_get_dim"
 //
-// A process may hold libtorch, libgomp or a CUDA runtime, with the same names. The undefined
-// names of a model's shared object are therefore rewritten in the copy that is loaded
-// (runtime/container/elf_imports.h), in place: both names are of one length. The one table of this.
+// The process may have libtorch, libgomp or a CUDA runtime with the same symbols. The undefined
+// symbols of a model's shared object are therefore renamed in the copy that is loaded
+// (runtime/container/elf_imports.h), in place: both names have the same length. This is the only
+// table of names.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +18,7 @@ namespace pteron::aoti {
 struct RenamedPrefix {
   std::string_view imported;
   std::string_view exported;
-  // Whether the prefix counts only before a capital letter ("cuLaunchKernel", not "cupti").
+  // Whether the prefix matches only before a capital letter ("cuLaunchKernel", not "cupti").
   bool before_capital;
 };
 
@@ -37,7 +39,7 @@ constexpr bool renamed_prefixes_keep_their_length() {
 }
 static_assert(renamed_prefixes_keep_their_length());
 
-// The row that applies to `imported`, or null: the name is not ours and stays as it is.
+// The row that matches `imported`, or null: the symbol keeps its name.
 constexpr const RenamedPrefix* find_renamed_prefix(std::string_view imported) {
   for (const RenamedPrefix& prefix : kRenamedPrefixes) {
     const size_t n = prefix.imported.size();
@@ -48,7 +50,7 @@ constexpr const RenamedPrefix* find_renamed_prefix(std::string_view imported) {
   return nullptr;
 }
 
-// The name it is exported by; `imported` itself where no row applies.
+// Its exported name; `imported` itself if no row matches.
 inline std::string private_name(std::string_view imported) {
   const RenamedPrefix* prefix = find_renamed_prefix(imported);
   if (!prefix) return std::string(imported);

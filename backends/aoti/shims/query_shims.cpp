@@ -1,4 +1,4 @@
-// What a tensor is. Pointers to sizes and strides are borrowed and live as long as the handle.
+// Tensor metadata. Pointers to sizes and strides are borrowed and valid as long as the handle.
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"
 #include "pteron/backends/aoti/shims/failed_check.h"
@@ -27,7 +27,7 @@ AOTITorchError query_dim(const char* shim, AtenTensorHandle tensor, int64_t dim,
   return c_boundary(shim, [&]() -> Error {
     PTERON_RETURN_IF_ERROR(check_handle(tensor, "the tensor"));
     PTERON_RETURN_IF_ERROR(check_pointer(ret, "the result"));
-    PTERON_CHECK_OR_RETURN(tensor->dim() > 0, Error::InvalidArgument, "a tensor of no dimensions");
+    PTERON_CHECK_OR_RETURN(tensor->dim() > 0, Error::InvalidArgument, "a 0-d tensor");
     PTERON_ASSIGN_OR_RETURN(const size_t d, dim_argument(dim, tensor->dim()));
     *ret = (tensor->*value)(d);
     return Error::Ok;
@@ -68,7 +68,7 @@ PTERON_QUERY_SHIM(get_sizes, int64_t*, t.mutable_sizes())
 PTERON_QUERY_SHIM(get_strides, int64_t*, t.mutable_strides())
 PTERON_QUERY_SHIM(get_dtype, int32_t, t.dtype())
 PTERON_QUERY_SHIM(get_device_type, int32_t, t.device().type)
-// -1 on the CPU, as torch says it.
+// -1 on the CPU, as in torch.
 PTERON_QUERY_SHIM(get_device_index, int32_t,
                   t.device().type == DeviceType::CPU ? -1 : t.device().index)
 PTERON_QUERY_SHIM(get_layout, int32_t, 0)  // strided

@@ -1,4 +1,4 @@
-// How a shim is defined: under its private name, with C linkage, visible outside the library.
+// Defines a shim: its private name, C linkage, default visibility.
 //
 //   PTERON_AOTI_SHIM(int32_t, get_dim)(AtenTensorHandle tensor, int64_t* ret_dim) { ... }
 //
@@ -24,7 +24,7 @@ using AOTITorchError = int32_t;
 inline constexpr AOTITorchError kAotiSuccess = 0;
 inline constexpr AOTITorchError kAotiFailure = 1;
 
-// A complex number by value is passed as a struct of two, as the C ABI's own type is.
+// A complex value is passed as a struct of two, like the C ABI's own type.
 struct AbiComplexFloat {
   float real, imag;
 };

@@ -11,10 +11,11 @@ namespace {
 struct ShimLibraries {
   ForkMutex mutex;
   std::vector<const void*> anchors;
-  size_t promoted = 0;  // of the anchors, from the front
+  size_t promoted = 0;  // number of anchors promoted, from the front
 };
 
-// Registration happens in static initialisers, so the list makes itself; it is never destroyed.
+// Registration happens in static initializers, so the list is constructed on first use, and never
+// destroyed.
 ShimLibraries& shim_libraries() {
   static Once<ShimLibraries> libraries;
   return libraries.get([] { return ShimLibraries(); });
@@ -38,8 +39,9 @@ void promote_shim_libraries() {
   for (; libraries.promoted < libraries.anchors.size(); ++libraries.promoted) {
     Dl_info info;
     if (!dladdr(libraries.anchors[libraries.promoted], &info) || !info.dli_fname) continue;
-    // Opening what is open already only widens its scope. The program itself is in the global scope
-    // and may not be found by its name: no harm. The reference is kept, since models bind to it.
+    // dlopen() of an open library only promotes its scope. The program itself is already in the
+    // global scope; failing to open it by name is harmless. The handle is kept, since models bind
+    // to the library.
     (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
   }
 }

@@ -1,12 +1,12 @@
-// Which shared objects of this process export shims.
+// The shared objects of this process that export shims.
 //
 //   // In any source file of a library with shims:
 //   static const bool registered = register_shim_library(&registered);
 //
-// A library may have been opened with RTLD_LOCAL (a Python extension always is); a model's shared
-// object finds its shims only in the global scope. Registered libraries are moved there before the
-// first of them is opened. Their names are private (private_names.h), so nobody else notices.
-// Thread-safe.
+// A library may have been opened with RTLD_LOCAL (Python extensions always are), but a model's
+// shared object finds shims only in the global scope. Registered libraries are promoted to it
+// before the first model is opened. Their symbols are private (private_names.h), so this affects
+// nothing else. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ bool register_shim_library(const void* anchor);
 // on.
 void promote_shim_libraries();
 
-// Those of `imported` names (as models spell them) that no library exports, in their order. Call
+// The names among `imported` (original names) that no library exports, in order. Call
 // promote_shim_libraries() first.
 std::vector<std::string> missing_shims(const std::vector<std::string>& imported);
 

@@ -1,5 +1,5 @@
-// The C functions of shims.inc, as models see them but for their private names. A definition that
-// differs from the list does not compile.
+// Declarations of the C functions of shims.inc, with private names. A definition that differs from
+// the list does not compile.
 #pragma once
 
 #include <cstddef>

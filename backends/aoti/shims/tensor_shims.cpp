@@ -1,5 +1,5 @@
-// Creation and deletion of tensors, and views of them. Every function gives a new handle, which the
-// caller deletes, except where it says otherwise.
+// Creation, deletion and views of tensors. Every function returns a new handle that the caller
+// deletes, unless noted.
 #include <utility>
 
 #include "pteron/backends/aoti/ops/views.h"
@@ -50,7 +50,7 @@ PTERON_AOTI_SHIM(AOTITorchError, empty_strided)
   });
 }
 
-// On the host, in memory that the named device reaches quickly.
+// In host memory that the given device can access fast (pinned).
 PTERON_AOTI_SHIM(AOTITorchError, empty_strided_pinned)
 (int64_t ndim, const int64_t* sizes, const int64_t* strides, int32_t dtype, int32_t device_type,
  int32_t device_index, AtenTensorHandle* ret) {
@@ -60,7 +60,7 @@ PTERON_AOTI_SHIM(AOTITorchError, empty_strided_pinned)
     PTERON_ASSIGN_OR_RETURN(const Device device, device_argument(device_type, device_index));
     PTERON_ASSIGN_OR_RETURN(const size_t nbytes,
                             slim::storage_nbytes(shape.sizes, shape.strides, type));
-    // Generated code names the CPU here, and whoever has a device is meant.
+    // Generated code passes the CPU as device; the model's device is meant.
     DeviceAllocator* const allocator =
         find_device_allocator(device.type == DeviceType::CPU ? DeviceType::CUDA : device.type);
     slim::StorageRef storage;
@@ -85,7 +85,7 @@ PTERON_AOTI_SHIM(AOTITorchError, create_tensor_from_blob)
   });
 }
 
-// Strided layout only: the others carry data that only their library reads.
+// Only the strided layout; others carry data that only their library understands.
 PTERON_AOTI_SHIM(AOTITorchError, create_tensor_from_blob_v2)
 (void* data, int64_t ndim, const int64_t* sizes, const int64_t* strides, int64_t storage_offset,
  int32_t dtype, int32_t device_type, int32_t device_index, AtenTensorHandle* ret, int32_t layout,
@@ -118,7 +118,7 @@ PTERON_AOTI_SHIM(AOTITorchError, new_tensor_handle)
   });
 }
 
-// `target` becomes an alias of `source`; both handles stay.
+// `target` becomes an alias of `source`; both handles stay valid.
 PTERON_AOTI_SHIM(AOTITorchError, assign_tensors)
 (AtenTensorHandle source, AtenTensorHandle target) {
   return c_boundary("aoti_torch_assign_tensors", [&]() -> Error {
@@ -142,7 +142,7 @@ PTERON_AOTI_SHIM(AOTITorchError, delete_tensor_object)(AtenTensorHandle tensor) 
   return kAotiSuccess;
 }
 
-// `offset_increment`, in elements, counts from where `self` begins.
+// `offset_increment`, in elements, is relative to the start of `self`.
 PTERON_AOTI_SHIM(AOTITorchError, _reinterpret_tensor)
 (AtenTensorHandle self, int64_t ndim, const int64_t* sizes, const int64_t* strides,
  int64_t offset_increment, AtenTensorHandle* ret) {
@@ -157,7 +157,7 @@ PTERON_AOTI_SHIM(AOTITorchError, _reinterpret_tensor)
   });
 }
 
-// `offset_bytes` counts from where `self` begins.
+// `offset_bytes` is relative to the start of `self`.
 PTERON_AOTI_SHIM(AOTITorchError, _alloc_from_pool)
 (AtenTensorHandle self, int64_t offset_bytes, int32_t dtype, int64_t ndim, const int64_t* sizes,
  const int64_t* strides, AtenTensorHandle* ret) {

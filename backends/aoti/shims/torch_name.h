@@ -1,14 +1,14 @@
-// A second name for a shim: the one that torch gives it.
+// An alias for a shim: torch's name for it.
 //
 //   PTERON_TORCH_NAME(get_dim)
 //
-// defines aoti_torch_get_dim, which jumps to ptrn_torch_get_dim. Registers and stack stay as the
-// caller left them, so no signature is needed here. A program with a name that no shim has does
-// not link. For the sources named torch_named_shims.cpp.
+// defines aoti_torch_get_dim, which jumps to ptrn_torch_get_dim. Registers and stack are unchanged,
+// so no signature is needed. A name without a shim is a link error. For the sources named
+// torch_named_shims.cpp.
 #pragma once
 
 #if defined(__x86_64__)
-// The first instruction is where indirect calls may arrive, where that is enforced.
+// The first instruction is a valid target of indirect calls (BTI, IBT).
 #define PTERON_JUMP_TO(symbol) "  endbr64\n  jmp " symbol "@PLT\n"
 #elif defined(__aarch64__)
 #define PTERON_JUMP_TO(symbol) "  hint #34\n  b " symbol "\n"  // bti c

@@ -1,4 +1,4 @@
-// The shims of shims.inc under the names that torch gives them.
+// The shims of shims.inc under torch's names.
 #include "pteron/backends/aoti/shims/torch_name.h"
 
 #define AOTI_COMMON_SHIM(name, ...) PTERON_TORCH_NAME(name)

@@ -14,10 +14,10 @@
 namespace pteron::cpu {
 namespace {
 
-// How the code runs, on the thread that calls it and those that help.
+// Settings of a run, on the calling thread and the workers.
 class RunScope final : public aoti::ContainerScope {
  public:
-  // `at_most`: OMP_NUM_THREADS and the caller's setting may make them fewer.
+  // `at_most`: OMP_NUM_THREADS and the caller's setting may lower it.
   RunScope(int threads, bool at_most, bool flush_denormals)
       : threads_(threads), at_most_(at_most), flush_denormals_(flush_denormals) {}
 
@@ -36,11 +36,11 @@ class RunScope final : public aoti::ContainerScope {
   int threads_;
   bool at_most_;
   bool flush_denormals_;
-  bool flushed_ = false;  // before
+  bool flushed_ = false;  // the calling thread's previous setting
   std::optional<ThreadLimit> limit_;
 };
 
-// Smaller outputs are copied in less time than it takes to find out where they come to lie.
+// Copying smaller outputs is faster than finding their allocation.
 constexpr size_t kLeastReused = 16 << 10;
 
 }  // namespace

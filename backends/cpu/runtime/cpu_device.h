@@ -1,4 +1,4 @@
-// The CPU, as the shared delegate asks for it.
+// The CPU-specific part of the AOTInductor delegate.
 #pragma once
 
 #include <string>
@@ -8,17 +8,15 @@
 
 namespace pteron::cpu {
 
-// Option "num_threads" (integer): most threads that a run uses, from 1 to the number that the code
-// was compiled for, if that is for no more than some. Without it: what OMP_NUM_THREADS says, or else
-// the number of cores that the process may use, up to that number. Never more than the processors
-// that affinity and the quotas of control groups leave.
+// Option "num_threads" (integer): maximum threads of a run, from 1 to the limit that the code was
+// compiled with, if any. Default: OMP_NUM_THREADS, or else the number of cores that the process may
+// use, up to that limit. Never more than the processors that affinity and cgroup quotas allow.
 //
-// Option "flush_denormals" (bool): while it runs, numbers too small for full precision are taken as
-// zero, which is faster where there are many. Without it they are taken as the calling thread does:
-// exactly, unless it has said otherwise.
+// Option "flush_denormals" (bool): flushes denormals to zero during a run, which is faster if there
+// are many. Default: the calling thread's floating-point mode.
 //
-// Option "isa" (text): the variant of the code to run, "x86-64-v3". Without it: the last one, and so
-// the best, that this machine has.
+// Option "isa" (string): the variant of the code to run, "x86-64-v3". Default: the highest level
+// that this machine supports.
 class CpuDevice final : public aoti::AotiDevice {
  public:
   std::string_view name() const override { return "cpu"; }
@@ -34,10 +32,10 @@ class CpuDevice final : public aoti::AotiDevice {
   void withdraw_output_buffers(Span<slim::SlimTensor* const> outputs) noexcept override;
 
  private:
-  int64_t requested_threads_ = 0;  // 0: no option
+  int64_t requested_threads_ = 0;  // 0: not set
   int threads_ = 1;
   bool flush_denormals_ = false;
-  std::string isa_;  // empty: no option
+  std::string isa_;  // empty: not set
   aoti::OutputBufferReuse output_buffers_;
 };
 

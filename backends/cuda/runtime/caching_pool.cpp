@@ -39,10 +39,10 @@ AllPools& all_pools() {
 }  // namespace
 
 struct CachingPool::Block {
-  slim::Storage storage;  // first: destroy() finds the block through it
+  slim::Storage storage;  // must be first: destroy() finds the block through it
   CachingPool* pool = nullptr;
-  char* base = nullptr;  // what the driver gave, redzones included
-  size_t size = 0;       // of the payload at most
+  char* base = nullptr;  // driver allocation, including redzones
+  size_t size = 0;       // maximum payload
 };
 
 size_t pool_block_size(size_t nbytes) {
@@ -180,7 +180,7 @@ void CachingPool::free_cached() {
   Result<slim::CudaGuard> guard = slim::CudaGuard::make(device_);
   for (auto& [size, blocks] : cached) {
     for (Block* block : blocks) {
-      if (guard.ok()) (void)cudaFree(block->base);  // waits for the work on the device
+      if (guard.ok()) (void)cudaFree(block->base);  // synchronizes the device
       std::lock_guard<std::mutex> lock(mutex_);
       reserved_ -= size + 2 * options_.redzone_nbytes;
       delete block;
@@ -210,7 +210,7 @@ Error CachingPool::paint_redzones(const Block& block) const {
   PTERON_CUDA_RETURN_IF_ERROR(cudaDeviceSynchronize(), "painting redzones");
   PTERON_CUDA_RETURN_IF_ERROR(cudaMemset(block.base, kRedzonePattern, redzone),
                               "painting redzones");
-  // The second one starts right behind the bytes asked for.
+  // The second redzone starts right after the requested bytes.
   PTERON_CUDA_RETURN_IF_ERROR(cudaMemset(data + block.storage.nbytes, kRedzonePattern,
                                          block.size - block.storage.nbytes + redzone),
                               "painting redzones");

@@ -1,18 +1,17 @@
-// Device memory that is asked of the driver once and used again.
+// A caching allocator for device memory.
 //
-//   CachingPool* pool = CachingPool::create(device);
-//   PTERON_ASSIGN_OR_RETURN(slim::StorageRef storage, pool->allocate(nbytes));
-//   ...                        // work on one stream
-//   storage = {};              // back to the pool, for later work on that stream
-//   pool->release();           // its memory goes when the last storage has gone
+//   CachingPool* pool = CachingPool::create(device); PTERON_ASSIGN_OR_RETURN(slim::StorageRef
+//   storage, pool->allocate(nbytes)); ...                        // work on one stream storage =
+//   {};              // back to the pool, for later work on that stream pool->release();
+//   // its memory is freed with the last storage
 //
-// One pool serves one sequence of work: what a block is reused for is launched after what it was
-// used for before, so host-side freeing needs no wait. Whoever moves the sequence to another stream
-// lets that stream wait for the first (see CudaStream).
+// One pool serves one stream of work: the next use of a block is launched after the previous one,
+// so the host can free it without synchronizing. To move the work to another stream, make that
+// stream wait for the first (see CudaStream).
 //
 // Sizes are rounded up to an eighth of a power of two (at most 12.5 % more), at least 512 bytes.
 // Addresses are aligned to 256 bytes. In a steady state neither the driver nor malloc is called.
-// Thread-safe; one short lock of its own.
+// Thread-safe; one short lock per pool.
 #pragma once
 
 #include <cstddef>
@@ -30,44 +29,43 @@ namespace pteron::cuda {
 class CachingPool final {
  public:
   struct Options {
-    // Bytes of a known pattern before and after every block, checked when it is freed. For tests:
-    // each allocation and each free then waits for the device.
+    // Redzones: a byte pattern before and after every block, checked when it is freed. For tests:
+    // each allocation and free then synchronizes the device.
     size_t redzone_nbytes = 0;
-    // For CUDA graphs, which use blocks by their addresses after they came back: no block goes
-    // before release(), and any block that is large enough will do, so that graphs of several
-    // sizes share them.
+    // For CUDA graphs, which use the addresses of freed blocks: no block is returned to the driver
+    // before release(), and any sufficiently large block is reused, so that graphs of several sizes
+    // share memory.
     bool keeps_blocks = false;
   };
 
-  // Owned by the caller until release(). No device memory is taken yet.
+  // Owned by the caller until release(). Allocates no device memory yet.
   static CachingPool* create(int device) { return create(device, Options()); }
   static CachingPool* create(int device, Options options);
 
-  // The pool of work that belongs to no model: one for each device and stream, for the life of the
-  // process.
+  // The pool for work outside models: one per device and stream, for the life of the process.
   static CachingPool& of_stream(int device, void* stream);
-  // Gives back what those pools of `device` have cached. Waits for the work on it.
+  // Frees the cached blocks of those pools of `device`. Synchronizes the device.
   static void trim_streams(int device);
 
-  // At least `nbytes`, uninitialised; `device` need not be current. When the device is full, what
-  // is cached is given back and the driver asked once more. MemoryAllocationFailed says how much
-  // was asked for, held and free.
+  // At least `nbytes`, uninitialized; `device` need not be current. If the device is out of memory,
+  // frees cached blocks and retries once. MemoryAllocationFailed has the requested, held and free
+  // bytes.
   Result<slim::StorageRef> allocate(size_t nbytes);
 
-  // Gives cached blocks back to the device, unless it keeps them. Waits for the work on it.
+  // Frees cached blocks, unless the pool keeps them. Synchronizes the device.
   void trim();
 
-  // All pools of the process. Waits for the devices' work, and while a stream is captured.
+  // Trims all pools of the process. Synchronizes the devices, and waits while a stream is captured.
   static void trim_all();
 
-  // The owner is done: cached blocks are freed now, others as they come back, the pool with the
-  // last.
+  // Called by the owner when done: cached blocks are freed now, others when they are returned, the
+  // pool with the last.
   void release();
 
   int device() const { return device_; }
-  size_t reserved_nbytes() const;  // asked of the driver and not given back
-  size_t in_use_nbytes() const;    // thereof, in storages
-  // Blocks whose redzones were found overwritten.
+  size_t reserved_nbytes() const;  // allocated from the driver
+  size_t in_use_nbytes() const;    // thereof in use
+  // Number of blocks with overwritten redzones.
   size_t redzone_violations() const;
 
  private:
@@ -93,7 +91,7 @@ class CachingPool final {
   bool released_ = false;
 };
 
-// `nbytes` rounded up to the sizes that blocks have.
+// `nbytes` rounded up to a block size.
 size_t pool_block_size(size_t nbytes);
 
 }  // namespace pteron::cuda

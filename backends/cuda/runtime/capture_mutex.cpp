@@ -3,7 +3,7 @@
 namespace pteron::cuda {
 
 std::mutex& capture_mutex() {
-  static auto* const mutex = new std::mutex();  // methods may go after static destructors ran
+  static auto* const mutex = new std::mutex();  // never destroyed: methods may outlive static destructors
   return *mutex;
 }
 

@@ -1,5 +1,5 @@
-// What must not happen while a stream is being captured, in this library: one capture at a time, and
-// no module is unloaded meanwhile, since that waits for the context.
+// Serializes stream captures with each other and with module unloading, which synchronizes the
+// context.
 #pragma once
 
 #include <mutex>

@@ -19,7 +19,7 @@
 namespace pteron::cuda {
 namespace {
 
-// Constants of at least this size have memory of their own, and are shared one by one.
+// Constants of at least this size have their own memory and are shared individually.
 constexpr size_t kOwnMemoryNbytes = 4096;
 
 // The delegates of one method may be on several devices; each device has one stream.
@@ -43,7 +43,7 @@ Error check_architecture(const aoti::Metadata& metadata, int device) {
     int number = 0;
     if (architecture.substr(0, 3) != "sm_") continue;
     std::from_chars(architecture.data() + 3, architecture.data() + architecture.size(), number);
-    // Machine code runs on its major architecture, from its minor one on.
+    // A cubin runs on its major architecture, from its minor version on.
     if (number / 10 == major && number % 10 <= minor) return Error::Ok;
   }
   return make_error(Error::DelegateInvalidCompatibility,
@@ -51,8 +51,8 @@ Error check_architecture(const aoti::Metadata& metadata, int device) {
                     known.c_str(), device, major, minor);
 }
 
-// CUDA belongs to the process that used it first: in a child every call fails, and what another
-// thread held here at the fork stays held. One more than its generation.
+// CUDA cannot be used after fork(): every call fails in the child, and locks held by other threads
+// stay held. Generation of the using process, plus one.
 std::atomic<uint32_t> first_user{0};
 
 Error check_process() {
@@ -92,8 +92,8 @@ Result<CudaSpecs> CudaSpecs::parse(Span<const CompileSpec> specs, const DeviceMa
   return parsed;
 }
 
-// Device, stream, memory and modules of one delegate, while its code runs. Entered around a whole
-// run, and again around each call into the model, which then costs nothing.
+// Sets device, stream, memory and modules of one delegate. Entered around a whole run, and again,
+// at no cost, around each call into the model.
 class CudaDevice::Scope final : public aoti::ContainerScope {
  public:
   Scope(const ExecutionResources* resources, MethodStream& stream)
@@ -122,7 +122,7 @@ class CudaDevice::Scope final : public aoti::ContainerScope {
 
  private:
   const ExecutionResources* resources_;
-  MethodStream& stream_;  // the device's, which outlives this
+  MethodStream& stream_;  // owned by the device, which outlives this
   int depth_ = 0;
   BlasWorkspace* workspace_before_ = nullptr;
   std::optional<ExecutionScope> scope_;
@@ -140,7 +140,7 @@ CudaDevice::CudaDevice(const CudaSpecs& specs, std::shared_ptr<void>* shared)
 }
 
 CudaDevice::~CudaDevice() {
-  // Kernels of this delegate may still run; their code must stay until they are done.
+  // Kernels of this delegate may still run; their modules must stay loaded until then.
   if (stream_) (void)stream_->synchronize();
   graphs_.clear();
   (void)modules_.unload_all();
@@ -172,8 +172,8 @@ Error CudaDevice::check_machine(const aoti::Metadata& metadata) {
                          "the program runs on CUDA and this machine has no CUDA device that can be "
                          "used; check the driver with nvidia-smi");
   PTERON_CHECK_OR_RETURN(index_ < count, Error::InvalidArgument,
-                         "the program is to run on cuda:%d, this machine has %d CUDA device%s; "
-                         "give it another when loading the method, as in cuda:%d=cuda:0",
+                         "the program runs on cuda:%d, this machine has %d CUDA device%s; "
+                         "map it to another when loading the method, as in cuda:%d=cuda:0",
                          index_, count, count == 1 ? "" : "s", index_);
   PTERON_RETURN_IF_ERROR(check_architecture(metadata, index_));
   if (!*shared_) *shared_ = std::make_shared<MethodStreams>();
@@ -245,7 +245,7 @@ Error CudaDevice::prepare(const aoti::FinishedRun& run) {
 
 Error CudaDevice::capture(const aoti::FinishedRun& run) {
   PTERON_RETURN_IF_ERROR(stream_->synchronize());
-  // What runs needed until now need not stay beside what the graph needs.
+  // Frees memory cached by runs without graphs.
   stream_->trim();
   graphs_.make_room();
   const std::lock_guard<std::mutex> lock(capture_mutex());
@@ -265,7 +265,7 @@ Error CudaDevice::capture(const aoti::FinishedRun& run) {
 Result<bool> CudaDevice::run_prepared(Span<EValue* const> arguments) {
   const cudaStream_t stream = slim::current_cuda_stream(index_);
   const CudaGraph* const graph = graphs_.find(arguments);
-  // A caller's capture takes kernels, but no launch of a graph.
+  // A caller's capture records kernels, but cannot record a graph launch.
   if (!graph || (stream != stream_->own() && is_capturing(stream))) return false;
   PTERON_RETURN_IF_ERROR(graph->launch(arguments, stream));
   return true;

@@ -1,6 +1,6 @@
-// What CUDA adds to the delegate that all AOTInductor backends share: one object per delegate.
+// The CUDA-specific part of the AOTInductor delegate, one object per delegate.
 //
-// It runs where the program says, or on the device that LoadMethodOptions::devices gives for that.
+// Runs on the program's device, or on the one that LoadMethodOptions::devices maps it to.
 //
 // Options at load:
 //   allow_tf32       bool: float32 products may round their operands to TF32
@@ -31,11 +31,11 @@
 
 namespace pteron::cuda {
 
-// Compile specs of the backend that the runtime reads; others are for the lowering.
+// Compile specs of the backend that the runtime reads; the others are for lowering.
 struct CudaSpecs {
   int device = 0;
   bool allow_tf32 = false;
-  // `devices` (may be null) stand for those in the specs. InvalidProgram: a value that is none.
+  // `devices` (may be null) override those in the specs. InvalidProgram: an invalid value.
   static Result<CudaSpecs> parse(Span<const CompileSpec> specs, const DeviceMap* devices);
 };
 
@@ -45,7 +45,7 @@ class CudaDevice final : public aoti::AotiDevice {
   CudaDevice(const CudaSpecs& specs, std::shared_ptr<void>* shared);
   ~CudaDevice() override;
 
-  // Whether a program for CUDA was loaded in this process, not only in one that it was forked from.
+  // Whether a CUDA program was loaded in this process itself, not only in a parent before fork().
   static bool is_used_here();
 
   std::string_view name() const override { return "cuda"; }
@@ -53,7 +53,7 @@ class CudaDevice final : public aoti::AotiDevice {
     return {"allow_tf32", "max_graphs", "record_products"};
   }
   Error set_option(const BackendOption& option) override;
-  // Also makes the stream.
+  // Also creates the stream.
   Error check_machine(const aoti::Metadata& metadata) override;
   std::string container_device() const override { return "cuda:" + std::to_string(index_); }
   Device device() const override { return Device{DeviceType::CUDA, static_cast<int8_t>(index_)}; }

@@ -1,4 +1,4 @@
-// CUDA's status codes as Errors.
+// Converts CUDA status codes to Errors.
 //
 //   PTERON_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(...), "copying input 0");
 #pragma once
@@ -9,12 +9,12 @@
 
 namespace pteron::cuda {
 
-// Ok for cudaSuccess; MemoryAllocationFailed for out of memory; NotFound where there is no device
-// or driver; AccessFailed for anything else. The message is "`what`: `name` (`description`)".
-// Clears the runtime's last error, so that a later launch check does not report this one again.
+// Ok for cudaSuccess; MemoryAllocationFailed for out of memory; NotFound without a device or
+// driver; AccessFailed for anything else. The message is "`what`: `name` (`description`)". Clears
+// cudaGetLastError(), so that a later launch check does not report this error again.
 Error cuda_error(cudaError_t status, const char* what);
 
-// The number of usable devices; 0 without a driver. Asks the driver once and remembers an answer
+// The number of usable devices; 0 without a driver. Queries the driver once and caches a result
 // above 0. Thread-safe.
 int device_count();
 

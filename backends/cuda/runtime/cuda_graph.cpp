@@ -21,7 +21,7 @@ bool is_on_device(const void* data) {
          (attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged);
 }
 
-// Memory of the host is read and written when a graph runs, long after the call whose it was.
+// A graph would access host memory when it runs, long after the call that owned it.
 Error check_copy(cudaGraphNode_t node) {
   cudaMemcpy3DParms params{};
   PTERON_CUDA_RETURN_IF_ERROR(cudaGraphMemcpyNodeGetParams(node, &params), "reading a graph");
@@ -65,9 +65,9 @@ Error check_nodes(cudaGraph_t graph) {
   return Error::Ok;
 }
 
-// What `run` puts on `stream` from now on.
+// Captures what `run` puts on `stream`.
 Result<ExecutableGraph> capture_run(cudaStream_t stream, const std::function<Error()>& run) {
-  // Relaxed: memory may be allocated and modules loaded, here and by other threads.
+  // Relaxed mode: this and other threads may allocate memory and load modules.
   PTERON_CUDA_RETURN_IF_ERROR(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed),
                               "capturing a stream");
   Error error = run();
@@ -75,7 +75,7 @@ Result<ExecutableGraph> capture_run(cudaStream_t stream, const std::function<Err
   const cudaError_t status = cudaStreamEndCapture(stream, &captured);
   GraphPtr graph(captured);
   if (status != cudaSuccess) (void)cudaGetLastError();
-  // That of the run says what broke the capture.
+  // The error of the run says what broke the capture.
   if (!error.ok()) return error;
   PTERON_CUDA_RETURN_IF_ERROR(status, "capturing a stream");
   PTERON_RETURN_IF_ERROR(check_nodes(graph.get()));
@@ -92,7 +92,7 @@ bool equal(Span<const int64_t> a, Span<const int64_t> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
 
-// Zeros of either sign differ, and what is not a number equals itself.
+// Bitwise: zeros of different sign differ, and NaN equals itself.
 bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
 bool same_shape(const Tensor& a, const Tensor& b) {
@@ -113,7 +113,7 @@ Result<std::unique_ptr<CudaGraph>> CudaGraph::capture(const aoti::FinishedRun& r
                                                       std::shared_ptr<CachingPool> pool,
                                                       cudaStream_t stream) {
   std::unique_ptr<CudaGraph> made(new CudaGraph(run.num_inputs, std::move(pool)));
-  // Back to the pool after the capture: other graphs may use it when this one does not run.
+  // Returned to the pool after the capture: other graphs may use it while this one does not run.
   std::vector<slim::StorageRef> memory;
   PTERON_RETURN_IF_ERROR(made->add_arguments(run, device, &memory));
   std::vector<EValue*> own;
@@ -162,7 +162,7 @@ bool CudaGraph::input_fits(const Argument& input, const EValue& value) const {
   const Tensor& tensor = value.tensor();
   if (!same_shape(tensor, known.tensor())) return false;
   if (tensor.numel() == 0) return true;
-  // The code refuses to change what is read-only.
+  // The code cannot write to read-only arguments.
   if (input.changed && tensor.is_constant()) return false;
   return input.copied ? tensor.data() && tensor.device() == known.tensor().device()
                       : tensor.data() == known.tensor().data();

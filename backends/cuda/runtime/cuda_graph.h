@@ -1,17 +1,17 @@
-// One run of a delegate as a CUDA graph, for arguments of the same sizes and numbers at any address.
+// One run of a delegate as a CUDA graph, for arguments with the same sizes and scalars at any
+// address.
 //
 //   PTERON_ASSIGN_OR_RETURN(auto graph, CudaGraph::capture(run, device, pool, capture_stream));
 //   if (graph->fits(arguments)) PTERON_RETURN_IF_ERROR(graph->launch(arguments, stream));
 //
-// The graph works in place on memory that stays where it is (planned memory, mutable buffers,
-// weights). Tensors of a caller have copies in the graph's memory, to which inputs are copied before
-// a launch, and from where outputs, and inputs that the code changes, are copied after it. Unless all
-// of them are where they were in the run that was captured: for that there is a second graph, which
-// works on them in place. Memory comes from `pool`, which keeps all of it while a graph lives, and
-// whose graphs never run at once.
+// The graph works in place on memory with a fixed address (planned memory, mutable buffers,
+// weights). The caller's tensors have copies in the graph's memory: inputs are copied before a
+// launch, outputs and mutated inputs after it. If all of them are at the addresses of the captured
+// run, a second graph works on them in place. Memory comes from `pool`, which keeps it while a
+// graph lives, and whose graphs never run concurrently.
 //
-// What a run does on the host is done once, while it is captured: the sizes and the integers that
-// it gives are those of the sizes and numbers that it got.
+// Host work happens only at capture: output sizes and integers depend only on the input sizes and
+// scalars.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -38,27 +38,27 @@ using ExecutableGraph =
 
 class CudaGraph final {
  public:
-  // `stream` is current on the calling thread, as its `device` is, and what the run allocates comes
-  // from `pool`. An error says what cannot be in a graph; the stream is then as before.
+  // `stream` and its `device` are current on the calling thread, and the run allocates from `pool`.
+  // An error says what cannot be captured; the stream is then unchanged.
   static Result<std::unique_ptr<CudaGraph>> capture(const aoti::FinishedRun& run, int device,
                                                     std::shared_ptr<CachingPool> pool,
                                                     cudaStream_t stream);
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
 
-  // Whether a run on these arguments is what this graph does.
+  // Whether this graph is valid for these arguments.
   bool fits(Span<EValue* const> arguments) const;
 
-  // For arguments that fit. Queued on `stream`, of the current device, which is the graph's.
+  // Requires fits(arguments). Queued on `stream` of the current device, which must be the graph's.
   // Allocates nothing.
   Error launch(Span<EValue* const> arguments, cudaStream_t stream) const;
 
  private:
   struct Argument {
-    EValue value;  // as in the run, but that a tensor is at the address that the graph works on
+    EValue value;  // as in the run, with tensors at the addresses that the graph uses
     bool copied = false;                // from or to the caller's memory
     bool changed = false;               // an input that the code writes to
-    const void* caller_data = nullptr;  // of a copied one, in the run
+    const void* caller_data = nullptr;  // address of a copied tensor in the captured run
   };
 
   CudaGraph(size_t num_inputs, std::shared_ptr<CachingPool> pool)
@@ -73,7 +73,7 @@ class CudaGraph final {
   const std::shared_ptr<CachingPool> pool_;
   std::vector<Argument> arguments_;  // inputs in order, then outputs
   ExecutableGraph on_copies_;
-  ExecutableGraph in_place_;  // null where nothing is copied
+  ExecutableGraph in_place_;  // null if nothing is copied
 };
 
 }  // namespace pteron::cuda

@@ -1,11 +1,9 @@
-// The CUDA graphs of one delegate: a bounded number, of which the one not used for the longest time
-// goes first.
+// An LRU cache of the CUDA graphs of one delegate.
 //
-//   if (const CudaGraph* graph = graphs.find(arguments)) ...   // made for arguments like these
-//   graphs.make_room();
-//   graphs.add(std::move(graph));
+//   if (const CudaGraph* graph = graphs.find(arguments)) ...   // captured for such arguments
+//   graphs.make_room(); graphs.add(std::move(graph));
 //
-// One thread at a time.
+// Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -23,13 +21,13 @@ class CudaGraphs final {
   // At least 1.
   void set_limit(size_t limit) { limit_ = limit; }
 
-  // Null if there is none. The graph that is found is the last one to go.
+  // Null if there is none. Marks the graph as most recently used.
   const CudaGraph* find(Span<EValue* const> arguments) {
     if (!graphs_.empty() && graphs_.front()->fits(arguments)) return graphs_.front().get();
     return find_older(arguments);
   }
 
-  // Until there may be one more.
+  // Evicts until there is room for one more.
   void make_room();
   void add(std::unique_ptr<CudaGraph> graph);
   void clear() { graphs_.clear(); }
@@ -38,7 +36,7 @@ class CudaGraphs final {
   const CudaGraph* find_older(Span<EValue* const> arguments);
 
   size_t limit_ = 8;
-  std::vector<std::unique_ptr<CudaGraph>> graphs_;  // last used first
+  std::vector<std::unique_ptr<CudaGraph>> graphs_;  // most recently used first
 };
 
 }  // namespace pteron::cuda

@@ -1,9 +1,9 @@
 // CUDA memory for the runtime's planned pools, inputs and outputs and for the tensors of compiled
 // code, registered for DeviceType::CUDA.
 //
-// Work goes to the calling thread's current stream of the device. Storage is an output buffer that
-// the open ExecutionScope offers, or comes from its pool, or else from that of the current stream,
-// where it goes back to: an output that is let go of is soon the memory of another.
+// Work is queued on the calling thread's current stream of the device. Storage is an output buffer
+// offered by the open ExecutionScope, or comes from its pool, or else from the pool of the current
+// stream. A freed output is soon reused.
 #include <cuda_runtime_api.h>
 
 #include <memory>
@@ -18,7 +18,7 @@
 
 namespace pteron::cuda {
 
-// Scratch memory may be kept beyond a run, so it is never an output buffer.
+// Scratch memory may outlive a run, so it is never an output buffer.
 Result<StorageRef> allocate_scratch(size_t nbytes, int device) {
   const ExecutionResources* scope = ExecutionScope::current();
   if (scope && scope->pool && scope->pool->device() == device) return scope->pool->allocate(nbytes);

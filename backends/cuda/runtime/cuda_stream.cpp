@@ -31,7 +31,7 @@ MethodStream::~MethodStream() {
   (void)synchronize();
   workspace_.storage = {};
   pool_->release();
-  // What the method's outputs came from.
+  // The pool of the method's outputs.
   CachingPool::trim_streams(device_);
   Result<slim::CudaGuard> guard = slim::CudaGuard::make(device_);
   if (!guard.ok()) return;
@@ -53,7 +53,7 @@ std::shared_ptr<CachingPool> MethodStream::graph_pool() {
 
 Result<cudaStream_t> MethodStream::capture_stream() {
   if (!capture_stream_) {
-    // Not blocking: nobody's work on the default stream may become a part of the graph.
+    // Non-blocking: work on the default stream must not become part of the graph.
     PTERON_CUDA_RETURN_IF_ERROR(cudaStreamCreateWithFlags(&capture_stream_, cudaStreamNonBlocking),
                                 "creating a stream");
   }

@@ -1,14 +1,14 @@
-// Streams of methods, and how a caller puts work on a stream of its own.
+// Streams of methods, and how a caller runs a method on its own stream.
 //
 //   // Everything that this thread executes in the block goes to `mine`:
 //   PTERON_ASSIGN_OR_RETURN(slim::CudaStreamGuard guard,
 //                           slim::CudaStreamGuard::make(mine, device));
 //   method->execute();
 //
-// A method works on the calling thread's current stream where one is set, and otherwise on a stream
-// of its own, which all its delegates share. The own one is a blocking stream: it and the legacy
-// default stream wait for each other, so that work which others put on the default stream (torch by
-// default) is ordered with ours without anybody synchronising.
+// A method runs on the calling thread's current stream if one is set, otherwise on its own stream,
+// which all its delegates share. That is a blocking stream: it and the legacy default stream wait
+// for each other, so that work on the default stream (torch's default) is ordered with ours without
+// synchronization.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,10 +22,10 @@
 
 namespace pteron::cuda {
 
-// Whether what is put on `stream` goes into a graph.
+// Whether `stream` is being captured.
 bool is_capturing(cudaStream_t stream);
 
-// What the delegates of one loaded method share on one device: a stream and the memory of their
+// Shared by the delegates of one loaded method on one device: a stream and the memory of
 // intermediates. Used by one thread at a time.
 class MethodStream final {
  public:
@@ -37,21 +37,21 @@ class MethodStream final {
 
   int device() const { return device_; }
   CachingPool& pool() { return *pool_; }
-  // Of the graphs of all delegates, which never run at once; goes with the last of them.
+  // Pool of the graphs of all delegates, which never run concurrently; freed with the last graph.
   std::shared_ptr<CachingPool> graph_pool();
-  // Where they are captured; nothing ever runs there.
+  // The stream for captures; nothing ever runs on it.
   Result<cudaStream_t> capture_stream();
   BlasWorkspace& workspace() { return workspace_; }
   cudaStream_t own() const { return own_; }
 
-  // The stream to work on now. Where the last work went to another one, it is made to wait for
-  // that; not so into or out of a capture, whose graph runs when its owner says.
+  // The stream to use now. If the last work was on another stream, it waits for that, except into
+  // or out of a capture, whose graph runs when its owner launches it.
   Result<cudaStream_t> begin();
-  // After the work: remembers where a foreign stream stood, since it may be gone next time.
+  // After the work: records an event on a foreign stream, which may be destroyed by the next run.
   void end(cudaStream_t stream) noexcept;
-  // Waits until all work of the method is done.
+  // Synchronizes all work of the method.
   Error synchronize();
-  // Gives cached memory back, unless a graph of a caller's may use it. After synchronize().
+  // Frees cached memory, unless a caller's graph may use it. Call after synchronize().
   void trim();
 
  private:
@@ -61,10 +61,10 @@ class MethodStream final {
 
   const int device_;
   const cudaStream_t own_;
-  const cudaEvent_t event_;  // where the last work on a foreign stream ended
+  const cudaEvent_t event_;  // end of the last work on a foreign stream
   cudaStream_t last_;
-  bool captured_ = false;      // the last work went into a graph
-  bool was_captured_ = false;  // some did
+  bool captured_ = false;      // the last work was captured
+  bool was_captured_ = false;  // some work was captured
   CachingPool* const pool_;
   std::weak_ptr<CachingPool> graph_pool_;
   cudaStream_t capture_stream_ = nullptr;

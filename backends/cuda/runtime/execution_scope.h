@@ -1,9 +1,9 @@
-// What the shims called on a thread act for: one model's memory, modules and settings.
+// Thread-local context of shim calls: one model's memory, modules and settings.
 //
-//   ExecutionScope scope(&resources);        // until the end of the block
-//   container.run(...);                      // its shims find `resources`
+//   ExecutionScope scope(&resources);        // until the end of the block container.run(...);
+//   // its shims use `resources`
 //
-// Scopes nest; outside of any, shims use memory of the current stream and default settings.
+// Scopes nest; outside any scope, shims use the current stream's memory and default settings.
 #pragma once
 
 #include "pteron/backends/aoti/slim/core/storage.h"
@@ -15,8 +15,8 @@ namespace pteron::cuda {
 struct ExecutionResources {
   CachingPool* pool = nullptr;                    // for tensors on pool->device()
   slim::StorageSource* output_buffers = nullptr;  // for tensors there, before the pool; may be null
-  LoadedModules* modules = nullptr;               // where modules that the model loads are kept
-  bool allow_tf32 = false;       // float32 products may round their operands to TF32
+  LoadedModules* modules = nullptr;               // records modules that the model loads
+  bool allow_tf32 = false;       // float32 matmuls may round their operands to TF32
   bool record_products = false;  // GemmProblem::record
 };
 

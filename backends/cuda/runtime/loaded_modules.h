@@ -1,11 +1,10 @@
-// The CUDA modules that one model loaded, so that they go when it goes.
+// The CUDA modules that a model loaded, to unload them with it.
 //
-// Compiled models load their kernels at their first run and most never unload them. The driver
-// shims write down here what was loaded, for the model whose ExecutionScope is open.
+// Compiled models load their kernels in their first run, and most never unload them. The driver
+// shims record modules here, for the model whose ExecutionScope is open.
 //
-//   LoadedModules modules;
-//   modules.add(module, device);
-//   modules.unload_all();          // after the device is done with their kernels
+//   LoadedModules modules; modules.add(module, device); modules.unload_all();          // after
+//   their kernels have finished
 //
 // Thread-safe.
 #pragma once
@@ -28,9 +27,9 @@ class LoadedModules final {
   LoadedModules& operator=(const LoadedModules&) = delete;
 
   void add(CUmodule module, int device);
-  // The model unloaded it itself. False if it is not here.
+  // Called if the model unloaded a module itself. False if unknown.
   bool remove(CUmodule module);
-  // Unloads what is left. The first failure is returned; all are tried.
+  // Unloads all modules, also after a failure. Returns the first failure.
   Error unload_all();
   size_t size() const;
 

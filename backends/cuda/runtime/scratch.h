@@ -1,5 +1,5 @@
 // Memory for a kernel's temporaries, from the pool of the open ExecutionScope or of the current
-// stream. It goes back with the last reference, for later work on that stream.
+// stream. Returned with the last reference, for later work on that stream.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kBufferNbytes = size_t{8} << 20;
 constexpr size_t kAlignment = 256;  // also what cudaMalloc guarantees
-// cudaMalloc takes whole pages of 2 MiB for what is larger than half of one: weights share blocks.
+// cudaMalloc rounds up to 2 MiB pages above 1 MiB, so weights share blocks.
 constexpr size_t kBlockNbytes = size_t{32} << 20;
 
 using Key = std::pair<int, Sha256Digest>;  // device, contents
@@ -32,7 +32,7 @@ struct Weight {
   ~Weight();
 };
 
-// What there is, and the weights that can be shared, as long as somebody uses them.
+// All weights, and those that can be shared while in use.
 class Store final {
  public:
   static Store& get() {
@@ -64,7 +64,7 @@ class Store final {
     return use_[device];
   }
 
-  // The last owner of `weight` is gone; another weight may have taken its place meanwhile.
+  // Called when the last owner of `weight` is gone; another weight may have replaced it meanwhile.
   void forget(const Weight& weight) {
     std::lock_guard<std::mutex> lock(mutex_);
     WeightUse& use = use_[weight.key.first];
@@ -172,7 +172,7 @@ Result<slim::StorageRef> WeightUpload::add(const Sha256Digest& digest, Span<cons
   PTERON_ASSIGN_OR_RETURN(weight->data, place(bytes.size(), expected, &weight->memory));
   weight->nbytes = bytes.size();
   Store::get().count(*weight);
-  added_.push_back({weight, bytes});  // before the copy, which must end before the memory goes
+  added_.push_back({weight, bytes});  // before the copy, which must end before the memory is freed
   PTERON_RETURN_IF_ERROR(copy(weight->data, bytes));
   return storage_of(std::move(weight));
 }
@@ -181,7 +181,7 @@ Result<std::vector<slim::StorageRef>> WeightUpload::add_together(
     Span<const Span<const uint8_t>> parts) {
   std::vector<slim::StorageRef> storages;
   if (parts.empty()) return storages;
-  // In the order of the file, whatever that of the parts is.
+  // In file order, independent of the order of the parts.
   std::map<std::pair<const uint8_t*, size_t>, size_t> offsets;
   for (const Span<const uint8_t>& part : parts) offsets[{part.data(), part.size()}] = 0;
   std::vector<uint8_t> bytes;
@@ -204,7 +204,7 @@ Result<void*> WeightUpload::place(size_t nbytes, size_t expected, std::shared_pt
   if (nbytes > block_nbytes_ - block_used_) {
     const size_t wanted = std::max(nbytes, std::min(expected, kBlockNbytes));
     PTERON_ASSIGN_OR_RETURN(*memory, allocate(device_, wanted));
-    // What is left of the one block or of the other is for the next.
+    // The remainder of either block is used for the next weight.
     if (wanted - nbytes < block_nbytes_ - block_used_) return memory->get();
     block_ = *memory;
     block_nbytes_ = wanted;
@@ -251,7 +251,7 @@ Result<bool> WeightUpload::holds(const void* weight, Span<const uint8_t> bytes) 
     PTERON_CUDA_RETURN_IF_ERROR(cudaMemcpyAsync(pinned_, static_cast<const char*>(weight) + done,
                                                 nbytes, cudaMemcpyDeviceToHost, stream_),
                                 "comparing a weight");
-    // Also for uploads that read the buffer.
+    // Also waits for uploads that read the buffer.
     PTERON_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_), "comparing a weight");
     if (std::memcmp(pinned_, bytes.data() + done, nbytes) != 0) return false;
     done += nbytes;

@@ -1,15 +1,14 @@
-// Weights on devices, one copy of equal bytes for all models of the process.
+// Weights on devices, deduplicated by content for all models of the process.
 //
-//   WeightUpload upload(device, nbytes_of_all);
-//   PTERON_ASSIGN_OR_RETURN(slim::StorageRef weight, upload.add(digest, bytes));   // starts a copy
-//   PTERON_ASSIGN_OR_RETURN(std::vector<slim::StorageRef> small, upload.add_together(parts));
-//   ...
-//   PTERON_RETURN_IF_ERROR(upload.finish());        // all of them are there; others can share them
+//   WeightUpload upload(device, nbytes_of_all); PTERON_ASSIGN_OR_RETURN(slim::StorageRef weight,
+//   upload.add(digest, bytes));   // starts a copy
+//   PTERON_ASSIGN_OR_RETURN(std::vector<slim::StorageRef> small, upload.add_together(parts)); ...
+//   PTERON_RETURN_IF_ERROR(upload.finish());        // all uploaded; others can share them
 //
-// A weight lives as long as a tensor looks at it; its memory is part of a block of up to 32 MiB, or of
-// its own size, which goes with the last weight in it. Bytes go over two pinned buffers, so that reading
-// the file and copying to the device overlap. Digests are what files claim; who would share a weight
-// first compares its bytes with those on the device.
+// A weight lives as long as a tensor refers to it. Its memory is part of a block of up to 32 MiB,
+// or of its own size, which is freed with its last weight. Bytes are copied through two pinned
+// buffers, so that reading the file and copying to the device overlap. Digests come from files and
+// are not trusted: before sharing, the bytes are compared with those on the device.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,7 +25,7 @@
 
 namespace pteron::cuda {
 
-// What is on a device now, each weight counted once, whoever shares it.
+// Current weights on a device; shared weights are counted once.
 struct WeightUse {
   size_t count = 0;
   size_t nbytes = 0;
@@ -36,29 +35,29 @@ WeightUse weight_use(int device);
 // The uploads of one load; one thread.
 class WeightUpload final {
  public:
-  // `nbytes`: how much will be added, about; blocks are no larger than what is left of it.
+  // `nbytes`: approximate total to be added; limits the block size.
   explicit WeightUpload(int device, size_t nbytes = 0);
   ~WeightUpload();
   WeightUpload(const WeightUpload&) = delete;
   WeightUpload& operator=(const WeightUpload&) = delete;
 
-  // The storage for `bytes`, which outlive this; contents are there after finish(). Equal bytes
-  // have equal digests. Aligned to 256 bytes. MemoryAllocationFailed says how much was asked for and
-  // is free.
+  // The storage for `bytes`, which must outlive this; contents are valid after finish(). Equal
+  // bytes must have equal digests. Aligned to 256 bytes. MemoryAllocationFailed has the requested
+  // and free bytes.
   Result<slim::StorageRef> add(const Sha256Digest& digest, Span<const uint8_t> bytes);
 
-  // The same for many small ones: one weight, in which each is aligned, and one copy. Shared with
-  // who has all of them, in whatever order. Parts that are the same memory are one.
+  // The same for many small parts as one weight, each part aligned, with one copy. Shared with
+  // uploads of the same set, in any order. Parts with the same memory are stored once.
   Result<std::vector<slim::StorageRef>> add_together(Span<const Span<const uint8_t>> parts);
 
-  // Waits for the copies and offers the weights to others.
+  // Waits for the copies and makes the weights shareable.
   Error finish();
 
  private:
   struct Added;
 
   Error start();
-  // Memory for a weight, in a block that is allocated for what is `expected`.
+  // Memory for a weight, in a block sized for the `expected` bytes.
   Result<void*> place(size_t nbytes, size_t expected, std::shared_ptr<void>* memory);
   Error copy(void* target, Span<const uint8_t> bytes);
   // Whether a finished weight holds these bytes.

@@ -27,7 +27,7 @@ Error binary(const Kernels& kernels, Kind kind, double alpha, const SlimTensor& 
   return kernels.arithmetic({kind, alpha, *x, *y, *out});
 }
 
-// A number as a tensor without dimensions, of no larger type than `with` for all it is.
+// A scalar as a 0-d tensor, of the same dtype category as `with` at most.
 Result<TensorPtr> number_like(const Kernels& kernels, double value, const SlimTensor& with) {
   const bool is_integer = !slim::is_floating_point(with.dtype()) && !slim::is_complex(with.dtype());
   const DType dtype = is_integer && value != std::trunc(value) ? DType::Float : with.dtype();

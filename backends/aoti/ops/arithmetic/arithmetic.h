@@ -1,21 +1,21 @@
-// Arithmetic that generated code leaves to us: that of complex numbers. Real ones work as well.
+// Arithmetic that Inductor does not generate: complex dtypes. Real dtypes work too.
 #pragma once
 
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 
 namespace pteron::aoti {
 
-// out = a + alpha b, a b, a ^ b, |a|, or the complex number of length a and angle b.
+// out = a + alpha b, a b, a ^ b, |a|, or polar(a, b).
 struct ArithmeticCall {
-  // Integers wrap. Powers of integers with a negative exponent are rounded to 0.
+  // Integers wrap. Integer powers with a negative exponent truncate to 0.
   enum class Kind { kAdd, kMultiply, kPower, kAbsolute, kPolar };
 
   Kind kind;
   double alpha;  // of kAdd
   const slim::SlimTensor& a;
-  const slim::SlimTensor& b;  // a where there is no other
-  // Of the sizes of a and of b, any strides. Of kAbsolute the real dtype of a, of kPolar the complex one;
-  // else that in which is computed.
+  const slim::SlimTensor& b;  // equal to a for unary operations
+  // Same sizes as a and b, any strides. Dtype: for kAbsolute the real dtype of a, for kPolar the
+  // complex dtype, otherwise the computation dtype.
   const slim::SlimTensor& out;
 };
 

@@ -64,7 +64,7 @@ Error scaled_dot_product_attention(const Kernels& kernels, const SlimTensor& que
     PTERON_ASSIGN_OR_RETURN(mask, broadcast_to(*attn_mask, "mask", sizes));
   }
   const int64_t sizes[] = {query.size(0), heads, queries, items};
-  const bool by_query = query.stride(1) < query.stride(2);  // heads next to items
+  const bool by_query = query.stride(1) < query.stride(2);  // heads next to head dim
   const int64_t strides[] = {queries * heads * items, by_query ? items : queries * items,
                              by_query ? heads * items : items, 1};
   PTERON_ASSIGN_OR_RETURN(out, slim::make_tensor(sizes, strides, dtype, query.device()));

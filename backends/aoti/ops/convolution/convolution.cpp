@@ -35,7 +35,7 @@ Error check(const SlimTensor& input, const SlimTensor& weight, const SlimTensor*
   return Error::Ok;
 }
 
-// What both operators do.
+// Shared by both operators.
 Error convolve(const Kernels& kernels, const SlimTensor& input, const SlimTensor& weight,
                const SlimTensor* bias, const SlimTensor* residual, List stride, List padding,
                List dilation, bool transposed, List output_padding, int64_t groups, bool relu,

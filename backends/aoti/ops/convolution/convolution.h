@@ -1,4 +1,4 @@
-// Convolutions of one to three spatial dimensions, transposed ones too.
+// Convolution and transposed convolution with one to three spatial dimensions.
 #pragma once
 
 #include <array>
@@ -15,23 +15,22 @@ namespace pteron::aoti {
 //   input   [batch, in channels, space...], any strides; all of one dtype
 //   weight  [out channels, in channels / groups, kernel...], any strides; transposed:
 //           [in channels, out channels / groups, kernel...]
-//   bias    [out channels] without gaps, or null
+//   bias    [out channels], contiguous, or null
 //
-// Kernels of devices that have the operator fused_convolution also add `residual` and store no
-// number below 0 if `relu`.
+// Devices with the operator fused_convolution also add `residual` and apply relu if `relu`.
 struct ConvolutionCall {
   const slim::SlimTensor& out;
   const slim::SlimTensor& input;
   const slim::SlimTensor& weight;
   const slim::SlimTensor* bias;
-  size_t dims;                    // spatial ones: 1 to 3; of the numbers below the last ones count
+  size_t dims;                    // spatial dimensions, 1 to 3; arrays below use their last entries
   std::array<int64_t, 3> stride;  // at least 1
   std::array<int64_t, 3> padding;
   std::array<int64_t, 3> dilation;  // at least 1
   bool transposed;
-  int64_t groups;                              // divide both numbers of channels
-  bool channels_last;                          // how out lies; the operands may lie otherwise
-  const slim::SlimTensor* residual = nullptr;  // of the sizes and dtype of out, any strides
+  int64_t groups;                              // divides both channel counts
+  bool channels_last;                          // layout of out; operands may differ
+  const slim::SlimTensor* residual = nullptr;  // same sizes and dtype as out, any strides
   bool relu = false;
 };
 

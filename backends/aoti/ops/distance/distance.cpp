@@ -26,7 +26,7 @@ Result<TensorPtr> expand(const SlimTensor& x, const char* name, Span<const int64
 
 }  // namespace
 
-// The compute mode chooses between ways to the same numbers; this is the exact one.
+// The compute mode selects an algorithm for the same result; this one is exact.
 Error _cdist_forward(const Kernels& kernels, const SlimTensor& x1, const SlimTensor& x2, double p,
                      std::optional<int64_t>, TensorPtr& out) {
   PTERON_RETURN_IF_ERROR(check(x1, p));

@@ -14,7 +14,7 @@ bool is_index_list(const SlimTensor& tensor) {
 
 }  // namespace
 
-// The results behind the first are for gradients. torch's sizes of them depend on the device; these
+// The outputs after the first are for autograd. Their sizes in torch depend on the device; these
 // are the largest.
 Error _embedding_bag(const Kernels& kernels, const SlimTensor& weight, const SlimTensor& indices,
                      const SlimTensor& offsets, bool, int64_t mode, bool,

@@ -39,16 +39,16 @@ Error check_complex(const SlimTensor& self) {
   return Error::Ok;
 }
 
-// Normalization 0: none; 1: by the root of the number of elements; 2: by that number.
+// Normalization 0: none; 1: divide by sqrt(n); 2: divide by n.
 double scale_of(int64_t normalization, List sizes, const Dims& dims) {
   double count = 1;
   for (const size_t dim : dims) count *= static_cast<double>(sizes[dim]);
   return normalization == 0 ? 1 : normalization == 1 ? 1 / std::sqrt(count) : 1 / count;
 }
 
-// Uninitialised. Dimensions that are not transformed are outside, then come those that are, both by
-// their strides in `self`; with `keep_last` the last one that is given stays last. So torch does on a
-// CPU; the lowering sees to it that code for other devices expects the same.
+// Uninitialized. Dimensions that are not transformed are outermost, then those that are, each group
+// ordered by its strides in `self`; with `keep_last` the last given dimension stays innermost.
+// These are torch's strides on a CPU; the lowering makes code for other devices expect them too.
 Result<TensorPtr> make(const SlimTensor& self, List sizes, const Dims& dims, bool keep_last,
                        DType dtype) {
   Dims order(self.dim());  // outermost first
@@ -95,7 +95,7 @@ Error _fft_c2c(const Kernels& kernels, const SlimTensor& self, List dim, int64_t
                    scale_of(normalization, self.sizes(), dims));
 }
 
-// Forward, of real numbers; `onesided` keeps the half of the last dimension that tells the other.
+// Forward, real to complex; `onesided` keeps the non-redundant half of the last dimension.
 Error _fft_r2c(const Kernels& kernels, const SlimTensor& self, List dim, int64_t normalization,
                bool onesided, TensorPtr& out) {
   const bool is_float = self.dtype() == DType::Float;
@@ -117,7 +117,7 @@ Error _fft_r2c(const Kernels& kernels, const SlimTensor& self, List dim, int64_t
   return transform(kernels, out.get(), *out, dims, true, scale);
 }
 
-// Backward, to real numbers, from the half of the last dimension that tells the other.
+// Inverse, complex to real, from the non-redundant half of the last dimension.
 Error _fft_c2r(const Kernels& kernels, const SlimTensor& self, List dim, int64_t normalization,
                int64_t last_dim_size, TensorPtr& out) {
   PTERON_RETURN_IF_ERROR(check_complex(self));

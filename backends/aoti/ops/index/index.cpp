@@ -16,7 +16,7 @@ using Kind = IndexCall::Kind;
 
 namespace {
 
-// One index of x: numbers for dimension `dim`, or a mask over that and the following ones.
+// One index of x: integers for dimension `dim`, or a mask over `dim` and the following dimensions.
 Error add_index(const Kernels& kernels, const SlimTensor& x, const SlimTensor& index, size_t dim,
                 std::vector<Indexed::Picked>* picked) {
   const auto pick = [&](size_t d, TensorPtr numbers) {
@@ -49,7 +49,7 @@ Error add_index(const Kernels& kernels, const SlimTensor& x, const SlimTensor& i
   return Error::Ok;
 }
 
-// Writes or adds `values` to `target` once it holds what `initial` does.
+// Copies `initial` to `target`, then writes or adds `values`.
 Error put(const Kernels& kernels, const SlimTensor& target, const SlimTensor& initial,
           Span<const SlimTensor* const> indices, const SlimTensor& values, bool accumulate) {
   PTERON_CHECK_OR_RETURN(
@@ -156,7 +156,7 @@ Error nonzero(const Kernels& kernels, const SlimTensor& self, TensorPtr& out) {
   return kernels.nonzero(self, out);
 }
 
-// The first `size` rows of nonzero's, and rows of `fill_value` where there are fewer.
+// The first `size` rows of nonzero(), padded with rows of `fill_value`.
 Error nonzero_static(const Kernels& kernels, const SlimTensor& self, int64_t size,
                      int64_t fill_value, TensorPtr& out) {
   PTERON_CHECK_OR_RETURN(size >= 0, Error::InvalidArgument, "found size %lld, expected 0 or more",

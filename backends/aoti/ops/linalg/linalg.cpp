@@ -27,7 +27,7 @@ Error check_matrices(const SlimTensor& tensor, const char* name, bool square = t
   return Error::Ok;
 }
 
-// The right sides of equations with `a`.
+// Right-hand sides for the matrices `a`.
 Error check_sides(const SlimTensor& a, const SlimTensor& b, bool left) {
   PTERON_RETURN_IF_ERROR(check_matrices(b, "B", false));
   PTERON_CHECK_OR_RETURN(
@@ -66,7 +66,7 @@ Result<TensorPtr> column_major_copy(const SlimTensor& tensor) {
   return copy;
 }
 
-// Matrices of one tensor, each of them column-major (or row-major, seen as the transposed ones).
+// The matrices of one tensor, each column-major (or row-major, viewed as its transpose).
 class Batch {
  public:
   Batch(const SlimTensor& tensor, bool row_major = false) : tensor_(tensor) {
@@ -82,7 +82,7 @@ class Batch {
   LinalgCall call(Kind kind, int64_t i) const {
     return {kind, tensor_.dtype(), tensor_.device(), (*this)[i]};
   }
-  // The number of the matrix that matrix `i` of `whole` meets where this is broadcast to it.
+  // The index of the matrix that matrix `i` of `whole` uses when this batch is broadcast to it.
   int64_t under(const SlimTensor& whole, int64_t i) const {
     int64_t index = 0, step = 1;
     for (size_t d = 2; d < whole.dim(); ++d) {
@@ -100,7 +100,7 @@ class Batch {
   int64_t rows_, cols_;
 };
 
-// A copy of B at the sizes that the batches of A and B broadcast to.
+// A copy of B, broadcast to the common batch sizes of A and B.
 Result<TensorPtr> copy_sides(const SlimTensor& a, const SlimTensor& b, bool row_major) {
   CommonSizes batch(2);
   PTERON_RETURN_IF_ERROR(batch.add(a, "A"));
@@ -114,7 +114,7 @@ Result<TensorPtr> copy_sides(const SlimTensor& a, const SlimTensor& b, bool row_
   return copy;
 }
 
-// Waits for the device.
+// Synchronizes the device.
 Error check_info(const SlimTensor& info, const char* expected) {
   PTERON_ASSIGN_OR_RETURN(TensorPtr host, slim::make_tensor(info.sizes(), DType::Int));
   PTERON_RETURN_IF_ERROR(slim::copy_tensor(*host, info));
@@ -154,7 +154,7 @@ Result<Lu> factor(const Kernels& kernels, const SlimTensor& a, bool check_errors
   return lu;
 }
 
-// `factors` are column-major; `sides` too, or row-major if they stand on the left.
+// `factors` are column-major; so are `sides`, or row-major if they are on the left.
 Error lu_solve(const Kernels& kernels, const SlimTensor& factors, const SlimTensor& pivots,
                const SlimTensor& sides, bool left, bool transposed) {
   const Batch a(factors), b(sides, !left);
@@ -170,7 +170,7 @@ Error lu_solve(const Kernels& kernels, const SlimTensor& factors, const SlimTens
   return Error::Ok;
 }
 
-// Calls linalg of `call` with each of the right sides that `sides`, column-major, holds.
+// Calls linalg with each column-major right-hand side in `sides`.
 Error solve_each(const Kernels& kernels, LinalgCall call, const SlimTensor& factors,
                  const SlimTensor& sides) {
   const Batch a(factors), b(sides);
@@ -243,7 +243,7 @@ Error _linalg_solve_ex(const Kernels& kernels, const SlimTensor& A, const SlimTe
   PTERON_ASSIGN_OR_RETURN(result, copy_sides(A, *sides, !left));
   PTERON_RETURN_IF_ERROR(lu_solve(kernels, *lu.factors, *lu.pivots, *result, left, !left));
   if (vectors) {
-    // As torch lays them out: the last two dimensions of the batch of vectors as those of a matrix.
+    // With torch's strides: the last two dimensions of a batch of vectors are laid out as a matrix.
     const Span<const int64_t> sizes(result->sizes().data(), result->dim() - 1);
     PTERON_ASSIGN_OR_RETURN(TensorPtr out, sizes.size() > 1
                                                ? make_column_major(sizes, B)

@@ -1,4 +1,4 @@
-// Systems of linear equations and factors of matrices, as LAPACK has them.
+// Linear systems and factorizations, following LAPACK.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,23 @@
 
 namespace pteron::aoti {
 
-// The columns lie one after another, without gaps.
+// Column-major and dense.
 struct ColumnMajor {
   void* data = nullptr;
   int64_t rows = 0, cols = 0;
 };
 
-// One matrix at a time, of float32 or float64; none is empty.
+// One matrix at a time, float32 or float64, not empty.
 struct LinalgCall {
   enum class Kind {
     kLu,               // a = its factors, with `pivots`
     kLuSolve,          // b = a^-1 b, by factors and pivots; a^-T b if `transposed`
-    kCholesky,         // a triangle of a = its factor; the other one stays
+    kCholesky,         // a triangle of a = its factor; the other triangle is unchanged
     kCholeskySolve,    // b = a^-1 b, by a factor
     kTriangularSolve,  // b = a^-1 b, or b a^-1 if `right`; a^-T if `transposed`
-    kQr,               // a = R, and below it reflectors, with `tau`
-    kQ,                // a = Q, of the `num_reflectors` in its columns and in `tau`
-    kTriangle,         // a = its triangle, zeros elsewhere
+    kQr,               // a = R, with reflectors below it, and `tau`
+    kQ,                // a = Q, from `num_reflectors` in its columns and `tau`
+    kTriangle,         // a = its triangle, zero elsewhere
     kIdentity,         // a = 1 on its diagonal, zeros elsewhere
     kDeterminant,      // `determinant`, of factors and pivots
   };
@@ -36,7 +36,7 @@ struct LinalgCall {
   int32_t* info = nullptr;    // 0, or the first column (counted from 1) where a factor is singular
   void* tau = nullptr;
   int64_t num_reflectors = 0;
-  void* determinant[3] = {};  // itself, its sign, the logarithm of its size; each may be null
+  void* determinant[3] = {};  // determinant, its sign, log of its absolute value; each may be null
   bool upper = false, right = false, transposed = false, unit_diagonal = false;
 };
 

@@ -52,7 +52,7 @@ Error masked_scatter(const Kernels& kernels, const SlimTensor& self, const SlimT
   return kernels.masked_scatter({*to, *flags, *from});
 }
 
-// Index i, repeats[i] times, for all i. Without `output_size` this waits for the device.
+// Index i, repeats[i] times, for all i. Synchronizes the device unless `output_size` is given.
 Error repeat_interleave_Tensor(const Kernels& kernels, const SlimTensor& repeats,
                                std::optional<int64_t> output_size, TensorPtr& out) {
   PTERON_CHECK_OR_RETURN(
@@ -77,7 +77,7 @@ Error repeat_interleave_Tensor(const Kernels& kernels, const SlimTensor& repeats
       PTERON_RETURN_IF_ERROR(slim::copy_tensor(*host, *last));
       total = *host->data_as<int64_t>();
     }
-    // A sum that 64 bits do not hold was negative on its way.
+    // On int64 overflow a partial sum is negative.
     const bool wraps =
         kernels.find_outside && kernels.find_outside(*ends, 0, std::numeric_limits<int64_t>::max());
     PTERON_CHECK_OR_RETURN(!wraps, Error::InvalidArgument,

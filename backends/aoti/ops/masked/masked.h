@@ -1,16 +1,17 @@
-// Writing where a mask holds.
+// Writing elements selected by a mask.
 #pragma once
 
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 
 namespace pteron::aoti {
 
-// The elements of `source`, in order, go to where `mask` holds. All in one dimension, row-major.
+// masked_scatter: writes the elements of `source`, in order, where `mask` is true. All 1-d,
+// row-major.
 struct MaskedScatterCall {
   const slim::SlimTensor& out;
-  const slim::SlimTensor& mask;  // bool, of the size of out
-  // Of the dtype of out. InvalidArgument if it has too few elements, on devices that can tell
-  // without a wait; others write only those that there are.
+  const slim::SlimTensor& mask;  // bool, same size as out
+  // Same dtype as out. If it has too few elements: InvalidArgument on devices that can check
+  // without synchronizing; others write as many as there are.
   const slim::SlimTensor& source;
 };
 

@@ -10,10 +10,10 @@ namespace {
 
 using List = Span<const int64_t>;
 
-// Output channels of a panel.
+// Output channels per panel.
 constexpr int64_t kPanel = 16;
 
-// Of weights, arranged.
+// Of the packed weights.
 Sizes packed_sizes(const SlimTensor& input, int64_t out_channels, int64_t groups, int64_t area) {
   const int64_t channels = input.size(1);
   const auto panels = [](int64_t numbers) { return (numbers + kPanel - 1) / kPanel; };

@@ -70,7 +70,7 @@ Error read_windows(const SlimTensor& self, size_t dims, const Sliding& sliding,
                            "found self %s, into which a window of %lld does not fit",
                            self.describe().c_str(), static_cast<long long>(reach));
     p.out[d] = (room + (sliding.ceil_mode ? p.stride[d] - 1 : 0)) / p.stride[d] + 1;
-    // The last window has to begin inside the input or its padding on the left.
+    // The last window must start inside the input or its left padding.
     if (sliding.ceil_mode && (p.out[d] - 1) * p.stride[d] >= p.in[d] + p.padding[d]) --p.out[d];
   }
   return Error::Ok;
@@ -125,7 +125,7 @@ Error maximum(const Kernels& kernels, const SlimTensor& self, const Sliding& sli
 
 }  // namespace
 
-// Of images and of volumes.
+// 2-d and 3-d.
 #define PTERON_POOLING(dims)                                                                       \
   Error _adaptive_avg_pool##dims##d(const Kernels& kernels, const SlimTensor& self,                \
                                     List output_size, TensorPtr& out) {                            \

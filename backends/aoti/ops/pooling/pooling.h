@@ -1,4 +1,4 @@
-// Averages and maxima over windows of images and volumes.
+// Average and max pooling in two and three dimensions.
 #pragma once
 
 #include "pteron/backends/aoti/ops/pooling/pooling_windows.h"
@@ -8,10 +8,10 @@ namespace pteron::aoti {
 
 struct PoolingCall {
   const PoolingWindows& windows;
-  const slim::SlimTensor& self;  // for averages of floating-point numbers
-  const slim::SlimTensor& out;   // of the dtype of self
-  // Null for averages. For maxima, the first of equals and NaN before all: int64, of the strides of
-  // out, (depth * height + row) * width + column in the plane.
+  const slim::SlimTensor& self;  // for average pooling of floating-point dtypes
+  const slim::SlimTensor& out;   // same dtype as self
+  // Null for average pooling. For max pooling the first of equal elements, or a NaN: int64, same
+  // strides as out, (depth * height + row) * width + column in the plane.
   const slim::SlimTensor* indices;
 };
 

@@ -1,4 +1,4 @@
-// The windows of a pooling and what is in them: C++, CUDA, and text of Metal's shaders.
+// Pooling windows and their reductions, shared by C++, CUDA and Metal shader text.
 #pragma once
 
 #include <cstdint>
@@ -7,24 +7,24 @@
 
 namespace pteron::aoti {
 
-// Three numbers are for depth, height and width; of those that a tensor lacks the size is 1.
+// Arrays of three are for depth, height, width; a missing dimension has size 1.
 struct PoolingWindows {
-  bool adaptive;  // windows are nearly equal parts of the input; then in and out suffice
+  bool
+      adaptive;  // adaptive pooling: windows are nearly equal parts of the input, given by in and out
   int64_t batch, channels;
   int64_t in[3], out[3];
   int64_t window[3], stride[3], padding[3], dilation[3];
   // Batch, channels, depth, height, width.
   int64_t in_strides[5], out_strides[5];
-  // Of averages. Divisor 0: the number of positions of the window, those in the padding counted or
-  // not.
+  // Average pooling. Divisor 0: the number of positions in the window, with or without padding.
   bool count_padding;
   int64_t divisor;
 };
 
-// The part of the input that one output position looks at.
+// The part of the input that one output element reads.
 struct PoolingWindow {
   int64_t begin[3], end[3], step[3];
-  int64_t padded;  // positions, those in the padding included
+  int64_t padded;  // number of positions, including padding
 };
 
 PTERON_HOST_DEVICE inline PoolingWindow window_at(PTERON_CONSTANT PoolingWindows& p, int64_t depth,
@@ -52,7 +52,7 @@ PTERON_HOST_DEVICE inline PoolingWindow window_at(PTERON_CONSTANT PoolingWindows
   return w;
 }
 
-// Of the elements of a plane that begins at `plane`, summed up as Sum.
+// Average of a window in the plane at `plane`, accumulated as Sum.
 template <typename Sum, typename Element>
 PTERON_HOST_DEVICE Sum average_in(PTERON_CONSTANT PoolingWindows& p, PoolingWindow w,
                                   PTERON_DEVICE_MEMORY const Element* plane) {
@@ -71,8 +71,8 @@ PTERON_HOST_DEVICE Sum average_in(PTERON_CONSTANT PoolingWindows& p, PoolingWind
   return inside == 0 ? Sum(0) : sum / static_cast<Sum>(count);
 }
 
-// The greatest of them, `least` where there is none: the first of equal ones, and a NaN before all.
-// `index`: its number in the plane.
+// Maximum of the window, `least` if it is empty: the first of equal elements, or a NaN. `index`:
+// its position in the plane.
 template <typename Sum, typename Element>
 PTERON_HOST_DEVICE Sum maximum_in(PTERON_CONSTANT PoolingWindows& p, PoolingWindow w,
                                   PTERON_DEVICE_MEMORY const Element* plane, Sum least,

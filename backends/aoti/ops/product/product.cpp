@@ -14,7 +14,7 @@ std::string describe(const ProductCall& call) {
          call.b.describe() + " -> " + call.out.describe();
 }
 
-// What a product should be, of one that is not; null for one that is.
+// What is wrong with the arguments of a matmul; null if nothing is.
 const char* expected(const ProductCall& call, size_t rank) {
   const SlimTensor &out = call.out, &a = call.a, &b = call.b;
   const size_t row = rank - 2, col = rank - 1;
@@ -31,7 +31,7 @@ const char* expected(const ProductCall& call, size_t rank) {
   return nullptr;
 }
 
-// This is where many small products spend their time: a message is made only for what is wrong.
+// This is hot for small matmuls: a message is formatted only on failure.
 Error check(const ProductCall& call, size_t rank, DType left, DType right, DType result) {
   const char* const shapes = expected(call, rank);
   PTERON_CHECK_OR_RETURN(!shapes, Error::InvalidArgument, "found %s, expected %s",

@@ -1,28 +1,29 @@
-// Matrix products, one or a batch of them.
+// Matmul and batched matmul.
 #pragma once
 
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 
 namespace pteron::aoti {
 
-// out = alpha * a @ b + beta * c, of 2 dimensions or, batched, 3. Any strides, but no element of
-// out twice. All of one dtype, but that int8 products may be int32, a of them uint8, and those of
-// 16-bit floating point float32; without c then.
+// out = alpha * a @ b + beta * c, 2-d or, batched, 3-d. Any strides, but no element of out may
+// overlap another. All have one dtype, except: an int8 matmul may have an int32 out and a uint8 a,
+// and a 16-bit floating-point matmul a float32 out; both without c.
 struct ProductCall {
   const slim::SlimTensor& out;
   const slim::SlimTensor& a;
   const slim::SlimTensor& b;
-  const slim::SlimTensor* c = nullptr;  // broadcasts to out, may be out; null: nothing is added
+  const slim::SlimTensor* c = nullptr;  // broadcasts to out, may be out; null: no addend
   double beta = 0;
   double alpha = 1;
 };
 
-// out[i, j] = scales[j] * sum over l of x[i, l] * weight[j, l], summed in float32. All row-major.
+// out[i, j] = scales[j] * sum over l of x[i, l] * weight[j, l], accumulated in float32. All
+// row-major.
 struct Int8WeightCall {
-  const slim::SlimTensor& out;     // [m, n] of the dtype of x
-  const slim::SlimTensor& x;       // [m, k] of float32, float16 or bfloat16
-  const slim::SlimTensor& weight;  // [n, k] of int8
-  const slim::SlimTensor& scales;  // [n] of the dtype of x
+  const slim::SlimTensor& out;     // [m, n], same dtype as x
+  const slim::SlimTensor& x;       // [m, k], float32, float16 or bfloat16
+  const slim::SlimTensor& weight;  // [n, k], int8
+  const slim::SlimTensor& scales;  // [n], same dtype as x
 };
 
 }  // namespace pteron::aoti

@@ -11,17 +11,17 @@ struct RandomIntegersCall {
   int64_t low, high;            // low <= out[i] < high
 };
 
-// The numbers from 0 to below the size of `out`, in random order.
+// A random permutation of 0 to the size of `out` - 1.
 struct PermutationCall {
-  const slim::SlimTensor& out;  // real, of one dimension
+  const slim::SlimTensor& out;  // real, 1-d
 };
 
-// Positions in rows, each as probable as the number there, which is any factor of a probability.
-// Without replacement those of one row differ.
+// multinomial: positions in a row, with probability proportional to the element. Without
+// replacement the samples of a row are distinct.
 struct MultinomialCall {
   const slim::SlimTensor& self;  // floating-point, rows along the last dimension
   bool replacement;
-  const slim::SlimTensor& out;  // int64, the draws of each row along the last dimension
+  const slim::SlimTensor& out;  // int64, the samples of each row along the last dimension
 
   int64_t rows() const { return self.dim() == 1 ? 1 : self.size(0); }
   int64_t length() const { return self.size(self.dim() - 1); }

@@ -1,4 +1,4 @@
-// The steps of a scan, for the numbers of one row.
+// Binary operations of a scan over one row.
 #pragma once
 
 #include <cmath>
@@ -7,7 +7,7 @@
 
 namespace pteron::aoti {
 
-// log(exp(a) + exp(b)), without leaving the range of T.
+// log(exp(a) + exp(b)), without overflow.
 template <typename T>
 PTERON_HOST_DEVICE T log_of_exp_sum(T a, T b) {
   if (a != a || b != b) return a + b;
@@ -15,8 +15,8 @@ PTERON_HOST_DEVICE T log_of_exp_sum(T a, T b) {
   return std::isinf(high) ? high : high + std::log1p(std::exp(low - high));
 }
 
-// Whether `next` takes the place of the extreme of the numbers before it: the last of equal ones
-// does, and a NaN, which then stays.
+// Whether `next` replaces the min or max so far: the last of equal elements does, and so does NaN,
+// which then propagates.
 template <typename T>
 PTERON_HOST_DEVICE bool replaces_extreme(bool is_maximum, T held, T next) {
   return next != next || (held == held && (is_maximum ? next >= held : next <= held));

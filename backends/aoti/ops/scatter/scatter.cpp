@@ -27,13 +27,13 @@ Result<Kind> reduction_named(std::string_view name) {
                     static_cast<int>(name.size()), name.data());
 }
 
-// A tensor of no dimensions as one of one.
+// A 0-d tensor as a 1-d one.
 Result<TensorPtr> with_dims(const SlimTensor& tensor) {
   return tensor.dim() == 0 ? flattened(tensor) : slim::make_alias(tensor);
 }
 
-// out = self with source[i] at [..., index[i], ...] along `dim`. Of wrong arguments `out` notices
-// nothing.
+// out = self with source[i] at [..., index[i], ...] along `dim`. With invalid arguments `out` is
+// unchanged.
 Error scatter(const Kernels& kernels, Kind kind, const SlimTensor& out, const SlimTensor& self,
               int64_t dim, const SlimTensor& index, const SlimTensor& source,
               bool include_self = true) {

@@ -31,7 +31,7 @@ Error select(const Kernels& kernels, Kind kind, const SlimTensor& self, int64_t 
   return kernels.select({kind, self, d, k, *values, *indices});
 }
 
-// Of all elements; NaN of none.
+// Over all elements; NaN if empty.
 Error select_of_all(const Kernels& kernels, Kind kind, const SlimTensor& self, TensorPtr& out) {
   if (self.numel() > 0) {
     PTERON_ASSIGN_OR_RETURN(const TensorPtr flat, flattened(self));

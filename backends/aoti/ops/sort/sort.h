@@ -1,4 +1,4 @@
-// Sorting along a dimension. NaN counts as the greatest number.
+// Sort along a dimension. NaN sorts as the largest value.
 #pragma once
 
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
@@ -7,13 +7,13 @@ namespace pteron::aoti {
 
 // values, indices = the first `count` of each sorted row of `self` along `dim`.
 struct SortCall {
-  const slim::SlimTensor& self;  // of real numbers
+  const slim::SlimTensor& self;  // real dtype
   size_t dim;
   bool descending;
-  bool stable;                      // equal elements keep their order
+  bool stable;                      // stable sort
   int64_t count;                    // at most the size along `dim`
-  const slim::SlimTensor& values;   // of the dtype of self, any strides
-  const slim::SlimTensor& indices;  // int64, of the strides of values
+  const slim::SlimTensor& values;   // same dtype as self, any strides
+  const slim::SlimTensor& indices;  // int64, same strides as values
 };
 
 }  // namespace pteron::aoti

@@ -1,4 +1,4 @@
-// Runs of elements that lie one after the other.
+// Runs of consecutive elements.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace pteron::aoti {
 
-// Element i of `count` belongs to run k if ends[k - 1] <= i < ends[k]. All tensors have one
-// dimension and are row-major.
+// Element i of `count` belongs to run k if ends[k - 1] <= i < ends[k]. All tensors are 1-d and
+// row-major.
 struct RunsCall {
   int64_t count;
-  const slim::SlimTensor& ends;   // int64, rising; the last run may be left out, it ends at `count`
-  const slim::SlimTensor* order;  // int64: numbers[order[i]] is for element i; null: numbers[i]
-  const slim::SlimTensor* numbers;  // int32 or int64: takes the runs of elements; or null
-  const slim::SlimTensor* lengths;  // int64, of all runs; or null
+  const slim::SlimTensor& ends;  // int64, increasing; the last entry may be omitted (it is `count`)
+  const slim::SlimTensor* order;    // int64: numbers[order[i]] is for element i; null: numbers[i]
+  const slim::SlimTensor* numbers;  // int32 or int64: output, the run of each element; or null
+  const slim::SlimTensor* lengths;  // int64: output, the length of each run; or null
 };
 
 }  // namespace pteron::aoti

@@ -9,7 +9,7 @@ namespace pteron::aoti::ops {
 
 namespace {
 
-// The elements of a row-major tensor with elements as a matrix: a row for each index of `dim`.
+// A non-empty row-major tensor as a matrix with a row per index of `dim`.
 Result<TensorPtr> rows_of(const SlimTensor& tensor, size_t dim) {
   Sizes sizes(tensor);
   int64_t strides[slim::kMaxDims];
@@ -24,7 +24,7 @@ Result<TensorPtr> rows_of(const SlimTensor& tensor, size_t dim) {
   return make_view(*dense, shape, steps, dense->storage_offset());
 }
 
-// Row numbers, so that rows rise; equal ones keep their order.
+// Row indices in stable sorted order.
 Error order_of(const Kernels& kernels, const SlimTensor& rows, TensorPtr& order) {
   const int64_t count = rows.size(0), one = 1;
   const Span<const int64_t> size(&count, 1);
@@ -37,8 +37,8 @@ Error order_of(const Kernels& kernels, const SlimTensor& rows, TensorPtr& order)
   return kernels.sort({*column, 0, false, true, count, *values, *order});
 }
 
-// Of the elements, or of what is at each index of `dim`. Results that nobody asked for are empty,
-// but along a dimension, where torch has them always.
+// Unique elements, or unique slices along `dim`. Outputs that were not requested are empty; along a
+// dimension torch always computes them.
 Error unique(const Kernels& kernels, const SlimTensor& self, std::optional<int64_t> dim, bool sort,
              bool with_inverse, bool with_counts, TensorPtr& values, TensorPtr& inverse,
              TensorPtr& counts) {

@@ -29,7 +29,7 @@ Error view(const SlimTensor& self, const Layout& layout, TensorPtr& out) {
   return Error::Ok;
 }
 
-// Elements `factor` times smaller or larger than before: strides and offset are counted in them.
+// Converts strides and offset to elements that are `factor` times smaller or larger.
 Error rescale(const SlimTensor& self, int64_t factor, bool smaller, Layout* layout) {
   for (size_t d = 0; d + 1 < layout->dim; ++d) {
     int64_t& stride = layout->strides[d];
@@ -47,15 +47,15 @@ Error rescale(const SlimTensor& self, int64_t factor, bool smaller, Layout* layo
   return Error::Ok;
 }
 
-// Strides with which the elements of `self`, row-major, are seen in the sizes of `layout`, which has
-// as many; false if there are none.
+// Strides that view `self` in the sizes of `layout` (same number of elements) in row-major order;
+// false if a view is impossible.
 bool fit_strides(const SlimTensor& self, Layout* layout) {
   if (self.numel() == 0) {
     slim::contiguous_strides({layout->sizes, layout->dim}, layout->strides);
     return true;
   }
   size_t left = layout->dim;
-  int64_t elements = 1, stride = 1;  // of a block of dimensions that lie next to each other
+  int64_t elements = 1, stride = 1;  // of a block of mergeable dimensions
   for (size_t d = self.dim(); d-- > 0;) {
     if (elements == 1) stride = self.stride(d);
     elements *= self.size(d);
@@ -93,7 +93,7 @@ Error permute(const Kernels&, const SlimTensor& self, Span<const int64_t> dims, 
   return view(self, layout, out);
 }
 
-// A view where there is one, else a copy.
+// A view if possible, else a copy.
 Error reshape(const Kernels&, const SlimTensor& self, Span<const int64_t> shape, TensorPtr& out) {
   Layout layout(self);
   int64_t known = 1, inferred = 0;
@@ -128,7 +128,7 @@ Error slice_Tensor(const Kernels&, const SlimTensor& self, int64_t dim,
                          "found self %s and step %lld, expected dimensions and a step above 0",
                          self.describe().c_str(), static_cast<long long>(step));
   const int64_t size = self.size(d);
-  // Ends that count from the back, and those that lie outside.
+  // Negative and out-of-range slice bounds.
   const auto within = [size](int64_t at) {
     return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
   };
@@ -141,7 +141,7 @@ Error slice_Tensor(const Kernels&, const SlimTensor& self, int64_t dim,
   return view(self, layout, out);
 }
 
-// [..., 2] of real numbers, the pairs without a gap, as [...] of complex ones.
+// view_as_complex: real [..., 2] with contiguous pairs as complex [...].
 Error view_as_complex(const Kernels&, const SlimTensor& self, TensorPtr& out) {
   Layout layout(self);
   layout.dtype = complex_of(self.dtype());
@@ -156,7 +156,7 @@ Error view_as_complex(const Kernels&, const SlimTensor& self, TensorPtr& out) {
   return view(self, layout, out);
 }
 
-// The reverse.
+// view_as_real.
 Error view_as_real(const Kernels&, const SlimTensor& self, TensorPtr& out) {
   PTERON_CHECK_OR_RETURN(slim::is_complex(self.dtype()) && self.dim() < slim::kMaxDims,
                          Error::InvalidArgument, "found self %s, expected complex numbers",
@@ -169,7 +169,7 @@ Error view_as_real(const Kernels&, const SlimTensor& self, TensorPtr& out) {
   return view(self, layout, out);
 }
 
-// The last dimension grows or shrinks with the size of the elements.
+// The size of the last dimension scales with the element size.
 Error view_dtype(const Kernels&, const SlimTensor& self, DType dtype, TensorPtr& out) {
   const auto from = static_cast<int64_t>(self.item_size());
   const auto to = static_cast<int64_t>(slim::element_size(dtype));

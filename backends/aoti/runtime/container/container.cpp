@@ -104,12 +104,12 @@ Result<std::unique_ptr<Container>> Container::create(std::shared_ptr<SharedObjec
   find("AOTInductorModelContainerGetConstantDataSize", &api.constant_data_size);
   find("AOTInductorModelContainerUpdateUserManagedConstantBufferPairs", &api.update_user_managed);
   find("AOTInductorModelUpdateConstantsFromBlob", &api.update_from_blob);
-  // One line of execution per container, so the variant without locks will do.
+  // Containers run single-threaded, so the variant without locks is used.
   find("AOTInductorModelContainerRunSingleThreaded", &api.run);
   PTERON_CHECK_OR_RETURN(missing.empty(), Error::InvalidProgram,
                          "the shared object is no model this runtime can run: it lacks %s",
                          missing.c_str());
-  // Older compilers did not have it.
+  // Models of older torch releases lack it.
   api.last_error =
       reinterpret_cast<GetLastError>(container->object_->symbol("AOTInductorGetLastError"));
 
@@ -122,7 +122,7 @@ Result<std::unique_ptr<Container>> Container::create(std::shared_ptr<SharedObjec
   }
   if (api.num_inputs(container->handle_, &container->num_inputs_) != 0 ||
       api.num_outputs(container->handle_, &container->num_outputs_) != 0) {
-    return container->failure("the model does not tell its inputs and outputs");
+    return container->failure("the model does not report its inputs and outputs");
   }
   return container;
 }
@@ -213,7 +213,7 @@ Error Container::copy_constants(Span<const uint8_t> blob) {
 
 Error Container::run(Span<SlimTensor*> inputs, Span<SlimTensor*> outputs, void* stream) {
   for (SlimTensor*& output : outputs) output = nullptr;
-  // The code checks these by an exception that leaves it.
+  // The code would report these by an exception.
   if (inputs.size() != num_inputs_ || outputs.size() != num_outputs_) {
     Error error = make_error(Error::Internal,
                              "the model takes %zu inputs and gives %zu outputs, found %zu and %zu",

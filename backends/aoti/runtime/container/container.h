@@ -1,4 +1,4 @@
-// One compiled model, made by a model's shared object.
+// One instance of a compiled model, created by its shared object.
 //
 //   PTERON_ASSIGN_OR_RETURN(auto container, Container::create(object, "cpu", scope));
 //   PTERON_RETURN_IF_ERROR(container->set_borrowed_constants(std::move(constants)));
@@ -22,13 +22,13 @@
 
 namespace pteron::aoti {
 
-// What a device wants done around every call into a shared object (create, run, delete): its
-// current device or stream set, resources told apart by container. Calls on one scope do not
+// Hooks of a device around every call into a shared object (create, run, delete), to set the
+// current device or stream and to attribute resources to a container. Calls on one scope do not
 // overlap or nest.
 class ContainerScope {
  public:
   virtual ~ContainerScope() = default;
-  // Where it fails nothing is called, and there is nothing to leave.
+  // If it fails, the call is skipped, and so is leave().
   virtual Error enter() noexcept { return Error::Ok; }
   virtual void leave() noexcept {}
 };
@@ -40,9 +40,9 @@ struct NamedConstant {
 
 class Container final {
  public:
-  // `device` as the code names it: "cpu", "cuda:0". `scope` may be null, and is used until the
-  // container is gone. InvalidProgram: the shared object is no model; with the model's own message
-  // otherwise.
+  // `device` as the code names it: "cpu", "cuda:0". `scope` may be null; it must outlive the
+  // container. InvalidProgram: the shared object is no model; other errors have the model's
+  // message.
   static Result<std::unique_ptr<Container>> create(std::shared_ptr<SharedObject> object,
                                                    const std::string& device,
                                                    std::shared_ptr<ContainerScope> scope);
@@ -53,21 +53,20 @@ class Container final {
   size_t num_inputs() const { return num_inputs_; }
   size_t num_outputs() const { return num_outputs_; }
 
-  // Names of the constants that have to come from outside, in the container's order.
+  // Names of the constants that must be supplied, in the container's order.
   Result<std::vector<std::string>> constant_names();
 
-  // Uses the memory of `constants` in place. It must outlive the container; the tensors belong to
-  // it from here on. Constants that are not named stay unset. InvalidProgram: a name the model does
-  // not have.
+  // Uses the memory of `constants` in place. The memory must outlive the container, which takes
+  // ownership of the tensors. Constants that are not named stay unset. InvalidProgram: a name that
+  // the model does not have.
   Error set_borrowed_constants(std::vector<NamedConstant> constants);
 
-  // Copies constants from bytes laid out as the model's compiler lays them out. At most once, and
-  // not together with set_borrowed_constants(). InvalidProgram: another size than the model
-  // expects.
+  // Copies constants from bytes in the compiler's layout. At most once, and not together with
+  // set_borrowed_constants(). InvalidProgram: another size than the model expects.
   Error copy_constants(Span<const uint8_t> blob);
 
-  // Takes every input, also when it fails, and leaves null handles in their place. Outputs belong
-  // to the caller; on failure they are null. InvalidArgument: a check in the code, with its
+  // Takes ownership of every input, also on failure, and replaces it by a null handle. The caller
+  // owns the outputs; on failure they are null. InvalidArgument: a check in the code, with its
   // message; otherwise the model's message, and that of the shim that failed.
   Error run(Span<slim::SlimTensor*> inputs, Span<slim::SlimTensor*> outputs, void* stream);
 
@@ -86,7 +85,8 @@ class Container final {
   size_t num_outputs_ = 0;
   bool has_constants_ = false;
   std::vector<NamedConstant> constants_;
-  std::vector<slim::TensorPtr> shallow_handles_;  // made by the container, see shims/handle_scope.h
+  std::vector<slim::TensorPtr>
+      shallow_handles_;  // created by the container, see shims/handle_scope.h
 };
 
 }  // namespace pteron::aoti

@@ -17,9 +17,9 @@ constexpr uint16_t kMachine = EM_AARCH64;
 #error "unknown machine"
 #endif
 
-// Linkers make less than ten. Each address is looked up among all.
+// Linkers create fewer than ten. Each address lookup scans all.
 constexpr size_t kMaxLoads = 64;
-// How often the bytes of the names are gone over in all.
+// How many times the string table may be scanned in total.
 constexpr uint64_t kMaxTimesShared = 16;
 
 Error invalid(const char* what) {
@@ -85,7 +85,7 @@ class ElfFile {
   uint64_t size() const { return bytes_.size(); }
   const Elf64_Phdr& dynamic() const { return dynamic_; }
 
-  // Where `length` bytes at a virtual address lie in the file.
+  // The file offset of `length` bytes at a virtual address.
   bool offset_of(uint64_t address, uint64_t length, uint64_t* offset) const {
     for (const Elf64_Phdr& load : loads_) {
       if (address < load.p_vaddr) continue;
@@ -178,7 +178,7 @@ Error read_dynamic(const ElfFile& file, DynamicTable* table) {
   return Error::Ok;
 }
 
-// The number of dynamic symbols, which only the hash tables tell.
+// The number of dynamic symbols, which only the hash tables give.
 Error count_symbols(const ElfFile& file, const DynamicTable& table, uint64_t* count) {
   if (table.hash) {
     uint32_t chains = 0;
@@ -219,7 +219,7 @@ Error count_symbols(const ElfFile& file, const DynamicTable& table, uint64_t* co
 
 // The offsets into the strings that version tables use.
 Error read_version_names(const ElfFile& file, DynamicTable* table) {
-  // Their tables have a name for every 8 bytes at most, unless they overlap.
+  // Version tables have at most one name per 8 bytes, unless they overlap.
   const size_t most = table->names.size() + file.size() / 8;
   uint64_t address = table->version_needs;
   for (uint64_t i = 0; i < table->version_needs_count; ++i) {
@@ -286,14 +286,14 @@ Result<std::vector<std::string>> rename_imports(Span<uint8_t> object) {
       !file.offset_of(table.versions, num_symbols * sizeof(Elf64_Half), &versions_offset)) {
     return invalid("versions of symbols outside the file");
   }
-  // Such a name is of the library whose version it is.
+  // Such a symbol belongs to the library that defines the version.
   const auto has_version = [&](uint64_t index) {
     Elf64_Half version = VER_NDX_GLOBAL;
     if (table.versions) file.read(versions_offset + index * sizeof(version), &version);
     return (version & 0x7fff) > VER_NDX_GLOBAL;
   };
 
-  // Names may be the ends of others, but not all of all.
+  // Names may be suffixes of others, but not arbitrarily often.
   uint64_t left = kMaxTimesShared * strings_size;
   const auto name_at = [&](uint64_t offset) -> Result<std::string_view> {
     if (offset >= strings_size) return invalid("a name outside the strings");
@@ -325,8 +325,8 @@ Result<std::vector<std::string>> rename_imports(Span<uint8_t> object) {
   }
   std::sort(renames.begin(), renames.end());
 
-  // A string table may use the end of one name as another. No other name may begin where bytes
-  // change, or run over them.
+  // A string table may use a suffix of one name as another. No other name may start in, or run
+  // over, bytes that change.
   for (const uint64_t name : table.names) {
     PTERON_ASSIGN_OR_RETURN(const std::string_view text, name_at(name));
     const uint64_t end = name + text.size();

@@ -1,10 +1,10 @@
-// The undefined names of a shared object in memory, made private.
+// Renames the undefined symbols of a shared object in memory to private names.
 //
 //   std::vector<uint8_t> copy(object.begin(), object.end());
 //   PTERON_ASSIGN_OR_RETURN(std::vector<std::string> imported, rename_imports(copy));
 //
-// Undefined symbols are in no hash table, and the new names are as long as the old ones
-// (shims/private_names.h), so bytes of the dynamic string table are all that changes.
+// Undefined symbols are in no hash table, and the new names have the same length
+// (shims/private_names.h), so only bytes of the dynamic string table change.
 #pragma once
 
 #include <elf.h>
@@ -18,15 +18,14 @@
 
 namespace pteron::aoti {
 
-// Renames in place every undefined symbol that the table of private names has a row for, less those
-// that name a library's version: shared objects that were linked with libgomp keep it. Returns
-// their old names, sorted. InvalidProgram: not an ELF shared object for this machine, anything that
-// points outside the bytes, or a string that is shared with another use; `object` is then
-// unchanged. Reads nothing outside `object`, whatever it contains.
+// Renames in place every undefined symbol that has a row in the table of private names, except
+// versioned symbols: shared objects linked with libgomp keep it. Returns the old names, sorted.
+// InvalidProgram: not an ELF shared object for this machine, a reference outside the bytes, or a
+// string that has another use too; `object` is then unchanged. Never reads outside `object`.
 Result<std::vector<std::string>> rename_imports(Span<uint8_t> object);
 
-// Whether the shared object that is loaded at `base`, with program headers `headers`, has the
-// read-only bytes (code, symbols) of `object`.
+// Whether the shared object loaded at `base` with program headers `headers` has the read-only bytes
+// (code, symbols) of `object`.
 bool is_mapped_at(Span<const uint8_t> object, uintptr_t base, Span<const Elf64_Phdr> headers);
 
 }  // namespace pteron::aoti

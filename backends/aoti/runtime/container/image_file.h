@@ -1,4 +1,4 @@
-// Code in memory, opened by the system's loader through a file.
+// Loads code from memory through a temporary file.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,15 @@
 
 namespace pteron::aoti {
 
-// Opens a new file `name` of `bytes` in a folder of its own, below TMPDIR or /tmp, that only this
-// user may enter. Both are gone when it returns. `path`: what the loader calls it.
-// AccessFailed, NotSupported.
+// Writes `bytes` to a file `name` in a new private folder (mode 0700) below TMPDIR or /tmp, opens
+// it, and removes both. `path`: the loader's path of the object. AccessFailed, NotSupported.
 Result<void*> open_through_file(const std::string& name, Span<const uint8_t> bytes,
                                 std::string* path);
 
-// All of `bytes` to an open file.
+// Writes all of `bytes` to an open file.
 Error write_all(int file, Span<const uint8_t> bytes);
 
-// dlopen(), with everything bound and nothing added to the global scope. NotSupported.
+// dlopen() with RTLD_NOW and RTLD_LOCAL. NotSupported.
 Result<void*> open_library(const std::string& path);
 
 }  // namespace pteron::aoti

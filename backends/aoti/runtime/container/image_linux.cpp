@@ -24,10 +24,10 @@ Error failure(const char* what) {
                     std::generic_category().message(errno).c_str());
 }
 
-// The loader knows objects by their path and by the file's number, and answers with an open one
-// where either is equal. Descriptors' numbers repeat once one is closed, by whomever, so the path
-// spells a count, too: a slash is a zero and a dot with a slash a one, both of which change nothing.
-// This library may be in the process twice, so the count begins with an address in it.
+// The loader identifies objects by path and by inode, and returns an open object if either matches.
+// Descriptor numbers are reused, so the path also encodes a counter in binary, "/" for 0 and "./"
+// for 1, which do not change its meaning. The counter is prefixed by an address in this library,
+// which a process may load twice.
 std::string path_of(int file) {
   static std::atomic<uint64_t> count{0};
   std::string path = "/proc/thread-self/fd/";
@@ -39,7 +39,7 @@ std::string path_of(int file) {
   return path + std::to_string(file);
 }
 
-// Opens a sealed file of `bytes` that exists in memory only.
+// Opens a sealed memfd of `bytes`.
 Result<void*> open_through_memory(const std::string& name, Span<const uint8_t> bytes,
                                   std::string* path) {
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
@@ -57,8 +57,8 @@ Result<void*> open_through_memory(const std::string& name, Span<const uint8_t> b
   return handle;
 }
 
-// What is opened has to be what was written: another thread may have closed the file's descriptor
-// meanwhile, and its number may have become that of another file.
+// Verifies that the loaded object is what was written: another thread may have closed and reused
+// the descriptor meanwhile.
 Result<void*> checked(Result<void*> handle, const std::string& path, Span<const uint8_t> bytes) {
   if (!handle.ok()) return handle;
   const auto is_it = [&](dl_phdr_info* info) {
@@ -73,7 +73,7 @@ Result<void*> checked(Result<void*> handle, const std::string& path, Span<const 
   return make_error(Error::NotSupported, "the system's loader opened something else");
 }
 
-// Whether the object itself defines what OpenMP's runtimes do, not one that it needs.
+// Whether the object itself, not a dependency, defines the functions of an OpenMP runtime.
 bool is_openmp_runtime(void* object, const std::string& path) {
   for (const char* name : {"omp_get_num_threads", "GOMP_parallel", "__kmpc_fork_call"}) {
     Dl_info info;
@@ -83,10 +83,11 @@ bool is_openmp_runtime(void* object, const std::string& path) {
   return false;
 }
 
-// A shared object that was linked with an OpenMP runtime brings it. Its threads wait in its code
-// when they have nothing to do, also once the shared object is gone, so it stays.
+// The object brought an OpenMP runtime as a dependency. Its idle threads run that library's code,
+// so it is never unloaded.
 void keep_openmp_runtimes() {
-  std::vector<std::string> paths;  // the loader may be asked again only when it has told all
+  std::vector<std::string>
+      paths;  // the iteration must finish before the loader can be called again
   const auto note = [](dl_phdr_info* info, size_t, void* data) {
     if (*info->dlpi_name) static_cast<std::vector<std::string>*>(data)->push_back(info->dlpi_name);
     return 0;

@@ -11,8 +11,8 @@
 namespace pteron::aoti {
 namespace {
 
-// Shared objects in use, by digest. Held while one is opened, so that it is opened once, or closed:
-// fork() is not to come between.
+// Shared objects in use, by digest. The lock is held while one is opened (so that it is opened
+// once) and closed, also to exclude fork().
 struct LoadedObjects {
   ForkMutex mutex;
   std::map<Sha256Digest, std::weak_ptr<SharedObject>> by_digest;
@@ -36,7 +36,7 @@ std::string join(const std::vector<std::string>& names) {
 
 Result<std::shared_ptr<SharedObject>> SharedObject::load(Span<const uint8_t> bytes,
                                                          const Sha256Digest& digest) {
-  // The copy is what is checked, renamed and run: a mapped file may change under a reader.
+  // The copy is verified, renamed and run, since a mapped file may change meanwhile.
   std::vector<uint8_t> copy(bytes.begin(), bytes.end());
   const Sha256Digest found = sha256(copy);
   PTERON_CHECK_OR_RETURN(found == digest, Error::InvalidProgram,

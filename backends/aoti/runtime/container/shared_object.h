@@ -1,15 +1,15 @@
-// Native code of a model, from bytes in memory to functions that can be called.
+// Native code of a model: from bytes in memory to callable functions.
 //
 //   PTERON_ASSIGN_OR_RETURN(std::shared_ptr<SharedObject> object,
 //                           SharedObject::load(bytes, digest));
 //   void* run = object->symbol("AOTInductorModelContainerRun");
 //
-// A copy of the bytes is checked against the digest, the names of its shims are made private, all of
-// them are looked up, and only then is it opened; on Linux from memory, or where that is forbidden
-// from a file that is gone when it is open. No descriptor is kept. Shared objects of equal bytes are
-// one: loaded once, unmapped when the last owner lets go. Thread-safe.
+// A copy of the bytes is checked against the digest, its shims are renamed to private names and
+// resolved, and only then is it opened: on Linux from memory or, where that is forbidden, from a
+// temporary file. No descriptor stays open. Equal bytes are loaded once, and unloaded with the last
+// owner. Thread-safe.
 //
-// load() trusts the digest: whoever vouches for it vouches for code that runs in this process.
+// load() trusts the digest: the code it identifies runs in this process.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ namespace pteron::aoti {
 class SharedObject final {
  public:
   // `bytes` is borrowed for the call. InvalidProgram: the bytes differ from `digest`, or are no
-  // shared object; OperatorMissing: it needs shims that no library here provides, all of them
-  // named; NotSupported: the system cannot open it.
+  // shared object; OperatorMissing: it needs shims that no library here provides (all are named);
+  // NotSupported: the system cannot open it.
   static Result<std::shared_ptr<SharedObject>> load(Span<const uint8_t> bytes,
                                                     const Sha256Digest& digest);
 
@@ -37,7 +37,7 @@ class SharedObject final {
 
   // Null if the shared object has no such symbol.
   void* symbol(const char* name) const;
-  // What it imports from this runtime, as the model spells it, sorted.
+  // The shims it imports, by their original names, sorted.
   const std::vector<std::string>& imported() const { return imported_; }
   const Sha256Digest& digest() const { return digest_; }
 

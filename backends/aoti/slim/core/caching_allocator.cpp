@@ -34,22 +34,22 @@ uint32_t class_of(size_t nbytes) {
 constexpr uint32_t kNumThreadClasses = (18 - 6) * 4 + 1;
 static_assert(class_bytes(kNumThreadClasses - 1) == kThreadBlockBytes);
 
-// A free block holds the pointer to the next one.
+// A free block stores the pointer to the next one.
 struct FreeBlock {
   FreeBlock* next;
 };
 
 std::atomic<uint64_t> system_allocations{0};
 
-// Large blocks are mappings of their own: malloc would not give all of them back.
+// Large blocks use mmap: malloc would not return all of them to the OS.
 constexpr bool is_large(uint32_t c) { return c >= kNumThreadClasses; }
 #ifdef __SANITIZE_ADDRESS__
-constexpr bool kMapsLarge = false;  // AddressSanitizer looks at malloc's blocks
+constexpr bool kMapsLarge = false;  // AddressSanitizer tracks only malloc's blocks
 #else
 constexpr bool kMapsLarge = true;
 #endif
 
-// At guard pages exactly `nbytes`, and nothing is kept.
+// With guard pages exactly `nbytes`, and nothing is cached.
 void* system_allocate(uint32_t c, size_t nbytes) {
   if (guard_pages() != GuardPages::kNone) return guarded_allocate(nbytes);
   void* data = nullptr;
@@ -108,12 +108,13 @@ class SharedCache {
     system_free(data, c);
   }
 
-  // Gives back what is kept, all of the classes from `first` to `last`.
+  // Frees all cached blocks of classes `first` to `last`.
   void release(uint32_t first, uint32_t last) {
     for (uint32_t c = first; c <= last; ++c) release_above(c, 0);
   }
 
-  // `use` needs no more than it needed since it was last asked; nothing: it goes.
+  // Lowers the counts of `use` to what it needed since the last call; to nothing if it is
+  // destroyed.
   void forget(MemoryUse& use, bool all) {
     for (MemoryUse::Class& each : use.classes_) {
       int64_t kept = 0;
@@ -136,7 +137,7 @@ class SharedCache {
     return small_bytes_ + large_bytes_;
   }
 
-  // In a child: another thread may have been in the middle of something. What was kept is lost.
+  // In a forked child: another thread may have held the lock. Cached blocks are leaked.
   void begin_anew() {
     new (&mutex_) std::mutex;
     heads_.fill(nullptr);
@@ -145,7 +146,7 @@ class SharedCache {
   }
 
  private:
-  // All with the lock.
+  // All of these require the lock.
   FreeBlock* pop(uint32_t c) {
     FreeBlock* const block = heads_[c];
     if (!block) return nullptr;
@@ -173,7 +174,7 @@ class SharedCache {
     if (each && each->in_use > 0) --each->in_use;
   }
 
-  // Without it.
+  // Without the lock.
   void release_above(uint32_t c, int64_t count) {
     FreeBlock* surplus = nullptr;
     {
@@ -190,13 +191,13 @@ class SharedCache {
   std::mutex mutex_;
   std::array<FreeBlock*, kNumClasses> heads_{};
   std::array<int64_t, kNumClasses> counts_{};
-  std::array<int64_t, kNumClasses> kept_{};  // at most; of large blocks, by what models use
+  std::array<int64_t, kNumClasses> kept_{};  // maximum; large blocks are limited by MemoryUse
   size_t small_bytes_ = 0, large_bytes_ = 0;
 };
 
 namespace {
 
-// Made before anything runs and never destroyed: threads and tensors may outlive static destruction.
+// Constant-initialized and never destroyed: threads and tensors may outlive static destruction.
 SharedCache& shared_cache() {
   static_assert(std::is_trivially_destructible_v<SharedCache>);
   static SharedCache cache;
@@ -221,8 +222,8 @@ struct ThreadCache {
   }
 };
 
-// The pointer is all that the fast path reads. It is null before a thread's first allocation and
-// after its end, when blocks go through the shared cache.
+// The fast path reads only this pointer. It is null before a thread's first allocation and after
+// thread exit, when blocks go through the shared cache.
 thread_local ThreadCache* thread_cache = nullptr;
 
 struct ThreadCacheOwner {
@@ -249,7 +250,7 @@ CachedBlock cached_allocate(size_t nbytes) {
     ThreadCache* cache = thread_cache;
     if (__builtin_expect(cache == nullptr, 0)) {
       start_thread_cache();
-      cache = thread_cache;  // still null while the thread ends
+      cache = thread_cache;  // still null while the thread exits
     }
     if (cache && cache->heads[c]) {
       FreeBlock* block = cache->heads[c];
@@ -289,7 +290,7 @@ void release_cached_memory() noexcept {
 MemoryUse*& MemoryUse::current() noexcept { return current_use; }
 
 void MemoryUse::end_run() noexcept {
-  for (Class& each : classes_) each.in_use = 0;  // what is in use now is its result
+  for (Class& each : classes_) each.in_use = 0;  // blocks in use now hold its results
   if (++runs_ < kRunsRemembered) return;
   runs_ = 0;
   shared_cache().forget(*this, /*all=*/false);

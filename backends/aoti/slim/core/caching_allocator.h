@@ -1,14 +1,14 @@
-// Host memory that is asked for again and again, as a model's intermediates are.
+// A caching allocator for host memory, for blocks that are allocated repeatedly, such as a model's
+// intermediates.
 //
 //   CachedBlock block = cached_allocate(nbytes);     // throws std::bad_alloc
 //   cached_free(block);
 //
-// Sizes are rounded up to classes a quarter of a power of two apart. Blocks of up to
-// kThreadBlockBytes come from and go to a cache of the calling thread, without a lock; larger ones,
-// and what a thread's cache has no room for, go through one shared cache. That keeps as many large
-// blocks as recent runs of the models that are loaded need (MemoryUse). So a model that runs again
-// asks the system for nothing, and a large request is forgotten. Thread-safe; any thread may free a
-// block.
+// Sizes are rounded up to size classes, four per power of two. Blocks of up to kThreadBlockBytes
+// use a lock-free per-thread cache; larger blocks, and overflow of a thread's cache, use one shared
+// cache. The shared cache keeps as many large blocks as recent runs of the loaded models needed
+// (MemoryUse). So repeated runs allocate nothing from the OS, and a single large request is not
+// kept. Thread-safe; any thread may free a block.
 #pragma once
 
 #include <cstddef>
@@ -25,16 +25,16 @@ struct CachedBlock {
 
 inline constexpr size_t kThreadBlockBytes = 256 * 1024;
 
-// Most bytes that one thread keeps for later, and the shared cache in blocks as small.
+// Maximum bytes that one thread caches, and that the shared cache holds in blocks of such sizes.
 inline constexpr size_t kThreadCacheBytes = 8 * 1024 * 1024;
 
-// How many large blocks the runs of one model need at once: the shared cache keeps so many. What no
-// run needed among the last kRunsRemembered to twice as many is given back to the system.
+// Tracks how many large blocks the runs of one model use at once; the shared cache keeps that many.
+// What none of the last kRunsRemembered (up to twice as many) runs needed is returned to the OS.
 //
 //   const MemoryUse::Run run(use);     // on the thread that runs it
 //
-// One run at a time. When it is destroyed, what was kept for it alone goes, and what the calling
-// thread keeps.
+// One run at a time. Its destructor frees blocks cached only for it, and the calling thread's
+// cache.
 class MemoryUse final {
  public:
   static constexpr uint32_t kRunsRemembered = 16;
@@ -44,7 +44,7 @@ class MemoryUse final {
   MemoryUse(const MemoryUse&) = delete;
   MemoryUse& operator=(const MemoryUse&) = delete;
 
-  // Whose the calling thread's blocks are; null: nobody's. The reference is the thread's own.
+  // The MemoryUse that the calling thread's blocks are counted for, or null. Thread-local.
   static MemoryUse*& current() noexcept;
 
   class Run final {
@@ -68,19 +68,20 @@ class MemoryUse final {
   friend class SharedCache;
   struct Class {
     uint32_t size_class;
-    uint32_t in_use, most;  // of this run; of those since what is kept was last decided
-    uint32_t kept;          // as the shared cache counts it
+    uint32_t in_use, most;  // of this run; maximum since the counts were last updated
+    uint32_t kept;          // as counted by the shared cache
   };
   void end_run() noexcept;
 
-  std::vector<Class> classes_;  // that were used lately; the shared cache's lock guards it in a run
+  std::vector<Class>
+      classes_;  // classes used recently; guarded by the shared cache's lock during a run
   uint32_t runs_ = 0;
 };
 
 CachedBlock cached_allocate(size_t nbytes);
 void cached_free(CachedBlock block) noexcept;
 
-// Gives back to the system what the shared cache and the calling thread keep.
+// Returns the blocks of the shared cache and of the calling thread's cache to the OS.
 void release_cached_memory() noexcept;
 
 struct CachingAllocatorStats {

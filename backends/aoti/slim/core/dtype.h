@@ -1,6 +1,5 @@
-// The element types that compiled models use between their kernels: those of the program format
-// (runtime/core/scalar_types.inc) and the complex ones, which never cross the boundary of
-// a partition.
+// The dtypes that compiled models use internally: those of the program format
+// (runtime/core/scalar_types.inc) and complex ones, which never cross a partition boundary.
 //
 //   DType dtype;
 //   if (!to_dtype(number, &dtype)) ...;          // a number from the C ABI
@@ -14,7 +13,7 @@
 
 namespace pteron::slim {
 
-// The numbers are those of the AOTI C ABI and of ScalarType.
+// The values are those of the AOTI C ABI and of ScalarType.
 enum class DType : int32_t {
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) name = number,
 #include "pteron/runtime/core/scalar_types.inc"
@@ -24,7 +23,7 @@ enum class DType : int32_t {
   ComplexDouble = 10,
 };
 
-// Bytes of one element; 0 for a number outside the enum.
+// Bytes per element; 0 for a value outside the enum.
 constexpr size_t element_size(DType dtype) {
   switch (dtype) {
     case DType::ComplexHalf:
@@ -38,7 +37,7 @@ constexpr size_t element_size(DType dtype) {
   }
 }
 
-// "float32"; "unknown" for a number outside the enum.
+// "float32"; "unknown" for a value outside the enum.
 constexpr const char* name_of(DType dtype) {
   switch (dtype) {
     case DType::ComplexHalf:
@@ -54,9 +53,9 @@ constexpr const char* name_of(DType dtype) {
 
 constexpr DType to_dtype(ScalarType dtype) { return static_cast<DType>(dtype); }
 
-// False for a number that names no element type; `dtype` is then unchanged.
+// False for a value that is no dtype; `dtype` is then unchanged.
 constexpr bool to_dtype(int32_t number, DType* dtype) {
-  // ScalarType is 8 bits wide: a larger number must not wrap into the table.
+  // ScalarType is 8 bits wide: a larger value must not wrap.
   if (number < 0 || number > 127 || element_size(static_cast<DType>(number)) == 0) return false;
   *dtype = static_cast<DType>(number);
   return true;

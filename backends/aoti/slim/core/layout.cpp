@@ -17,7 +17,7 @@ size_t innermost_first(size_t rank, size_t* order) {
   return n;
 }
 
-// Strides without gaps; `order` from the innermost dimension to the outermost.
+// Dense strides; `order` from the innermost dimension to the outermost.
 void packed_strides(Span<const int64_t> sizes, const size_t* order, int64_t* strides) {
   int64_t stride = 1;
   for (size_t k = 0; k < sizes.size(); ++k) {
@@ -26,7 +26,7 @@ void packed_strides(Span<const int64_t> sizes, const size_t* order, int64_t* str
   }
 }
 
-// Negative: dimension `x` should lie inside `y`; positive: outside; 0: no operand tells.
+// Negative: dimension `x` goes inside `y`; positive: outside; 0: undetermined by the operands.
 int compare(size_t x, size_t y, Span<const int64_t> sizes,
             std::initializer_list<const int64_t*> operands) {
   for (const int64_t* strides : operands) {
@@ -46,7 +46,7 @@ bool has_channels_last_strides(const SlimTensor& tensor) {
   for (size_t k = 0; k < n; ++k) {
     const size_t d = order[k];
     if (tensor.size(d) == 0 || tensor.stride(d) < least) return false;
-    // With one position per image, a batch as far apart as its channels tells nothing.
+    // With spatial size 1, a batch stride equal to the number of channels is ambiguous.
     if (d == 0 && least == tensor.stride(1)) return false;
     least = tensor.stride(d) * (tensor.size(d) > 1 ? tensor.size(d) : 1);
   }
@@ -75,7 +75,7 @@ void ordered_strides(Span<const int64_t> sizes,
   const size_t n = sizes.size();
   size_t order[kMaxDims];  // innermost first
   for (size_t i = 0; i < n; ++i) order[i] = n - 1 - i;
-  // Insertion that steps over dimensions it cannot judge: the order is not total.
+  // Insertion sort that skips incomparable dimensions, since the order is not total.
   for (size_t i = 1; i < n; ++i) {
     size_t at = i;
     for (size_t k = i; k-- > 0;) {

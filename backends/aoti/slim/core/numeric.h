@@ -1,5 +1,4 @@
-// What kernels over numbers of any dtype have in common: the C++ types of dtypes, and dispatch over
-// them.
+// The C++ types of dtypes, and dispatch over dtypes.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@ struct ComplexHalf {
   Half real, imag;
 };
 
-// What sums of T are kept in.
+// The accumulation type of T.
 template <typename T>
 using accumulate_t =
     std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16> ||
@@ -57,7 +56,7 @@ inline constexpr bool is_small_float_v = !std::is_same_v<accumulate_t<T>, T>;
       break;                                                            \
   }
 
-// The same for the floating-point dtypes of 16 bits and more.
+// The same for floating-point dtypes of 16 bits and more.
 #define PTERON_DISPATCH_FLOATING(dtype, T, ...)                         \
   switch (dtype) {                                                      \
     PTERON_DISPATCH_CASE_(Half, ::pteron::Half, T, __VA_ARGS__)         \

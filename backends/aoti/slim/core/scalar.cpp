@@ -15,7 +15,7 @@ void store(void* element, T value) {
   std::memcpy(element, &value, sizeof(T));
 }
 
-// A conversion that is undefined in C++ gives the lowest number, as the machine does.
+// A conversion that is undefined in C++ returns the minimum, as x86 does.
 int64_t int64_of(double value) {
   if (!(value >= -9223372036854775808.0 && value < 9223372036854775808.0)) return INT64_MIN;
   return static_cast<int64_t>(value);

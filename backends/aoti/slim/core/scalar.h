@@ -1,4 +1,4 @@
-// One element, read and written whatever its dtype.
+// A scalar of any dtype.
 //
 //   Scalar value = load_scalar(tensor.dtype(), tensor.data());
 //   store_scalar(DType::Half, pointer, value);
@@ -11,7 +11,8 @@
 
 namespace pteron::slim {
 
-// A number without loss from any dtype: an integer (signed or not), a real or a complex number.
+// Holds an element of any dtype losslessly: a signed or unsigned integer, a real or a complex
+// value.
 struct Scalar {
   enum class Kind : uint8_t { Signed, Unsigned, Complex };
   Kind kind = Kind::Signed;
@@ -19,14 +20,14 @@ struct Scalar {
     int64_t signed_value = 0;
     uint64_t unsigned_value;
   };
-  std::complex<double> complex_value;  // with Kind::Complex; real numbers have no imaginary part
+  std::complex<double> complex_value;  // only for Kind::Complex
 
   static Scalar of(int64_t value);
   static Scalar of(uint64_t value);
   static Scalar of(double value);
   static Scalar of(std::complex<double> value);
 
-  // Converted as C++ does: real numbers to integers towards zero, complex ones by their real part.
+  // Converts as C++ does: real to integer by truncation, complex by its real part.
   int64_t to_int64() const;
   uint64_t to_uint64() const;
   double to_double() const;

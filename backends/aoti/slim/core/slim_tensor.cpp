@@ -18,7 +18,7 @@ void append_list(std::string* text, Span<const int64_t> values) {
 
 struct Extent {
   int64_t numel;
-  int64_t span;  // elements from the first to behind the last
+  int64_t span;  // elements from the first to one past the last
 };
 
 Result<Extent> extent_of(Span<const int64_t> sizes, Span<const int64_t> strides) {
@@ -59,7 +59,7 @@ Result<size_t> bytes_of(const Extent& extent, DType dtype) {
 void* SlimTensor::operator new(size_t size) { return cached_allocate(size).data; }
 
 void SlimTensor::operator delete(void* tensor) noexcept {
-  // All of one size, so of one class.
+  // All have one size.
   static const uint32_t size_class = [] {
     const CachedBlock block = cached_allocate(sizeof(SlimTensor));
     cached_free(block);
@@ -186,7 +186,7 @@ void contiguous_strides(Span<const int64_t> sizes, int64_t* strides) {
   int64_t stride = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
     strides[i] = stride;
-    // A size of 0 counts as 1, as everywhere in torch; unsigned, since a wrong size may overflow.
+    // A size of 0 counts as 1, as in torch; unsigned, since an invalid size may overflow.
     stride = static_cast<int64_t>(static_cast<uint64_t>(stride) *
                                   static_cast<uint64_t>(sizes[i] > 0 ? sizes[i] : 1));
   }

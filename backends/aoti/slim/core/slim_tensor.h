@@ -1,4 +1,4 @@
-// The tensor behind the handles that compiled models pass around.
+// The tensor type behind the handles of compiled models.
 //
 //   int64_t sizes[] = {2, 3}, strides[] = {3, 1};
 //   PTERON_ASSIGN_OR_RETURN(TensorPtr t, make_tensor(sizes, strides, DType::Float, Device{}));
@@ -6,9 +6,9 @@
 //   SlimTensor* handle = t.release();         // what the C ABI calls an AtenTensorHandle
 //   TensorPtr owner(handle);                  // deletes it
 //
-// Sizes and strides (counted in elements, never negative) lie inline. Objects and CPU memory come
-// from caches of the calling thread, so that in a steady state nothing here asks the system for
-// memory. A tensor is used by one thread at a time; any thread may delete it.
+// Sizes and strides (in elements, never negative) are stored inline. Objects and CPU memory come
+// from per-thread caches, so that in a steady state nothing is allocated from the OS. A tensor is
+// used by one thread at a time; any thread may delete it.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@ inline constexpr size_t kMaxDims = kMaxTensorDims;
 
 class SlimTensor final {
  public:
-  // Undefined: no storage, one dimension of size 0. Of sizes and strides only those that there are
-  // are ever written: a model makes tensors at every call.
+  // Undefined: no storage, one dimension of size 0. Only the used entries of sizes and strides are
+  // initialized, since a model creates tensors in every call.
   SlimTensor() {
     sizes_[0] = 0;
     strides_[0] = 1;
@@ -40,7 +40,7 @@ class SlimTensor final {
   SlimTensor(const SlimTensor& other) { *this = other; }
   SlimTensor& operator=(const SlimTensor& other);
 
-  // From and to the pool of the calling thread; new may throw std::bad_alloc.
+  // Allocated from the calling thread's pool; new may throw std::bad_alloc.
   static void* operator new(size_t size);
   static void operator delete(void* tensor) noexcept;
 
@@ -52,7 +52,7 @@ class SlimTensor final {
   int64_t stride(size_t i) const { return strides_[i]; }
   Span<const int64_t> sizes() const { return {sizes_, dim_}; }
   Span<const int64_t> strides() const { return {strides_, dim_}; }
-  int64_t* mutable_sizes() { return sizes_; }  // for the C ABI, which hands out int64_t*
+  int64_t* mutable_sizes() { return sizes_; }  // for the C ABI, which returns int64_t*
   int64_t* mutable_strides() { return strides_; }
   int64_t numel() const { return numel_; }
   size_t item_size() const { return element_size(dtype_); }
@@ -60,7 +60,7 @@ class SlimTensor final {
   // In elements, from the start of the storage.
   int64_t storage_offset() const { return storage_offset_; }
   const StorageRef& storage() const { return storage_; }
-  // Of the first element; null when undefined.
+  // Address of the first element; null when undefined.
   void* data() const {
     return storage_ ? static_cast<char*>(storage_->data) +
                           static_cast<size_t>(storage_offset_) * item_size()
@@ -70,11 +70,12 @@ class SlimTensor final {
   T* data_as() const {
     return static_cast<T*>(data());
   }
-  // Row-major without gaps. Dimensions of size 1 may have any stride.
+  // Row-major and dense. Dimensions of size 1 may have any stride.
   bool is_contiguous() const;
 
-  // Looks at `storage` in this way. InvalidArgument: more than kMaxDims dimensions, a negative
-  // size, stride or offset, or an element outside the storage; the tensor is then unchanged.
+  // Makes this tensor a view of `storage`. InvalidArgument: more than kMaxDims dimensions, a
+  // negative size, stride or offset, or an element outside the storage; the tensor is then
+  // unchanged.
   Error set(StorageRef storage, Span<const int64_t> sizes, Span<const int64_t> strides,
             int64_t storage_offset, DType dtype);
 
@@ -85,7 +86,7 @@ class SlimTensor final {
   friend Result<std::unique_ptr<SlimTensor>> make_tensor(Span<const int64_t> sizes,
                                                          Span<const int64_t> strides, DType dtype,
                                                          Device device);
-  // What `set` does once it has checked.
+  // `set` without checks.
   void assign(StorageRef storage, Span<const int64_t> sizes, Span<const int64_t> strides,
               int64_t storage_offset, int64_t numel, DType dtype);
 
@@ -101,18 +102,18 @@ class SlimTensor final {
 // Owns one tensor; release() makes it a handle.
 using TensorPtr = std::unique_ptr<SlimTensor>;
 
-// Bytes from the first to behind the last element. InvalidArgument: an overflow, a negative size or
-// stride, sizes and strides of different length or longer than kMaxDims.
+// Bytes from the first to one past the last element. InvalidArgument: an overflow, a negative size
+// or stride, sizes and strides of different length or longer than kMaxDims.
 Result<size_t> storage_nbytes(Span<const int64_t> sizes, Span<const int64_t> strides, DType dtype);
 
-// Uninitialised, over memory of its own.
+// Uninitialized, with its own memory.
 Result<TensorPtr> make_tensor(Span<const int64_t> sizes, Span<const int64_t> strides, DType dtype,
                               Device device);
 // The same, row-major, on the CPU.
 Result<TensorPtr> make_tensor(Span<const int64_t> sizes, DType dtype);
 
 // Over `data`, which is borrowed and must outlive every tensor that shares its storage. `nbytes` is
-// how far that memory reaches; 0 means as far as the elements do.
+// the size of that memory; 0 means exactly the extent of the elements.
 Result<TensorPtr> make_tensor_from_blob(void* data, Span<const int64_t> sizes,
                                         Span<const int64_t> strides, int64_t storage_offset,
                                         DType dtype, Device device, size_t nbytes = 0);
@@ -120,7 +121,7 @@ Result<TensorPtr> make_tensor_from_blob(void* data, Span<const int64_t> sizes,
 // Another tensor over the same storage.
 TensorPtr make_alias(const SlimTensor& tensor);
 
-// Row-major strides of `sizes`; `strides` has room for as many.
+// Row-major strides of `sizes`; `strides` has as many entries.
 void contiguous_strides(Span<const int64_t> sizes, int64_t* strides);
 
 }  // namespace pteron::slim

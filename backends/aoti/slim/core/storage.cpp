@@ -8,7 +8,7 @@
 namespace pteron::slim {
 namespace {
 
-// Storage and bytes are one block: the Storage in front, the bytes at the next aligned address.
+// Storage and bytes are one block: the Storage header, then the bytes at the next aligned address.
 struct CpuStorage {
   Storage storage;
   uint32_t size_class;

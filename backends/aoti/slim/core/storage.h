@@ -15,25 +15,25 @@ using pteron::kStorageAlignment;
 using pteron::Storage;
 using pteron::StorageRef;
 
-// Memory that somebody has for tensors.
+// A source of memory for tensors.
 class StorageSource {
  public:
   virtual ~StorageSource() = default;
-  // Of just so many bytes; null if there is none.
+  // Exactly `nbytes`; null if it has none.
   virtual StorageRef take(size_t nbytes) = 0;
-  // Where the last request, which take() refused, was met.
+  // Reports the address that the last request got after take() returned null.
   virtual void note(const void* data) = 0;
 };
 
-// From now on allocate_storage() asks `source` first, on the calling thread and for the CPU. Null:
-// nobody, as at first.
+// Makes allocate_storage() try `source` first, for CPU memory on the calling thread. Null, the
+// default: no source.
 void set_storage_source(StorageSource* source);
 
-// Uninitialised bytes, on the CPU from the caching allocator, elsewhere from the device's
-// DeviceAllocator. MemoryAllocationFailed; NotFound for a device that nobody registered.
+// Uninitialized bytes, on the CPU from the caching allocator, elsewhere from the device's
+// DeviceAllocator. MemoryAllocationFailed; NotFound for a device without a registered allocator.
 Result<StorageRef> allocate_storage(size_t nbytes, Device device);
 
-// A view of memory that somebody else owns and that must outlive it.
+// Borrowed memory, which must outlive the storage.
 Result<StorageRef> borrow_storage(void* data, size_t nbytes, Device device);
 
 }  // namespace pteron::slim

@@ -10,7 +10,7 @@
 namespace pteron::slim {
 namespace {
 
-// The strides of `source` seen with the sizes of `target`.
+// The strides of `source` expanded to the sizes of `target`.
 Error broadcast_strides(const SlimTensor& target, const SlimTensor& source, int64_t* strides) {
   bool fits = source.dim() <= target.dim();
   const size_t extra = fits ? target.dim() - source.dim() : 0;
@@ -32,7 +32,7 @@ Error broadcast_strides(const SlimTensor& target, const SlimTensor& source, int6
 bool is_dense(const SlimTensor& tensor) {
   const Result<size_t> nbytes = storage_nbytes(tensor.sizes(), tensor.strides(), tensor.dtype());
   if (!nbytes.ok() || *nbytes != tensor.nbytes()) return false;
-  // As many addresses as elements; two elements at one address would leave another unused.
+  // Dense: the extent equals the number of elements, so no two share an address.
   int64_t order[kMaxDims];
   size_t n = 0;
   for (size_t i = 0; i < tensor.dim(); ++i) {
@@ -50,7 +50,7 @@ bool is_dense(const SlimTensor& tensor) {
   return true;
 }
 
-// Whether both lie in memory in the same order without gaps, so that bytes can be copied.
+// Whether both are dense with the same dim order, so that bytes can be copied.
 bool is_one_run(const SlimTensor& target, const SlimTensor& source) {
   if (target.is_contiguous() && source.is_contiguous()) return true;
   for (size_t i = 0; i < target.dim(); ++i) {
@@ -66,7 +66,7 @@ Result<TensorPtr> contiguous_like(const SlimTensor& tensor, Device device) {
                      device);
 }
 
-// Where at least one is not on the host; of equal sizes.
+// At least one is not on the host; equal sizes.
 Error copy_on_devices(const SlimTensor& target, const SlimTensor& source, bool non_blocking) {
   PTERON_CHECK_OR_RETURN(target.dtype() == source.dtype(), Error::NotSupported,
                          "a copy between devices cannot convert %s to %s",

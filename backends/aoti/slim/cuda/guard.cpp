@@ -5,7 +5,7 @@ namespace {
 
 constexpr int kMaxDevices = 64;
 
-// Constant-initialised, so that reading it needs no check.
+// Constant-initialized, so that reading it needs no guard check.
 thread_local cudaStream_t current_streams[kMaxDevices] = {};
 
 Error device_error(int device, cudaError_t status) {

@@ -1,12 +1,12 @@
-// The calling thread's CUDA device and stream, set for a scope.
+// Scoped guards for the calling thread's CUDA device and stream.
 //
 //   PTERON_ASSIGN_OR_RETURN(CudaStreamGuard guard, CudaStreamGuard::make(stream, device));
 //   launch(current_cuda_stream(device));      // == stream
 //                                             // device and stream are as before after the scope
 //
-// Each thread has one current stream per device: the legacy default stream until somebody sets
-// another. Streams are borrowed; whoever sets one keeps it alive as long as it is current. Nothing
-// here waits for the device.
+// Each thread has one current stream per device, initially the legacy default stream. Streams are
+// borrowed: the caller keeps a stream alive while it is current. Nothing here synchronizes the
+// device.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,12 +18,12 @@
 
 namespace pteron::slim {
 
-// `device` counts from 0; below 64, or the legacy default stream comes back.
+// `device` is 0 to 63; otherwise the legacy default stream is returned.
 cudaStream_t current_cuda_stream(int device);
 // InvalidArgument for a device outside 0..63.
 Error set_current_cuda_stream(int device, cudaStream_t stream);
 
-// Makes a device current, and on destruction the one that was current before.
+// Makes a device current; restores the previous one on destruction.
 class CudaGuard final {
  public:
   // NotFound for a device that does not exist, or without a driver.
@@ -33,7 +33,7 @@ class CudaGuard final {
   CudaGuard& operator=(CudaGuard&&) = delete;
   ~CudaGuard();
 
-  // Another device; the one to go back to stays the same.
+  // Switches to another device; the device to restore is unchanged.
   Error set_index(int device);
 
  private:
@@ -44,7 +44,7 @@ class CudaGuard final {
   int current_;
 };
 
-// Makes a device and a stream of it current, and on destruction what was current before.
+// Makes a device and one of its streams current; restores the previous ones on destruction.
 class CudaStreamGuard final {
  public:
   static Result<CudaStreamGuard> make(cudaStream_t stream, int device);

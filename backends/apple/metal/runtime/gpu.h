@@ -1,4 +1,4 @@
-// What the Metal backend needs of a GPU: memory that the host reaches too, and kernels made of text.
+// The GPU interface of the Metal backend: shared memory, and kernels compiled from source text.
 //
 //   PTERON_ASSIGN_OR_RETURN(Gpu* const gpu, find_gpu());
 //   PTERON_ASSIGN_OR_RETURN(std::unique_ptr<Library> library, gpu->compile(source));
@@ -6,9 +6,9 @@
 //   PTERON_RETURN_IF_ERROR(add->dispatch(arguments, {{count}}, {{256}}));
 //   PTERON_RETURN_IF_ERROR(gpu->wait());
 //
-// There are two: the one of a Mac (darwin/), and a recording one for tests (recording/), which runs
-// kernels on the processor and checks how it is used. A library that has one registers it when it is
-// opened. All of it is thread-safe.
+// Two implementations: a real one (darwin/), and a recording one for tests (recording/), which runs
+// kernels on the CPU and checks how it is used. A library registers its implementation when it is
+// opened. Thread-safe.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@
 
 namespace pteron::metal {
 
-// What this runtime was built for, as programs name what they are linked for.
+// The platform this runtime was built for, in the notation of programs.
 #if defined(__APPLE__) && defined(__aarch64__)
 inline constexpr const char* kPlatform = "macos-arm64";
 #elif defined(__aarch64__)
@@ -35,7 +35,7 @@ inline constexpr const char* kPlatform = "linux-x86_64";
 
 // Argument number i of a kernel is its buffer i.
 struct Argument {
-  // On the device, anywhere in an allocation, if nbytes is 0; else on the host, and copied.
+  // If nbytes is 0, a device address inside an allocation; otherwise host memory, which is copied.
   const void* data = nullptr;
   size_t nbytes = 0;
 };
@@ -48,15 +48,15 @@ class Function {
   virtual ~Function() = default;
   virtual const std::string& name() const = 0;
   virtual uint64_t max_threads_per_group() const = 0;
-  // Queues the kernel after whatever was queued before, for `grid` threads in groups of at most
-  // `group`; none of the numbers is 0.
+  // Queues the kernel after all earlier work, for `grid` threads in threadgroups of at most
+  // `group`; no size is 0.
   virtual Error dispatch(Span<const Argument> arguments, Threads grid, Threads group) = 0;
 };
 
 class Library {
  public:
   virtual ~Library() = default;
-  // Owned by the library. NotFound names those that it has.
+  // Owned by the library. NotFound lists the kernels of the library.
   virtual Result<Function*> find(const std::string& name) = 0;
 };
 
@@ -64,19 +64,19 @@ class Gpu {
  public:
   virtual ~Gpu() = default;
   virtual std::string describe() const = 0;
-  // Uninitialised bytes at an address that host and device share, aligned to 256.
+  // Uninitialized bytes at an address that host and device share, aligned to 256.
   virtual Result<void*> allocate(size_t nbytes) = 0;
-  // What was queued may still use it.
+  // Queued work may still use it.
   virtual void release(void* memory) noexcept = 0;
-  // InvalidProgram names the kernels of `source`, and the line that is wrong.
+  // InvalidProgram names the kernels of `source` and the erroneous line.
   virtual Result<std::unique_ptr<Library>> compile(const std::string& source) = 0;
-  // Returns when all that was queued is done; the host may then read and write the memory.
+  // Returns when all queued work is done; the host may then access the memory.
   virtual Error wait() = 0;
 };
 
-// The first one stays. It lives as long as the process.
+// Only the first registration has an effect. Lives as long as the process.
 void register_gpu(std::unique_ptr<Gpu> gpu);
-// NotFound, with the devices that there are, if there is none.
+// NotFound if there is none; the message lists the available devices.
 Result<Gpu*> find_gpu();
 
 }  // namespace pteron::metal

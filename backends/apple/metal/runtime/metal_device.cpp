@@ -11,8 +11,8 @@
 namespace pteron::metal {
 namespace {
 
-// Bytes of a program on the device. A program's mapping outlives the delegates that read it, so an
-// address stands for the same bytes as long as one of them holds the copy.
+// Weights of a program on the device. A program's mapping outlives its delegates, so an address
+// identifies the bytes as long as a delegate holds the copy.
 Result<std::shared_ptr<StorageRef>> copy_of(Span<const uint8_t> bytes, Device device) {
   static std::mutex mutex;
   static std::map<std::pair<const uint8_t*, size_t>, std::weak_ptr<StorageRef>> copies;
@@ -28,7 +28,7 @@ Result<std::shared_ptr<StorageRef>> copy_of(Span<const uint8_t> bytes, Device de
   return copy;
 }
 
-// One of its owners.
+// A reference to it.
 StorageRef share(std::shared_ptr<StorageRef> copy) {
   auto storage = std::make_unique<Storage>();
   storage->data = (*copy)->data;

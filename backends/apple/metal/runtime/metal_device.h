@@ -1,6 +1,5 @@
-// What Metal adds to the delegate that all AOTInductor backends share: one object per delegate.
-// Values come from the host and go back there; constants are on the device once, however many
-// delegates read them.
+// The Metal-specific part of the AOTInductor delegate, one object per delegate. Inputs and outputs
+// are on the host; constants are copied to the device once for all delegates.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Memory of Metal devices for the tensors of compiled code, registered for DeviceType::Metal. Host
-// and device share it, so the host copies, once the device is done.
+// Allocator for DeviceType::Metal. Host and device share the memory, so the host does the copies
+// after synchronizing.
 #include <cstring>
 #include <memory>
 

@@ -1,4 +1,4 @@
-// Elements of any dtype as blocks of bytes, for kernels that only move them.
+// Elements of any dtype as byte blocks, for kernels that only move data.
 #pragma once
 
 #include <cstddef>

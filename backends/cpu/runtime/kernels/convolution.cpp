@@ -10,15 +10,14 @@
 namespace pteron::cpu {
 namespace {
 
-// Bytes of unfolded input that one product works on: what a second-level cache holds.
+// Bytes of im2col input per GEMM: fits the L2 cache.
 constexpr int64_t kBlockBytes = 384 * 1024;
-// And at least so many columns: the library rearranges the weights for every product, which has to
-// pay.
+// Minimum columns: the library packs the weights in every GEMM, which must be amortized.
 constexpr int64_t kLeastWidth = 256;
-// Most bytes of a whole unfolded image that threads share.
+// Maximum bytes of a whole im2col image that threads share.
 constexpr int64_t kSharedBytes = 32 * 1024 * 1024;
 
-// Writes rows (channel, kernel position) and columns (output positions begin..end) of the unfolded
+// Writes rows (channel, kernel position) and columns (output positions begin..end) of the im2col
 // input: columns[r * (end - begin) + c].
 template <typename T>
 void unfold(const ConvolutionShape& s, const T* in, int64_t channels, int64_t begin, int64_t end,
@@ -33,7 +32,7 @@ void unfold(const ConvolutionShape& s, const T* in, int64_t channels, int64_t be
         for (int64_t kx = 0; kx < s.kernel[2]; ++kx, columns += width) {
           const int64_t offset_x = kx * s.dilation[2] - s.padding[2];
           int64_t x = first_x, y = first_y, z = first_z;
-          // One output row at a time: outside left, inside, outside right.
+          // One output row at a time: left padding, interior, right padding.
           for (int64_t c = 0; c < width;) {
             const int64_t count = std::min(width - c, s.out[2] - x);
             T* to = columns + c;
@@ -97,7 +96,7 @@ void fold(const ConvolutionShape& s, const T* columns, int64_t channels, Sum* ou
   }
 }
 
-// One channel in, one out: a plain sum over the kernel, row by row.
+// Depthwise: a plain sum over the kernel, row by row.
 template <typename T>
 void convolve_channel(const ConvolutionShape& s, const T* in, const T* weight, T bias, T* out) {
   using Sum = slim::accumulate_t<T>;
@@ -157,7 +156,7 @@ template <typename T>
 void convolve(const ConvolutionShape& s, const T* in, const T* weight, const T* bias, T* out) {
   const int64_t in_group = s.in_channels / s.groups, out_group = s.out_channels / s.groups;
   const int64_t in_area = s.in_area(), out_area = s.out_area();
-  const int64_t depth = in_group * s.kernel_area();  // length of each sum
+  const int64_t depth = in_group * s.kernel_area();  // K
   if (s.batch == 0 || out_area == 0 || s.out_channels == 0) return;
 
   if (in_group == 1) {
@@ -174,7 +173,7 @@ void convolve(const ConvolutionShape& s, const T* in, const T* weight, const T* 
     return;
   }
 
-  // One image on several threads: unfolded by all, then one product that splits as it likes.
+  // One image on several threads: all do im2col, then one multithreaded GEMM.
   const bool pointwise = is_pointwise(s);
   const int64_t images = s.batch * s.groups;
   const int threads = max_threads();
@@ -240,11 +239,11 @@ void convolve_transposed(const ConvolutionShape& s, const T* in, const T* weight
   const int64_t in_group = s.in_channels / s.groups, out_group = s.out_channels / s.groups;
   const int64_t in_area = s.in_area(), out_area = s.out_area();
   if (s.batch == 0 || out_area == 0 || s.out_channels == 0) return;
-  // Tasks are (image, output channel): no two of them write to one address.
+  // Tasks are (image, output channel): so no two write to one address.
   const int64_t rows = s.kernel_area();
   const int64_t tasks = s.batch * s.out_channels;
   parallel_for(tasks, 1, [&](int64_t begin, int64_t end) {
-    // Channels of one group in one product, as many as fit.
+    // As many channels of one group per GEMM as fit.
     const int64_t fitting = std::max<int64_t>(1, 4 * kBlockBytes / static_cast<int64_t>(sizeof(T)) /
                                                      std::max<int64_t>(rows * in_area, 1));
     for (int64_t i = begin; i < end;) {

@@ -1,4 +1,4 @@
-// Convolutions of one to three dimensions, forward and transposed, by matrix products.
+// Convolution and transposed convolution in one to three dimensions by im2col and GEMM.
 #pragma once
 
 #include <array>
@@ -8,13 +8,13 @@
 
 namespace pteron::cpu {
 
-// Sizes of a convolution over depth, height and width; those that a tensor lacks are 1 with stride
-// 1, dilation 1 and no padding.
+// Sizes of a convolution over depth, height and width; missing dimensions have size, stride and
+// dilation 1 and no padding.
 struct ConvolutionShape {
   int64_t batch = 1;
   int64_t groups = 1;
-  int64_t in_channels = 1;   // of all groups
-  int64_t out_channels = 1;  // of all groups
+  int64_t in_channels = 1;   // over all groups
+  int64_t out_channels = 1;  // over all groups
   std::array<int64_t, 3> in{1, 1, 1};
   std::array<int64_t, 3> out{1, 1, 1};
   std::array<int64_t, 3> kernel{1, 1, 1};
@@ -27,7 +27,7 @@ struct ConvolutionShape {
   int64_t kernel_area() const { return kernel[0] * kernel[1] * kernel[2]; }
 };
 
-// Whether an output depends on one position of the input alone, its own.
+// Whether an output depends only on the input at its own position (1x1, stride 1).
 bool is_pointwise(const ConvolutionShape& shape);
 
 // out[n, o, z] = bias[o] + sum over i, k of in[n, i, z * stride + k * dilation - padding] *
@@ -43,8 +43,8 @@ bool is_pointwise(const ConvolutionShape& shape);
 template <typename T>
 void convolve(const ConvolutionShape& shape, const T* in, const T* weight, const T* bias, T* out);
 
-// The transposed one: each input element adds weight[i, o, k] times itself to
-// out[n, o, y * stride + k * dilation - padding].
+// Transposed: each input element adds weight[i, o, k] times itself to out[n, o, y * stride + k *
+// dilation - padding].
 //
 //   weight  [in_channels, out_channels / groups, kernel...]      row-major
 template <typename T>

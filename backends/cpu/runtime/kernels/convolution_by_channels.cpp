@@ -1,4 +1,4 @@
-// Direct convolution with neighbouring channels of one output in a register.
+// Direct convolution; a register holds neighbouring channels of one output position.
 #include <algorithm>
 
 #include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"

@@ -1,4 +1,4 @@
-// Direct convolution with neighbouring outputs of one channel in a register.
+// Direct convolution; a register holds neighbouring output positions of one channel.
 #include <algorithm>
 
 #include "pteron/backends/cpu/runtime/kernels/convolution_direct.h"
@@ -10,13 +10,13 @@
 namespace pteron::cpu {
 namespace {
 
-// Bytes of a strip that one thread works on: what a second-level cache holds beside the weights.
+// Bytes of a strip per thread: fits the L2 cache together with the weights.
 constexpr int64_t kStripBytes = 384 * 1024;
-// Bytes of the strips of several images that threads share.
+// Bytes of shared strips of several images.
 constexpr int64_t kSharedBytes = 4 * 1024 * 1024;
-// Fewest outputs of a strip, for which its weights are read.
+// Minimum outputs per strip, to amortize reading the weights.
 constexpr int64_t kLeastPositions = 96;
-// Widest strips; rows that are longer are cut. A single row is cut finer, to be shared.
+// Maximum strip width; longer rows are split. A single row is split finer, for more threads.
 constexpr int64_t kMostWidth = 1024;
 constexpr int64_t kMostWidthOfOneRow = 240;
 
@@ -72,7 +72,7 @@ class Convolution {
   }
 
  private:
-  // A thread computes all channels of some rows, of which it makes strips for itself.
+  // A thread computes all channels of some rows, from its own strips.
   void share_rows() {
     const PlaneStrip strip(s_, width_, most_rows_);
     set_columns(strip);
@@ -98,8 +98,8 @@ class Convolution {
                  });
   }
 
-  // Threads make strips of whole images together; then each computes all rows of some channels, so
-  // that each weight is read by one of them.
+  // All threads make strips of whole images; then each computes all rows of some channels, so that
+  // each weight is read by one thread.
   void share_channels(const PlaneStrip& strip) {
     set_columns(strip);
     const int64_t images = s_.batch * s_.groups, size = strip.size(in_group_);
@@ -122,7 +122,7 @@ class Convolution {
           });
       Vectors vectors(most_vectors(s_.out[1]));
       vectors.set(*this, strip.pitch(), s_.out[1], s_.out[2]);
-      // Images run fastest: the weights of a block stay in the cache.
+      // Images are the innermost loop: the weights of a block stay in cache.
       const int64_t per_group = count / s_.groups;
       parallel_for(count * blocks_,
                    grain_of(s_.out_area() * depth_ * divided_up(out_group_, blocks_)),
@@ -136,7 +136,7 @@ class Convolution {
     }
   }
 
-  // The registers that outputs [0, rows) x [0, width) of a strip fall into.
+  // The registers that cover outputs [0, rows) x [0, width) of a strip.
   class Vectors {
    public:
     explicit Vectors(int64_t most) : vectors_(most) {}
@@ -157,7 +157,7 @@ class Convolution {
     const TileVector* at(int64_t i) const { return vectors_.data() + i; }
 
    private:
-    // One row after the other, the last register of each filled in part.
+    // Row by row; the last register of each row is partially filled.
     void by_rows(const Convolution& c, int64_t pitch) {
       for (int64_t y = 0; y < rows_; ++y) {
         for (int64_t x = 0; x < width_; x += c.kernels_.lanes) {
@@ -169,7 +169,7 @@ class Convolution {
         }
       }
     }
-    // Over the ends of rows: less is left empty where rows are short.
+    // Across the ends of rows: wastes less if rows are short.
     void through_rows(const Convolution& c, int64_t pitch) {
       int64_t y = 0, x = 0;
       for (int64_t from = 0; y < rows_; from += c.kernels_.lanes) {
@@ -239,11 +239,11 @@ class Convolution {
   const ConvolutionTensors& t_;
   const TileKernels& kernels_;
   const int64_t in_group_, out_group_;
-  const int64_t depth_;      // terms of an output
-  const int64_t blocks_;     // of output channels of a group
+  const int64_t depth_;      // terms per output
+  const int64_t blocks_;     // blocks of output channels per group
   const int64_t width_;      // of strips
   const int64_t most_rows_;  // of strips
-  bool inside_;              // input channels lie innermost in the weights
+  bool inside_;              // input channels are innermost in the weights
   Scratch<int32_t> row_offsets_, column_offsets_;
 };
 

@@ -3,14 +3,13 @@
 namespace pteron::cpu {
 namespace {
 
-// Whether rearranging the weights costs less than what it saves: transposing the image on its way
-// in and out.
+// Whether packing the weights costs less than transposing the image in and out.
 bool suits_channels(const ConvolutionShape& s, const ConvolutionTensors& t, int lanes) {
   if (t.in_strides.channel != 1 || t.out_strides.channel != 1) return false;
   const int64_t in_group = s.in_channels / s.groups, out_group = s.out_channels / s.groups;
   const int64_t weights = s.out_channels * in_group * s.kernel_area();
   const int64_t images = s.batch * (s.in_channels * s.in_area() + s.out_channels * s.out_area());
-  // Offsets in the image are kept as 32-bit numbers.
+  // Image offsets must fit 32 bits.
   const int64_t reach =
       s.kernel[1] * s.dilation[1] * t.in_strides.y + s.kernel[2] * s.dilation[2] * t.in_strides.x;
   if (reach + s.in_channels >= INT32_MAX) return false;
@@ -26,7 +25,7 @@ bool is_depthwise(const ConvolutionShape& s) {
 bool is_convolved_directly(const ConvolutionShape& s, bool channels_last) {
   const int64_t in_group = s.in_channels / s.groups;
   const bool flat = s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0;
-  // Offsets in padded images and in weights are kept as 32-bit numbers.
+  // Offsets in padded images and in weights must fit 32 bits.
   constexpr int64_t kMost = INT32_MAX / 4;
   const int64_t padded = (s.in[1] + 2 * s.padding[1] + s.stride[1]) *
                          (s.in[2] + 2 * s.padding[2] + s.stride[2] + kMostTileLanes);
@@ -36,7 +35,7 @@ bool is_convolved_directly(const ConvolutionShape& s, bool channels_last) {
 
 void convolve_direct(const ConvolutionShape& shape, const ConvolutionTensors& tensors) {
   const TileKernels& kernels = *tile_kernels();
-  // Groups with few channels fill the shorter registers, which every such machine has.
+  // Groups with few channels use the shorter registers, which every such machine has.
   const TileKernels& shorter = tile_kernels_avx2();
   const int64_t together = is_depthwise(shape) ? shape.groups : shape.out_channels / shape.groups;
   const bool few = together <= shorter.lanes;

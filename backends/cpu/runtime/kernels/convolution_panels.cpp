@@ -1,4 +1,5 @@
-// Direct convolution with neighbouring channels of one output in a register, over arranged weights.
+// Direct convolution with packed weights; a register holds neighbouring channels of one output
+// position.
 #include <algorithm>
 #include <limits>
 
@@ -10,19 +11,17 @@
 namespace pteron::cpu {
 namespace {
 
-// Bytes of rows of the image that one thread works on: what a second-level cache holds beside the
-// weights of a block.
+// Bytes of image rows per thread: fits the L2 cache together with the weights of a block.
 constexpr int64_t kStripBytes = 384 * 1024;
-// Bytes of the weights of a block, which are read again for each tile of outputs.
+// Bytes of weights per block, which are read for every tile of outputs.
 constexpr int64_t kBlockBytes = 640 * 1024;
-// Threads share channels only where that is worth so much of the whole: what reads a result next
-// shares its rows, and finds them in the cache of its processor.
+// Threads split channels only for a gain of this fraction: the consumer of the output splits its
+// rows, and finds them in its core's cache.
 constexpr double kWorthSharingChannels = 0.07;
-// A single row of outputs is cut, to be shared.
+// A single row of outputs is split among threads.
 constexpr int64_t kMostWidthOfOneRow = 96;
 
-// An image whose pixels are multiplied by a matrix is one row of them, if they lie at equal
-// distances.
+// A 1x1 convolution treats the image as one row if its pixels have a uniform stride.
 ConvolutionShape as_one_row(const ConvolutionShape& s, const PanelTensors& t) {
   const auto is_one = [&](const ImageStrides& strides) {
     return strides.y == s.in[2] * strides.x &&
@@ -100,7 +99,7 @@ class Convolution {
     int64_t of_rows, of_vectors;
   };
 
-  // Some rows of the output, at their begin, and the pixels that the first of them depends on.
+  // Some rows of the output, and the pixels that the first of them depends on.
   struct Piece {
     const float* in;
     float* out;
@@ -108,11 +107,11 @@ class Convolution {
     int64_t y, rows, width;
   };
 
-  // Positions of the image along `d` that one output reads, from the first to the last.
+  // Extent of the image along `d` that one output reads.
   int64_t reach(int d) const { return (s_.kernel[d] - 1) * s_.dilation[d] + 1; }
 
-  // Whether rows of the image are copied: to have zeros beside them, channels side by side, lanes
-  // behind the last channel, offsets that are not too large.
+  // Whether image rows are copied: for padding, for channels last, for a full last vector, or for
+  // small offsets.
   bool is_padded() const {
     const auto is_inside = [&](int d) {
       return s_.padding[d] == 0 && (s_.out[d] - 1) * s_.stride[d] + reach(d) <= s_.in[d];
@@ -126,13 +125,13 @@ class Convolution {
     if (s_.out[1] > 1) return s_.out[2];
     const int64_t pixel_bytes = s_.in_channels * s_.stride[2] * int64_t{sizeof(float)};
     const int64_t most = std::clamp<int64_t>(kStripBytes / pixel_bytes, 16, kMostWidthOfOneRow);
-    // As many pieces for each thread.
+    // Pieces per thread.
     const int64_t threads = max_threads();
     return divided_up(s_.out[2], threads * divided_up(s_.out[2], threads * most));
   }
 
-  // What threads share: rows of the output, or channels, or both. Each counts operations on
-  // registers: products, loads of weights from a far cache, copies of the image.
+  // How threads split the work: by rows, channels, or both. The cost model counts vector
+  // operations: multiplications, weight loads from L3, image copies.
   Parts share(int64_t rows, int64_t vectors) const {
     const int64_t terms = rows * width_ * depth_ * s_.out_channels / groups_;
     const int64_t threads = std::clamp<int64_t>(terms / kTermsPerThread, 1, max_threads());
@@ -154,7 +153,7 @@ class Convolution {
 
   int64_t strip_rows(int64_t rows) const { return (rows - 1) * s_.stride[1] + reach(1); }
 
-  // At least half of them are not read for the next piece again.
+  // At least half of the rows are not read again for the next piece.
   int64_t rows_of_strip() const {
     const int64_t lines = kStripBytes / int64_t{sizeof(float)} / std::max<int64_t>(line_, 1);
     const int64_t fitting = (lines - strip_rows(1)) / s_.stride[1] + 1;
@@ -207,11 +206,11 @@ class Convolution {
       }
       std::fill(to, strip + line_, 0.0f);
     }
-    // What the last vector of the last pixel reaches into.
+    // Padding for the last vector of the last pixel.
     std::fill(strip, strip + kMostTileLanes, 0.0f);
   }
 
-  // Vectors [first, last) of the channels of all groups.
+  // Vectors [first, last) over the channels of all groups.
   void compute(const Piece& piece, int64_t first, int64_t last) const {
     const int64_t vector_bytes = (1 + depth_) * kernels_.lanes * int64_t{sizeof(float)};
     const int64_t most = std::clamp<int64_t>(kBlockBytes / vector_bytes, 1, kMostTileVectors);
@@ -251,14 +250,14 @@ class Convolution {
     tile.most = t_.most;
     const float* in = piece.in + first_channel;
     const int64_t tiles = divided_up(piece.width, kernels_.most_rows[count]);
-    // Down the image, so that the rows of the kernel meet pixels that are in the cache already.
+    // Top to bottom, so that the kernel's rows find pixels in cache.
     for (int64_t i = 0; i < tiles; ++i) {
       const int64_t x = part_begin(piece.width, tiles, i);
       const int64_t pixels = part_begin(piece.width, tiles, i + 1) - x;
       const TileKernel kernel =
           lanewise_ ? kernels_.get_lanewise(pixels, count) : kernels_.get(pixels, count);
       for (int64_t y = 0; y < piece.rows; ++y) {
-        // Rows of the kernel that lie outside the image add nothing.
+        // Kernel rows outside the image contribute nothing.
         const int64_t top = s_.padding[1] - (piece.y + y) * s_.stride[1], bottom = s_.in[1] + top;
         const int64_t ky = std::clamp<int64_t>(divided_up(top, s_.dilation[1]), 0, s_.kernel[1]);
         const int64_t ky_end =
@@ -280,16 +279,16 @@ class Convolution {
   const ConvolutionShape s_;
   const PanelTensors& t_;
   const TileKernels& kernels_;
-  const bool lanewise_;  // each channel for itself: treated as one group of all
+  const bool lanewise_;  // depthwise: treated as one group
   const int64_t groups_;
   const int64_t in_group_, out_group_;
-  const int64_t depth_;    // terms of an output
+  const int64_t depth_;    // terms per output
   const int64_t vectors_;  // of output channels of a group
   const int64_t panels_;   // of a group
   const bool padded_;
   const int64_t width_;  // of pieces
   int64_t pixel_, line_;
-  int64_t column_;  // floats between the weights of neighbouring terms
+  int64_t column_;  // stride between the weights of consecutive terms
   Scratch<int32_t> row_offsets_, column_offsets_;
 };
 

@@ -1,4 +1,4 @@
-// The terms of one output of a convolution, in the order in which they are added.
+// The terms of one output of a convolution, in summation order.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace pteron::cpu {
 
-// Calls term(k, channel, ky, kx) for each, k counting from 0. The channel runs fastest if
-// `channels_inside`, slowest otherwise.
+// Calls term(k, channel, ky, kx) for each, k counting from 0. The channel is the innermost loop if
+// `channels_inside`, else the outermost.
 template <typename Term>
 void for_each_term(const ConvolutionShape& s, bool channels_inside, const Term& term) {
   const int64_t channels = s.in_channels / s.groups;
@@ -25,13 +25,12 @@ void for_each_term(const ConvolutionShape& s, bool channels_inside, const Term& 
   }
 }
 
-// Part `i` of [0, size) cut into `parts` as equal as can be begins here; it ends where the next one
-// begins.
+// The start of part `i` of [0, size) in `parts` nearly equal parts.
 inline int64_t part_begin(int64_t size, int64_t parts, int64_t i) { return size * i / parts; }
 
 inline int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Multiplications that another thread is woken for.
+// Minimum multiplications per thread.
 inline constexpr int64_t kTermsPerThread = 128 * 1024;
 
 inline int64_t grain_of(int64_t terms_per_task) {

@@ -1,5 +1,4 @@
-// The inner part of direct convolutions: a block of outputs that stays in registers while all its
-// terms are added.
+// The register tile of direct convolutions: a block of outputs that accumulates in registers.
 //
 //   const TileKernels* kernels = tile_kernels();            // null: none for this machine
 //   kernels->get(/*rows=*/8, /*vectors=*/3)(tile);
@@ -14,12 +13,12 @@ inline constexpr int kMostTileLanes = 16;
 inline constexpr int kMostTileRows = 8;
 inline constexpr int kMostTileVectors = 3;
 
-// One register of a row: which of its lanes are outputs, and where they go.
+// One vector of a row: its active lanes and their destination.
 struct TileVector {
-  int64_t from;                   // begin of the vector among the columns
+  int64_t from;                   // start of the vector in the columns
   int64_t to;                     // offset of its first output
-  int32_t count;                  // lanes that are outputs, at least one
-  uint8_t lanes[kMostTileLanes];  // which: lane lanes[i] is the i-th output
+  int32_t count;                  // number of active lanes, at least one
+  uint8_t lanes[kMostTileLanes];  // lane lanes[i] is the i-th output
 };
 
 // The sum of row r, vector v, lane l,
@@ -27,10 +26,10 @@ struct TileVector {
 //   bias + sum over k < depth of
 //     rows[r * row_stride + row_offsets[k]] * columns[vectors[v].from + l + column_offsets[k]],
 //
-// (or, of a lanewise kernel, with rows[r * row_stride + row_offsets[k] + v * lanes + l] for the
-// first factor), plus the residual, no less than `least` and no more than `most`, goes to
-// out[r * out_row_stride + vectors[v].to + i * out_lane_stride] where l is lanes[i]. Columns are
-// read for all lanes. NaN stays NaN. All numbers count floats.
+// (or, of a lanewise kernel, with rows[r * row_stride + row_offsets[k] + v * lanes + l] as first
+// operand), plus the residual, clamped to [`least`, `most`], is stored to out[r * out_row_stride +
+// vectors[v].to + i * out_lane_stride] where l is lanes[i]. Columns are read for all lanes. NaN
+// propagates. All offsets are in floats.
 struct ConvolutionTile {
   const float* rows;
   int64_t row_stride;
@@ -38,8 +37,8 @@ struct ConvolutionTile {
   const float* columns;
   const int32_t* column_offsets;
   int64_t depth;
-  const float* row_bias;     // one a row; null: none
-  const float* column_bias;  // read where a vector is, at `from`; null: none
+  const float* row_bias;     // one per row; null: none
+  const float* column_bias;  // read at `from` of a vector; null: none
   const TileVector* vectors;
   float* out;
   int64_t out_row_stride;
@@ -56,8 +55,8 @@ using TileKernel = void (*)(const ConvolutionTile& tile);
 
 // The kernels of one instruction set.
 struct TileKernels {
-  int lanes;                            // floats of a register
-  int most_rows[kMostTileVectors + 1];  // by the number of vectors: what the registers hold
+  int lanes;                                       // floats per register
+  int most_rows[kMostTileVectors + 1];             // maximum rows by number of vectors
   const TileKernel (*kernels)[kMostTileVectors];   // [rows - 1][vectors - 1]
   const TileKernel (*lanewise)[kMostTileVectors];  // the same
 
@@ -67,7 +66,7 @@ struct TileKernels {
   }
 };
 
-// Those for the widest registers that this machine has; null if it has neither.
+// For the widest registers of this machine; null if it has neither.
 const TileKernels* tile_kernels();
 
 // By instruction set, wherever it can be run.

@@ -21,7 +21,7 @@ struct Register {
   static Register broadcast(const float* from) { return {_mm256_broadcast_ss(from)}; }
   void add_product(Register a, Register b) { value = _mm256_fmadd_ps(a.value, b.value, value); }
   void add(Register other) { value = _mm256_add_ps(value, other.value); }
-  // Of two operands, one of them NaN, these instructions give the second.
+  // If one operand is NaN, these instructions return the second.
   void bound(Register least, Register most) {
     value = _mm256_min_ps(most.value, _mm256_max_ps(least.value, value));
   }

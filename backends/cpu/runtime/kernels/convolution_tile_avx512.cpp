@@ -19,7 +19,7 @@ struct Register {
   static Register broadcast(const float* from) { return {_mm512_set1_ps(*from)}; }
   void add_product(Register a, Register b) { value = _mm512_fmadd_ps(a.value, b.value, value); }
   void add(Register other) { value = _mm512_add_ps(value, other.value); }
-  // Of two operands, one of them NaN, these instructions give the second.
+  // If one operand is NaN, these instructions return the second.
   void bound(Register least, Register most) {
     value =
         _mm512_maskz_min_ps(0xffff, most.value, _mm512_maskz_max_ps(0xffff, least.value, value));

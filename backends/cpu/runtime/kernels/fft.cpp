@@ -7,7 +7,7 @@ namespace pteron::cpu {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
-// Prime factors up to this one are transformed directly.
+// Prime factors up to this one use a direct DFT; larger ones Bluestein's algorithm.
 constexpr int64_t kLargestFactor = 31;
 
 // exp(sign * 2 pi i * k / n)
@@ -17,7 +17,7 @@ std::complex<T> root(int64_t k, int64_t n, double sign) {
   return {static_cast<T>(std::cos(angle)), static_cast<T>(std::sin(angle))};
 }
 
-// std::complex's own product looks for NaN, which takes several times as long.
+// std::complex's operator* handles NaN, which takes several times as long.
 template <typename T>
 std::complex<T> times(std::complex<T> a, std::complex<T> b) {
   return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
@@ -45,7 +45,7 @@ FftPlan<T>::FftPlan(int64_t length, bool forward) : length_(length) {
   inner_backward_ = std::make_unique<FftPlan>(padded, false);
   filter_.assign(static_cast<size_t>(padded), {});
   for (int64_t k = 0; k < length; ++k) {
-    // k^2 modulo 2n, without leaving the range of integers or the precision of the angle.
+    // k^2 modulo 2n, without integer overflow or loss of precision.
     const auto square =
         static_cast<int64_t>(static_cast<unsigned __int128>(k) * static_cast<uint64_t>(k) %
                              static_cast<uint64_t>(2 * length));

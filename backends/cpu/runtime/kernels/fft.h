@@ -1,4 +1,4 @@
-// Fourier transforms of one row, of any length.
+// FFT of one row of any length.
 //
 //   #include "pteron/backends/cpu/runtime/kernels/scratch.h"
 //
@@ -22,7 +22,7 @@ class FftPlan final {
   FftPlan(int64_t length, bool forward);
 
   int64_t length() const { return length_; }
-  // Complex numbers that run() needs beside the row.
+  // Size of run()'s work memory in complex elements.
   int64_t work_size() const;
   void run(std::complex<T>* row, std::complex<T>* work) const;
 
@@ -31,9 +31,9 @@ class FftPlan final {
                  size_t factor) const;
 
   int64_t length_;
-  std::vector<int64_t> factors_;           // of the length, fours first
-  std::vector<std::complex<T>> twiddles_;  // the roots of unity of the length
-  // For lengths with a large prime factor: a convolution by a transform of another length.
+  std::vector<int64_t> factors_;           // prime factors of the length, fours first
+  std::vector<std::complex<T>> twiddles_;  // twiddle factors
+  // For lengths with a large prime factor: Bluestein's algorithm.
   std::unique_ptr<FftPlan> inner_forward_, inner_backward_;
   std::vector<std::complex<T>> chirp_, filter_;
 };

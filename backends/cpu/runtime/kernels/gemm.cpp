@@ -16,9 +16,9 @@ using slim::BFloat16;
 using slim::Half;
 using slim::is_small_float_v;
 
-// Below this many multiplications a plain loop beats the library's way to its kernel.
+// Below this many multiplications a plain loop is faster than a call of the library.
 constexpr int64_t kTinyProduct = 2048;
-// And from this many on a second thread is worth waking.
+// From this many on a second thread is used.
 constexpr int64_t kProductPerThread = 256 * 1024;
 
 template <typename T>
@@ -53,7 +53,7 @@ void scale(double beta, Matrix<T> out) {
   }
 }
 
-// Integers wrap: their products are computed without sign.
+// Integers wrap: they are multiplied as unsigned.
 template <typename T>
 using wrapping_t = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>,
                                       std::make_unsigned_t<std::conditional_t<
@@ -61,7 +61,7 @@ using wrapping_t = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T
                                           std::conditional_t<sizeof(T) < 4, int32_t, T>, int32_t>>,
                                       slim::accumulate_t<T>>;
 
-// The definition, for everything that nothing faster takes.
+// The reference implementation, for all other cases.
 template <typename T>
 void gemm_loop(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> out) {
   using Sum = wrapping_t<T>;
@@ -95,7 +95,7 @@ void gemm_loop(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, 
   }
 }
 
-// b's columns lie one after the other, as a transposed weight does: rows of a times columns of b.
+// b is column-major, as a transposed weight: dot products of rows of a and columns of b.
 template <typename T>
 void gemm_dots(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> out) {
   for (int64_t i = 0; i < out.rows; ++i) {
@@ -125,7 +125,7 @@ bool is_blas_matrix(const Matrix<const T>& m) {
          m.row_stride <= INT32_MAX && m.col_stride <= INT32_MAX;
 }
 
-// A stride that leads nowhere can be any: the library wants a leading dimension that makes sense.
+// The stride of a dimension of size 1 is arbitrary, but the library checks the leading dimension.
 template <typename T>
 Matrix<T> normalized(Matrix<T> m) {
   if (m.rows == 1) m.row_stride = m.col_stride == 1 ? std::max<int64_t>(m.cols, 1) : 1;
@@ -175,7 +175,7 @@ void gemm_blas(const Blas& blas, double alpha, Matrix<const T> a, Matrix<const T
   if (out.col_stride != 1 && out.row_stride == 1) {
     return gemm_blas<T>(blas, alpha, b.transposed(), a.transposed(), beta, out.transposed());
   }
-  // Whatever the library cannot read or write is copied. Matrices that large do not occur.
+  // Operands that the library cannot access are copied.
   if (!is_blas_matrix(a) && a.rows * a.cols > 0) {
     Scratch<T> copy(a.rows * a.cols);
     copy_rows(a, copy.data());
@@ -211,7 +211,7 @@ void widen(Matrix<const T> from, float* to) {
   }
 }
 
-// 16-bit floats are widened panel by panel, so that the copies stay in the cache.
+// 16-bit floats are converted panel by panel, so that the copies stay in cache.
 template <typename T>
 void gemm_widened(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> out) {
   constexpr int64_t kPanel = 256;
@@ -220,7 +220,7 @@ void gemm_widened(double alpha, Matrix<const T> a, Matrix<const T> b, double bet
   Scratch<float> product(std::min(out.rows, kPanel) * std::min(out.cols, kPanel));
   for (int64_t j = 0; j < out.cols; j += kPanel) {
     const int64_t cols = std::min(kPanel, out.cols - j);
-    // Kept with k running fastest where it does so in b: widening then reads and writes in order.
+    // Keeps k innermost if it is in b, so that conversion is sequential.
     const Matrix<const T> panel = b.block(0, j, b.rows, cols);
     const bool by_columns = b.row_stride == 1;
     widen(by_columns ? panel.transposed() : panel, right.data());
@@ -270,7 +270,7 @@ void gemm(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, Matri
   const int64_t threads =
       work < 2 * kProductPerThread ? 1 : std::min<int64_t>(max_threads(), work / kProductPerThread);
   if (threads <= 1) return gemm_serial<T>(alpha, a, b, beta, out);
-  // Along the longer side of out, in steps that suit the library's kernels.
+  // Split along the longer side of out, in steps that suit the library's kernels.
   constexpr int64_t kStep = 16;
   const bool by_columns = out.cols >= out.rows;
   const int64_t steps = ((by_columns ? out.cols : out.rows) + kStep - 1) / kStep;
@@ -296,7 +296,7 @@ void gemm_batch(int64_t count, double alpha, Matrix<const T> a, int64_t a_step, 
     return m;
   };
   const int64_t work = out.rows * out.cols * std::max<int64_t>(a.cols, 1);
-  // A few large products are better split each than shared out.
+  // A few large GEMMs are each split among threads instead of distributed.
   if (count == 1 || (count < 2 * max_threads() && work >= 4 * kProductPerThread)) {
     for (int64_t n = 0; n < count; ++n) {
       gemm<T>(alpha, shifted(a, n * a_step), shifted(b, n * b_step), beta,

@@ -1,12 +1,12 @@
-// Matrix products: out = alpha * a @ b + beta * out.
+// GEMM: out = alpha * a @ b + beta * out.
 //
 //   Matrix<const float> a{data, rows, cols, row_stride, col_stride};
 //   gemm(1.0, a, b, 0.0, out);
 //
-// a is [M, K], b is [K, N], out is [M, N]; strides in elements, any of them, but none of out may
-// overlap itself or an input. With beta 0 the old contents of out are not read, so a NaN there does
-// no harm. Types: float, double, Half, BFloat16 (summed in float) and integers (which wrap). Runs
-// on as many threads as are worth it. Thread-safe.
+// a is [M, K], b is [K, N], out is [M, N]; any strides, in elements, but out must not overlap
+// itself or an input. With beta 0 out is not read, so a NaN there has no effect. Types: float,
+// double, Half, BFloat16 (accumulated in float) and integers (which wrap). Multithreaded if
+// worthwhile. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -30,17 +30,16 @@ struct Matrix {
 template <typename T>
 void gemm(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> out);
 
-// `count` products; the n-th has its matrices `a_step`, `b_step` and `out_step` elements after the
-// previous one's.
+// Batched: `count` GEMMs, whose matrices are `a_step`, `b_step` and `out_step` elements apart.
 template <typename T>
 void gemm_batch(int64_t count, double alpha, Matrix<const T> a, int64_t a_step, Matrix<const T> b,
                 int64_t b_step, double beta, Matrix<T> out, int64_t out_step);
 
-// On the calling thread alone.
+// On the calling thread only.
 template <typename T>
 void gemm_serial(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> out);
 
-// int8 products summed in int32; a may be uint8.
+// int8 GEMM accumulated in int32; a may be uint8.
 template <typename T>
 void gemm_int8(Matrix<const T> a, Matrix<const int8_t> b, Matrix<int32_t> out);
 

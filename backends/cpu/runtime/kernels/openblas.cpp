@@ -26,7 +26,7 @@ void* openblas() {
     }
     const char* const reason = dlerror();
     PTERON_LOG(Warning,
-               "matrix products run without OpenBLAS, many times slower, and linear equations are "
+               "GEMM runs without OpenBLAS, many times slower, and linear equations are "
                "not solved: %s. Expected %s in a directory where the dynamic linker looks: see "
                "LD_LIBRARY_PATH",
                reason ? reason : "it lacks functions", kLibrary);

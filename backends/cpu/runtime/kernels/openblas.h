@@ -1,16 +1,16 @@
-// OpenBLAS, opened when something first needs it: it is ten times as large as the rest of the
-// runtime, and most programs never call it.
+// OpenBLAS, opened on first use: it is ten times as large as the rest of the runtime, and most
+// programs never call it.
 //
 //   const auto getrf = openblas_function<int (*)(int, int, int, float*, int, int*)>("LAPACKE_sgetrf");
 //   if (!getrf) return ...;
 //
-// Thread-safe. One thread a call: we split the work ourselves, on the threads that compiled code
-// uses. A second pool would fight with that one for the cores.
+// Thread-safe. OpenBLAS runs single-threaded: we split the work on the threads of compiled code,
+// since a second thread pool would compete for cores.
 #pragma once
 
 namespace pteron::cpu {
 
-// The handle of dlopen, or null where there is none; said once in the log.
+// The handle of dlopen, or null if there is none; logged once.
 void* openblas();
 
 // Its function `name`, without the library's prefix; null without the library.

@@ -23,7 +23,7 @@ ThreadLimit::~ThreadLimit() {
 namespace internal {
 
 void run_tasks(int count, void (*task)(void* context, int i), void* context) {
-  // An exception that leaves a task on a thread of the pool would end the process.
+  // An exception that leaves a task on a pool thread would terminate the process.
   struct Tasks {
     void (*task)(void* context, int i);
     void* context;
@@ -48,8 +48,8 @@ void run_tasks(int count, void (*task)(void* context, int i), void* context) {
       },
       &tasks, count);
   if (tasks.failure) std::rethrow_exception(tasks.failure);
-  // Tasks check nothing and meet at no barrier, so that all that fails is memory for the threads; or
-  // the run was told to end, which the executor then says.
+  // Tasks have no assertions and no barriers, so only thread memory can fail; or the run was
+  // cancelled, which the executor reports.
   if (!error.ok()) throw std::bad_alloc();
 }
 

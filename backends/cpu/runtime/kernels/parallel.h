@@ -1,9 +1,9 @@
-// Work shared by the threads of one run.
+// Parallel loops on the threads of a run.
 //
 //   parallel_for(rows, /*grain=*/64, [&](int64_t begin, int64_t end) { ... });
 //
-// Uses as many threads as the caller's setting allows (openmp/region.h: max_threads), the caller's
-// own among them, and the pool that compiled code uses too. Nested calls run where they are.
+// Uses at most max_threads() threads (openmp/region.h), including the calling one, from the pool
+// that compiled code uses too. Nested calls run serially.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 
 namespace pteron::cpu {
 
-// Threads that the next parallel_for of this thread may use: at least 1.
+// Maximum threads of the next parallel_for of this thread, at least 1.
 int max_threads();
 
-// Sets it for the scope, for this thread.
+// Sets it for a scope, for this thread.
 class ThreadLimit final {
  public:
   explicit ThreadLimit(int threads);
@@ -27,13 +27,13 @@ class ThreadLimit final {
 };
 
 namespace internal {
-// Calls task(context, i) for i in [0, count), each on a thread of its own as far as there are any.
-// Of what they throw the first is thrown.
+// Calls task(context, i) for i in [0, count), on separate threads as far as available. Rethrows the
+// first exception.
 void run_tasks(int count, void (*task)(void* context, int i), void* context);
 }  // namespace internal
 
 // Splits [0, size) into at most max_threads() ranges of at least `grain`, and calls body(begin,
-// end) for each. What `body` throws is thrown here, once all that had begun is done.
+// end) for each. Rethrows an exception of `body` after all started calls have finished.
 template <typename Body>
 void parallel_for(int64_t size, int64_t grain, const Body& body) {
   if (size <= 0) return;

@@ -6,8 +6,7 @@
 namespace pteron::cpu {
 namespace {
 
-// Channels that are read together where the channels of an image lie innermost: a line of the
-// cache.
+// Channels read together from a channels-last image: one cache line.
 constexpr int64_t kChannelsTogether = 16;
 
 int64_t floor_divided(int64_t a, int64_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
@@ -44,14 +43,14 @@ PlaneStrip::PlaneStrip(const ConvolutionShape& s, int64_t width, int64_t most_ro
   for (int64_t p = 0; p < x_.phases; ++p) {
     const int64_t needed = width + x_.reach(p);
     most_needed = std::max(most_needed, needed);
-    // What lies beyond the pitch is read from the begin of the next row, which has to be padding.
+    // Columns beyond the pitch overlap the start of the next row, which must be padding.
     const int64_t inside = std::min(x_.end(p, 0), needed);
     pitch_ = std::max({pitch_, whole ? inside : needed, needed - (whole ? x_.begin(p, 0) : 0)});
   }
   tail_ = std::max<int64_t>(most_needed - pitch_, 0);
   reach_ = 0;
   for (int64_t p = 0; p < y_.phases; ++p) reach_ = std::max(reach_, y_.reach(p));
-  // An odd number of cache lines: planes of neighbouring channels do not fall on the same sets.
+  // An odd number of cache lines, so that planes do not map to the same cache sets.
   const int64_t lines = ((most_rows + reach_) * pitch_ + tail_ + 15) / 16;
   plane_size_ = (lines | 1) * 16;
   channel_size_ = y_.phases * x_.phases * plane_size_;
@@ -87,7 +86,7 @@ void PlaneStrip::fill_phase(const float* image, const ImageStrides& strides, int
   const int64_t end = std::clamp(x_.end(px, x), begin, pitch_);
   const int64_t step = x_.stride * strides.x;
   const int64_t column = (x + begin) * x_.stride + x_.remainder(px) - x_.padding;
-  // All padding at once, and behind the last row what vectors reach into: rows are often short.
+  // Fills all padding at once, and what vectors read after the last row: rows are often short.
   const int64_t used = (rows + reach_) * pitch_;
   const int64_t filled = std::min(plane_size_, used + tail_ + kMostTileLanes);
   for (int64_t c = 0; c < channels; ++c) {

@@ -1,10 +1,10 @@
-// A horizontal piece of an image with its padding, one plane for each channel, laid out so that a
-// kernel position is an offset: the input of output (y, x) at kernel position (ky, kx) is
+// A horizontal strip of an image with padding, one plane per channel, laid out so that a kernel
+// position is a constant offset: the input of output (y, x) at kernel position (ky, kx) is
 //
 //   plane[y * pitch() + x + offset(ky, kx)]
 //
-// whatever the stride. For that the rows and columns of a strided convolution are sorted into
-// phases: those that lie a multiple of the stride apart are neighbours.
+// for any stride. For strided convolutions rows and columns are sorted into phases: those a
+// multiple of the stride apart are adjacent.
 //
 //   PlaneStrip strip(shape, /*width=*/shape.out[2], /*most_rows=*/14);
 //   Scratch<float> planes(strip.size(channels));
@@ -19,19 +19,18 @@ namespace pteron::cpu {
 
 class PlaneStrip final {
  public:
-  // For pieces that `width` columns and at most `most_rows` rows of the output depend on.
+  // For strips that `width` columns and at most `most_rows` rows of the output depend on.
   PlaneStrip(const ConvolutionShape& shape, int64_t width, int64_t most_rows);
 
-  // Floats between neighbouring rows of outputs. Less than a padded row: where that is possible the
-  // padding after a row is that before the next.
+  // Row stride. Less than a padded row if rows can share the padding between them.
   int64_t pitch() const { return pitch_; }
   int64_t channel_size() const { return channel_size_; }
-  // Floats that so many channels need; vectors may be read beyond the last output.
+  // Size for `channels` channels, including vector reads beyond the last output.
   int64_t size(int64_t channels) const { return channels * channel_size_ + kMostTileLanes; }
   int64_t offset(int64_t ky, int64_t kx) const;
 
   // Copies the channels of `image` that rows [y, y + rows) and columns [x, x + width) of the output
-  // depend on. `end` says that these are the last channels of the memory.
+  // depend on. `end`: these are the last channels in memory.
   void fill(const float* image, const ImageStrides& strides, int64_t channels, int64_t y,
             int64_t rows, int64_t x, bool end, float* planes) const;
 
@@ -51,15 +50,15 @@ class PlaneStrip final {
     int64_t in, kernel, stride, padding, dilation, period, phases;
   };
 
-  // The planes of one phase for each of some channels, channel_size() apart.
+  // The planes of one phase for some channels, channel_size() apart.
   void fill_phase(const float* image, const ImageStrides& strides, int64_t channels, int64_t py,
                   int64_t px, int64_t y, int64_t rows, int64_t x, float* planes) const;
 
   Axis y_, x_;
   int64_t width_;
   int64_t pitch_;
-  int64_t reach_;  // rows beyond those of the outputs
-  int64_t tail_;   // floats beyond the last row
+  int64_t reach_;  // rows in addition to the output rows
+  int64_t tail_;   // floats after the last row
   int64_t plane_size_;
   int64_t channel_size_;
 };

@@ -19,7 +19,7 @@ std::atomic<uint64_t>& counter() {
 }  // namespace
 
 RandomStream next_random_stream() {
-  // Neighbouring counters are far apart once mixed.
+  // Mixing decorrelates consecutive counters.
   RandomStream mix(counter().fetch_add(1, std::memory_order_relaxed));
   return RandomStream(mix());
 }

@@ -1,10 +1,9 @@
-// Random numbers of this process.
+// Random number generator of the process.
 //
 //   RandomStream stream = next_random_stream();
 //   uint64_t bits = stream();
 //
-// Streams are independent of each other; each belongs to one thread. Seeded by the system.
-// Thread-safe.
+// Streams are independent; each is used by one thread. Seeded by the OS. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +22,7 @@ class RandomStream final {
   }
   // Uniform in [0, count); count > 0.
   uint64_t below(uint64_t count) {
-    // Draws that would favour the small numbers are thrown away.
+    // Rejects values that would bias the result.
     const uint64_t unfair = (0 - count) % count;
     uint64_t bits = (*this)();
     while (bits < unfair) bits = (*this)();

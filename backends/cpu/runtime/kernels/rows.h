@@ -1,12 +1,11 @@
-// Tensors as bundles of rows along one dimension.
+// Iterates over the rows of a tensor along one dimension.
 //
 //   const Rows rows(tensor, dim);
 //   for (int64_t l = 0; l < rows.count(); ++l) {
 //     T* row = data + rows.offset(l);            // element i at row[i * rows.stride()]
 //   }
 //
-// Tensors of equal sizes have equal row numbers. A tensor of no dimensions is one row of one
-// element.
+// Tensors of equal sizes have equal row indices. A 0-d tensor is one row of one element.
 #pragma once
 
 #include <algorithm>
@@ -35,10 +34,10 @@ class Rows final {
   int64_t count() const { return count_; }
   int64_t length() const { return length_; }
   int64_t stride() const { return stride_; }
-  // Rows that are worth a thread (parallel.h) where each element takes a few steps.
+  // Grain size for parallel_for if each element takes a few operations.
   int64_t grain() const { return std::max<int64_t>(1, 16384 / std::max<int64_t>(length_, 1)); }
 
-  // Of the first element of row `row`.
+  // Offset of the first element of row `row`.
   int64_t offset(int64_t row) const {
     int64_t offset = 0;
     for (size_t d = rank_; d-- > 0;) {

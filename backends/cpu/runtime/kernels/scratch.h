@@ -1,4 +1,4 @@
-// Memory of a kernel for the length of a call, from the calling thread's cache.
+// Temporary memory of a kernel call, from the calling thread's cache.
 //
 //   Scratch<float> packed(rows * cols);      // throws std::bad_alloc
 //   packed[i] = ...;

@@ -1,4 +1,4 @@
-// What a softmax over parts of a row is made of, in the widest vectors that the machine has.
+// Building blocks of an online softmax, in the machine's widest vectors.
 //
 //   float maximum = max_of(scores, n, -INFINITY);
 //   float sum = exponentials(scores, n, maximum);   // scores[i] = exp(scores[i] - maximum)

@@ -1,4 +1,4 @@
-// The order of numbers for sorting: NaN is greater than everything else.
+// Comparison for sorting: NaN sorts last.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline bool is_nan(T value) {
   }
 }
 
-// NaN counts as greatest, and as equal to NaN.
+// NaN is the largest value and equal to NaN.
 template <typename T>
 inline bool less(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
@@ -35,7 +35,7 @@ struct Ranked {
   int64_t index;
 };
 
-// Ascending or descending, equal values by their index.
+// Ascending or descending; ties by index.
 template <typename T>
 struct RankedBefore {
   bool descending;

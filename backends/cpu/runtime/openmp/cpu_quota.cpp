@@ -12,8 +12,8 @@ bool has_cpu(const std::string& list) {
   return ("," + list + ",").find(",cpu,") != std::string::npos;
 }
 
-// The path of the process's group in the hierarchy of version 2, or in that of version 1 which has
-// the cpu controller. Lines are ID:CONTROLLERS:PATH.
+// The path of the process's cgroup in the v2 hierarchy, or in the v1 hierarchy of the cpu
+// controller. Lines are ID:CONTROLLERS:PATH.
 std::string path_of_group(const std::string& root, bool is_v2) {
   std::ifstream file(root + "/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
@@ -25,7 +25,7 @@ std::string path_of_group(const std::string& root, bool is_v2) {
   return "/";
 }
 
-// Of one group; infinite without a limit.
+// Quota of one cgroup; infinite without a limit.
 double quota_of(const std::string& folder, bool is_v2) {
   double quota = -1, period = -1;
   if (is_v2) {
@@ -51,7 +51,7 @@ int cpu_quota(const std::string& root) {
     after >> type >> skipped >> options;
     const bool is_v2 = type == "cgroup2";
     if (!is_v2 && (type != "cgroup" || !has_cpu(options))) continue;
-    // A container may see its own group as the root of the mount.
+    // In a container the mount's root may be the container's cgroup.
     std::string path = path_of_group(root, is_v2);
     if (group == "/") group.clear();
     path = path.compare(0, group.size(), group) == 0 ? path.substr(group.size()) : "";

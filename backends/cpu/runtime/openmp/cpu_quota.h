@@ -1,13 +1,13 @@
-// What control groups leave a process of its processors' time.
+// The CPU quota of cgroups.
 #pragma once
 
 #include <string>
 
 namespace pteron::cpu::openmp {
 
-// Processors' worth of time, rounded up: the least quota of this process's group and those above it
-// (cgroup v1 cpu.cfs_quota_us, v2 cpu.max) as far as they are mounted. 0: no limit. `root` stands
-// before all paths that are read.
+// Number of processors, rounded up: the smallest quota of this process's cgroup and its ancestors
+// (v1 cpu.cfs_quota_us, v2 cpu.max), as far as mounted. 0: no limit. `root` is a prefix for all
+// paths that are read.
 int cpu_quota(const std::string& root = "");
 
 }  // namespace pteron::cpu::openmp

@@ -6,8 +6,8 @@
 namespace pteron::cpu::openmp {
 namespace {
 
-// Free, or taken by a thread of this generation of processes. In a child, one that a thread of its
-// parent has taken is free.
+// Free, or held by a thread of this process. After fork(), a lock held in the parent counts as
+// free.
 constexpr uint32_t kFree = 0;
 uint32_t taken() { return 4 * fork_generation() + 1; }
 uint32_t awaited() { return 4 * fork_generation() + 2; }

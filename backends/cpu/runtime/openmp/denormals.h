@@ -1,5 +1,4 @@
-// Numbers too small for full precision (denormals), of the calling thread's float arithmetic: exact
-// and slow, as C++ has it, or taken as zero.
+// Denormal mode of the calling thread: exact and slow (the C++ default), or flushed to zero.
 #pragma once
 
 #if defined(__x86_64__)

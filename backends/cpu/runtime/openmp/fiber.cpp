@@ -12,10 +12,10 @@
 namespace pteron::cpu::openmp {
 namespace {
 
-// As much as threads have; what is not touched takes no memory.
+// As large as a thread's stack; untouched pages take no memory.
 constexpr size_t kStackNbytes = size_t{8} << 20;
 
-// At the upper end of a stack that is free, or in use.
+// Header at the upper end of a stack.
 struct Stack {
   Stack* next;
   void* sanitizer_fiber;
@@ -23,7 +23,8 @@ struct Stack {
 
 char* begin_of(Stack* stack) { return reinterpret_cast<char*>(stack + 1) - kStackNbytes; }
 
-// Of a thread. Trivial, so that it costs nothing to look at; the owner is made with the first stack.
+// Thread-local. Trivially constructible, so that access is free; the owner is created with the
+// first stack.
 thread_local Stack* free_stacks = nullptr;
 thread_local Stack* running = nullptr;  // null: the thread's own
 

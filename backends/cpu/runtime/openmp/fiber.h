@@ -1,13 +1,12 @@
-// Stacks that share a thread: one runs while the others wait.
+// Fibers: stacks that share a thread; one runs while the others wait.
 //
 //   bool began = here.start(main);     // main() runs on a stack of its own
 //   ...                                // returns when somebody resumes `here`
 //   there.resume(here);                // leaves `there`, which is running, for `here`
 //   end_fiber(here);                   // main()'s last word
 //
-// For members of a team that wait for each other and have no thread each. Not thread-safe: a fiber
-// stays on its thread. A thread keeps the stacks it has made, so that no memory is asked for in the
-// long run.
+// For team members that wait for each other without a thread each. Not thread-safe: a fiber stays
+// on its thread. A thread caches its stacks, so that nothing is allocated in a steady state.
 #pragma once
 
 #include <ucontext.h>
@@ -16,7 +15,7 @@ namespace pteron::cpu::openmp {
 
 class Fiber;
 
-// Leaves the running fiber, of which nothing is used again, for `next`.
+// Switches from the running fiber, which is never resumed, to `next`.
 [[noreturn]] void end_fiber(Fiber& next);
 
 class Fiber final {
@@ -29,7 +28,7 @@ class Fiber final {
   friend void end_fiber(Fiber& next);
   void leave_for(void* stack, void* sanitizer_fiber, const ucontext_t& context);
 
-  // While it waits. Not initialised: most are never left.
+  // Saved context while it waits. Not initialized: most fibers never switch.
   ucontext_t context_;
   void* stack_;
   void* sanitizer_fiber_;

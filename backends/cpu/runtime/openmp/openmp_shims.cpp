@@ -1,7 +1,8 @@
-// OpenMP as compiled models call it, under private names (backends/aoti/shims/private_names.h).
+// The OpenMP functions of compiled models, under private names
+// (backends/aoti/shims/private_names.h).
 //
-// A check that fails in a region ends the region: g++ ends the process at an exception that would
-// leave one. The rest of the model's call then finds no data (failed_check.h).
+// A failed assertion in a region ends the region, since g++ terminates the process on an exception
+// that would leave it. The rest of the model's call gets no data (failed_check.h).
 #include <atomic>
 #include <cstdint>
 #include <utility>
@@ -21,14 +22,14 @@ namespace {
 std::atomic<uint32_t> unnamed_critical{0};
 std::atomic<uint32_t> atomic_section{0};
 
-// The compiler gives each name a pointer, zero at first, that is ours to use.
+// The compiler provides a zero-initialized pointer per section name for our use.
 std::atomic<uint32_t>& named_critical(void** name) {
   return *reinterpret_cast<std::atomic<uint32_t>*>(name);
 }
 
 }  // namespace
 
-// GOMP_parallel: `threads` 0 leaves the number to us; `flags` say where threads would best run.
+// GOMP_parallel: `threads` 0 means the default; `flags` are affinity hints.
 PTERON_SHIM_EXPORT void ptrn_parallel(void (*body)(void*), void* data, unsigned threads,
                                       [[maybe_unused]] unsigned flags) {
   if (__builtin_expect(aoti::run_has_failed(), 0)) return;

@@ -18,7 +18,7 @@ Error run_alone(ThreadState& thread, void (*body)(void*), void* data) {
   return std::move(member.error);
 }
 
-// Whoever gives up in here leaves the outermost region.
+// A failure in here leaves the outermost region.
 Error run_nested(ThreadState& thread, void (*body)(void*), void* data) {
   Member member;
   Member* const outer = thread.member;

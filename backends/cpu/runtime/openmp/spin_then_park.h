@@ -1,11 +1,10 @@
-// How threads wait for each other: a short while awake, then asleep.
+// Waiting of threads: spin briefly, then park.
 //
 //   spin_then_park.wait([&] { return word.load(std::memory_order_acquire) != old; },
 //                       [&] { futex_wait(&word, old); });
 //
-// Awake, a thread answers within a hundred nanoseconds and holds a core that somebody else may
-// need; asleep, it takes some tens of microseconds. Thread-safe but for SpinThenPark, which is its
-// thread's own; no allocation.
+// A spinning thread responds within a hundred nanoseconds but occupies a core; a parked one needs
+// tens of microseconds. Thread-safe except SpinThenPark, which is per thread; no allocation.
 #pragma once
 
 #include <atomic>
@@ -14,11 +13,10 @@
 
 namespace pteron::cpu::openmp {
 
-// About what it takes to wake a sleeping thread on a busy machine, or on a virtual one whose other
-// processors sleep, too: whoever waits longer than this awake loses at most as much again by
-// sleeping.
+// About the time to wake a sleeping thread on a busy machine, or on a virtual one whose other
+// processors sleep. Parking after this time at most doubles the wait.
 inline constexpr std::chrono::nanoseconds kLongSpin = std::chrono::microseconds(200);
-// Where the thread that is waited for may need this one's core.
+// If the other thread may need this one's core.
 inline constexpr std::chrono::nanoseconds kShortSpin = std::chrono::microseconds(2);
 
 // Sleeps while the four bytes at `word`, an atomic or its lower half, are `expected`. May return
@@ -27,7 +25,7 @@ void futex_wait(const void* word, uint32_t expected);
 // Wakes up to `count` threads that sleep on `word`.
 void futex_wake(const void* word, int count);
 
-// Tells the core that this is a waiting loop.
+// The pause instruction of a spin loop.
 inline void cpu_relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -36,8 +34,8 @@ inline void cpu_relax() {
 #endif
 }
 
-// Calls `done` until it holds, for at most about `limit`. Returns what it said last. The clock is
-// read now and then only, and not at all when the wait is short.
+// Polls `done` until true, for about `limit` at most. Returns its last value. The clock is read
+// rarely, and never in a short wait.
 template <typename Done>
 bool spin_until(const Done& done, std::chrono::nanoseconds limit) {
   using Clock = std::chrono::steady_clock;
@@ -57,13 +55,13 @@ bool spin_until(const Done& done, std::chrono::nanoseconds limit) {
   }
 }
 
-// How long a thread waits awake. If what it waits for happens soon after it went to sleep, it may
-// have been in the way itself, on a machine with fewer free cores than threads; then it waits only
-// shortly for some time.
+// Adapts how long a thread spins. If the event happens right after it parked, the thread may have
+// occupied the core that the other needed (fewer free cores than threads); then it spins only
+// briefly for some time.
 class SpinThenPark final {
  public:
-  // Returns when `done` holds. `sleep` sleeps until it may hold. `crowded`: it is known that there
-  // are more threads than cores.
+  // Returns when `done` is true. `sleep` blocks until it may be. `crowded`: there are more threads
+  // than cores.
   template <typename Done, typename Sleep>
   void wait(const Done& done, const Sleep& sleep, bool crowded = false) {
     const bool is_short = crowded || short_waits_ > 0;

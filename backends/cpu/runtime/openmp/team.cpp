@@ -13,18 +13,18 @@
 namespace pteron::cpu::openmp {
 namespace {
 
-// How often the owner looks whether all is done before it looks for members to run itself, which
-// disturbs workers that have just begun.
+// How often the owner polls for completion before it takes members itself, which disturbs workers
+// that have just started.
 constexpr int kLooks = 64;
 
-// How long other callers are remembered, in nanoseconds.
+// How long other callers are assumed to be active, in nanoseconds.
 constexpr int64_t kSharing = 1'000'000;
 
 thread_local ThreadState state;
 
 std::atomic<Team*> all_teams{nullptr};  // a list, each linked to the one before
 
-// A frame of its own for setjmp(): nothing lives across it.
+// A separate frame for setjmp(): no variable lives across it.
 __attribute__((noinline)) void run_body(Member& member, void (*body)(void*), void* data) {
   if (_setjmp(member.escape) == 0) body(data);
 }
@@ -71,7 +71,7 @@ Error Team::run(void (*body)(void*), void* data, int size, const RunControl* con
   size_ = size;
   processor_ = sched_getcpu();
   flushes_denormals_ = flushes_denormals();
-  // Lines that members share are written only where they change.
+  // Shared cache lines are written only if the value changes.
   if (next_member_.load(std::memory_order_relaxed) != size) {
     next_member_.store(size, std::memory_order_relaxed);
   }
@@ -97,9 +97,9 @@ Error Team::run(void (*body)(void*), void* data, int size, const RunControl* con
   return std::exchange(error_, Error());
 }
 
-// Callers and workers together should not be more than processors: a worker that waits for one
-// takes longer than the caller alone. Who saw others expects them to be back soon from what they do
-// between regions.
+// Callers and workers together should not exceed the processors: waiting for a worker without a
+// core takes longer than working alone. Other callers seen recently are assumed to start another
+// region soon.
 int Team::useful_workers(ThreadState& thread) const {
   const int most = num_processors() - 1;
   int workers = most;
@@ -156,7 +156,7 @@ bool run_member_on(Worker& worker, Team& team, int member) noexcept {
   team.run_member(member);
   const int done = 1 + team.run_unassigned();
   const bool is_in_the_way = team.is_crowded() || team.processor_ == sched_getcpu();
-  // First, so that the owner's next region finds it idle.
+  // Done first, so that the owner's next region finds this worker idle.
   worker.set_idle();
   team.count_done(static_cast<uint32_t>(done));
   return is_in_the_way;
@@ -175,8 +175,7 @@ bool Team::is_done_soon() const {
   return false;
 }
 
-// Workers that were asleep, or whose processor does something else, may be late; the last ones most
-// likely.
+// Workers that were asleep, or whose processor is busy, may be late; the last ones most likely.
 bool Team::take_back_members() {
   bool any = false;
   for (int i = num_workers_; i >= 1; --i) {
@@ -200,7 +199,7 @@ void Team::wait_until_done() {
       is_crowded());
 }
 
-// Members that no thread has begun run here, each until it waits as the caller is about to.
+// Runs members that have not started, each until it waits as the caller is about to.
 void Team::run_unassigned_to_barrier(Member& member) {
   while (next_member_.load(std::memory_order_relaxed) < size_) {
     ThreadState& thread = thread_state();
@@ -232,7 +231,7 @@ void Team::run_fiber() {
   end_fiber(member.next->fiber);
 }
 
-// For a member that can do nothing until others on its thread have, or until the barrier is over.
+// For a member that must wait for others on its thread, or for the barrier.
 void Team::let_others_run(Member& member) {
   for (Member* other = member.next; other != &member; other = other->next) {
     if (other->has_ended || (other->is_at_barrier && !is_over(other->generation))) continue;

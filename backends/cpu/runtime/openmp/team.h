@@ -1,7 +1,7 @@
-// One parallel region that runs: its members, what they wait for, and the error that ended it.
+// A running parallel region: its members, barriers and error.
 //
-// Not for use outside this folder; see region.h. Teams are never deleted and serve one region after
-// the other, so that a thread that is late with a wake-up call touches a team, whosever it is.
+// Internal to this folder; see region.h. Teams are never deleted but reused, so that a late wake-up
+// call always touches a valid team.
 #pragma once
 
 #include <setjmp.h>
@@ -20,21 +20,21 @@ namespace pteron::cpu::openmp {
 
 class Team;
 
-// A thread inside a region's body; lives on its stack.
+// A member's state, on its stack.
 struct Member {
   Team* team = nullptr;  // null: alone
   int index = 0;
   int size = 1;
-  unsigned singles = 0;  // that it has come to
+  unsigned singles = 0;  // it has reached
   Member* root = this;   // of the outermost region
   Error error;           // of an outermost region without a team
   jmp_buf escape;        // in the root: where leave_member() goes
 
-  // Members that share a thread are a ring, and all but one of them wait.
+  // Members that share a thread form a ring; all but one of them wait.
   Member* next = this;
   bool is_at_barrier = false;
   bool has_ended = false;
-  uint32_t generation = 0;  // that is_at_barrier means
+  uint32_t generation = 0;  // the barrier of is_at_barrier
   Fiber fiber;
 };
 
@@ -42,8 +42,8 @@ struct ThreadState {
   Member* member = nullptr;
   int max_threads = 0;   // 0: the default
   Team* team = nullptr;  // served this thread's last region; others may use it meanwhile
-  int starting = 0;      // the member whose fiber begins
-  // After other callers were seen, and until then, in nanoseconds: at most so many workers.
+  int starting = 0;      // the member whose fiber starts
+  // Worker limit after other callers were seen, and when it expires, in nanoseconds.
   int64_t shares_until = 0;
   int shared_workers = 0;
   SpinThenPark spin_then_park;
@@ -52,16 +52,16 @@ ThreadState& thread_state();
 
 class alignas(64) Team final {
  public:
-  // A team that nobody uses, the thread's last one if it can be.
+  // An unused team, preferably the thread's last one.
   static Team& acquire(ThreadState& thread);
   void release() { in_use_.store(false, std::memory_order_release); }
-  // In a new process the threads that used them are gone.
+  // After fork() the threads that used them are gone.
   static void release_all();
 
-  // For the owner: runs all members, member 0 on this thread. `control` may be null.
+  // Called by the owner: runs all members, member 0 on this thread. `control` may be null.
   Error run(void (*body)(void*), void* data, int size, const RunControl* control);
 
-  // For members. barrier(): false if a member has failed; the caller has to leave.
+  // Called by members. barrier(): false if a member has failed; the caller must leave.
   bool barrier(Member& member);
   bool begin_single(Member& member);
   void fail(Error error);
@@ -78,7 +78,7 @@ class alignas(64) Team final {
   bool is_done_soon() const;
   bool is_crowded() const { return size_ > num_processors(); }
   int useful_workers(ThreadState& thread) const;
-  // Whether the region goes on; false if the run was told to end, and then the region has failed.
+  // False if the run was cancelled; the region has then failed.
   bool goes_on();
   bool has_failed() const { return failed_.load(std::memory_order_acquire); }
   bool is_over(uint32_t generation) const {
@@ -90,32 +90,32 @@ class alignas(64) Team final {
 
   static constexpr uint32_t kOwnerSleeps = uint32_t{1} << 31;
 
-  // Written by the owner before members begin; the rest of the line changes seldom.
+  // Written by the owner before members start; the rest of the cache line changes rarely.
   void (*body_)(void*) = nullptr;
   void* data_ = nullptr;
   const RunControl* control_ = nullptr;
   int size_ = 0;
-  int processor_ = -1;               // that the owner began the region on
-  bool flushes_denormals_ = false;   // the owner; all members do as it does
-  std::atomic<int> next_member_{0};  // from here to size_: nobody's yet
+  int processor_ = -1;               // of the owner at the start of the region
+  bool flushes_denormals_ = false;   // the owner's mode, inherited by all members
+  std::atomic<int> next_member_{0};  // members from here to size_ have not started
   std::atomic<bool> failed_{false};
 
-  // Members, less the owner, that are not done.
+  // Unfinished members, without the owner.
   alignas(64) std::atomic<uint32_t> pending_{0};
 
   alignas(64) std::atomic<int> arrived_{0};  // at the barrier
   std::atomic<uint32_t> generation_{0};      // of barriers
   std::atomic<int> sleepers_{0};             // at the barrier
-  std::atomic<unsigned> singles_{0};         // constructs that have been begun
+  std::atomic<unsigned> singles_{0};         // number of constructs started
 
   // For the owner.
   alignas(64) std::atomic<bool> in_use_{true};
-  unsigned first_worker_ = 0;  // that the last region found idle
-  int num_workers_ = 0;        // that this region has got
-  bool late_ = false;          // workers did not begin what the last region offered them
+  unsigned first_worker_ = 0;  // workers found idle by the last region
+  int num_workers_ = 0;        // workers of this region
+  bool late_ = false;          // workers did not start the last region's offers
   std::unique_ptr<Worker*[]> workers_;
   std::atomic<bool> has_error_{false};
-  Error error_;  // of whoever set has_error_
+  Error error_;  // of the member that set has_error_
   Team* next_ = nullptr;
 };
 

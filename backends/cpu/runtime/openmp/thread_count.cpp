@@ -19,7 +19,7 @@ namespace {
 
 int count_processors() {
   cpu_set_t set;
-  // Without the set, more processors than it has room for.
+  // On failure there are more processors than the set can hold.
   const int allowed = sched_getaffinity(0, sizeof(set), &set) == 0
                           ? CPU_COUNT(&set)
                           : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
@@ -27,7 +27,7 @@ int count_processors() {
   return std::max(1, quota > 0 ? std::min(allowed, quota) : allowed);
 }
 
-// A number of a processor's topology; -1 if it is not known.
+// A processor's topology id; -1 if unknown.
 int topology(int processor, const char* what) {
   char path[96];
   std::snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/%s", processor, what);

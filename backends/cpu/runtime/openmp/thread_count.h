@@ -1,25 +1,25 @@
-// How many threads a parallel region has when nobody says a number.
+// The default number of threads of a parallel region.
 //
 //   int threads = default_threads();
 //
-// OMP_NUM_THREADS (its first number, if it is a list), or else as many as this process may use
-// processors. The environment is read once. Thread-safe.
+// OMP_NUM_THREADS (the first entry of a list), or else the number of cores that the process may
+// use. The environment is read once. Thread-safe.
 #pragma once
 
 namespace pteron::cpu::openmp {
 
-// Processors that this process may run on, or fewer if control groups leave it less time (a quota of
-// 1.5 is two); as it was at the first question; at least 1.
+// Processors that this process may run on, or fewer by cgroup quota (1.5 counts as two); cached at
+// the first call; at least 1.
 int num_processors();
-// Cores that they belong to: threads of one core share what it computes with.
+// Physical cores of these processors: hyper-threads share execution units.
 int num_cores();
 
-// What OMP_NUM_THREADS says, in 1..kMaxTeam, or num_cores() where it is unset or no number.
+// OMP_NUM_THREADS, in 1..kMaxTeam, or num_cores() if it is unset or invalid.
 int default_threads();
-// The number in `text` by the rules above; 0 for none. For default_threads() and its test.
+// Parses `text` by the rules above; 0 if invalid. For default_threads() and its test.
 int parse_num_threads(const char* text);
 
-// Members of the largest team.
+// Maximum team size.
 inline constexpr int kMaxTeam = 4096;
 
 }  // namespace pteron::cpu::openmp

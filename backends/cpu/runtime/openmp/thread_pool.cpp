@@ -19,11 +19,11 @@ namespace pteron::cpu::openmp {
 namespace {
 
 constexpr int kMemberShift = 48;
-// A try that fails takes as long as many regions.
+// A failed attempt takes as long as many regions.
 constexpr int kRequestsBetweenTries = 1000;
 constexpr uint64_t kTeamMask = (uint64_t{1} << kMemberShift) - 1;
 
-// Parked threads need their code: the library that it is in stays, whoever closes it.
+// Parked threads need their code: keeps this library loaded.
 void keep_this_library() {
   Dl_info info;
   if (dladdr(reinterpret_cast<void*>(&keep_this_library), &info) && info.dli_fname) {
@@ -83,14 +83,15 @@ uint64_t Worker::wait_for_job(bool is_in_the_way) {
     uint64_t idle = kIdle;
     job_.compare_exchange_strong(idle, kAsleep, std::memory_order_release,
                                  std::memory_order_relaxed);
-    futex_wait(&job_, kAsleep);  // not if it has a job by now
+    futex_wait(&job_, kAsleep);  // unless it has a job by now
   };
   do {
     if (!spin_until(has_job, is_in_the_way ? kShortSpin : kLongSpin)) {
       while (!has_job()) sleep();
     }
-  } while (!job_.compare_exchange_strong(state, kBusy, std::memory_order_acquire,
-                                         std::memory_order_relaxed));  // else it was taken back
+  } while (!job_.compare_exchange_strong(
+      state, kBusy, std::memory_order_acquire,
+      std::memory_order_relaxed));  // otherwise the offer was withdrawn
   if (is_kept_off_) {
     is_kept_off_ = false;
     (void)sched_setaffinity(0, sizeof(allowed_), &allowed_);
@@ -111,7 +112,7 @@ void Worker::run_forever() {
 // --- ThreadPool ---
 
 ThreadPool& ThreadPool::get() {
-  // Workers look at it until the process is gone, so nothing of it may need an end.
+  // Never destroyed: workers access it until the process exits.
   static_assert(std::is_trivially_destructible_v<ThreadPool>);
   static ThreadPool pool;
   return pool;
@@ -130,7 +131,7 @@ int ThreadPool::offer(Team& team, int first, int count, int limit, Worker** work
     if (taken == 0) *start = at;
     workers[taken++] = worker;
   }
-  // Whoever could not be found is made, up to the limit; if that fails, fewer do the work.
+  // Creates missing workers, up to the limit; if that fails, fewer take part.
   while (taken < count && num_workers_.load(std::memory_order_relaxed) < limit) {
     Worker* const worker = start_worker(Worker::make_job(team, first + taken), limit);
     if (!worker) break;
@@ -188,7 +189,7 @@ void* ThreadPool::thread_main(void* worker) {
   return nullptr;
 }
 
-// Only the calling thread is here, and it is outside any region.
+// Only the calling thread exists, and it is outside any region.
 void ThreadPool::after_fork_in_child() {
   get().num_workers_.store(0, std::memory_order_relaxed);
   Team::release_all();

@@ -13,7 +13,7 @@ namespace {
 using aoti::ArithmeticCall;
 using Kind = ArithmeticCall::Kind;
 
-// Row-major and of one dtype.
+// Row-major, all of one dtype.
 struct Operands {
   const SlimTensor& a;
   const SlimTensor& b;
@@ -56,7 +56,7 @@ Error of_integers(const ArithmeticCall& call, const Operands& operands) {
     case Kind::kPower:
       return apply<U>(operands, [](U x, U y) { return power(x, static_cast<int64_t>(y)); });
     default:
-      // The lowest number has no counterpart, and stays.
+      // abs of the minimum wraps to itself.
       return apply<U>(operands, [](U x, U) { return x >> 63 ? 0 - x : x; });
   }
 }
@@ -98,7 +98,7 @@ Error of_complex(const ArithmeticCall& call, const Operands& operands) {
   }
 }
 
-// 16-bit floats and half complex numbers are computed in the next wider type, integers in int64.
+// 16-bit floats and complex half are computed in the next wider type, integers in int64.
 DType computing_type(DType dtype) {
   if (dtype == DType::ComplexHalf) return DType::ComplexFloat;
   if (slim::is_complex(dtype) || dtype == DType::Double) return dtype;

@@ -12,7 +12,7 @@
 namespace pteron::cpu {
 namespace {
 
-constexpr int64_t kQueries = 64, kKeys = 256;  // of a tile of scores, which stays in the cache
+constexpr int64_t kQueries = 64, kKeys = 256;  // of a tile of scores, which stays in cache
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 // One head of one batch.
@@ -22,7 +22,7 @@ Matrix<const T> head_of(const SlimTensor& tensor, int64_t batch, int64_t head) {
           tensor.size(2), tensor.size(3), tensor.stride(2), tensor.stride(3)};
 }
 
-// As float: the rows themselves, or a copy in `room`.
+// As float: the rows in place, or a converted copy in `room`.
 template <typename T>
 Matrix<const float> as_float(const Matrix<const T>& rows, float* room) {
   if constexpr (std::is_same_v<T, float>) {
@@ -38,7 +38,7 @@ Matrix<const float> as_float(const Matrix<const T>& rows, float* room) {
   }
 }
 
-// Memory of one thread.
+// Per-thread work memory.
 struct Tile {
   Tile(int64_t items, int64_t value_items, bool converts)
       : query(kQueries * items),
@@ -63,7 +63,7 @@ void add_mask(const SlimTensor& mask, int64_t batch, int64_t head, int64_t query
   }
 }
 
-// The queries from `first` on of one head, over tiles of keys.
+// Computes the queries from `first` on of one head, over tiles of keys.
 template <typename T>
 void attend(const aoti::AttentionCall& call, int64_t batch, int64_t head, int64_t first,
             Tile& tile) {
@@ -101,7 +101,7 @@ void attend(const aoti::AttentionCall& call, int64_t batch, int64_t head, int64_
       }
       const float maximum = max_of(row, count, tile.maximum[i]);
       if (maximum == kNone) {
-        // No key, or NaN, which is no maximum.
+        // All keys masked, or NaN, which max_of() ignores.
         for (int64_t j = 0; j < count; ++j) row[j] = row[j] == kNone ? 0.0f : row[j];
         tile.sum[i] += std::accumulate(row, row + count, 0.0f);
         continue;
@@ -129,7 +129,7 @@ template <typename T>
 Error run(const aoti::AttentionCall& call) {
   const int64_t heads = call.query.size(1);
   const int64_t tiles = (call.query.size(2) + kQueries - 1) / kQueries;
-  const int64_t least = 1 << 18;  // multiplications that another thread is worth
+  const int64_t least = 1 << 18;  // minimum multiplications per thread
   const int64_t work = std::min(kQueries, call.query.size(2)) *
                        std::max<int64_t>(call.key.size(2), 1) * call.query.size(3);
   parallel_for(call.query.size(0) * heads * tiles, least / work + 1,

@@ -35,7 +35,7 @@ ImageStrides image_strides(const SlimTensor& tensor) {
           tensor.stride(n - 1)};
 }
 
-// Without gaps, row-major or channels-last, as the tensor is or as a row-major copy.
+// Dense, row-major or channels last; otherwise a row-major copy.
 Result<TensorPtr> dense_weight(const SlimTensor& weight) {
   const ImageStrides strides = image_strides(weight);
   const bool last = slim::is_channels_last(weight) && strides.channel == 1 &&

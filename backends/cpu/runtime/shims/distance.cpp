@@ -44,7 +44,7 @@ Error fill(const aoti::DistanceCall& call) {
                  for (int64_t line = begin; line < end; ++line) {
                    const T* left = a->data_as<const T>() + line * length;
                    const T* right = b->data_as<const T>() + line / rows * cols * length;
-                   // Before a row of pairs there are rows with cols - 1, cols - 2, ... of them.
+                   // The rows of pairs before it have cols - 1, cols - 2, ... entries.
                    const int64_t first =
                        line * cols - (call.each_once ? (line + 1) * (line + 2) / 2 : int64_t{0});
                    for (int64_t j = call.each_once ? line + 1 : 0; j < cols; ++j) {

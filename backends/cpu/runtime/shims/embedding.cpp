@@ -31,7 +31,7 @@ Error check(const SlimTensor& indices, const SlimTensor& offsets, int64_t rows) 
   return Error::Ok;
 }
 
-// `Number`: of what gradients would need.
+// `Number`: the integer type of the outputs for autograd.
 template <typename T, typename Number>
 Error fill_bags(const EmbeddingBagCall& call) {
   using Wide = slim::accumulate_t<T>;

@@ -17,8 +17,8 @@ void transform_rows(const aoti::FftCall& call) {
   const bool real_in = !slim::is_complex(call.in.dtype()),
              real_out = !slim::is_complex(call.out.dtype());
   const T scale = static_cast<T>(call.scale);
-  // Of real numbers the first coefficient is real, and the middle one of an even number, also where
-  // a number is NaN.
+  // For real input the first coefficient is real, and for even lengths the middle one, also with
+  // NaN.
   const auto is_real = [&](int64_t i) { return i == 0 || 2 * i == call.length; };
   parallel_for(in.count(), 4096 / call.length + 1, [&](int64_t begin, int64_t end) {
     Scratch<Complex> row(call.length), work(plan.work_size());

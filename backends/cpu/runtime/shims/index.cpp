@@ -15,7 +15,7 @@ using Kind = aoti::IndexCall::Kind;
 
 size_t last_dim(const SlimTensor& tensor) { return tensor.dim() == 0 ? 0 : tensor.dim() - 1; }
 
-// What the numbers add to offsets into x, seen with the sizes of the result.
+// The contribution of the indices to offsets into x, expanded to the output's sizes.
 Result<TensorPtr> offsets_of(const aoti::Indexed& indexed) {
   const Span<const int64_t> shape = indexed.picked.front().numbers->sizes();
   PTERON_ASSIGN_OR_RETURN(const TensorPtr offsets, slim::make_tensor(shape, DType::Long));
@@ -82,7 +82,7 @@ void reduce(const aoti::IndexCall& call, const SlimTensor& offsets) {
     return for_each(call, offsets,
                     [&](int64_t x, int64_t i) { to[x] = combine(call.kind, to[x], from[i]); });
   }
-  // How many each element has taken in.
+  // Number of values accumulated per element.
   Scratch<int64_t> counts(call.indexed.reach());
   std::fill(counts.data(), counts.data() + call.indexed.reach(), call.include_self ? 1 : 0);
   for_each(call, offsets, [&](int64_t x, int64_t i) {
@@ -95,7 +95,7 @@ void reduce(const aoti::IndexCall& call, const SlimTensor& offsets) {
   });
 }
 
-// Of the elements of a row-major tensor that are not zero.
+// Positions of the non-zero elements of a row-major tensor.
 Result<std::vector<int64_t>> positions(const SlimTensor& tensor) {
   std::vector<int64_t> found;
   PTERON_DISPATCH_REAL(tensor.dtype(), T, {

@@ -1,4 +1,4 @@
-// What the kernels of operators are made of.
+// Helpers of the operators' kernels.
 #pragma once
 
 #include "pteron/backends/aoti/ops/results.h"
@@ -14,7 +14,7 @@ using slim::DType;
 using slim::SlimTensor;
 using slim::TensorPtr;
 
-// Row-major and of `dtype`: an alias where it is so already.
+// Row-major with `dtype`: an alias if it already is.
 inline Result<TensorPtr> converted(const SlimTensor& tensor, DType dtype) {
   if (tensor.dtype() == dtype) return slim::contiguous_tensor(tensor);
   PTERON_ASSIGN_OR_RETURN(TensorPtr copy, slim::make_tensor(tensor.sizes(), dtype));

@@ -19,14 +19,14 @@ using Kind = LinalgCall::Kind;
 constexpr int kColumnMajor = 102, kTrans = 112, kNoTrans = 111, kUpper = 121, kLower = 122,
               kNonUnit = 131, kUnit = 132, kLeft = 141, kRight = 142;
 
-// NaN goes through, as in torch.
+// NaN is not an error, as in torch.
 bool accept_nan() {
   const auto set_nancheck = openblas_function<void (*)(int)>("LAPACKE_set_nancheck");
   if (set_nancheck) set_nancheck(0);
   return true;
 }
 
-// Of LAPACKE and CBLAS, for float or double.
+// Functions of LAPACKE and CBLAS for float or double.
 template <typename T>
 struct Lapack {
   int (*getrf)(int, int, int, T*, int, int*);
@@ -64,7 +64,7 @@ const Lapack<double>* lapack_of(double) {
                               "LAPACKE_dpotrs", "LAPACKE_dgeqrf", "LAPACKE_dorgqr", "cblas_dtrsm"});
 }
 
-// Elements on both sides of the diagonal by what is wanted of them.
+// Sets the elements on both sides of the diagonal.
 template <typename T>
 void keep_triangle(const ColumnMajor& a, bool upper) {
   for (int64_t j = 0; j < a.cols; ++j) {

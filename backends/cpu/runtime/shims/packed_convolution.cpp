@@ -7,7 +7,7 @@
 namespace pteron::cpu {
 namespace {
 
-// What the kernels of any machine read: two registers of AVX2, one of AVX-512.
+// Panel width for every machine: two AVX2 registers, one AVX-512 register.
 constexpr int64_t kPanel = 16;
 
 ConvolutionShape shape_of(const aoti::PackedConvolutionCall& call) {
@@ -32,7 +32,7 @@ ImageStrides strides_of(const SlimTensor& tensor) {
           tensor.stride(3)};
 }
 
-// Offsets in the rows that a kernel reaches over are kept as 32-bit numbers.
+// Offsets in the rows that a kernel covers must fit 32 bits.
 bool has_short_offsets(const ConvolutionShape& s) {
   const auto reach = [&](int d) { return (s.kernel[d] - 1) * s.dilation[d] + 1; };
   const double columns = static_cast<double>(s.out[2]) * s.stride[2] + reach(2);
@@ -45,10 +45,9 @@ bool has_short_offsets(const ConvolutionShape& s) {
 Error packed_convolution(const aoti::PackedConvolutionCall& call) {
   if (call.input.dtype() != DType::Float) return aoti::no_kernel_for(call.input);
   const ConvolutionShape shape = shape_of(call);
-  PTERON_CHECK_OR_RETURN(
-      tile_kernels() != nullptr, Error::NotSupported,
-      "convolutions with arranged weights need AVX2, which this processor lacks; "
-      "lower the model for isa=\"x86-64-v2\"");
+  PTERON_CHECK_OR_RETURN(tile_kernels() != nullptr, Error::NotSupported,
+                         "convolutions with packed weights need AVX2, which this processor lacks; "
+                         "lower the model for isa=\"x86-64-v2\"");
   PTERON_CHECK_OR_RETURN(has_short_offsets(shape), Error::NotSupported,
                          "found input %s, expected shorter rows", call.input.describe().c_str());
   TensorPtr aside;
@@ -70,7 +69,7 @@ Error packed_convolution(const aoti::PackedConvolutionCall& call) {
   }
   tensors.least = call.least;
   tensors.most = call.most;
-  // Groups with few channels fill the shorter registers, which every such machine has.
+  // Groups with few channels use the shorter registers, which every such machine has.
   const int64_t together = is_depthwise(shape) ? shape.groups : shape.out_channels / shape.groups;
   const TileKernels& shorter = tile_kernels_avx2();
   convolve_panels(shape, tensors, together <= shorter.lanes ? shorter : *tile_kernels());

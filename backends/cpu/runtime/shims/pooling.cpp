@@ -13,7 +13,7 @@ using aoti::PoolingCall;
 using aoti::PoolingWindow;
 using aoti::PoolingWindows;
 
-// Calls body(number of the position in the plane) for the positions of a window.
+// Calls body(position in the plane) for the positions of a window.
 template <typename Body>
 void for_each_position(const PoolingWindows& p, const PoolingWindow& w, const Body& body) {
   for (int64_t z = w.begin[0]; z < w.end[0]; z += w.step[0]) {
@@ -24,7 +24,7 @@ void for_each_position(const PoolingWindows& p, const PoolingWindow& w, const Bo
   }
 }
 
-// Calls body(plane of `in`, window, offset in the result) for all outputs.
+// Calls body(plane of `in`, window, offset in the output) for all outputs.
 template <typename T, typename Body>
 void for_each_output(const PoolingWindows& p, const T* in, const Body& body) {
   const int64_t in_area = p.in[0] * p.in[1] * p.in[2], out_area = p.out[0] * p.out[1] * p.out[2];

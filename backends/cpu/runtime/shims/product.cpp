@@ -8,7 +8,7 @@
 namespace pteron::cpu {
 namespace {
 
-// The last two dimensions of a tensor, starting at its first element.
+// The last two dimensions of a tensor as a matrix.
 template <typename T>
 Matrix<T> matrix_of(const SlimTensor& tensor) {
   const size_t rank = tensor.dim();
@@ -31,7 +31,7 @@ Error multiply(const aoti::ProductCall& call) {
   return Error::Ok;
 }
 
-// Some rows of the weight at a time become float.
+// Converts some rows of the weight to float at a time.
 template <typename T>
 void multiply_int8_weight(const aoti::Int8WeightCall& call) {
   constexpr int64_t kRows = 32, kLeastWork = 1 << 16;

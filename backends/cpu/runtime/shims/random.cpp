@@ -25,7 +25,7 @@ Error store(const SlimTensor& out, const Number& number) {
   return aoti::no_kernel_for(out);
 }
 
-// Of independent waiting times with these rates the shortest come first.
+// Sampling without replacement: sorts by exponential variates with these rates.
 void race(RandomStream& stream, const double* rates, int64_t length, int64_t count, int64_t* out) {
   std::vector<std::pair<double, int64_t>> times(static_cast<size_t>(length));
   for (int64_t i = 0; i < length; ++i) {
@@ -75,7 +75,7 @@ Error multinomial(const aoti::MultinomialCall& call) {
     }
     for (int64_t i = 0; i < count; ++i) {
       const auto found = std::upper_bound(sums.begin(), sums.end(), stream.uniform() * total);
-      // A product that was rounded up to the total belongs to the last number above 0.
+      // If rounding reaches the total, selects the last element above 0.
       out[i] = (found == sums.end() ? std::lower_bound(sums.begin(), sums.end(), total) : found) -
                sums.begin();
     }

@@ -13,16 +13,16 @@ namespace {
 using aoti::ScanCall;
 using Kind = ScanCall::Kind;
 
-// Wider than the elements: float sums are kept in double, narrower ones in float.
+// Accumulation type: double for float, float for narrower dtypes.
 template <typename T>
 using running_t = std::conditional_t<std::is_same_v<T, float>, double, slim::accumulate_t<T>>;
 
-// As which they are added and multiplied: integers wrap.
+// Computation type: integers wrap.
 template <typename T, typename Wide = running_t<T>>
 using wrapping_t =
     std::conditional_t<std::is_integral_v<Wide> && !std::is_same_v<Wide, bool>, uint64_t, Wide>;
 
-// Calls body(rows, where one of them begins) for the rows of the results.
+// Calls body(rows, start of a row) for the rows of the outputs.
 template <typename Body>
 void for_each_row(const ScanCall& call, const Body& body) {
   const Rows rows(call.out, call.dim);

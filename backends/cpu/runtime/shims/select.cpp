@@ -17,7 +17,7 @@ const Ranked<T>& most_frequent(Ranked<T>* row, int64_t length) {
   int64_t best = 0, frequency = 0, run = 0;
   for (int64_t i = 0; i < length; ++i) {
     run = i > 0 && !less(row[i - 1].value, row[i].value) && !is_nan(row[i].value) ? run + 1 : 1;
-    // Of the best run the last.
+    // The last position of the longest run.
     if (run > frequency) {
       frequency = run;
       best = i;

@@ -1,4 +1,4 @@
-// The C functions of shims.inc that are operators.
+// The operators of shims.inc as C functions.
 #define PTERON_DEVICE cpu
 #define PTERON_DEVICE_TYPE CPU
 #define PTERON_DEVICE_KERNELS cpu

@@ -8,8 +8,8 @@
 namespace pteron::cpu {
 namespace {
 
-// The first `count` of a row, in order. Of equal ones those that torch takes, whose way this is:
-// models choose experts by scores that may be equal.
+// The first `count` of a row, in order. Ties are broken by torch's algorithm: mixture-of-experts
+// models select by scores that may be equal.
 template <typename T>
 void select_first(Ranked<T>* row, int64_t length, int64_t count, bool descending) {
   const auto before = [descending](const Ranked<T>& a, const Ranked<T>& b) {

@@ -1,4 +1,4 @@
-// Vector math of one number.
+// Scalar math functions.
 #include <cmath>
 
 #include "pteron/backends/aoti/shims/shim_export.h"

@@ -1,11 +1,11 @@
-// How one file defines all the vector math of one register width, over the C library's libmvec.
+// Macros to define the vector math of one register width with glibc's libmvec.
 //
 //   #define PTERON_VM_FLOAT(name) ptrn_v##name##f8    // names of this width
 //   ...
 //   #include "pteron/backends/cpu/runtime/vector_math/width.inc"
 //
 // Each width is compiled for the instructions it uses, and called only by code compiled for them
-// too. libmvec is within 4 units in the last place. What it lacks is computed lane by lane by libm.
+// too. libmvec is within 4 ULP. Functions it lacks call libm per lane.
 #pragma once
 
 #include <immintrin.h>
@@ -16,7 +16,7 @@
 
 namespace pteron::cpu {
 
-// fn of every lane. `Vector` is a vector of `Lane`.
+// Applies fn to every lane. `Vector` is a vector of `Lane`.
 template <typename Lane, typename Vector, typename Function>
 inline Vector by_lane(Function&& fn, Vector a) {
   constexpr int kLanes = sizeof(Vector) / sizeof(Lane);

@@ -3,8 +3,8 @@
 namespace pteron::cuda {
 
 Error attention(const Attention& a, int device, cudaStream_t stream) {
-  // Up to as many queries a key head, cuDNN has too little to do at a time: it does not split the
-  // keys. Of one query it would besides make a plan for each length of a growing cache.
+  // Up to this many queries per key head cuDNN has too little parallelism, since it does not split
+  // the keys. For one query it would also build a plan for each length of a growing KV cache.
   const int64_t few = a.queries == 1 ? 32 : 4;
   if (a.queries * (a.heads / a.kv_heads) > few) {
     Error error = attention_with_cudnn(a, device, stream);

@@ -1,4 +1,4 @@
-// Attention through cuDNN's graphs. Plans are cached by the thread for each kind of attention.
+// Attention through cuDNN's graph API. Plans are cached per thread and problem.
 #include <cudnn_frontend.h>
 
 #include <array>
@@ -111,19 +111,19 @@ Key make_key(const Attention& a, int device) {
   return key;
 }
 
-// What cuDNN's kernels read in packs of 16 bytes.
+// cuDNN's kernels load 16 bytes at a time.
 bool is_laid_out(const Attention& a) {
   const auto fits = [](const void* data, const int64_t (&strides)[4]) {
     return reinterpret_cast<uintptr_t>(data) % 16 == 0 && strides[3] == 1 && strides[0] % 8 == 0 &&
            strides[1] % 8 == 0 && strides[2] % 8 == 0;
   };
-  // A mask with one number for all keys of a query is read past its end.
+  // cuDNN reads a mask that is broadcast over keys past its end.
   const bool fits_bias = !a.bias || a.bias_strides[3] == 1 || a.keys == 1;
   return a.dim % 8 == 0 && a.value_dim % 8 == 0 && fits(a.q, a.q_strides) &&
          fits(a.k, a.k_strides) && fits(a.v, a.v_strides) && fits_bias;
 }
 
-// Null where cuDNN has nothing for it.
+// Null if cuDNN has no plan.
 using Plans = std::map<Key, std::unique_ptr<Plan>>;
 
 Error run(const Attention& a, int device, cudaStream_t stream) {
@@ -158,7 +158,7 @@ Error run(const Attention& a, int device, cudaStream_t stream) {
 
 Error attention_with_cudnn(const Attention& a, int device, cudaStream_t stream) {
   if (a.dtype == ScalarType::Float || !is_laid_out(a)) return Error::NotSupported;
-  try {  // the headers report some errors so
+  try {  // the headers report some errors by exception
     return run(a, device, stream);
   } catch (const std::exception& error) {
     return make_error(Error::NotSupported, "attention through cuDNN: %s", error.what());

@@ -11,18 +11,18 @@
 namespace pteron::cuda {
 namespace {
 
-// Code is kept short: a block runs it a few times, and fetching it costs more than what it computes.
+// The loop is not unrolled: a block runs it only a few times, and instruction fetch dominates.
 constexpr int kWarps = 4;
 constexpr int kItems = 8;   // of a row of q, k or v, in one thread
-constexpr int kUnroll = 2;  // keys of a round in one thread; those of the next are loaded meanwhile
+constexpr int kUnroll = 2;  // keys per thread and iteration; the next ones are prefetched
 constexpr float kNone = -INFINITY;
-constexpr float kLog2E = 1.44269504f;  // exponents are of 2
+constexpr float kLog2E = 1.44269504f;  // exponents are base 2
 
-// Blocks at a time for which a processor has registers.
+// Blocks per SM, by registers.
 template <int kRows>
 constexpr int kBlocks = kRows == 1 ? 4 : 2;
 
-// What the kernels take: rows are the queries of the heads that share a key.
+// Kernel arguments: rows are the queries of the heads that share a key.
 struct Rows {
   Attention a;
   int group;       // heads that share a key
@@ -30,13 +30,13 @@ struct Rows {
   int row_blocks;  // of kRows rows each, for one key head
   int split;       // keys of one block
   int splits;
-  // With several splits, for each row: maximum, sum, and the weighted sum of values, of each split.
+  // With several splits, for each row and split: maximum, sum, and the weighted sum of values.
   float* partial;
 };
 
 __host__ __device__ inline int64_t partial_size(const Attention& a) { return a.value_dim + 2; }
 
-// What exponents are taken relative to: any number where there is no key yet.
+// The maximum subtracted from exponents; arbitrary before the first key.
 __device__ inline float base_of(float maximum) { return maximum == kNone ? 0.0f : maximum; }
 
 // 2 to the power of x, in one instruction; 0 where it would be denormal.
@@ -51,7 +51,8 @@ struct alignas(16) Pack {
   T items[16 / sizeof(T)];
 };
 
-// kItems of a row of `size`, from `first` on, those past its end as 0; kPacked: in aligned packs.
+// Loads kItems elements of a row of `size`, from `first` on; those past its end are 0. kPacked:
+// aligned vector loads.
 template <typename T, bool kPacked>
 struct Items {
   static constexpr int kPack = 16 / sizeof(T);
@@ -76,15 +77,15 @@ struct Items {
   }
 };
 
-// What a thread loads for one round.
+// Data that a thread loads for one iteration.
 template <typename T, int kRows, bool kPacked>
 struct Round {
   Items<T, kPacked> key[kUnroll], value[kUnroll];
   T bias[kUnroll][kRows];
 };
 
-// A block has kRows rows of one key head and a range of keys. kLanes threads have a key at a time,
-// kItems items each; the keys go round these teams.
+// A block processes kRows rows of one key head and a range of keys. A group of kLanes threads
+// processes one key at a time, kItems elements per thread; keys are distributed over the groups.
 template <typename T, int kLanes, int kRows, bool kPacked>
 __global__ void __launch_bounds__(kWarps * 32, kBlocks<kRows>)
     rows_kernel(__grid_constant__ const Rows r) {
@@ -132,13 +133,13 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks<kRows>)
     return loaded;
   };
 
-  // Softmax, as far as it has come.
+  // State of the online softmax.
   float maximum[kRows], sum[kRows] = {}, values[kRows][kItems] = {};
 #pragma unroll
   for (int i = 0; i < kRows; ++i) maximum[i] = kNone;
   const float scale = static_cast<float>(a.scale) * kLog2E;
 
-  // All threads of a warp take part in every round, since they exchange sums.
+  // All threads of a warp take part in every iteration, since they shuffle partial sums.
   Round<T, kRows, kPacked> next;
   if (begin < end) next = load(begin + team);
 #pragma unroll 1
@@ -236,7 +237,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks<kRows>)
 constexpr int kMostSplits = 128;
 constexpr int kCombineThreads = 128;
 
-// One block for each row; its threads have an item of the value each.
+// One block per row; a thread per element of the value.
 template <typename T>
 __global__ void __launch_bounds__(kCombineThreads) combine_kernel(__grid_constant__ const Rows r) {
   const Attention& a = r.a;
@@ -245,7 +246,7 @@ __global__ void __launch_bounds__(kCombineThreads) combine_kernel(__grid_constan
   const int batch = head_block / kv_heads, kv_head = head_block - batch * kv_heads;
   const int step = static_cast<int>(partial_size(a));
   const float* partial = r.partial + int64_t{line} * r.splits * step;
-  // What each split counts for; no more of them than threads.
+  // The weight of each split; at most one split per thread.
   __shared__ float weights[kMostSplits], sums[kMostSplits];
   const int split = threadIdx.x;
   const float mine = split < r.splits ? partial[split * step] : kNone;
@@ -279,11 +280,11 @@ Error launch(Rows r, int device, cudaStream_t stream) {
   const Attention& a = r.a;
   const int64_t lines = a.batch * a.kv_heads;
   r.row_blocks = (r.rows + kRows - 1) / kRows;
-  // As many blocks as run at a time, none with less than two rounds.
+  // As many blocks as run concurrently, each with at least two iterations.
   int processors = 0;
   PTERON_CUDA_RETURN_IF_ERROR(
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
-      "asking for the number of processors");
+      "querying the number of SMs");
   constexpr int64_t kLeast = kWarps * 32 / kLanes * kUnroll * 2;
   const int64_t wanted = (int64_t{kBlocks<kRows>} * processors) / (lines * r.row_blocks);
   const int64_t keys = std::max<int64_t>(a.keys, 1);

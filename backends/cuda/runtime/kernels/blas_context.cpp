@@ -14,13 +14,12 @@ namespace {
 
 constexpr size_t kHopperWorkspaceNbytes = size_t{32} << 20;
 constexpr size_t kWorkspaceNbytes = size_t{8} << 20;
-// Streams that one thread may use side by side on one device before the oldest gives up its
-// workspace.
+// Streams per thread and device before the oldest workspace is freed.
 constexpr size_t kMaxWorkspaces = 16;
 
 Error refuse_during_capture(cudaStream_t stream, const char* what) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  PTERON_CUDA_RETURN_IF_ERROR(cudaStreamIsCapturing(stream, &status), "asking for stream capture");
+  PTERON_CUDA_RETURN_IF_ERROR(cudaStreamIsCapturing(stream, &status), "querying stream capture");
   PTERON_CHECK_OR_RETURN(status == cudaStreamCaptureStatusNone, Error::InvalidState,
                          "%s while the stream is being captured; run once before capturing", what);
   return Error::Ok;
@@ -69,7 +68,7 @@ class BlasContexts final {
   }
 
  private:
-  // Never destroyed: threads may end after static destructors ran.
+  // Never destroyed: threads may outlive static destructors.
   static std::map<int, std::vector<BlasContext*>>& idle() {
     static auto* contexts = new std::map<int, std::vector<BlasContext*>>();
     return *contexts;
@@ -118,7 +117,7 @@ Result<void*> BlasContext::workspace_for(cudaStream_t stream) {
   }
   PTERON_RETURN_IF_ERROR(refuse_during_capture(stream, "allocating a cuBLAS workspace"));
   if (workspaces_.size() == kMaxWorkspaces) {
-    // cudaFree waits for the device, so nothing still uses it.
+    // cudaFree synchronizes the device, so nothing still uses it.
     PTERON_CUDA_RETURN_IF_ERROR(cudaFree(workspaces_.front().data), "freeing a workspace");
     workspaces_.erase(workspaces_.begin());
   }
@@ -168,7 +167,7 @@ Result<BlasContext*> BlasContext::get(int device, cudaStream_t stream) {
   }
   const BlasWorkspace* own = BlasWorkspace::current();
   const uint64_t owner = own ? own->id() : 0;
-  // A stream's address may be that of one that is gone; the owner's id is never used twice.
+  // A stream's address may be reused; the owner's id never is.
   if (__builtin_expect(
           !context->has_stream_ || context->stream_ != stream || context->owner_ != owner, 0)) {
     PTERON_RETURN_IF_ERROR(context->use(stream));

@@ -1,16 +1,16 @@
-// cuBLAS for one thread on one device: a handle and a workspace of our own.
+// A cuBLAS handle and workspace per thread and device.
 //
 //   PTERON_ASSIGN_OR_RETURN(BlasContext* blas, BlasContext::get(device, stream));
 //   blas->api().gemm_ex(blas->handle(), ...);
 //
-// get() costs two loads once a thread has called it for a device and stream. It takes no lock then.
-// A context made by a thread that ended is handed to a later thread; none is destroyed before the
-// process ends. A context belongs to the thread that got it.
+// After a thread's first call for a device and stream, get() takes two loads and no lock. The
+// context of a thread that ended is reused by a later thread; none is destroyed before the process
+// exits. A context is used only by the thread that got it.
 //
-// The workspace (32 MiB on compute capability 9.0 and above, else 8 MiB) is the method's that runs
-// on this thread (blas_workspace.h), or else one for each stream, because kernels of one stream may
-// share it and those of two streams may not. It is set again after every change of stream, since
-// cuBLAS falls back to its own pool then.
+// The workspace (32 MiB on compute capability 9.0 and above, else 8 MiB) belongs to the method
+// running on this thread (blas_workspace.h), otherwise there is one per stream, since kernels of
+// two streams must not share it. It is set again after every change of stream, since cuBLAS then
+// resets it to its own pool.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,18 +28,18 @@ class BlasContext final {
  public:
   // This thread's context for `device` (which must be current), set to `stream`. The first call of
   // a thread for a device or stream allocates, so it fails with InvalidState while `stream` is
-  // being captured into a graph. Call it once before.
+  // being captured. Call it once before.
   static Result<BlasContext*> get(int device, cudaStream_t stream);
 
   const Cublas& api() const { return *api_; }
   cublasHandle_t handle() const { return handle_; }
-  // The same handle as cublasLt knows it.
+  // The same handle for cublasLt.
   cublasLtHandle_t lt_handle() const { return reinterpret_cast<cublasLtHandle_t>(handle_); }
   void* workspace() const { return workspace_; }
   size_t workspace_nbytes() const { return workspace_nbytes_; }
   int device() const { return device_; }
-  // A stream to capture on, on which nothing is ever run. Null while `stream`, on which the caller
-  // works, is being captured itself, or if none can be made.
+  // A stream for captures, on which nothing ever runs. Null while the caller's `stream` is being
+  // captured, or if it cannot be created.
   cudaStream_t recording_stream(cudaStream_t stream);
 
  private:
@@ -66,7 +66,7 @@ class BlasContext final {
   cudaStream_t recording_stream_ = nullptr;
 };
 
-// What cuBLAS said, as an Error with `what` before it.
+// A cuBLAS status as an Error, prefixed by `what`.
 Error blas_error(const Cublas& api, cublasStatus_t status, const char* what);
 
 }  // namespace pteron::cuda

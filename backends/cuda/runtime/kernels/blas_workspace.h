@@ -1,12 +1,9 @@
-// Whose workspace cuBLAS uses on the calling thread.
+// The cuBLAS workspace of the calling thread.
 //
-//   BlasWorkspace workspace;                 // of a method; memory comes when it is first needed
-//   BlasWorkspace::set_current(&workspace);
-//   gemm(...);
-//   BlasWorkspace::set_current(nullptr);
+//   BlasWorkspace workspace;                 // of a method; allocated on first use
+//   BlasWorkspace::set_current(&workspace); gemm(...); BlasWorkspace::set_current(nullptr);
 //
-// A method brings its own, so that its memory goes when the method goes. Outside of methods each
-// thread keeps one for each stream.
+// Each method has its own, freed with the method. Outside methods each thread has one per stream.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +19,14 @@ class BlasWorkspace final {
   BlasWorkspace& operator=(const BlasWorkspace&) = delete;
 
   static BlasWorkspace* current() { return current_; }
-  // Null for none. Returns the one before.
+  // Null for none. Returns the previous one.
   static BlasWorkspace* set_current(BlasWorkspace* workspace) {
     BlasWorkspace* previous = current_;
     current_ = workspace;
     return previous;
   }
 
-  // Differs from that of every other one there ever was, and from 0.
+  // Unique in the process, never 0.
   uint64_t id() const { return id_; }
   slim::StorageRef storage;
 

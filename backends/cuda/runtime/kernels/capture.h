@@ -1,4 +1,4 @@
-// For what depends on something that a graph replayed later would not see.
+// Rejects work that a graph replay would not repeat correctly.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// Convolutions of one to three spatial dimensions, and their transposes.
+// Convolution and transposed convolution with one to three spatial dimensions.
 //
 //   Convolution conv;
 //   conv.dtype = ScalarType::Half;
@@ -9,9 +9,9 @@
 //   operands.input = x; operands.weight = w; operands.bias = b; operands.out = y;
 //   PTERON_RETURN_IF_ERROR(convolve(conv, operands, device, stream));
 //
-// The library (cuDNN) runs it where this machine has it; without it, and for float64, the input is
-// unfolded and multiplied by the weight, in slices of bounded memory. Products are summed in float32 for 16-bit
-// types and in the operands' type otherwise; TF32 only if asked for.
+// Uses cuDNN if available; without it, and for float64, im2col and GEMM in slices of bounded
+// memory. Accumulates in float32 for 16-bit types and in the operands' type otherwise; TF32 only if
+// enabled.
 //
 // Sizes and strides in elements. Asynchronous on `stream`. Thread-safe.
 #pragma once
@@ -29,9 +29,9 @@ inline constexpr int kMaxSpatialDims = 3;
 
 struct Convolution {
   ScalarType dtype = ScalarType::Float;  // of all operands
-  int dims = 2;                          // spatial ones
+  int dims = 2;                          // spatial dimensions
   bool transposed = false;
-  bool channels_last = false;  // of input, weight and out; else channels come before space
+  bool channels_last = false;  // of input, weight and out; otherwise contiguous
   bool allow_tf32 = false;
   bool relu = false;  // of what is stored
   int64_t batch = 0, in_channels = 0, out_channels = 0, groups = 1;
@@ -44,34 +44,35 @@ struct Convolution {
 };
 
 // Data on the device, aligned to 16 bytes. `input` [batch, in_channels, ...], `weight`
-// [out_channels, in_channels / groups, ...] (transposed: [in_channels, out_channels / groups, ...]),
-// `residual` and `out` [batch, out_channels, ...] are packed, in the order that `channels_last` says.
+// [out_channels, in_channels / groups, ...] (transposed: [in_channels, out_channels / groups,
+// ...]), `residual` and `out` [batch, out_channels, ...] are dense, contiguous or channels last by
+// `channels_last`.
 struct ConvolutionOperands {
   const void* input = nullptr;
   const void* weight = nullptr;
   const void* bias = nullptr;      // [out_channels], added to each; null: none
-  const void* residual = nullptr;  // added to the result, before relu; null: none
+  const void* residual = nullptr;  // added before relu; null: none
   void* out = nullptr;
 };
 
-// Who computes.
+// The implementation.
 enum class ConvolutionLibrary { kAuto, kCudnn, kUnfold };
 
 // `device` must be current.
 Error convolve(const Convolution& conv, const ConvolutionOperands& operands, int device,
                cudaStream_t stream, ConvolutionLibrary library = ConvolutionLibrary::kAuto);
 
-// The two ways. NotSupported where the library has no plan, NotFound without it. What is in the
-// plans of cuDNN's is done by them; the rest, and for the other way all of bias, residual and relu,
-// is left to finish_convolution.
+// The two implementations. NotSupported if cuDNN has no plan, NotFound without cuDNN. What a cuDNN
+// plan does not fuse, and for the other implementation all of bias, residual and relu, is left to
+// finish_convolution.
 Error convolve_with_cudnn(const Convolution& conv, const ConvolutionOperands& operands, int device,
                           cudaStream_t stream);
-// How many kinds and sizes of convolution the calling thread has plans for.
+// Number of cached plans of the calling thread.
 size_t convolution_plans_kept();
 Error convolve_unfolded(const Convolution& conv, const ConvolutionOperands& operands, int device,
                         cudaStream_t stream);
 
-// out = out + bias + residual, or the larger of that and 0, in one pass.
+// out = out + bias + residual, with relu if requested, in one pass.
 Error finish_convolution(const Convolution& conv, const ConvolutionOperands& operands,
                          cudaStream_t stream);
 

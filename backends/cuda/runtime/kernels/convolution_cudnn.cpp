@@ -1,5 +1,5 @@
-// Convolutions through cuDNN. Plans are kept by the thread for each kind and size of convolution:
-// cuDNN does not promise that several threads may run one.
+// Convolution through cuDNN. Plans are cached per thread and problem: cuDNN does not guarantee that
+// several threads may run one plan.
 #include <array>
 #include <cstring>
 #include <unordered_map>
@@ -48,13 +48,13 @@ Key make_key(const Convolution& c, const ConvolutionOperands& operands, int devi
 
 using Plans = std::unordered_map<Key, ConvolutionPlan, Hash>;
 
-// Whether a plan of the whole is faster than one of the convolution alone and a pass over its result.
+// Whether a fused plan is faster than a convolution followed by a pass over its output.
 bool is_one_plan_faster(const Convolution& c) {
   const bool is_depthwise = c.groups > 1 && c.groups == c.in_channels;
   return c.channels_last && !c.transposed && !is_depthwise;
 }
 
-// The first plan of the whole or, where there is none, of the convolution alone.
+// The first fused plan or, if there is none, the first of the convolution alone.
 Result<ConvolutionPlan> make_plan(const Convolution& conv, const ConvolutionOperands& operands,
                                   cudnnHandle_t handle) {
   const bool is_more = operands.bias || operands.residual || conv.relu;
@@ -75,7 +75,7 @@ size_t convolution_plans_kept() { return per_thread<Plans>().size(); }
 
 Error convolve_with_cudnn(const Convolution& conv, const ConvolutionOperands& operands, int device,
                           cudaStream_t stream) {
-  // The headers hand cuDNN numbers of float32 where it expects those of the tensors.
+  // The headers pass cuDNN float32 scalars where it expects the tensors' dtype.
   if (conv.dtype == ScalarType::Double) return Error::NotSupported;
   PTERON_ASSIGN_OR_RETURN(CudnnHandle * handle, cudnn_handle_for(device, stream));
   Plans& plans = per_thread<Plans>();

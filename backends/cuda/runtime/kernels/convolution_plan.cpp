@@ -11,7 +11,7 @@
 
 namespace pteron::cuda {
 
-// What a plan is run with: data of the tensors in the order of `Id`, and the workspace.
+// Arguments of a plan: tensor addresses in the order of `Id`, and the workspace.
 class VariantPack final {
  public:
   static constexpr size_t kTensors = 5;
@@ -62,13 +62,13 @@ namespace {
 
 namespace fe = cudnn_frontend;
 
-// More workspace than this is rarely worth what it takes from the model.
+// Workspace limit; more rarely pays off.
 constexpr int64_t kMaxWorkspace = int64_t{1} << 30;
 
-// Those of VariantPack::Addresses.
+// The tensors of VariantPack::Addresses.
 enum Id : int64_t { kInput = 1, kWeight, kOut, kBias, kResidual };
 
-// A plan that is run with more tuples of addresses than this makes a pack for each run.
+// A plan run with more address tuples than this creates a variant pack per run.
 constexpr size_t kMaxPacks = 16;
 
 using Dims = std::vector<int64_t>;
@@ -94,7 +94,7 @@ fe::DataType_t data_type(ScalarType dtype) {
   }
 }
 
-// cuDNN counts two spatial dimensions at least: one is given a neighbour of size 1 before it.
+// cuDNN requires two spatial dimensions: a 1-d convolution gets a leading one of size 1.
 Dims spatial(const Convolution& c, const int64_t* values, int64_t neutral) {
   Dims result;
   if (c.dims == 1) result.push_back(neutral);
@@ -120,7 +120,7 @@ Dims packed_strides(const Dims& sizes, bool channels_last) {
   return strides;
 }
 
-// The plans are no part of what the headers offer.
+// The headers do not expose the list of plans.
 class Graph final : public fe::graph::Graph {
  public:
   std::shared_ptr<fe::ExecutionPlan> plan(int64_t index) const {
@@ -138,7 +138,7 @@ class GraphMaker final {
 
   Graph& make(bool bias, bool residual, bool relu) {
     const Dims out_sizes = sizes_of(c_, c_.batch, c_.out_channels, c_.out_sizes);
-    // A transposed convolution is the gradient of one from its output to its input.
+    // A transposed convolution is the input gradient of a convolution.
     const int64_t outer = c_.transposed ? c_.in_channels : c_.out_channels;
     const int64_t inner = (c_.transposed ? c_.out_channels : c_.in_channels) / c_.groups;
     Tensor input = tensor(kInput, sizes_of(c_, c_.batch, c_.in_channels, c_.in_sizes));
@@ -224,7 +224,7 @@ ConvolutionPlan& ConvolutionPlan::operator=(ConvolutionPlan&&) noexcept = defaul
 Result<std::vector<ConvolutionPlan>> make_convolution_plans(const Convolution& conv,
                                                             const ConvolutionOperands& operands,
                                                             cudnnHandle_t handle, size_t most) {
-  try {  // the headers report some errors so
+  try {  // the headers report some errors by exception
     return make_plans(conv, operands.bias, operands.residual, conv.relu, handle, most);
   } catch (const std::exception& error) {
     return make_error(Error::NotSupported, "a convolution through cuDNN: %s", error.what());

@@ -12,7 +12,7 @@ namespace pteron::cuda {
 
 class VariantPack;
 
-// For one kind and size of convolution. One thread at a time may run it, with any handle.
+// For one convolution problem. Used by one thread at a time, with any handle.
 struct ConvolutionPlan {
   ConvolutionPlan();
   ~ConvolutionPlan();
@@ -20,22 +20,22 @@ struct ConvolutionPlan {
   ConvolutionPlan& operator=(ConvolutionPlan&&) noexcept;
 
   std::shared_ptr<const void> owner;
-  cudnnBackendDescriptor_t plan = nullptr;  // null: there is none
+  cudnnBackendDescriptor_t plan = nullptr;  // null: none
   size_t workspace = 0;
-  // Whether bias, residual and relu are in it; else they are left to finish_convolution.
+  // Whether it fuses bias, residual and relu; otherwise they are left to finish_convolution.
   bool whole = true;
-  // The addresses that it ran with; a model comes back to the same ones.
+  // Cached addresses; a model reuses the same ones.
   std::vector<std::unique_ptr<VariantPack>> packs;
   size_t next_pack = 0;
 };
 
-// Plans that compute the convolution, with whatever of bias and residual `operands` has, by the
-// library's estimate fastest first; at most `most`. NotSupported if it has none.
+// Plans for the convolution with the bias and residual in `operands`, fastest first by cuDNN's
+// estimate; at most `most`. NotSupported if there is none.
 Result<std::vector<ConvolutionPlan>> make_convolution_plans(const Convolution& conv,
                                                             const ConvolutionOperands& operands,
                                                             cudnnHandle_t handle, size_t most);
 
-// `workspace`: of as many bytes as the plan says, on the device.
+// `workspace`: device memory of the plan's workspace size.
 Error run_convolution_plan(const Cudnn& dnn, cudnnHandle_t handle, ConvolutionPlan& plan,
                            const ConvolutionOperands& operands, void* workspace);
 

@@ -1,4 +1,4 @@
-// Convolutions as matrix products over the unfolded input, in slices of samples.
+// Convolution by im2col and GEMM, in slices of samples.
 #include <algorithm>
 
 #include "pteron/backends/cuda/runtime/kernels/convolution.h"
@@ -10,7 +10,7 @@
 namespace pteron::cuda {
 namespace {
 
-// Unfolded samples take at most this much memory, or as much as one sample needs.
+// Memory limit of im2col, or as much as one sample needs.
 constexpr int64_t kMaxColumnsNbytes = int64_t{256} << 20;
 
 int64_t product(const int64_t* values, int dims) {
@@ -42,7 +42,7 @@ GemmMatrix image_matrix(const Convolution& c, const void* image, int64_t channel
   return matrix;
 }
 
-// Weights whose taps come after channels, as the unfolded rows are ordered.
+// Weights with kernel positions after channels, the order of im2col rows.
 Error weight_with_taps_last(const Convolution& c, const void* weight, int64_t taps, size_t item,
                             int device, cudaStream_t stream, slim::StorageRef* storage) {
   const int64_t outer = c.transposed ? c.in_channels : c.out_channels;
@@ -71,8 +71,8 @@ Error convolve_unfolded(const Convolution& conv, const ConvolutionOperands& oper
   const int64_t taps = product(c.kernel, c.dims);
   const int64_t in_positions = product(c.in_sizes, c.dims);
   const int64_t out_positions = product(c.out_sizes, c.dims);
-  // The side that is unfolded (or folded to) has `channels` per group; the other side's positions
-  // are the columns.
+  // The side with im2col (or col2im) has `channels` per group; the other side's positions are the
+  // columns.
   const int64_t folded_channels = (c.transposed ? c.out_channels : c.in_channels) / c.groups;
   const int64_t positions = c.transposed ? in_positions : out_positions;
   const int64_t rows = folded_channels * taps;

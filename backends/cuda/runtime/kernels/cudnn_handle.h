@@ -1,4 +1,4 @@
-// A handle of cuDNN for the calling thread.
+// A cuDNN handle for the calling thread.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,11 +14,11 @@ struct CudnnHandle {
   cudaStream_t stream = nullptr;
 };
 
-// For `device`, which is current, working on `stream`. Kept until the process ends, since destroying
-// one waits; a thread that ends leaves its handle to the next. NotFound without cuDNN.
+// For `device`, which must be current, set to `stream`. Lives as long as the process, since
+// destroying it synchronizes; reused by a later thread when this one ends. NotFound without cuDNN.
 Result<CudnnHandle*> cudnn_handle_for(int device, cudaStream_t stream);
 
-// `Ok`, NotSupported or AccessFailed, with cuDNN's words for `status`.
+// `Ok`, NotSupported or AccessFailed, with cuDNN's message for `status`.
 Error cudnn_error(const Cudnn& dnn, cudnnStatus_t status, const char* what);
 
 }  // namespace pteron::cuda

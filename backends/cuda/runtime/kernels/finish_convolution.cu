@@ -1,4 +1,4 @@
-// What follows a convolution and is not in its plan, in one pass over the result.
+// The epilogue that a convolution plan does not fuse, in one pass over the output.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -23,7 +23,8 @@ struct alignas(kCount * sizeof(T)) Pack {
   T items[kCount];
 };
 
-// `count` packs; `inner` packs share a channel, or with kAcross a pack holds neighbouring channels.
+// `count` vectors; `inner` vectors share a channel, or with kAcross a vector holds neighbouring
+// channels.
 template <typename T, int kCount, bool kAcross, typename Index>
 __global__ void finish_kernel(T* out, const T* bias, const T* residual, bool relu, Index count,
                               Index channels, Index inner) {

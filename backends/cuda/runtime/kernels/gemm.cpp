@@ -32,12 +32,12 @@ Error check(const GemmProblem& p) {
   return Error::Ok;
 }
 
-// Reads c where it lies, or adds a bias: only cublasLt can. An empty sum it refuses.
+// Only cublasLt can read c in place or add a bias. It rejects k = 0.
 bool use_cublaslt(const GemmProblem& p) {
   if (p.bias != nullptr || (p.beta != 0.0 && p.c.data != p.out.data)) return true;
   if (p.k == 0) return false;
-  // Kernels are the same; a cached choice costs the host less than cublasGemmEx's own
-  // (H200: 9.2 against 10.5 us a launch, of which most is the launch itself).
+  // The kernels are the same; a cached algorithm costs less host time than cublasGemmEx (H200: 9.2
+  // instead of 10.5 us per call, mostly the launch).
   return p.library != GemmLibrary::kCublas;
 }
 

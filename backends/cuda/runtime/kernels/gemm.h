@@ -1,4 +1,4 @@
-// Matrix products through cuBLAS, on row-major and column-major operands as they lie in memory.
+// GEMM through cuBLAS on row-major and column-major operands without copies.
 //
 //   GemmProblem problem;
 //   problem.dtype = ScalarType::BFloat16;
@@ -8,7 +8,7 @@
 //   problem.out = {y, {8192, false}};        // (m, n)
 //   PTERON_RETURN_IF_ERROR(gemm(problem, device, stream));
 //
-// out = alpha * a @ b + beta * c, or + bias. For each dtype the products are summed in:
+// out = alpha * a @ b + beta * c, or + bias. Accumulation type:
 //
 //   float16, bfloat16   float32; split-K partial sums may be rounded to the operands' type
 //   float32             float32; with allow_tf32 the operands are rounded to TF32 first
@@ -16,8 +16,8 @@
 //
 // Asynchronous on `stream`. Sizes and strides in elements. Nothing is written on failure.
 // Thread-safe: each thread has its own handle, and no lock is held. With `record`, a call that a
-// thread makes for the third time, all addresses and numbers equal, is launched as the second was
-// recorded (recorded_launch.h, which says what other threads must not do then).
+// thread makes for the third time, with equal addresses and scalars, is launched from a recording
+// of the second (recorded_launch.h, with its constraints on other threads).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -31,17 +31,17 @@
 
 namespace pteron::cuda {
 
-// Which of NVIDIA's two interfaces runs a product.
+// Which of the two cuBLAS APIs runs a GEMM.
 enum class GemmLibrary {
-  kAuto,      // the one that measured faster for the kind of problem; gemv.h for one row
+  kAuto,      // the faster one by measurement; gemv.h for one row
   kCublas,    // cublasGemmEx
-  kCublasLt,  // cublasLtMatmul, its choice of algorithm cached by shape
+  kCublasLt,  // cublasLtMatmul, with the algorithm cached by shape
 };
 
 struct GemmMatrix {
   const void* data = nullptr;
   MatrixLayout layout{1, false};
-  int64_t batch_stride = 0;  // 0 shares one matrix by the whole batch
+  int64_t batch_stride = 0;  // 0: the batch shares one matrix
 };
 
 struct GemmProblem {
@@ -56,27 +56,26 @@ struct GemmProblem {
   double alpha = 1.0;
   double beta = 0.0;
   bool allow_tf32 = false;
-  bool record = false;  // may be recorded, and launched as it was
+  bool record = false;  // allows recording
   GemmLibrary library = GemmLibrary::kAuto;
 };
 
-// InvalidType for another dtype; InvalidArgument for sizes beyond what cuBLAS counts (2^31 - 1) or
-// a c that is not laid out like out where the library cannot read it; NotFound without cuBLAS.
-// `device` must be current. Sizes of zero are allowed: an empty out is left alone, k = 0 gives
-// beta * c.
+// InvalidType for another dtype; InvalidArgument for sizes above 2^31 - 1, or a c whose layout
+// differs from out's where cuBLAS cannot read it; NotFound without cuBLAS. `device` must be
+// current. Sizes of zero are allowed: an empty out is not touched, k = 0 gives beta * c.
 Error gemm(const GemmProblem& problem, int device, cudaStream_t stream);
 
-// Products of one thread that are recorded before it forgets them all; some 2 KB each.
+// Maximum recordings per thread before all are dropped; about 2 KB each.
 inline constexpr size_t kMaxRecordedProducts = 8192;
 
-// How the products of the calling thread that went to cublasLt were launched.
+// Counts how cublasLt calls of the calling thread were launched.
 struct GemmCounts {
-  uint64_t asked = 0;     // by the library
-  uint64_t recorded = 0;  // as the library had launched the same call before
+  uint64_t asked = 0;     // by cublasLt
+  uint64_t recorded = 0;  // from a recording
 };
 GemmCounts& gemm_counts();
 
-// Whether gemm() takes operands of this type.
+// Whether gemm() supports this dtype.
 bool is_gemm_type(ScalarType dtype);
 
 }  // namespace pteron::cuda

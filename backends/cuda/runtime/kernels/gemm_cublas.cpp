@@ -1,4 +1,4 @@
-// Products through cublasGemmEx and its strided-batched form.
+// GEMM through cublasGemmEx and its strided-batched form.
 #include "pteron/backends/cuda/runtime/kernels/gemm_types.h"
 
 namespace pteron::cuda {
@@ -8,7 +8,7 @@ Error gemm_cublas(const GemmProblem& problem, BlasContext& blas, cudaStream_t) {
   const GemmTypes types = gemm_types(problem.dtype, problem.allow_tf32);
   const Scale alpha(problem.alpha, types.scale);
   const Scale beta(problem.beta, types.scale);
-  // With k = 0 the operands are not read, but null pointers would be refused.
+  // With k = 0 the operands are not read, but null pointers are rejected.
   const void* first = problem.k == 0 ? problem.out.data : g.first.data;
   const void* second = problem.k == 0 ? problem.out.data : g.second.data;
   void* out = const_cast<void*>(problem.out.data);

@@ -1,7 +1,6 @@
-// Products through cublasLtMatmul. The library's choice of algorithm is asked for once per kind of
-// problem and cached by the thread. Where that is allowed, what it launches for a call that
-// comes again, with the same addresses, is recorded and then launched without asking it, which is
-// most of what a call costs the host (decisions/2026-11-21-recorded-products.md).
+// GEMM through cublasLtMatmul. The algorithm is queried once per problem and cached per thread. If
+// allowed, a repeated call with the same addresses is recorded and then launched without the
+// library, which saves most of the host time (decisions/2026-11-21-recorded-products.md).
 #include <array>
 #include <cstring>
 #include <memory>
@@ -13,10 +12,10 @@
 namespace pteron::cuda {
 namespace {
 
-// Everything that the choice of an algorithm depends on.
+// The cache key of an algorithm.
 using Key = std::array<int64_t, 16>;
 
-// What one call has besides: addresses of both operands, c, out, bias and workspace; alpha, beta.
+// Further state of a call: addresses of both operands, c, out, bias and workspace; alpha, beta.
 using Arguments = std::array<uint64_t, 8>;
 
 struct KeyHash {
@@ -31,13 +30,13 @@ struct KeyHash {
   }
 };
 
-// A call that was seen.
+// A call made before.
 struct Call {
   int times = 0;
   std::unique_ptr<RecordedLaunch> recorded;
 };
 
-// The largest power of two up to 256 that divides an address, which decides the width of loads.
+// The alignment of an address, up to 256, which determines the load width.
 uint32_t alignment_of(const void* data) {
   const auto low = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(data) | 256);
   return low & (~low + 1);
@@ -59,12 +58,12 @@ struct Plan {
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr, d = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
   std::unordered_map<Arguments, Call, KeyHash> calls;
-  bool can_be_recorded = true;  // as far as is known
+  bool can_be_recorded = true;  // as far as known
 };
 
 using Plans = std::unordered_map<Key, std::unique_ptr<Plan>, KeyHash>;
 constexpr size_t kMaxPlans = 4096;
-// Calls of one plan that are cached; a network has as many as it has layers.
+// Cached calls per plan; a network has as many as layers.
 constexpr size_t kMaxCalls = 512;
 
 Key make_key(const GemmProblem& p, const ColumnMajorGemm& g, int device) {
@@ -183,7 +182,7 @@ class PlanMaker final {
   const GemmTypes types_;
 };
 
-// One call of a plan; counts up `recordings` where it records it.
+// One call of a plan; increments `recordings` if it records.
 class Launcher final {
  public:
   Launcher(const GemmProblem& problem, const ColumnMajorGemm& gemm, BlasContext& blas, Plan& plan,
@@ -248,7 +247,7 @@ class Launcher final {
                                  blas_.workspace_nbytes(), stream);
   }
 
-  // A call is recorded when it comes for the second time: its kernels are loaded then.
+  // A call is recorded the second time, when its kernels are loaded.
   void remember(const Arguments& arguments, cudaStream_t stream) {
     if (plan_.calls.size() >= kMaxCalls) plan_.calls.clear();
     Call& seen = plan_.calls[arguments];
@@ -277,8 +276,8 @@ GemmCounts& gemm_counts() {
 }
 
 Error gemm_cublaslt(const GemmProblem& problem, BlasContext& blas, cudaStream_t stream) {
-  // An empty sum: cublasLt refuses k = 0, and a bias or another c needs cublasLt. Adding
-  // 0 * (any finite element) would be wrong for infinities, so the caller must not come here.
+  // cublasLt rejects k = 0, but a bias or a separate c needs cublasLt. Adding 0 * (any finite
+  // element) would be wrong for infinities, so the caller must not come here.
   PTERON_CHECK_OR_RETURN(problem.k > 0, Error::InvalidArgument,
                          "cublasLtMatmul: %s has no products to sum; copy c and use cublasGemmEx",
                          describe(problem).c_str());

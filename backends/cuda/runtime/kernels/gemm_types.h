@@ -6,8 +6,8 @@
 
 namespace pteron::cuda {
 
-// cuBLAS counts in columns: a row-major out is the column-major transpose, so its operands are
-// swapped; a column-major out is computed as it stands.
+// cuBLAS is column-major: a row-major out is the transpose, so its operands are swapped; a
+// column-major out is computed directly.
 struct ColumnMajorGemm {
   const GemmMatrix& first;
   const GemmMatrix& second;
@@ -57,7 +57,7 @@ class Scale final {
 // "bfloat16 (16, 2048) @ (2048, 8192), batch 1", for messages.
 std::string describe(const GemmProblem& problem);
 
-// The two ways to run it. NotSupported where the library has no algorithm.
+// The two implementations. NotSupported if the library has no algorithm.
 Error gemm_cublas(const GemmProblem& problem, BlasContext& blas, cudaStream_t stream);
 Error gemm_cublaslt(const GemmProblem& problem, BlasContext& blas, cudaStream_t stream);
 

@@ -40,7 +40,7 @@ Error gemm_wide(const GemmProblem& p, int device, cudaStream_t stream) {
     return integers ? static_cast<const void*>(&integer) : static_cast<const void*>(&number);
   };
   void* const out = const_cast<void*>(p.out.data);
-  // With k = 0 the operands are not read, but null pointers would be refused.
+  // With k = 0 the operands are not read, but null pointers are rejected.
   const void* const first = p.k == 0 ? out : g.first.data;
   const void* const second = p.k == 0 ? out : g.second.data;
   const auto as_int = [](int64_t size) { return static_cast<int>(size); };

@@ -1,5 +1,4 @@
-// Matrix products through cuBLAS whose results are wider than the operands: int32 of int8, float32
-// of float16 or bfloat16.
+// GEMM through cuBLAS with a wider output: int8 to int32, float16 or bfloat16 to float32.
 //
 //   GemmProblem problem;            // as in gemm.h; without batch, c and bias; alpha is 1
 //   problem.dtype = ScalarType::Char;
@@ -15,9 +14,10 @@
 
 namespace pteron::cuda {
 
-// `problem.dtype` is that of the operands; sizes are positive, but that k may be 0 of floating-point
-// numbers. NotSupported for int8 that lies otherwise than tensor cores read it: rows of a and out
-// and columns of b contiguous, all in sixteens, and more than 16 rows. `device` must be current.
+// `problem.dtype` is that of the operands; sizes are positive, except that k may be 0 for
+// floating-point dtypes. NotSupported for int8 layouts that tensor cores cannot read: rows of a and
+// out and columns of b must be contiguous, all sizes multiples of 16, and more than 16 rows.
+// `device` must be current.
 Error gemm_wide(const GemmProblem& problem, int device, cudaStream_t stream);
 
 }  // namespace pteron::cuda

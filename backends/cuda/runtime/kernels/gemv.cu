@@ -7,14 +7,14 @@
 namespace pteron::cuda {
 namespace {
 
-constexpr int kWarps = 8;  // of a block, one for each column
+constexpr int kWarps = 8;  // per block, one per column
 constexpr int kUnroll = 4;
 
 struct Vectors {
   const void* a;
   const void* b;
-  const void* c;     // null: nothing is added
-  const void* bias;  // null: nothing is added
+  const void* c;     // null: none
+  const void* bias;  // null: none
   void* out;
   int64_t n, k, b_column;    // elements between columns of b
   int64_t c_step, out_step;  // elements between neighbours in a row
@@ -22,7 +22,7 @@ struct Vectors {
   double alpha, beta;
 };
 
-// Sixteen bytes of numbers.
+// A 16-byte vector of elements.
 template <typename T>
 struct alignas(16) Pack {
   T items[16 / sizeof(T)];
@@ -76,7 +76,7 @@ void launch(const Vectors& v, int64_t batch, cudaStream_t stream) {
   gemv_kernel<T, Sum><<<grid, kWarps * 32, 0, stream>>>(v);
 }
 
-// Elements between neighbours in a matrix of one row.
+// Stride of the elements of a one-row matrix.
 int64_t step_of(const GemmMatrix& row) {
   return row.layout.transposed ? row.layout.leading_dimension : 1;
 }
@@ -86,7 +86,7 @@ bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 1
 }  // namespace
 
 bool is_gemv(const GemmProblem& p) {
-  // Fewer products than this are soon done by anybody.
+  // Fewer multiplications are fast anywhere.
   constexpr int64_t kLeastDepth = 64, kMaxBatch = 65535;
   if (p.m != 1 || p.k < kLeastDepth || p.n < 2 || p.batch > kMaxBatch) return false;
   if (!p.b.layout.transposed || step_of(p.a) != 1) return false;
@@ -128,7 +128,7 @@ Error gemv(const GemmProblem& p, cudaStream_t stream) {
     default:
       launch<double, double>(v, p.batch, stream);
   }
-  PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "launching a product of a row with a matrix");
+  PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "launching a GEMV");
   return Error::Ok;
 }
 

@@ -1,10 +1,9 @@
-// Products of one row with a matrix, the step of a decoder: too small for cuBLAS, which splits them
-// over two launches.
+// GEMV, as in a decoder step; cuBLAS may use split-K with two launches.
 //
 //   if (is_gemv(problem)) PTERON_RETURN_IF_ERROR(gemv(problem, stream));
 //
-// One launch. Each column is the sum of k products in float32 (float64 for float64), always in the
-// same order. Asynchronous on `stream`. Thread-safe.
+// One launch. Accumulates in float32 (float64 for float64), in a fixed order. Asynchronous on
+// `stream`. Thread-safe.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,11 +13,11 @@
 
 namespace pteron::cuda {
 
-// Whether gemv() takes it: m = 1, b with contiguous columns (a transposed weight), rows of a and
-// columns of b that can be read 16 bytes at a time, and enough of them. Pure.
+// Whether gemv() supports it: m = 1, contiguous columns of b (a transposed weight), rows of a and
+// columns of b aligned for 16-byte loads, and sufficient size. Pure.
 bool is_gemv(const GemmProblem& problem);
 
-// Only where is_gemv().
+// Requires is_gemv().
 Error gemv(const GemmProblem& problem, cudaStream_t stream);
 
 }  // namespace pteron::cuda

@@ -9,15 +9,15 @@
 namespace pteron::cuda {
 namespace {
 
-constexpr int kWarps = 8;  // of a block, one for each row of the weight
-constexpr int kPack = 4;   // elements that are read at once
+constexpr int kWarps = 8;  // per block, one per row of the weight
+constexpr int kPack = 4;   // elements per load
 
 template <typename T, int kItems>
 struct alignas(sizeof(T) * kItems) Pack {
   T items[kItems];
 };
 
-// A warp has a row of the weight and kRows rows of x at a time. Past the end the last row of x is
+// A warp processes one row of the weight and kRows rows of x. Past the end the last row of x is
 // read again.
 template <typename T, int kItems, int kRows>
 __global__ void int8_weight_kernel(__grid_constant__ const Int8Weight p) {
@@ -75,7 +75,7 @@ Error launch(const Int8Weight& p, cudaStream_t stream) {
   } else {
     launch_packed<T, 1>(p, stream);
   }
-  PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "launching a product with a weight of int8");
+  PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "launching an int8 weight-only GEMM");
   return Error::Ok;
 }
 

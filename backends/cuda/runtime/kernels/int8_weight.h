@@ -1,10 +1,10 @@
-// Products of floating-point rows with a weight of int8 that has a scale for each of its rows.
+// int8 weight-only GEMM with a scale per output channel.
 //
 //   const Int8Weight product{ScalarType::BFloat16, x, weight, scales, out, m, n, k};
 //   PTERON_RETURN_IF_ERROR(int8_weight(product, stream));
 //
-// out[i, j] = scales[j] * sum over l of x[i, l] * weight[j, l], summed in float32 in the same order
-// each time. Asynchronous on `stream`. Thread-safe.
+// out[i, j] = scales[j] * sum over l of x[i, l] * weight[j, l], accumulated in float32 in a fixed
+// order. Asynchronous on `stream`. Thread-safe.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -6,8 +6,8 @@
 namespace pteron::cuda {
 namespace {
 
-constexpr int kTile = 32;  // rows and columns of a block
-constexpr int kRows = 8;   // that it has threads for
+constexpr int kTile = 32;  // rows and columns per block
+constexpr int kRows = 8;   // of its threads
 constexpr int kMaxBlocks = 1 << 20;
 
 __host__ __device__ int64_t tiles_of(int64_t size) { return (size + kTile - 1) / kTile; }
@@ -63,7 +63,7 @@ Error launch(const IntegerProduct& p, cudaStream_t stream) {
   if (tiles == 0) return Error::Ok;
   const auto blocks = static_cast<unsigned>(tiles < kMaxBlocks ? tiles : kMaxBlocks);
   product_kernel<In, Out><<<blocks, dim3(kTile, kRows), 0, stream>>>(p);
-  PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "launching a product of integers");
+  PTERON_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "launching an integer matmul");
   return Error::Ok;
 }
 

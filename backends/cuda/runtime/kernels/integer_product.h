@@ -1,4 +1,4 @@
-// Matrix products of integers, which wrap: of all strides and sizes, without a library.
+// Integer matmul (wrapping) for all strides and sizes, without a library.
 //
 //   IntegerProduct product;
 //   product.operands = ScalarType::Char;

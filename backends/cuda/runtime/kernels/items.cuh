@@ -1,4 +1,4 @@
-// Elements of any dtype as blocks of bytes, and a loop over many, for kernels that only move them.
+// Elements of any dtype as byte blocks, and a grid-stride loop, for kernels that only move data.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -18,7 +18,7 @@ inline unsigned item_blocks(int64_t count) {
   return static_cast<unsigned>(needed < 65536 ? needed : 65536);
 }
 
-// Calls body(i) for this thread's elements of `count`.
+// Grid-stride loop: calls body(i) for this thread's share of `count` elements.
 template <typename Body>
 __device__ void for_each_item(int64_t count, const Body& body) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kItemThreads;

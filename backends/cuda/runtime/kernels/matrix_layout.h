@@ -1,4 +1,4 @@
-// How a strided matrix is handed to cuBLAS without copying it.
+// The cuBLAS layout of a strided matrix, without copying.
 //
 //   // (rows, cols) = (8, 1024), rows 1088 elements apart
 //   std::optional<MatrixLayout> layout = matrix_layout(8, 1024, 1088, 1);   // {1088, false}
@@ -13,7 +13,7 @@
 
 namespace pteron::cuda {
 
-// A batch of matrices anywhere in memory.
+// A batch of strided matrices.
 struct MatrixView {
   void* data = nullptr;
   int64_t batch = 1, rows = 0, cols = 0;
@@ -25,12 +25,12 @@ struct MatrixLayout {
   bool transposed;            // columns are contiguous instead of rows
 };
 
-// Row-major with padding, column-major with padding, or nothing where neither stride is 1 (a
-// strided slice, an expanded operand). The stride of a dimension of size 1 is free, so that every
-// vector with a positive stride has a layout.
+// Row-major or column-major with a leading dimension, or nullopt if neither stride is 1 (a strided
+// slice, an expanded operand). The stride of a dimension of size 1 is arbitrary, so every vector
+// with a positive stride has a layout.
 inline std::optional<MatrixLayout> matrix_layout(int64_t rows, int64_t cols, int64_t row_stride,
                                                  int64_t col_stride) {
-  // cuBLAS wants a leading dimension of at least the contiguous extent, and at least 1.
+  // cuBLAS requires a leading dimension of at least the contiguous extent, and at least 1.
   if ((col_stride == 1 || cols <= 1) && (rows <= 1 || row_stride >= std::max<int64_t>(cols, 1))) {
     return MatrixLayout{rows <= 1 ? std::max<int64_t>(cols, 1) : row_stride, false};
   }

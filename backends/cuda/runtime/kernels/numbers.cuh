@@ -1,5 +1,5 @@
-// Elements of any real dtype as one C++ type, for kernels that are not worth an instantiation a
-// dtype. Several families use it.
+// Elements of any real dtype as one C++ type, for kernels that need no instantiation per dtype.
+// Used by several families.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -92,7 +92,7 @@ __device__ inline void store_as(void* data, ScalarType dtype, int64_t i, T value
   }
 }
 
-// The elements of a tensor, as kernels take them.
+// The elements of a tensor as a kernel argument.
 struct Numbers {
   void* data;
   ScalarType dtype;

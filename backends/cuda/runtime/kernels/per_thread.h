@@ -1,10 +1,9 @@
-// An object for the calling thread, handed on to a later thread when this one ends.
+// A thread-local object that a later thread reuses when this one ends.
 //
-//   struct Plans { ... };
-//   Plans& plans = per_thread<Plans>();   // no other thread has it meanwhile
+//   struct Plans { ... }; Plans& plans = per_thread<Plans>();   // exclusive to this thread
 //
-// For what is dear to make and must not be shared: there are as many as ran at a time. None is
-// destroyed: at the end of a process the libraries that they belong to may be gone.
+// For objects that are expensive to create and must not be shared: there are as many as threads ran
+// concurrently. Never destroyed, since at process exit their libraries may be gone.
 #pragma once
 
 #include <memory>

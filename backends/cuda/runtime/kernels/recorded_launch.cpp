@@ -13,10 +13,10 @@ constexpr size_t kMaxSteps = 4;
 struct Edge {
   cudaGraphNode_t from = nullptr;
   cudaGraphNode_t to = nullptr;
-  bool overlaps = false;  // `to` may begin before `from` has ended, and waits for it by itself
+  bool overlaps = false;  // programmatic dependent launch: `to` may start before `from` has ended
 };
 
-// The edges of a graph of few nodes; false if there are more than a chain has.
+// The edges of a small graph; false if there are more than in a chain.
 bool edges_of(cudaGraph_t graph, std::vector<Edge>* edges) {
   cudaGraphNode_t from[kMaxSteps], to[kMaxSteps];
   cudaGraphEdgeData data[kMaxSteps];
@@ -30,7 +30,7 @@ bool edges_of(cudaGraph_t graph, std::vector<Edge>* edges) {
   return true;
 }
 
-// The bytes of a kernel's arguments, as they lie in its parameter space.
+// A kernel's arguments as bytes of its parameter buffer.
 bool arguments_of(const Driver& driver, CUfunction function, const CUDA_KERNEL_NODE_PARAMS& params,
                   std::vector<unsigned char>* bytes) {
   if (params.kernelParams == nullptr && params.extra != nullptr) {
@@ -65,7 +65,7 @@ std::unique_ptr<RecordedLaunch> RecordedLaunch::record(
   Result<const Driver*> driver = Driver::get();
   if (!driver.ok()) return nullptr;
   std::unique_ptr<RecordedLaunch> recorded(new RecordedLaunch(*driver));
-  // Relaxed: a capture of somebody else is no reason to refuse what the library does.
+  // Relaxed mode: another thread's capture must not reject the library's calls.
   if (cudaStreamBeginCapture(side, cudaStreamCaptureModeRelaxed) != cudaSuccess) {
     (void)cudaGetLastError();
     return nullptr;
@@ -169,7 +169,7 @@ Error RecordedLaunch::launch(cudaStream_t stream) const {
       PTERON_RETURN_IF_ERROR(launch_kernel(step, stream));
     } else {
       PTERON_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(step.zeroed, 0, step.zeroed_nbytes, stream),
-                                  "zeroing what a recorded kernel adds to");
+                                  "zeroing the output of a recorded kernel");
     }
   }
   return Error::Ok;

@@ -1,17 +1,16 @@
-// What a library put on a stream in one call, to put there again without asking the library.
+// Records the kernels that a library call launches, to launch them again without the library.
 //
 //   const auto call = [&](cudaStream_t s) { return blas->lt_matmul(..., s) == 0; };
-//   std::unique_ptr<RecordedLaunch> recorded = RecordedLaunch::record(side_stream, call);
-//   if (recorded) PTERON_RETURN_IF_ERROR(recorded->launch(stream));   // costs bare launches
+//   std::unique_ptr<RecordedLaunch> recorded = RecordedLaunch::record(side_stream, call); if
+//   (recorded) PTERON_RETURN_IF_ERROR(recorded->launch(stream));   // only the launches
 //
-// The call is captured into a CUDA graph that never runs; its kernels are taken from there, and
-// what it sets to zero. To launch them is what replaying that graph would be, and is right wherever
-// a replay is: the addresses and the numbers of the call are part of it.
+// The call is captured into a CUDA graph that never runs; its kernel and memset nodes are
+// extracted. Launching them is equivalent to replaying the graph: the call's addresses and scalars
+// are part of it.
 //
-// While something is recorded, nobody may wait for the whole device: in another thread
-// cudaDeviceSynchronize (and what is made of it, as torch.cuda.synchronize) fails with
-// cudaErrorStreamCaptureUnsupported, as CUDA documents of any capture, and the driver has been seen
-// to crash (580.159). So recording is for callers who were told that they may.
+// During a recording no thread may synchronize the device: cudaDeviceSynchronize (and
+// torch.cuda.synchronize) in another thread fails with cudaErrorStreamCaptureUnsupported, as
+// documented for any capture, and a driver (580.159) was seen to crash. So recording is opt-in.
 #pragma once
 
 #include <cuda.h>
@@ -30,13 +29,13 @@ namespace pteron::cuda {
 
 class RecordedLaunch final {
  public:
-  // Captures what `call` puts on `side`, a stream that nobody else uses, of the current device;
-  // nothing of it is run. `call` returns whether it succeeded. Null if that is anything but a chain
-  // of kernels and zeroed bytes, or if capturing fails.
+  // Captures what `call` puts on `side`, an otherwise unused stream of the current device, without
+  // running it. `call` returns whether it succeeded. Null if the capture fails or is not a chain of
+  // kernels and zeroing memsets.
   static std::unique_ptr<RecordedLaunch> record(cudaStream_t side,
                                                 const std::function<bool(cudaStream_t)>& call);
 
-  // On a stream of the same device, which may be one that is being captured. Thread-safe.
+  // On a stream of the same device, which may be in capture. Thread-safe.
   Error launch(cudaStream_t stream) const;
 
   size_t num_launches() const { return steps_.size(); }

@@ -1,4 +1,4 @@
-// Defines internal::sort_keys for one type of key; each is compiled in a file of its own.
+// Defines internal::sort_keys for one key type; each is compiled in its own file.
 #pragma once
 
 #include <thrust/iterator/counting_iterator.h>

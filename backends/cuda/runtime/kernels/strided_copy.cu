@@ -46,7 +46,7 @@ Error launch(const StridedCopy& copy, int64_t count, cudaStream_t stream) {
     geometry.target_strides[i] = static_cast<Index>(copy.target_strides[i]);
     geometry.source_strides[i] = static_cast<Index>(copy.source_strides[i]);
   }
-  // Enough blocks to fill any device; the loop takes the rest.
+  // Enough blocks to fill any device; a grid-stride loop does the rest.
   const int64_t blocks = (count + kThreads - 1) / kThreads;
   const unsigned grid = static_cast<unsigned>(blocks < 8192 ? blocks : 8192);
   auto* target = static_cast<Item*>(copy.target);
@@ -64,7 +64,7 @@ Error launch(const StridedCopy& copy, int64_t count, cudaStream_t stream) {
 
 template <typename Item>
 Error launch(const StridedCopy& copy, int64_t count, cudaStream_t stream) {
-  // The farthest element decides whether 32-bit arithmetic is enough.
+  // The largest offset decides whether 32-bit arithmetic suffices.
   int64_t target_reach = 0, source_reach = 0;
   for (int i = 0; i < copy.dims; ++i) {
     target_reach += (copy.sizes[i] - 1) * copy.target_strides[i];

@@ -6,9 +6,9 @@
 //   copy.add_dim(cols, 1, x_col_stride);
 //   PTERON_RETURN_IF_ERROR(strided_copy(copy, stream));
 //
-// Strides in elements; a source stride of 0 repeats. Dimensions that lie next to each other in both
-// tensors are joined, and contiguous runs move 16 bytes at a time where alignment allows.
-// Asynchronous on `stream`. Thread-safe.
+// Strides in elements; a source stride of 0 broadcasts. Mergeable dimensions are coalesced, and
+// contiguous runs are copied 16 bytes at a time where alignment allows. Asynchronous on `stream`.
+// Thread-safe.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -43,8 +43,8 @@ struct StridedCopy {
 // to do.
 Error strided_copy(const StridedCopy& copy, cudaStream_t stream);
 
-// The same copy with dimensions of size 1 dropped, ordered by falling target stride, neighbours
-// joined, and items widened to up to 16 bytes. Pure; what strided_copy launches.
+// The same copy with dimensions of size 1 dropped, sorted by decreasing target stride, coalesced,
+// and elements widened to up to 16 bytes. Pure; used by strided_copy.
 StridedCopy simplify(const StridedCopy& copy);
 
 }  // namespace pteron::cuda

@@ -1,4 +1,4 @@
-// What numbers of a type are computed in, and updates that many threads make at once.
+// Accumulation types, and atomic updates of any dtype.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -23,14 +23,14 @@ struct Wide<__nv_bfloat16> {
   using type = float;
 };
 
-// *address = change(*address), whoever else does so at the same time. `change` takes and gives a
-// Wide<T>::type; T has 1, 2, 4 or 8 bytes.
+// Atomic *address = change(*address). `change` takes and returns a Wide<T>::type; T has 1, 2, 4 or
+// 8 bytes.
 template <typename T, typename Change>
 __device__ void update(T* address, const Change& change) {
   using Bits = std::conditional_t<sizeof(T) == 8, unsigned long long,
                                   std::conditional_t<sizeof(T) == 2, unsigned short, unsigned>>;
   static_assert(sizeof(T) == 1 || sizeof(T) == sizeof(Bits), "");
-  // A byte is changed within the word that it is in: memory is aligned to more than that.
+  // Updates a byte within its aligned word.
   const auto at = reinterpret_cast<uintptr_t>(address);
   const unsigned first = sizeof(T) == 1 ? static_cast<unsigned>(at % sizeof(Bits)) : 0;
   auto* word = reinterpret_cast<Bits*>(at - first);

@@ -10,7 +10,7 @@ namespace pteron::cuda {
 namespace {
 
 Result<std::unique_ptr<Cublas>> open_cublas() {
-  // cublasLt first: cuBLAS needs it, and one that is loaded already satisfies it.
+  // cublasLt first: it is a dependency of cuBLAS and then already loaded.
   PTERON_ASSIGN_OR_RETURN(DynamicLibrary lt, DynamicLibrary::open("libcublasLt.so.13"));
   PTERON_ASSIGN_OR_RETURN(DynamicLibrary blas, DynamicLibrary::open("libcublas.so.13"));
   auto table = std::make_unique<Cublas>();

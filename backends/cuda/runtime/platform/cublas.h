@@ -11,7 +11,7 @@
 
 #include "pteron/runtime/core/result.h"
 
-// The header overloads these two for C++, so that their types are spelt out. Never defined.
+// The header overloads these two in C++, so their types are declared here. Never defined.
 cublasStatus_t pteron_gemm_ex_type(cublasHandle_t, cublasOperation_t, cublasOperation_t, int m,
                                    int n, int k, const void* alpha, const void* a, cudaDataType,
                                    int lda, const void* b, cudaDataType, int ldb, const void* beta,

@@ -11,8 +11,8 @@ namespace pteron::cuda {
 namespace {
 
 Result<std::unique_ptr<Cudnn>> open_cudnn() {
-  // cuDNN opens nvrtc, and that its builtins, by names which the loader may not find by itself; those
-  // that are open satisfy them. Without them cuDNN has fewer kernels.
+  // cuDNN opens nvrtc, and nvrtc its builtins, by names that the loader may not find unless they
+  // are already open. Without them cuDNN has fewer kernels.
   for (const char* name : {"libnvrtc-builtins.so.13.0", "libnvrtc.so.13"}) {
     (void)DynamicLibrary::open(name).ok();
   }
@@ -29,7 +29,7 @@ struct Opened {
   std::string why_not;
 
   Opened() {
-    // Lets a machine that has it show what one without it does.
+    // For testing the fallback on machines with cuDNN.
     const char* wanted = std::getenv("PTERON_CUDNN");
     if (wanted && std::strcmp(wanted, "off") == 0) {
       why_not = "PTERON_CUDNN=off";
@@ -47,7 +47,7 @@ struct Opened {
 }  // namespace
 
 Result<const Cudnn*> Cudnn::get() {
-  // Looked for once: a program that runs without it should not search the disk at every call.
+  // Searched only once: a program without it must not search the disk in every call.
   static const Opened* opened = new Opened();
   if (opened->table) return opened->table;
   return Error(Error::NotFound, opened->why_not);

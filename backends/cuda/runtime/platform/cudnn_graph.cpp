@@ -1,5 +1,5 @@
-// What the headers of cuDNN's graphs call: the functions of the table, so that nothing links the
-// library. Who calls has a handle, so there is a table.
+// Defines the functions that cudnn-frontend's headers call, by way of the function table, so that
+// nothing links cuDNN. Callers have a handle, so the table exists.
 #include <cudnn.h>
 
 #include "pteron/backends/cuda/runtime/platform/cudnn.h"
@@ -11,7 +11,7 @@ const pteron::cuda::Cudnn& cudnn() {
 }
 }  // namespace
 
-// In libraries that this becomes a part of, the names stay inside.
+// Hidden visibility: not exported from libraries.
 #define PTERON_HIDDEN __attribute__((visibility("hidden")))
 
 extern "C" {

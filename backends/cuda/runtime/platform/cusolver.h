@@ -1,11 +1,10 @@
-// The functions of cuSOLVER (libcusolver.so.12) that linear equations need.
+// The functions of cuSOLVER (libcusolver.so.12) for linear algebra.
 //
 //   PTERON_ASSIGN_OR_RETURN(const Cusolver* solver, Cusolver::get());
 //   solver->of(1.0f).getrf(handle, m, n, a, lda, workspace, pivots, info);
 //
-// Opened at the first call; a machine without cuSOLVER gets NotFound. Thread-safe. Signatures are
-// those of the library's manual, with its handle as a pointer and its status as a number, 0 for
-// success.
+// Opened at the first call; a machine without cuSOLVER gets NotFound. Thread-safe. Signatures
+// follow the manual, with the handle as a pointer and the status as an integer, 0 for success.
 #pragma once
 
 #include <cublas_v2.h>

@@ -1,4 +1,4 @@
-// The few functions of the CUDA driver (libcuda.so.1) that we and compiled models call.
+// The functions of the CUDA driver (libcuda.so.1) that we and compiled models call.
 //
 //   PTERON_ASSIGN_OR_RETURN(const Driver* driver, Driver::get());
 //   driver->cuModuleUnload(module);
@@ -11,7 +11,7 @@
 
 #include "pteron/runtime/core/result.h"
 
-// (name, exported symbol): the symbol carries the version that the header's macro selects.
+// (name, exported symbol): the symbol has the version suffix that the header's macro selects.
 #define PTERON_CUDA_DRIVER_FUNCTIONS(FUNCTION)                             \
   FUNCTION(cuFuncGetParamInfo, "cuFuncGetParamInfo")                       \
   FUNCTION(cuFuncSetAttribute, "cuFuncSetAttribute")                       \

@@ -13,8 +13,8 @@
 namespace pteron::cuda {
 namespace {
 
-// Where Bazel laid out what this program is run with: said by whoever started it, beside it, or around
-// this library where Python opened it (tools/build/names.bzl).
+// Bazel's runfiles: from the environment, beside the program, or around this library if Python
+// opened it (tools/build/names.bzl).
 std::vector<std::string> runfiles() {
   std::vector<std::string> roots;
   if (const char* root = std::getenv("RUNFILES_DIR")) roots.emplace_back(root);
@@ -53,7 +53,7 @@ Result<DynamicLibrary> DynamicLibrary::open(const std::string& soname) {
   std::vector<std::string> candidates = {soname};
   for (const std::string& folder : search_folders()) candidates.push_back(folder + "/" + soname);
   std::string tried;
-  static ForkMutex mutex;  // fork() is not to come while something is opened
+  static ForkMutex mutex;  // excludes fork() while a library is opened
   const std::lock_guard<ForkMutex> lock(mutex);
   for (const std::string& candidate : candidates) {
     if (void* handle = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL)) {

@@ -1,13 +1,13 @@
-// A vendor library opened when it is first needed.
+// A vendor library, opened on first use.
 //
 //   PTERON_ASSIGN_OR_RETURN(DynamicLibrary blas, DynamicLibrary::open("libcublas.so.13"));
 //   PTERON_ASSIGN_OR_RETURN(void* create, blas.symbol("cublasCreate_v2"));
 //
-// Nothing here links a vendor library, so a program with this backend starts on a machine that has
-// none. A library is looked for where the process already has it or the loader finds it, then in
-// the folders of $PTERON_CUDA_LIBRARY_PATH (colon-separated), then in /usr/local/cuda/lib64, then in
-// Bazel's runfiles, where //third_party/cuda:libraries_at_run_time puts the pinned ones. An opened
-// library stays open until the process ends. Thread-safe.
+// Nothing here links a vendor library, so a program with this backend starts on a machine without
+// them. A library is searched in the process, then by the loader, then in the folders of
+// $PTERON_CUDA_LIBRARY_PATH (colon-separated), then in /usr/local/cuda/lib64, then in Bazel's
+// runfiles, where //third_party/cuda:libraries_at_run_time puts the pinned ones. An opened library
+// stays open until the process ends. Thread-safe.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ namespace pteron::cuda {
 
 class DynamicLibrary final {
  public:
-  // NotFound with every path that was tried and the loader's own message.
+  // NotFound with every path tried and the loader's message.
   static Result<DynamicLibrary> open(const std::string& soname);
 
   // NotFound names the symbol and the library.

@@ -1,4 +1,4 @@
-// Fills a struct of function pointers from a vendor library, all or nothing.
+// Fills a struct of function pointers from a vendor library; all or none.
 #pragma once
 
 #include "pteron/backends/cuda/runtime/platform/dynamic_library.h"

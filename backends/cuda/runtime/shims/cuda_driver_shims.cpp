@@ -1,6 +1,6 @@
-// The functions of the CUDA driver that compiled models import, under our names. They go to the
-// driver that was opened on demand; modules are written down for the model whose ExecutionScope is
-// open, because most models never unload theirs.
+// CUDA driver functions for compiled models, under private names. They forward to the driver, which
+// is opened on demand; modules are recorded for the model whose ExecutionScope is open, because
+// most models never unload theirs.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -32,7 +32,7 @@ PTERON_SHIM_EXPORT CUresult ptFuncSetAttribute(CUfunction function, CUfunction_a
   return table ? table->cuFuncSetAttribute(function, attribute, value) : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-// Answers without a driver too: models ask for the message of every status, success included.
+// Works without a driver too: models query the message of every status, including success.
 PTERON_SHIM_EXPORT CUresult ptGetErrorString(CUresult error, const char** message) {
   if (__builtin_expect(error == CUDA_SUCCESS, 1)) {
     *message = "no error";

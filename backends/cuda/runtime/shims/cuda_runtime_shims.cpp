@@ -1,5 +1,5 @@
-// The functions of the CUDA runtime that compiled models import, under our names: models are linked
-// without a CUDA runtime, so that they use the one in this library whatever else the process holds.
+// CUDA runtime functions for compiled models, under private names: models are linked without a CUDA
+// runtime, so that they use the one in this library even if the process has others.
 #include <cuda_runtime_api.h>
 
 #include "pteron/backends/aoti/shims/shim_export.h"

@@ -64,7 +64,7 @@ PTERON_AOTI_SHIM(AOTITorchError, get_current_cuda_stream)(int32_t device_index, 
   });
 }
 
-// Plain device memory: models keep their constants in it, which live as long as they do.
+// Plain device memory, for constants that live as long as the model.
 PTERON_AOTI_SHIM(AOTITorchError, cuda_caching_allocator_raw_alloc)(uint64_t nbytes,
                                                                    void** ret_ptr) {
   return c_boundary("aoti_torch_cuda_caching_allocator_raw_alloc", [&]() -> Error {

@@ -1,4 +1,4 @@
-// What the kernels of operators are made of.
+// Helpers of the operators' kernels.
 //
 //   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.out));
 //   return kernel(type_of(call.out), call.out.data(), scope.stream());
@@ -20,12 +20,12 @@ using slim::DType;
 using slim::SlimTensor;
 using slim::TensorPtr;
 
-// As kernels know it.
+// The dtype for kernels.
 inline ScalarType type_of(const SlimTensor& tensor) {
   return static_cast<ScalarType>(tensor.dtype());
 }
 
-// Makes the device of `tensor` current for a scope and knows its current stream.
+// Makes the device of `tensor` current for a scope; provides its current stream.
 class DeviceScope final {
  public:
   static Result<DeviceScope> make(const SlimTensor& tensor) {

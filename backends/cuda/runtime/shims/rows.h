@@ -1,9 +1,9 @@
-// Tensors as matrices whose rows run along one dimension.
+// Tensors as matrices with rows along one dimension.
 //
 //   PTERON_ASSIGN_OR_RETURN(TensorPtr x, rows_along(*self, dim));       // row-major, `dim` last
-//   PTERON_ASSIGN_OR_RETURN(RowResult y, RowResult::make(result, dim));
-//   kernel(x->data(), y.data(), ...);
-//   PTERON_RETURN_IF_ERROR(y.finish());                                  // where the strides say
+//   PTERON_ASSIGN_OR_RETURN(RowResult y, RowResult::make(result, dim)); kernel(x->data(), y.data(),
+//   ...); PTERON_RETURN_IF_ERROR(y.finish());                                  // to the result's
+//   strides
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace pteron::cuda {
 
-// The elements of `tensor` with `dim` moved to the end, row-major: an alias where they lie so, else
-// a copy. A tensor without dimensions is one row of one element.
+// The elements of `tensor` with `dim` moved to the end, row-major: an alias if possible, else a
+// copy. A 0-d tensor is one row of one element.
 Result<slim::TensorPtr> rows_along(const slim::SlimTensor& tensor, size_t dim);
 
 // A result that a kernel writes with `dim` last.
@@ -24,12 +24,12 @@ class RowResult final {
  public:
   static Result<RowResult> make(const slim::SlimTensor& result, size_t dim);
   void* data() const { return (rows_ ? rows_ : moved_)->data(); }
-  // Copies to where the result's strides say, if that is elsewhere.
+  // Copies to the result's strides, unless written in place.
   Error finish();
 
  private:
   slim::TensorPtr moved_;  // the result with `dim` last
-  slim::TensorPtr rows_;   // null where it is written in place
+  slim::TensorPtr rows_;   // null if written in place
 };
 
 }  // namespace pteron::cuda

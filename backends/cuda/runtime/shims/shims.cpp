@@ -1,4 +1,4 @@
-// The C functions of shims.inc that are operators.
+// The operators of shims.inc as C functions.
 #define PTERON_DEVICE cuda
 #define PTERON_DEVICE_TYPE CUDA
 #define PTERON_DEVICE_KERNELS cuda

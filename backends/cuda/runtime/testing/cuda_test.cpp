@@ -180,7 +180,7 @@ HostTensor to_host(const SlimTensor& tensor) {
 }
 
 double gemm_tolerance(DType dtype, int64_t k) {
-  // Rounding the result once, or rounding k terms of a sum one after the other, whichever is more.
+  // The larger of rounding the result once and of a sequential sum of k terms.
   const double terms = std::sqrt(static_cast<double>(std::max<int64_t>(k, 1)));
   switch (dtype) {
     case DType::BFloat16:

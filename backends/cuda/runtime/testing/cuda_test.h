@@ -1,5 +1,5 @@
-// What the tests of CUDA shims and kernels share: device tensors made from host numbers, poisoned
-// outputs, float64 references, and a visible skip where there is no GPU.
+// Shared by tests of CUDA shims and kernels: device tensors from host values, poisoned outputs,
+// float64 references, and a visible skip without a GPU.
 //
 //   TEST(Mm, Bf16) {
 //     PTERON_REQUIRE_CUDA();
@@ -55,8 +55,8 @@ class Stream final {
     return slim::CudaStreamGuard::make(stream_, device_);
   }
 
-  // Calls work() during a capture, which records only what goes to this stream and fails if anything
-  // waits; the number of nodes that it recorded.
+  // Calls work() during a capture of this stream, which fails on synchronization. Returns the
+  // number of recorded nodes.
   template <typename Work>
   size_t capture(cudaStreamCaptureMode mode, const Work& work) const {
     EXPECT_EQ(cudaStreamBeginCapture(stream_, mode), cudaSuccess);
@@ -75,35 +75,34 @@ class Stream final {
   cudaStream_t stream_ = nullptr;
 };
 
-// Row-major numbers on the host.
+// Row-major values on the host.
 struct HostTensor {
   std::vector<int64_t> sizes;
   std::vector<double> values;
 
   int64_t numel() const;
-  // Normally distributed; the same seed gives the same numbers.
+  // Normally distributed; deterministic by seed.
   static HostTensor random(std::vector<int64_t> sizes, uint64_t seed);
   static HostTensor zeros(std::vector<int64_t> sizes);
 };
 
-// The numbers as they are after storing them in `dtype`.
+// The values rounded to `dtype`.
 HostTensor round_to(const HostTensor& host, DType dtype);
 
-// A tensor on `device` with these strides (row-major if empty). Elements that the strides skip hold
-// NaN (or a large integer), so that reading a wrong address shows.
+// A tensor on `device` with these strides (row-major if empty). Memory between elements holds NaN
+// (or a large integer), to detect reads of wrong addresses.
 TensorPtr to_device(const HostTensor& host, DType dtype, std::vector<int64_t> strides = {},
                     Device device = kCuda0);
 
-// An output that nobody wrote yet: NaN or a large integer everywhere.
+// An unwritten output: NaN or a large integer everywhere.
 TensorPtr poisoned(std::vector<int64_t> sizes, DType dtype, std::vector<int64_t> strides = {},
                    Device device = kCuda0);
 
-// A tensor whose memory is not device memory though it says so: for contract cases, which must fail
-// before anything is followed.
+// A tensor that claims to be on the device but is not, for cases that must fail before any access.
 TensorPtr pretend_cuda(std::vector<int64_t> sizes, DType dtype, std::vector<int64_t> strides = {},
                        int device = 0);
 
-// Copies back; waits for the device.
+// Copies back; synchronizes.
 HostTensor to_host(const SlimTensor& tensor);
 
 // All bytes of the tensor's storage, to check that nothing else was written.
@@ -115,7 +114,7 @@ std::vector<unsigned char> storage_bytes(const SlimTensor& tensor);
 // Every element equal.
 ::testing::AssertionResult equal_to(const HostTensor& out, const HostTensor& reference);
 
-// Relative error that one product summed over `k` terms may have in `dtype`, with a margin of 4.
+// Tolerated relative error of a matmul over `k` terms in `dtype`, with a margin of 4.
 double gemm_tolerance(DType dtype, int64_t k);
 
 // (batch, m, k) @ (batch, k, n), or without batch, in float64.

@@ -1,4 +1,4 @@
-// Backend "BlasBackend": matrix products by OpenBLAS.
+// Backend "BlasBackend": matmuls with OpenBLAS.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -16,7 +16,7 @@
 namespace pteron::blas {
 namespace {
 
-// An argument of the call, or a weight, which is read where it lies in the file.
+// An argument of the call, or a weight, which is read from the mapped file.
 struct Operand {
   size_t argument;
   std::optional<Tensor> weight;
@@ -31,7 +31,7 @@ bool is_row_major(const Tensor& tensor) {
 
 class BlasDelegate final : public Delegate {
  public:
-  // Finds the weights in `named_data`, where they stay.
+  // Finds the weights in `named_data`, which keeps them.
   Error load(const schema::Plan& plan, const NamedDataMap& named_data) {
     num_inputs_ = num_arguments_ = plan.num_inputs();
     stores_.assign(plan.stores()->begin(), plan.stores()->end());
@@ -42,7 +42,7 @@ class BlasDelegate final : public Delegate {
                              store);
     }
     PTERON_CHECK_OR_RETURN(!stores_.empty(), Error::InvalidProgram, "a BLAS plan writes nothing");
-    // Outputs first: the product is made in one if there is one.
+    // Outputs first: the matmul writes directly to one if possible.
     std::sort(stores_.rbegin(), stores_.rend());
     right_transposed_ = plan.right_transposed();
     PTERON_ASSIGN_OR_RETURN(left_, load_operand(*plan.left(), named_data));
@@ -60,7 +60,7 @@ class BlasDelegate final : public Delegate {
     const Tensor* const bias = bias_ ? &find(*bias_, arguments) : nullptr;
     PTERON_ASSIGN_OR_RETURN(Tensor product, shape_of(left, right, bias));
 
-    // An input that changes may be an operand too, so it is written last.
+    // A mutated input may be an operand too, so it is written last.
     Tensor& first = arguments[stores_[0]]->tensor();
     if (stores_[0] >= num_inputs_) {
       PTERON_RETURN_IF_ERROR(first.resize(product.sizes()));
@@ -159,7 +159,7 @@ class BlasDelegate final : public Delegate {
     for (int64_t row = 0; bias && row < rows; ++row) {
       std::memcpy(out + row * columns, bias->data(), bias->nbytes());
     }
-    // Of a matrix without columns BLAS wants the stride to be 1 all the same.
+    // BLAS requires a stride of at least 1 even for a matrix without columns.
     const auto stride = [](int64_t size) {
       return static_cast<blasint>(std::max<int64_t>(size, 1));
     };
@@ -185,7 +185,7 @@ class BlasDelegate final : public Delegate {
   std::optional<Operand> bias_;
   bool right_transposed_ = false;
   std::vector<size_t> stores_;
-  std::unique_ptr<float[]> scratch_;  // kept, so that only the first call allocates
+  std::unique_ptr<float[]> scratch_;  // cached, so that only the first call allocates
   size_t scratch_size_ = 0;
 };
 

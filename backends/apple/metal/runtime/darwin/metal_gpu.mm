@@ -1,4 +1,4 @@
-// The GPU of a Mac. Type-checked on Linux against declarations of ours (stubs/); not executed.
+// The GPU of a Mac. Type-checked on Linux against our own declarations (stubs/); never executed.
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>
 
@@ -23,7 +23,7 @@ NSString* string_of(const std::string& text) {
   return [NSString stringWithUTF8String:text.c_str()];
 }
 
-// One queue, in whose order everything runs: a serial encoder that is open until somebody waits.
+// One queue and one serial encoder, which stays open until the host synchronizes.
 class MetalGpu final : public Gpu {
  public:
   MetalGpu(id<MTLDevice> device, id<MTLCommandQueue> queue) : device_(device), queue_(queue) {}
@@ -42,7 +42,7 @@ class MetalGpu final : public Gpu {
 
   void release(void* memory) noexcept override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    buffers_.erase(static_cast<const char*>(memory));  // commands hold what they use
+    buffers_.erase(static_cast<const char*>(memory));  // commands retain their resources
   }
 
   Result<std::unique_ptr<Library>> compile(const std::string& source) override;
@@ -165,7 +165,7 @@ class MetalLibrary final : public Library {
   std::vector<std::unique_ptr<Function>> functions_;
 };
 
-// Numbers as they are written: kernels tell NaN apart, and sums are compensated.
+// No fast math: kernels distinguish NaN and use compensated summation.
 Result<std::unique_ptr<Library>> MetalGpu::compile(const std::string& source) {
   MTLCompileOptions* const options = [[MTLCompileOptions alloc] init];
   options.fastMathEnabled = NO;

@@ -2,8 +2,8 @@
 
 namespace pteron::metal {
 
-// Of one element of each of two broadcast tensors; integers are computed in 64 bits and wrap. A
-// complex number is two floats.
+// Elementwise on two broadcast tensors; integers are computed in 64 bits and wrap. A complex
+// element is two floats.
 const char kArithmeticSource[] = R"MTL(
 struct ArithmeticParams {
   long dims, kind, scale;

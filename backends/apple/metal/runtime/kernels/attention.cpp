@@ -2,8 +2,8 @@
 
 namespace pteron::metal {
 
-// A thread computes up to 64 items of one query's result, over all keys, in one pass: the greatest
-// score so far scales what was summed before.
+// A thread computes up to 64 elements of one query's output over all keys in one pass (online
+// softmax).
 const char kAttentionSource[] = R"MTL(
 struct AttentionParams {
   long keys, items, value_items, chunks;

@@ -2,7 +2,7 @@
 
 namespace pteron::metal {
 
-// A thread computes one element: position x along the result's positions, y its channel, z its image.
+// A thread computes one output element: x is the position, y the channel, z the image.
 const char kConvolutionSource[] = R"MTL(
 struct ConvolutionParams {
   long in_channels, out_channels;
@@ -11,7 +11,7 @@ struct ConvolutionParams {
   long has_bias, transposed;
 };
 
-// The input's position that window position `k` reads for position `o`; -1: none.
+// The input position that kernel position `k` reads for output position `o`; -1: none.
 inline long read_at(constant ConvolutionParams& p, int d, long o, long k) {
   if (!p.transposed) {
     const long at = o * p.stride[d] + k * p.dilation[d] - p.padding[d];

@@ -2,8 +2,8 @@
 
 namespace pteron::metal {
 
-// Offsets into x of what numbers name, then elements by these. A number that is outside names
-// nothing: zero is read there, and nothing is written.
+// Computes offsets into x from indices, then reads or writes elements. An index out of range reads
+// zero and writes nothing.
 const char kIndexSource[] = R"MTL(
 struct IndexParams {
   long dims, count;
@@ -66,9 +66,9 @@ inline T_SUM combined(long kind, T_SUM a, T_SUM b) {
   return a + b;
 }
 
-// One thread takes all of them in, in order: Metal has no atomics for most elements, and the result
-// does not differ from run to run. `counts` (zeros, one for each element from the first of x) say
-// how many an element has taken in.
+// One thread accumulates all values in order: Metal has no atomics for most dtypes, and the result
+// is deterministic. `counts` (initially zero, one per element of x) is the number of values
+// accumulated.
 kernel void reduce_elements(device T* x, device T* other, device const long* offsets,
                             constant IndexParams& p, device int* counts,
                             uint thread_number [[thread_position_in_grid]]) {

@@ -1,5 +1,5 @@
-// Kernels of ours in Metal's language. Names in capitals are macros of whoever compiles them
-// (shims/launch.h); the structs of parameters here are the same in both languages.
+// Our kernels as Metal source text. Names in capitals are macros set at compilation
+// (shims/launch.h); the parameter structs here are identical in both languages.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ inline constexpr int64_t kMostDims = 16;
 
 struct AttentionParams {
   int64_t keys, items, value_items, chunks;
-  int64_t shared;  // heads of the query for each of the keys
+  int64_t shared;  // query heads per key head
   int64_t causal, masked;
   int64_t query[4], key[4], value[4], mask[4], out[4];  // strides, in elements
   float scale;
@@ -19,9 +19,9 @@ extern const char kAttentionSource[];
 
 struct ArithmeticParams {
   int64_t dims, kind;  // ArithmeticCall::Kind; -1: only the dtype changes
-  int64_t scale;       // alpha of integers
+  int64_t scale;       // alpha for integer dtypes
   int64_t sizes[kMostDims], a[kMostDims], b[kMostDims], out[kMostDims];
-  int64_t parts, a_parts, b_parts;  // 2 of a complex number
+  int64_t parts, a_parts, b_parts;  // 2 for complex dtypes
   float alpha;
 };
 extern const char kArithmeticSource[];
@@ -53,14 +53,14 @@ struct HistogramParams {
 };
 extern const char kHistogramSource[];
 
-// Elements of several tensors, by strides; those of offsets into x too.
+// Strides of several tensors, also of offsets into x.
 struct IndexParams {
   int64_t dims, count;
   int64_t sizes[kMostDims], x[kMostDims], other[kMostDims], offsets[kMostDims];
   int64_t kind;  // IndexCall::Kind
   int64_t include_self;
 };
-// What one tensor of numbers adds to the offsets.
+// Adds the contribution of one index tensor to the offsets.
 struct OffsetParams {
   int64_t dims, count;
   int64_t sizes[kMostDims], numbers[kMostDims];
@@ -72,7 +72,7 @@ struct LinalgParams {
   int64_t kind;  // LinalgCall::Kind
   int64_t rows, columns, b_rows, b_columns, reflectors;
   int64_t upper, right, transposed, unit;
-  int64_t wanted;  // a bit for each of LinalgCall::determinant
+  int64_t wanted;  // a bit per output of LinalgCall::determinant
 };
 extern const char kLinalgSource[];
 

@@ -2,14 +2,14 @@
 
 namespace pteron::metal {
 
-// One thread does what LAPACK's functions do to one matrix, in its layout: column by column.
+// One thread per matrix, column-major, following LAPACK.
 const char kLinalgSource[] = R"MTL(
 struct LinalgParams {
   long kind, rows, columns, b_rows, b_columns, reflectors;
   long upper, right, transposed, unit, wanted;
 };
 
-// b = op(a)^-1 b, or b op(a)^-1 if `right`; a has n rows, and lies `step` elements apart by columns.
+// b = op(a)^-1 b, or b op(a)^-1 if `right`; a has n rows and column stride `step`.
 inline void solve(device const float* a, long n, long step, device float* b, long b_rows,
                   long b_columns, bool upper, bool transposed, bool unit, bool right) {
   if (right) transposed = !transposed;
@@ -76,7 +76,7 @@ inline void factor_positive(device float* a, device int* info, long n, bool uppe
   }
 }
 
-// Columns from `first` on, reflected at what column k holds below its diagonal.
+// Applies the reflector in column k to the columns from `first` on.
 inline void reflect(device float* a, long m, long n, long k, long first, float tau) {
   for (long j = first; j < n; ++j) {
     float sum = a[k + j * m];

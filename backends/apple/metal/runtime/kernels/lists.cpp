@@ -2,7 +2,7 @@
 
 namespace pteron::metal {
 
-// A thread finds where one value belongs in a sorted row.
+// searchsorted: a thread per value.
 const char kSearchSource[] = R"MTL(
 struct SearchParams {
   long length, per_row, right, has_order;
@@ -29,7 +29,7 @@ kernel void search_rows(device OUT* out, device const T* sequence, device const 
 }
 )MTL";
 
-// A thread counts for one part, or for one number: no atomics, and the same sums in every run.
+// histc, bincount: a thread per bin. No atomics, so sums are deterministic.
 const char kHistogramSource[] = R"MTL(
 struct HistogramParams {
   long count, parts, weighted;
@@ -75,7 +75,7 @@ kernel void count_numbers(device OUT* out, device const long* in, device const O
 }
 )MTL";
 
-// A thread sums one column of one bag. Indices that are outside do not count.
+// embedding_bag: a thread per column and bag. Indices out of range are skipped.
 const char kEmbeddingSource[] = R"MTL(
 struct BagParams {
   long rows, columns, indices, offsets, padding;
@@ -112,7 +112,7 @@ kernel void embedding_bags(device T* out, device const T* weight, device const l
 }
 )MTL";
 
-// A thread measures between two rows.
+// cdist: a thread per pair of rows.
 const char kDistanceSource[] = R"MTL(
 struct DistanceParams {
   long rows, columns, length, each_once;
@@ -147,7 +147,7 @@ kernel void distances(device T* out, device const T* x1, device const T* x2,
 }
 )MTL";
 
-// Rows of a matrix by their order, what repeats in it, and where a mask holds.
+// unique and masked_scatter.
 const char kRunSource[] = R"MTL(
 struct RunParams {
   long count, width, ends, has_order;
@@ -200,7 +200,7 @@ kernel void measure_runs(device long* lengths, device const long* ends, constant
   lengths[run] = (long(run) < p.ends ? ends[run] : p.count) - begin;
 }
 
-// `ranks` say how many elements of the mask hold up to each, itself included.
+// `ranks` is the inclusive scan of the mask.
 kernel void scatter_where(device T* out, device const bool* mask, device const long* ranks,
                           device const T* source, constant RunParams& p,
                           uint i [[thread_position_in_grid]]) {

@@ -2,8 +2,8 @@
 
 namespace pteron::metal {
 
-// OUT = alpha * A @ B + beta * C. A thread computes 4 rows and 4 columns, which it keeps in
-// registers; neighbours read the same operands, from the caches.
+// OUT = alpha * A @ B + beta * C. A thread computes a 4 x 4 tile in registers; neighbouring threads
+// share operands through the caches.
 const char kProductSource[] = R"MTL(
 struct MatrixParams {
   long rows, columns, depth;

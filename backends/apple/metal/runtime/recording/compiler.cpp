@@ -23,7 +23,7 @@ extern const char kStandardLibrary[];  // metal_stdlib.h
 
 namespace {
 
-// A folder that nobody else can read, with an unpredictable name; removed with its files.
+// A private folder with an unpredictable name; removed with its files.
 class PrivateFolder {
  public:
   PrivateFolder() {
@@ -51,7 +51,7 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The first lines that say what is wrong.
+// The first lines with errors.
 std::string errors_in(const std::string& output) {
   std::string found;
   size_t lines = 0;

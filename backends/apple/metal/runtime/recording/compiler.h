@@ -1,4 +1,4 @@
-// The machine's C++ compiler, for kernels of the recording device.
+// Compiles kernels of the recording device with the host C++ compiler.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace pteron::metal {
 
-// A shared object of `cpp` behind metal_stdlib.h, opened. It is never closed. InvalidProgram has the
-// compiler's first lines; they count from the text's own.
+// Compiles `cpp` after metal_stdlib.h to a shared object and opens it. It is never closed.
+// InvalidProgram has the compiler's first lines, numbered from the start of `cpp`.
 Result<void*> compile_and_open(const std::string& cpp);
 
 }  // namespace pteron::metal

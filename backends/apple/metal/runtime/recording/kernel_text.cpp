@@ -21,8 +21,8 @@ bool is_word_at(const std::string& text, size_t at, const std::string& word) {
          (at + word.size() == text.size() || !is_name(text[at + word.size()]));
 }
 
-// `threadgroup float sums[32];` becomes `static float sums[32];`: the threads that take turns share
-// it. Parameters and pointers, which the word also qualifies, stay.
+// `threadgroup float sums[32];` becomes `static float sums[32];`: all threads of a group run on one
+// host thread and share it. Parameters and pointers with this qualifier are unchanged.
 std::string with_shared_variables(std::string text) {
   const std::string word = "threadgroup";
   for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
@@ -32,7 +32,7 @@ std::string with_shared_variables(std::string text) {
         before == std::string::npos || std::string(";{})").find(text[before]) < std::string::npos;
     const size_t end = text.find_first_of(";(,=*&)", at);
     if (!begins || end == std::string::npos || text[end] != ';') continue;
-    text.replace(at, word.size(), "static     ");  // of equal length: columns stay
+    text.replace(at, word.size(), "static     ");  // of equal length: keeps columns
   }
   return text;
 }
@@ -72,7 +72,7 @@ std::vector<Parameter> parameters_of(const std::string& text) {
   return found;
 }
 
-// The number behind the last attribute of the function that begins at `at`.
+// The argument of the last attribute of the function that begins at `at`.
 uint64_t max_threads_at(const std::string& text, size_t at) {
   const std::string attribute = "max_total_threads_per_threadgroup(";
   const size_t body = at == 0 ? std::string::npos : text.find_last_of(";}", at - 1);
@@ -81,7 +81,7 @@ uint64_t max_threads_at(const std::string& text, size_t at) {
   return std::strtoull(text.c_str() + found + attribute.size(), nullptr, 10);
 }
 
-// The function that starts one thread of a kernel.
+// The function that runs one thread of a kernel.
 std::string starter(const std::string& name, const std::vector<Parameter>& parameters,
                     std::vector<bool>* buffers) {
   std::string call;

@@ -1,4 +1,4 @@
-// Kernels in Metal's language, as C++ that starts them on the processor.
+// Converts Metal kernels to C++ that runs them on the CPU.
 //
 //   const KernelText text = KernelText::parse(source);
 //   text.cpp          // to compile after metal_stdlib.h: the source itself, then for each kernel
@@ -21,7 +21,7 @@ struct KernelText {
 
   std::string cpp;
   std::vector<Kernel> kernels;
-  bool in_lockstep = false;  // there are barriers, or functions of SIMD groups
+  bool in_lockstep = false;  // uses barriers or SIMD-group functions
 
   static KernelText parse(const std::string& source);
   // "a, b": for messages.

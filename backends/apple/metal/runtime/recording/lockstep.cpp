@@ -46,7 +46,7 @@ void start() {
   Group& g = group();
   (*g.kernel)(g.current);
   g.fibers[g.current].state = State::kReturned;
-}  // to uc_link, the scheduler
+}  // returns to uc_link, the scheduler
 
 void barrier() { wait(State::kAtBarrier); }
 
@@ -61,7 +61,7 @@ const void* exchange(const void* value, size_t nbytes, uint32_t* active) {
 
 uint32_t lane() { return group().current % kLanes; }
 
-// Whether some SIMD group could go on.
+// Whether some SIMD group can continue.
 bool show_values(Group& g) {
   bool any = false;
   for (uint32_t first = 0; first < g.count; first += kLanes) {

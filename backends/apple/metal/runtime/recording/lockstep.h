@@ -1,11 +1,11 @@
-// Threads of a kernel that take turns on one thread of the host.
+// Runs the threads of a kernel cooperatively on one host thread.
 //
 //   Error error = run_in_lockstep(count, [&](uint32_t thread) { ... kernel of that thread ... });
 //
-// Each has a stack of its own. It runs until it waits, at a barrier or for the values of its SIMD
-// group, or returns; those that wait go on when all of the group have come to the barrier, or when
-// all of the SIMD group wait or have returned. A barrier that some do not come to, since they have
-// returned, is an error, and then the group's other threads are given up. One caller at a time.
+// Each has its own stack. It runs until it waits (at a barrier, or for its SIMD group) or returns.
+// Waiting threads continue when all of the threadgroup have reached the barrier, or when all of the
+// SIMD group wait or have returned. A barrier that some threads never reach is an error, and the
+// group's other threads are abandoned. One caller at a time.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace pteron::metal {
 
-// Of metal_stdlib.h, to kernels.
+// Interface of metal_stdlib.h for kernels.
 struct MslHost {
   void (*barrier)();
   const void* (*exchange)(const void* value, size_t nbytes, uint32_t* active);

@@ -1,6 +1,6 @@
-// Stands for Metal's standard library where kernels are compiled for the processor: as much of it as
-// the kernels of Inductor and ours use. One thread of the host runs all threads of a kernel; those of
-// a group take turns where there are barriers (lockstep.h).
+// Replaces Metal's standard library when kernels are compiled for the CPU: the subset that
+// Inductor's kernels and ours use. One host thread runs all threads of a kernel and switches
+// between them at barriers (lockstep.h).
 #pragma once
 
 #include <limits>
@@ -9,8 +9,8 @@
 #define __METAL__ 1
 #define __METAL_VERSION__ 320
 
-// Address spaces and what a function is. `threadgroup` before a variable is `static` by the time
-// this is read (kernel_text.h).
+// Address spaces and function qualifiers. kernel_text.h has already replaced `threadgroup` before a
+// variable by `static`.
 #define kernel
 #define device
 #define thread
@@ -49,7 +49,7 @@ typedef _Float16 half;
 #define M_SQRT2_F 1.41421356237309504880f
 #define M_SQRT1_2_F 0.707106781186547524401f
 
-// Rounded to nearest even; computed with as float.
+// Rounds to nearest even; computes in float.
 struct bfloat {
   ushort bits;
   bfloat() = default;
@@ -107,7 +107,7 @@ struct vec<T, 3> {
 
 template <typename T>
 struct alignas(sizeof(T) * 4) vec<T, 4> {
-  // Two neighbours, by the names that such have of a vector.
+  // Two adjacent elements as a vector swizzle.
   struct Two {
     T a, b;
     constexpr operator vec<T, 2>() const { return {a, b}; }
@@ -273,7 +273,7 @@ struct array {
 
 // --- mathematics ---
 
-// What a function of a number gives: itself for floating-point numbers, float for others.
+// The result type of a math function: the argument type if it is floating point, else float.
 template <typename T>
 using math_t = std::conditional_t<is_half_v<T>, T, float>;
 
@@ -413,7 +413,7 @@ namespace fast {
 using namespace metal;
 }
 
-// --- atomics: threads take turns, so these are plain ---
+// --- atomics: threads run one at a time, so these are plain ---
 
 enum memory_order { memory_order_relaxed };
 
@@ -465,14 +465,14 @@ MSL_ATOMIC(and, T(before& given))
 
 // --- groups ---
 
-// What the recording device does for kernels; see lockstep.h.
+// Services of the recording device; see lockstep.h.
 struct MslHost {
   // Returns when all threads of the group have called it.
   void (*barrier)();
-  // Shows a value of up to 16 bytes to the SIMD group and returns those of all 32 threads, 16 bytes
-  // apart, once all that take part have. `active` has a bit for each that did.
+  // Shares a value of up to 16 bytes with the SIMD group and returns those of all 32 threads, 16
+  // bytes apart, once all active threads have called it. `active` has a bit per active thread.
   const void* (*exchange)(const void* value, size_t nbytes, uint* active);
-  // The number of the thread in its SIMD group.
+  // The thread's index in its SIMD group.
   uint (*lane)();
 };
 extern "C" const MslHost* msl_host;
@@ -589,7 +589,7 @@ using namespace metal;
 
 // --- how a kernel is started ---
 
-// What attributes of parameters ask for, for one thread; each a vector of three.
+// Values of parameter attributes for one thread; each a vector of three.
 struct MslPlace {
   uint thread_position_in_grid[3];
   uint thread_position_in_threadgroup[3];

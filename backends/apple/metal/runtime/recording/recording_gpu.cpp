@@ -33,7 +33,7 @@ struct Place {
 
 using Start = void (*)(const void* const* buffers, const Place& place);
 
-// Kernels share variables of groups, and the stacks of threads: one runs at a time.
+// Kernels share threadgroup variables and thread stacks: one kernel runs at a time.
 std::mutex& running() {
   static std::mutex& mutex = *new std::mutex;
   return mutex;
@@ -138,7 +138,7 @@ class RecordedFunction final : public Function {
   const bool in_lockstep_;
 };
 
-// What is compiled of a text, once in a process.
+// Compiled text, cached per process.
 struct Compiled {
   KernelText text;
   void* object = nullptr;
@@ -212,7 +212,7 @@ Error RecordingGpu::check_address(const void* address) {
   const auto* const at = static_cast<const char*>(address);
   const std::lock_guard<std::mutex> lock(mutex_);
   auto after = allocations_.upper_bound(at);
-  // One past the end is what a view without elements may have.
+  // An empty view may point one past the end.
   const bool inside =
       after != allocations_.begin() && at <= std::prev(after)->first + std::prev(after)->second;
   PTERON_CHECK_OR_RETURN(inside, Error::InvalidArgument,

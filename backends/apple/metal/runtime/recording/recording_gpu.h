@@ -1,6 +1,6 @@
-// A Metal device for tests: kernels run at once, on the processor, compiled by the machine's C++
-// compiler from the text that a Mac would compile. Uses that a real device would take badly are
-// errors: memory that is not the device's, missing arguments, too large groups.
+// A Metal device for tests: kernels run synchronously on the CPU, compiled by the host C++ compiler
+// from the text that a Mac would compile. Invalid use is an error: memory of another device,
+// missing arguments, too large threadgroups.
 //
 //   register_gpu(std::make_unique<RecordingGpu>());
 #pragma once

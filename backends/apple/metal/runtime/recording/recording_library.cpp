@@ -1,4 +1,4 @@
-// Opening this library gives the Metal backend of the process the recording device.
+// Opening this library registers the recording device for the Metal backend.
 #include <memory>
 
 #include "pteron/backends/apple/metal/runtime/gpu.h"

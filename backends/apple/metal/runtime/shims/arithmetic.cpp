@@ -8,7 +8,7 @@
 namespace pteron::metal {
 namespace {
 
-// What the numbers of a tensor are made of, of which complex ones have two.
+// The real dtype of a tensor's elements; complex elements have two values.
 DType part_of(const SlimTensor& tensor) {
   return tensor.dtype() == DType::ComplexFloat ? DType::Float : tensor.dtype();
 }

@@ -17,8 +17,8 @@
 namespace pteron::metal {
 
 struct KernelFunction {
-  Function* function = nullptr;  // null: not to be had
-  Error::Code code = Error::Ok;  // why not
+  Function* function = nullptr;  // null: unavailable
+  Error::Code code = Error::Ok;  // reason
   std::string message;
 };
 
@@ -36,10 +36,10 @@ using aoti::check_pointer;
 
 constexpr size_t kMaxArguments = 31;
 
-// What the calling thread's command block has put together so far.
+// The command block that the calling thread is encoding.
 struct Encoding {
-  const KernelFunction* block = nullptr;    // that runs
-  const KernelFunction* started = nullptr;  // that is encoded
+  const KernelFunction* block = nullptr;    // being run
+  const KernelFunction* started = nullptr;  // being encoded
   bool dispatched = false;
   size_t count = 0;
   Argument arguments[kMaxArguments];
@@ -48,7 +48,7 @@ struct Encoding {
 };
 thread_local Encoding encoding;
 
-// Runs `body`; compiled code looks at no returned code, so a failure is the run's.
+// Runs `body`. Compiled code ignores return codes, so a failure marks the run as failed.
 template <typename Body>
 AOTITorchError part_of_run(const char* shim, Body&& body) {
   return c_boundary(shim, [&]() -> Error {
@@ -176,7 +176,7 @@ PTERON_AOTI_SHIM(AOTITorchError, mps_run_command_block)
 }
 
 PTERON_AOTI_SHIM(void, mps_shared_callback)(KernelFunction* func, void* user_data) {
-  // Compiled code made it; both are built with one C++ library.
+  // Created by compiled code, which uses the same C++ library.
   (*static_cast<std::function<void(KernelFunction*)>*>(user_data))(func);
 }
 
@@ -197,7 +197,7 @@ PTERON_AOTI_SHIM(AOTITorchError, mps_set_arg_tensor)
   return part_of_run("aoti_torch_mps_set_arg_tensor", [&]() -> Error {
     PTERON_RETURN_IF_ERROR(aoti::check_defined(tensor, "tensor"));
     if (tensor->device().type != DeviceType::Metal) {
-      // A number that the host computed.
+      // A scalar computed by the host.
       PTERON_CHECK_OR_RETURN(tensor->dim() == 0, Error::InvalidArgument,
                              "argument %u is %s on %s, expected memory of the device", idx,
                              tensor->describe().c_str(), describe(tensor->device()).c_str());

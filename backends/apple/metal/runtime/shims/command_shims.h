@@ -1,4 +1,4 @@
-// The C functions of shims.inc that are no operators.
+// The C functions of shims.inc that are not operators.
 #pragma once
 
 #include <cstddef>

@@ -8,7 +8,7 @@
 namespace pteron::metal {
 namespace {
 
-// Batch, channels, and three spatial dimensions, of which those in front may lack.
+// Batch, channels and three spatial dimensions; missing leading ones have size 1.
 void spread_strides(const SlimTensor& tensor, int64_t* strides) {
   strides[0] = tensor.stride(0);
   strides[1] = tensor.stride(1);

@@ -6,15 +6,16 @@
 namespace pteron::metal {
 namespace {
 
-// Beside RowParams, whose length is that of the rows which are there.
+// In addition to RowParams, whose length is that of the stored rows.
 struct TransformParams {
-  int64_t length;           // of the transform
-  int64_t in_parts, parts;  // 2 of a complex number
-  float turn, scale;        // of a whole circle forward or back
+  int64_t length;           // length of the transform
+  int64_t in_parts, parts;  // 2 for complex dtypes
+  float turn, scale;        // 2 pi, with the sign of the direction
 };
 
 const char kSource[] = R"MTL(
-// A thread sums up one number of one row. Of complex rows that are too short the rest is conjugate.
+// A thread computes one coefficient of one row. Short complex rows are one-sided: the rest is
+// conjugate.
 struct TransformParams {
   long length, in_parts, parts;
   float turn, scale;
@@ -38,7 +39,7 @@ kernel void transform_rows(device float* out, device const float* in, constant R
   }
   const long to = (row.out + mine * p.out_step) * t.parts;
   out[to] = real * t.scale;
-  // Of real numbers, the first coefficient and the middle one are real, also of NaN.
+  // For real input the first and the middle coefficient are real, also with NaN.
   const bool is_real = t.in_parts == 1 && (mine == 0 || 2 * mine == t.length);
   if (t.parts == 2) out[to + 1] = is_real ? 0 : imaginary * t.scale;
 }

@@ -21,7 +21,7 @@ Error check_dims(const SlimTensor& tensor) {
   return Error::Ok;
 }
 
-// What the numbers add to offsets into x, row-major, of the sizes of the numbers.
+// The contribution of the indices to offsets into x, row-major, same sizes as the indices.
 Result<TensorPtr> offsets_of(const aoti::Indexed& indexed) {
   const SlimTensor& shape = *indexed.picked.front().numbers;
   PTERON_RETURN_IF_ERROR(check_dims(shape));
@@ -83,7 +83,7 @@ Error index(const aoti::IndexCall& call) {
                 {1, 1, 1});
 }
 
-// The host looks for them: the size of the result is wanted there.
+// Done on the host, which needs the output size.
 Error nonzero(const SlimTensor& self, TensorPtr& coordinates) {
   PTERON_ASSIGN_OR_RETURN(const TensorPtr dense, slim::contiguous_tensor(self));
   PTERON_RETURN_IF_ERROR(wait_for_device());

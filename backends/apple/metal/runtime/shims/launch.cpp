@@ -12,7 +12,7 @@
 namespace pteron::metal {
 namespace {
 
-// Text with its macros; every one is compiled once.
+// Source text with macros; each combination is compiled once.
 Result<Library*> library_of(const char* source, std::initializer_list<ElementMacro> macros) {
   static std::mutex mutex;
   static auto& libraries =

@@ -1,10 +1,10 @@
-// What the kernels of operators are made of: kernels of ours, as text of the folder kernels/.
+// Launches our kernels, the source text in the folder kernels/.
 //
 //   const Params params{...};
 //   return launch(kProductSource, {{"T", DType::Float}}, "product", {memory(out), memory(a), bytes(params)},
 //                 {columns, rows, 1});
 //
-// is kernel `product` of the text, with T a macro that is float in it, for a grid of threads.
+// launches kernel `product` of the text, compiled with T defined as float, for a grid of threads.
 #pragma once
 
 #include <initializer_list>
@@ -20,26 +20,25 @@ using slim::DType;
 using slim::SlimTensor;
 using slim::TensorPtr;
 
-// The type of an element in Metal's language; null where it has none (double, complex).
+// The Metal type of a dtype; null if there is none (double, complex).
 const char* element_of(DType dtype);
 
-// A macro of a text: an element; with "_SUM" behind its name what sums of it are kept in, and with
-// "_IS_INTEGER" whether it is one.
+// A macro for a dtype NAME; also defines NAME_SUM, its accumulation type, and NAME_IS_INTEGER.
 struct ElementMacro {
   const char* name;
   DType dtype;
 };
 
-// As many threads of a group as there may be, along x first.
+// The largest possible threadgroup, filled along x first.
 Threads group_for(Threads grid, uint64_t most);
 
-// Until the host may read and write memory of the device.
+// Waits until the host may access device memory.
 Error wait_for_device();
 
-// Row-major and of `dtype`: an alias where it is so already.
+// Row-major with `dtype`: an alias if it already is.
 Result<TensorPtr> converted(const SlimTensor& tensor, DType dtype);
 
-// An element of as many bytes; one that Metal has not if there is none.
+// An element type of that many bytes; an unsupported dtype if there is none.
 DType dtype_of_bytes(size_t nbytes);
 
 inline Argument memory(const SlimTensor& tensor) { return {tensor.data(), 0}; }
@@ -48,8 +47,8 @@ Argument bytes(const T& value) {
   return {&value, sizeof value};
 }
 
-// `source` lives as long as the process; what is compiled of it is kept. Nothing is done for a grid
-// with a 0 in it. InvalidType for an element that Metal has not.
+// `source` must live as long as the process; compiled code is cached. An empty grid launches
+// nothing. InvalidType for a dtype that Metal lacks.
 Error launch(const char* source, std::initializer_list<ElementMacro> macros, const char* name,
              std::initializer_list<Argument> arguments, Threads grid);
 

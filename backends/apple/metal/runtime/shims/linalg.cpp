@@ -22,7 +22,7 @@ Error linalg(const aoti::LinalgCall& call) {
                       call.unit_diagonal,
                       0};
   for (int i = 0; i < 3; ++i) params.wanted |= call.determinant[i] ? int64_t{1} << i : 0;
-  // What a kind does not use is any memory of the device.
+  // Arguments that a kind does not use are arbitrary device memory.
   const auto of = [&](const void* memory) { return Argument{memory ? memory : call.a.data, 0}; };
   return launch(
       kLinalgSource, {}, "of_matrix",

@@ -1,4 +1,4 @@
-// Positions, counts, bags and distances.
+// searchsorted, histc, bincount, embedding_bag and cdist.
 #include <algorithm>
 
 #include "pteron/backends/aoti/ops/distance/distance.h"
@@ -33,7 +33,7 @@ Error histogram(const aoti::HistogramCall& call) {
                 {static_cast<uint64_t>(params.parts), 1, 1});
 }
 
-// The host looks: it waits for the numbers.
+// Done on the host, which synchronizes.
 Error range(const aoti::RangeCall& call) {
   PTERON_ASSIGN_OR_RETURN(const TensorPtr in, converted(call.self, DType::Long));
   PTERON_RETURN_IF_ERROR(wait_for_device());

@@ -10,7 +10,7 @@ struct Strides {
   int64_t batch, row, column;
 };
 
-// Of a matrix or a batch of them; `like` is what it broadcasts to.
+// Strides of a matrix or a batch of matrices, broadcast to `like`.
 Strides strides_of(const SlimTensor& tensor, const SlimTensor& like) {
   int64_t strides[3] = {0, 0, 0};
   for (size_t d = 0; d < tensor.dim(); ++d) {

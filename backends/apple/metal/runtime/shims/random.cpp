@@ -1,4 +1,4 @@
-// Random numbers, drawn by the host: seeds, from which compiled kernels draw, and what is as rare.
+// Random numbers from the host: seeds for compiled kernels, and rare operators.
 #include "pteron/backends/aoti/ops/random/random.h"
 
 #include <algorithm>
@@ -24,7 +24,8 @@ void store(const SlimTensor& out, int64_t index, int64_t number) {
                      slim::Scalar::of(number));
 }
 
-// Distinct positions are those with the least times of arrival, at the rates of the row.
+// Sampling without replacement: the positions with the smallest exponential variates, with the
+// row's elements as rates.
 void draw_distinct(const std::vector<double>& row, int64_t count, const SlimTensor& out,
                    int64_t first) {
   std::vector<std::pair<double, int64_t>> arrivals;

@@ -41,7 +41,7 @@ inline Row row_of(constant RowParams& p, long number) {
   return row;
 }
 
-// NaN counts as the greatest.
+// NaN sorts last.
 template <typename T>
 inline bool is_less(T a, T b) { return a < b || (b != b && a == a); }
 )MTL";

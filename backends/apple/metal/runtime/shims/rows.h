@@ -1,4 +1,4 @@
-// Tensors as rows along one dimension: what families that work on rows have in common.
+// Tensors as rows along one dimension, shared by row-wise families.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,21 @@
 
 namespace pteron::metal {
 
-// Rows of two tensors along one dimension, which has size 1 here.
+// Rows of two tensors along one dimension, which has size 1 in these strides.
 struct RowParams {
   int64_t dims, length, count;
   int64_t sizes[kMostDims], in[kMostDims], out[kMostDims];
   int64_t in_step, out_step;
-  int64_t kind;  // which of the family
+  int64_t kind;  // the operator of the family
 };
 
 struct Rows {
   RowParams params{};
-  uint64_t count = 1;  // of rows
+  uint64_t count = 1;  // number of rows
 };
 Rows rows_along(const slim::SlimTensor& in, const slim::SlimTensor& out, size_t dim);
 
-// RowParams, row_of() and is_less() in Metal's language; launch() puts it before every source.
+// RowParams, row_of() and is_less() as Metal source, which launch() puts before every source.
 extern const char kRowText[];
 
 }  // namespace pteron::metal

@@ -7,13 +7,13 @@ namespace pteron::metal {
 namespace {
 
 const char kSource[] = R"MTL(
-// A thread goes along one row.
+// One thread per row.
 kernel void scan_rows(device OUT* out, device const IN* in, constant RowParams& p,
                       uint number [[thread_position_in_grid]]) {
   const Row row = row_of(p, number);
   OUT_SUM running = p.kind == 1 ? OUT_SUM(1) : OUT_SUM(0);
-  float greatest = -INFINITY, total = 0;  // of a logarithm of a sum
-  OUT_SUM lost = 0;                       // what rounding took from a sum of floats
+  float greatest = -INFINITY, total = 0;  // state of logcumsumexp
+  OUT_SUM lost = 0;                       // compensation of float sums
   for (long i = 0; i < p.length; ++i) {
     const OUT_SUM next = OUT_SUM(OUT(in[row.in + i * p.in_step]));
     if (p.kind == 0) {

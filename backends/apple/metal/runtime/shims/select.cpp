@@ -7,8 +7,8 @@ namespace pteron::metal {
 namespace {
 
 const char kSource[] = R"MTL(
-// Of each row the element of a rank, or the most frequent one. A thread finds the rank of one
-// element; the first one of a row counts how often each is there.
+// The element of a given rank in each row, or the mode. A thread computes the rank of one element;
+// the first thread of a row counts frequencies.
 kernel void select_of_rows(device IN* values, device long* indices, device const IN* in,
                            constant RowParams& p, uint2 position [[thread_position_in_grid]]) {
   device const IN* const row = in + row_of(p, position.y).in;

@@ -1,4 +1,4 @@
-// The C functions of shims.inc that are operators.
+// The operators of shims.inc as C functions.
 #define PTERON_DEVICE mps
 #define PTERON_DEVICE_TYPE Metal
 #define PTERON_DEVICE_KERNELS metal

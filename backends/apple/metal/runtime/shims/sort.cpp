@@ -7,8 +7,8 @@ namespace pteron::metal {
 namespace {
 
 const char kSource[] = R"MTL(
-// A thread finds the rank of one element, by counting those that come before it; equal ones keep
-// their order. The first `count` of the ranks are wanted.
+// A thread computes the rank of one element by counting the elements before it (a stable sort). The
+// first `count` ranks are written.
 kernel void sort_rows(device IN* values, device long* indices, device const IN* in,
                       constant RowParams& p, uint2 position [[thread_position_in_grid]]) {
   const Row row = row_of(p, position.y);
