@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "pteron/runtime/core/catch_exceptions.h"
+#include "pteron/runtime/core/device_allocator.h"
 #include "pteron/runtime/executor/planned_buffer.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/program_reader/error_list.h"
@@ -38,6 +39,15 @@ Error check_agreement(std::string_view name, const Tensor& there, const Tensor& 
       static_cast<int>(name.size()), name.data(), there.describe().c_str(),
       describe(there.device()).c_str(), here.describe().c_str(), describe(here.device()).c_str());
   return Error::Ok;
+}
+
+Error copy(void* target, Device to, const void* source, Device from, size_t nbytes) {
+  if (to.type == DeviceType::CPU && from.type == DeviceType::CPU) {
+    return copy_within_device(target, source, nbytes, to);
+  }
+  PTERON_ASSIGN_OR_RETURN(DeviceAllocator* const allocator,
+                          device_allocator_of(to.type == DeviceType::CPU ? from : to));
+  return allocator->copy(target, to, source, from, nbytes, Wait::Yes);
 }
 
 }  // namespace
@@ -84,6 +94,34 @@ Result<Tensor> Session::buffer(std::string_view name) const {
     return make_error(Error::NotFound, "no mutable buffer \"%.*s\" in the session; it has %s",
                       static_cast<int>(name.size()), name.data(),
                       names.empty() ? "none (load a method into it first)" : names.c_str());
+  });
+}
+
+Error Session::set_buffer(std::string_view name, const Tensor& value) {
+  PTERON_ASSIGN_OR_RETURN(const Tensor buffer, this->buffer(name));
+  return catch_exceptions([&]() -> Error {
+    PTERON_CHECK_OR_RETURN(
+        value.dtype() == buffer.dtype() && equal(value.sizes(), buffer.sizes()) &&
+            equal(value.strides(), buffer.strides()),
+        Error::InvalidArgument, "mutable buffer %.*s is %s, dense; found %s%s",
+        static_cast<int>(name.size()), name.data(), buffer.describe().c_str(),
+        value.describe().c_str(), equal(value.sizes(), buffer.sizes()) ? ", or other strides" : "");
+    return pteron::copy(buffer.data(), buffer.device(), value.data(), value.device(), buffer.nbytes());
+  });
+}
+
+Result<std::shared_ptr<Session>> Session::copy() const {
+  std::lock_guard<ForkMutex> lock(mutex_);
+  return catch_exceptions([this]() -> Result<std::shared_ptr<Session>> {
+    auto result = std::make_shared<Session>(program_);
+    for (const auto& [name, buffer] : buffers_) {
+      const Tensor& tensor = buffer->tensor;
+      PTERON_ASSIGN_OR_RETURN(const Buffer* const added,
+                              result->find_or_add(name, tensor, buffer->initial));
+      PTERON_RETURN_IF_ERROR(copy_within_device(added->tensor.data(), tensor.data(),
+                                                tensor.nbytes(), tensor.device()));
+    }
+    return result;
   });
 }
 

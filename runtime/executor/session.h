@@ -52,6 +52,11 @@ class Session final {
   std::vector<std::string> buffer_names() const;
   // A view of one, valid as long as the session. NotFound, naming those there are.
   Result<Tensor> buffer(std::string_view name) const;
+  // Copies into one what `value` holds, on whichever device, of the buffer's dtype, sizes and
+  // strides; else InvalidArgument. Not while a method of the session runs.
+  Error set_buffer(std::string_view name, const Tensor& value);
+  // Another session with the buffers of this one and their values. Not while a method runs.
+  Result<std::shared_ptr<Session>> copy() const;
 
  private:
   friend class Method;

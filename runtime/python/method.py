@@ -137,5 +137,11 @@ class Method:
         """Puts its mutable buffers back to their initial values, for all methods of its session."""
         self._native.reset_state()
 
+    def __reduce__(self) -> str:
+        raise TypeError(
+            "a Method holds memory and code of this process and cannot be pickled; pickle its name"
+            " and the path of its program, and load it there"
+        )
+
     def __repr__(self) -> str:
         return f"Method({self.metadata!r})"

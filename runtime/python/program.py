@@ -86,5 +86,11 @@ class Program:
             session,
         )
 
+    def __reduce__(self) -> str:
+        raise TypeError(
+            "a Program holds memory and code of this process and cannot be pickled; pickle the path"
+            " and the options of load_program(), and load it there"
+        )
+
     def __repr__(self) -> str:
         return f"Program({sorted(self.method_names)})"

@@ -139,6 +139,32 @@ Object PySession::buffer(const std::string& name) {
   return to_python(std::move(copy), style_of_process());
 }
 
+void PySession::set_buffer(const std::string& name, PyObject* value) {
+  ImportedTensor given;
+  if (!given.import(value) || given.is_lazy) {
+    throw_error(make_error(Error::InvalidType, "mutable buffer %s: found a %s, expected a tensor",
+                           name.c_str(), Py_TYPE(value)->tp_name));
+  }
+  Tensor tensor = value_or_throw(
+      Tensor::make(given.dtype, {given.sizes.data(), given.dim}, given.data, given.device));
+  for (size_t d = 0; d < given.dim; ++d) {
+    if (given.sizes[d] == 1 || given.strides[d] == tensor.strides()[d]) continue;
+    throw_error(make_error(Error::InvalidArgument,
+                           "mutable buffer %s: the strides of what it is to hold are not those of "
+                           "a contiguous tensor; make it contiguous",
+                           name.c_str()));
+  }
+  const Guard guard(*this);
+  throw_if_error(order_.finish());
+  throw_if_error(session_->set_buffer(name, tensor));
+}
+
+std::shared_ptr<PySession> PySession::copy() {
+  const Guard guard(*this);
+  throw_if_error(order_.finish());
+  return std::make_shared<PySession>(value_or_throw(session_->copy()));
+}
+
 PyMethod::PyMethod(std::unique_ptr<Method> method, std::shared_ptr<PySession> session)
     : method_(std::move(method)),
       session_(std::move(session)),

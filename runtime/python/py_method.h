@@ -35,6 +35,8 @@ class PySession final : public std::enable_shared_from_this<PySession> {
   std::vector<std::string> buffer_names() const { return session_->buffer_names(); }
   // A copy.
   Object buffer(const std::string& name);
+  void set_buffer(const std::string& name, PyObject* value);
+  std::shared_ptr<PySession> copy();
   // Only while a Guard is held.
   StreamOrder& order() { return order_; }
 

@@ -159,7 +159,7 @@ def test_state() -> None:
         method.reset_state()
         session.reset()
         for name in session.buffer_names():
-            session.buffer(name)
+            session.set_buffer(name, session.copy().buffer(name))
 
     check_gives_back(call)
 

@@ -3,6 +3,7 @@
 import io
 import os
 import pathlib
+import pickle
 
 import numpy as np
 import pytest
@@ -298,6 +299,43 @@ def test_a_copy_of_a_buffer_stays_as_it_is() -> None:
     before = method.session().buffer("held")
     method.execute([torch.zeros(2)])
     assert before.tolist() == [1, 1]
+
+
+def test_pickling_says_what_to_do() -> None:
+    program = Runtime.get().load_program(copy_program())
+    for value in (program, program.load_method("forward")):
+        with pytest.raises(TypeError, match="cannot be pickled; pickle .*load it there"):
+            pickle.dumps(value)
+
+
+def test_state_is_written_and_copied() -> None:
+    program = Runtime.get().load_program(build_program(exchange_method("exchange")))
+    session = program.session()
+    method = program.load_method("exchange", session=session)
+    for value in (
+        np.float32([1, 2]),
+        torch.tensor([1.0, 2.0]),
+        torch.tensor([[1.0, 5], [2, 6]])[:, 0],
+        np.float32([9, 1, 9, 2])[1::2],
+    ):
+        session.state["held"] = value
+        assert session.state["held"].tolist() == [1, 2]
+    copy = session.copy()
+    assert list(session.state) == ["held"] and dict(copy.state).keys() == {"held"}
+    (before,) = method.execute([np.float32([3, 4])])
+    assert before.tolist() == [1, 2] and session.state["held"].tolist() == [3, 4]
+    assert copy.state["held"].tolist() == [1, 2]
+    (before,) = program.load_method("exchange", session=copy).execute([np.float32([0, 0])])
+    assert before.tolist() == [1, 2]
+    for wrong, message in (
+        (np.float64([1, 2]), r"held is float32\[2\], dense; found float64\[2\]"),
+        (np.float32([1]), r"found float32\[1\]"),
+        ([1, 2], "found a list, expected a tensor"),
+    ):
+        with pytest.raises(PteronError, match=message):
+            session.state["held"] = wrong
+    with pytest.raises(PteronError, match='no mutable buffer "other"'):
+        session.state["other"] = np.float32([1, 2])
 
 
 def test_a_session_belongs_to_its_program() -> None:

@@ -118,6 +118,41 @@ TEST(SessionTest, BuffersAreListedAndReadable) {
   EXPECT_NE(missing.error().message().find("cache, other"), std::string::npos);
 }
 
+TEST(SessionTest, BuffersAreWrittenFromOutside) {
+  const auto program = load(cache_program());
+  const auto session = program->new_session();
+  const auto reader = load_into(program, "read", session);
+  std::vector<float> values{1, 2, 3, 4};
+  const auto tensor = [&](ScalarType dtype, std::vector<int64_t> sizes) {
+    return *Tensor::make(dtype, sizes, values.data());
+  };
+  ASSERT_TRUE(session->set_buffer("cache", tensor(ScalarType::Float, {4})).ok());
+  EXPECT_EQ(read(*reader), (std::vector<float>{2, 4, 6, 8}));
+  for (const Tensor& wrong : {tensor(ScalarType::Int, {4}), tensor(ScalarType::Float, {2, 2}),
+                              tensor(ScalarType::Float, {3})}) {
+    const Error error = session->set_buffer("cache", wrong);
+    EXPECT_EQ(error.code(), Error::InvalidArgument);
+    EXPECT_NE(error.message().find("cache is float32[4], dense; found"), std::string::npos)
+        << error.message();
+  }
+  EXPECT_EQ(session->set_buffer("x", tensor(ScalarType::Float, {4})).code(), Error::NotFound);
+}
+
+TEST(SessionTest, ACopyGoesOnByItself) {
+  const auto program = load(cache_program());
+  const auto session = program->new_session();
+  const auto writer = load_into(program, "write", session);
+  write(*writer, {1, 2, 3, 4});
+  auto copy = session->copy();
+  ASSERT_TRUE(copy.ok()) << copy.error().message();
+  write(*writer, {5, 6, 7, 8});
+  const auto reader = load_into(program, "read", *copy);
+  EXPECT_EQ(read(*reader), (std::vector<float>{2, 4, 6, 8}));
+  ASSERT_TRUE((*copy)->reset().ok());
+  EXPECT_EQ(read(*reader), (std::vector<float>{0, 0, 0, 0}));
+  EXPECT_EQ(floats_of(*session->buffer("cache")), (std::vector<float>{5, 6, 7, 8}));
+}
+
 TEST(SessionTest, ResetGivesInitialValuesBack) {
   ProgramSpec spec = cache_program();
   const uint32_t initial = spec.add_initial_value(floats({9, 8, 7, 6}));
