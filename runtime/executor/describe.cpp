@@ -148,7 +148,7 @@ Result<std::string> describe(const Program& program) {
       : program.verification() == Verification::Full
           ? "all digests checked"
           : "digest of the program part checked; code is checked before it runs, "
-            "weights under full verification (Verification.FULL; the runner's --verification=full)";
+            "weights under full verification (Verification.Full; the runner's --verification=full)";
   append(text, "program %s: %s\nintegrity: %s\n", printable(program.path()).c_str(),
          human_nbytes(program.file_nbytes()).c_str(), integrity);
   for (const std::string& name : program.method_names()) {
