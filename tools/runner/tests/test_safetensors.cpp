@@ -90,33 +90,24 @@ TEST_F(Safetensors, NamesInNaturalOrder) {
 }
 
 TEST_F(Safetensors, WhatIsWrongIsSaid) {
+  const auto says = [this](const std::string& header, size_t nbytes, const char* text) {
+    EXPECT_NE(problem(header, nbytes).find(text), std::string::npos) << text;
+  };
   const auto one = [](const char* fields) { return std::string("{\"x\":{") + fields + "}}"; };
-  EXPECT_NE(problem(one(R"("dtype":"F31","shape":[1],"data_offsets":[0,4])"), 4)
-                .find("tensor \"x\" has unknown dtype \"F31\""),
-            std::string::npos);
-  EXPECT_NE(problem(one(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), 3)
-                .find("outside the file's 3 bytes"),
-            std::string::npos);
-  EXPECT_NE(problem(one(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), 5)
-                .find("end at byte 4 of 5"),
-            std::string::npos);
-  EXPECT_NE(problem(one(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])"), 4)
-                .find("float32[2] of 8 bytes, but has 4"),
-            std::string::npos);
-  EXPECT_NE(problem(one(R"("dtype":"F32","shape":[1])"), 0).find("lacks"), std::string::npos);
-  EXPECT_NE(
-      problem(one(R"("dtype":"F32","shape":[1],"offset":0)"), 0).find("unknown field \"offset\""),
-      std::string::npos);
-  EXPECT_NE(problem(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
+  says(one(R"("dtype":"F31","shape":[1],"data_offsets":[0,4])"), 4,
+       "tensor \"x\" has unknown dtype \"F31\"");
+  says(one(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), 3, "outside the file's 3 bytes");
+  says(one(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), 5, "end at byte 4 of 5");
+  says(one(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])"), 4,
+       "float32[2] of 8 bytes, but has 4");
+  says(one(R"("dtype":"F32","shape":[1])"), 0, "lacks");
+  says(one(R"("dtype":"F32","shape":[1],"offset":0)"), 0, "unknown field \"offset\"");
+  says(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
                         "y":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
-                    1)
-                .find("starts at byte 0, expected 1"),
-            std::string::npos);
-  EXPECT_NE(problem(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
+       1, "starts at byte 0, expected 1");
+  says(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
                         "x":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
-                    2)
-                .find("two tensors are called \"x\""),
-            std::string::npos);
+       2, "two tensors are called \"x\"");
 }
 
 TEST_F(Safetensors, OtherFilesAreRefused) {

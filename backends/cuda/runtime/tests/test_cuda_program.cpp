@@ -16,7 +16,6 @@
 #include "pteron/backends/cuda/runtime/kernels/gemm.h"
 #include "pteron/backends/cuda/runtime/shims/shims.h"
 #include "pteron/backends/cuda/runtime/tests/toy_program.h"
-#include "pteron/runtime/core/tests/value_of.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/program.h"
 
