@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
 from pteron.exir import ExecutorchProgramManager, to_edge_transform_and_lower
-from pteron.runtime import Runtime
+from pteron.runtime import Program, Runtime
 from tests.models.cases import Case, Together
 from tests.models.sample import Sample, max_relative_error
 
@@ -66,6 +66,13 @@ class Lowered:
             return Results(found, self.together(*self.together.inputs()), self.together.exact())
 
 
+def lower_to_file(program: Any, path: pathlib.Path, options: CpuOptions | None = None) -> Program:
+    """Lowers an exported program, or several by method, for the CPU; writes and loads it."""
+    manager = to_edge_transform_and_lower(program, partitioner=[CpuPartitioner(options)])
+    manager.to_executorch().save(path)
+    return Runtime.get().load_program(path)
+
+
 def lower_together(
     cases: Sequence[Case],
     path: pathlib.Path,
@@ -76,8 +83,7 @@ def lower_together(
     together = Together(cases, dtype)
     exported = torch.export.export(together, together.inputs())
     with absltest.TestCase().assertNoLogs("pteron.backends.aoti", "WARNING"):  # no fallback
-        manager = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner(options)])
-        manager.to_executorch().save(path)
+        lower_to_file(exported, path, options)
     return Lowered(together, path, exported.call_spec.out_spec)
 
 

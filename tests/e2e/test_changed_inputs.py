@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch.export import Dim
 
-from pteron.backends.cpu import CpuPartitioner
-from pteron.exir import to_edge_transform_and_lower
-from pteron.runtime import InvalidArgumentError, Method, Runtime
+from pteron.runtime import InvalidArgumentError, Method
+from tests.e2e.lowering import lower_to_file
 
 
 class Accumulate(torch.nn.Module):
@@ -31,8 +30,7 @@ def method(tmp_path_factory: pytest.TempPathFactory) -> Method:
         Accumulate(), args, dynamic_shapes=({0: rows}, {0: rows}, {0: rows})
     )
     path: Path = tmp_path_factory.mktemp("changed") / "model.pte"
-    to_edge_transform_and_lower(program, partitioner=[CpuPartitioner()]).to_executorch().save(path)
-    return Runtime.get().load_program(path).load_method("forward")
+    return lower_to_file(program, path).load_method("forward")
 
 
 LAYOUTS: dict[str, Callable[[torch.Tensor], Any]] = {

@@ -6,24 +6,19 @@ from typing import Any
 import pytest
 import torch
 
-from pteron.backends.cpu import CpuOptions, CpuPartitioner
-from pteron.exir import to_edge_transform_and_lower
-from pteron.runtime import InvalidArgumentError, Runtime
-
-
-class Shrinks(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * 1e-12
+from pteron.backends.cpu import CpuOptions
+from pteron.runtime import InvalidArgumentError
+from tests.e2e.lowering import lower_to_file
+from tests.models.cases import Applies
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """For four threads, which each have enough to do."""
-    exported = torch.export.export(Shrinks(), (torch.ones(400_000),))
-    partitioner = CpuPartitioner(CpuOptions(num_threads=4))
+    shrinks = Applies(lambda x: x * 1e-12)
+    exported = torch.export.export(shrinks, (torch.ones(400_000),))
     path: pathlib.Path = tmp_path_factory.mktemp("denormals") / "model.pte"
-    to_edge_transform_and_lower(exported, partitioner=[partitioner]).to_executorch().save(path)
-    return Runtime.get().load_program(path)
+    return lower_to_file(exported, path, CpuOptions(num_threads=4))
 
 
 @pytest.mark.parametrize("flush", [False, True])

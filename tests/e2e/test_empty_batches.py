@@ -6,9 +6,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from pteron.backends.cpu import CpuPartitioner
-from pteron.exir import to_edge_transform_and_lower
-from pteron.runtime import Runtime
+from tests.e2e.lowering import lower_to_file
 from tests.models.sample import max_relative_error, randn
 
 
@@ -37,9 +35,7 @@ def test_a_batch_of_none(tmp_path: pathlib.Path) -> None:
 
     batch = Dim("batch", min=0, max=64)
     exported = torch.export.export(model, inputs(8), dynamic_shapes=({0: batch}, {0: batch}))
-    manager = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner()])
-    manager.to_executorch().save(tmp_path / "model.pte")
-    method = Runtime.get().load_program(tmp_path / "model.pte").load_method("forward")
+    method = lower_to_file(exported, tmp_path / "model.pte").load_method("forward")
     for size in (3, 0, 8, 0, 1):
         with torch.no_grad():
             expected = model(*inputs(size))

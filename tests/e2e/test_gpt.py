@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from examples.decoder.gpt import Gpt
-from pteron.backends.cpu import CpuPartitioner
-from pteron.exir import to_edge_transform_and_lower
 from pteron.runtime import Runtime
+from tests.e2e.lowering import lower_to_file
 from tests.models.gpt import Decode, Prefill, export_methods, make_gpt
 from tests.models.sample import max_relative_error
 
@@ -28,8 +27,7 @@ _PROMPT = (torch.arange(8)[None] * 37 + 11) % 2000
 def program_file(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     path = tmp_path_factory.mktemp("gpt") / "gpt.pte"
     programs = export_methods(make_gpt(_LAYERS))
-    manager = to_edge_transform_and_lower(programs, partitioner=[CpuPartitioner()])
-    manager.to_executorch().save(str(path))
+    lower_to_file(programs, path)
     return path
 
 

@@ -13,9 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pteron.backends.cpu import CpuOptions, CpuPartitioner
-from pteron.exir import to_edge_transform_and_lower
-from pteron.runtime import Runtime
+from pteron.backends.cpu import CpuOptions
+from tests.e2e.lowering import lower_to_file
 from tests.random.coverage import shims_of
 
 _Call = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
@@ -166,9 +165,8 @@ def run(
 ) -> tuple[list[torch.Tensor], list[str]]:
     """What a lowered module gives, and the functions that it calls."""
     exported = torch.export.export(module, inputs)
-    partitioner = CpuPartitioner(CpuOptions(**options))
-    to_edge_transform_and_lower(exported, partitioner=[partitioner]).to_executorch().save(path)
-    found = Runtime.get().load_program(path).load_method("forward").execute(list(inputs))
+    program = lower_to_file(exported, path, CpuOptions(**options))
+    found = program.load_method("forward").execute(list(inputs))
     return list(found), shims_of(path.read_bytes())
 
 
@@ -197,9 +195,7 @@ def test_draws_are_by_the_numbers(tmp_path: pathlib.Path) -> None:
 
     p = torch.tensor([[0.0, 1, 3, 4], [2, 0, 0, 0]])
     exported = torch.export.export(Draws(), (p,))
-    manager = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner()])
-    manager.to_executorch().save(tmp_path / "model.pte")
-    method = Runtime.get().load_program(tmp_path / "model.pte").load_method("forward")
+    method = lower_to_file(exported, tmp_path / "model.pte").load_method("forward")
     calls = [[value.clone() for value in method.execute([p])] for _ in range(2)]
     for many, few, order in calls:
         assert many.dtype == few.dtype == order.dtype == torch.int64

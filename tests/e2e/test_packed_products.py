@@ -9,10 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 
-from pteron.backends.cpu import CpuPartitioner
 from pteron.backends.cpu.isa import LEVELS, machine_features
-from pteron.exir import to_edge_transform_and_lower
-from pteron.runtime import Runtime
+from tests.e2e.lowering import lower_to_file
 
 _LEVELS = [isa for isa in LEVELS if isa.vector_bits and isa.features <= machine_features()]
 
@@ -118,11 +116,9 @@ def check(
     dynamic = ({0: Dim("rows", max=99)},) if is_dynamic else None
     with torch.no_grad():
         exported = torch.export.export(module, (x,), dynamic_shapes=dynamic)
-        manager = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner()])
-        manager.to_executorch().save(tmp_path / "model.pte")
+        program = lower_to_file(exported, tmp_path / "model.pte")
         halves = copy.deepcopy(module)
         module.double()
-    program = Runtime.get().load_program(tmp_path / "model.pte")
     for isa in _LEVELS[-2:]:
         method = program.load_method("forward", backend_options={"CpuBackend": {"isa": isa.name}})
         for count in (rows, 1, 8, 64) if is_dynamic else (rows,):

@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch.export import Dim
 
-from pteron.backends.cpu import CpuPartitioner
-from pteron.exir import to_edge_transform_and_lower
-from pteron.runtime import InvalidArgumentError, Runtime
+from pteron.runtime import InvalidArgumentError
+from tests.e2e.lowering import lower_to_file
 
 Function = Callable[..., Any]
 
@@ -128,9 +127,7 @@ def test_sizes(name: str, tmp_path: Path) -> None:
     module = Module(function).eval()
     args = tuple(inputs_of(example))
     program = torch.export.export(module, args, dynamic_shapes=(tuple(shapes),))
-    lowered = to_edge_transform_and_lower(program, partitioner=[CpuPartitioner()])
-    lowered.to_executorch().save(tmp_path / "model.pte")
-    method = Runtime.get().load_program(tmp_path / "model.pte").load_method("forward")
+    method = lower_to_file(program, tmp_path / "model.pte").load_method("forward")
     # In turns, so that a refusal has no effect on the next call.
     for good, bad in itertools.zip_longest([example, *right], wrong):
         if bad is not None:
@@ -152,9 +149,7 @@ def test_an_error_names_the_inputs(tmp_path: Path) -> None:
 
     args = (torch.randn(4), torch.randn(6), torch.randn(24))
     program = torch.export.export(Product(), args, dynamic_shapes=auto(8, 8, 64))
-    lowered = to_edge_transform_and_lower(program, partitioner=[CpuPartitioner()])
-    lowered.to_executorch().save(tmp_path / "model.pte")
-    method = Runtime.get().load_program(tmp_path / "model.pte").load_method("forward")
+    method = lower_to_file(program, tmp_path / "model.pte").load_method("forward")
     with pytest.raises(InvalidArgumentError) as refused:
         method.execute([torch.randn(4), torch.randn(6), torch.randn(23)])
     assert "grid.size(0) == a.size(0)*b.size(0)" in str(refused.value)

@@ -10,10 +10,10 @@ from torch import nn
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
-from pteron.backends.cpu import CpuOptions, CpuPartitioner
+from pteron.backends.cpu import CpuOptions
 from pteron.backends.cpu.isa import LEVELS, Isa, machine_features
-from pteron.exir import to_edge_transform_and_lower
-from pteron.runtime import Method, Runtime
+from pteron.runtime import Method
+from tests.e2e.lowering import lower_to_file
 from tests.models.rounding import DECISIONS, DECISIONS_ON_SUMS, Conversions, Decisions, halves
 
 
@@ -22,9 +22,7 @@ def _lower(
 ) -> Method:
     options = CpuOptions() if isa == "auto" else CpuOptions(isa=isa)
     exported = torch.export.export(model.eval(), inputs, **more)
-    manager = to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner(options)])
-    manager.to_executorch().save(path)
-    return Runtime.get().load_program(path).load_method("forward")
+    return lower_to_file(exported, path, options).load_method("forward")
 
 
 def _different(found: Any, expected: Any) -> list[str]:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from pteron.backends.cpu import CpuOptions, CpuPartitioner
-from pteron.exir import to_edge_transform_and_lower
+from pteron.backends.cpu import CpuOptions
 from pteron.runtime import CancelledError, Method, Runtime, TimedOutError
+from tests.e2e.lowering import lower_to_file
 
 
 class Norms(torch.nn.Module):
@@ -49,8 +49,7 @@ class Sine(torch.nn.Module):
 
 def save(exported: torch.export.ExportedProgram, folder: pathlib.Path) -> pathlib.Path:
     path = folder / "model.pte"
-    partitioner = CpuPartitioner(CpuOptions(isa="native"))
-    to_edge_transform_and_lower(exported, partitioner=[partitioner]).to_executorch().save(path)
+    lower_to_file(exported, path, CpuOptions(isa="native"))
     return path
 
 

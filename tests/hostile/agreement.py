@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from pteron.backends.cpu import CpuPartitioner
-from pteron.exir import to_edge_transform_and_lower
-from pteron.runtime import InvalidArgumentError, Program, Runtime
+from pteron.runtime import InvalidArgumentError, Program
+from tests.e2e.lowering import lower_to_file
 from tests.hostile.guarded import Edge, guarded
 from tests.hostile.together import Case, Together, eager
 
@@ -21,8 +20,7 @@ from tests.hostile.together import Case, Together, eager
 def lowered(together: Together, path: Path) -> Program:
     """The program of all cases, written to `path`."""
     exported = torch.export.export(together.eval(), (together.arguments(),))
-    to_edge_transform_and_lower(exported, partitioner=[CpuPartitioner()]).to_executorch().save(path)
-    return Runtime.get().load_program(path)
+    return lower_to_file(exported, path)
 
 
 def check(program: Program, together: Together, case: Case, edge: Edge) -> None:

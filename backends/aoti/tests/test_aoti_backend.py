@@ -19,6 +19,7 @@ from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
 from pteron.exir.backend.backend_details import BackendDetails, find_backend
 from pteron.exir.undelegated import UnsupportedOperatorsError
+from tests.models.cases import Applies
 
 
 class Device(AotiBackend[AotiOptions]):
@@ -97,17 +98,9 @@ def test_all_missing_functions_are_reported_before_anything_is_compiled(no_compi
 
 
 def test_the_refusals_of_several_partitions_come_together(no_compiler) -> None:
-    class Reflections(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.geqrf(x)[0]
-
-    class Divisor(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.gcd(x, x + 1)
-
     programs = {
-        "first": [exported(Reflections(), torch.rand(3, 3))],
-        "second": [exported(Divisor(), torch.ones(3).int())],
+        "first": [exported(Applies(lambda x: torch.geqrf(x)[0]), torch.rand(3, 3))],
+        "second": [exported(Applies(lambda x: torch.gcd(x, x + 1)), torch.ones(3).int())],
     }
     backend: Any = type("Several", (Device, _Sequential), {})
     with pytest.raises(UnsupportedOperatorsError) as caught:
@@ -127,14 +120,10 @@ def test_refusals_and_failures_of_inductor_come_together(
             raise RuntimeError("an assertion of Inductor")
         return generate(program, *others)
 
-    class Sin(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x.sin()
-
     monkeypatch.setattr(inductor, "generate_variants", fail_for_sin)
     programs = {
         "refused": [exported(Refused(), torch.rand(3, 3))],
-        "failed": [exported(Sin(), torch.rand(3))],
+        "failed": [exported(Applies(torch.sin), torch.rand(3))],
     }
     backend: Any = type("Several", (Device, _Sequential), {})
     with pytest.raises(InductorFailedError) as caught:
@@ -203,9 +192,7 @@ def generated(program: torch.export.ExportedProgram) -> GeneratedCode:
     return Device._generate(program, targets, AotiOptions())[0]
 
 
-class Reshaped(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.view(6) + 1
+RESHAPED = Applies(lambda x: x.view(6) + 1)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +212,7 @@ def test_where_inductor_fails_less_is_asked_of_it(works, said, monkeypatch, capl
         raise AssertionError("inside Inductor")
 
     monkeypatch.setattr(inductor, "generate_variants", generate)
-    program = exported(Reshaped(), torch.rand(2, 3))
+    program = exported(RESHAPED, torch.rand(2, 3))
     with caplog.at_level(logging.WARNING):
         assert generated(program) is plain_code
     warned = [r.getMessage() for r in caplog.records if r.name == aoti_backend.__name__]
@@ -245,13 +232,8 @@ def test_what_always_fails_raises_the_first_error(monkeypatch) -> None:
 
     monkeypatch.setattr(inductor, "generate_variants", generate)
     with pytest.raises(InductorFailedError, match="Device: Inductor failed: .*attempt 1"):
-        generated(exported(Reshaped(), torch.rand(6)))
+        generated(exported(RESHAPED, torch.rand(6)))
     assert calls == [True, True, False]
-
-
-class Attends(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.scaled_dot_product_attention(x, x + 1, x + 2)
 
 
 def test_attention_is_lowered_in_another_way_where_the_first_fails(monkeypatch, caplog) -> None:
@@ -276,7 +258,8 @@ def test_attention_is_lowered_in_another_way_where_the_first_fails(monkeypatch, 
         def get_fallback_options(cls, options) -> AotiOptions | None:
             return fallback
 
-    program = torch.export.export(Attends(), (torch.randn(1, 2, 8, 16),))
+    attends = Applies(lambda x: F.scaled_dot_product_attention(x, x + 1, x + 2))
+    program = torch.export.export(attends, (torch.randn(1, 2, 8, 16),))
     targets = Flexible.get_build_targets(first)
     with caplog.at_level(logging.WARNING):
         prepared, (code,) = Flexible._prepare_and_generate(program, targets, first)
@@ -293,5 +276,5 @@ def test_a_missing_compiler_is_said_before_inductor_is_asked(monkeypatch, caplog
     monkeypatch.setattr(toolchain, "find_compiler", find_compiler)
     monkeypatch.setattr(inductor, "generate_variants", lambda *_: pytest.fail("asked"))
     with pytest.raises(toolchain.ToolchainError, match="no compiler"):
-        Device.compile_partition(exported(Reshaped(), torch.rand(6)), AotiOptions())
+        Device.compile_partition(exported(RESHAPED, torch.rand(6)), AotiOptions())
     assert not [r for r in caplog.records if r.name == aoti_backend.__name__]

@@ -6,6 +6,7 @@ import torch
 from pteron.backends.aoti.inductor import Target, fallbacks
 from pteron.backends.aoti.op_support import OpSupport
 from pteron.backends.aoti.ops import shim_list
+from tests.models.cases import Applies
 
 aten = torch.ops.aten
 
@@ -39,13 +40,11 @@ def test_everyday_operators_are_taken() -> None:
     assert reasons(Everyday(), torch.randn(1, 3, 8, 8)) == {}
 
 
-class Exponential(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.linalg.matrix_exp(x)
+EXPONENTIAL = Applies(torch.linalg.matrix_exp)
 
 
 def test_an_operator_without_a_c_function_is_refused() -> None:
-    found = reasons(Exponential(), torch.randn(4, 4))
+    found = reasons(EXPONENTIAL, torch.randn(4, 4))
     assert found == {
         "aten.linalg_matrix_exp.default": (
             "aten.linalg_matrix_exp.default has no C function that compiled code could call"
@@ -53,16 +52,12 @@ def test_an_operator_without_a_c_function_is_refused() -> None:
     }
 
 
-class Median(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.median() + 1
-
-
 def test_a_function_that_the_runtime_lacks_is_named() -> None:
-    found = reasons(Median(), torch.randn(9), shims=frozenset({"aoti_torch_cpu_mm_out"}))
+    median = Applies(torch.median)
+    found = reasons(median, torch.randn(9), shims=frozenset({"aoti_torch_cpu_mm_out"}))
     assert list(found) == ["aten.median.default"]
     assert "aoti_torch_cpu_median, which the runtime does not have" in found["aten.median.default"]
-    assert reasons(Median(), torch.randn(9), shims=frozenset({"aoti_torch_cpu_median"})) == {}
+    assert reasons(median, torch.randn(9), shims=frozenset({"aoti_torch_cpu_median"})) == {}
 
 
 def test_a_custom_operator_is_refused() -> None:
@@ -74,11 +69,7 @@ def test_a_custom_operator_is_refused() -> None:
     def _(x: torch.Tensor) -> torch.Tensor:
         return torch.empty_like(x)
 
-    class Custom(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return twice(x) + 1
-
-    assert "no C function" in reasons(Custom(), torch.randn(3))["pteron_test.twice.default"]
+    assert "no C function" in reasons(Applies(twice), torch.randn(3))["pteron_test.twice.default"]
 
 
 CALLED_ON_CUDA = {
@@ -95,18 +86,9 @@ CALLED_ON_CUDA = {
 }
 
 
-class Function(torch.nn.Module):
-    def __init__(self, function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.function(x)
-
-
 @pytest.mark.parametrize("name", CALLED_ON_CUDA)
 def test_cuda_needs_its_functions_with_and_without_a_gpu(name: str) -> None:
-    module = Function(CALLED_ON_CUDA[name])
+    module = Applies(CALLED_ON_CUDA[name])
     found = reasons(module, torch.randn(32, 32), shims=frozenset(), device="cuda")
     assert any(
         op.startswith(f"aten.{name}.") and f" needs aoti_torch_cuda_{name}" in reason
@@ -128,7 +110,7 @@ def test_cuda_needs_its_functions_with_and_without_a_gpu(name: str) -> None:
     ],
 )
 def test_cuda_compiles_the_rest_with_and_without_a_gpu(function) -> None:
-    assert reasons(Function(function), torch.rand(4, 4), shims=frozenset(), device="cuda") == {}
+    assert reasons(Applies(function), torch.rand(4, 4), shims=frozenset(), device="cuda") == {}
 
 
 def test_code_of_many_kernels_in_one_is_generated_without_a_gpu(monkeypatch) -> None:
@@ -139,7 +121,7 @@ def test_code_of_many_kernels_in_one_is_generated_without_a_gpu(monkeypatch) -> 
         return torch.cat([x + i for i in range(12)])
 
     monkeypatch.setattr(fallbacks, "_called_by_table", not_generated)
-    assert reasons(Function(joined), torch.rand(1, 1, 8), shims=frozenset(), device="cuda") == {}
+    assert reasons(Applies(joined), torch.rand(1, 1, 8), shims=frozenset(), device="cuda") == {}
 
 
 def test_random_numbers_on_cuda_need_a_seed_alone() -> None:
@@ -147,7 +129,7 @@ def test_random_numbers_on_cuda_need_a_seed_alone() -> None:
         return torch.rand(4), torch.randn(4), torch.randint(0, 9, (4,)), torch.bernoulli(x)
 
     shims = frozenset({"aoti_torch_cuda_randint_low_out"})
-    assert reasons(Function(draw), torch.rand(4), shims=shims, device="cuda") == {}
+    assert reasons(Applies(draw), torch.rand(4), shims=shims, device="cuda") == {}
 
 
 def test_what_cannot_be_traced_without_a_gpu_goes_by_the_tables() -> None:
@@ -155,13 +137,13 @@ def test_what_cannot_be_traced_without_a_gpu_goes_by_the_tables() -> None:
         return *torch.geqrf(x), torch.empty(4).exponential_()
 
     shims = frozenset({"aoti_torch_cuda_randint_low_out"})
-    found = reasons(Function(traced_on_a_gpu), torch.rand(4, 4), shims=shims, device="cuda")
+    found = reasons(Applies(traced_on_a_gpu), torch.rand(4, 4), shims=shims, device="cuda")
     assert "aten.exponential.default" not in found
     assert "aoti_torch_cuda_geqrf" in found["aten.geqrf.default"]
 
 
 def test_cuda_has_no_proxy_executor_either() -> None:
-    found = reasons(Exponential(), torch.rand(4, 4), shims=frozenset(), device="cuda")
+    found = reasons(EXPONENTIAL, torch.rand(4, 4), shims=frozenset(), device="cuda")
     assert "has no C function" in found["aten.linalg_matrix_exp.default"]
 
 
@@ -198,12 +180,8 @@ def test_operators_can_be_left_out(leave_out) -> None:
 
 
 def test_complex_numbers_go_by_their_functions() -> None:
-    class Rotate(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            y = torch.view_as_complex(x)
-            return torch.view_as_real(y * y)
-
+    rotate = Applies(lambda x: torch.view_as_real((y := torch.view_as_complex(x)) * y))
     names = shim_list.load("cpu").names
-    assert reasons(Rotate(), torch.randn(4, 2)) == {}
+    assert reasons(rotate, torch.randn(4, 2)) == {}
     without = names - {"aoti_torch_cpu_mul_Tensor"}
-    assert list(reasons(Rotate(), torch.randn(4, 2), shims=without)) == ["aten.mul.Tensor"]
+    assert list(reasons(rotate, torch.randn(4, 2), shims=without)) == ["aten.mul.Tensor"]

@@ -1,4 +1,7 @@
-"""What the CUDA partitioner takes, and its options. Needs no GPU."""
+"""Partitions for CUDA among those of others, and options. Needs no GPU.
+
+What is taken at all is in backends/aoti/tests: test_aoti_partitioner.py and test_op_support.py.
+"""
 
 import warnings
 from typing import Any
@@ -22,60 +25,7 @@ from pteron.exir.delegate import executorch_call_delegate
 from pteron.exir.lowered_backend_module import lowered_modules
 from pteron.exir.tests.backends import GraphBackend, OpsPartitioner
 from pteron.exir.tests.checks import check
-
-
-class Mlp(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 8)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.down(torch.nn.functional.gelu(self.up(x)))
-
-
-def test_takes_a_whole_model_as_one_partition() -> None:
-    program = export(Mlp(), (torch.randn(4, 16),)).run_decompositions({})
-    result = CudaPartitioner().partition(program)
-    (tag,) = result.partition_tags
-    assert result.partition_tags[tag].backend_id == "CudaBackend"
-    calls = [n for n in program.graph.nodes if n.op == "call_function"]
-    assert calls and all(node.meta["delegation_tag"] == tag for node in calls)
-
-
-def test_weights_go_with_the_partition() -> None:
-    program = export(Mlp(), (torch.randn(4, 16),)).run_decompositions({})
-    CudaPartitioner().partition(program)
-    parameters = program.graph_signature.inputs_to_parameters
-    nodes = [n for n in program.graph.nodes if n.name in parameters]
-    assert len(nodes) == 4 and all("delegation_tag" in node.meta for node in nodes)
-
-
-def test_leaves_out_what_it_is_told_to() -> None:
-    program = export(Mlp(), (torch.randn(4, 16),)).run_decompositions({})
-    with pytest.warns(UserWarning, match="gelu"):
-        result = CudaPartitioner(leave_out=["aten.gelu.default"]).partition(program)
-    assert len(result.partition_tags) == 2
-
-
-def test_leaves_out_what_the_runtime_has_no_function_for() -> None:
-    @torch.library.custom_op("pteron_test::thrice", mutates_args=())
-    def thrice(x: torch.Tensor) -> torch.Tensor:
-        return x * 3
-
-    @thrice.register_fake
-    def _(x: torch.Tensor) -> torch.Tensor:
-        return torch.empty_like(x)
-
-    class Custom(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return thrice(x) + 1
-
-    program = export(Custom(), (torch.randn(4),)).run_decompositions({})
-    with pytest.warns(UserWarning, match="thrice.default has no C function"):
-        result = CudaPartitioner().partition(program)
-    assert len(result.partition_tags) == 1
-    (left,) = (n for n in program.graph.nodes if "thrice" in str(n.target))
-    assert "delegation_tag" not in left.meta
+from tests.models.cases import Applies
 
 
 @pytest.fixture
@@ -125,11 +75,6 @@ class Cond(nn.Module):
         return torch.cond(x.sum() > 0, outer, torch.neg, (x,))
 
 
-class Map(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return map_rows(lambda row, bias: row.sin() + bias, x, x[0] * 0.5)
-
-
 class WhileLoop(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         count, y = torch.while_loop(
@@ -162,8 +107,17 @@ class Around(nn.Module):
         return torch.sigmoid(self.inner(before) + before) * self.scale
 
 
+def _map() -> nn.Module:
+    return Applies(lambda x: map_rows(lambda row, bias: row.sin() + bias, x, x[0] * 0.5))
+
+
 #: Name of the operator, its model, how many graphs it has by itself.
-CONTROL_FLOW = [("cond", Cond, 2), ("map", Map, 1), ("while_loop", WhileLoop, 2), ("scan", Scan, 1)]
+CONTROL_FLOW = [
+    ("cond", Cond, 2),
+    ("map", _map, 1),
+    ("while_loop", WhileLoop, 2),
+    ("scan", Scan, 1),
+]
 control_flow = pytest.mark.parametrize(
     ("name", "inner", "graphs"), CONTROL_FLOW, ids=[name for name, _, _ in CONTROL_FLOW]
 )
@@ -267,13 +221,10 @@ def test_a_foreign_delegate_is_gone_around_in_convex_partitions(on_the_host: Non
 
 
 def test_a_foreign_delegate_of_everything_leaves_nothing(on_the_host: None) -> None:
-    class Sort(nn.Module):
-        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            values, places = x.sort()
-            return values, places
-
     partitioner = [OpsPartitioner(), CudaPartitioner()]
-    delegates = lowered_by(Sort(), torch.randn(3, 4), partitioner=partitioner)
+    delegates = lowered_by(
+        Applies(lambda x: tuple(x.sort())), torch.randn(3, 4), partitioner=partitioner
+    )
     assert backends(delegates) == ["GraphBackend"]
 
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "pteron/runtime/core/tensor.h"
+#include "pteron/runtime/core/tests/value_of.h"
 
 namespace pteron {
 namespace {
@@ -17,37 +18,33 @@ Sizes to_vector(Span<const int64_t> span) { return {span.begin(), span.end()}; }
 TEST(TensorTest, Examples) {
   float data[6];
   const int64_t sizes[] = {2, 3};
-  Result<Tensor> tensor = Tensor::make(ScalarType::Float, sizes, data);
-  ASSERT_TRUE(tensor.ok());
-  EXPECT_EQ(tensor->numel(), 6);
-  EXPECT_EQ(tensor->nbytes(), 24u);
-  EXPECT_EQ(to_vector(tensor->strides()), (Sizes{3, 1}));
-  EXPECT_EQ(tensor->data_as<float>(), data);
-  EXPECT_EQ(tensor->describe(), "float32[2, 3]");
+  auto tensor = value_of(Tensor::make(ScalarType::Float, sizes, data));
+  EXPECT_EQ(tensor.numel(), 6);
+  EXPECT_EQ(tensor.nbytes(), 24u);
+  EXPECT_EQ(to_vector(tensor.strides()), (Sizes{3, 1}));
+  EXPECT_EQ(tensor.data_as<float>(), data);
+  EXPECT_EQ(tensor.describe(), "float32[2, 3]");
 }
 
 TEST(TensorTest, StridesFollowTheDimOrder) {
   const Sizes sizes{2, 3, 4, 5};
   const Order channels_last{0, 2, 3, 1};
-  Result<Tensor> tensor = Tensor::make(ScalarType::Half, sizes, channels_last, nullptr);
-  ASSERT_TRUE(tensor.ok());
-  EXPECT_EQ(to_vector(tensor->strides()), (Sizes{60, 1, 15, 3}));
+  auto tensor = value_of(Tensor::make(ScalarType::Half, sizes, channels_last, nullptr));
+  EXPECT_EQ(to_vector(tensor.strides()), (Sizes{60, 1, 15, 3}));
 }
 
 TEST(TensorTest, AnEmptyDimensionKeepsItsNeighboursStride) {
   const Sizes sizes{2, 0, 4};
-  Result<Tensor> tensor = Tensor::make(ScalarType::Float, sizes, nullptr);
-  ASSERT_TRUE(tensor.ok());
-  EXPECT_EQ(tensor->numel(), 0);
-  EXPECT_EQ(to_vector(tensor->strides()), (Sizes{4, 4, 1}));
+  auto tensor = value_of(Tensor::make(ScalarType::Float, sizes, nullptr));
+  EXPECT_EQ(tensor.numel(), 0);
+  EXPECT_EQ(to_vector(tensor.strides()), (Sizes{4, 4, 1}));
 }
 
 TEST(TensorTest, ScalarTensorHasOneElement) {
-  Result<Tensor> tensor = Tensor::make(ScalarType::Long, {}, nullptr);
-  ASSERT_TRUE(tensor.ok());
-  EXPECT_EQ(tensor->numel(), 1);
-  EXPECT_EQ(tensor->nbytes(), 8u);
-  EXPECT_EQ(tensor->describe(), "int64[]");
+  auto tensor = value_of(Tensor::make(ScalarType::Long, {}, nullptr));
+  EXPECT_EQ(tensor.numel(), 1);
+  EXPECT_EQ(tensor.nbytes(), 8u);
+  EXPECT_EQ(tensor.describe(), "int64[]");
 }
 
 TEST(TensorTest, RefusesWhatCannotBe) {
@@ -74,43 +71,41 @@ TEST(TensorTest, RefusesByteCountsThatOverflow) {
 TEST(TensorTest, ResizesWithinItsBound) {
   const Sizes bound{4, 8};
   float data[32];
-  Result<Tensor> tensor =
-      Tensor::make(ScalarType::Float, bound, Order{0, 1}, data, {}, ShapeDynamism::DynamicBound);
-  ASSERT_TRUE(tensor.ok());
-  ASSERT_TRUE(tensor->resize(Sizes{3, 5}).ok());
-  EXPECT_EQ(tensor->numel(), 15);
-  EXPECT_EQ(to_vector(tensor->strides()), (Sizes{5, 1}));
-  EXPECT_EQ(tensor->max_nbytes(), 128u);
-  EXPECT_EQ(to_vector(tensor->max_sizes()), bound);
+  auto tensor = value_of(
+      Tensor::make(ScalarType::Float, bound, Order{0, 1}, data, {}, ShapeDynamism::DynamicBound));
+  ASSERT_TRUE(tensor.resize(Sizes{3, 5}).ok());
+  EXPECT_EQ(tensor.numel(), 15);
+  EXPECT_EQ(to_vector(tensor.strides()), (Sizes{5, 1}));
+  EXPECT_EQ(tensor.max_nbytes(), 128u);
+  EXPECT_EQ(to_vector(tensor.max_sizes()), bound);
 
-  const Error error = tensor->resize(Sizes{3, 9});
+  const Error error = tensor.resize(Sizes{3, 9});
   EXPECT_EQ(error, Error::InvalidArgument);
   EXPECT_EQ(error.message(), "size 9 of dimension 1 is not within 0..8");
-  EXPECT_EQ(to_vector(tensor->sizes()), (Sizes{3, 5})) << "a failed resize changes nothing";
-  EXPECT_EQ(tensor->resize(Sizes{3}), Error::InvalidArgument);
-  EXPECT_EQ(tensor->resize(Sizes{3, -1}), Error::InvalidArgument);
+  EXPECT_EQ(to_vector(tensor.sizes()), (Sizes{3, 5})) << "a failed resize changes nothing";
+  EXPECT_EQ(tensor.resize(Sizes{3}), Error::InvalidArgument);
+  EXPECT_EQ(tensor.resize(Sizes{3, -1}), Error::InvalidArgument);
 }
 
 TEST(TensorTest, ResizesWithinItsMemory) {
   float data[6];
-  Result<Tensor> bounded = Tensor::make(ScalarType::Float, Sizes{4, 8}, Order{0, 1}, nullptr, {},
-                                        ShapeDynamism::DynamicBound);
-  ASSERT_TRUE(bounded.ok());
-  EXPECT_EQ(bounded->capacity_nbytes(), 0u);
-  EXPECT_EQ(bounded->resize(Sizes{1, 2}), Error::InvalidArgument) << "there is no memory at all";
-  EXPECT_TRUE(bounded->resize(Sizes{4, 0}).ok());
+  auto bounded = value_of(Tensor::make(ScalarType::Float, Sizes{4, 8}, Order{0, 1}, nullptr, {},
+                                       ShapeDynamism::DynamicBound));
+  EXPECT_EQ(bounded.capacity_nbytes(), 0u);
+  EXPECT_EQ(bounded.resize(Sizes{1, 2}), Error::InvalidArgument) << "there is no memory at all";
+  EXPECT_TRUE(bounded.resize(Sizes{4, 0}).ok());
 
   const Tensor six = *Tensor::make(ScalarType::Float, Sizes{6}, data);
-  ASSERT_TRUE(bounded->share_data(six, Sizes{2, 3}).ok());
-  EXPECT_EQ(bounded->data(), data);
-  EXPECT_EQ(bounded->capacity_nbytes(), 24u);
-  EXPECT_TRUE(bounded->resize(Sizes{1, 5}).ok());
-  EXPECT_EQ(bounded->resize(Sizes{1, 7}).message(),
+  ASSERT_TRUE(bounded.share_data(six, Sizes{2, 3}).ok());
+  EXPECT_EQ(bounded.data(), data);
+  EXPECT_EQ(bounded.capacity_nbytes(), 24u);
+  EXPECT_TRUE(bounded.resize(Sizes{1, 5}).ok());
+  EXPECT_EQ(bounded.resize(Sizes{1, 7}).message(),
             "float32[1, 5] cannot become [1, 7]: that takes 28 bytes, and its memory has 24");
 
   const Tensor one = *Tensor::make(ScalarType::Float, Sizes{1}, data + 5);
-  EXPECT_EQ(bounded->share_data(one, Sizes{1, 5}), Error::InvalidArgument) << "the same sizes";
-  EXPECT_EQ(bounded->data(), data) << "a failure changes nothing";
+  EXPECT_EQ(bounded.share_data(one, Sizes{1, 5}), Error::InvalidArgument) << "the same sizes";
+  EXPECT_EQ(bounded.data(), data) << "a failure changes nothing";
 }
 
 TEST(TensorTest, AStaticTensorKeepsItsSizes) {

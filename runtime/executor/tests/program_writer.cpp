@@ -60,74 +60,44 @@ UnionValue member(Type type, Offset<T> offset) {
   return {static_cast<uint8_t>(type), offset.Union()};
 }
 
+// Writes a union's member; `v` is the spec.
+#define MEMBER(Union, Spec, Table, ...)                                               \
+  UnionValue operator()([[maybe_unused]] const Spec& v) {                             \
+    return member(schema::Union::Table, schema::Create##Table(builder, __VA_ARGS__)); \
+  }
+
 struct WriteValue {
   FlatBufferBuilder& builder;
 
   UnionValue operator()(NoneSpec) {
     return member(schema::Value::Null, schema::CreateNull(builder));
   }
-  UnionValue operator()(int64_t v) {
-    return member(schema::Value::Int, schema::CreateInt(builder, v));
-  }
-  UnionValue operator()(bool v) {
-    return member(schema::Value::Bool, schema::CreateBool(builder, v));
-  }
-  UnionValue operator()(double v) {
-    return member(schema::Value::Double, schema::CreateDouble(builder, v));
-  }
   UnionValue operator()(const TensorSpec& v) {
     return member(schema::Value::Tensor, write_tensor(builder, v));
   }
-  UnionValue operator()(const StringSpec& v) {
-    return member(schema::Value::String,
-                  schema::CreateString(builder, string_of(builder, v.value)));
-  }
-  UnionValue operator()(const IntListSpec& v) {
-    return member(schema::Value::IntList,
-                  schema::CreateIntList(builder, vector_of(builder, v.items)));
-  }
-  UnionValue operator()(const DoubleListSpec& v) {
-    return member(schema::Value::DoubleList,
-                  schema::CreateDoubleList(builder, vector_of(builder, v.items)));
-  }
-  UnionValue operator()(const BoolListSpec& v) {
-    return member(schema::Value::BoolList,
-                  schema::CreateBoolList(builder, vector_of(builder, v.items)));
-  }
-  UnionValue operator()(const TensorListSpec& v) {
-    return member(schema::Value::TensorList,
-                  schema::CreateTensorList(builder, vector_of(builder, v.items)));
-  }
-  UnionValue operator()(const OptionalTensorListSpec& v) {
-    return member(schema::Value::OptionalTensorList,
-                  schema::CreateOptionalTensorList(builder, vector_of(builder, v.items)));
-  }
   UnionValue operator()(RawUnionSpec v) { return {v.type, Offset<void>(0)}; }
+  MEMBER(Value, int64_t, Int, v)
+  MEMBER(Value, bool, Bool, v)
+  MEMBER(Value, double, Double, v)
+  MEMBER(Value, StringSpec, String, string_of(builder, v.value))
+  MEMBER(Value, IntListSpec, IntList, vector_of(builder, v.items))
+  MEMBER(Value, DoubleListSpec, DoubleList, vector_of(builder, v.items))
+  MEMBER(Value, BoolListSpec, BoolList, vector_of(builder, v.items))
+  MEMBER(Value, TensorListSpec, TensorList, vector_of(builder, v.items))
+  MEMBER(Value, OptionalTensorListSpec, OptionalTensorList, vector_of(builder, v.items))
 };
 
 struct WriteCall {
   FlatBufferBuilder& builder;
 
-  UnionValue operator()(const KernelSpec& v) {
-    return member(schema::InstructionCall::KernelCall,
-                  schema::CreateKernelCall(builder, v.op, vector_of(builder, v.args)));
-  }
-  UnionValue operator()(const DelegateCallSpec& v) {
-    return member(schema::InstructionCall::DelegateCall,
-                  schema::CreateDelegateCall(builder, v.delegate, vector_of(builder, v.args)));
-  }
-  UnionValue operator()(const MoveSpec& v) {
-    return member(schema::InstructionCall::MoveCall, schema::CreateMoveCall(builder, v.from, v.to));
-  }
-  UnionValue operator()(const JumpFalseSpec& v) {
-    return member(schema::InstructionCall::JumpFalseCall,
-                  schema::CreateJumpFalseCall(builder, v.condition, v.destination));
-  }
-  UnionValue operator()(const FreeSpec& v) {
-    return member(schema::InstructionCall::FreeCall, schema::CreateFreeCall(builder, v.value));
-  }
   UnionValue operator()(RawUnionSpec v) { return {v.type, Offset<void>(0)}; }
+  MEMBER(InstructionCall, KernelSpec, KernelCall, v.op, vector_of(builder, v.args))
+  MEMBER(InstructionCall, DelegateCallSpec, DelegateCall, v.delegate, vector_of(builder, v.args))
+  MEMBER(InstructionCall, MoveSpec, MoveCall, v.from, v.to)
+  MEMBER(InstructionCall, JumpFalseSpec, JumpFalseCall, v.condition, v.destination)
+  MEMBER(InstructionCall, FreeSpec, FreeCall, v.value)
 };
+#undef MEMBER
 
 Offset<schema::Chain> write_chain(FlatBufferBuilder& builder, const ChainSpec& spec) {
   if (!spec) return schema::CreateChain(builder);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "pteron/runtime/core/tests/value_of.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/tests/program_writer.h"
@@ -60,25 +61,23 @@ class DelegatesTest : public ::testing::Test {
 
 TEST_F(DelegatesTest, AreMadeInOrderAndDestroyedInReverse) {
   {
-    auto method = load(scaled({"a", "b", "c"}));
-    ASSERT_TRUE(method.ok()) << method.error().message();
-    ASSERT_TRUE((*method)->set_input(0, x_).ok());
-    ASSERT_TRUE((*method)->execute().ok());
-    EXPECT_EQ((*method)->get_output(0).tensor().data_as<float>()[1], 16);
+    auto method = value_of(load(scaled({"a", "b", "c"})));
+    ASSERT_TRUE(method->set_input(0, x_).ok());
+    ASSERT_TRUE(method->execute().ok());
+    EXPECT_EQ(method->get_output(0).tensor().data_as<float>()[1], 16);
   }
   EXPECT_EQ(scale_backend_log().events,
             (Events{"init a", "init b", "init c", "destroy c", "destroy b", "destroy a"}));
 }
 
 TEST_F(DelegatesTest, WriteAPlannedOutputWhereTheCallerWantsIt) {
-  auto method = load(scaled({"a", "b"}));
-  ASSERT_TRUE(method.ok());
-  ASSERT_TRUE((*method)->set_input(0, x_).ok());
+  auto method = value_of(load(scaled({"a", "b"})));
+  ASSERT_TRUE(method->set_input(0, x_).ok());
   std::vector<float> first(2), second(2);
   for (std::vector<float>* const out : {&first, &second}) {
-    ASSERT_TRUE((*method)->set_output_data(0, out->data(), 8).ok());
-    ASSERT_TRUE((*method)->execute().ok());
-    EXPECT_EQ((*method)->get_output(0).tensor().data(), out->data());
+    ASSERT_TRUE(method->set_output_data(0, out->data(), 8).ok());
+    ASSERT_TRUE(method->execute().ok());
+    EXPECT_EQ(method->get_output(0).tensor().data(), out->data());
     EXPECT_EQ(*out, (std::vector<float>{4, 8}));
     out->assign(2, 0);
   }
@@ -87,10 +86,9 @@ TEST_F(DelegatesTest, WriteAPlannedOutputWhereTheCallerWantsIt) {
 
 TEST_F(DelegatesTest, LeaveAPlannedOutputWhereOthersUseItsMemory) {
   const auto is_refused = [&](const ProgramSpec& program) {
-    auto method = load(program);
-    ASSERT_TRUE(method.ok());
+    auto method = value_of(load(program));
     std::vector<float> memory(2);
-    EXPECT_EQ((*method)->set_output_data(0, memory.data(), 8), Error::InvalidState);
+    EXPECT_EQ(method->set_output_data(0, memory.data(), 8), Error::InvalidState);
   };
   ProgramSpec shared = scaled({"a"});  // another tensor lies there at another time
   shared.methods->front().add(TensorSpec::planned({1}, 4));
@@ -112,11 +110,10 @@ TEST_F(DelegatesTest, AFailedLoadDestroysWhatWasMade) {
 }
 
 TEST_F(DelegatesTest, AFailedCallNamesTheDelegate) {
-  auto method = load(scaled({"a", "b"}, "b", "execute"));
-  ASSERT_TRUE(method.ok());
-  ASSERT_TRUE((*method)->set_input(0, x_).ok());
+  auto method = value_of(load(scaled({"a", "b"}, "b", "execute")));
+  ASSERT_TRUE(method->set_input(0, x_).ok());
   for (int i = 0; i < 2; ++i) {
-    const Error error = (*method)->execute();
+    const Error error = method->execute();
     EXPECT_EQ(error.message(),
               "method forward, instruction 1 (ScaleBackend): delegate b failed as told");
   }
@@ -161,9 +158,8 @@ TEST_F(DelegatesTest, OfOneMethodShareWhatTheirBackendWants) {
 TEST_F(DelegatesTest, DamagedProcessedBytesNeverReachTheBackend) {
   Bytes bytes = write_program(scaled({"a"}));
   bytes.back() ^= 1;  // the only byte of the only segment
-  auto program = Program::load(bytes);
-  ASSERT_TRUE(program.ok());
-  const auto method = (*program)->load_method("forward");
+  auto program = value_of(Program::load(bytes));
+  const auto method = program->load_method("forward");
   ASSERT_FALSE(method.ok());
   EXPECT_EQ(method.error(), Error::InvalidProgram);
   EXPECT_EQ(scale_backend_log().events, Events{});
@@ -222,10 +218,9 @@ TEST_F(DelegatesTest, TheTracerHearsOfLoadAndRun) {
   options.tracer = &tracer;
   ProgramSpec program = scaled({"a"});
   program.methods->front().kernel("test::add.out", {1, 1, 1, 1});
-  auto method = load(program, options);
-  ASSERT_TRUE(method.ok());
-  ASSERT_TRUE((*method)->set_input(0, x_).ok());
-  ASSERT_TRUE((*method)->execute().ok());
+  auto method = value_of(load(program, options));
+  ASSERT_TRUE(method->set_input(0, x_).ok());
+  ASSERT_TRUE(method->execute().ok());
   EXPECT_EQ(tracer.events, (Events{"load forward", "init ScaleBackend", "method forward",
                                    "delegate ScaleBackend", "kernel test::add.out"}));
   EXPECT_EQ(tracer.open, 0u);

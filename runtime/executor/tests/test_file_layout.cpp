@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "pteron/runtime/core/tests/value_of.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/tests/everything_program.h"
 #include "pteron/runtime/executor/tests/program_writer.h"
@@ -80,13 +81,12 @@ TEST(ContainerTest, EveryPrefixOfADataFileIsRefused) {
 // for) and the segments. Zeros between them cover nothing.
 TEST(ContainerTest, EveryFlippedBitIsFound) {
   const Bytes whole = everything();
-  auto program = Program::load(whole);
-  ASSERT_TRUE(program.ok());
+  auto program = value_of(Program::load(whole));
   uint64_t flatbuffer_nbytes;
   std::memcpy(&flatbuffer_nbytes, whole.data() + 16, 8);
   std::vector<bool> covered(whole.size());
   for (size_t i = 0; i < flatbuffer_nbytes; ++i) covered[i] = true;
-  for (const SegmentMeta& segment : (*program)->segments()) {
+  for (const SegmentMeta& segment : program->segments()) {
     for (size_t i = 0; i < segment.nbytes; ++i) covered[segment.offset + i] = true;
   }
   for (size_t i = 0; i < whole.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string>
 
+#include "pteron/runtime/core/tests/value_of.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/tests/program_writer.h"
@@ -46,16 +47,14 @@ size_t resident_nbytes() {
 TEST(LargeFileTest, LoadingReadsNoConstants) {
   const std::string path = write_large_program();
   const size_t before = resident_nbytes();
-  auto program = Program::load(path);
-  ASSERT_TRUE(program.ok()) << program.error().message();
-  auto method = (*program)->load_method("forward");
-  ASSERT_TRUE(method.ok()) << method.error().message();
-  ASSERT_TRUE((*method)->execute().ok());
+  auto program = value_of(Program::load(path));
+  auto method = value_of(program->load_method("forward"));
+  ASSERT_TRUE(method->execute().ok());
   const size_t after = resident_nbytes();
   // The pages that the method used, those that the kernel maps around them, and the method itself.
   EXPECT_LT(after - before, size_t{4} << 20);
 
-  const Tensor& large = (*method)->get_output(1).tensor();
+  const Tensor& large = method->get_output(1).tensor();
   EXPECT_EQ(static_cast<int64_t>(large.nbytes()), kLargeNbytes);
   EXPECT_EQ(large.data_as<const float>()[3], 4);
   EXPECT_EQ(large.data_as<const float>()[large.numel() - 1], 0) << "the mapping goes to the end";

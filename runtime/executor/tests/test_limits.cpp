@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "pteron/runtime/core/tests/value_of.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/session.h"
@@ -64,9 +65,8 @@ double seconds_since(Clock::time_point start) {
 TEST(LimitsTest, InstructionsEndALoop) {
   for (const bool counts : {false, true}) {
     for (const uint64_t limit : {0, 1, 1000}) {
-      const auto method = load(endless(counts), with_instructions(limit));
-      ASSERT_TRUE(method.ok()) << method.error().message();
-      expect_message((*method)->execute(), Error::OutOfResources,
+      const auto method = value_of(load(endless(counts), with_instructions(limit)));
+      expect_message(method->execute(), Error::OutOfResources,
                      "it has run " + std::to_string(limit) + " instructions without an end");
     }
   }
@@ -77,11 +77,10 @@ TEST(LimitsTest, RunTimeEndsALoop) {
     for (const double seconds : {0.0, 0.05}) {
       Limits limits = endless_instructions();
       limits.run_time = seconds;
-      const auto method = load(endless(counts), limits);
-      ASSERT_TRUE(method.ok()) << method.error().message();
+      const auto method = value_of(load(endless(counts), limits));
       const auto start = Clock::now();
       for (int round = 0; round < 2; ++round) {  // it is as usable as before
-        expect_message((*method)->execute(), Error::TimedOut, "the limit run_time");
+        expect_message(method->execute(), Error::TimedOut, "the limit run_time");
       }
       EXPECT_GE(seconds_since(start), seconds);
       EXPECT_LT(seconds_since(start), 2 * seconds + 2);
@@ -90,21 +89,19 @@ TEST(LimitsTest, RunTimeEndsALoop) {
 }
 
 TEST(LimitsTest, ATimeoutIsOfOneCall) {
-  const auto method = load(endless(true), endless_instructions());
-  ASSERT_TRUE(method.ok());
+  const auto method = value_of(load(endless(true), endless_instructions()));
   ExecuteOptions options;
   for (const double timeout : {0.0, -3.0, 0.02}) {
     options.timeout = timeout;
-    expect_message((*method)->execute(options), Error::TimedOut, "the timeout of this call");
+    expect_message(method->execute(options), Error::TimedOut, "the timeout of this call");
   }
   options.timeout = std::nan("");
-  expect_message((*method)->execute(options), Error::InvalidArgument, "timeout is no number");
+  expect_message(method->execute(options), Error::InvalidArgument, "timeout is no number");
   Limits limits = endless_instructions();
   limits.run_time = 0.02;
-  const auto limited = load(endless(true), limits);
-  ASSERT_TRUE(limited.ok());
+  const auto limited = value_of(load(endless(true), limits));
   options.timeout = 1000;
-  expect_message((*limited)->execute(options), Error::TimedOut, "the limit run_time");
+  expect_message(limited->execute(options), Error::TimedOut, "the limit run_time");
 }
 
 TEST(LimitsTest, WrongLimitsAreRefused) {
@@ -175,14 +172,12 @@ TEST(LimitsTest, AMethodMayHaveOthersThanItsProgram) {
   limits.planned_bytes = 10;
   LoadOptions options;
   options.limits = limits;
-  const auto program = Program::load(write_program(endless(true)), nullptr, options);
-  ASSERT_TRUE(program.ok());
-  EXPECT_FALSE((*program)->load_method("forward").ok());
+  const auto program = value_of(Program::load(write_program(endless(true)), nullptr, options));
+  EXPECT_FALSE(program->load_method("forward").ok());
   LoadMethodOptions method_options;
   method_options.limits.emplace().instructions = 7;
-  const auto method = (*program)->load_method("forward", method_options);
-  ASSERT_TRUE(method.ok()) << method.error().message();
-  expect_message((*method)->execute(), Error::OutOfResources, "it has run 7 instructions");
+  const auto method = value_of(program->load_method("forward", method_options));
+  expect_message(method->execute(), Error::OutOfResources, "it has run 7 instructions");
 }
 
 TEST(LimitsTest, LoadBytesCountCopiesOfFiles) {
@@ -217,9 +212,8 @@ TEST(LimitsTest, LoadBytesCountCopiesOfFiles) {
 
 TEST(CancelTest, ARunEndsAndTheNextIsLikeAnother) {
   for (const bool counts : {false, true}) {
-    const auto loaded = load(endless(counts), endless_instructions());
-    ASSERT_TRUE(loaded.ok());
-    Method& method = **loaded;
+    const auto loaded = value_of(load(endless(counts), endless_instructions()));
+    Method& method = *loaded;
     EXPECT_FALSE(method.cancel()) << "nothing runs";
     for (int round = 0; round < 3; ++round) {
       std::thread other([&] {
@@ -239,9 +233,8 @@ TEST(CancelTest, NeverMeetsTheNextRun) {
   const int one = spec.add(int64_t{1});
   for (int i = 0; i < 20; ++i) spec.kernel("test::fill.out", {one, tensor, tensor});
   spec.outputs = {tensor};
-  const auto loaded = load(program);
-  ASSERT_TRUE(loaded.ok());
-  Method& method = **loaded;
+  const auto loaded = value_of(load(program));
+  Method& method = *loaded;
   std::atomic<bool> is_over{false};
   int told = 0, ended = 0;
   std::thread other([&] {
@@ -259,8 +252,7 @@ TEST(CancelTest, NeverMeetsTheNextRun) {
 }
 
 TEST(CancelTest, WhoCallsIsAskedWhileARunLasts) {
-  const auto loaded = load(endless(true), endless_instructions());
-  ASSERT_TRUE(loaded.ok());
+  const auto loaded = value_of(load(endless(true), endless_instructions()));
   int asked = 0;
   ExecuteOptions options;
   options.poll_context = &asked;
@@ -269,7 +261,7 @@ TEST(CancelTest, WhoCallsIsAskedWhileARunLasts) {
                                              : Error(Error::EndOfMethod, "enough");
   };
   const auto start = Clock::now();
-  expect_message((*loaded)->execute(options), Error::EndOfMethod, "enough");
+  expect_message(loaded->execute(options), Error::EndOfMethod, "enough");
   EXPECT_EQ(asked, 3);
   EXPECT_GE(seconds_since(start), 0.1);
   EXPECT_LT(seconds_since(start), 2);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "pteron/runtime/core/tests/value_of.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/tests/program_writer.h"
@@ -402,11 +403,10 @@ TEST(MethodTest, PlannedMemoryIsZeroAndAligned) {
 TEST(MethodTest, MemoryThatCannotBeHadIsAnError) {
   ProgramSpec program;
   program.add_method("forward").buffer_sizes = {{0, int64_t{1} << 60}};
-  auto loaded = Program::load(write_program(program));
-  ASSERT_TRUE(loaded.ok());
+  auto loaded = value_of(Program::load(write_program(program)));
   LoadMethodOptions options;
   options.separate_tensors = false;  // there is none
-  const auto method = (*loaded)->load_method("forward", options);
+  const auto method = loaded->load_method("forward", options);
   ASSERT_FALSE(method.ok());
   expect_message(method.error(), Error::MemoryAllocationFailed, "no 1152921504606846976 bytes");
 }
@@ -415,16 +415,15 @@ TEST(MethodTest, DeviceMemoryNeedsAnAllocator) {
   ProgramSpec program;
   MethodSpec& spec = program.add_method("forward");
   spec.buffer_devices = {{1, 1, 0}};
-  auto loaded = Program::load(write_program(program));
-  ASSERT_TRUE(loaded.ok());
-  EXPECT_EQ(describe((*loaded)->method_meta("forward")->pools[0].device), "cuda:0");
+  auto loaded = value_of(Program::load(write_program(program)));
+  EXPECT_EQ(describe(loaded->method_meta("forward")->pools[0].device), "cuda:0");
   LoadMethodOptions options;
   options.separate_tensors = false;  // there is none
-  const auto method = (*loaded)->load_method("forward", options);
+  const auto method = loaded->load_method("forward", options);
   ASSERT_FALSE(method.ok());
   expect_message(method.error(), Error::NotFound, "no allocator for cuda:0 memory");
   ASSERT_TRUE(options.devices.add("cuda:0=cuda:3").ok());
-  const auto elsewhere = (*loaded)->load_method("forward", options);
+  const auto elsewhere = loaded->load_method("forward", options);
   ASSERT_FALSE(elsewhere.ok());
   expect_message(elsewhere.error(), Error::NotFound, "no allocator for cuda:3 memory");
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "pteron/runtime/core/tests/value_of.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/session.h"
@@ -53,11 +54,9 @@ class MethodPreparation : public ::testing::Test {
   ~MethodPreparation() override { scale_backend_log().recording = false; }
 
   void load(const ProgramSpec& spec) {
-    auto program = Program::load(write_program(spec));
-    ASSERT_TRUE(program.ok()) << program.error().message();
-    auto method = (*program)->load_method("forward");
-    ASSERT_TRUE(method.ok()) << method.error().message();
-    method_ = std::move(*method);
+    auto program = value_of(Program::load(write_program(spec)));
+    auto method = value_of(program->load_method("forward"));
+    method_ = std::move(method);
     const int64_t sizes[] = {2};
     ASSERT_TRUE(method_->set_input(0, EValue(*Tensor::make(ScalarType::Float, sizes, x_))).ok());
     ASSERT_TRUE(method_->set_output_data(0, y_, sizeof y_).ok());
@@ -120,11 +119,9 @@ TEST_F(MethodPreparation, SaysAllThatCannotBePreparedAndRunsOn) {
 }
 
 TEST_F(MethodPreparation, NeedsWhatARunNeeds) {
-  auto program = Program::load(write_program(counter("yes", "yes")));
-  ASSERT_TRUE(program.ok());
-  auto method = (*program)->load_method("forward");
-  ASSERT_TRUE(method.ok());
-  const Error error = (*method)->prepare();
+  auto program = value_of(Program::load(write_program(counter("yes", "yes"))));
+  auto method = value_of(program->load_method("forward"));
+  const Error error = method->prepare();
   EXPECT_EQ(error, Error::InvalidState);
   EXPECT_NE(error.message().find("input 0 (float32[2]) is not set"), std::string::npos)
       << error.message();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "pteron/runtime/core/tests/value_of.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/tests/allocation_meter.h"
@@ -87,13 +88,11 @@ TEST(NoMemoryTest, WhatLeavesAKernelIsAnError) {
   const int choice = forward.add(int64_t{0});
   forward.kernel("test::throw", {choice});
   forward.inputs = {choice};
-  const auto program = Program::load(testing::write_program(spec));
-  ASSERT_TRUE(program.ok()) << program.error().message();
-  const auto method = (*program)->load_method("forward");
-  ASSERT_TRUE(method.ok()) << method.error().message();
+  const auto program = value_of(Program::load(testing::write_program(spec)));
+  const auto method = value_of(program->load_method("forward"));
   const auto run = [&](int64_t number) -> Error {
-    PTERON_RETURN_IF_ERROR((*method)->set_input(0, EValue(number)));
-    return (*method)->execute();
+    PTERON_RETURN_IF_ERROR(method->set_input(0, EValue(number)));
+    return method->execute();
   };
   EXPECT_EQ(run(1), Error::MemoryAllocationFailed);
   EXPECT_EQ(run(2), Error::MemoryAllocationFailed);

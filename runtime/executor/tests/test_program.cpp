@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "pteron/runtime/core/tests/value_of.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/session.h"
@@ -81,74 +82,66 @@ TEST(ProgramTest, EverythingRuns) {
   const Files files = write(EverythingProgram::make(), "everything");
   for (const Verification verification :
        {Verification::Minimal, Verification::InternalConsistency, Verification::Full}) {
-    auto program = load(files, verification);
-    ASSERT_TRUE(program.ok()) << program.error().message();
-    auto method = (*program)->load_method("forward");
-    ASSERT_TRUE(method.ok()) << method.error().message();
-    for (int call = 1; call <= 3; ++call) check_forward(**method, call);
-    ASSERT_TRUE((*method)->reset_state().ok());
-    check_forward(**method, 1);
+    auto program = value_of(load(files, verification));
+    auto method = value_of(program->load_method("forward"));
+    for (int call = 1; call <= 3; ++call) check_forward(*method, call);
+    ASSERT_TRUE(method->reset_state().ok());
+    check_forward(*method, 1);
   }
 }
 
 TEST(ProgramTest, AMethodOutlivesTheProgramsHandle) {
-  auto program = load(write(EverythingProgram::make(), "outlives"));
-  ASSERT_TRUE(program.ok());
-  auto method = (*program)->load_method("forward");
-  ASSERT_TRUE(method.ok());
-  program->reset();
-  check_forward(**method, 1);
+  auto program = value_of(load(write(EverythingProgram::make(), "outlives")));
+  auto method = value_of(program->load_method("forward"));
+  program.reset();
+  check_forward(*method, 1);
 }
 
 TEST(ProgramTest, ConstantGettersHaveTheirValues) {
-  auto program = load(write(EverythingProgram::make(), "getter"));
-  ASSERT_TRUE(program.ok());
-  auto method = (*program)->load_method("get_length");
-  ASSERT_TRUE(method.ok()) << method.error().message();
-  EXPECT_TRUE((*method)->execute().ok());
-  EXPECT_EQ((*method)->get_output(0).to_int(), 128);
-  const IntList& list = (*method)->get_output(1).to_int_list();
+  auto program = value_of(load(write(EverythingProgram::make(), "getter")));
+  auto method = value_of(program->load_method("get_length"));
+  EXPECT_TRUE(method->execute().ok());
+  EXPECT_EQ(method->get_output(0).to_int(), 128);
+  const IntList& list = method->get_output(1).to_int_list();
   ASSERT_EQ(list.items.size(), 2u);
   EXPECT_EQ(list.items[1]->to_int(), 2);
 }
 
 TEST(ProgramTest, SaysWhatItHolds) {
   const Files files = write(EverythingProgram::make(), "meta");
-  auto loaded = load(files);
-  ASSERT_TRUE(loaded.ok());
-  const Program& program = **loaded;
+  auto loaded = value_of(load(files));
+  const Program& program = *loaded;
   EXPECT_EQ(program.method_names(), (std::vector<std::string>{"forward", "get_length"}));
   EXPECT_EQ(program.path(), files.program);
   EXPECT_TRUE(program.has_integrity_table());
 
-  const Result<MethodMeta> meta = program.method_meta("forward");
-  ASSERT_TRUE(meta.ok());
+  const auto meta = value_of(program.method_meta("forward"));
   std::vector<std::string> inputs;
-  for (const ValueMeta& input : meta->inputs) inputs.push_back(input.describe());
+  for (const ValueMeta& input : meta.inputs) inputs.push_back(input.describe());
   EXPECT_EQ(inputs, (std::vector<std::string>{"float32[4]", "Int", "float32[<=4]",
                                               "String \"hello\"", "None"}));
-  EXPECT_EQ(meta->inputs[2].name, "y");
-  EXPECT_EQ(meta->outputs[7].name, "half");
-  EXPECT_TRUE(meta->inputs[0].planned);
-  EXPECT_TRUE(meta->inputs[1].symbolic);
-  EXPECT_FALSE(meta->inputs[2].planned);
-  EXPECT_EQ(meta->inputs[2].dynamism, ShapeDynamism::DynamicBound);
-  EXPECT_EQ(meta->outputs.size(), 8u);
-  EXPECT_EQ(meta->outputs[7].describe(), "Double 0.5");
-  EXPECT_EQ(meta->planned_nbytes(), 1024u);
-  ASSERT_EQ(meta->mutable_buffers.size(), 1u);
-  EXPECT_EQ(meta->mutable_buffers[0].name, "state");
-  EXPECT_EQ(meta->mutable_buffers[0].nbytes, 16u);
-  EXPECT_TRUE(meta->mutable_buffers[0].has_initial_value);
-  ASSERT_EQ(meta->delegates.size(), 2u);
-  EXPECT_EQ(meta->delegates[0].backend_id, testing::kScaleBackend);
-  EXPECT_EQ(std::string(meta->delegates[0].processed.begin(), meta->delegates[0].processed.end()),
+  EXPECT_EQ(meta.inputs[2].name, "y");
+  EXPECT_EQ(meta.outputs[7].name, "half");
+  EXPECT_TRUE(meta.inputs[0].planned);
+  EXPECT_TRUE(meta.inputs[1].symbolic);
+  EXPECT_FALSE(meta.inputs[2].planned);
+  EXPECT_EQ(meta.inputs[2].dynamism, ShapeDynamism::DynamicBound);
+  EXPECT_EQ(meta.outputs.size(), 8u);
+  EXPECT_EQ(meta.outputs[7].describe(), "Double 0.5");
+  EXPECT_EQ(meta.planned_nbytes(), 1024u);
+  ASSERT_EQ(meta.mutable_buffers.size(), 1u);
+  EXPECT_EQ(meta.mutable_buffers[0].name, "state");
+  EXPECT_EQ(meta.mutable_buffers[0].nbytes, 16u);
+  EXPECT_TRUE(meta.mutable_buffers[0].has_initial_value);
+  ASSERT_EQ(meta.delegates.size(), 2u);
+  EXPECT_EQ(meta.delegates[0].backend_id, testing::kScaleBackend);
+  EXPECT_EQ(std::string(meta.delegates[0].processed.begin(), meta.delegates[0].processed.end()),
             "2");
-  EXPECT_EQ(meta->delegates[1].compile_specs[0].key, "name");
-  EXPECT_EQ(meta->operators, (std::vector<std::string>{"test::add.out", "test::add_int",
-                                                       "test::less", "test::sum_lists"}));
-  EXPECT_EQ(meta->num_instructions, 15u);
-  EXPECT_EQ(meta->constant_nbytes, 32u);
+  EXPECT_EQ(meta.delegates[1].compile_specs[0].key, "name");
+  EXPECT_EQ(meta.operators, (std::vector<std::string>{"test::add.out", "test::add_int",
+                                                      "test::less", "test::sum_lists"}));
+  EXPECT_EQ(meta.num_instructions, 15u);
+  EXPECT_EQ(meta.constant_nbytes, 32u);
 
   ASSERT_EQ(program.segments().size(), 6u);
   EXPECT_EQ(program.segments()[0].nbytes, 16u);
@@ -165,12 +158,10 @@ TEST(ProgramTest, NamesThatCannotTellValuesApartAreNone) {
   auto& method = everything.program.methods->front();
   method.input_names->back() = "x";
   method.output_names->pop_back();
-  auto program = load(write(everything, "same_names"));
-  ASSERT_TRUE(program.ok()) << program.error().message();
-  const Result<MethodMeta> meta = (*program)->method_meta("forward");
-  ASSERT_TRUE(meta.ok());
-  for (const ValueMeta& input : meta->inputs) EXPECT_EQ(input.name, "");
-  for (const ValueMeta& output : meta->outputs) EXPECT_EQ(output.name, "");
+  auto program = value_of(load(write(everything, "same_names")));
+  const auto meta = value_of(program->method_meta("forward"));
+  for (const ValueMeta& input : meta.inputs) EXPECT_EQ(input.name, "");
+  for (const ValueMeta& output : meta.outputs) EXPECT_EQ(output.name, "");
 }
 
 TEST(ProgramTest, MetadataNeedsNoBackendAndNoKernel) {
@@ -178,24 +169,22 @@ TEST(ProgramTest, MetadataNeedsNoBackendAndNoKernel) {
   auto& method = everything.program.methods->front();
   (*method.delegates)[0].id = "NoSuchBackend";
   method.operators[0].name = "no::such";
-  auto program = load(write(everything, "unregistered"));
-  ASSERT_TRUE(program.ok()) << program.error().message();
-  EXPECT_TRUE((*program)->method_meta("forward").ok());
+  auto program = value_of(load(write(everything, "unregistered")));
+  EXPECT_TRUE(program->method_meta("forward").ok());
 
-  const auto failed = (*program)->load_method("forward");
+  const auto failed = program->load_method("forward");
   ASSERT_FALSE(failed.ok());
   EXPECT_EQ(failed.error(), Error::NotFound);
   const std::string message = failed.error().message();
   EXPECT_NE(message.find("NoSuchBackend"), std::string::npos) << message;
   EXPECT_NE(message.find("registered: ScaleBackend"), std::string::npos) << message;
   EXPECT_NE(message.find("no::such.out"), std::string::npos) << "all at once: " << message;
-  EXPECT_TRUE((*program)->load_method("get_length").ok()) << "others still load";
+  EXPECT_TRUE(program->load_method("get_length").ok()) << "others still load";
 }
 
 TEST(ProgramTest, UnknownMethodsAndFilesAreNamed) {
-  auto program = load(write(EverythingProgram::make(), "names"));
-  ASSERT_TRUE(program.ok());
-  const auto method = (*program)->load_method("backward");
+  auto program = value_of(load(write(EverythingProgram::make(), "names")));
+  const auto method = program->load_method("backward");
   ASSERT_FALSE(method.ok());
   EXPECT_EQ(method.error(), Error::NotFound);
   EXPECT_NE(method.error().message().find("forward, get_length"), std::string::npos);
@@ -215,21 +204,19 @@ TEST(ProgramTest, LoadsFromMemory) {
   Bytes shifted(bytes.size() + 17);
   const size_t shift = 1 + (16 - reinterpret_cast<uintptr_t>(shifted.data()) % 16) % 16;
   std::memcpy(shifted.data() + shift, bytes.data(), bytes.size());
-  auto copied = Program::load(Span<const uint8_t>(shifted.data() + shift, bytes.size()));
-  ASSERT_TRUE(copied.ok()) << copied.error().message();
+  auto copied = value_of(Program::load(Span<const uint8_t>(shifted.data() + shift, bytes.size())));
   shifted.assign(shifted.size(), 0);
-  EXPECT_EQ(*(*(*copied)->named_data().get_data("blob")).data(), 'b');
+  EXPECT_EQ(*(*copied->named_data().get_data("blob")).data(), 'b');
 
   // In place, since they have an owner.
   std::shared_ptr<void> owner(std::aligned_alloc(16, (bytes.size() + 15) / 16 * 16), std::free);
   std::memcpy(owner.get(), bytes.data(), bytes.size());
   const Span<const uint8_t> span(static_cast<const uint8_t*>(owner.get()), bytes.size());
   std::weak_ptr<void> watched = owner;
-  auto borrowed = Program::load(span, std::move(owner));
-  ASSERT_TRUE(borrowed.ok());
-  const uint8_t* const blob = (*borrowed)->named_data().get_verified("blob")->data();
+  auto borrowed = value_of(Program::load(span, std::move(owner)));
+  const uint8_t* const blob = borrowed->named_data().get_verified("blob")->data();
   EXPECT_TRUE(blob > span.begin() && blob < span.end());
-  borrowed->reset();
+  borrowed.reset();
   EXPECT_TRUE(watched.expired());
 
   EXPECT_EQ(Program::load(Span<const uint8_t>()).error(), Error::InvalidProgram);
@@ -241,10 +228,9 @@ TEST(ProgramTest, AFileWithoutHeaderLoads) {
   method.outputs = {method.add(int64_t{7})};
   testing::WriteOptions options;
   options.header = false;
-  auto program = Program::load(testing::write_program(spec, options));
-  ASSERT_TRUE(program.ok()) << program.error().message();
-  EXPECT_FALSE((*program)->has_integrity_table());
-  EXPECT_EQ((*(*program)->load_method("forward"))->get_output(0).to_int(), 7);
+  auto program = value_of(Program::load(testing::write_program(spec, options)));
+  EXPECT_FALSE(program->has_integrity_table());
+  EXPECT_EQ((*program->load_method("forward"))->get_output(0).to_int(), 7);
 
   spec.add_named("blob", testing::text("bytes"));
   const auto failed = Program::load(testing::write_program(spec, options));
@@ -261,10 +247,9 @@ TEST(ProgramTest, ConstantsAreUsedInPlace) {
   EverythingProgram everything;
   everything.program = spec;
   everything.data.add_tensor("external", {4}, testing::floats(testing::kExternal));
-  auto program = load(write(everything, "in_place"));
-  ASSERT_TRUE(program.ok()) << program.error().message();
-  auto first = (*program)->load_method("constants");
-  auto second = (*program)->load_method("constants");
+  auto program = value_of(load(write(everything, "in_place")));
+  auto first = program->load_method("constants");
+  auto second = program->load_method("constants");
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_EQ(floats_of((*first)->get_output(0)), (std::vector<float>{5, 6}));
   EXPECT_EQ(floats_of((*first)->get_output(1)), testing::kExternal);
@@ -272,7 +257,7 @@ TEST(ProgramTest, ConstantsAreUsedInPlace) {
     EXPECT_EQ((*first)->get_output(i).tensor().data(), (*second)->get_output(i).tensor().data());
   }
   EXPECT_EQ((*first)->get_output(1).tensor().data(),
-            (*program)->named_data().get_data("external")->data());
+            program->named_data().get_data("external")->data());
 }
 
 TEST(ProgramTest, ExternalDataMustBeThereAndFit) {
@@ -337,13 +322,11 @@ TEST(ProgramTest, DataFilesComeFromMemory) {
   for (const bool in_place : {true, false}) {
     options.data_files = {{*data, in_place ? data : nullptr}};
     const auto program =
-        Program::load(testing::write_program(everything.program), nullptr, options);
-    ASSERT_TRUE(program.ok()) << program.error().message();
+        value_of(Program::load(testing::write_program(everything.program), nullptr, options));
     EXPECT_EQ(data.use_count(), in_place ? 3 : 1) << "the program keeps what it uses";
     options.data_files.clear();
-    auto method = (*program)->load_method("forward");
-    ASSERT_TRUE(method.ok()) << method.error().message();
-    check_forward(**method, 1);
+    auto method = value_of(program->load_method("forward"));
+    check_forward(*method, 1);
   }
   const Bytes other = testing::text("no such data");
   options.data_files = {{other, nullptr}};

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "pteron/runtime/core/tests/value_of.h"
 #include "pteron/runtime/executor/method.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/session.h"
@@ -128,31 +129,30 @@ TEST(ThreadsTest, ARunningMethodIsLeftAlone) {
   Intruder intruder;
   LoadMethodOptions options;
   options.tracer = &intruder;
-  auto method = load_program()->load_method("forward", options);
-  ASSERT_TRUE(method.ok()) << method.error().message();
+  auto method = value_of(load_program()->load_method("forward", options));
   std::vector<float> data{1, 2};
   const int64_t sizes[] = {2};
   const EValue input(*Tensor::make(ScalarType::Float, sizes, data.data()));
   std::vector<Error> errors;
   const auto intrude = [&] {
-    errors.push_back((*method)->execute());
-    errors.push_back((*method)->set_input(0, input));
-    errors.push_back((*method)->set_inputs({&input, 1}));
-    errors.push_back((*method)->set_output_data(0, data.data(), 8));
-    errors.push_back((*method)->reset_state());
+    errors.push_back(method->execute());
+    errors.push_back(method->set_input(0, input));
+    errors.push_back(method->set_inputs({&input, 1}));
+    errors.push_back(method->set_output_data(0, data.data(), 8));
+    errors.push_back(method->reset_state());
   };
-  ASSERT_TRUE((*method)->set_input(0, input).ok());
+  ASSERT_TRUE(method->set_input(0, input).ok());
   intruder.body = intrude;
-  ASSERT_TRUE((*method)->execute().ok());
+  ASSERT_TRUE(method->execute().ok());
   intruder.body = [&] { std::thread(intrude).join(); };
-  ASSERT_TRUE((*method)->execute().ok());
+  ASSERT_TRUE(method->execute().ok());
   ASSERT_EQ(errors.size(), 10u);
   for (const Error& error : errors) {
     EXPECT_EQ(error, Error::InvalidState);
     EXPECT_NE(error.message().find("it is running"), std::string::npos) << error.message();
   }
   intruder.body = nullptr;
-  EXPECT_TRUE(run(**method, 3)) << "and afterwards it works as before";
+  EXPECT_TRUE(run(*method, 3)) << "and afterwards it works as before";
 }
 
 }  // namespace

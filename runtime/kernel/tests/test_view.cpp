@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "pteron/runtime/core/tests/value_of.h"
 #include "pteron/runtime/kernel/view.h"
 
 namespace pteron {
@@ -56,9 +57,8 @@ TEST(View, OfATensorInAnotherDimOrder) {
   int32_t memory[6] = {0, 1, 2, 3, 4, 5};
   const int64_t sizes[] = {2, 3};
   const uint8_t order[] = {1, 0};
-  Result<Tensor> tensor = Tensor::make(ScalarType::Int, sizes, order, memory);
-  ASSERT_TRUE(tensor.ok());
-  EXPECT_EQ(slow_elements(view_of(*tensor)), (std::vector<int32_t>{0, 2, 4, 1, 3, 5}));
+  auto tensor = value_of(Tensor::make(ScalarType::Int, sizes, order, memory));
+  EXPECT_EQ(slow_elements(view_of(tensor)), (std::vector<int32_t>{0, 2, 4, 1, 3, 5}));
 }
 
 TEST(CopyElements, NothingForNoElements) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "pteron/runtime/core/tests/value_of.h"
 #include "pteron/runtime/platform/mapped_file.h"
 
 namespace pteron {
@@ -19,26 +20,23 @@ std::string write_file(const std::string& name, const std::string& text) {
 }
 
 TEST(MappedFileTest, Examples) {
-  Result<MappedFile> file = MappedFile::open(write_file("mapped", "hello"));
-  ASSERT_TRUE(file.ok()) << file.error().message();
-  const Span<const uint8_t> bytes = file->bytes();
+  auto file = value_of(MappedFile::open(write_file("mapped", "hello")));
+  const Span<const uint8_t> bytes = file.bytes();
   EXPECT_EQ(std::string(bytes.begin(), bytes.end()), "hello");
   EXPECT_EQ(reinterpret_cast<uintptr_t>(bytes.data()) % 4096, 0u);
 }
 
 TEST(MappedFileTest, AnEmptyFileIsAnEmptySpan) {
-  Result<MappedFile> file = MappedFile::open(write_file("empty", ""));
-  ASSERT_TRUE(file.ok());
-  EXPECT_TRUE(file->bytes().empty());
+  auto file = value_of(MappedFile::open(write_file("empty", "")));
+  EXPECT_TRUE(file.bytes().empty());
 }
 
 TEST(MappedFileTest, MovingKeepsTheBytes) {
-  Result<MappedFile> file = MappedFile::open(write_file("moved", "hello"));
-  ASSERT_TRUE(file.ok());
-  const uint8_t* const data = file->bytes().data();
-  MappedFile other(std::move(*file));
+  auto file = value_of(MappedFile::open(write_file("moved", "hello")));
+  const uint8_t* const data = file.bytes().data();
+  MappedFile other(std::move(file));
   EXPECT_EQ(other.bytes().data(), data);
-  EXPECT_TRUE(file->bytes().empty());
+  EXPECT_TRUE(file.bytes().empty());
   MappedFile third;
   third = std::move(other);
   EXPECT_EQ(third.bytes().data(), data);
@@ -66,9 +64,8 @@ TEST(MappedFileTest, LargeFilesAreReadInHugePages) {
   const std::string path = write_file("large", "hello");
   for (const int megabytes : {1, 64}) {
     ASSERT_EQ(::truncate(path.c_str(), off_t{megabytes} << 20), 0);
-    Result<MappedFile> file = MappedFile::open(path);
-    ASSERT_TRUE(file.ok());
-    const std::string flags = flags_of_mapping(file->bytes().data());
+    auto file = value_of(MappedFile::open(path));
+    const std::string flags = flags_of_mapping(file.bytes().data());
     EXPECT_EQ(flags.find(" hg") != std::string::npos, megabytes == 64) << flags;
   }
 }

@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 
+#include "pteron/runtime/core/tests/value_of.h"
 #include "pteron/tools/runner/safetensors.h"
 
 namespace pteron::runner {
@@ -43,22 +44,20 @@ TEST_F(Safetensors, RoundTrip) {
   const std::vector<NamedTensor> tensors = {
       {"flag", contiguous_view(ScalarType::Bool, Span<const int64_t>(), flag)}, {"x\"\n", turned}};
   const std::string path = testing::TempDir() + "/out.safetensors";
-  Result<AtomicFile> out = AtomicFile::create(path);
-  ASSERT_TRUE(out.ok());
-  ASSERT_TRUE(write_safetensors(tensors, {{"note", "a \\ b"}}, *out).ok());
+  auto out = value_of(AtomicFile::create(path));
+  ASSERT_TRUE(write_safetensors(tensors, {{"note", "a \\ b"}}, out).ok());
   EXPECT_FALSE(std::filesystem::exists(path));
-  ASSERT_TRUE(out->commit().ok());
+  ASSERT_TRUE(out.commit().ok());
 
-  Result<SafetensorsFile> file = SafetensorsFile::read(path);
-  ASSERT_TRUE(file.ok()) << file.error().message();
-  ASSERT_EQ(file->tensors().size(), 2u);
-  const NamedTensor& read = file->tensors()[1];
+  auto file = value_of(SafetensorsFile::read(path));
+  ASSERT_EQ(file.tensors().size(), 2u);
+  const NamedTensor& read = file.tensors()[1];
   EXPECT_EQ(read.name, "x\"\n");
   EXPECT_EQ(read.view.sizes[0], 3);
   const float expected[] = {1, 4, 2, 5, 3, 6};
   EXPECT_EQ(std::memcmp(read.view.data, expected, sizeof expected), 0);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(read.view.data) % 4, 0u);
-  EXPECT_EQ(file->tensors()[0].view.dtype, ScalarType::Bool);
+  EXPECT_EQ(file.tensors()[0].view.dtype, ScalarType::Bool);
 }
 
 TEST_F(Safetensors, EveryDtypeHasAName) {
@@ -78,47 +77,37 @@ TEST_F(Safetensors, EveryDtypeHasAName) {
 }
 
 TEST_F(Safetensors, NamesInNaturalOrder) {
-  Result<SafetensorsFile> file = SafetensorsFile::read(write(
+  auto file = value_of(SafetensorsFile::read(write(
       R"({"b10":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
           "b9":{"shape":[],"dtype":"U8","data_offsets":[1,2]},
           "__metadata__":{"k":"v"},
           "a":{"dtype":"F32","shape":[0,7],"data_offsets":[2,2]}})",
-      2));
-  ASSERT_TRUE(file.ok()) << file.error().message();
-  EXPECT_EQ(file->tensors()[0].name, "a");
-  EXPECT_EQ(file->tensors()[1].name, "b9");
-  EXPECT_EQ(file->tensors()[2].name, "b10");
-  EXPECT_EQ(*file->tensors()[1].view.data, std::byte{1});
+      2)));
+  EXPECT_EQ(file.tensors()[0].name, "a");
+  EXPECT_EQ(file.tensors()[1].name, "b9");
+  EXPECT_EQ(file.tensors()[2].name, "b10");
+  EXPECT_EQ(*file.tensors()[1].view.data, std::byte{1});
 }
 
 TEST_F(Safetensors, WhatIsWrongIsSaid) {
+  const auto says = [this](const std::string& header, size_t nbytes, const char* text) {
+    EXPECT_NE(problem(header, nbytes).find(text), std::string::npos) << text;
+  };
   const auto one = [](const char* fields) { return std::string("{\"x\":{") + fields + "}}"; };
-  EXPECT_NE(problem(one(R"("dtype":"F31","shape":[1],"data_offsets":[0,4])"), 4)
-                .find("tensor \"x\" has unknown dtype \"F31\""),
-            std::string::npos);
-  EXPECT_NE(problem(one(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), 3)
-                .find("outside the file's 3 bytes"),
-            std::string::npos);
-  EXPECT_NE(problem(one(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), 5)
-                .find("end at byte 4 of 5"),
-            std::string::npos);
-  EXPECT_NE(problem(one(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])"), 4)
-                .find("float32[2] of 8 bytes, but has 4"),
-            std::string::npos);
-  EXPECT_NE(problem(one(R"("dtype":"F32","shape":[1])"), 0).find("lacks"), std::string::npos);
-  EXPECT_NE(
-      problem(one(R"("dtype":"F32","shape":[1],"offset":0)"), 0).find("unknown field \"offset\""),
-      std::string::npos);
-  EXPECT_NE(problem(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
+  says(one(R"("dtype":"F31","shape":[1],"data_offsets":[0,4])"), 4,
+       "tensor \"x\" has unknown dtype \"F31\"");
+  says(one(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), 3, "outside the file's 3 bytes");
+  says(one(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), 5, "end at byte 4 of 5");
+  says(one(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])"), 4,
+       "float32[2] of 8 bytes, but has 4");
+  says(one(R"("dtype":"F32","shape":[1])"), 0, "lacks");
+  says(one(R"("dtype":"F32","shape":[1],"offset":0)"), 0, "unknown field \"offset\"");
+  says(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
                         "y":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
-                    1)
-                .find("starts at byte 0, expected 1"),
-            std::string::npos);
-  EXPECT_NE(problem(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
+       1, "starts at byte 0, expected 1");
+  says(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
                         "x":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
-                    2)
-                .find("two tensors are called \"x\""),
-            std::string::npos);
+       2, "two tensors are called \"x\"");
 }
 
 TEST_F(Safetensors, OtherFilesAreRefused) {

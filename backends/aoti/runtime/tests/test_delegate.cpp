@@ -4,6 +4,7 @@
 #include "pteron/backends/aoti/runtime/delegate.h"
 #include "pteron/backends/aoti/runtime/tests/delegate_testing.h"
 #include "pteron/backends/aoti/slim/core/caching_allocator.h"
+#include "pteron/runtime/core/tests/value_of.h"
 #include "pteron/runtime/platform/log.h"
 
 namespace pteron::aoti {
@@ -55,10 +56,9 @@ bool contains(const std::string& text, const std::string& part) {
 TEST(Delegate, LoadsRunsAndUnloads) {
   const Payload payload;
   {
-    Result<std::unique_ptr<Delegate>> delegate = load(payload);
-    ASSERT_TRUE(delegate.ok()) << delegate.error().message();
+    auto delegate = value_of(load(payload));
     float x[] = {1, 2, 3}, y[] = {-1, -1, -1};
-    Error error = run(**delegate, {tensor_over(x, 3), tensor_over(y, 3)});
+    Error error = run(*delegate, {tensor_over(x, 3), tensor_over(y, 3)});
     ASSERT_TRUE(error.ok()) << error.message();
     EXPECT_EQ(y[0], 12);
     EXPECT_EQ(y[2], 36);
@@ -100,45 +100,40 @@ TEST(Delegate, ReadsNoCodeOfVariantsThatAreNotChosen) {
   BackendInitContext context;
   context.method_name = "forward";
   context.named_data = &payload.data;
-  Result<std::unique_ptr<Delegate>> delegate =
-      load_delegate(context, payload.processed_bytes(), std::make_unique<LastVariant>());
-  ASSERT_TRUE(delegate.ok()) << delegate.error().message();
+  auto delegate =
+      value_of(load_delegate(context, payload.processed_bytes(), std::make_unique<LastVariant>()));
   float x[] = {1, 2, 3}, y[3];
-  ASSERT_TRUE(run(**delegate, {tensor_over(x, 3), tensor_over(y, 3)}).ok());
+  ASSERT_TRUE(run(*delegate, {tensor_over(x, 3), tensor_over(y, 3)}).ok());
   EXPECT_EQ(y[2], 36);
   EXPECT_FALSE(load(payload).ok());  // takes the first, whose code is missing
 }
 
 TEST(Delegate, TwoShareOneSharedObject) {
   const Payload payload;
-  Result<std::unique_ptr<Delegate>> first = load(payload);
-  ASSERT_TRUE(first.ok());
+  auto first = value_of(load(payload));
   const int mapped = mapped_shared_objects();
-  Result<std::unique_ptr<Delegate>> second = load(payload);
-  ASSERT_TRUE(second.ok());
+  auto second = value_of(load(payload));
   EXPECT_EQ(mapped_shared_objects(), mapped);
 }
 
 TEST(Delegate, RunsInPlaceAndOverlapping) {
   const Payload payload;
-  Result<std::unique_ptr<Delegate>> delegate = load(payload);
-  ASSERT_TRUE(delegate.ok());
+  auto delegate = value_of(load(payload));
   float both[] = {1, 2, 3};
-  ASSERT_TRUE(run(**delegate, {tensor_over(both, 3), tensor_over(both, 3)}).ok());
+  ASSERT_TRUE(run(*delegate, {tensor_over(both, 3), tensor_over(both, 3)}).ok());
   EXPECT_EQ(both[1], 24);
 }
 
 TEST(Delegate, ASteadyStateAsksTheSystemForNothing) {
   const Payload payload;
-  Result<std::unique_ptr<Delegate>> delegate = load(payload);
-  ASSERT_TRUE(delegate.ok());
+  auto delegate = value_of(load(payload));
   float x[] = {1, 2, 3}, y[3];
   std::vector<EValue> values = {tensor_over(x, 3), tensor_over(y, 3)};
   EValue* pointers[] = {&values[0], &values[1]};
   BackendExecutionContext context;
   uint64_t after_first = 0;
   for (int i = 0; i < 100; ++i) {
-    ASSERT_TRUE((*delegate)->execute(context, pointers).ok());
+    ASSERT_TRUE(delegate->execute(context, pointers).ok());
     if (i == 0) after_first = slim::caching_allocator_stats().system_allocations;
   }
   EXPECT_EQ(slim::caching_allocator_stats().system_allocations, after_first);
@@ -171,21 +166,20 @@ TEST(Delegate, LeavesARunToTheDeviceThatPreparedIt) {
   const Payload payload;
   BackendInitContext context;
   context.named_data = &payload.data;
-  Result<std::unique_ptr<Delegate>> delegate =
-      load_delegate(context, payload.processed_bytes(), std::make_unique<PreparingDevice>());
-  ASSERT_TRUE(delegate.ok()) << delegate.error().message();
-  EXPECT_TRUE((*delegate)->can_prepare());
+  auto delegate = value_of(
+      load_delegate(context, payload.processed_bytes(), std::make_unique<PreparingDevice>()));
+  EXPECT_TRUE(delegate->can_prepare());
   EXPECT_FALSE((*load(payload))->can_prepare());
   float x[] = {1, 2, 3}, y[3];
   std::vector<EValue> values = {tensor_over(x, 3), tensor_over(y, 3)};
   EValue* pointers[] = {&values[0], &values[1]};
   BackendExecutionContext execution;
-  ASSERT_TRUE((*delegate)->execute(execution, pointers).ok());
+  ASSERT_TRUE(delegate->execute(execution, pointers).ok());
   EXPECT_EQ(y[0], 12);
   const bool fixed[] = {true, false};
-  ASSERT_TRUE((*delegate)->prepare(execution, pointers, fixed).ok());
+  ASSERT_TRUE(delegate->prepare(execution, pointers, fixed).ok());
   EXPECT_EQ(y[0], 12) << "preparing computed";
-  ASSERT_TRUE((*delegate)->execute(execution, pointers).ok());
+  ASSERT_TRUE(delegate->execute(execution, pointers).ok());
   EXPECT_EQ(y[0], 30);
 }
 
@@ -197,24 +191,22 @@ struct CountingTracer final : EventTracer {
 
 TEST(Delegate, LeavesTheEventOfItsCallToTheRuntime) {
   const Payload payload;
-  Result<std::unique_ptr<Delegate>> delegate = load(payload);
-  ASSERT_TRUE(delegate.ok());
+  auto delegate = value_of(load(payload));
   float x[] = {1, 2, 3}, y[3];
   std::vector<EValue> values = {tensor_over(x, 3), tensor_over(y, 3)};
   EValue* pointers[] = {&values[0], &values[1]};
   CountingTracer tracer;
   BackendExecutionContext context;
   context.tracer = &tracer;
-  ASSERT_TRUE((*delegate)->execute(context, pointers).ok());
+  ASSERT_TRUE(delegate->execute(context, pointers).ok());
   EXPECT_EQ(tracer.begun, 0u);
 }
 
 TEST(Delegate, RefusesWrongInputsAndGoesOn) {
   const Payload payload;
-  Result<std::unique_ptr<Delegate>> delegate = load(payload);
-  ASSERT_TRUE(delegate.ok());
+  auto delegate = value_of(load(payload));
   float x[] = {1, 2, 3, 4}, y[] = {-1, -1, -1};
-  Error error = run(**delegate, {tensor_over(x, 4), tensor_over(y, 3)});
+  Error error = run(*delegate, {tensor_over(x, 4), tensor_over(y, 3)});
   EXPECT_EQ(error, Error::InvalidArgument);
   EXPECT_TRUE(contains(error.message(), "float32[4]")) << error.message();
   EXPECT_TRUE(contains(error.message(), "float32[3]")) << error.message();
@@ -222,26 +214,25 @@ TEST(Delegate, RefusesWrongInputsAndGoesOn) {
   std::vector<EValue> values;
   values.emplace_back(*Tensor::make(ScalarType::Float, sizes, x));
   values.push_back(tensor_over(y, 3));
-  EXPECT_EQ(run(**delegate, values), Error::InvalidArgument);
+  EXPECT_EQ(run(*delegate, values), Error::InvalidArgument);
   values[0] = EValue(*Tensor::make(ScalarType::Int, Span<const int64_t>(sizes + 1, 1), x));
-  EXPECT_EQ(run(**delegate, values), Error::InvalidType);
+  EXPECT_EQ(run(*delegate, values), Error::InvalidType);
   values[0] = EValue(std::string_view("text"));
-  EXPECT_EQ(run(**delegate, values), Error::InvalidType);
-  EXPECT_EQ(run(**delegate, {tensor_over(x, 3)}), Error::InvalidProgram);
+  EXPECT_EQ(run(*delegate, values), Error::InvalidType);
+  EXPECT_EQ(run(*delegate, {tensor_over(x, 3)}), Error::InvalidProgram);
   EXPECT_EQ(y[0], -1);
-  EXPECT_TRUE(run(**delegate, {tensor_over(x, 3), tensor_over(y, 3)}).ok());
+  EXPECT_TRUE(run(*delegate, {tensor_over(x, 3), tensor_over(y, 3)}).ok());
   EXPECT_EQ(y[0], 12);
 }
 
 TEST(Delegate, AFailedRunLeavesItUsable) {
   const Payload payload;
-  Result<std::unique_ptr<Delegate>> delegate = load(payload);
-  ASSERT_TRUE(delegate.ok());
+  auto delegate = value_of(load(payload));
   float bad[] = {13, 2, 3}, x[] = {1, 2, 3}, y[] = {-1, -1, -1};
-  Error error = run(**delegate, {tensor_over(bad, 3), tensor_over(y, 3)});
+  Error error = run(*delegate, {tensor_over(bad, 3), tensor_over(y, 3)});
   EXPECT_TRUE(contains(error.message(), "thirteen")) << error.message();
   EXPECT_EQ(y[0], -1);
-  EXPECT_TRUE(run(**delegate, {tensor_over(x, 3), tensor_over(y, 3)}).ok());
+  EXPECT_TRUE(run(*delegate, {tensor_over(x, 3), tensor_over(y, 3)}).ok());
 }
 
 TEST(Delegate, ResizesOutputsWithinTheirBound) {
@@ -250,13 +241,12 @@ TEST(Delegate, ResizesOutputsWithinTheirBound) {
   choices.max = 3;
   choices.symbol = 0;
   const Payload payload(choices);
-  Result<std::unique_ptr<Delegate>> delegate = load(payload);
-  ASSERT_TRUE(delegate.ok()) << delegate.error().message();
+  auto delegate = value_of(load(payload));
   float x[] = {1, 2, 3}, y[] = {-1, -1, -1};
   std::vector<EValue> values = {tensor_over(x, 2), tensor_over(y, 3, 3)};
   EValue* pointers[] = {&values[0], &values[1]};
   BackendExecutionContext context;
-  Error error = (*delegate)->execute(context, pointers);
+  Error error = delegate->execute(context, pointers);
   ASSERT_TRUE(error.ok()) << error.message();
   EXPECT_EQ(values[1].tensor().size(0), 2);
   EXPECT_EQ(y[1], 24);
@@ -269,10 +259,9 @@ TEST(Delegate, CopiesInputsOfAnotherLayout) {
   MetadataChoices choices;
   choices.stride = 2;
   const Payload payload(choices);
-  Result<std::unique_ptr<Delegate>> delegate = load(payload);
-  ASSERT_TRUE(delegate.ok()) << delegate.error().message();
+  auto delegate = value_of(load(payload));
   float x[] = {1, 2, 3}, y[3];
-  Error error = run(**delegate, {tensor_over(x, 3), tensor_over(y, 3)});
+  Error error = run(*delegate, {tensor_over(x, 3), tensor_over(y, 3)});
   ASSERT_TRUE(error.ok()) << error.message();
   EXPECT_EQ(y[0], 12);
   EXPECT_EQ(y[2], 34);

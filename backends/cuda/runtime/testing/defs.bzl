@@ -2,7 +2,7 @@
 
     load("//backends/cuda/runtime/testing:defs.bzl", "cuda_shim_test", "cuda_test")
 
-    cuda_shim_test(name = "test_aoti_torch_cuda_mm_out")
+    cuda_shim_test(name = "test_products")
     cuda_test(
         name = "test_caching_pool",
         deps = ["//backends/cuda/runtime:memory"],

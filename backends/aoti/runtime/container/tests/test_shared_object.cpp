@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "pteron/backends/aoti/runtime/container/shared_object.h"
 #include "pteron/backends/aoti/runtime/container/tests/toy_shared_object.h"
+#include "pteron/runtime/core/tests/value_of.h"
 
 namespace pteron::aoti {
 namespace {
@@ -28,12 +29,11 @@ TEST(SharedObject, LoadsFromMemoryAndUnloads) {
   const std::vector<uint8_t> bytes = read_toy("toy_model");
   ASSERT_EQ(mapped_shared_objects(), 0);
   {
-    Result<std::shared_ptr<SharedObject>> object = SharedObject::load(bytes, sha256(bytes));
-    ASSERT_TRUE(object.ok()) << object.error().message();
+    auto object = value_of(SharedObject::load(bytes, sha256(bytes)));
     EXPECT_GT(mapped_shared_objects(), 0);
-    EXPECT_NE((*object)->symbol("AOTInductorModelContainerRunSingleThreaded"), nullptr);
-    EXPECT_EQ((*object)->symbol("no_such_function"), nullptr);
-    EXPECT_EQ((*object)->imported().front(), "aoti_torch_delete_tensor_object");
+    EXPECT_NE(object->symbol("AOTInductorModelContainerRunSingleThreaded"), nullptr);
+    EXPECT_EQ(object->symbol("no_such_function"), nullptr);
+    EXPECT_EQ(object->imported().front(), "aoti_torch_delete_tensor_object");
   }
   EXPECT_EQ(mapped_shared_objects(), 0);
 }
@@ -49,8 +49,7 @@ TEST(SharedObject, EqualBytesAreLoadedOnce) {
 TEST(SharedObject, LoadsAgainAfterUnloading) {
   const std::vector<uint8_t> bytes = read_toy("toy_model");
   for (int i = 0; i < 5; ++i) {
-    Result<std::shared_ptr<SharedObject>> object = SharedObject::load(bytes, sha256(bytes));
-    ASSERT_TRUE(object.ok()) << object.error().message();
+    auto object = value_of(SharedObject::load(bytes, sha256(bytes)));
   }
   EXPECT_EQ(mapped_shared_objects(), 0);
 }
@@ -62,8 +61,7 @@ TEST(SharedObject, AnOpenMpRuntimeThatItBroughtStays) {
   ASSERT_NE(runtime, nullptr) << dlerror();
   const std::vector<uint8_t> bytes = read_toy("toy_model_openmp");
   {
-    Result<std::shared_ptr<SharedObject>> object = SharedObject::load(bytes, sha256(bytes));
-    ASSERT_TRUE(object.ok()) << object.error().message();
+    auto object = value_of(SharedObject::load(bytes, sha256(bytes)));
     dlclose(runtime);
   }
   EXPECT_EQ(mapped_shared_objects(), 0);
@@ -122,8 +120,7 @@ TEST(SharedObject, RunsTheBytesThatWereChecked) {
   const Sha256Digest digest = sha256(bytes);
   size_t last = 0;  // far from what is parsed
   {
-    auto object = SharedObject::load(bytes, digest);
-    ASSERT_TRUE(object.ok()) << object.error().message();
+    auto object = value_of(SharedObject::load(bytes, digest));
     last = last_byte_of_code().offset;
     ASSERT_TRUE(last > 0 && last < bytes.size());
   }

@@ -7,6 +7,7 @@
 #include "pteron/backends/aoti/slim/core/tensor_copy.h"
 #include "pteron/runtime/core/device_allocator.h"
 #include "pteron/runtime/core/strided_copy.h"
+#include "pteron/runtime/core/tests/value_of.h"
 
 namespace pteron::slim {
 namespace {
@@ -106,9 +107,8 @@ TEST(TensorCopy, DevicesConvertNothing) {
   fake();
   const TensorPtr device = tensor_of({3, 1}, kDevice, 1);
   const std::vector<int64_t> sizes = {2, 3};
-  Result<TensorPtr> ints = make_tensor(sizes, DType::Int);
-  ASSERT_TRUE(ints.ok());
-  EXPECT_EQ(copy_tensor(*device, **ints), Error::NotSupported);
+  auto ints = value_of(make_tensor(sizes, DType::Int));
+  EXPECT_EQ(copy_tensor(*device, *ints), Error::NotSupported);
 }
 
 TEST(ZeroTensor, OfAnyStridesOnAnyDevice) {

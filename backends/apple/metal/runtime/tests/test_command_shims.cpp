@@ -9,6 +9,7 @@
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 #include "pteron/backends/apple/metal/runtime/recording/recording_gpu.h"
 #include "pteron/backends/apple/metal/runtime/shims/command_shims.h"
+#include "pteron/runtime/core/tests/value_of.h"
 
 namespace pteron::metal {
 namespace {
@@ -127,10 +128,9 @@ TEST_F(CommandShims, AnUnknownKernelIsAnError) {
 TEST_F(CommandShims, WhatIsEncodedWronglyIsAnError) {
   const slim::TensorPtr in = floats({1}), out = floats({0});
   std::vector<float> host(1);
-  Result<slim::TensorPtr> elsewhere =
-      slim::make_tensor_from_blob(host.data(), out->sizes(), out->strides(), 0, slim::DType::Float,
-                                  Device{DeviceType::Metal, 0}, 4);
-  ASSERT_TRUE(elsewhere.ok());
+  auto elsewhere =
+      value_of(slim::make_tensor_from_blob(host.data(), out->sizes(), out->strides(), 0,
+                                           slim::DType::Float, Device{DeviceType::Metal, 0}, 4));
   KernelFunction* func = function(kTwice, "twice");
   const auto with = [&](Encode encode) { return run(func, std::move(encode)); };
   const auto set_out = [&](KernelFunction* f) { ptrn_torch_mps_set_arg_tensor(f, 0, out.get()); };
@@ -171,7 +171,7 @@ TEST_F(CommandShims, WhatIsEncodedWronglyIsAnError) {
   };
   EXPECT_EQ(complete(in.get(), {2000}), "twice: groups of 2000 threads, expected 1 to 1024");
   EXPECT_EQ(complete(in.get(), {0}), "twice: groups of 0 threads, expected 1 to 1024");
-  const std::string said = complete(elsewhere->get(), {1});
+  const std::string said = complete(elsewhere.get(), {1});
   EXPECT_NE(said.find("twice: argument 1: "), std::string::npos) << said;
   EXPECT_NE(said.find("is no memory of the device"), std::string::npos) << said;
 }

@@ -17,6 +17,7 @@
 #include "pteron/backends/aoti/shims/failed_check.h"
 #include "pteron/backends/cpu/runtime/openmp/region.h"
 #include "pteron/backends/cpu/runtime/openmp/thread_count.h"
+#include "pteron/runtime/core/tests/value_of.h"
 #include "pteron/runtime/platform/sha256.h"
 
 namespace pteron::cpu::openmp {
@@ -32,9 +33,8 @@ Result<std::shared_ptr<aoti::SharedObject>> load_shared_object(const std::string
 class OpenMpShims : public testing::Test {
  protected:
   void SetUp() override {
-    Result<std::shared_ptr<aoti::SharedObject>> object = load_shared_object("openmp_constructs");
-    ASSERT_TRUE(object.ok()) << object.error().message();
-    object_ = *object;
+    auto object = value_of(load_shared_object("openmp_constructs"));
+    object_ = object;
   }
 
   template <typename Function>
@@ -61,16 +61,15 @@ TEST(LinkedWithLibgomp, ASharedObjectKeepsIt) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer does not see the barriers of libgomp";
 #endif
-  Result<std::shared_ptr<aoti::SharedObject>> object = load_shared_object("openmp_linked");
-  ASSERT_TRUE(object.ok()) << object.error().message();
-  EXPECT_EQ((*object)->imported(), std::vector<std::string>{"aoti_torch_check"});
+  auto object = value_of(load_shared_object("openmp_linked"));
+  EXPECT_EQ(object->imported(), std::vector<std::string>{"aoti_torch_check"});
   using SumOfSquares = int64_t(int64_t, int);
-  auto* sum = reinterpret_cast<SumOfSquares*>((*object)->symbol("sum_of_squares"));
+  auto* sum = reinterpret_cast<SumOfSquares*>(object->symbol("sum_of_squares"));
   ASSERT_NE(sum, nullptr);
   EXPECT_EQ(sum(1000, 3), 332833500);
 
   // Its threads are about to sleep in its code.
-  object->reset();
+  object.reset();
   std::ifstream maps("/proc/self/maps");
   const std::string mapped((std::istreambuf_iterator<char>(maps)),
                            std::istreambuf_iterator<char>());

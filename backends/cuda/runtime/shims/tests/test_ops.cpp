@@ -1,6 +1,5 @@
 // CUDA joins the suite of operators.
 #include <cstdlib>
-#include <string>
 
 #include "gtest/gtest.h"
 #include "pteron/backends/aoti/ops/conformance/conformance.h"
@@ -24,19 +23,17 @@ DeviceShims device_shims() {
 
 namespace pteron::cuda {
 
-// Of the test (tested_shim.cpp): a pattern of shims, whose cases run unless the command line says
-// otherwise, or null for all; and whether operators may use cuDNN.
-extern const char* const kTestedShim;
+// Of the test (with_cudnn.cpp).
 extern const bool kWithCudnn;
 
 }  // namespace pteron::cuda
 
 int main(int argc, char** argv) {
-  if (const char* const shim = pteron::cuda::kTestedShim) {
-    const std::string cases = std::string(shim) + "_*";
-    GTEST_FLAG_SET(filter, "*/" + cases + ":Random." + cases);
+  if (!pteron::cuda::kWithCudnn) {
+    setenv("PTERON_CUDNN", "off", 1);
+    // The cases of shims that may use it, unless the command line says otherwise.
+    GTEST_FLAG_SET(filter, "*/convolution_*:*/scaled_dot_product_attention_*");
   }
-  if (!pteron::cuda::kWithCudnn) setenv("PTERON_CUDNN", "off", 1);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }
