@@ -9,7 +9,8 @@ import operator
 from collections.abc import Iterable
 
 from torch.export import ExportedProgram
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, GraphModule, Node, map_arg
+from torch.utils import _pytree as pytree
 
 from pteron.exir._program import CONSTANT_KINDS, input_specs_by_name, mutation_targets
 from pteron.exir.backend.partitioner import DELEGATION_TAG
@@ -85,24 +86,14 @@ def tag_mutated_buffer(edge_program: ExportedProgram) -> None:
     _tag_placeholders((name for _, name in mutation_targets(edge_program)), edge_program)
 
 
-def _equal_arguments(left: object, right: object, pairs: dict[Node, Node]) -> bool:
-    if isinstance(left, Node) or isinstance(right, Node):
-        return isinstance(left, Node) and pairs.get(left) is right
-    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(
-            _equal_arguments(a, b, pairs) for a, b in zip(left, right, strict=True)
-        )
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(
-            _equal_arguments(left[key], right[key], pairs) for key in left
-        )
-    if isinstance(left, slice) and isinstance(right, slice):
-        return _equal_arguments(
-            (left.start, left.stop, left.step),
-            (right.start, right.stop, right.step),
-            pairs,
-        )
-    return type(left) is type(right) and (left is right or left == right)
+def _equal_arguments(left: Node, right: Node, pairs: dict[Node, Node]) -> bool:
+    """`pairs`: nodes of the left graph to those of the right one."""
+    mapped = map_arg((left.args, left.kwargs), lambda node: pairs.get(node, node))
+    leaves, nesting = pytree.tree_flatten(mapped)
+    others, other_nesting = pytree.tree_flatten((right.args, right.kwargs))
+    return nesting == other_nesting and all(
+        type(a) is type(b) and (a is b or a == b) for a, b in zip(leaves, others, strict=True)
+    )
 
 
 def find_difference(left: Graph, right: Graph) -> str | None:
@@ -112,7 +103,7 @@ def find_difference(left: Graph, right: Graph) -> str | None:
     for a, b in zip(left_nodes, right_nodes, strict=False):
         if a.op != b.op or (a.op != "placeholder" and a.target != b.target):
             return f"{a.name} ({a.target}) has become {b.name} ({b.target})"
-        if not _equal_arguments((a.args, a.kwargs), (b.args, b.kwargs), pairs):
+        if not _equal_arguments(a, b, pairs):
             return f"arguments of {a.name} ({a.target}) have changed"
         pairs[a] = b
     if len(left_nodes) != len(right_nodes):

@@ -1,6 +1,7 @@
 #include "pteron/runtime/executor/method_meta_reader.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -32,40 +33,28 @@ ValueMeta read_tensor(const schema::Tensor& tensor) {
 
 ValueMeta read_value(const schema::EValue& value) {
   using schema::Value;
+  static constexpr ValueKind kKinds[] = {
+      ValueKind::None,     ValueKind::None,       ValueKind::Int,
+      ValueKind::Bool,     ValueKind::Double,     ValueKind::Tensor,
+      ValueKind::String,   ValueKind::IntList,    ValueKind::DoubleList,
+      ValueKind::BoolList, ValueKind::TensorList, ValueKind::OptionalTensorList};
+  static_assert(std::size(kKinds) == static_cast<size_t>(Value::MAX) + 1);
   ValueMeta meta;
+  meta.kind = kKinds[static_cast<size_t>(value.value_type())];  // was checked
   switch (value.value_type()) {
     case Value::Tensor:
       return read_tensor(*value.value_as_Tensor());
     case Value::Int:
-      meta.kind = ValueKind::Int;
       meta.value = value.value_as_Int()->value();
       break;
     case Value::Bool:
-      meta.kind = ValueKind::Bool;
       meta.value = value.value_as_Bool()->value();
       break;
     case Value::Double:
-      meta.kind = ValueKind::Double;
       meta.value = value.value_as_Double()->value();
       break;
     case Value::String:
-      meta.kind = ValueKind::String;
       meta.value = value.value_as_String()->value()->str();
-      break;
-    case Value::IntList:
-      meta.kind = ValueKind::IntList;
-      break;
-    case Value::DoubleList:
-      meta.kind = ValueKind::DoubleList;
-      break;
-    case Value::BoolList:
-      meta.kind = ValueKind::BoolList;
-      break;
-    case Value::TensorList:
-      meta.kind = ValueKind::TensorList;
-      break;
-    case Value::OptionalTensorList:
-      meta.kind = ValueKind::OptionalTensorList;
       break;
     default:
       break;

@@ -88,28 +88,18 @@ LoadOptions load_options(int verification, const py::list& data_paths, const py:
   return options;
 }
 
-ProgramPtr load_path(const py::bytes& path, int verification, const py::list& data_paths,
-                     const py::list& data_files, const py::object& allowed_backends,
-                     const py::object& limits) {
+// `file`: a path, or the bytes themselves.
+ProgramPtr load(const py::bytes& file, bool is_path, int verification, const py::list& data_paths,
+                const py::list& data_files, const py::object& allowed_backends,
+                const py::object& limits) {
   const LoadOptions options =
       load_options(verification, data_paths, data_files, allowed_backends, limits);
+  const FileInMemory given = file_in_memory(file);
   Result<ProgramPtr> program = [&] {
-    const std::string file = to_path(path);
+    const std::string path = is_path ? to_path(file) : "";
     const WithoutGil without_gil;
-    return Program::load(file, options);
-  }();
-  return value_or_throw<Thrown>(std::move(program));
-}
-
-ProgramPtr load_bytes(const py::bytes& bytes, int verification, const py::list& data_paths,
-                      const py::list& data_files, const py::object& allowed_backends,
-                      const py::object& limits) {
-  const LoadOptions options =
-      load_options(verification, data_paths, data_files, allowed_backends, limits);
-  const FileInMemory file = file_in_memory(bytes);
-  Result<ProgramPtr> program = [&] {
-    const WithoutGil without_gil;
-    return Program::load(file.bytes, file.owner, options);
+    return is_path ? Program::load(path, options)
+                   : Program::load(given.bytes, given.owner, options);
   }();
   return value_or_throw<Thrown>(std::move(program));
 }
@@ -232,8 +222,7 @@ PYBIND11_MODULE(in_main_interpreter, module) {
 #include "pteron/runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
   module.attr("SCALAR_TYPES") = scalar_types;
-  module.def("load_path", &load_path);
-  module.def("load_bytes", &load_bytes);
+  module.def("load", &load);
   module.def("load_method", &load_method);
   module.def("open_library", &open_library);
   module.def("registered_backends", [] { return to_pybind(to_list(registered_backends())); });

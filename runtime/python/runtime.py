@@ -80,10 +80,10 @@ class Runtime:
         most = None if limits is None else limits.load_bytes
         is_path, program = _read(data, most)
         files = [_read(file, most) for file in ([beside] if _is_one_file(beside) else beside)]
-        load = _native.load_path if is_path else _native.load_bytes
         return Program(
-            load(
+            _native.load(
                 program,
+                is_path,
                 verification.value,
                 [file for is_path, file in files if is_path],
                 [file for is_path, file in files if not is_path],

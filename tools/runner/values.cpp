@@ -161,32 +161,33 @@ namespace {
 class OutputCollector final {
  public:
   Error add(const std::string& name, const EValue& value) {
+    const auto scalar = [&](ScalarType dtype, auto number) {
+      return add_numbers(name, dtype, &number, 1, 0);
+    };
     switch (value.value_kind()) {
       case ValueKind::None:
         return Error::Ok;
       case ValueKind::Int:
-        return add_list(name, ScalarType::Long, {value.to_int()}, true);
+        return scalar(ScalarType::Long, value.to_int());
       case ValueKind::Double:
-        return add_list(name, ScalarType::Double, {value.to_double()}, true);
+        return scalar(ScalarType::Double, value.to_double());
       case ValueKind::Bool:
-        return add_list(name, ScalarType::Bool, {value.to_bool()}, true);
+        return scalar(ScalarType::Bool, value.to_bool());
       case ValueKind::String:
         metadata_.emplace_back(name, value.to_string());
         return Error::Ok;
       case ValueKind::IntList: {
         std::vector<int64_t> items;
         for (const EValue* item : value.to_int_list().items) items.push_back(item->to_int());
-        return add_list(name, ScalarType::Long, items, false);
+        return add_numbers(name, ScalarType::Long, items.data(), items.size(), 1);
       }
       case ValueKind::DoubleList: {
         const Span<const double> items = value.to_double_list().items;
-        return add_list(name, ScalarType::Double, std::vector<double>(items.begin(), items.end()),
-                        false);
+        return add_numbers(name, ScalarType::Double, items.data(), items.size(), 1);
       }
       case ValueKind::BoolList: {
         const Span<const bool> items = value.to_bool_list().items;
-        return add_list(name, ScalarType::Bool, std::vector<char>(items.begin(), items.end()),
-                        false);
+        return add_numbers(name, ScalarType::Bool, items.data(), items.size(), 1);
       }
       case ValueKind::TensorList:
         return add_items(name, value.to_tensor_list().items);
@@ -216,25 +217,14 @@ class OutputCollector final {
     return Error::Ok;
   }
 
-  template <typename T>
-  Error add_list(const std::string& name, ScalarType dtype, const std::vector<T>& items,
-                 bool scalar) {
-    const size_t nbytes = items.size() * sizeof(T);
+  Error add_numbers(const std::string& name, ScalarType dtype, const void* data, size_t count,
+                    size_t dim) {
+    const size_t nbytes = count * element_size(dtype);
     memory_.emplace_back(new std::byte[nbytes + 1]);
-    std::memcpy(memory_.back().get(), items.data(), nbytes);
-    const int64_t sizes[] = {static_cast<int64_t>(items.size())};
-    tensors_.push_back({name, contiguous_view(dtype, {sizes, scalar ? size_t{0} : size_t{1}},
-                                              memory_.back().get())});
+    if (nbytes > 0) std::memcpy(memory_.back().get(), data, nbytes);
+    const int64_t sizes[] = {static_cast<int64_t>(count)};
+    tensors_.push_back({name, contiguous_view(dtype, {sizes, dim}, memory_.back().get())});
     return Error::Ok;
-  }
-  Error add_list(const std::string& name, ScalarType dtype, std::initializer_list<bool> items,
-                 bool scalar) {
-    return add_list(name, dtype, std::vector<char>(items.begin(), items.end()), scalar);
-  }
-  template <typename T>
-  Error add_list(const std::string& name, ScalarType dtype, std::initializer_list<T> items,
-                 bool scalar) {
-    return add_list(name, dtype, std::vector<T>(items), scalar);
   }
 
   std::vector<NamedTensor> tensors_;

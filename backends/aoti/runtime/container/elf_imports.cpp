@@ -120,56 +120,32 @@ struct DynamicTable {
 };
 
 Error read_dynamic(const ElfFile& file, DynamicTable* table) {
+  static constexpr struct {
+    int64_t tag;
+    uint64_t DynamicTable::* field;
+  } kFields[] = {{DT_STRTAB, &DynamicTable::strings},
+                 {DT_STRSZ, &DynamicTable::strings_size},
+                 {DT_SYMTAB, &DynamicTable::symbols},
+                 {DT_HASH, &DynamicTable::hash},
+                 {DT_GNU_HASH, &DynamicTable::gnu_hash},
+                 {DT_VERSYM, &DynamicTable::versions},
+                 {DT_VERNEED, &DynamicTable::version_needs},
+                 {DT_VERNEEDNUM, &DynamicTable::version_needs_count},
+                 {DT_VERDEF, &DynamicTable::version_definitions},
+                 {DT_VERDEFNUM, &DynamicTable::version_definitions_count}};
   const uint64_t count = file.dynamic().p_filesz / sizeof(Elf64_Dyn);
   for (uint64_t i = 0; i < count; ++i) {
     Elf64_Dyn entry;
     if (!file.read(file.dynamic().p_offset + i * sizeof(entry), &entry)) break;
     const uint64_t value = entry.d_un.d_val;
-    switch (entry.d_tag) {
-      case DT_NULL:
-        i = count - 1;
-        break;
-      case DT_STRTAB:
-        table->strings = value;
-        break;
-      case DT_STRSZ:
-        table->strings_size = value;
-        break;
-      case DT_SYMTAB:
-        table->symbols = value;
-        break;
-      case DT_SYMENT:
-        if (value != sizeof(Elf64_Sym)) return invalid("size of its symbols");
-        break;
-      case DT_HASH:
-        table->hash = value;
-        break;
-      case DT_GNU_HASH:
-        table->gnu_hash = value;
-        break;
-      case DT_VERSYM:
-        table->versions = value;
-        break;
-      case DT_VERNEED:
-        table->version_needs = value;
-        break;
-      case DT_VERNEEDNUM:
-        table->version_needs_count = value;
-        break;
-      case DT_VERDEF:
-        table->version_definitions = value;
-        break;
-      case DT_VERDEFNUM:
-        table->version_definitions_count = value;
-        break;
-      case DT_NEEDED:
-      case DT_SONAME:
-      case DT_RPATH:
-      case DT_RUNPATH:
-        table->names.push_back(value);
-        break;
-      default:
-        break;
+    const auto tag = entry.d_tag;
+    if (tag == DT_NULL) break;
+    if (tag == DT_SYMENT && value != sizeof(Elf64_Sym)) return invalid("size of its symbols");
+    if (tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH) {
+      table->names.push_back(value);
+    }
+    for (const auto& known : kFields) {
+      if (tag == known.tag) table->*known.field = value;
     }
   }
   if (!table->strings || !table->strings_size || !table->symbols) {

@@ -367,22 +367,16 @@ template <typename T>
 inline T select(T otherwise, T chosen, bool condition) {
   return condition ? chosen : otherwise;
 }
-template <typename T>
-inline bool isnan(T x) {
-  return __builtin_isnan(float(x));
-}
-template <typename T>
-inline bool isinf(T x) {
-  return __builtin_isinf(float(x));
-}
-template <typename T>
-inline bool isfinite(T x) {
-  return __builtin_isfinite(float(x));
-}
-template <typename T>
-inline bool signbit(T x) {
-  return __builtin_signbit(float(x));
-}
+#define MSL_TEST(name)                      \
+  template <typename T>                     \
+  inline bool name(T x) {                   \
+    return __builtin_##name(float(x)) != 0; \
+  }
+MSL_TEST(isnan)
+MSL_TEST(isinf)
+MSL_TEST(isfinite)
+MSL_TEST(signbit)
+#undef MSL_TEST
 template <typename T>
 inline bool isunordered(T a, T b) {
   return isnan(a) || isnan(b);
@@ -515,42 +509,30 @@ struct Lanes {
   }
 };
 
-template <typename T>
-inline T simd_sum(T value) {
-  return Lanes<T>(value).reduce([](T a, T b) { return a + b; });
-}
-template <typename T>
-inline T simd_product(T value) {
-  return Lanes<T>(value).reduce([](T a, T b) { return a * b; });
-}
-template <typename T>
-inline T simd_max(T value) {
-  return Lanes<T>(value).reduce([](T a, T b) { return metal::max(a, b); });
-}
-template <typename T>
-inline T simd_min(T value) {
-  return Lanes<T>(value).reduce([](T a, T b) { return metal::min(a, b); });
-}
-template <typename T>
-inline T simd_broadcast(T value, ushort lane) {
-  return Lanes<T>(value)[lane];
-}
-template <typename T>
-inline T simd_shuffle(T value, ushort lane) {
-  return Lanes<T>(value)[lane];
-}
-template <typename T>
-inline T simd_shuffle_xor(T value, ushort mask) {
-  return Lanes<T>(value)[msl_host->lane() ^ mask];
-}
-template <typename T>
-inline T simd_shuffle_down(T value, ushort delta) {
-  return Lanes<T>(value)[msl_host->lane() + delta];
-}
-template <typename T>
-inline T simd_shuffle_up(T value, ushort delta) {
-  return Lanes<T>(value)[msl_host->lane() - delta];
-}
+#define MSL_REDUCTION(name, expression)                                   \
+  template <typename T>                                                   \
+  inline T simd_##name(T value) {                                         \
+    return Lanes<T>(value).reduce([](T a, T b) { return (expression); }); \
+  }
+MSL_REDUCTION(sum, a + b)
+MSL_REDUCTION(product, a* b)
+MSL_REDUCTION(max, metal::max(a, b))
+MSL_REDUCTION(min, metal::min(a, b))
+#undef MSL_REDUCTION
+
+// The value of another thread, whose lane the expression says.
+#define MSL_LANE(name, lane)                 \
+  template <typename T>                      \
+  inline T simd_##name(T value, ushort to) { \
+    return Lanes<T>(value)[lane];            \
+  }
+MSL_LANE(broadcast, to)
+MSL_LANE(shuffle, to)
+MSL_LANE(shuffle_xor, msl_host->lane() ^ to)
+MSL_LANE(shuffle_down, msl_host->lane() + to)
+MSL_LANE(shuffle_up, msl_host->lane() - to)
+#undef MSL_LANE
+
 template <typename T>
 inline T simd_shuffle_and_fill_down(T value, T fill, ushort delta) {
   const uint lane = msl_host->lane() + delta;
