@@ -72,7 +72,7 @@ def compare() -> Differences:
                 problem = "changed inside"
             problems[place] = f"{problem} (for {patch.name})"
     for name, files in used_names().items():
-        if name not in problems and not describe(name):
+        if name not in problems and not exists(name):
             problems[name] = f"is gone (for {', '.join(files)})"
     lines = tuple(f"{place} {problem}" for place, problem in sorted(problems.items()))
     return Differences(lines, tuple(sorted(changed_inside - problems.keys())))
@@ -102,19 +102,26 @@ def used_names() -> dict[str, list[str]]:
 
 def describe(name: str) -> list[str]:
     """Digests of how a place is called and of what is in it; empty if it is gone."""
-    try:
-        value = _find(name)
-    except (AttributeError, ImportError):
+    if not exists(name):
         return []
+    value = _find(name)
     kind, value = type(value).__name__, _function(value)
     body = value if isinstance(value, str) else ""
-    if inspect.isclass(value) or inspect.isfunction(value):
+    if inspect.isfunction(value):
         with contextlib.suppress(OSError, TypeError):
             lines = (line.strip() for line in inspect.getsource(value).splitlines())
             body = "\n".join(line for line in lines if line and not line.startswith("#"))
     elif not callable(value):
         kind = ""  # its name is all that counts
     return [hashlib.sha256(x.encode()).hexdigest()[:8] for x in (kind + _signature(value), body)]
+
+
+def exists(name: str) -> bool:
+    try:
+        _find(name)
+    except (AttributeError, ImportError):
+        return False
+    return True
 
 
 def _find(name: str) -> Any:

@@ -29,10 +29,11 @@ torch._inductor.codegen.cpp.WorkSharing.parallel e30add06 a5262ac9
 torch._inductor.codegen.cpp_gemm_template.CppGemmTemplate._cache_blocking 6223075a 5309302e
 torch._inductor.codegen.cpp_gemm_template.CppGemmTemplate.add_choices 211c648f 7e30de8b
 torch._inductor.codegen.cpp_gemm_template.CppGemmTemplate.get_options b3a2e76f 93b6a20c
-torch._inductor.codegen.cpp_gemm_template.DataProcessorTemplateWrapper 909d561f afb7fb62
+torch._inductor.codegen.cpp_gemm_template.DataProcessorTemplateWrapper 909d561f e3b0c442
 torch._inductor.codegen.cpp_gemm_template.GEMM_TEMPLATE e3b0c442 90885d46
 torch._inductor.codegen.cpp_gemm_template.create_micro_gemm 71efd802 88babbb7
 torch._inductor.codegen.cpp_grouped_gemm_template.create_micro_gemm 71efd802 88babbb7
+torch._inductor.codegen.cpp_micro_gemm.CppMicroGemm.codegen_define d3407d50 30cf8fcc
 torch._inductor.codegen.cpp_micro_gemm.CppMicroGemmFP32Vec.codegen_define d3407d50 3f12eb97
 torch._inductor.codegen.cpp_template.CppTemplate.generate 88ad9822 8e8a5dba
 torch._inductor.codegen.cpp_template.CppTemplate.index_counter e3b0c442 e3b0c442
