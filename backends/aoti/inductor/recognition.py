@@ -6,9 +6,11 @@ What that is is read from the text of this folder. `recorded_places` has digests
 import ast
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import importlib
 import inspect
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,7 +55,7 @@ def table() -> list[Patch]:
 
 def compare() -> Differences:
     """What differs from the release that `recorded_places` describes."""
-    recorded = {place: what for place, *what in map(str.split, RECORDED.splitlines())}
+    recorded = _recorded()
     problems: dict[str, str] = {}
     changed_inside = set()
     for patch in table():
@@ -79,9 +81,26 @@ def compare() -> Differences:
 
 
 def record() -> str:
-    """The text of `RECORDED` for the installed torch."""
-    places = sorted({place for patch in table() for place in patch.places})
-    return "".join(f"{place} {' '.join(what)}\n" for place in places if (what := describe(place)))
+    """The text of `RECORDED` for the installed torch: after each owner its places."""
+    owners: dict[str, list[str]] = {}
+    for place in sorted({place for patch in table() for place in patch.places}):
+        owner, _, name = place.rpartition(".")
+        if what := describe(place):
+            owners.setdefault(f"{owner}:", []).append(f"{name}={'/'.join(what)}")
+    wrap = functools.partial(textwrap.fill, width=100, subsequent_indent="  ")
+    lines = (wrap(" ".join((owner, *found))) for owner, found in owners.items())
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _recorded() -> dict[str, list[str]]:
+    found, owner = {}, ""
+    for word in RECORDED.split():
+        name, is_place, what = word.partition("=")
+        if is_place:
+            found[owner + name] = what.split("/")
+        else:
+            owner = word.replace(":", ".")
+    return found
 
 
 def used_names() -> dict[str, list[str]]:

@@ -25,10 +25,10 @@ from pteron.backends.aoti.op_support import OpSupport
 
 def leave_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a repair, in a release that has the bug."""
-    repair = patches.TABLE[name]
-    if repair.releases and inductor.release() not in repair.releases:
+    _, releases = patches.REPAIRS[name]
+    if releases and inductor.release() not in releases:
         pytest.skip(f"torch {inductor.release()} does not have this bug")
-    monkeypatch.delitem(patches.TABLE, name)
+    monkeypatch.delitem(patches.REPAIRS, name)
 
 
 def exported(module: torch.nn.Module, *inputs: torch.Tensor) -> ExportedProgram:
