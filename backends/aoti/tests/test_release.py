@@ -144,6 +144,12 @@ def test_everything_used_is_there() -> None:
     assert gone == []
 
 
+def test_private_names_do_not_become_more() -> None:
+    """A limit that goes down: ../decisions/2026-11-25-hooks-that-inductor-lacks.md."""
+    names = recognition.used_names()
+    assert len([name for name in names if name.startswith("torch._inductor")]) <= 156
+
+
 @_newest
 def test_the_record_is_of_the_newest_release() -> None:
     """To write it: recognition.record()."""
