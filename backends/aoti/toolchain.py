@@ -92,6 +92,26 @@ _MODEL_HEADER = """#include <torch/csrc/inductor/aoti_include/{device}.h>
 #include <c10/util/Float8_e4m3fn.h>
 #include <c10/util/Float8_e5m2.h>
 """
+# Torch 2.14 copies constants through pinned memory and a stream of its own where an environment
+# variable asks for it, with functions of CUDA that programs otherwise do not need. Here that is not
+# to be had, for which it has a fallback: constants are copied as by other releases.
+_CUDA_HEADER = """#include <cuda_runtime_api.h>
+#define cudaEventCreateWithFlags(...) cudaErrorNotSupported
+#define cudaMemcpyAsync(...) cudaErrorNotSupported
+#define cudaPointerGetAttributes(...) cudaErrorNotSupported
+#define cudaStreamCreateWithFlags(...) cudaErrorNotSupported
+#define cudaStreamDestroy(...) cudaSuccess
+static inline cudaError_t pteron_synchronize(cudaStream_t stream) {
+  cudaEvent_t event;
+  cudaError_t error = cudaEventCreate(&event);
+  if (error != cudaSuccess) return error;
+  error = cudaEventRecord(event, stream);
+  if (error == cudaSuccess) error = cudaEventSynchronize(event);
+  const cudaError_t destroyed = cudaEventDestroy(event);
+  return error == cudaSuccess ? destroyed : error;
+}
+#define cudaStreamSynchronize(stream) pteron_synchronize(stream)
+"""
 _EXTERN_TEMPLATE = """
 namespace torch::aot_inductor {{
 {extern}template class AOTInductorModelBase<AOTInductorModel>;
@@ -375,7 +395,8 @@ class BuildStep:
         return self.model(quiet_interface() + _EXTERN_TEMPLATE.format(extern=""))
 
     def model(self, text: str) -> Source:
-        header = _MODEL_HEADER.format(device=self.device)
+        header = _CUDA_HEADER if self.device == "cuda" else ""
+        header += _MODEL_HEADER.format(device=self.device)
         header += _EXTERN_TEMPLATE.format(extern="extern ")
         # float16 and bfloat16 conversions, in torch's headers, use instructions of `march`.
         return Source(header, text, ("-O1", *self.target.march), precompile=False)

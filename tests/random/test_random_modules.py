@@ -59,5 +59,5 @@ def test_every_family_is_among_them() -> None:
 
 def test_bugs_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of Inductor that `repairs` fixes otherwise."""
-    monkeypatch.delitem(patches.TABLE, "fix_packed_weight_storage_offset")
+    monkeypatch.delitem(patches.REPAIRS, "fix_packed_weight_storage_offset")
     assert run(_DEFAULT, 2).errors[2].startswith("VerificationError")

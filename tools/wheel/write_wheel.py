@@ -6,8 +6,10 @@ path in the wheel and a file.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,7 +20,7 @@ os.environ["SOURCE_DATE_EPOCH"] = "315532800"
 
 from wheel.wheelfile import WheelFile
 
-# What programs need; and what lowering needs besides. Other releases of torch have other headers.
+# What programs need; and what lowering needs besides torch.
 _REQUIRES = (
     "absl-py",
     "flatbuffers",
@@ -26,7 +28,6 @@ _REQUIRES = (
     "rich",
     "safetensors",
     'setuptools; extra == "lowering"',
-    'torch>=2.11,<2.14; extra == "lowering"',
 )
 
 
@@ -36,7 +37,7 @@ def main() -> None:
     tree = dict(zip(rest[::2], rest[1::2], strict=True))
     info = f"pteron-{version}.dist-info"
     texts = {
-        f"{info}/METADATA": _metadata(version, Path(description)),
+        f"{info}/METADATA": _metadata(version, Path(description), _torch(tree)),
         f"{info}/entry_points.txt": _ENTRY_POINTS,
         f"{info}/licenses/LICENSE": Path(license_file).read_text(encoding="utf-8"),
     }
@@ -70,14 +71,25 @@ def _platform(wheel: Path) -> str:
     return report["overall_tag"]
 
 
-def _metadata(version: str, description: Path) -> str:
+def _torch(tree: dict[str, str]) -> str:
+    """The releases of torch that lowering was tested with."""
+    text = Path(tree["pteron/backends/aoti/inductor/release.py"]).read_text(encoding="utf-8")
+    found = re.search(r"^SUPPORTED_RELEASES = (\(.*\))$", text, re.MULTILINE)
+    if found is None:
+        sys.exit("backends/aoti/inductor/release.py has no line with SUPPORTED_RELEASES")
+    first, *_, last = ast.literal_eval(found[1])
+    major, minor = map(int, last.split("."))
+    return f'torch>={first},<{major}.{minor + 1}; extra == "lowering"'
+
+
+def _metadata(version: str, description: Path, torch: str) -> str:
     heads = [
         "Metadata-Version: 2.1",
         "Name: pteron",
         f"Version: {version}",
         "Summary: Compiles PyTorch programs to single files and runs them without libtorch.",
         f"Requires-Python: =={sys.version_info.major}.{sys.version_info.minor}.*",
-        *(f"Requires-Dist: {requirement}" for requirement in _REQUIRES),
+        *(f"Requires-Dist: {requirement}" for requirement in (*_REQUIRES, torch)),
         "Provides-Extra: lowering",
         "Description-Content-Type: text/markdown",
     ]

@@ -9,9 +9,9 @@ affect us::
     code.model      # C++: the model class and its kernels call
     code.constants  # (Constant(name, fqn, tensor), ...): what the code reads
 
-What is relied on was read and tested in the releases of torch that `release.py` names; another is
-refused with a sentence, not with a crash inside Inductor. Workarounds for its bugs are in
-`repairs.py`.
+What is relied on was read and tested in the releases of torch that `release.py` names. Another
+counts as the newest of them if all places that are changed or used are recognised, and is refused
+with a list of those that are not. `patches.py` has workarounds for Inductor's bugs.
 
 One call at a time: a lock serialises callers, because Inductor's state belongs to the process.
 """
@@ -30,7 +30,12 @@ from pteron.backends.aoti.inductor.fallbacks import (
 from pteron.backends.aoti.inductor.generate import LOCK, MutatedBuffers, generate, generate_variants
 from pteron.backends.aoti.inductor.generated_code import Constant, GeneratedCode, Target
 from pteron.backends.aoti.inductor.gpu_properties import GPUS
-from pteron.backends.aoti.inductor.release import SUPPORTED_RELEASES, UnsupportedTorch, release
+from pteron.backends.aoti.inductor.release import (
+    SUPPORTED_RELEASES,
+    UnknownTorchWarning,
+    UnsupportedTorch,
+    release,
+)
 from pteron.backends.aoti.inductor.tuning import tuning
 
 __all__ = [
@@ -42,6 +47,7 @@ __all__ = [
     "MutatedBuffers",
     "Target",
     "TritonMissing",
+    "UnknownTorchWarning",
     "UnsupportedArchitecture",
     "UnsupportedTorch",
     "c_function",

@@ -11,6 +11,7 @@ import functools
 import types
 from collections.abc import Iterator
 from typing import Any, NoReturn
+from unittest import mock
 
 import torch
 from torch._prims_common import suggest_memory_format
@@ -20,7 +21,7 @@ from pteron.backends.aoti.inductor.patches import Context, patched, together
 from pteron.backends.aoti.inductor.release import UnsupportedTorch, release
 
 #: What torch's CUDA build requires, by its release.
-_TRITON = {"2.11": "3.6.0", "2.13": "3.7.1"}
+_TRITON = {"2.11": "3.6.0", "2.12": "3.7.1", "2.13": "3.7.1", "2.14": "3.8.0"}
 
 
 class TritonMissing(RuntimeError):
@@ -107,7 +108,9 @@ def _torch_queries(gpu: GpuProperties) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name, value in answers.items():
             stack.enter_context(patched(torch.cuda, name, value))
-        stack.enter_context(_entry(device_interface.device_interfaces, "cuda", interface))
+        stack.enter_context(
+            mock.patch.dict(device_interface.device_interfaces, {"cuda": interface})
+        )
         stack.enter_context(
             patched(DeviceProperties, "create", staticmethod(lambda device: properties))
         )
@@ -249,17 +252,6 @@ def _query_caches_cleared() -> Iterator[None]:
 
 
 _CACHED = type(functools.cache(lambda: None))
-
-
-@contextlib.contextmanager
-def _entry(table: dict[Any, Any], key: Any, value: Any) -> Iterator[None]:
-    """`table[key]` is `value` inside."""
-    before = table[key]
-    table[key] = value
-    try:
-        yield
-    finally:
-        table[key] = before
 
 
 class _NoDevice(contextlib.nullcontext[None]):

@@ -5,6 +5,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -42,13 +43,10 @@ def call_runtime_repeat_interleave() -> Iterator[None]:
         decomposition.decompositions,
         decomposition.fast_random_decomps(),
     ]
-    before = [table.pop(op, None) for table in tables]
-    try:
+    with together(*(mock.patch.dict(table) for table in tables)):
+        for table in tables:
+            table.pop(op, None)
         yield
-    finally:
-        for table, found in zip(tables, before, strict=True):
-            if found is not None:
-                table[op] = found
 
 
 def prefer_gemm_templates() -> Context:
@@ -146,6 +144,4 @@ def vector_isa(bits: int) -> Context:
         available = [type(base.__name__, (base,), {"__bool__": lambda self: True})()]
     else:
         raise ValueError(f"vector_bits is {bits}; expected 512, 256 or 0")
-    return together(
-        patched(cpu_vec_isa, "valid_vec_isa_list", lambda: available),
-    )
+    return patched(cpu_vec_isa, "valid_vec_isa_list", lambda: available)

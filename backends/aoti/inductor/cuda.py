@@ -2,14 +2,16 @@
 
 import contextlib
 import functools
+import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from pteron.backends.aoti.inductor.architectures import machine_code
-from pteron.backends.aoti.inductor.patches import Context, environment, patched
+from pteron.backends.aoti.inductor.patches import Context, patched
 
 
 @contextlib.contextmanager
@@ -20,16 +22,11 @@ def kernel_folder() -> Iterator[str]:
     from torch._inductor.codecache import CudaKernelParamCache
 
     with (
-        environment({"TRITON_DISABLE_LINE_INFO": "1"}),
+        mock.patch.dict(os.environ, {"TRITON_DISABLE_LINE_INFO": "1"}),
+        mock.patch.dict(CudaKernelParamCache.cache, clear=True),
         tempfile.TemporaryDirectory(prefix="pteron-kernels-") as folder,
     ):
-        before = dict(CudaKernelParamCache.cache)
-        CudaKernelParamCache.cache.clear()
-        try:
-            yield folder
-        finally:
-            CudaKernelParamCache.cache.clear()
-            CudaKernelParamCache.cache.update(before)
+        yield folder
 
 
 def skip_autotuning_with_asserts() -> Context:

@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -268,8 +269,6 @@ def fix_floor_division_rounding() -> Iterator[None]:
     from torch._inductor.virtualized import ops
 
     overloads = torch.ops.aten.div.Tensor_mode, torch.ops.aten.div.Scalar_mode
-    before: dict[Callable[..., Any] | str, Callable[..., Any]]
-    before = {op: lowering.lowerings[op] for op in overloads}
     div_mode = lowering.div_mode
 
     def div(a: Any, b: Any, rounding_mode: str | None = None) -> Any:
@@ -297,11 +296,9 @@ def fix_floor_division_rounding() -> Iterator[None]:
 
         return lowering.make_pointwise(divide)(left, right)
 
-    lowering.register_lowering(list(overloads), broadcast=True)(div)
-    try:
+    with mock.patch.dict(lowering.lowerings):
+        lowering.register_lowering(list(overloads), broadcast=True)(div)
         yield
-    finally:
-        lowering.lowerings.update(before)
 
 
 @repair("2.11", "2.12", "2.13")

@@ -20,7 +20,10 @@ import torch
 from pteron.backends.aoti.inductor.cpu import vector_isa
 from pteron.backends.aoti.inductor.patches import Context, patched, together
 
-PLACES = "torch._inductor.codegen.cpp_micro_gemm.CppMicroGemmFP32Vec: codegen_define"
+PLACES = (
+    "torch._inductor.codegen.cpp_micro_gemm.CppMicroGemm: codegen_define; "
+    "torch._inductor.codegen.cpp_micro_gemm.CppMicroGemmFP32Vec: codegen_define"
+)
 _BEGIN, _END = "// micro-GEMM {name}\n", "// end of micro-GEMM\n"
 _MARKED = re.compile(
     re.escape(_BEGIN).replace(r"\{name\}", r"(\w+)") + "(.*?)" + re.escape(_END), re.DOTALL

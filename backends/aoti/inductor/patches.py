@@ -14,10 +14,9 @@ release of torch has fixed the bug: it names the releases that need it, then.
 """
 
 import contextlib
-import inspect
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias, TypeVar
+from unittest import mock
 
 from pteron.backends.aoti.inductor.release import release
 
@@ -58,27 +57,5 @@ def together(*contexts: Context) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def patched(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """`owner.name` is `value` inside."""
-    before = inspect.getattr_static(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
-
-@contextlib.contextmanager
-def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """The process's environment has `values` inside."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+#: patched(owner, name, value): `owner.name` is `value` inside.
+patched = mock.patch.object

@@ -6,9 +6,11 @@ What that is is read from the text of this folder. `recorded_places` has digests
 import ast
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import importlib
 import inspect
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,7 +55,7 @@ def table() -> list[Patch]:
 
 def compare() -> Differences:
     """What differs from the release that `recorded_places` describes."""
-    recorded = {place: what for place, *what in map(str.split, RECORDED.splitlines())}
+    recorded = _recorded()
     problems: dict[str, str] = {}
     changed_inside = set()
     for patch in table():
@@ -72,16 +74,33 @@ def compare() -> Differences:
                 problem = "changed inside"
             problems[place] = f"{problem} (for {patch.name})"
     for name, files in used_names().items():
-        if name not in problems and not describe(name):
+        if name not in problems and not exists(name):
             problems[name] = f"is gone (for {', '.join(files)})"
     lines = tuple(f"{place} {problem}" for place, problem in sorted(problems.items()))
     return Differences(lines, tuple(sorted(changed_inside - problems.keys())))
 
 
 def record() -> str:
-    """The text of `RECORDED` for the installed torch."""
-    places = sorted({place for patch in table() for place in patch.places})
-    return "".join(f"{place} {' '.join(what)}\n" for place in places if (what := describe(place)))
+    """The text of `RECORDED` for the installed torch: after each owner its places."""
+    owners: dict[str, list[str]] = {}
+    for place in sorted({place for patch in table() for place in patch.places}):
+        owner, _, name = place.rpartition(".")
+        if what := describe(place):
+            owners.setdefault(f"{owner}:", []).append(f"{name}={'/'.join(what)}")
+    wrap = functools.partial(textwrap.fill, width=100, subsequent_indent="  ")
+    lines = (wrap(" ".join((owner, *found))) for owner, found in owners.items())
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _recorded() -> dict[str, list[str]]:
+    found, owner = {}, ""
+    for word in RECORDED.split():
+        name, is_place, what = word.partition("=")
+        if is_place:
+            found[owner + name] = what.split("/")
+        else:
+            owner = word.replace(":", ".")
+    return found
 
 
 def used_names() -> dict[str, list[str]]:
@@ -102,19 +121,26 @@ def used_names() -> dict[str, list[str]]:
 
 def describe(name: str) -> list[str]:
     """Digests of how a place is called and of what is in it; empty if it is gone."""
-    try:
-        value = _find(name)
-    except (AttributeError, ImportError):
+    if not exists(name):
         return []
+    value = _find(name)
     kind, value = type(value).__name__, _function(value)
     body = value if isinstance(value, str) else ""
-    if inspect.isclass(value) or inspect.isfunction(value):
+    if inspect.isfunction(value):
         with contextlib.suppress(OSError, TypeError):
             lines = (line.strip() for line in inspect.getsource(value).splitlines())
             body = "\n".join(line for line in lines if line and not line.startswith("#"))
     elif not callable(value):
         kind = ""  # its name is all that counts
     return [hashlib.sha256(x.encode()).hexdigest()[:8] for x in (kind + _signature(value), body)]
+
+
+def exists(name: str) -> bool:
+    try:
+        _find(name)
+    except (AttributeError, ImportError):
+        return False
+    return True
 
 
 def _find(name: str) -> Any:

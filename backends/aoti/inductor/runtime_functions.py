@@ -10,6 +10,8 @@ import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import torch
 
@@ -52,17 +54,15 @@ def register_runtime_functions(device: str) -> Iterator[None]:
     from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
     own = runtime_functions(device)
-    added = [str(op) for op in own if op.namespace == "aten"]
-    inductor_fallback_ops.update((op, {}) for op in added)
+    added: dict[str, Any] = {str(op): {} for op in own if op.namespace == "aten"}
     # `declared` adds their declarations.
     ours = [RUNTIME_ATTENTION, *(op for op in own if op.namespace != "aten")]
     custom: dict[torch._ops.OpOverload, list[str]] = {op: [] for op in ours}
-    try:
-        with config.patch({"aot_inductor.custom_ops_to_c_shims": custom}):
-            yield
-    finally:
-        for op in added:
-            del inductor_fallback_ops[op]
+    with (
+        mock.patch.dict(inductor_fallback_ops, added),
+        config.patch({"aot_inductor.custom_ops_to_c_shims": custom}),
+    ):
+        yield
 
 
 @functools.cache

@@ -17,13 +17,15 @@ them all again to find that out; where times are replayed, candidates without on
 
 import contextlib
 import json
+import os
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
+from unittest import mock
 
-from pteron.backends.aoti.inductor.patches import environment, patched
+from pteron.backends.aoti.inductor.patches import patched
 
 _LOCK = threading.Lock()
 _SUFFIXES = (".best_config", ".kernel_perf")
@@ -59,7 +61,7 @@ def tuning(replayed: Mapping[str, str]) -> Iterator[dict[str, str]]:
             # For the compile workers; kernels of equal text are equal bytes, wherever the text was.
             "TRITON_DISABLE_LINE_INFO": "1",
         }
-        with environment(folders), _only_candidates_with_times(replayed):
+        with mock.patch.dict(os.environ, folders), _only_candidates_with_times(replayed):
             shutdown_compile_workers()
             clear_caches()
             try:

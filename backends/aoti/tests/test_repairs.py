@@ -27,10 +27,10 @@ from tests.models.cases import Applies
 
 def leave_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a repair, in a release that has the bug."""
-    repair = patches.TABLE[name]
-    if repair.releases and inductor.release() not in repair.releases:
+    _, releases = patches.REPAIRS[name]
+    if releases and inductor.release() not in releases:
         pytest.skip(f"torch {inductor.release()} does not have this bug")
-    monkeypatch.delitem(patches.TABLE, name)
+    monkeypatch.delitem(patches.REPAIRS, name)
 
 
 def exported(module: torch.nn.Module, *inputs: torch.Tensor) -> ExportedProgram:

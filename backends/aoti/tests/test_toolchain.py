@@ -261,7 +261,9 @@ def test_a_refusal_of_the_compiler_shows_its_message(tmp_path: Path) -> None:
 #: with a flag that takes it back.) `-fmath-errno`: sin(atan(x)) is not simplified (issue 143978).
 _OTHER_FLAGS = {
     "2.11": {"-ftrapping-math": "[disabled]", "-fmath-errno": "[enabled]"},
+    "2.12": {"-ftrapping-math": "[disabled]", "-fmath-errno": "[enabled]"},
     "2.13": {"-ftrapping-math": "[disabled]"},
+    "2.14": {"-ftrapping-math": "[disabled]"},
 }
 
 

@@ -45,7 +45,7 @@ class Sliced(nn.Module):
 
 
 def test_weights_that_are_packed_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(patches.TABLE, "fix_packed_weight_storage_offset")
+    monkeypatch.delitem(patches.REPAIRS, "fix_packed_weight_storage_offset")
     manager = lowered(Sliced())
     with pytest.raises(VerificationError) as raised:
         manager.to_executorch()

@@ -95,6 +95,7 @@ def export(
       ExportError: what was given cannot be exported; nothing was written.
       VerificationError: the lowered program does not compute what eager does.
       UnsupportedOperatorsError: nothing here does some of the operators; all are listed.
+      UnsupportedTorch: lowering does not work with the installed torch; nothing was exported.
       OSError: the file cannot be written.
     """
     if not isinstance(path, str | os.PathLike):

@@ -294,3 +294,18 @@ def test_metal_lowers_and_says_that_it_does_not_run_here(tmp_path):
     assert "MetalBackend cannot run here: the program wants a Metal device" in str(report)
     with pytest.raises(pteron.NotSupportedError, match="wants a Metal device"):
         pteron.Runtime.get().load_program(path).load_method("forward")
+
+
+def test_a_torch_that_does_not_lower_is_refused_before_the_model_runs(tmp_path, monkeypatch):
+    import torch._inductor.compile_fx  # first: Inductor's modules import each other
+
+    class Runs(nn.Module):
+        def forward(self, x):
+            raise AssertionError("it was run")
+
+    monkeypatch.setattr(torch, "__version__", "9.9.0")
+    monkeypatch.delattr(torch._inductor.ir, "WhileLoop")
+    stages = []
+    with pytest.raises(RuntimeError, match=r"torch 9\.9\.0 is installed.*2\.13(?s:.*)WhileLoop"):
+        pteron.export(Runs(), (torch.ones(2),), tmp_path / "x.pte", on_stage=stages.append)
+    assert stages == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -70,6 +71,15 @@ def test_what_is_in_it(wheel: Path, folder: Path) -> None:
     assert "libcpu_backend.so" in libraries
     assert sorted(set(libraries)) == sorted(libraries)  # none twice
     assert not [path for path in folder.rglob("*") if "tests" in path.parts]
+
+
+def test_it_requires_the_releases_of_torch_that_were_tested(folder: Path) -> None:
+    (metadata,) = folder.glob("*.dist-info/METADATA")
+    release = (folder / "pteron/backends/aoti/inductor/release.py").read_text()
+    (tested,) = re.findall(r"^SUPPORTED_RELEASES = \((.*)\)$", release, re.MULTILINE)
+    first, *_, last = (name.strip('" ') for name in tested.split(","))
+    after = f"2.{int(last.partition('.')[2]) + 1}"
+    assert f'Requires-Dist: torch>={first},<{after}; extra == "lowering"' in metadata.read_text()
 
 
 def test_the_runtime_needs_no_torch_and_comes_fast(folder: Path) -> None:
