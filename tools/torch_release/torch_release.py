@@ -1,6 +1,8 @@
-"""Runs what depends on torch's release with a torch that is installed anywhere; see README.md.
+"""Runs what depends on torch's release with a torch that is installed anywhere.
 
     tools/bazel run //tools/torch_release -- --python=/path/to/venv
+
+See README.md.
 """
 
 import ast

@@ -26,7 +26,7 @@ _REQUIRES = (
     "rich",
     "safetensors",
     'setuptools; extra == "lowering"',
-    'torch>=2.11,<2.14; extra == "lowering"',
+    'torch>=2.11,<2.15; extra == "lowering"',
 )
 
 

@@ -68,7 +68,9 @@ def test_a_release_that_lowers_nothing_is_not_asked_for_more(tmp_path: Path) -> 
 
 
 def test_an_error_of_several_lines_is_told(tmp_path: Path) -> None:
-    error = "Traceback:\n  File 1\nKeyError: 1\n\npteron.x.UnsupportedTorch: differs:\n  a.b\ntry: 2.1"
+    error = (
+        "Traceback:\n  File 1\nKeyError: 1\n\npteron.x.UnsupportedTorch: differs:\n  a.b\ntry: 2.1"
+    )
     outcomes = _run(tmp_path, check := _linear(error))
     _, *said = torch_release.next_steps("", [check], outcomes, tmp_path)
     assert [line.strip() for line in said] == [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -70,6 +72,17 @@ def test_what_is_in_it(wheel: Path, folder: Path) -> None:
     assert "libcpu_backend.so" in libraries
     assert sorted(set(libraries)) == sorted(libraries)  # none twice
     assert not [path for path in folder.rglob("*") if "tests" in path.parts]
+
+
+def test_it_asks_for_the_releases_of_torch_that_lowering_knows(folder: Path) -> None:
+    text = (folder / "pteron/backends/aoti/inductor/release.py").read_text(encoding="utf-8")
+    found = re.search(r"^SUPPORTED_RELEASES = (\(.*?\))", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    oldest, *_, newest = ast.literal_eval(found[1])
+    major, minor = newest.split(".")
+    (metadata,) = folder.glob("pteron-*.dist-info/METADATA")
+    bounds = f"torch>={oldest},<{major}.{int(minor) + 1}"
+    assert f"Requires-Dist: {bounds};" in metadata.read_text(encoding="utf-8")
 
 
 def test_the_runtime_needs_no_torch_and_comes_fast(folder: Path) -> None:
