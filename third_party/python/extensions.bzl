@@ -77,8 +77,8 @@ def _chosen_torch(module_ctx, hub):
     """The lock of torch that the setting chooses.
 
     Returns:
-        its path, its wheels, its name, what to try when one of them is not to be had, and the path
-        of the environment whose torch is used instead of the wheel, or "".
+        its path, its wheels, what the names of their repositories end with, what to try when one
+        of them is not to be had, and the path of an environment that has them already, or "".
     """
     locks = {name: _read_lock(module_ctx, label) for label, name in hub.torch_locks.items()}
     choices = torch_choices({name: lock["wheels"] for name, (_, lock) in locks.items()})
@@ -88,7 +88,8 @@ def _chosen_torch(module_ctx, hub):
         fail(unknown_torch_error(choice, choices))
     name = "cpu" if installed else choices[choice]
     path, lock = locks[name]
-    return path, lock["wheels"], name, torch_remedy(name, choices), installed
+    suffix = "_installed" if installed else "_" + name
+    return path, lock["wheels"], suffix, torch_remedy(name, choices), installed
 
 def _define_hub(module_ctx, hub, outer):
     """Declares a hub's repositories.
@@ -104,30 +105,27 @@ def _define_hub(module_ctx, hub, outer):
     sources = []
     for label in hub.locks:
         path, lock = _read_lock(module_ctx, label)
-        sources.append((path, lock["wheels"], "", ""))
-    installed = ""
+        sources.append((path, lock["wheels"], "", "", ""))
     if hub.torch_locks:
-        path, wheels, choice, remedy, installed = _chosen_torch(module_ctx, hub)
-        sources.append((path, wheels, "_installed" if installed else "_" + choice, remedy))
+        sources.append(_chosen_torch(module_ctx, hub))
 
     found = []
     own = {}
-    for path, wheels, suffix, remedy in sources:
+    for path, wheels, suffix, remedy, installed in sources:
         for name, wheel in wheels.items():
             own[name] = "%s_%s%s" % (hub.name, name, suffix)
-            found.append((name, wheel, path, remedy))
+            found.append((name, wheel, path, remedy, installed))
     known = dict(outer, **own)
-    for name, wheel, path, remedy in found:
-        is_torch = hub.torch_locks and name in wheels
+    for name, wheel, path, remedy, installed in found:
         layout = LAYOUTS.get(name, NO_LAYOUT)
         wheel_repository(
             name = own[name],
             files = layout.files,
             headers = layout.headers,
-            installed = installed if is_torch else "",
+            installed = installed,
             is_testonly = hub.testonly,
             lock = path,
-            pinned = known.keys() if installed and is_torch else [],
+            pinned = known.keys() if installed else [],
             remedy = remedy,
             wheel = json.encode({
                 "name": name,

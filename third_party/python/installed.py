@@ -46,7 +46,7 @@ def required(package: str, pinned: Collection[str]) -> list[importlib.metadata.D
 def entries(distribution: importlib.metadata.Distribution) -> dict[str, str]:
     """The package's files and folders by their name in site-packages."""
     names = {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}
-    return {name: os.path.abspath(distribution.locate_file(name)) for name in sorted(names)}
+    return {name: os.path.abspath(str(distribution.locate_file(name))) for name in sorted(names)}
 
 
 def main() -> None:

@@ -41,13 +41,19 @@ class Check:
 LINEAR = Check(
     "linear",
     (),
-    "find the place in backends/aoti/inductor that the log's last lines name, and say in that "
-    "folder's table of patches what the release has instead",
+    "see to the places that its error names, in backends/aoti/inductor",
     lowers=False,
 )
 
 CHECKS = (
     LINEAR,
+    Check(
+        "places",
+        ("backends/aoti/tests/test_release.py",),
+        "say in backends/aoti/inductor what the release has instead of the places that are named; "
+        "then write recorded_places.py there anew",
+        lowers=False,
+    ),
     Check(
         "signatures",
         ("backends/aoti/tests/test_shim_signatures.py",),

@@ -63,9 +63,7 @@ def find(python: str, sources: Sequence[str], wheels: Sequence[str]) -> Environm
     kept = [path for path in wheels if not wheel_names[path] or wheel_names[path] - names]
     environment = Environment(interpreter, "", (*sources, *kept))
     script = (interpreter, "-c", "import torch; print(torch.__version__)")
-    done = subprocess.run(
-        environment.command(script), capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(environment.command(script), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last = done.stderr.strip().splitlines()[-1:]
         raise UnusableEnvironment(f"{interpreter} can't import torch: {''.join(last)}")
@@ -100,8 +98,7 @@ def _probe(interpreter: str) -> set[str]:
 def _names(folder: str) -> set[str]:
     """The packages that lie in a folder."""
     return {
-        _normal(found.metadata["Name"])
-        for found in importlib.metadata.distributions(path=[folder])
+        _normal(found.metadata["Name"]) for found in importlib.metadata.distributions(path=[folder])
     }
 
 

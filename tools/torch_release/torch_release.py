@@ -1,6 +1,8 @@
-"""Runs what depends on torch's release with a torch that is installed anywhere; see README.md.
+"""Runs what depends on torch's release with a torch that is installed anywhere.
 
-  tools/bazel run //tools/torch_release -- --python=/path/to/venv
+    tools/bazel run //tools/torch_release -- --python=/path/to/venv
+
+See README.md.
 """
 
 import ast
@@ -99,14 +101,20 @@ def next_steps(
         log = folder / f"{check.name}.log"
         text = log.read_text(encoding="utf-8", errors="replace").splitlines()
         said = [line for line in text if line.startswith(("FAILED ", "ERROR "))]
-        said = said or [line for line in text if line.strip()][-1:]
+        said = said or _error(text)
         advice = check.advice
         if check.name == LINEAR.name and missing:
-            advice = f"{add}, and run this again: it then says what else the release needs"
+            advice += f"; then {add}, and run this again: it says what else the release needs"
         lines.append(f"* {check.name}: {advice}. {log}:")
         lines += [f"    {line[:300]}" for line in said[:_SHOWN]]
         lines += [f"    and {len(said) - _SHOWN} more"] if len(said) > _SHOWN else []
     return lines or [f"* all that ran passes{missing and f': {add}'}"]
+
+
+def _error(text: Sequence[str]) -> list[str]:
+    """The exception that ends a traceback, of one line or several; else the last line of all."""
+    begins = [i for i, line in enumerate(text) if re.match(r"([a-z_]\w*\.)*[A-Z]\w+: ", line)]
+    return [line for line in text[begins[-1] if begins else -1 :] if line.strip()]
 
 
 def main(argv: Sequence[str]) -> None:

@@ -60,17 +60,35 @@ def test_a_release_that_lowers_nothing_is_not_asked_for_more(tmp_path: Path) -> 
     outcomes = _run(tmp_path, *checks)
     assert (outcomes["linear"].failed, outcomes["good"].skipped) == (1, 1)
     step, said = torch_release.next_steps("9.1", checks, outcomes, tmp_path)
-    assert 'add "9.1" to SUPPORTED_RELEASES' in step and "run this again" in step
+    assert "look at the place; then add" in step
+    assert '"9.1" to SUPPORTED_RELEASES' in step and "run this again" in step
     assert said.strip() == "UnsupportedTorch: 9.1 is not known"
     step, _ = torch_release.next_steps("", checks, outcomes, tmp_path)
     assert "look at the place" in step
 
 
+def test_an_error_of_several_lines_is_told(tmp_path: Path) -> None:
+    error = (
+        "Traceback:\n  File 1\nKeyError: 1\n\npteron.x.UnsupportedTorch: differs:\n  a.b\ntry: 2.1"
+    )
+    outcomes = _run(tmp_path, check := _linear(error))
+    _, *said = torch_release.next_steps("", [check], outcomes, tmp_path)
+    assert [line.strip() for line in said] == [
+        "pteron.x.UnsupportedTorch: differs:",
+        "a.b",
+        "try: 2.1",
+    ]
+
+
 def test_a_release_that_passes_is_to_be_added_if_it_is_not_known(tmp_path: Path) -> None:
     outcomes = {"linear": Outcome("linear", passed=1)}
     (step,) = torch_release.next_steps("9.1", [_linear()], outcomes, tmp_path)
-    assert step == f'* all that ran passes: add "9.1" to SUPPORTED_RELEASES in {torch_release.RELEASE}'
-    assert torch_release.next_steps("", [_linear()], outcomes, tmp_path) == ["* all that ran passes"]
+    assert (
+        step == f'* all that ran passes: add "9.1" to SUPPORTED_RELEASES in {torch_release.RELEASE}'
+    )
+    assert torch_release.next_steps("", [_linear()], outcomes, tmp_path) == [
+        "* all that ran passes"
+    ]
 
 
 def test_table() -> None:
