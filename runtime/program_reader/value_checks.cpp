@@ -200,7 +200,7 @@ void ValueChecks::check_planned(size_t index, const TensorStorage& storage, cons
   }
 }
 
-// What shares memory with a mutable buffer must be the buffer, or a part of it.
+// A value that overlaps a mutable buffer must be the buffer or lie within it.
 void ValueChecks::check_mutable_buffers() {
   std::sort(ranges_.begin(), ranges_.end(), [](const PlannedRange& a, const PlannedRange& b) {
     if (a.memory_id != b.memory_id) return a.memory_id < b.memory_id;
@@ -209,7 +209,7 @@ void ValueChecks::check_mutable_buffers() {
     return a.is_mutable_buffer > b.is_mutable_buffer;
   });
   const PlannedRange* buffer = nullptr;   // the last one seen
-  const PlannedRange* longest = nullptr;  // of all before, the one that ends last
+  const PlannedRange* longest = nullptr;  // the maximum end of those before
   const auto name_of_value = [&](const PlannedRange& range) {
     return TensorStorage::of(*tensor(range.index)).name;
   };

@@ -10,7 +10,7 @@ namespace {
 
 PyObject* intern(const char* text) { return checked(PyUnicode_InternFromString(text)).release(); }
 
-// Made once in a process: a new str for each key takes as long as all the rest.
+// Cached per process: creating a str per key would take as long as everything else.
 struct Keys final {
   PyObject* const kind = intern("kind");
   PyObject* const dtype = intern("dtype");
@@ -39,7 +39,7 @@ struct Keys final {
   }
 };
 
-// A dict that is being filled.
+// A dict under construction.
 class Dict final {
  public:
   void set(PyObject* key, const Object& value) {

@@ -34,4 +34,6 @@ def complaints(root: Path, files: list[str]) -> list[str]:
 
 def _pattern(term: str) -> str:
     """A term and its plural, as words (also on two lines of a comment) or in a name."""
-    return rf"(?<![^\W_]){re.escape(term).replace(chr(92) + ' ', '[' + _BETWEEN + ']+')}s?(?![^\W_])"
+    return (
+        rf"(?<![^\W_]){re.escape(term).replace(chr(92) + ' ', '[' + _BETWEEN + ']+')}s?(?![^\W_])"
+    )

@@ -56,7 +56,7 @@ bool parse_integer(const std::string& text, int64_t& value) {
   return !text.empty() && *end == '\0' && errno == 0;
 }
 
-// Each returns what is wrong, or nothing.
+// Each returns an error message, or an empty string.
 std::string set_backend_option(const std::string& text, Arguments& arguments) {
   const size_t colon = text.find(':');
   const size_t equal = colon == std::string::npos ? colon : text.find('=', colon);
@@ -147,7 +147,7 @@ std::string set_flag(const std::string& name, const std::string& value, Argument
   return {};
 }
 
-// Bare flags are true.
+// A flag without a value is true.
 std::string set_switch(const std::string& name, const std::string& value, bool& target) {
   if (value != "true" && value != "false") {
     return "--" + name + ": found \"" + value + "\", expected true or false";

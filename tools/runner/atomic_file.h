@@ -1,8 +1,7 @@
-// A file that appears whole or not at all.
+// A file that is written atomically.
 //
-//   PTERON_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));   // fails here already
-//   PTERON_RETURN_IF_ERROR(file.write(bytes, nbytes));
-//   PTERON_RETURN_IF_ERROR(file.commit());
+//   PTERON_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));   // fails early
+//   PTERON_RETURN_IF_ERROR(file.write(bytes, nbytes)); PTERON_RETURN_IF_ERROR(file.commit());
 //
 // Written under a temporary name beside `path` and renamed by commit(); removed otherwise.
 // Move-only.
@@ -19,7 +18,7 @@ namespace pteron::runner {
 
 class AtomicFile final {
  public:
-  // AccessFailed: nothing can be written there.
+  // AccessFailed: the location is not writable.
   static Result<AtomicFile> create(const std::string& path);
   ~AtomicFile();
   AtomicFile(AtomicFile&& other) noexcept;
