@@ -1,5 +1,4 @@
-"""What a linked shared object asks for: undefined symbols and needed libraries (ELF64,
-little-endian)."""
+"""Reads undefined symbols and needed libraries of a shared object (ELF64, little-endian)."""
 
 import dataclasses
 import struct
@@ -71,10 +70,9 @@ def _dynamic_symbols(shared_object: bytes) -> Iterator[_Symbol]:
 
 
 def undefined_symbols(shared_object: bytes) -> tuple[str, ...]:
-    """Sorted names that the shared object leaves to whoever loads it.
+    """Sorted undefined symbols of the shared object.
 
-    Symbols that name a library version (libc, libstdc++, libm, libgomp) and weak ones are not
-    among them.
+    Without versioned symbols (libc, libstdc++, libm, libgomp) and weak ones.
     """
     return tuple(
         sorted(
@@ -86,7 +84,7 @@ def undefined_symbols(shared_object: bytes) -> tuple[str, ...]:
 
 
 def exported_symbols(shared_object: bytes) -> tuple[str, ...]:
-    """Sorted names that the shared object offers."""
+    """Sorted symbols that the shared object exports."""
     return tuple(
         sorted(symbol.name for symbol in _dynamic_symbols(shared_object) if symbol.is_defined)
     )

@@ -1,7 +1,7 @@
-"""What goes into the file for one partition: processed bytes, named blobs, metadata.
+"""The payload of one partition: processed bytes, named blobs, metadata.
 
-Keys are made of content, so equal code and equal weights are stored once, whatever partition or
-method they come from::
+Keys are derived from content, so equal code and weights of all partitions and methods are stored
+once::
 
     processed bytes   "<so_key>\\n<weights_key>"; of code in several variants these two lines for
                       each, in ascending ISA level
@@ -10,8 +10,8 @@ method they come from::
     each big constant "<sha256 of its bytes>_weight"
     metadata          "<so_key>/<weights_key>/metadata", a FlatBuffer of schema/metadata.fbs
 
-A key has one place in all that is loaded together, so weights that go to a .ptd file have its tag
-behind the digest.
+Keys are unique among all files loaded together, so keys of weights in a .ptd file also have its tag
+after the digest.
 """
 
 import collections
@@ -33,20 +33,19 @@ from pteron.exir._serialize.named_data_store import NamedDataStore, NamedDataSto
 from pteron.exir.backend.backend_details import PreprocessResult
 from pteron.exir.scalar_types import scalar_type
 
-#: Counts up when a fault of generated code is fixed that changed results; `lowering_faults.cpp`
-#: says what is wrong with code of earlier versions, and the runtime warns of it.
+#: Incremented when a bug in generated code that affects results is fixed. `lowering_faults.cpp`
+#: describes the bugs of earlier versions, and the runtime warns about them.
 LOWERING_VERSION = 3
-#: Constants of at least this size are blobs of their own.
+#: Constants of at least this size are separate blobs.
 OWN_BLOB_BYTES = 4096
-#: Alignment of every blob and of every constant inside the packed one.
+#: Alignment of every blob, and of every constant in the packed blob.
 ALIGNMENT = 64
 _FILE_IDENTIFIER = b"PTM1"
 
 
 @dataclasses.dataclass(frozen=True)
 class SharedObjectInfo:
-    """What the metadata says of the shared object itself; see schema/metadata.fbs for the
-    fields."""
+    """Metadata of the shared object; see schema/metadata.fbs for the fields."""
 
     device: str
     shims: tuple[str, ...]
@@ -61,7 +60,7 @@ class SharedObjectInfo:
 
 @dataclasses.dataclass(frozen=True)
 class _StoredConstant:
-    """A constant and where its bytes are."""
+    """A constant and the location of its bytes."""
 
     constant: Constant
     storage_offset: int
@@ -86,16 +85,15 @@ def build(
 
     Args:
         shared_object: the linked shared library.
-        info: what the shared object was built for.
+        info: target of the shared object.
         contract: inputs and outputs of the partition.
-        constants: what it reads.
-        op_counts: what the partition was made of; see `count_operators`.
-        boundaries: its partition boundaries and why they are there; see
+        constants: its constants.
+        op_counts: operators of the partition; see `count_operators`.
+        boundaries: its partition boundaries with reasons; see
             `pteron.exir.backend.partition_boundary`.
-        own_blobs: big constants become blobs of their own, and the order of small ones is that of
-            their digests, so that partitions which read the same store it once. Without it the
-            weights blob is what the container itself would load: whole storages in the given
-            order.
+        own_blobs: store large constants as separate blobs and sort small ones by digest, so that
+            partitions share them. Otherwise the weights blob has AOTInductor's own layout: whole
+            storages in the given order.
         weights_tag: name of the external file for weights; None keeps them in the program.
     """
     store = NamedDataStore()
@@ -114,7 +112,8 @@ def build(
                 item.blob_key, item.data, ALIGNMENT, weights_tag, digest=item.digest
             )
 
-    # The key of the metadata is made of the other two, and equal code has several of them.
+    # The key of the metadata is derived from the other two; equal code may have several metadata
+    # blobs.
     metadata = _metadata(so_digest, info, contract, stored, op_counts, boundaries)
     so_key = f"{so_digest.hex()}_{hashlib.sha256(metadata).hexdigest()[:16]}_so_blob"
     store.add_named_data(so_key, shared_object, alignment=4096, digest=so_digest)
@@ -125,8 +124,8 @@ def build(
 
 
 def join(variants: Sequence[PreprocessResult]) -> PreprocessResult:
-    """One result for all variants of a partition's code, given in ascending ISA level. Blobs that
-    they share are stored once."""
+    """Merges the results of all code variants of a partition, in ascending ISA level. Shared blobs
+    are stored once."""
     if len(variants) == 1:
         return variants[0]
     store = NamedDataStore()
@@ -147,7 +146,7 @@ def _weight_key(digest: bytes, kind: str, tag: str | None) -> str:
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """First and one past the last byte of its storage that `tensor` covers."""
+    """The byte range of its storage that `tensor` covers, end exclusive."""
     if tensor.numel() == 0:
         return 0, 0
     first = tensor.storage_offset()
@@ -156,7 +155,7 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _storage_view(tensor: torch.Tensor, start: int = 0, end: int | None = None) -> memoryview:
-    """These bytes of the tensor's storage; a copy of them only where they are on a device."""
+    """These bytes of the tensor's storage; copied only if they are on a device."""
     storage = tensor.untyped_storage()
     nbytes = (storage.nbytes() if end is None else end) - start
     if nbytes == 0:
@@ -170,9 +169,9 @@ def _storage_view(tensor: torch.Tensor, start: int = 0, end: int | None = None) 
 
 
 def _shared_extents(constants: Iterable[Constant]) -> dict[int, list[tuple[int, int]]]:
-    """Per storage, the byte ranges its constants cover, those that overlap joined into one.
+    """Per storage, the byte ranges of its constants, merged if they overlap.
 
-    A joined range begins at an aligned byte, so that what is aligned in the storage still is.
+    A merged range starts at an aligned byte, to preserve alignment in the storage.
     """
     ranges: dict[int, list[tuple[int, int]]] = collections.defaultdict(list)
     for constant in constants:
@@ -192,7 +191,8 @@ def _shared_extents(constants: Iterable[Constant]) -> dict[int, list[tuple[int, 
 def _pack(
     constants: Sequence[Constant], weights_tag: str | None
 ) -> tuple[list[_StoredConstant], bytes]:
-    """Where each constant goes, and the bytes of the packed blob (whose key is not known yet)."""
+    """The location of each constant, and the bytes of the packed blob (whose key is not known
+    yet)."""
     extents = _shared_extents(constants)
     views: dict[tuple[int, int, int], memoryview] = {}
     located = []
@@ -232,8 +232,7 @@ def _pack(
 def _pack_as_aotinductor(
     constants: Sequence[Constant], alignment: int
 ) -> tuple[list[_StoredConstant], bytes]:
-    """The layout of AOTInductor's own blob: whole storages, which it pads unless all are for a
-    GPU."""
+    """The layout of AOTInductor's own blob: whole storages, padded unless all are on a GPU."""
     packed = bytearray()
     stored = []
     for constant in constants:
@@ -287,7 +286,7 @@ def _metadata(
 
 
 def count_operators(program: ExportedProgram) -> dict[str, int]:
-    """How often each operator stands in the partition, by name."""
+    """The number of calls per operator in the partition."""
     counts = collections.Counter(
         str(node.target) for node in program.graph.nodes if node.op == "call_function"
     )
@@ -336,7 +335,7 @@ def _constant_table(schema: Any, item: _StoredConstant) -> Any:
 
 
 def describe(processed_bytes: bytes, data: NamedDataStoreOutput | None) -> dict[str, str]:
-    """What there is to say of a payload in one line each."""
+    """Describes a payload in one-line texts."""
     import pteron.backends.aoti.schema.metadata_generated as schema
 
     keys = processed_bytes.decode().split("\n")

@@ -1,4 +1,4 @@
-"""The CUDA backend's lowering half: which GPU, who multiplies matrices, what is tuned."""
+"""The CUDA backend's lowering half: architectures, GEMM implementation, tuning."""
 
 import dataclasses
 import logging
@@ -27,12 +27,12 @@ _LOG = logging.getLogger(__name__)
 
 
 class NoCudaDevice(RuntimeError):
-    """The options ask for what only a GPU tells, and this machine has none."""
+    """The options need a GPU, and this machine has none."""
 
 
 @final
 class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
-    """Compiles partitions to CUDA kernels, and a host part that runs them without libtorch."""
+    """Compiles partitions to CUDA kernels, and host code that runs them without libtorch."""
 
     #: decisions/2026-11-23-products-of-one-row.md
     max_gemv_columns = 8192
@@ -72,7 +72,7 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
         cls, edge_program: ExportedProgram, options: CudaOptions
     ) -> PreprocessResult:
         _check_lowers_here(options)
-        toolkit.include_folders()  # says what is missing before anything is compiled
+        toolkit.include_folders()  # reports what is missing before compiling
         return super().compile_partition(edge_program, options)
 
     @classmethod
@@ -81,7 +81,7 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
         edge_programs: dict[str, list[ExportedProgram]],
         options: dict[str, list[CudaOptions]],
     ) -> dict[str, list[PreprocessResult]]:
-        """As all AOTI backends; what tuning measures is recorded with the first partition."""
+        """As all AOTI backends; stores the tuning record with the first partition."""
         all_options = [each for chosen in options.values() for each in chosen]
         has_gpu = bool(_here())
         if not has_gpu:
@@ -156,7 +156,7 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
 
 
 def _include_folders() -> tuple[str, ...]:
-    """None where there is no toolkit: partitioning needs none; preprocess says what is missing."""
+    """None without a toolkit: partitioning needs none, and preprocess reports what is missing."""
     try:
         return toolkit.include_folders()
     except FileNotFoundError:
@@ -164,8 +164,8 @@ def _include_folders() -> tuple[str, ...]:
 
 
 def _asks_no_gpu(options: CudaOptions) -> bool:
-    """Whether a table answers for the GPU: where there is nothing to measure and the GPU is named.
-    So it is with a GPU of that kind at hand, too, that all machines make the same program."""
+    """Whether to use the table of GPU properties: if nothing is measured and the architecture is
+    named, even if the machine has such a GPU, so that all machines produce the same program."""
     here, named = _here(), options.architectures
     if options.tunes or not named:
         return False
@@ -173,7 +173,7 @@ def _asks_no_gpu(options: CudaOptions) -> bool:
 
 
 def _architectures(options: CudaOptions) -> tuple[str, ...]:
-    """All that the shared object will run on; the first decides how kernels are configured."""
+    """Architectures of the shared object; the first one determines kernel configurations."""
     if _asks_no_gpu(options):
         first, *others = options.architectures
         return (first, *sorted(set(others) - {first}))
@@ -182,7 +182,7 @@ def _architectures(options: CudaOptions) -> tuple[str, ...]:
 
 
 def _check_lowers_here(options: CudaOptions) -> None:
-    """NoCudaDevice, with all that is in the way, unless there is a GPU or none is needed."""
+    """Raises NoCudaDevice, listing all reasons, unless there is a GPU or none is needed."""
     if _here():
         return
     problems = []
@@ -217,7 +217,7 @@ def _say_that_nothing_is_checked(options: Iterable[CudaOptions]) -> None:
 
 def _here() -> str:
     """The architecture of this machine's GPU; empty without one."""
-    with inductor.LOCK:  # torch says what a table says while another thread generates code
+    with inductor.LOCK:  # torch reports the table's values while another thread generates code
         if not torch.cuda.is_available():
             return ""
         major, minor = torch.cuda.get_device_capability()
@@ -225,7 +225,7 @@ def _here() -> str:
 
 
 def _attach(result: PreprocessResult, record: AutotuneRecord) -> None:
-    """Puts the record among the blobs of a partition."""
+    """Adds the record to the blobs of a partition."""
     store = NamedDataStore()
     store.add_named_data(record.key(), record.to_json().encode())
     added = store.get_named_data_store_output()
