@@ -1,7 +1,7 @@
-"""The nested lists, tuples and dicts of an exported program, and the flat values in them.
+"""Pytrees of lists, tuples and dicts, and their flat leaves.
 
-A program may say as JSON how its flat inputs and outputs were nested:
-`[1, node]` with node = `{"type", "context", "children_spec"}`; a leaf has type null.
+A program may store the pytrees of its inputs and outputs as JSON: `[1, node]` with node = `{"type",
+"context", "children_spec"}`; a leaf has type null.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _PROTOCOL = 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tree:
-    """One level of nesting.
+    """A node of the tree.
 
     Attributes:
       kind: `leaf`, `tuple`, `list`, `dict` or `none`.
-      keys: of a dict, in the order of its children.
-      children: trees of what is inside.
+      keys: keys of a dict, in the order of its children.
+      children: subtrees.
     """
 
     kind: str
@@ -31,7 +31,7 @@ class Tree:
     children: tuple[Tree, ...] = ()
 
     def describe(self) -> str:
-        """`(*, {'mask': *})`, where a star is a value."""
+        """`(*, {'mask': *})`, where a star is a leaf."""
         inner = [child.describe() for child in self.children]
         if self.kind == "tuple":
             return "(" + ", ".join(inner) + ("," if len(inner) == 1 else "") + ")"
@@ -82,7 +82,7 @@ def flatten_call(tree: Tree, args: tuple[Any, ...], kwargs: dict[str, Any]) -> l
 
 
 def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
-    """Nests `leaves`, of which there are as many as in `tree`."""
+    """Unflattens `leaves`, which must be as many as in `tree`."""
     iterator = iter(leaves)
     value = _build(tree, iterator)
     left = sum(1 for _ in iterator)

@@ -1,4 +1,4 @@
-"""The state that a model keeps between calls."""
+"""The state of a model between calls."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Session:
         prefill = program.load_method("prefill", session=session)
         decode = program.load_method("decode", session=session)  # sees what prefill wrote
 
-    Two sessions share nothing but the program. From several threads, the methods of one session
-    take turns; those of different sessions run at the same time.
+    Two sessions share only the program. Calls into one session from several threads are serialized;
+    those into different sessions run concurrently.
     """
 
     __slots__ = ("_native",)
@@ -24,13 +24,13 @@ class Session:
         self._native = native
 
     def reset(self) -> None:
-        """Puts every buffer back to its initial value."""
+        """Resets every buffer to its initial value."""
         self._native.reset()
 
     def buffer_names(self) -> list[str]:
-        """Of the buffers that the methods loaded so far use, sorted."""
+        """Names of the buffers of all methods loaded so far, sorted."""
         return self._native.buffer_names()
 
     def buffer(self, name: str) -> Any:
-        """A copy of one: a torch tensor if torch is loaded, else a numpy array."""
+        """A copy of a buffer: a torch tensor if torch is loaded, else a NumPy array."""
         return self._native.buffer(name)

@@ -18,7 +18,8 @@ os.environ["SOURCE_DATE_EPOCH"] = "315532800"
 
 from wheel.wheelfile import WheelFile
 
-# What programs need; and what lowering needs besides. Other releases of torch have other headers.
+# Requirements for running, and additional ones for lowering. Other torch releases have other
+# headers.
 _REQUIRES = (
     "absl-py",
     "flatbuffers",
@@ -58,7 +59,7 @@ def main() -> None:
 
 
 def _platform(wheel: Path) -> str:
-    """The oldest platform that has what the libraries need."""
+    """The oldest platform that satisfies the libraries."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "auditwheel", "show", "--json", str(wheel)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
