@@ -1,6 +1,7 @@
 """Reports on lowered programs: methods, partitions, boundaries, and sizes.
 
-report = program.explain() print(report)                              # a plain-text table
+report = program.explain()
+print(report)                              # a plain-text table
 report.methods[0].partitions[0].op_counts  # the same data as objects
 """
 

@@ -1,8 +1,9 @@
 """Extracts a partition from a program, and replaces it by a delegate call.
 
-    partition       = a tag's nodes (pteron.exir.backend.partitions) extract         -> Extracted:
-    the partition as a program of its own, and its arguments backend         -> PreprocessResult ->
-    LoweredBackendModule insert_delegates-> the program with delegate calls instead
+    partition       = a tag's nodes (pteron.exir.backend.partitions)
+    extract         -> Extracted: the partition as a program of its own, and its arguments
+    backend         -> PreprocessResult -> LoweredBackendModule
+    insert_delegates-> the program with delegate calls instead
 
 Constants that a partition owns move into its program. State that it mutates stays outside and is an
 input of the partition. Programs stay functional, so the new value is an output of the call here;

@@ -4,8 +4,8 @@
 //   ForkMutex mutex;
 //   std::lock_guard<ForkMutex> lock(mutex);          // no fork() before it is unlocked
 //
-//   static Once<int> count; return count.get([] { return count_cores(); });   // like a static
-//   variable, with such a lock
+//   static Once<int> count;
+//   return count.get([] { return count_cores(); });   // like a static variable, with such a lock
 //
 // For process-wide or shared state. May be held while a library is opened, but not while user code
 // runs: fork() waits for it, in Python with the GIL. May be nested. Thread-safe. In a child all are

@@ -1,7 +1,7 @@
 // A read-only memory-mapped file.
 //
-//   PTERON_ASSIGN_OR_RETURN(MappedFile file, MappedFile::open("model.pte")); parse(file.bytes());
-//   // page-aligned; pages are read on access
+//   PTERON_ASSIGN_OR_RETURN(MappedFile file, MappedFile::open("model.pte"));
+//   parse(file.bytes());   // page-aligned; pages are read on access
 //
 // Move-only; unmapped on destruction. Bytes may be read by any thread. Writing to the mapping is a
 // fault; so is reading beyond the end after the file was truncated.

@@ -1,7 +1,9 @@
 // Options for opening a program file.
 //
-//   LoadOptions options; options.data_paths = {"model.ptd"}; options.verification =
-//   Verification::Full; options.allowed_backends.emplace();   // no native code from this file
+//   LoadOptions options;
+//   options.data_paths = {"model.ptd"};
+//   options.verification = Verification::Full;
+//   options.allowed_backends.emplace();   // no native code from this file
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Output tensors owned by Python: our memory as tensors of the caller's library.
 //
 //   OwnedTensorPtr tensor = OwnedTensor::allocate(output);  // same dtype, sizes, layout, device
-//   tensor->copy_from(output);  // or compute into it: method.set_output_data(...) Object result =
-//   to_python(std::move(tensor), style);
+//   tensor->copy_from(output);  // or compute into it: method.set_output_data(...)
+//   Object result = to_python(std::move(tensor), style);
 #pragma once
 
 #include <array>

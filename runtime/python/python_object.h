@@ -1,7 +1,7 @@
 // Python objects through the CPython API.
 //
-//   const Object name = get_attribute(dtype, "name");  // null: no such attribute const Object
-//   bytes = call_method(array, "view", "(s)", "uint8");
+//   const Object name = get_attribute(dtype, "name");  // null: no such attribute
+//   const Object bytes = call_method(array, "view", "(s)", "uint8");
 //
 // A Python error is thrown as PythonError and returned to Python at the boundary (python_type.h,
 // module.cpp). All functions need the GIL.

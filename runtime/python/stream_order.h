@@ -3,10 +3,11 @@
 //
 //   StreamOrder order;  // of a session
 //   {
-//     CallerStreams streams(devices, api, order); throw_if_error(streams.begin(false));  // uses
-//     the caller's streams on this thread method->execute();
-//   }  // restores them throw_if_error(order.finish());  // before the host accesses the session's
-//   state
+//     CallerStreams streams(devices, api, order);
+//     throw_if_error(streams.begin(false));  // uses the caller's streams on this thread
+//     method->execute();
+//   }  // restores them
+//   throw_if_error(order.finish());  // before the host accesses the session's state
 //
 // Methods of a session may be called on different streams: the next call waits on the device for
 // the previous one's work.

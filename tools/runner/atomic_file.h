@@ -1,7 +1,8 @@
 // A file that is written atomically.
 //
 //   PTERON_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));   // fails early
-//   PTERON_RETURN_IF_ERROR(file.write(bytes, nbytes)); PTERON_RETURN_IF_ERROR(file.commit());
+//   PTERON_RETURN_IF_ERROR(file.write(bytes, nbytes));
+//   PTERON_RETURN_IF_ERROR(file.commit());
 //
 // Written under a temporary name beside `path` and renamed by commit(); removed otherwise.
 // Move-only.

@@ -1,7 +1,7 @@
 """Lowers a module to a program file, in one call.
 
-    report = pteron.export(model, (x,), "model.pte") print(report)  # delegates, sizes, largest
-    difference from eager
+    report = pteron.export(model, (x,), "model.pte")
+    print(report)  # delegates, sizes, largest difference from eager
 
 It calls `torch.export.export`, `to_edge_transform_and_lower` and `to_executorch`.
 """
