@@ -1,4 +1,4 @@
-"""Checks of exported programs for likely mistakes."""
+"""Checks of exported programs for likely errors."""
 
 import logging
 from collections import defaultdict

@@ -245,16 +245,16 @@ class RoundingInterpreter(CheckingInterpreter):
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
         of_tf32 = self._tf32 and dtype == torch.float32
-        last_place = torch.finfo(torch.float16 if of_tf32 else dtype).eps
+        ulp = torch.finfo(torch.float16 if of_tf32 else dtype).eps
         result = value.to(torch.float64 if dtype == torch.float64 else torch.float32, copy=True)
         bounds = None
         if isinstance(absolute, torch.Tensor):
             bounds = _as_in_memory(torch.empty_like(result).copy_(absolute))
-        most = 1 / (16 * last_place) + 0.25  # every larger value is a multiple of one half
+        most = 1 / (16 * ulp) + 0.25  # every larger value is a multiple of one half
         part = _PART if device.type == "cpu" else max(1, result.numel())
         for index, exact in enumerate(_as_in_memory(result).split(part)):
             bound = absolute if bounds is None else bounds[index * part :][: len(exact)]
-            change = torch.mul(exact, last_place * self._scale).add_(bound)
+            change = torch.mul(exact, ulp * self._scale).add_(bound)
             change.mul_(self._noise(exact)).nan_to_num_(0, 0, 0)
             exact.add_(change.mul_(exact.clamp(-most, most).mul_(2).frac_().ne_(0)))
         return result.to(dtype)

@@ -64,7 +64,7 @@ def run(positional: list[str]) -> bool:
         }
         wrong = {m: report for m, report in reports.items() if report.wrong}
         if wrong:
-            stages("lower anew and search for the first operator that differs")
+            stages("lower again and search for the first operator that differs")
             origin = _origin(programs, partitioners)
     if FLAGS.json:
         shown = {m: _as_json(report) for m, report in reports.items()}
@@ -97,9 +97,9 @@ def _origin(programs: Any, partitioners: Any) -> str:
     try:
         to_edge_transform_and_lower(programs, partitioner=partitioners).to_executorch()
     except VerificationError as error:
-        return f"lowered anew, {error}"
+        return f"lowered again, {error}"
     return (
-        "Lowered anew, the model is right: the file was made from another model, other weights or"
+        "Lowered again, the model is right: the file was made from another model, other weights or"
         " other options.\ntry:  weights that do not change from call to call of the function"
         " (torch.manual_seed, or a checkpoint);\n      pteron export again"
     )

@@ -1,4 +1,4 @@
-"""Writes ops/*/goldens.json anew: `tools/bazel run //backends/aoti/ops/conformance:make_goldens`.
+"""Regenerates ops/*/goldens.json: `tools/bazel run //backends/aoti/ops/conformance:make_goldens`.
 
 With names of families, only theirs.
 """
