@@ -35,10 +35,10 @@ def decomposition_table() -> Table:
     table[torch.ops.aten.lstm.input] = _lstm
     table[torch.ops.aten.select_scatter.default] = _select_scatter
     for op in (torch.ops.aten.index_add.default, torch.ops.aten.index_copy.default):
-        table[op] = _with_indices_from_0(table[op])
+        table[op] = _without_negative_indices(table[op])
     for op in (torch.ops.aten.index_fill.int_Scalar, torch.ops.aten.index_fill.int_Tensor):
-        table[op] = _with_indices_from_the_end(table[op])  # through `index_copy`
-    table[torch.ops.aten.index_select.default] = _with_indices_from_0(torch._refs.index_select)
+        table[op] = _with_negative_indices(table[op])  # through `index_copy`
+    table[torch.ops.aten.index_select.default] = _without_negative_indices(torch._refs.index_select)
     table[torch.ops.aten._is_all_true.default] = torch.all
     table[torch.ops.aten._is_any_true.default] = torch.any
     table.update(_CHECKED)
@@ -73,13 +73,13 @@ def _histogram(
     return torch.histc(numbers.double(), bins, min, max).to(numbers.dtype)
 
 
-def _with_indices_from_0(decomposition: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def _without_negative_indices(decomposition: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """For an operator that rejects negative indices, whose decomposition accepts them."""
     # Wrapped negative indices are rejected too.
     return _with_indices(lambda index, size: torch.where(index < 0, size, index), decomposition)
 
 
-def _with_indices_from_the_end(
+def _with_negative_indices(
     decomposition: Callable[..., torch.Tensor],
 ) -> Callable[..., torch.Tensor]:
     """For an operator that accepts negative indices, whose decomposition rejects them."""

@@ -94,7 +94,7 @@ class AotiPartitioner(Partitioner):
         self, program: ExportedProgram, support: OpSupport
     ) -> list[list[torch.fx.Node]]:
         """Sets of nodes to take, in graph order."""
-        free = list(_takeable_nodes(program))
+        free = list(_supported_nodes(program))
         calls = [node for node in program.graph.nodes if node.op == "call_function"]
         calls = [node for node in calls if kernels.ON_HOST not in node.meta]
         if len(free) == len(calls) and all(support.reason(node) is None for node in free):
@@ -114,7 +114,7 @@ class AotiPartitioner(Partitioner):
 
     def _warn(self, program: ExportedProgram, support: OpSupport) -> None:
         lines = []
-        for node in _takeable_nodes(program):
+        for node in _supported_nodes(program):
             reason = support.reason(node)
             if reason is None:
                 continue
@@ -131,7 +131,7 @@ class AotiPartitioner(Partitioner):
             )
 
 
-def _takeable_nodes(program: ExportedProgram) -> Iterable[torch.fx.Node]:
+def _supported_nodes(program: ExportedProgram) -> Iterable[torch.fx.Node]:
     for node in get_non_lowered_nodes(program.graph):
         if kernels.ON_HOST not in node.meta:
             yield node

@@ -137,7 +137,7 @@ class _Contracts:
         """Conditions on the inputs' symbols; called after exactly these have indices."""
         own = {e: sympy.Symbol(f"size{n}") for e, n in self._indices.items() if not e.is_Symbol}
         relations = [sympy.Eq(name, e, evaluate=False) for e, name in own.items()]
-        relations += [guard for guard in guards_of(self._program) if _says_more(guard)]
+        relations += [guard for guard in guards_of(self._program) if _is_relation(guard)]
         indices = {own.get(e, e): n for e, n in self._indices.items()}
         words = {own.get(e, e): text for e, text in self._words.items()}
         fixed = {s: r.lower for s, r in self._ranges.items() if r.is_singleton()}
@@ -155,7 +155,7 @@ class _Contracts:
         return tuple(dict.fromkeys(found))
 
 
-def _says_more(guard: sympy.Basic) -> bool:
+def _is_relation(guard: sympy.Basic) -> bool:
     """Whether a guard is more than a range and more than "not 0 or 1", which reflects tracing:
     declared dimensions may have these sizes."""
     if not isinstance(guard, sympy.core.relational.Relational):

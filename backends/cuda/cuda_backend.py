@@ -52,7 +52,7 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
             code=Target(
                 "cuda",
                 freeze=False,
-                gpu=first if _asks_no_gpu(options) else "",
+                gpu=first if _needs_no_gpu(options) else "",
                 architectures=tuple(further),
                 allow_tf32=options.allow_tf32,
             ),
@@ -71,7 +71,7 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
     def compile_partition(
         cls, edge_program: ExportedProgram, options: CudaOptions
     ) -> PreprocessResult:
-        _check_lowers_here(options)
+        _require_gpu(options)
         toolkit.include_folders()  # reports what is missing before compiling
         return super().compile_partition(edge_program, options)
 
@@ -85,7 +85,7 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
         all_options = [each for chosen in options.values() for each in chosen]
         has_gpu = bool(_here())
         if not has_gpu:
-            _say_that_nothing_is_checked(all_options)
+            _warn_unverified(all_options)
         if not has_gpu or not any(each.tunes for each in all_options):
             return super().compile_partitions(edge_programs, options)
         texts = dict.fromkeys(each.autotune_record for each in all_options if each.autotune_record)
@@ -163,7 +163,7 @@ def _include_folders() -> tuple[str, ...]:
         return ()
 
 
-def _asks_no_gpu(options: CudaOptions) -> bool:
+def _needs_no_gpu(options: CudaOptions) -> bool:
     """Whether to use the table of GPU properties: if nothing is measured and the architecture is
     named, even if the machine has such a GPU, so that all machines produce the same program."""
     here, named = _here(), options.architectures
@@ -174,14 +174,14 @@ def _asks_no_gpu(options: CudaOptions) -> bool:
 
 def _architectures(options: CudaOptions) -> tuple[str, ...]:
     """Architectures of the shared object; the first one determines kernel configurations."""
-    if _asks_no_gpu(options):
+    if _needs_no_gpu(options):
         first, *others = options.architectures
         return (first, *sorted(set(others) - {first}))
     here = _here()
     return (*((here,) if here else ()), *sorted(set(options.architectures) - {here}))
 
 
-def _check_lowers_here(options: CudaOptions) -> None:
+def _require_gpu(options: CudaOptions) -> None:
     """Raises NoCudaDevice, listing all reasons, unless there is a GPU or none is needed."""
     if _here():
         return
@@ -204,8 +204,8 @@ def _check_lowers_here(options: CudaOptions) -> None:
         )
 
 
-def _say_that_nothing_is_checked(options: Iterable[CudaOptions]) -> None:
-    named = (_architectures(each) for each in options if _asks_no_gpu(each))
+def _warn_unverified(options: Iterable[CudaOptions]) -> None:
+    named = (_architectures(each) for each in options if _needs_no_gpu(each))
     architectures = sorted({name for names in named for name in names})
     if architectures:
         _LOG.warning(

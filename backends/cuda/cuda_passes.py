@@ -148,7 +148,7 @@ def _select(owner: GraphModule, cond: Node) -> bool:
     if any(user.target is not operator.getitem for user in cond.users):
         return False
     branches = [getattr(owner, branch.target) for branch in (true_branch, false_branch)]
-    if not all(map(_is_safe, branches)) or not _are_alike(*branches) or not _are_small(branches):
+    if not all(map(_is_safe, branches)) or not _have_equal_outputs(*branches) or not _are_small(branches):
         return False
     graph = owner.graph
     with graph.inserting_before(cond):
@@ -197,7 +197,7 @@ def _is_safe(branch: GraphModule) -> bool:
     return True
 
 
-def _are_alike(first: GraphModule, second: GraphModule) -> bool:
+def _have_equal_outputs(first: GraphModule, second: GraphModule) -> bool:
     """Whether their outputs are tensors with equal dtypes and equal static sizes."""
     pairs = list(zip(map(_value, _outputs(first)), map(_value, _outputs(second)), strict=False))
     return len(_outputs(first)) == len(_outputs(second)) and all(
@@ -223,7 +223,7 @@ def _are_small(branches: list[GraphModule]) -> bool:
     """Counts memory read and written once, since pointwise operators are fused."""
     nbytes = flops = 0
     for branch in branches:
-        for tensor in _touched(branch):
+        for tensor in _bytes_accessed(branch):
             if tensor is None or not _is_static(tensor):
                 return False
             nbytes += tensor.numel() * tensor.element_size()
@@ -242,7 +242,7 @@ def _are_small(branches: list[GraphModule]) -> bool:
     return nbytes <= MAX_BYTES and flops <= MAX_FLOPS
 
 
-def _touched(branch: GraphModule) -> Iterator[torch.Tensor | None]:
+def _bytes_accessed(branch: GraphModule) -> Iterator[torch.Tensor | None]:
     """Bytes of operands and materialized intermediates of a branch."""
     for node in branch.graph.nodes:
         if node.op == "placeholder":

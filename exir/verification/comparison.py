@@ -22,7 +22,7 @@ from torch.fx import Interpreter
 from pteron.exir.verification.interpreters import (
     PreciseInterpreter,
     RoundingInterpreter,
-    around,
+    typical_magnitude,
 )
 
 RESOLUTION = {
@@ -135,12 +135,12 @@ class _Output:
         if rounding is None:
             return torch.full_like(self._floors[call], math.inf)
         is_float = _dtype(self._expected[call]) in RESOLUTION
-        rounding = around(rounding) if is_float else rounding
+        rounding = typical_magnitude(rounding) if is_float else rounding
         return torch.maximum(self._floors[call], TIMES_ROUNDING * rounding)
 
     def compared(self) -> Comparison:
         """The result for the worst call."""
-        return max(map(self._compared, range(len(self._found))), key=_badness)
+        return max(map(self._compared, range(len(self._found))), key=_severity)
 
     @property
     def is_equal(self) -> bool:
@@ -177,7 +177,7 @@ class _Output:
         )
 
 
-def _badness(comparison: Comparison) -> tuple[bool, float]:
+def _severity(comparison: Comparison) -> tuple[bool, float]:
     return comparison.wrong > 0, comparison.error / (comparison.limit or 1.0)
 
 
@@ -201,7 +201,7 @@ def _floor(expected: Any, tf32: bool) -> torch.Tensor:
     if tf32 and dtype in (torch.float32, torch.complex64):
         dtype = torch.float16
     resolution = RESOLUTION.get(dtype, 0.0) if dtype else 0.0
-    return resolution * around(_magnitude(expected)).nan_to_num_(nan=0.0, posinf=0.0)
+    return resolution * typical_magnitude(_magnitude(expected)).nan_to_num_(nan=0.0, posinf=0.0)
 
 
 def _kind(value: Any) -> str:

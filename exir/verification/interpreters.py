@@ -132,7 +132,7 @@ _PRODUCTS: dict[object, int] = {
 """Operators that sum, and which of their arguments is summed over."""
 
 
-def around(values: torch.Tensor) -> torch.Tensor:
+def typical_magnitude(values: torch.Tensor) -> torch.Tensor:
     """The typical magnitude around each element of a non-negative tensor, or the element if larger.
 
     Uses the slice along one dimension (row, column, ...) with the smallest values, so that errors
@@ -167,7 +167,7 @@ def _terms(target: Any, args: Any, result: Any) -> float:
 _CONVERSIONS = {_aten._to_copy, _aten.to}
 
 
-def _as_in_memory(tensor: torch.Tensor) -> torch.Tensor:
+def _flattened(tensor: torch.Tensor) -> torch.Tensor:
     """The elements of a dense tensor, flattened."""
     return tensor.as_strided((tensor.numel(),), (1,))
 
@@ -235,7 +235,7 @@ class RoundingInterpreter(CheckingInterpreter):
                 each += torch.finfo(torch.float16).eps * self._scale
             if result.dtype == torch.float64:
                 each *= torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
-            return self._rounded(result, each * around(result.abs().float()))
+            return self._rounded(result, each * typical_magnitude(result.abs().float()))
         return pytree.tree_map(self._rounded, result)
 
     def _rounded(self, value: Any, absolute: torch.Tensor | float = 0.0) -> Any:
@@ -249,10 +249,10 @@ class RoundingInterpreter(CheckingInterpreter):
         result = value.to(torch.float64 if dtype == torch.float64 else torch.float32, copy=True)
         bounds = None
         if isinstance(absolute, torch.Tensor):
-            bounds = _as_in_memory(torch.empty_like(result).copy_(absolute))
+            bounds = _flattened(torch.empty_like(result).copy_(absolute))
         most = 1 / (16 * ulp) + 0.25  # every larger value is a multiple of one half
         part = _PART if device.type == "cpu" else max(1, result.numel())
-        for index, exact in enumerate(_as_in_memory(result).split(part)):
+        for index, exact in enumerate(_flattened(result).split(part)):
             bound = absolute if bounds is None else bounds[index * part :][: len(exact)]
             change = torch.mul(exact, ulp * self._scale).add_(bound)
             change.mul_(self._noise(exact)).nan_to_num_(0, 0, 0)

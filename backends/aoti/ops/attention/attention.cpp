@@ -36,11 +36,11 @@ Error scaled_dot_product_attention(const Kernels& kernels, const SlimTensor& que
                     key.size(3) == query.size(3);
   PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument,
                          "found query %s, key %s, value %s, expected (batch, heads, queries or "
-                         "keys, items) of equal batches and fitting sizes",
+                         "keys, head dim) of equal batches and fitting sizes",
                          query.describe().c_str(), key.describe().c_str(),
                          value.describe().c_str());
   PTERON_CHECK_OR_RETURN(std::max(query.size(3), value.size(3)) <= kMaxItems, Error::NotSupported,
-                         "found query %s, value %s, expected %lld items at most",
+                         "found query %s, value %s, expected a head dim of at most %lld",
                          query.describe().c_str(), value.describe().c_str(),
                          static_cast<long long>(kMaxItems));
   const int64_t heads = query.size(1), shared = key.size(1);
