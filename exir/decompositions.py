@@ -73,7 +73,9 @@ def _histogram(
     return torch.histc(numbers.double(), bins, min, max).to(numbers.dtype)
 
 
-def _without_negative_indices(decomposition: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def _without_negative_indices(
+    decomposition: Callable[..., torch.Tensor],
+) -> Callable[..., torch.Tensor]:
     """For an operator that rejects negative indices, whose decomposition accepts them."""
     # Wrapped negative indices are rejected too.
     return _with_indices(lambda index, size: torch.where(index < 0, size, index), decomposition)

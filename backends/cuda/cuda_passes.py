@@ -148,7 +148,11 @@ def _select(owner: GraphModule, cond: Node) -> bool:
     if any(user.target is not operator.getitem for user in cond.users):
         return False
     branches = [getattr(owner, branch.target) for branch in (true_branch, false_branch)]
-    if not all(map(_is_safe, branches)) or not _have_equal_outputs(*branches) or not _are_small(branches):
+    if (
+        not all(map(_is_safe, branches))
+        or not _have_equal_outputs(*branches)
+        or not _are_small(branches)
+    ):
         return False
     graph = owner.graph
     with graph.inserting_before(cond):

@@ -127,7 +127,9 @@ def _effect(reference: Reference, planted: Any) -> float:
         off = errors(a, b)
         assert off is not None
         if b.is_floating_point() and off.numel():
-            largest.append(float((off / typical_magnitude(b.abs().double())).nan_to_num(nan=0).max()))
+            largest.append(
+                float((off / typical_magnitude(b.abs().double())).nan_to_num(nan=0).max())
+            )
     return max(largest)
 
 
