@@ -227,7 +227,7 @@ def _are_small(branches: list[GraphModule]) -> bool:
     """Counts memory read and written once, since pointwise operators are fused."""
     nbytes = flops = 0
     for branch in branches:
-        for tensor in _bytes_accessed(branch):
+        for tensor in _accessed_tensors(branch):
             if tensor is None or not _is_static(tensor):
                 return False
             nbytes += tensor.numel() * tensor.element_size()
@@ -246,7 +246,7 @@ def _are_small(branches: list[GraphModule]) -> bool:
     return nbytes <= MAX_BYTES and flops <= MAX_FLOPS
 
 
-def _bytes_accessed(branch: GraphModule) -> Iterator[torch.Tensor | None]:
+def _accessed_tensors(branch: GraphModule) -> Iterator[torch.Tensor | None]:
     """Bytes of operands and materialized intermediates of a branch."""
     for node in branch.graph.nodes:
         if node.op == "placeholder":
