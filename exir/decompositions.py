@@ -77,7 +77,7 @@ def _without_negative_indices(
     decomposition: Callable[..., torch.Tensor],
 ) -> Callable[..., torch.Tensor]:
     """For an operator that rejects negative indices, whose decomposition accepts them."""
-    # Wrapped negative indices are rejected too.
+    # Replaces them by `size`, which is rejected too.
     return _with_indices(lambda index, size: torch.where(index < 0, size, index), decomposition)
 
 

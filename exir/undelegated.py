@@ -63,7 +63,7 @@ def lower_leftovers(programs: Mapping[str, ExportedProgram]) -> dict[str, Export
     if any(pending_calls(program) for program in lowered.values()):
         raise UnsupportedOperatorsError(
             "no partitioner takes these operators, and the backend that compiles what is left"
-            " refuses them:\n"
+            " does not support them:\n"
             + _table(lowered)
             + "\ntry:  a partitioner whose backend takes them (to_edge_transform_and_lower(...,"
             " partitioner=[...]), one more after the others);\n"

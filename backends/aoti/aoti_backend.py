@@ -203,7 +203,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
         if METHOD_NAME_KEY in found:
             return found[METHOD_NAME_KEY].decode()
         raise RuntimeError(
-            f"no compile spec says the method's name: found the keys {sorted(found)}, expected "
+            f"no compile spec has the method's name: found the keys {sorted(found)}, expected "
             f"{METHOD_NAME_KEY!r} among them; lowering with a partitioner adds it, and elsewhere "
             f"{cls.__name__}.generate_method_name_compile_spec(name) makes it"
         )

@@ -94,7 +94,7 @@ class AutotuneRecord:
         if self.made_with != here:
             raise ValueError(
                 f"the record of tuning was made with {_shown(self.made_with)}; here are "
-                f"{_shown(here)}. Times measured there say nothing here: lower without the record."
+                f"{_shown(here)}. Its times are not valid here: lower without the record."
             )
 
     def missing(self, files: Mapping[str, str]) -> list[str]:

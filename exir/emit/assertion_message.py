@@ -38,7 +38,7 @@ def assertion_message(node: Node) -> list[Any]:
         found, limit = compared.args
         said = ["found ", found, f", expected {_EXPECTED[relation]}", limit]
     else:
-        said = [text[0] if text else "an assertion does not hold"]
+        said = [text[0] if text else "an assertion failed"]
     line = _line(node)
     return [*said, f" ({node.target}{f', {line}' if line else ''})"]
 

@@ -27,7 +27,7 @@ std::string list(Span<const int64_t> values) {
 }
 
 Error check_sizes(ScalarType dtype, Span<const int64_t> sizes) {
-  PTERON_CHECK_OR_RETURN(is_valid(dtype), Error::InvalidType, "scalar type %d is not one we know",
+  PTERON_CHECK_OR_RETURN(is_valid(dtype), Error::InvalidType, "unknown scalar type %d",
                          static_cast<int>(dtype));
   PTERON_CHECK_OR_RETURN(sizes.size() <= kMaxTensorDims, Error::InvalidArgument,
                          "%zu dimensions, at most %zu are possible", sizes.size(), kMaxTensorDims);

@@ -27,7 +27,7 @@ using TensorPtr = std::shared_ptr<Tensor>;
 template <typename T>
 ScalarType scalar_type_of() {
   static_assert(!std::is_same_v<T, bool>,
-                "std::vector<bool> packs its elements: use uint8_t, and say ScalarType::Bool");
+                "std::vector<bool> packs its elements: use uint8_t and ScalarType::Bool");
   static_assert(std::is_trivially_copyable_v<T>, "elements of tensors are numbers");
   const auto is_it = [](auto element) {
     using E = decltype(element);

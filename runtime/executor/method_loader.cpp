@@ -134,7 +134,7 @@ Error MethodLoader::check_planned_bytes() const {
   const auto number = [](uint64_t n) { return static_cast<unsigned long long>(n); };
   PTERON_CHECK_OR_RETURN(
       total <= state_->limits.planned_bytes, Error::MemoryAllocationFailed,
-      "its tensors need %llu bytes (planned memory %llu, mutable buffers %llu, outputs besides "
+      "its tensors need %llu bytes (planned memory %llu, mutable buffers %llu, other outputs "
       "%llu), and the limit planned_bytes is %llu. Use a higher limit if you trust the file, or "
       "export the model for smaller bounds",
       number(total), number(pools), number(buffers), number(outputs),

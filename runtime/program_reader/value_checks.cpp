@@ -160,8 +160,9 @@ void ValueChecks::check_tensor(size_t index, const schema::Tensor& tensor) {
                  bytes.error().message().c_str());
   } else if (!storage.planned && made->nbytes() > 0 &&
              (bytes->data() - data_.file().bytes().data()) % element_size(made->dtype()) != 0) {
-    errors_->add("method %s: value %zu, %s, lies in the file at no multiple of its element size",
-                 name_.c_str(), index, made->describe().c_str());
+    errors_->add(
+        "method %s: value %zu, %s: its offset in the file is no multiple of its element size",
+        name_.c_str(), index, made->describe().c_str());
   }
 }
 

@@ -246,7 +246,7 @@ PYBIND11_PLUGIN_IMPL(_native) {
   PyErr_SetString(PyExc_ImportError,
                   "pteron.runtime was imported in a sub-interpreter and works in the main "
                   "interpreter of a process only; try WSGIApplicationGroup %{GLOBAL} (mod_wsgi), "
-                  "single-interpreter = true (uWSGI), or a process of its own");
+                  "single-interpreter = true (uWSGI), or a separate process");
   return nullptr;
 }
 

@@ -455,7 +455,7 @@ void PyMethod::set_tensor(size_t index, PyObject* value) {
   }
   if (!on_cpu) {
     throw_error(make_error(Error::InvalidArgument,
-                           "input %zu of method \"%s\" lies on a device in another layout than %s; "
+                           "input %zu of method \"%s\" is on a device with other strides than %s; "
                            "make it contiguous",
                            index, method_->name().c_str(), expected.describe().c_str()));
   }
@@ -490,7 +490,7 @@ void PyMethod::check_written_inputs() const {
   for (const size_t i : written_) {
     const ImportedTensor& tensor = inputs_[i].tensor;
     if (!tensor.imported() || !tensor.data) continue;
-    if (tensor.is_read_only) refuse(i, "and it is read-only; give a copy that can be written");
+    if (tensor.is_read_only) refuse(i, "and it is read-only; pass a writable copy");
     if (!has_layout(tensor, metas[i].dim_order) && overlaps_itself(view_of(tensor))) {
       refuse(i, "and several of its elements are one place in memory, as after expand(); clone it");
     }
@@ -499,7 +499,7 @@ void PyMethod::check_written_inputs() const {
       if (k != i && other.imported() && other.device == tensor.device &&
           share_elements(view_of(tensor), view_of(other))) {
         refuse(i, "and it shares memory with input " + std::to_string(k) +
-                      "; give a copy as one of them");
+                      "; pass a copy of one of them");
       }
     }
   }

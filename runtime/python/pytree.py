@@ -140,7 +140,7 @@ def _build(tree: Tree, leaves: Iterator[Any]) -> Any:
         try:
             return next(leaves)
         except StopIteration:
-            raise NotSupportedError("the method has fewer outputs than its nesting says") from None
+            raise NotSupportedError("the method has fewer outputs than its pytree") from None
     if tree.kind == "none":
         return None
     children = [_build(child, leaves) for child in tree.children]

@@ -31,7 +31,7 @@ values.define_flags(FLAGS)
 flags.DEFINE_string("method", None, "Its only one, or forward.", flag_values=FLAGS)
 flags.DEFINE_string("model", None, "FILE.py:function, what it was made from.", flag_values=FLAGS)
 flags.DEFINE_list(
-    "against", [], f"Peers: {', '.join(peers.PEERS)}; they need --model.", flag_values=FLAGS
+    "against", [], f"Baselines: {', '.join(peers.PEERS)}; they need --model.", flag_values=FLAGS
 )
 flags.DEFINE_integer("threads", None, "For each; by default its own choice.", 1, flag_values=FLAGS)
 flags.DEFINE_float("seconds", 3.0, "Of measuring, for each.", 0.0, flag_values=FLAGS)
@@ -48,7 +48,7 @@ def run(positional: list[str]) -> bool:
     if FLAGS.against and FLAGS.model is None:
         raise UsageError("--against needs the model; expected --model FILE.py:function")
     if FLAGS.model and FLAGS.input:
-        raise UsageError("--model brings the inputs; expected no --input beside it")
+        raise UsageError("--model provides the inputs; expected no --input")
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         meta = program_file.method_of(program_file.load(name, FLAGS.data), FLAGS.method).metadata

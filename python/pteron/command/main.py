@@ -25,9 +25,9 @@ from pteron.command.usage import CannotRunHere, UsageError, help_of, nearest
 #: Commands, in order of typical use.
 COMMANDS = {
     "export": "lower a model to a program file",
-    "inspect": "show what a program file holds",
+    "inspect": "show the contents of a program file",
     "run": "run a method once, on files",
-    "bench": "measure a program, and others beside it",
+    "bench": "benchmark a program, optionally against others",
     "compare": "compare a program file with eager",
 }
 

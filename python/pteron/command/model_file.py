@@ -148,5 +148,5 @@ def _raised(path: Path, what: str, error: Exception) -> str:
         type(error), error, frames or error.__traceback__, chain=False
     )
     no_gpu = "Torch not compiled with CUDA" in str(error) or "No CUDA GPUs" in str(error)
-    hint = "\ntry:  the model on the CPU; --backend=cuda says where the program runs" * no_gpu
+    hint = "\ntry:  the model on the CPU; --backend=cuda sets the program's device" * no_gpu
     return f"{what} raised {type(error).__name__}:\n{''.join(lines).rstrip()}{hint}"

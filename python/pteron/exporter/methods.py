@@ -53,7 +53,7 @@ def export_methods(
         )
     elif args is not None or kwargs:
         raise ExportError(
-            "a dict of methods and example inputs beside it were given; expected the inputs in the"
+            "found a dict of methods and separate example inputs; expected the inputs in the"
             ' dict.\ntry:  {"prefill": (model.prefill, (tokens,)), "decode": (model.decode, (t,))}'
         )
     elif dynamic_shapes is not None:
@@ -265,10 +265,10 @@ def _short(error: Exception) -> str:
 
 # Fragments of torch's messages, and hints that they lack.
 _HINTS = {
-    "support for cuda": "no .to('cuda') in the model; backend='cuda' says where it is to run",
-    "data-dependent": "torch.where or torch.cond where the model decides by a tensor's values, at"
+    "support for cuda": "no .to('cuda') in the model; backend='cuda' sets the device",
+    "data-dependent": "torch.where or torch.cond for control flow that depends on tensor values, at"
     " the line above",
-    ".numpy()": "functions of torch instead of numpy's: torch.export follows those alone",
+    ".numpy()": "functions of torch instead of numpy's: torch.export traces only those",
     "not a known type": "a tensor, a tuple, a list or a dict as what the model returns; or"
     " torch.export.register_dataclass(TYPE)",
     "Unexpected dimension mapped": "torch.export.Dim('batch', min=1, max=8) for what may change",
