@@ -155,8 +155,7 @@ bool ImportedTensor::import_buffer(PyObject* object) {
   }
   if (buffer_.suboffsets && std::any_of(buffer_.suboffsets, buffer_.suboffsets + buffer_.ndim,
                                         [](Py_ssize_t offset) { return offset >= 0; })) {
-    throw_error(make_error(Error::InvalidType,
-                           "a %s has suboffsets (indirect elements); copy it",
+    throw_error(make_error(Error::InvalidType, "a %s has suboffsets (indirect elements); copy it",
                            Py_TYPE(object)->tp_name));
   }
   dtype = dtype_of(buffer_);

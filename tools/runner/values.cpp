@@ -196,11 +196,10 @@ class OutputCollector final {
         break;
     }
     const Tensor& tensor = value.tensor();
-    PTERON_CHECK_OR_RETURN(
-        tensor.device().type == DeviceType::CPU, Error::NotSupported,
-        "%s is on a device; lower the program so that its outputs are copied to "
-        "the host",
-        name.c_str());
+    PTERON_CHECK_OR_RETURN(tensor.device().type == DeviceType::CPU, Error::NotSupported,
+                           "%s is on a device; lower the program so that its outputs are copied to "
+                           "the host",
+                           name.c_str());
     tensors_.push_back({name, view_of(tensor)});
     return Error::Ok;
   }

@@ -89,9 +89,9 @@ void attend(const aoti::AttentionCall& call, int64_t batch, int64_t head, int64_
   for (int64_t key = 0; key < end; key += kKeys) {
     const int64_t count = std::min(kKeys, end - key);
     float* scores = tile.scores.data();
-    gemm_serial<float>(1, query,
-                       as_float<T>(keys.block(key, 0, count, head_dim), tile.keys.data()).transposed(),
-                       0, {scores, rows, count, count, 1});
+    gemm_serial<float>(
+        1, query, as_float<T>(keys.block(key, 0, count, head_dim), tile.keys.data()).transposed(),
+        0, {scores, rows, count, count, 1});
     if (call.mask) add_mask<T>(*call.mask, batch, head, first, key, rows, count, scores);
     for (int64_t i = 0; i < rows; ++i) {
       float* row = scores + i * count;
