@@ -1,4 +1,4 @@
-"""Helpers over `torch.export.ExportedProgram` that the lowering shares."""
+"""Helpers for `torch.export.ExportedProgram`, used throughout lowering."""
 
 import builtins
 import dataclasses
@@ -37,20 +37,20 @@ def input_specs_by_name(program: ExportedProgram) -> dict[str, InputSpec]:
 
 
 def argument_name(placeholder: str) -> str:
-    """The argument of an input; in graphs `input`, a name of Python's, is `input_1`."""
+    """The argument of an input; `input`, a Python builtin, is `input_1` in graphs."""
     name = placeholder.removesuffix("_1")
     return name if keyword.iskeyword(name) or hasattr(builtins, name) else placeholder
 
 
 def flat_outputs(graph: Graph) -> list[Any]:
-    """What a flat graph returns: nodes and constants."""
+    """The outputs of a flat graph: nodes and constants."""
     (outputs,) = graph.output_node().args
     assert isinstance(outputs, tuple | list)
     return list(outputs)
 
 
 def mutation_targets(program: ExportedProgram) -> list[tuple[int, str]]:
-    """Position of each output that is a new value, and the placeholder it is the value of."""
+    """Position of each mutation output, and the placeholder that it mutates."""
     by_target = {
         spec.target: name
         for name, spec in input_specs_by_name(program).items()
@@ -75,7 +75,7 @@ def constant_tensor(program: ExportedProgram, spec: InputSpec) -> torch.Tensor:
 
 
 def argument_spec(value: Any) -> ArgumentSpec:
-    """How a signature names a node or a constant."""
+    """The signature argument of a node or constant."""
     if not isinstance(value, Node):
         return ConstantArgument(name="", value=value)
     example = value.meta.get("val")
@@ -90,8 +90,8 @@ def argument_spec(value: Any) -> ArgumentSpec:
     if example is None or isinstance(example, int | float | bool | str):
         return ConstantArgument(name=value.name, value=example)
     raise TypeError(
-        f"node {value.name} ({value.target}) has a value of {type(example).__name__}, which cannot"
-        f" pass between parts of a program; only tensors and numbers can"
+        f"node {value.name} ({value.target}) has a value of type {type(example).__name__}, which"
+        f" cannot pass between parts of a program; expected a tensor or scalar"
     )
 
 
@@ -106,9 +106,9 @@ def make_program(
     out_spec: TreeSpec,
     constants: Mapping[str, Any] | None = None,
 ) -> ExportedProgram:
-    """A program of a graph, with those tensors of `like` that its inputs name.
+    """A program with this graph and the tensors of `like` that its inputs refer to.
 
-    Tensors are shared, not copied; the graph is taken over.
+    Tensors are shared, not copied; takes ownership of the graph.
     """
     targets = {spec.target for spec in input_specs if spec.target is not None}
     source = {**like.constants, **(constants or {})}
@@ -160,15 +160,15 @@ def with_graph(
     in_spec: TreeSpec | None = None,
     out_spec: TreeSpec | None = None,
 ) -> ExportedProgram:
-    """The program with a copy of its graph, which may lack some inputs and results of calls.
+    """The program with an edited copy of its graph, which may lack some inputs and call results.
 
     Args:
-      program: where everything else comes from.
+      program: source of everything else.
       root: has the attributes that the graph names.
-      graph: taken over; outputs are as many as the program's.
+      graph: takes ownership; has as many outputs as the program.
       mapping: placeholders of the program to those of the graph; inputs not in it are dropped.
-      in_spec: how arguments are nested, if not as in the program.
-      out_spec: how results are nested, likewise.
+      in_spec: pytree of the arguments, if not the program's.
+      out_spec: pytree of the results, if not the program's.
     """
     olds = [node for node in program.graph.nodes if node.op == "placeholder"]
     names = {old.name: mapping[old].name for old in olds if old in mapping}
@@ -257,7 +257,7 @@ def source_line(node: Node) -> str:
     if not trace:
         return ""
     frames = [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
-    # Neither torch's own lines nor those of graphs that torch made up.
+    # Skips torch's own frames and generated graphs.
     own = [frame for frame in frames if "/torch/" not in frame and '"<' not in frame] or frames
     if not own:
         return ""

@@ -2,8 +2,8 @@
 
     _upsample_bilinear2d_aa(x, [h, w], False)    ==>    (x[..., at] * weights).sum(-1), twice
 
-Each output element is a weighted sum over a window that is as wide as one output step, or as the
-filter if that is wider. Windows are clamped at the border; weights are normalized.
+Each output element is a weighted sum over a window as wide as one output step, or as the filter if
+that is wider. Windows are clamped at the border; weights are normalized.
 """
 
 import math
@@ -51,7 +51,7 @@ def _resizing(filter: Callable[[torch.Tensor], torch.Tensor], width: int) -> Cal
         result = image.to(torch.promote_types(image.dtype, torch.float32))
         for dim, scale in ((-1, scales_w), (-2, scales_h)):
             result = along(result, dim, size[dim], align_corners, scale)
-        # With torch's memory format: views of it may follow.
+        # Keeps torch's memory format, since views may follow.
         return result.to(image.dtype).contiguous(memory_format=suggest_memory_format(image))
 
     def along(
@@ -71,7 +71,7 @@ def _resizing(filter: Callable[[torch.Tensor], torch.Tensor], width: int) -> Cal
         weights = torch.where(at < end[:, None], filter(distance), torch.zeros_like(distance))
         weights = weights / weights.sum(1, keepdim=True)
         window = image.movedim(dim, -1)[..., at.clamp(max=length - 1)]
-        # Elements outside of a window are not multiplied by 0: they may be infinite.
+        # Elements outside a window are masked, not multiplied by 0, since they may be infinite.
         inside = torch.where(weights == 0, torch.zeros_like(window), window)
         return (inside * weights).sum(-1).movedim(-1, dim)
 

@@ -29,7 +29,7 @@ def methods_of(programs: Programs) -> dict[str, ExportedProgram]:
 
 
 def per_method(choice: Any, methods: Mapping[str, Any], what: str) -> dict[str, list[Any]]:
-    """`choice` as a list for each method that has one."""
+    """`choice` as a list per method."""
 
     def listed(item: Any) -> list[Any]:
         if item is None:
@@ -47,7 +47,7 @@ def per_method(choice: Any, methods: Mapping[str, Any], what: str) -> dict[str, 
 def check_constant_methods(
     constant_methods: Mapping[str, Any] | None, methods: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The constants, as a dict; ValueError for a name that is a method's."""
+    """The constant methods as a dict; ValueError if a name is also a method's."""
     both = sorted((constant_methods or {}).keys() & methods.keys())
     if both:
         raise ValueError(f"{both} are both methods and constant methods; names must differ")
@@ -55,7 +55,7 @@ def check_constant_methods(
 
 
 def check_partitioners(partitioners: dict[str, list[Any]]) -> dict[str, list[Partitioner]]:
-    """Partitioners by method; TypeError for what is none."""
+    """Partitioners by method; TypeError for anything else."""
     for found in [one for chosen in partitioners.values() for one in chosen]:
         if not isinstance(found, Partitioner):
             name = getattr(found, "__name__", "CpuPartitioner")

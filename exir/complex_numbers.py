@@ -32,7 +32,7 @@ Tensor = torch.Tensor
 
 
 def decompose_complex_tensors(program: ExportedProgram) -> ExportedProgram:
-    """The program with real operators and constants where there are rules."""
+    """The program with real operators and constants, where rules exist."""
     if not any(_is_complex(node) for node in program.graph.nodes):
         return program
     program = _with_real_constants(copy_program(program))
@@ -93,8 +93,8 @@ def _cancel_views(program: ExportedProgram) -> None:
             graph.erase_node(node)
 
 
-# Rules: functions of an operator's arguments, which have a complex tensor among them or in the
-# result, written with real tensors and the two views.
+# Rules: functions of an operator's arguments, with a complex tensor among arguments or results, in
+# terms of real tensors and the two views.
 
 
 def _pairs(value: Tensor) -> Tensor:
@@ -202,7 +202,7 @@ def _to_copy(a: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
 
 
 def _dims(a: Tensor, dims: Any) -> list[int]:
-    """Non-negative dimensions of `a`, which are valid for its real view, too."""
+    """Non-negative dimensions of `a`, also valid for its real view."""
     return [dim % a.dim() if a.dim() else 0 for dim in dims]
 
 
@@ -284,7 +284,7 @@ def _filled(indices: Sequence[Tensor | None]) -> tuple[Any, ...]:
 
 
 def _guarded(op: OpOverload, rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The rule, which leaves real numbers alone and what it does not know."""
+    """Applies the rule unless all tensors are real or it does not support the call."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         leaves = pytree.tree_leaves((args, kwargs))

@@ -17,11 +17,11 @@ DEFAULT_EXTERNAL_TAG = "_default_external_constant"
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeCompileConfig:
-    """How an exported program becomes one that partitioners see.
+    """Options for converting an exported program to an edge program.
 
     Attributes:
-      preserve_ops: operators that are not decomposed, whatever the partitioners say.
-      _check_ir_validity: accepted so that scripts move over; programs are always checked.
+      preserve_ops: operators that are never decomposed.
+      _check_ir_validity: accepted for compatibility; programs are always checked.
       _use_edge_ops: likewise; programs stay in terms of ATen operators.
       _core_aten_ops_exception_list: likewise; any ATen operator may be in a program.
     """
@@ -42,20 +42,20 @@ class EdgeCompileConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutorchBackendConfig:
-    """How a lowered program is written.
+    """Options for emitting a lowered program.
 
     Attributes:
       passes: run over each method's graph before it is emitted.
-      memory_planning_pass: planning options; by method name where they differ.
-      emit_stacktrace: write the model's source lines beside instructions.
+      memory_planning_pass: planning options, optionally by method name.
+      emit_stacktrace: store the model's source lines with instructions.
       extract_delegate_segments: keep delegates' bytes in segments, which are read only when needed.
-      segment_alignment: of each segment, in bytes of the file.
-      constant_tensor_alignment: of each constant, in bytes of the file.
-      skip_h2d_for_method_inputs: inputs that only delegates of one device read are handed over in
-        that device's memory, without a copy; by method name where methods differ.
+      segment_alignment: of each segment in the file, in bytes.
+      constant_tensor_alignment: of each constant in the file, in bytes.
+      skip_h2d_for_method_inputs: inputs that only delegates of one device read are passed in that
+        device's memory, without a copy; optionally by method name.
       skip_d2h_for_method_outputs: outputs stay in the memory of the device that computed them.
-      verify: run the program beside the exported one and compare: True for its example inputs and
-        others that are made from them, "example" for its example inputs alone.
+      verify: run the lowered and the exported program and compare: True on the example inputs and
+        others derived from them, "example" only on the example inputs.
       external_constants: put constants into .ptd files: True for all, or a function that gives the
         file's name (without suffix) for a constant's placeholder, or None to keep it.
     """
@@ -79,7 +79,7 @@ class ExecutorchBackendConfig:
 
     @staticmethod
     def by_method(choice: bool | Mapping[str, bool], methods: Sequence[str]) -> Mapping[str, bool]:
-        """A choice for all methods, or for some by name, as one for each."""
+        """Expands an option for all methods, or by method name, to one per method."""
         return dict.fromkeys(methods, choice) if isinstance(choice, bool) else choice
 
     def memory_options(self, methods: Sequence[str]) -> dict[str, MemoryPlanningPass]:

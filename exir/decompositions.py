@@ -42,20 +42,20 @@ def decomposition_table() -> Table:
     table[torch.ops.aten.lstm.input] = _lstm
     table[torch.ops.aten.select_scatter.default] = _select_scatter
     for op in (torch.ops.aten.index_add.default, torch.ops.aten.index_copy.default):
-        table[op] = _with_indices_from_0(table[op])
+        table[op] = _without_negative_indices(table[op])
     for op in (torch.ops.aten.index_fill.int_Scalar, torch.ops.aten.index_fill.int_Tensor):
-        table[op] = _with_indices_from_the_end(table[op])  # by way of `index_copy`
-    table[torch.ops.aten.index_select.default] = _with_indices_from_0(torch._refs.index_select)
+        table[op] = _with_negative_indices(table[op])  # through `index_copy`
+    table[torch.ops.aten.index_select.default] = _without_negative_indices(torch._refs.index_select)
     table[torch.ops.aten._is_all_true.default] = torch.all
     table[torch.ops.aten._is_any_true.default] = torch.any
     table.update(_CHECKED)
     table.update(library_decompositions())
     table.update(antialiased_resizing())
-    return table  # torch's own kind of dict
+    return table  # torch's own dict type
 
 
 def _complex(real: torch.Tensor, imag: torch.Tensor) -> torch.Tensor:
-    """As view_as_complex of a stack, which needs no complex operator."""
+    """view_as_complex of a stack, without a complex operator."""
     parts = torch.broadcast_tensors(real, imag)
     return torch.view_as_complex(torch.stack(parts, -1))
 
@@ -63,7 +63,7 @@ def _complex(real: torch.Tensor, imag: torch.Tensor) -> torch.Tensor:
 def _lstm(
     numbers: torch.Tensor, state: Sequence[torch.Tensor], *options: Any
 ) -> tuple[torch.Tensor, ...]:
-    """Torch's, whose release 2.11 adds a dimension to the last state of batches."""
+    """torch's, but 2.11 adds a dimension to the last state of batches."""
     out, *last = lstm_impl(numbers, state, *options)
     return out, *(
         new if new.dim() == old.dim() else new.reshape(old.shape)
@@ -74,19 +74,21 @@ def _lstm(
 def _histogram(
     numbers: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0
 ) -> torch.Tensor:
-    """Of integers, which torch supports on GPUs only, by way of float64."""
+    """For integers, which torch supports on GPUs only: through float64."""
     if numbers.is_floating_point():
         return NotImplemented
     return torch.histc(numbers.double(), bins, min, max).to(numbers.dtype)
 
 
-def _with_indices_from_0(decomposition: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def _without_negative_indices(
+    decomposition: Callable[..., torch.Tensor],
+) -> Callable[..., torch.Tensor]:
     """For an operator that rejects negative indices, whose decomposition accepts them."""
-    # What is put for them is refused as well.
+    # Replaces them by `size`, which is rejected too.
     return _with_indices(lambda index, size: torch.where(index < 0, size, index), decomposition)
 
 
-def _with_indices_from_the_end(
+def _with_negative_indices(
     decomposition: Callable[..., torch.Tensor],
 ) -> Callable[..., torch.Tensor]:
     """For an operator that accepts negative indices, whose decomposition rejects them."""
@@ -139,8 +141,8 @@ def _lu_factor(matrix: torch.Tensor, *, pivot: bool = True) -> tuple[torch.Tenso
     return torch.linalg.lu_factor_ex(matrix, pivot=pivot, check_errors=True)[:2]
 
 
-#: Linear algebra that raises an error for some matrices, by operators that raise it. torch's own
-#: decompositions check separately: 2.11 loses the check, 2.13 orders it by an effect token.
+#: Linear algebra that raises for some matrices, by operators that raise. torch's own decompositions
+#: check separately: 2.11 loses the check, 2.13 orders it by an effect token.
 _CHECKED: Table = {
     torch.ops.aten.linalg_inv.default: _inverse,
     torch.ops.aten.inverse.default: _inverse,
@@ -202,8 +204,8 @@ def functionalize(program: ExportedProgram) -> ExportedProgram:
 def decompose(program: ExportedProgram, keep: Iterable[OpOverload]) -> ExportedProgram:
     """The program in functional form, in terms of core ATen and the operators in `keep`.
 
-    `program` is functional. Tracing it anew is most of the work of lowering outside backends, so
-    it is spared where there is nothing to decompose.
+    `program` is functional. Retracing is most of the lowering time outside backends, so it is
+    skipped if there is nothing to decompose.
     """
     table = decomposition_table()
     for op in keep:
@@ -214,12 +216,12 @@ def decompose(program: ExportedProgram, keep: Iterable[OpOverload]) -> ExportedP
 
 
 def run_decompositions(program: ExportedProgram, table: Table) -> ExportedProgram:
-    """`program.run_decompositions(table)`, also where torch cannot trace what it wrote itself."""
+    """`program.run_decompositions(table)`, also for assertions that torch cannot retrace."""
     if _bool_comparisons(program):
         program = copy_program(program)
         _simplify_bool_comparisons(program)
     with warnings.catch_warnings():
-        # Torch copies its own tree specs, which it warns of: nothing that a caller could change.
+        # torch copies its own deprecated tree specs: a warning that users cannot act on.
         warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
         result = program.run_decompositions(table)
     _simplify_bool_comparisons(result)
@@ -229,7 +231,8 @@ def run_decompositions(program: ExportedProgram, table: Table) -> ExportedProgra
 def _bool_comparisons(program: ExportedProgram) -> list[Node]:
     """`int(condition) == 1`, where `condition` is a data-dependent bool.
 
-    Torch makes assertions of it, and torch 2.11 cannot trace them again ("not tracked with proxy").
+    torch creates assertions of this form, and torch 2.11 cannot retrace them ("not tracked with
+    proxy").
     """
     return [
         node
@@ -291,7 +294,7 @@ def replace_by_trace(
 ) -> bool:
     """Replaces a call by the traced operators of `function` on the values of `inputs`.
 
-    Returns False, and leaves the call, where that makes constants.
+    Returns False, and keeps the call, if that would create constants.
     """
     results = insert_trace(node, function, inputs, table)
     if results is None:
@@ -307,7 +310,7 @@ def replace_by_trace(
 
 
 def _replace(node: Node, by: Node) -> None:
-    """Puts `by` in the place of a node; an output keeps its name, by which signatures know it."""
+    """Replaces a node by `by`; an output keeps its name, which signatures refer to."""
     is_output = any(user.op == "output" for user in node.users)
     node.replace_all_uses_with(by)
     node.graph.erase_node(node)
@@ -320,8 +323,8 @@ def insert_trace(
 ) -> Node | list[Node] | None:
     """Calls `function` on the values of `inputs`; its operators go before a node of a graph.
 
-    Returns what it returns, or None, and leaves the graph, where it makes constants, which a
-    program cannot hold by now.
+    Returns its result, or None without changing the graph if it creates constants, which cannot be
+    added to a program at this stage.
     """
     values = [item.meta["val"] for item in inputs]
     with detect_fake_mode(values) or contextlib.nullcontext():

@@ -51,7 +51,7 @@ _COMPILER = attr.label(
 _LOCAL = {"no-cache": "1", "no-remote": "1"}
 
 def _is_for_this_machine(backends, options):
-    """Whether what is made depends on the processor or the GPU at hand."""
+    """Whether what is made depends on this machine's processor or GPU."""
     if "native" in options.get("cpu.isa", ""):
         return True
     return "cuda" in backends and (
@@ -142,7 +142,7 @@ def pteron_program(
     pteron_program_test compares them where there is one.
 
     An ordinary action: the model, its dependencies, torch, the interpreter and what identifies the
-    compiler are its key, so that a shared cache serves it. What depends on the machine at hand is never
+    compiler are its key, so that a shared cache serves it. What depends on this machine is never
     cached: `"cpu.isa": "native"`, CUDA without `"cuda.architectures": "sm_90"`, anything that is tuned.
     The output group `report` is what `pteron export` prints.
 

@@ -65,7 +65,7 @@ def _reduced_dims(node: Node) -> list[int]:
 
 
 def _narrow(program: ExportedProgram, size: sympy.Expr) -> None:
-    """Raises the lower bound of the size's symbol, so that the size is at least 1."""
+    """Raises the lower bound of the size's symbol so that the size is at least 1."""
     parts = affine(size)
     if parts is None or parts[1] <= 0:
         return

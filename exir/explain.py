@@ -1,8 +1,8 @@
-"""What became of a program: methods, partitions, boundaries between them, and where the bytes are.
+"""Reports on lowered programs: methods, partitions, boundaries, and sizes.
 
 report = program.explain()
-print(report)                              # a plain text table
-report.methods[0].partitions[0].op_counts  # the same as data
+print(report)                              # a plain-text table
+report.methods[0].partitions[0].op_counts  # the same data as objects
 """
 
 from collections import Counter, defaultdict
@@ -39,10 +39,10 @@ class ConstantReport:
     """A tensor of the model that partitions own.
 
     Attributes:
-      name: the model's name for it.
+      name: its name in the model.
       nbytes: its size.
       partitions: `method/partition` of each owner.
-      copies: how often its bytes are stored: 1 where owners share a named blob, else once each.
+      copies: how often its bytes are stored: 1 if owners share a named blob, else one per owner.
     """
 
     name: str
@@ -61,15 +61,15 @@ class PartitionReport:
 
     Attributes:
       name: of the lowered module in the program.
-      tag: the partitioner's name for it.
+      tag: the partitioner's tag.
       backend_id: of the backend that runs it.
       op_counts: operator to number of calls, most frequent first.
-      inputs: what it is called with, described.
-      outputs: what it returns, described.
-      boundaries: where it ends and why: one line for each adjacent call outside it.
+      inputs: descriptions of its inputs.
+      outputs: descriptions of its outputs.
+      boundaries: one line per adjacent call outside it, with the reason.
       processed_nbytes: bytes for the backend's runtime half.
       named_nbytes: bytes of its named data (code, weights), shared ones included.
-      details: what the backend says of it.
+      details: the backend's description.
     """
 
     name: str
@@ -92,12 +92,12 @@ class MethodReport:
       name: its name.
       inputs: described, in order.
       outputs: described, in order.
-      state: buffers that it changes, described.
+      state: buffers that it mutates, described.
       partitions: its delegates, in order.
-      kernels: calls that the runtime's own kernels do, by kernel.
-      pending: calls that no partitioner took, by operator: `to_executorch` has them compiled.
-      outside: bytes of constants that are not owned by a delegate.
-      verification: how it compared with the exported program; empty before it is emitted.
+      kernels: number of calls per runtime kernel.
+      pending: number of calls per operator that no partitioner took; `to_executorch` compiles them.
+      outside: bytes of constants that no delegate owns.
+      verification: result of the comparison with the exported program; empty before it is emitted.
     """
 
     name: str
@@ -117,7 +117,7 @@ class ProgramReport:
 
     Attributes:
       methods: sorted by name.
-      constants: what delegates own, largest first.
+      constants: constants of delegates, largest first.
       file_nbytes: size of the program file; None before it is emitted.
       external_nbytes: size of each .ptd file.
     """
@@ -129,7 +129,7 @@ class ProgramReport:
 
     @property
     def duplicated_nbytes(self) -> int:
-        """Bytes that are stored again because several delegates own one constant."""
+        """Duplicate bytes of constants that several delegates own."""
         return sum(constant.duplicated_nbytes for constant in self.constants)
 
     def __str__(self) -> str:
@@ -184,7 +184,7 @@ def _method(name: str, program: ExportedProgram) -> MethodReport:
     model = {n: s for n, s in specs.items() if s.kind is not InputKind.USER_INPUT}
     left = map(kernels.kernel_of, get_non_lowered_nodes(program.graph))
     bounds = ShapeBounds(program)
-    # What nothing needs will be dropped.
+    # Dead code will be removed.
     pending = pending_calls(run_passes(program, [CheckableAsserts()]))
     return MethodReport(
         name=name,
@@ -302,7 +302,7 @@ def _method_lines(method: MethodReport) -> list[str]:
     if method.pending:
         lines += _block("pending", [f"{_counts(method.pending)}: compiled by to_executorch"])
     if method.outside:
-        lines += _block("outside", [f"{_size(method.outside)} of constants beside delegates"])
+        lines += _block("outside", [f"{_size(method.outside)} of constants outside delegates"])
     if method.verification:
         lines += _block("verified", [method.verification])
     return lines

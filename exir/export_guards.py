@@ -1,4 +1,4 @@
-"""What export found that sizes have to satisfy besides their ranges, such as Eq(s0*s1, s2)."""
+"""Export's guards: relations between sizes, such as Eq(s0*s1, s2)."""
 
 import ast
 import operator
@@ -15,9 +15,9 @@ _noted: weakref.WeakKeyDictionary[Any, tuple[sympy.Basic, ...]] = weakref.WeakKe
 
 
 def guards_of(program: ExportedProgram) -> tuple[sympy.Basic, ...]:
-    """The guards of a program and of all that is made of it: they share symbols.
+    """The guards of a program and of programs derived from it, which share symbols.
 
-    Noted when the exported program is asked, which has to come first: passes and compilers add
+    Recorded at the first call, which must be with the exported program: passes and compilers add
     guards of their own, which it is not held to.
     """
     sizes: dict[str, tuple[Any, ...]] = {}
@@ -36,7 +36,7 @@ def guards_of(program: ExportedProgram) -> tuple[sympy.Basic, ...]:
     if environment is None:
         return ()
     if environment not in _noted:
-        # Text, which saved programs have, too.
+        # As text, since saved programs have no other form.
         guards = [_parse(text, sizes) for text in getattr(program, "_guards_code", None) or ()]
         if not guards:
             guards = [environment.replace(guard.expr) for guard in environment.guards]
@@ -61,7 +61,7 @@ _OPERATORS: dict[type[ast.AST], Any] = {
 
 
 def _parse(text: str, sizes: Mapping[str, tuple[Any, ...]]) -> sympy.Basic | None:
-    """The relation that a guard such as "L['x'].size()[0] // 2 == 4" states; None for others."""
+    """Parses a guard such as "L['x'].size()[0] // 2 == 4"; None if it is no such relation."""
 
     def read(node: ast.expr) -> Any:
         match node:
@@ -80,7 +80,7 @@ def _parse(text: str, sizes: Mapping[str, tuple[Any, ...]]) -> sympy.Basic | Non
         raise KeyError(ast.dump(node))
 
     def path(node: ast.expr) -> list[str]:
-        """Keys of an argument: x and 0 of L['x'][0], which export calls x_0."""
+        """Path of an argument: x and 0 of L['x'][0], which export names x_0."""
         match node:
             case ast.Name("L"):
                 return []

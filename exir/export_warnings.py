@@ -1,4 +1,4 @@
-"""Checks of exported programs: warnings, and an error, for what is rarely meant."""
+"""Checks of exported programs for likely errors."""
 
 import logging
 from collections import defaultdict
@@ -20,12 +20,12 @@ _LOG = logging.getLogger(__name__)
 
 
 def warn_of_training(program: ExportedProgram, method: str) -> None:
-    """Logs a warning if a program was exported from a module that was being trained."""
+    """Logs a warning if a program was exported in training mode."""
     calls = sorted({str(node.target) for node in program.graph.nodes if _is_training(node)})
     if calls:
         _LOG.warning(
-            "method %r was exported in training mode: %s drop values by chance or change statistics"
-            " at each call. If that is not meant, call model.eval() before torch.export.export",
+            "method %r was exported in training mode: %s drop values at random or update statistics"
+            " in each call. If this is not intended, call model.eval() before torch.export.export",
             method,
             ", ".join(calls),
         )
@@ -109,7 +109,7 @@ def check_shared_state(programs: Mapping[str, ExportedProgram]) -> None:
 
 
 def _buffers(program: ExportedProgram, read: bool = False) -> set[tuple[str, int]]:
-    """Buffers of a program, or those that it reads, by name and address."""
+    """Buffers of a program, or only those that it reads, by name and address."""
     specs = input_specs_by_name(program)
     found = set()
     for node in program.graph.find_nodes(op="placeholder"):

@@ -1,7 +1,7 @@
 """The runtime's own kernels: arithmetic of scalars (SymInts), assertions, copies of tensors.
 
-Everything that computes with the elements of tensors is compiled; `runtime/kernel/kernels.inc`
-lists the kernels that are left, and why.
+Computation on tensor elements is compiled; `runtime/kernel/kernels.inc` lists the kernels and their
+purpose.
 """
 
 import math
@@ -13,10 +13,10 @@ import torch
 from torch.fx import Node
 
 COPY = "aten::copy_"
-"""Writes a tensor into another."""
+"""Copies a tensor into another."""
 
 CLONE = "aten::clone.out"
-"""A copy of a tensor, for readers of what is about to be overwritten."""
+"""Clones a tensor that is about to be overwritten."""
 
 HOST_TO_DEVICE = "et_copy::_h2d_copy.out"
 DEVICE_TO_HOST = "et_copy::_d2h_copy.out"
@@ -54,7 +54,7 @@ ASSERTIONS: dict[Callable[..., Any], str] = {
     torch.ops.aten._assert_async.msg: "aten::_assert_async.msg",
     torch.ops.aten._assert_async.default: "aten::_assert_async.msg",
 }
-"""Kernels of assertions, which end a run. Parts of their message may be scalars."""
+"""Kernels of assertions, which fail a run. Parts of their message may be scalars."""
 
 ON_HOST = "pteron_on_host"
 """Key of `node.meta` of an assertion that the runtime's kernel checks, so that no delegate takes
@@ -64,11 +64,11 @@ RANGES: dict[Callable[..., Any], int | None] = {
     torch.ops.aten.sym_constrain_range.default: None,
     torch.ops.aten.sym_constrain_range_for_size.default: 0,
 }
-"""Assertions of ranges, and their default minimum. A pass rewrites them."""
+"""Range assertions and their default minimum. A pass rewrites them."""
 
 
 def kernel_of(node: Node) -> str | None:
-    """The kernel of a call; None if it has to be compiled."""
+    """The kernel of a call; None if it must be compiled."""
     target: Any = node.target
     if target is torch.ops.aten.clone.default:
         return CLONE

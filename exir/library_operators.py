@@ -19,9 +19,9 @@ def library_decompositions() -> dict[OpOverload, Callable[..., Any]]:
 
 
 def _grouped_mm(rows: torch.Tensor, weights: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-    """Multiplies each row by the matrix of its group; `ends[g]` is the end of group g's rows.
+    """Grouped matmul: multiplies each row by its group's matrix; group g's rows end at `ends[g]`.
 
-    A reduction that gathers the group's matrix: as many multiplications as a grouped GEMM, for
+    A reduction that gathers the group's matrix: as many multiplications as a grouped GEMM, also for
     data-dependent group sizes.
     """
     index = torch.arange(rows.shape[0], device=rows.device)

@@ -1,4 +1,4 @@
-"""A partition after its backend has compiled it, and where a program calls it."""
+"""Lowered partitions, and their calls in a program."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pteron.exir.delegate import executorch_call_delegate
 
 
 class CallTree(NamedTuple):
-    """How arguments and results of a call are nested."""
+    """Pytrees of a call's arguments and results."""
 
     in_spec: pytree.TreeSpec
     out_spec: pytree.TreeSpec
 
 
 class LoweredBackendModule(torch.nn.Module):
-    """What a backend made of a partition, and the partition itself.
+    """A lowered partition together with the original partition.
 
     In a program it is the first argument of `executorch_call_delegate`. Called as a module, it
     runs the partition eagerly, so that it can be part of a model that is exported again. Immutable
@@ -31,15 +31,15 @@ class LoweredBackendModule(torch.nn.Module):
     Attributes:
       backend_id: class name of the backend.
       processed_bytes: for the backend's runtime half.
-      compile_specs: as given to the backend.
-      original_module: the partition as a functional program: state that the delegate changes in
-        place is an input here, and its new value an output.
+      compile_specs: as passed to the backend.
+      original_module: the partition as a functional program: state that the delegate mutates is an
+        input, and its new value an output.
       named_data_store_output: named blobs, or None.
       mutated_inputs: (output, input) positions in `original_module`'s user outputs and inputs:
         the delegate writes the output into the input in place, and does not return it.
-      tree: how the arguments and results of a module call are nested, where the backend took a
-        whole program; None for a partition, which is called with flat arguments.
-      meta: free for whoever lowers; holds the partition's tag.
+      tree: pytrees of arguments and results if the backend took a whole program; None for a
+        partition, which has flat arguments.
+      meta: for use by lowering; holds the partition's tag.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class LoweredBackendModule(torch.nn.Module):
         return self._mutated_inputs
 
     def nodes(self) -> list[Node]:
-        """The calls that the delegate stands for."""
+        """The operator calls in the delegate."""
         return [n for n in self._original_module.graph.nodes if n.op == "call_function"]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,7 +1,7 @@
 """Offsets of tensors in planned memory.
 
-Two tensors may share bytes if no instruction needs both. `plan_greedy` is greedy by size: largest
-first, each into the first slot where it fits among those that are live at the same time::
+Tensors with disjoint lifetimes may share bytes. `plan_greedy` places tensors by decreasing size,
+each in the first slot where it overlaps no live tensor::
 
     offsets, nbytes = plan_greedy([Lifetime(4096, 0, 1), Lifetime(4096, 2, 3)])   # [0, 0], 4096
 """
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 ALIGNMENT = 64
-"""Of every planned tensor, in bytes: a cache line, and the widest vector register."""
+"""Alignment of planned tensors in bytes: a cache line, and the widest vector register."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class Lifetime:
 
     Attributes:
       nbytes: at its upper bound.
-      first: first instruction that touches it.
-      last: last instruction that touches it; the number of instructions if it outlives them.
+      first: first instruction that uses it.
+      last: last instruction that uses it; the number of instructions if it outlives them.
     """
 
     nbytes: int
@@ -35,12 +35,12 @@ class Lifetime:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlanningPass:
-    """Options of memory planning, under the name that ExecuTorch has for them.
+    """Options of memory planning, with ExecuTorch's name.
 
     Attributes:
-      alloc_graph_input: plan memory for inputs; they are then copied in before each run. By default
-        a method reads its inputs where the caller has them. An input that is also an output is
-        planned in any case, one that the method writes in place never is.
+      alloc_graph_input: plan memory for inputs, which are then copied before each run. By default a
+        method reads inputs in the caller's memory. An input that is also an output is always
+        planned, one that the method writes in place never.
       alloc_graph_output: plan memory for outputs; otherwise the caller provides it.
       alignment: in bytes, of each tensor.
     """
@@ -56,13 +56,13 @@ class MemoryPlanningPass:
 
 @dataclass(slots=True)
 class _Slot:
-    """A piece of memory that several tensors share at different times."""
+    """A memory range shared by tensors with disjoint lifetimes."""
 
     nbytes: int
     occupants: list[tuple[int, Lifetime]] = field(default_factory=list)  # offset in the slot
 
     def find_offset(self, tensor: Lifetime, nbytes: int) -> int | None:
-        """An offset where `tensor` fits above all that are live with it, or None."""
+        """An offset for `tensor` above all simultaneously live tensors, or None."""
         top = max(
             (offset + other.nbytes for offset, other in self.occupants if other.overlaps(tensor)),
             default=0,
@@ -75,9 +75,9 @@ def _round_up(value: int, alignment: int) -> int:
 
 
 def plan_greedy(tensors: Sequence[Lifetime], alignment: int = ALIGNMENT) -> tuple[list[int], int]:
-    """Offset of each tensor, and the bytes needed. Equal input gives equal output.
+    """Offset of each tensor, and the total bytes. Deterministic.
 
-    Tensors that are live at the same time never overlap; one of no bytes gets an offset as well.
+    Simultaneously live tensors never overlap; empty tensors get an offset too.
     """
     order = sorted(range(len(tensors)), key=lambda index: -tensors[index].nbytes)
     slots: list[_Slot] = []
@@ -105,7 +105,7 @@ def plan_greedy(tensors: Sequence[Lifetime], alignment: int = ALIGNMENT) -> tupl
 
 
 def plan_side_by_side(nbytes: Sequence[int], alignment: int = ALIGNMENT) -> tuple[list[int], int]:
-    """Offsets of tensors that are all live at once, and the bytes needed."""
+    """Offsets of tensors that are all live at once, and the total bytes."""
     offsets, end = [], 0
     for size in nbytes:
         offsets.append(end)

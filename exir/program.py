@@ -1,4 +1,4 @@
-"""The public API: from exported programs to a program file.
+"""The public API: lowers exported programs to a program file.
 
 edge = to_edge_transform_and_lower(
     {"prefill": ep1, "decode": ep2}, partitioner=[CpuPartitioner()]
@@ -118,12 +118,12 @@ def _decompose(
     preserve: Sequence[OpOverload],
     partitioners: Sequence[Partitioner],
 ) -> ExportedProgram:
-    """Decomposes all but what is to be kept, everywhere or in some calls."""
+    """Decomposes all operators except those to keep, everywhere or in some calls."""
     everywhere = set(preserve)
     filters: list[tuple[set[OpOverload], Callable[[Node], bool]]] = []
     for partitioner in partitioners:
         ops, wants = partitioner.ops_to_not_decompose(program)
-        # A list of all that is called has arithmetic on sizes too, which stays in any case.
+        # A list of all called operators includes size arithmetic, which is never decomposed.
         listed = {op for op in ops if isinstance(op, OpOverload)}
         if wants is None:
             everywhere.update(listed)
@@ -149,17 +149,16 @@ def to_edge_transform_and_lower(
     constant_methods: Mapping[str, Any] | None = None,
     compile_config: EdgeCompileConfig | None = None,
 ) -> EdgeProgramManager:
-    """Decomposes programs, runs passes over them and lowers what partitioners take.
+    """Decomposes programs, runs passes and lowers what partitioners take.
 
-    Operators that a partitioner asks for whole are not decomposed. What no partitioner takes is
-    compiled for the CPU by `to_executorch()`, unless `to_backend` has taken it by then.
+    Operators that a partitioner wants to keep are not decomposed. Operators that no partitioner
+    takes are compiled for the CPU by `to_executorch()`, unless `to_backend` takes them first.
 
     Args:
       programs: one program, which becomes method `forward`, or several by method name.
-      transform_passes: run over each method's graph before it is partitioned; by method name where
-        they differ.
-      partitioner: in the order in which they choose, each among what is left; by method name where
-        they differ.
+      transform_passes: run over each method's graph before partitioning; optionally by method name.
+      partitioner: partitioners in order of priority, each for the remaining nodes; optionally by
+        method name.
       constant_methods: values that methods of these names return.
       compile_config: options.
 
@@ -191,7 +190,7 @@ class _Methods:
 
     @property
     def methods(self) -> set[str]:
-        """Names of the methods that compute something."""
+        """Names of the methods with a program."""
         return set(self._programs)
 
     @property
@@ -226,7 +225,7 @@ class EdgeProgramManager(_Methods):
     def transform(
         self, passes: Passes, compile_config: EdgeCompileConfig | None = None
     ) -> EdgeProgramManager:
-        """Runs passes over each method's graph; by method name where they differ."""
+        """Runs passes over each method's graph; optionally by method name."""
         chosen = per_method(passes, self._programs, "passes")
         return self._with(
             {name: run_passes(program, chosen[name]) for name, program in self._programs.items()}
@@ -247,26 +246,24 @@ class EdgeProgramManager(_Methods):
         return self._with({**self._programs, **to_backend(spec)})
 
     def explain(self) -> ProgramReport:
-        """What became of each method; `print` it for a table."""
+        """A report on each method; `print` it for a table."""
         return explain(self._programs)
 
     def to_executorch(
         self, config: ExecutorchBackendConfig | None = None
     ) -> ExecutorchProgramManager:
-        """Compiles what no partitioner took, plans memory and emits instructions.
+        """Compiles remaining operators, plans memory and emits instructions.
 
-        Unless the configuration says otherwise, each method then runs on the inputs that it was
-        exported with, and on others made from them (other sizes, layouts, and numbers such as NaN),
-        beside the exported program, and what they return is compared (`pteron.exir.verification`);
-        `explain()` of the result says how that went.
+        By default each method and its exported program then run on the example inputs, and on
+        others derived from them (other sizes, strides, and values such as NaN), and their outputs
+        are compared (`pteron.exir.verification`); `explain()` of the result has the outcome.
 
-        The program refers to the model's weights until it is written: do not change them
-        before.
+        The result refers to the model's weights until it is written: do not modify them before.
 
         Raises:
-          UnsupportedOperatorsError: operators are left that nothing compiles; all are listed.
+          UnsupportedOperatorsError: no backend can compile some operators; all are listed.
           ValueError: a size has no upper bound, or methods disagree about state of one name.
-          VerificationError: the lowered program computes something else than the exported one.
+          VerificationError: the outputs of the lowered and the exported program differ.
         """
         config = config or ExecutorchBackendConfig()
         passes: list[Pass] = [CheckableAsserts(), *config.passes]
@@ -329,7 +326,7 @@ class ExecutorchProgramManager(_Methods):
         return Written(self.executorch_program, self._chunks, self._tensor_data)
 
     def explain(self) -> ProgramReport:
-        """What became of each method, and what the files hold; `print` it for a table."""
+        """A report on each method and the files; `print` it for a table."""
         report = explain(self._programs)
         return replace(
             report,
@@ -368,13 +365,13 @@ class ExecutorchProgramManager(_Methods):
 
     @property
     def buffer(self) -> bytes:
-        """The program file as one object. For large programs prefer `save`: it copies nothing."""
+        """The program file as one object. For large programs prefer `save`, which does not copy."""
         return self._chunks.tobytes()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the program file, whole or not at all. OSError says why not.
+        """Writes the program file atomically. Raises OSError on failure.
 
-        What is to be stored beside it is written by `write_tensor_data_to_file`.
+        `write_tensor_data_to_file` writes its data files.
         """
         if Path(path).suffix != ".pte":
             raise ValueError(f"a program file's name ends in .pte; {os.fspath(path)!r} does not")
@@ -385,6 +382,6 @@ class ExecutorchProgramManager(_Methods):
         self._chunks.write_to(open_file)
 
     def write_tensor_data_to_file(self, outdir: str | os.PathLike[str]) -> None:
-        """Writes each external tag to `<outdir>/<tag>.ptd`. Nothing to do without any."""
+        """Writes each external tag to `<outdir>/<tag>.ptd`. Does nothing without external tags."""
         for tag, chunks in self._tensor_data.items():
             chunks.save(Path(outdir) / f"{tag}.ptd")

@@ -1,9 +1,9 @@
-"""Element types of tensors: the one table of the runtime, read in Python.
+"""Dtypes of tensors, read from the runtime's table.
 
-`runtime/core/scalar_types.inc` lists every dtype that a program can hold. This module parses it,
-so that the lowering and the runtime cannot disagree::
+`runtime/core/scalar_types.inc` lists every dtype of programs. This module parses it, so that
+lowering and runtime cannot disagree::
 
-    scalar_type(torch.bfloat16).number    # 15, the number on the wire
+    scalar_type(torch.bfloat16).number    # 15, the value in files
     scalar_type_by_number(6).torch_name   # "float32"
 """
 
@@ -28,7 +28,7 @@ class ScalarType:
 
     Attributes:
       name: the runtime's name, such as `BFloat16`.
-      number: the number on the wire, which is torch's.
+      number: the value in files, which is torch's.
       nbytes: bytes of one element.
       torch_name: such as `bfloat16`.
     """
@@ -53,7 +53,7 @@ def scalar_types() -> tuple[ScalarType, ...]:
 
 @cache
 def scalar_type(dtype: torch.dtype) -> ScalarType:
-    """The table's line for a torch dtype. TypeError for one that a program cannot hold."""
+    """The table entry of a torch dtype. TypeError for an unsupported one."""
     name = str(dtype).removeprefix("torch.")
     for row in scalar_types():
         if row.torch_name == name:
@@ -64,7 +64,7 @@ def scalar_type(dtype: torch.dtype) -> ScalarType:
 
 @cache
 def scalar_type_by_number(number: int) -> ScalarType:
-    """The table's line for a number on the wire. ValueError for an unknown one."""
+    """The table entry of a value in files. ValueError for an unknown one."""
     for row in scalar_types():
         if row.number == number:
             return row
@@ -72,7 +72,7 @@ def scalar_type_by_number(number: int) -> ScalarType:
 
 
 def torch_dtype(number: int) -> torch.dtype:
-    """The torch dtype of a number on the wire."""
+    """The torch dtype of a value in files."""
     import torch
 
     return getattr(torch, scalar_type_by_number(number).torch_name)

@@ -1,4 +1,4 @@
-"""Ranges of symbolic sizes, and their upper bounds: what planned memory must hold."""
+"""Ranges of symbolic sizes, and their upper bounds for memory planning."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -29,10 +29,10 @@ def affine(expression: sympy.Expr) -> tuple[sympy.Symbol, int, int] | None:
 
 
 def ranges_of(program: ExportedProgram) -> dict[sympy.Expr, ValueRanges[Any]]:
-    """Ranges of symbols, and of what is made of them, as callers may give them.
+    """Ranges of symbols and expressions that callers may pass.
 
-    Export traces with sizes of at least 2. A dimension `4*Dim("h", min=1)` has a range of its own,
-    from 4 on, while that of `h` is left at 2: the range of `h` here begins at 1.
+    Export traces with sizes of at least 2. A dimension `4*Dim("h", min=1)` has its own range, from
+    4 on, while the range of `h` starts at 2; here it starts at 1.
     """
     ranges = dict(program.range_constraints)
     least: dict[sympy.Symbol, int] = {}
@@ -53,8 +53,8 @@ def ranges_of(program: ExportedProgram) -> dict[sympy.Expr, ValueRanges[Any]]:
 class ShapeBounds:
     """Bounds of the sizes of one program.
 
-    Sizes that have no bound are collected in `unbounded` (as 0 where a number is asked for), so
-    that all of them can be reported together.
+    Unbounded sizes are collected in `unbounded` (and 0 is returned), so that all are reported
+    together.
     """
 
     def __init__(self, program: ExportedProgram) -> None:
@@ -63,7 +63,7 @@ class ShapeBounds:
         self.unbounded: list[str] = []
 
     def upper(self, size: int | torch.SymInt, what: str) -> int:
-        """The largest value of `size`; `what` says in words whose size it is."""
+        """The upper bound of `size`; `what` describes it in messages."""
         if isinstance(size, int):
             return size
         bound = bound_sympy(size.node.expr, self._symbols).upper
@@ -81,7 +81,7 @@ class ShapeBounds:
         ]
 
     def check(self, method: str) -> None:
-        """Raises ValueError if a size without a bound was asked for."""
+        """Raises ValueError if an unbounded size was queried."""
         if self.unbounded:
             unbounded = "\n".join(f"  {size}" for size in dict.fromkeys(self.unbounded))
             raise ValueError(

@@ -1,6 +1,6 @@
-"""Layout of tensors as programs can express it: a dim order over dense memory.
+"""Layouts of programs: a dim order over dense memory.
 
-Sizes may be symbols; their hints (the sizes of the example) decide about the order of strides.
+Sizes may be symbols; their hints (the example's sizes) determine the order of strides.
 """
 
 from typing import Any
@@ -39,10 +39,10 @@ def _dense_order(tensor: torch.Tensor) -> list[int] | None:
 
 
 def dim_order_of(tensor: torch.Tensor) -> list[int]:
-    """Dimensions from outermost to innermost, contiguous where several orders fit.
+    """Dimensions from outermost to innermost, contiguous if several orders are possible.
 
-    A tensor that is not dense (a slice, an expanded view) has the contiguous order: in a program it
-    has memory of its own.
+    A non-dense tensor (a slice, an expanded view) has the contiguous order: in a program it has its
+    own memory.
     """
     return _dense_order(tensor) or list(range(tensor.dim()))
 

@@ -1,4 +1,4 @@
-"""Calls that have neither a delegate nor a kernel of the runtime."""
+"""Calls without a delegate or runtime kernel."""
 
 import operator
 from collections import defaultdict
@@ -20,11 +20,11 @@ _SHOWN = 3
 
 
 class UnsupportedOperatorsError(RuntimeError):
-    """A program calls operators that nothing in the runtime does."""
+    """No backend and no runtime kernel supports some operators."""
 
 
 def pending_calls(program: ExportedProgram) -> list[Node]:
-    """Calls that are still to be compiled, in graph order."""
+    """Calls that must still be compiled, in graph order."""
     return [
         node
         for node in get_non_lowered_nodes(program.graph)
@@ -33,10 +33,11 @@ def pending_calls(program: ExportedProgram) -> list[Node]:
 
 
 def lower_leftovers(programs: Mapping[str, ExportedProgram]) -> dict[str, ExportedProgram]:
-    """The programs, lowered by the backend for leftovers where calls are pending.
+    """The programs, with pending calls lowered by the leftover backend.
 
     Raises:
-      UnsupportedOperatorsError: there is no such backend, or it refuses calls. All are listed.
+      UnsupportedOperatorsError: there is no such backend, or it does not support some calls. All
+          are listed.
     """
     left = [method for method, program in programs.items() if pending_calls(program)]
     modules = {
@@ -62,7 +63,7 @@ def lower_leftovers(programs: Mapping[str, ExportedProgram]) -> dict[str, Export
     if any(pending_calls(program) for program in lowered.values()):
         raise UnsupportedOperatorsError(
             "no partitioner takes these operators, and the backend that compiles what is left"
-            " refuses them:\n"
+            " does not support them:\n"
             + _table(lowered)
             + "\ntry:  a partitioner whose backend takes them (to_edge_transform_and_lower(...,"
             " partitioner=[...]), one more after the others);\n"
@@ -79,14 +80,14 @@ def _name(node: Node) -> str:
 
 
 def _describe(node: Node, method: str) -> str:
-    """Node, method, source line, and why the partitioner left it, as far as they are known."""
+    """Node, method, source line, and the partitioner's reason, as far as known."""
     parts = [f"%{node.name} in {method!r}", source_line(node)]
     reason = node.meta.get(LEFT_OUT_REASON)
     return ", ".join(part for part in parts if part) + (f" ({reason})" if reason else "")
 
 
 def _table(programs: Mapping[str, ExportedProgram]) -> str:
-    """A line for each operator that is pending: how often, and where."""
+    """A line per pending operator: count and source locations."""
     calls: defaultdict[str, list[str]] = defaultdict(list)
     for method, program in programs.items():
         for node in pending_calls(program):

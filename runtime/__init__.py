@@ -5,9 +5,8 @@
     method = Runtime.get().load_program("model.pte").load_method("forward")
     outputs = method.execute([x])
 
-Inputs may be torch tensors, numpy arrays or anything with DLPack or the buffer protocol; outputs
-come in the library of the first tensor among the inputs. torch is used where the caller has loaded
-it and is never imported from here.
+Inputs may be torch tensors, NumPy arrays or anything with DLPack or the buffer protocol; outputs
+are of the library of the first input tensor. torch is used only if the caller has imported it.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ __all__ = [
     "Verification",
 ]
 
-# Modules of pteron.runtime.python other than the one called like the name in lower case.
+# Modules of pteron.runtime.python for names that differ from their lower-case form.
 _MODULES = {
     "BackendRegistry": "backend_registry",
     "MethodMeta": "method_meta",

@@ -7,7 +7,7 @@
 namespace pteron {
 namespace {
 
-// "ids (0), mask (1)", or "0 to 3" where nothing has a name.
+// "ids (0), mask (1)", or "0 to 3" without names.
 std::string list_keys(const std::vector<ValueMeta>& values) {
   if (values.empty()) return "there are none";
   std::string text;
@@ -26,7 +26,7 @@ bool is_used_by(const std::string& backend, const MethodMeta& meta) {
   return false;
 }
 
-// What an input has that need not be given, because the program reads it from nowhere.
+// The value of an input that may be omitted, because the program does not read it.
 EValue exported_value(const ValueMeta& meta) {
   if (const auto* const value = std::get_if<int64_t>(&meta.value)) return EValue(*value);
   if (const auto* const value = std::get_if<double>(&meta.value)) return EValue(*value);
@@ -37,7 +37,7 @@ EValue exported_value(const ValueMeta& meta) {
   return EValue();
 }
 
-// What is given by name in the order of the inputs. `is_given` is for scratch, so that nothing is allocated.
+// Orders named inputs. `is_given` is scratch memory, so that nothing is allocated.
 Error put_in_order(const MethodMeta& meta, Span<const Module::NamedInput> named,
                    std::vector<EValue>* values, std::vector<char>* is_given_scratch) {
   ErrorList errors;
@@ -69,17 +69,17 @@ Error put_in_order(const MethodMeta& meta, Span<const Module::NamedInput> named,
   return errors.empty() ? Error(Error::Ok) : errors.to_error("method " + meta.name);
 }
 
-// Memory for the outputs for which the program plans none.
+// Memory for unplanned outputs.
 Result<std::vector<PlannedBuffer>> provide_outputs(Method* method) {
   std::vector<PlannedBuffer> memory;
   for (size_t i = 0; i < method->outputs_size(); ++i) {
     const ValueMeta& meta = method->meta().outputs[i];
     if (meta.kind != ValueKind::Tensor || meta.planned || meta.constant) continue;
-    // An address is needed for no bytes, too.
+    // An empty output needs an address too.
     PTERON_ASSIGN_OR_RETURN(PlannedBuffer buffer,
                             PlannedBuffer::allocate(meta.nbytes + 1, meta.device));
     Error error = method->set_output_data(i, buffer.data(), meta.nbytes);
-    if (error == Error::InvalidState) continue;  // the handle of another value
+    if (error == Error::InvalidState) continue;  // aliases another value
     if (!error.ok()) return error;
     memory.push_back(std::move(buffer));
   }

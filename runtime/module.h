@@ -1,4 +1,4 @@
-// A program file and its methods, loaded when they are first needed.
+// A program file and its methods, loaded on first use.
 //
 //   #include "pteron/runtime/module.h"
 //
@@ -14,8 +14,8 @@
 //     return Error::Ok;
 //   }
 //
-// Inputs are given in order, or by name, which is that of the argument of the exported module; outputs
-// that a dict held have its keys.
+// Pass inputs in order, or by the argument's name in the exported module. If the module returned a
+// dict, its keys name the outputs.
 //
 //   Error step(Module& decoder, const TensorPtr& ids, const TensorPtr& position) {
 //     PTERON_ASSIGN_OR_RETURN(auto outputs, decoder.execute("decode", {ids, position}));
@@ -25,8 +25,7 @@
 //     return decoder.reset_state();
 //   }
 //
-// What else there is to say is in the options: weights in .ptd files, other devices, what a backend shall
-// do.
+// Options: weights in .ptd files, device mapping, backend options.
 //
 //   Error load_on_the_second_gpu() {
 //     Module::Options options;
@@ -38,13 +37,13 @@
 //     return module.prepare();   // CUDA graphs, for inputs of these sizes
 //   }
 //
-// The program links the backends that its models use (//backends/.../runtime). The methods of a module
-// share their state (a KV cache), as those of a Session do, and weights are there once. Nothing throws:
-// every failure is an Error.
+// Link the backends that the models use (//backends/.../runtime). The methods of a module share
+// state (a KV cache), as in a Session, and weights. Throws no exceptions: every failure is an
+// Error.
 //
-// Not thread-safe, but for cancel(): one thread at a time. For another thread make another module over the same
-// program(), which shares code and weights and has state of its own. Nothing is allocated by execute()
-// of a loaded method, inputs by name included; what a backend does is in its documentation.
+// Not thread-safe, except cancel(): one thread at a time. For another thread create another module
+// over the same program(), which shares code and weights and has its own state. execute() of a
+// loaded method allocates nothing, also with named inputs; for backends see their documentation.
 #pragma once
 
 #include <cstddef>
@@ -71,12 +70,12 @@ class Module final {
  public:
   struct Options {
     LoadOptions load;
-    // For all methods. Without a session the module has one of its own; what is said for a backend goes
-    // to the methods that use it.
+    // For all methods. Without a session the module creates one; backend options apply to the
+    // methods that use the backend.
     LoadMethodOptions load_method;
   };
 
-  // Which input or output: a number, counted from 0, or a name. Borrows the name.
+  // An input or output, by index (from 0) or by name. Borrows the name.
   class Key final {
    public:
     template <typename Integer, typename = std::enable_if_t<std::is_integral_v<Integer>>>
@@ -85,7 +84,7 @@ class Module final {
     Key(const char* name) : Key(std::string_view(name)) {}         // NOLINT: implicit
     Key(const std::string& name) : Key(std::string_view(name)) {}  // NOLINT: implicit
 
-    // The number among `values`. NotFound, naming those there are; `what` is "input" or "output".
+    // The index in `values`. NotFound lists the valid names; `what` is "input" or "output".
     Result<size_t> find(const std::vector<ValueMeta>& values, const char* what) const;
 
    private:
@@ -99,7 +98,7 @@ class Module final {
     EValue value;
   };
 
-  // One value, or {x, y}, or {{"x", x}, {"y", y}}. An argument of a call: it borrows.
+  // One value, or {x, y}, or {{"x", x}, {"y", y}}. Borrows; use only as an argument of a call.
   class Inputs final {
    public:
     template <typename Value,
@@ -126,14 +125,14 @@ class Module final {
     Span<const NamedInput> named_;
   };
 
-  // What a method returned. Borrowed from the module: valid until the method runs again.
+  // The outputs of a method. Borrowed from the module: valid until the method runs again.
   class Outputs final {
    public:
     explicit Outputs(const Method& method) : method_(&method) {}
 
     size_t size() const { return method_->outputs_size(); }
     const EValue& operator[](size_t index) const { return method_->get_output(index); }
-    // NotFound, naming those there are; InvalidType: it is no tensor.
+    // NotFound lists the outputs; InvalidType: not a tensor.
     Result<Tensor> tensor(Key key = 0) const;
     Result<EValue> get(Key key) const;
 
@@ -141,69 +140,69 @@ class Module final {
     const Method* method_;
   };
 
-  // Opens nothing yet: load() does, and whatever needs the file.
+  // Does not open the file; load() and the first use do.
   explicit Module(std::string path, Options options = {});
-  // Over a program that is open; `options.load` is not used.
+  // Uses an open program; `options.load` is ignored.
   explicit Module(std::shared_ptr<const Program> program, Options options = {});
   Module(Module&&) = default;
   Module& operator=(Module&&) = default;
 
-  // Opens the file. What is open stays so: calls after the first do nothing. Errors as of
-  // Program::load(); InvalidArgument: options for a backend that no method uses.
+  // Opens the file; later calls do nothing. Errors as of Program::load(); InvalidArgument: options
+  // for a backend that no method uses.
   Error load();
   bool is_loaded() const { return is_loaded_; }
   Result<std::shared_ptr<const Program>> program();
 
-  // Those of Program, which these open.
+  // As in Program; open the file if needed.
   Result<std::vector<std::string>> method_names();
   Result<MethodMeta> method_meta(std::string_view method);
 
-  // Loads the method, once; execute() and others do it as well. Outputs that have no memory in the
-  // program get some here.
+  // Loads the method once; execute() and others call it. Allocates memory for unplanned outputs.
   Error load_method(std::string_view method);
   bool is_method_loaded(std::string_view method) const;
-  // Whether it was loaded. What it returned goes with it; the state stays.
+  // Returns whether it was loaded. Invalidates its outputs; keeps the state.
   bool unload_method(std::string_view method);
 
-  // Runs a method on these inputs. InvalidArgument or InvalidType says all that is wrong with them, and
-  // nothing has run. An input that is not planned is read where it lies; see Method::set_input().
-  // Cancelled, TimedOut, OutOfResources: see Method::execute().
+  // Runs a method on these inputs. InvalidArgument or InvalidType lists all errors of the inputs;
+  // nothing has run then. Unplanned inputs are used in place; see Method::set_input(). Cancelled,
+  // TimedOut, OutOfResources: see Method::execute().
   Result<Outputs> execute(std::string_view method, const Inputs& inputs,
                           const ExecuteOptions& options = {});
   Result<Outputs> forward(const Inputs& inputs, const ExecuteOptions& options = {}) {
     return execute("forward", inputs, options);
   }
 
-  // Runs it on the inputs that were set, or given, before.
+  // Runs it on the inputs set before.
   Result<Outputs> execute(std::string_view method);
   Result<Outputs> forward() { return execute("forward"); }
 
-  // Method::cancel(), from any thread while none loads or unloads methods. False: it does not run.
+  // Method::cancel(), from any thread while no thread loads or unloads methods. False if it is not
+  // running.
   bool cancel(std::string_view method = "forward");
 
-  // As those of Method.
+  // As in Method.
   Error set_input(std::string_view method, const EValue& value, Key key);
   Error set_input(const EValue& value, Key key) { return set_input("forward", value, key); }
   Error set_inputs(std::string_view method, const Inputs& inputs);
   Error set_inputs(const Inputs& inputs) { return set_inputs("forward", inputs); }
 
-  // The output is written to the memory of `tensor`, which must hold its upper bound and outlive the
-  // method's runs. InvalidState: the output has memory in the program.
+  // Writes the output to the memory of `tensor`, which must hold its upper bound and outlive the
+  // method's runs. InvalidState: the output is planned.
   Error set_output(std::string_view method, const Tensor& tensor, Key key = 0);
   Error set_output(const Tensor& tensor, Key key = 0) { return set_output("forward", tensor, key); }
 
   // Method::prepare(), for the inputs that are set.
   Error prepare(std::string_view method = "forward");
 
-  // The state of all methods to its initial value: a new conversation.
+  // Resets the state of all methods to its initial value: a new conversation.
   Error reset_state();
 
  private:
   struct Loaded {
     std::unique_ptr<Method> method;
-    std::vector<EValue> inputs;  // in order, where they are given by name
+    std::vector<EValue> inputs;  // named inputs in order
     std::vector<char> is_given;
-    std::vector<PlannedBuffer> outputs;  // memory of those that are not planned
+    std::vector<PlannedBuffer> outputs;  // memory of unplanned outputs
   };
 
   Result<Loaded*> find(std::string_view method);

@@ -1,1 +1,1 @@
-"""What all backends share that compile with AOTInductor and run without libtorch."""
+"""Shared code of the backends that compile with AOTInductor and run without libtorch."""

@@ -1,7 +1,7 @@
-"""What all backends that compile with AOTInductor share.
+"""The base class of the AOTInductor backends.
 
-`AotiBackend` is a mixin and no backend: it is never registered, and a device's backend derives from
-it and from `BackendDetails`::
+`AotiBackend` is a mixin: it is never registered itself. A device's backend derives from it and from
+`BackendDetails`::
 
     @final
     class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
@@ -10,11 +10,11 @@ it and from `BackendDetails`::
             return "cpu"
         ...
 
-`preprocess` is the same for all of them; the class methods above it are what a device may change.
-Compile specs are read once, and what they say goes to all others as options.
+`preprocess` is common; a device overrides the class methods above it. Compile specs are parsed once
+to options, which all other methods get.
 
-Experimental: which class methods there are, and what they are given, may change with any release.
-The backends of this package follow; deriving one of your own warns, see `ExperimentalWarning`.
+Experimental: class methods and their signatures may change with any release.
+Backends outside this package get an `ExperimentalWarning`.
 """
 
 import contextlib
@@ -61,12 +61,12 @@ OptionsT = TypeVar("OptionsT", bound=AotiOptions)
 
 
 class ExperimentalWarning(FutureWarning):
-    """Something is used that may change with any release."""
+    """An API is used that may change with any release."""
 
 
 @dataclasses.dataclass(frozen=True)
 class BuildTarget:
-    """All that the options of one partition come down to, for one variant of its code.
+    """The compilation target of one variant of a partition's code, derived from its options.
 
     Attributes:
         code: what Inductor generates for.
@@ -82,10 +82,10 @@ class BuildTarget:
 
 
 class AotiBackend(ABC, Generic[OptionsT]):
-    """Abstract and experimental; see the module's text."""
+    """Abstract and experimental; see the module's docstring."""
 
     class COMPILE_SPEC_KEYS(Enum):
-        """Keys of compile specs that every AOTI backend knows, beside its options."""
+        """Keys of compile specs that every AOTI backend accepts, in addition to its options."""
 
         METHOD_NAME = METHOD_NAME_KEY
 
@@ -99,9 +99,9 @@ class AotiBackend(ABC, Generic[OptionsT]):
                 stacklevel=3,
             )
 
-    # --- what a device says ---
+    # --- device-specific ---
 
-    #: A GEMV with a floating-point weight of at most so many columns becomes a reduction: see
+    #: A GEMV with a floating-point weight of at most this many columns becomes a reduction: see
     #: `passes/gemv_as_reduction.py`.
     max_gemv_columns: ClassVar[int] = 0
 
@@ -114,33 +114,33 @@ class AotiBackend(ABC, Generic[OptionsT]):
     @classmethod
     @abstractmethod
     def get_options(cls, compile_specs: Iterable[CompileSpec]) -> OptionsT:
-        """What `compile_specs` say; ValueError for what is no option."""
+        """Parses `compile_specs`; ValueError for an unknown option."""
         raise _abstract(cls, "get_options")
 
     @classmethod
     @abstractmethod
     def get_build_target(cls, options: OptionsT) -> BuildTarget:
-        """What `options` ask for; ValueError for an option it cannot serve."""
+        """The target of `options`; ValueError for an unsupported option."""
         raise _abstract(cls, "get_build_target")
 
     @classmethod
     def get_build_targets(cls, options: OptionsT) -> list[BuildTarget]:
-        """A target for each variant of the code, in ascending ISA level."""
+        """A target per code variant, in ascending ISA level."""
         return [cls.get_build_target(options)]
 
     @classmethod
     def get_supported_fallback_kernels(cls) -> dict[str, int]:
-        """Functions that compiled code may call, and the shim-list version that brought each."""
+        """Functions that compiled code may call, and the shim-list version that added each."""
         return shim_list.load(cls.get_device_name()).versions
 
     @classmethod
     def get_decomposition_table(cls) -> Mapping[Any, Callable[..., Any]]:
-        """Decompositions to run before compilation, beside those that the edge program had."""
+        """Decompositions to run before compilation, in addition to those of the edge program."""
         return {}
 
     @classmethod
     def get_aoti_compile_options(cls, options: OptionsT) -> dict[str, Any]:
-        """Inductor options that win over the shared ones."""
+        """Inductor options that override the shared ones."""
         return {}
 
     @classmethod
@@ -161,12 +161,12 @@ class AotiBackend(ABC, Generic[OptionsT]):
 
     @classmethod
     def get_attention_pass(cls, options: OptionsT) -> AttentionPass:
-        """What becomes of attention."""
+        """The implementation of attention."""
         return AttentionPass(lambda call: "library")
 
     @classmethod
     def get_fallback_options(cls, options: OptionsT) -> OptionsT | None:
-        """Options to lower attention with if Inductor fails with `options`; None: no second try."""
+        """Fallback options for attention if Inductor fails with `options`; None: no fallback."""
         return None
 
     @classmethod
@@ -176,7 +176,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
 
     @classmethod
     def codesign_so(cls, shared_object: bytes, options: OptionsT) -> bytes:
-        """The linked code with whatever signature its platform asks for."""
+        """The linked code, signed if its platform requires it."""
         return shared_object
 
     @classmethod
@@ -186,24 +186,24 @@ class AotiBackend(ABC, Generic[OptionsT]):
         """Entered around code generation and compilation."""
         return contextlib.nullcontext()
 
-    # --- what all do ---
+    # --- common ---
 
     @classmethod
     def generate_method_name_compile_spec(cls, method_name: str) -> CompileSpec:
         """The spec that says which method a partition belongs to.
 
-        Optional: lowering adds it to each partition for which nobody gave one.
+        Optional: lowering adds it to each partition without one.
         """
         return CompileSpec(METHOD_NAME_KEY, method_name.encode())
 
     @classmethod
     def method_name_from_compile_specs(cls, compile_specs: Iterable[CompileSpec]) -> str:
-        """The method's name in `compile_specs`; RuntimeError if it is not there."""
+        """The method's name in `compile_specs`; RuntimeError if missing."""
         found = {spec.key: spec.value for spec in compile_specs}
         if METHOD_NAME_KEY in found:
             return found[METHOD_NAME_KEY].decode()
         raise RuntimeError(
-            f"no compile spec says the method's name: found the keys {sorted(found)}, expected "
+            f"no compile spec has the method's name: found the keys {sorted(found)}, expected "
             f"{METHOD_NAME_KEY!r} among them; lowering with a partitioner adds it, and elsewhere "
             f"{cls.__name__}.generate_method_name_compile_spec(name) makes it"
         )
@@ -232,7 +232,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
     def compile_partition(
         cls, edge_program: ExportedProgram, options: OptionsT
     ) -> PreprocessResult:
-        """What `preprocess` does, once the options are read."""
+        """`preprocess` after parsing the options."""
         device = cls.get_device_name()
         targets = cls.get_build_targets(options)
         _warm_up([target.machine for target in targets], device)
@@ -304,7 +304,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
 
     @classmethod
     def get_platform(cls, compile_specs: list[CompileSpec]) -> str:
-        """What the code is linked for."""
+        """The platform of the linked code."""
         target = cls.get_build_target(cls.get_options(compile_specs))
         return target.info.platform or toolchain.HOST_PLATFORM
 
@@ -312,15 +312,15 @@ class AotiBackend(ABC, Generic[OptionsT]):
     def describe(
         cls, processed_bytes: bytes, data_store_output: NamedDataStoreOutput | None
     ) -> Mapping[str, str]:
-        """What `explain()` shows of a partition: target, torch, sizes, operators called."""
+        """Details of a partition for `explain()`: target, torch, sizes, operators called."""
         return payload.describe(processed_bytes, data_store_output)
 
     @classmethod
     def _prepare(cls, program: ExportedProgram, options: OptionsT) -> ExportedProgram:
-        """The program as it is compiled: on the device, decomposed, passes applied."""
+        """The program for compilation: on the device, decomposed, with all passes applied."""
         device = cls.get_device_name()
         is_absent = bool(cls.get_build_target(options).code.gpu)
-        # With its index, which is also how the program's own assertions will spell it.
+        # With its index, as in the program's own assertions.
         place = device if device == "cpu" else f"{device}:0"
         with inductor.fake_tensors_of_any_device() if is_absent else contextlib.nullcontext():
             if (here := "cpu" if is_absent else place) != "cpu" or _is_elsewhere(program):
@@ -337,7 +337,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
             for apply in cls.get_custom_passes(options):
                 apply(program.graph_module)
             if has_attention(program.graph_module) or has_fused_convolutions(program.graph_module):
-                # Their results lie in memory as whatever computes them wants, not as traced.
+                # Their output strides depend on the implementation, not on tracing.
                 ReshapeInsteadOfViewPass()(program.graph_module)
             return program
 
@@ -345,7 +345,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
     def _prepare_and_generate(
         cls, program: ExportedProgram, targets: Sequence[BuildTarget], options: OptionsT
     ) -> tuple[ExportedProgram, list[inductor.GeneratedCode]]:
-        """The program as it was compiled, and its sources for each target."""
+        """The compiled program, and its sources per target."""
         fallback = has_attention(program.graph_module) and cls.get_fallback_options(options)
         if not fallback:
             program = cls._prepare(program, options)
@@ -355,7 +355,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
             return prepared, cls._generate(prepared, targets, options)
         except InductorFailedError as error:
             _LOG.warning(
-                "%s; attention is lowered in another way, which may be slower",
+                "%s; using another implementation of attention, which may be slower",
                 str(error).partition("\n")[0],
             )
         program = cls._prepare(program, fallback)
@@ -365,7 +365,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
     def _generate(
         cls, program: ExportedProgram, targets: Sequence[BuildTarget], options: OptionsT
     ) -> list[inductor.GeneratedCode]:
-        """Sources with the tuned options or, where Inductor fails, with fallback options."""
+        """Sources with the preferred options or, if Inductor fails, with fallback options."""
         entries = cls.get_aoti_compile_options(options)
         tuned = [target.code for target in targets]
         attempts = [("", tuned), ("aten.view as aten.reshape", tuned)]
@@ -411,15 +411,15 @@ def _abstract(backend: type[Any], method: str) -> NotImplementedError:
 
 
 def _is_elsewhere(program: ExportedProgram) -> bool:
-    """Whether a model was exported on another device than the host."""
+    """Whether a model was exported on a device other than the CPU."""
     values = [node.meta.get("val") for node in program.graph.nodes]
     return any(isinstance(value, torch.Tensor) and value.device.type != "cpu" for value in values)
 
 
 def _warm_up(machines: Sequence[toolchain.Machine], device: str) -> None:
-    """Builds the precompiled headers beside Inductor's work; a failure shows in the build.
+    """Builds the precompiled headers in parallel with Inductor; a failure is reported by the build.
 
-    ToolchainError: there is no compiler, before Inductor finds out in its own way.
+    ToolchainError: there is no compiler; raised before Inductor fails for that reason.
     """
     toolchain.build_step(machines[0], device)
 

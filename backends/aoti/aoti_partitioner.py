@@ -1,11 +1,11 @@
-"""Which part of a program an AOTI backend takes: all that it can, in as few pieces as can be.
+"""Partitions a program for an AOTI backend: all supported nodes, in as few partitions as possible.
 
     partitioner = AotiPartitioner("CpuBackend", CpuOptions().to_compile_specs())
 
-Everything that can be taken is one partition. Where something cannot, the rest falls into convex
-pieces, since a piece becomes one call: no path may leave it and come back. Delegates of earlier
-partitioners are such foreign bodies, and so are operators that the runtime has no function for;
-these are left out with a warning that names each.
+If all nodes are supported, they are one partition. Otherwise they are split into convex partitions,
+since a partition becomes one call: no path may leave it and return. Delegates of earlier
+partitioners split partitions, and so do operators without a runtime function, which are left out
+with a warning.
 """
 
 import operator
@@ -36,11 +36,11 @@ from pteron.exir.backend.utils import get_non_lowered_nodes, tag_constant_data, 
 
 
 class LeftOutWarning(UserWarning):
-    """Operators stay outside of a backend that was asked for."""
+    """Warns that the requested backend does not support some operators."""
 
 
 class AotiPartitioner(Partitioner):
-    """See the module's text.
+    """See the module's docstring.
 
     Args:
         backend_id: class name of an imported backend that derives from `AotiBackend`.
@@ -98,8 +98,8 @@ class AotiPartitioner(Partitioner):
     def _convex_sets(
         self, program: ExportedProgram, support: OpSupport
     ) -> list[list[torch.fx.Node]]:
-        """Nodes to take, set by set, in graph order."""
-        free = list(_takeable_nodes(program))
+        """Sets of nodes to take, in graph order."""
+        free = list(_supported_nodes(program))
         calls = [node for node in program.graph.nodes if node.op == "call_function"]
         calls = [node for node in calls if kernels.ON_HOST not in node.meta]
         if len(free) == len(calls) and all(support.reason(node) is None for node in free):
@@ -119,7 +119,7 @@ class AotiPartitioner(Partitioner):
 
     def _warn(self, program: ExportedProgram, support: OpSupport) -> None:
         lines = []
-        for node in _takeable_nodes(program):
+        for node in _supported_nodes(program):
             reason = support.reason(node)
             if reason is None:
                 continue
@@ -136,7 +136,7 @@ class AotiPartitioner(Partitioner):
             )
 
 
-def _takeable_nodes(program: ExportedProgram) -> Iterable[torch.fx.Node]:
+def _supported_nodes(program: ExportedProgram) -> Iterable[torch.fx.Node]:
     for node in get_non_lowered_nodes(program.graph):
         if kernels.ON_HOST not in node.meta:
             yield node
@@ -152,7 +152,7 @@ def _computes(node: torch.fx.Node) -> bool:
 
 
 def _tag_unused_constants(program: ExportedProgram, tag: str) -> None:
-    """Constants that nothing uses go with the first partition, which drops them."""
+    """Unused constants go to the first partition, which drops them."""
     specs = input_specs_by_name(program)
     mutated = {name for _, name in mutation_targets(program)}
     for node in program.graph.nodes:

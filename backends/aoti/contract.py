@@ -1,9 +1,9 @@
-"""What a partition takes and gives: types, ranks and, for each dimension, its sizes.
+"""Contracts of a partition's inputs and outputs: dtypes, ranks and sizes.
 
 Dimensions that share a symbol must agree at run time, across all inputs and outputs, so a symbol
-has one index in the whole contract. An affine size is `scale * symbol + offset`. An input's
-size that is another expression has a symbol of its own, which a condition ties to the others; so do
-the guards of export. An output's is free within its bounds.
+has one index in the whole contract. An affine size is `scale * symbol + offset`. An input size that
+is another expression gets its own symbol and a condition that relates it to others; export's guards
+are conditions too. An output size that is another expression may be anything within its bounds.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from torch.utils._sympy.value_ranges import bound_sympy
 from pteron.exir.export_guards import guards_of
 from pteron.exir.shape_bounds import Ranges, affine, ranges_of
 
-#: Stands for "no upper bound".
+#: Means "no upper bound".
 UNBOUNDED = 2**63 - 1
 
 
@@ -40,9 +40,9 @@ class TensorContract:
     """One input or output.
 
     Attributes:
-        dtype: element type.
-        dims: one entry a dimension; none for a scalar, which is also what an integer output is.
-        strides: in elements, of the largest shape; they give the order of the dimensions.
+        dtype: dtype.
+        dims: one entry per dimension; none for a scalar or an integer output.
+        strides: in elements, of the largest shape; they determine the dim order.
         mutated: the code writes this input in place.
     """
 
@@ -54,12 +54,12 @@ class TensorContract:
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """What the sizes of one call must satisfy together: `left relation right`.
+    """A relation between the sizes of one call: `left relation right`.
 
     Attributes:
         relation: one of ==, !=, <, <=, > and >=.
-        left, right: how to compute each side from the symbols: see `metadata.fbs`.
-        text: the same with the names of the inputs, for messages.
+        left, right: postfix code of each side: see `metadata.fbs`.
+        text: the relation with input names, for messages.
     """
 
     relation: str
@@ -71,7 +71,7 @@ class Condition:
 Contract: TypeAlias = tuple[
     tuple[TensorContract, ...], tuple[TensorContract, ...], tuple[Condition, ...]
 ]
-"""Of the inputs, of the outputs, and of the inputs together."""
+"""Contracts of inputs and outputs, and conditions on the inputs."""
 
 
 def contract_of(program: ExportedProgram) -> Contract:
@@ -80,13 +80,13 @@ def contract_of(program: ExportedProgram) -> Contract:
 
 
 class _Contracts:
-    """Assigns indices to the symbols of a program while it describes its tensors."""
+    """Assigns indices to the symbols of a program while describing its tensors."""
 
     def __init__(self, program: ExportedProgram) -> None:
         self._program = program
         self._ranges = {s: r for s, r in ranges_of(program).items() if s.is_Symbol}
         self._indices: dict[sympy.Expr, int] = {}
-        # By symbol: what the caller knows it as.
+        # By symbol: its name for the caller.
         self._words: dict[sympy.Expr, sympy.Expr] = {}
 
     def all(self) -> Contract:
@@ -107,7 +107,7 @@ class _Contracts:
         return inputs, outputs, conditions
 
     def _describe(self, value: object, name: str = "", mutated: bool = False) -> TensorContract:
-        """`name` is that of an input."""
+        """`name` is an input's name."""
         if isinstance(value, torch.Tensor):
             dims = tuple(
                 self._dim(_expression(size), f"{name}.size({index})" if name else "")
@@ -115,7 +115,7 @@ class _Contracts:
             )
             strides = tuple(self._largest(_expression(stride)) for stride in value.stride())
             return TensorContract(value.dtype, dims, strides, mutated)
-        # AOTInductor hands integers over as tensors without dimensions.
+        # AOTInductor passes integers as 0-d tensors.
         return TensorContract(torch.int64, (), ())
 
     def _dim(self, expression: sympy.Expr, words: str) -> Dim:
@@ -134,10 +134,10 @@ class _Contracts:
         return int(stride) if stride.is_number else _bounds(stride, self._ranges)[1]
 
     def _conditions(self) -> tuple[Condition, ...]:
-        """Of what the inputs' symbols say; called when they are numbered, and no others are."""
+        """Conditions on the inputs' symbols; called after exactly these have indices."""
         own = {e: sympy.Symbol(f"size{n}") for e, n in self._indices.items() if not e.is_Symbol}
         relations = [sympy.Eq(name, e, evaluate=False) for e, name in own.items()]
-        relations += [guard for guard in guards_of(self._program) if _says_more(guard)]
+        relations += [guard for guard in guards_of(self._program) if _is_relation(guard)]
         indices = {own.get(e, e): n for e, n in self._indices.items()}
         words = {own.get(e, e): text for e, text in self._words.items()}
         fixed = {s: r.lower for s, r in self._ranges.items() if r.is_singleton()}
@@ -155,9 +155,9 @@ class _Contracts:
         return tuple(dict.fromkeys(found))
 
 
-def _says_more(guard: sympy.Basic) -> bool:
-    """Whether a guard says more than a range does, and than that something is not 0 or 1: export
-    traces no program for these, but lets declared dimensions be so small."""
+def _is_relation(guard: sympy.Basic) -> bool:
+    """Whether a guard is more than a range and more than "not 0 or 1", which reflects tracing:
+    declared dimensions may have these sizes."""
     if not isinstance(guard, sympy.core.relational.Relational):
         return False
     parts = list(sympy.preorder_traversal(guard))
@@ -185,7 +185,7 @@ _OPERATIONS = {
     "Max": _MAX,
     "Min": _MIN,
 }
-"""What an operation of sympy, or torch's of that name, is in `metadata.fbs`."""
+"""The code in `metadata.fbs` of an operation of sympy or torch."""
 
 
 def _code(expression: sympy.Expr, indices: dict[sympy.Expr, int]) -> tuple[int, ...]:
@@ -210,7 +210,7 @@ def _expression(size: int | torch.SymInt) -> sympy.Expr:
 
 def _bounds(expression: sympy.Expr, ranges: Ranges) -> tuple[int, int]:
     found = bound_sympy(expression, dict(ranges))
-    # An unbounded side is one of several infinities; integers are finite.
+    # An unbounded side is one of several infinity objects; integers are finite.
     lower = int(found.lower) if isinstance(found.lower, sympy.Integer) else 0
     upper = int(found.upper) if isinstance(found.upper, sympy.Integer) else UNBOUNDED
     return max(lower, 0), min(upper, UNBOUNDED)

@@ -7,10 +7,9 @@ _STB_GLOBAL = 1
 
 
 def undefined_symbols(shared_object: bytes) -> tuple[str, ...]:
-    """Sorted names that the shared object leaves to whoever loads it.
+    """Sorted undefined symbols of the shared object.
 
-    Symbols that name a library version (libc, libstdc++, libm, libgomp) and weak ones are not
-    among them.
+    Without versioned symbols (libc, libstdc++, libm, libgomp) and weak ones.
     """
     if shared_object[:6] != b"\x7fELF\x02\x01":
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Errors of lowering: what is refused or failed, at which operator and line, and what to try."""
+"""Errors of lowering: cause, operator, source line, and what to try."""
 
 import concurrent.futures
 import functools
@@ -16,7 +16,7 @@ from pteron.exir.undelegated import UnsupportedOperatorsError
 
 
 class InductorFailedError(RuntimeError):
-    """Inductor failed on a partition, with each set of options that there is to try."""
+    """Inductor failed on a partition with every set of fallback options."""
 
 
 def check_functions(
@@ -26,8 +26,8 @@ def check_functions(
     names: Collection[str],
     proxied: Collection[str] = (),
 ) -> None:
-    """UnsupportedOperatorsError, with all of them, unless the runtime has the functions `names` and
-    nothing is left to a proxy executor."""
+    """Raises UnsupportedOperatorsError, listing all, unless the runtime has the functions `names`
+    and no operator needs a proxy executor."""
     missing = sorted(set(names) - shim_list.load(device).versions.keys())
     if not missing and not proxied:
         return
@@ -42,7 +42,7 @@ def check_functions(
         for name in sorted(proxied)
     ]
     raise UnsupportedOperatorsError(
-        f"{backend}: the compiled code would call what the runtime does not have:\n"
+        f"{backend}: the compiled code would call functions that the runtime lacks:\n"
         + "\n".join(lines)
         + "\ntry:  leaving these operators to another backend (the partitioner's leave_out);"
         "\n      rewriting the model without them."
@@ -54,14 +54,14 @@ def _is_called(function: str, device: str, op: torch._ops.OpOverload) -> bool:
 
 
 def _is_named(name: str, op: torch._ops.OpOverload) -> bool:
-    """Whether it is the operator, named with its overload or without."""
+    """Whether it is the operator, with or without its overload."""
     return name in (str(op), str(op.overloadpacket))
 
 
 def inductor_error(
     backend: str, program: ExportedProgram, failure: Exception
 ) -> InductorFailedError:
-    """What to raise where Inductor fails, naming the operator that it was at, if it says so."""
+    """The error for a failure of Inductor, with the operator if known."""
     said = str(failure)
     first = said.strip().partition("\n")[0]
     found = re.search(r"^\s*target: (\S+)", said, re.MULTILINE)
@@ -76,7 +76,7 @@ def inductor_error(
 
 
 def _calls(program: ExportedProgram, is_meant: Callable[[torch._ops.OpOverload], bool]) -> str:
-    """Where the partition has such calls: ` (%mm, model.py:41)`, with the first three of them."""
+    """The first three such calls of the partition: ` (%mm, model.py:41)`."""
     nodes = [
         node
         for node in program.graph.nodes
@@ -87,7 +87,7 @@ def _calls(program: ExportedProgram, is_meant: Callable[[torch._ops.OpOverload],
 
 
 def raise_together(jobs: Sequence[concurrent.futures.Future[Any]]) -> None:
-    """Raises what failed: what is known of all partitions in one error."""
+    """Raises one error with the failures of all partitions."""
     errors = [error for job in jobs if (error := job.exception()) is not None]
     if not errors:
         return

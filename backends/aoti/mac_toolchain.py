@@ -1,11 +1,11 @@
-"""Shared objects for macOS on arm64, made on any machine.
+"""Builds shared objects for macOS on arm64, on any machine.
 
-A Mac's own clang makes them there; elsewhere the one of the package `ziglang`, which brings macOS's
-headers, a description of its libSystem and a linker that signs (ad hoc: arm64 runs nothing
-unsigned). Its C++ library is not linked in: names of C++ bind to the Mac's, and the headers are
-told to want no more of it than the oldest macOS has.
+On a Mac uses its clang; elsewhere that of the package `ziglang`, which includes macOS's headers,
+stubs of libSystem and a linker that signs (ad hoc; arm64 runs no unsigned code). Its C++ library is
+not linked: C++ symbols bind to the Mac's libc++, and the headers are restricted to the oldest
+supported macOS.
 
-A Mac checks a signature of all bytes, so nothing can be renamed when the code is loaded: the
+A Mac verifies a signature of all bytes, so symbols cannot be renamed at load: the
 runtime's private names (shims/private_names.h) are in it from the start.
 """
 
@@ -20,10 +20,10 @@ from pteron.backends.aoti import macho, toolchain
 from pteron.backends.aoti.ops import shim_list
 from pteron.backends.aoti.toolchain import BuildStep, Compiler, Source, ToolchainError
 
-#: The first whose Metal has bfloat.
+#: The first macOS whose Metal has bfloat.
 _OLDEST_MACOS = "14.0"
 _PREFIX, _PRIVATE_PREFIX = "aoti_torch_", "ptrn_torch_"
-# All that libc++ has begins so, less what libSystem has.
+# Prefixes of libc++'s symbols, except those in libSystem.
 _CPP_PREFIXES = ("_Z", "__cxa_", "__gxx_")
 _OF_LIBSYSTEM = ("__cxa_atexit",)
 _LIBCPP = """--- !tapi-tbd
@@ -39,7 +39,7 @@ exports:
 
 @functools.cache
 def find_compiler() -> Compiler:
-    """On a Mac as always, elsewhere that of `ziglang`."""
+    """On a Mac the system's compiler, elsewhere that of `ziglang`."""
     if sys.platform == "darwin":
         found = toolchain.find_compiler()
         command = (*found.command, "-target", f"arm64-apple-macos{_OLDEST_MACOS}")
@@ -83,7 +83,7 @@ class MacBuildStep(BuildStep):
         private = "".join(
             f"#define {name} {_PRIVATE_PREFIX}{name.removeprefix(_PREFIX)}\n" for name in names
         )
-        # Zig puts what comes from a pipe into a file, whose name would get into the code.
+        # Zig writes piped input to a file, whose name would be in the code.
         named = '#line 1 "<stdin>"\n' + source.text
         return dataclasses.replace(source, header=private + source.header, text=named)
 
@@ -96,7 +96,7 @@ class MacBuildStep(BuildStep):
         return super().kernels(text)
 
     def precompile(self, source: Source) -> Path:
-        return self.header(source)  # read once or twice in all
+        return self.header(source)  # read only once or twice
 
     @functools.cached_property
     def common_flags(self) -> tuple[str, ...]:
@@ -116,8 +116,7 @@ class MacBuildStep(BuildStep):
         return sys.platform != "darwin"
 
     def link(self, folder: Path, objects: Sequence[bytes], support: Path) -> bytes:
-        """Links to a library whose only exports are the container's entry points: what the
-        visibility of symbols says."""
+        """Links a library that exports only the container's entry points, by symbol visibility."""
         names = []
         for index, data in enumerate(objects):
             names.append(f"{index}.o")

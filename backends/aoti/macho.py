@@ -1,6 +1,6 @@
-"""What a Mach-O file of 64 bits, object or library, leaves to others: undefined symbols.
+"""Reads undefined and exported symbols of a 64-bit Mach-O object or library.
 
-Names are as C spells them, without the underscore that Mach-O puts before them.
+Names are C names, without Mach-O's leading underscore.
 """
 
 import struct
@@ -26,7 +26,7 @@ def load_commands(image: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _external_symbols(image: bytes) -> Iterator[tuple[str, int, int]]:
-    """Name, type and description of each symbol that other files see."""
+    """Name, type and description of each external symbol."""
     for kind, command in load_commands(image):
         if kind != _LC_SYMTAB:
             continue
@@ -40,9 +40,9 @@ def _external_symbols(image: bytes) -> Iterator[tuple[str, int, int]]:
 
 
 def undefined_symbols(image: bytes) -> tuple[str, ...]:
-    """Sorted names that it leaves to whoever loads it: none of the libraries that it names has
-    them. Of an object: all that it does not define."""
-    # Linkers write the number of the library; zig's writes 0 where others write DYNAMIC_LOOKUP.
+    """Sorted undefined symbols that are not bound to a library; for an object all undefined
+    symbols."""
+    # Linkers store the library ordinal; zig's stores 0 instead of DYNAMIC_LOOKUP.
     return tuple(
         sorted(
             name
@@ -55,5 +55,5 @@ def undefined_symbols(image: bytes) -> tuple[str, ...]:
 
 
 def defined_symbols(image: bytes) -> tuple[str, ...]:
-    """Sorted names that it offers to other files; of an object also those that are hidden."""
+    """Sorted exported symbols; for an object also hidden ones."""
     return tuple(sorted(name for name, kind, _ in _external_symbols(image) if kind != 0))

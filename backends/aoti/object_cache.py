@@ -1,9 +1,9 @@
-"""A folder of build results, found by what they were made from.
+"""A content-addressed cache of build results.
 
 `$PTERON_CACHE_DIR`, else `$XDG_CACHE_HOME/pteron`, else `~/.cache/pteron`. Entries are written
-under another name and renamed, so readers never see half a file and several processes may share
-the folder. What was not used for longest goes first once all entries exceed `limit_bytes`;
-`PTERON_CACHE_MB` sets that bound (default 2048, and 0 keeps nothing between processes).
+under a temporary name and renamed, so several processes may share the folder. The least recently
+used entries are evicted above `limit_bytes`; `PTERON_CACHE_MB` sets the limit (default 2048; 0
+keeps nothing between processes).
 """
 
 import atexit
@@ -19,12 +19,12 @@ from pathlib import Path
 
 _DEFAULT_MB = 2048
 _NEW = ".new-"
-#: A file that is being written for longer belongs to a process that was killed.
+#: Older temporary files belong to killed processes.
 _ABANDONED_S = 3600
 
 
 def digest(parts: Iterable[str | bytes]) -> str:
-    """SHA-256, in hex, over `parts`, each preceded by its length."""
+    """SHA-256 in hex of `parts`, each preceded by its length."""
     hasher = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -34,10 +34,10 @@ def digest(parts: Iterable[str | bytes]) -> str:
 
 
 class ObjectCache:
-    """Maps a key to a file that `make` writes once. Threads may share it.
+    """Maps a key to a file that `make` writes once. Thread-safe.
 
     Attributes:
-        is_kept: whether other processes will find what this one made.
+        is_kept: whether other processes see its entries.
     """
 
     def __init__(self, folder: Path, limit_bytes: int, is_kept: bool = True) -> None:
@@ -48,8 +48,8 @@ class ObjectCache:
         self._being_made: dict[Path, threading.Lock] = {}
 
     def get(self, key: str, suffix: str, make: Callable[[Path], None]) -> Path:
-        """The file of `key`; on a miss `make(path)` writes it to a temporary path first. Threads
-        that ask for one key at once wait for the first of them."""
+        """The file of `key`; on a miss `make(path)` writes it to a temporary path first. Concurrent
+        requests for a key wait for the first one."""
         path = self._path(key, suffix)
         with self._lock:
             being_made = self._being_made.setdefault(path, threading.Lock())
@@ -59,7 +59,7 @@ class ObjectCache:
         return path
 
     def has(self, key: str, suffix: str) -> bool:
-        """Whether `get` would find the file."""
+        """Whether the file is cached."""
         return self._path(key, suffix).exists()
 
     def _path(self, key: str, suffix: str) -> Path:
@@ -105,7 +105,7 @@ class ObjectCache:
 
 
 def default_cache() -> ObjectCache:
-    """The user's cache, or one of this process alone where that folder cannot be written."""
+    """The user's cache, or a per-process one if that folder is not writable."""
     megabytes = int(os.environ.get("PTERON_CACHE_MB", _DEFAULT_MB))
     folder = _user_folder() if megabytes > 0 else None
     if folder is not None:

@@ -1,8 +1,8 @@
-"""Which nodes an AOTI backend supports, and for the others, why not.
+"""Which nodes an AOTI backend supports, and the reasons for others.
 
-It depends on what Inductor does with the node. Most operators it compiles. An operator that may be
-a fallback kernel needs a C shim that the device's runtime has (the shim lists). Where the tables do
-not tell, code is generated for that one node. No C++ compiler runs here::
+Inductor compiles most operators. An operator that may become a fallback kernel needs a C shim in
+the device's runtime (the shim lists). If the tables are not conclusive, code is generated for that
+single node. No C++ compiler runs here::
 
     support = OpSupport(target, shims)
     support.reason(node)   # None, or "aten.poisson.default needs ..., which ..."
@@ -27,12 +27,12 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 
 
 class OpSupport(OperatorSupportBase):
-    """Support for one target; remembers its answers, so ask one instance for a whole graph.
+    """Support for one target. Caches results, so use one instance per graph.
 
     Args:
-        target: what code would be generated for.
+        target: the code generation target.
         shims: names of the C functions that the runtime has.
-        leave_out: what to refuse although it could be taken.
+        leave_out: supported operators to leave out.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class OpSupport(OperatorSupportBase):
         return node.op == "call_function" and self.reason(node) is None
 
     def reason(self, node: torch.fx.Node) -> str | None:
-        """Why `node` cannot be taken; None if it can."""
+        """Why `node` is not supported; None if it is."""
         if node not in self._reasons:
             self._reasons[node] = self._find_reason(node)
         return self._reasons[node]
 
     def _find_reason(self, node: torch.fx.Node) -> str | None:
         if kernels.ON_HOST in node.meta:
-            return "the runtime's kernel is to check it"
+            return "a runtime kernel checks it"
         if self._is_left_out(node):
             return f"{node.target} is left out by request"
         if node.target is operator.getitem:
@@ -64,7 +64,7 @@ class OpSupport(OperatorSupportBase):
                 return self.reason(source)
             return None
         if node.target is executorch_call_delegate:
-            return "it is another backend's already"
+            return "another backend has taken it"
         if isinstance(node.target, torch._ops.HigherOrderOperator):
             return self._higher_order_reason(node)
         if isinstance(node.target, torch._ops.OpOverload):

@@ -1,7 +1,7 @@
-"""What goes into the file for one partition: processed bytes, named blobs, metadata.
+"""The payload of one partition: processed bytes, named blobs, metadata.
 
-Keys are made of content, so equal code and equal weights are stored once, whatever partition or
-method they come from::
+Keys are derived from content, so equal code and weights of all partitions and methods are stored
+once::
 
     processed bytes   "<so_key>\\n<weights_key>"; of code in several variants these two lines for
                       each, in ascending ISA level
@@ -10,8 +10,8 @@ method they come from::
     each big constant "<sha256 of its bytes>_weight"
     metadata          "<so_key>/<weights_key>/metadata", a FlatBuffer of schema/metadata.fbs
 
-A key has one place in all that is loaded together, so weights that go to a .ptd file have its tag
-behind the digest.
+Keys are unique among all files loaded together, so keys of weights in a .ptd file also have its tag
+after the digest.
 """
 
 import collections
@@ -35,12 +35,12 @@ from pteron.exir._serialize.named_data_store import NamedDataStore, NamedDataSto
 from pteron.exir.backend.backend_details import PreprocessResult
 from pteron.exir.scalar_types import scalar_type
 
-#: Counts up when a fault of generated code is fixed that changed results; `lowering_faults.cpp`
-#: says what is wrong with code of earlier versions, and the runtime warns of it.
+#: Incremented when a bug in generated code that affects results is fixed. `lowering_faults.cpp`
+#: describes the bugs of earlier versions, and the runtime warns about them.
 LOWERING_VERSION = 3
-#: Constants of at least this size are blobs of their own.
+#: Constants of at least this size are separate blobs.
 OWN_BLOB_BYTES = 4096
-#: Alignment of every blob and of every constant inside the packed one.
+#: Alignment of every blob, and of every constant in the packed blob.
 ALIGNMENT = 64
 _FILE_IDENTIFIER = b"PTM1"
 
@@ -59,7 +59,7 @@ class SharedObjectInfo:
 
 @dataclasses.dataclass(frozen=True)
 class _StoredConstant:
-    """A constant and where its bytes are."""
+    """A constant and the location of its bytes."""
 
     constant: Constant
     storage_offset: int
@@ -86,7 +86,7 @@ def build(
 
     Args:
         shared_object: the linked shared library.
-        info: what the shared object was built for.
+        info: target of the shared object.
         contract: inputs and outputs of the partition.
         constants: what it reads.
         shims: functions of the runtime that it imports, sorted.
@@ -94,10 +94,9 @@ def build(
         op_counts: what the partition was made of; see `count_operators`.
         boundaries: its partition boundaries and why they are there; see
             `pteron.exir.backend.partition_boundary`.
-        own_blobs: big constants become blobs of their own, and the order of small ones is that of
-            their digests, so that partitions which read the same store it once. Without it the
-            weights blob is what the container itself would load: whole storages in the given
-            order.
+        own_blobs: store large constants as separate blobs and sort small ones by digest, so that
+            partitions share them. Otherwise the weights blob has AOTInductor's own layout: whole
+            storages in the given order.
         weights_tag: name of the external file for weights; None keeps them in the program.
     """
     store = NamedDataStore()
@@ -153,8 +152,8 @@ def build(
 
 
 def join(variants: Sequence[PreprocessResult]) -> PreprocessResult:
-    """One result for all variants of a partition's code, given in ascending ISA level. Blobs that
-    they share are stored once."""
+    """Merges the results of all code variants of a partition, in ascending ISA level. Shared blobs
+    are stored once."""
     if len(variants) == 1:
         return variants[0]
     store = NamedDataStore()
@@ -175,7 +174,7 @@ def _weight_key(digest: bytes, kind: str, tag: str | None) -> str:
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """First and one past the last byte of its storage that `tensor` covers."""
+    """The byte range of its storage that `tensor` covers, end exclusive."""
     if tensor.numel() == 0:
         return 0, 0
     first = tensor.storage_offset()
@@ -184,7 +183,7 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _storage_view(tensor: torch.Tensor, start: int = 0, end: int | None = None) -> memoryview:
-    """These bytes of the tensor's storage; a copy of them only where they are on a device."""
+    """These bytes of the tensor's storage; copied only if they are on a device."""
     storage = tensor.untyped_storage()
     nbytes = (storage.nbytes() if end is None else end) - start
     if nbytes == 0:
@@ -198,9 +197,9 @@ def _storage_view(tensor: torch.Tensor, start: int = 0, end: int | None = None) 
 
 
 def _shared_extents(constants: Iterable[Constant]) -> dict[int, list[tuple[int, int]]]:
-    """Per storage, the byte ranges its constants cover, those that overlap joined into one.
+    """Per storage, the byte ranges of its constants, merged if they overlap.
 
-    A joined range begins at an aligned byte, so that what is aligned in the storage still is.
+    A merged range starts at an aligned byte, to preserve alignment in the storage.
     """
     ranges: dict[int, list[tuple[int, int]]] = collections.defaultdict(list)
     for constant in constants:
@@ -220,7 +219,8 @@ def _shared_extents(constants: Iterable[Constant]) -> dict[int, list[tuple[int, 
 def _pack(
     constants: Sequence[Constant], weights_tag: str | None
 ) -> tuple[list[_StoredConstant], bytes]:
-    """Where each constant goes, and the bytes of the packed blob (whose key is not known yet)."""
+    """The location of each constant, and the bytes of the packed blob (whose key is not known
+    yet)."""
     extents = _shared_extents(constants)
     views: dict[tuple[int, int, int], memoryview] = {}
     located = []
@@ -260,8 +260,7 @@ def _pack(
 def _pack_as_aotinductor(
     constants: Sequence[Constant], alignment: int
 ) -> tuple[list[_StoredConstant], bytes]:
-    """The layout of AOTInductor's own blob: whole storages, which it pads unless all are for a
-    GPU."""
+    """The layout of AOTInductor's own blob: whole storages, padded unless all are on a GPU."""
     packed = bytearray()
     stored = []
     for constant in constants:
@@ -278,7 +277,7 @@ def _pack_as_aotinductor(
 
 
 def count_operators(program: ExportedProgram) -> dict[str, int]:
-    """How often each operator stands in the partition, by name."""
+    """The number of calls per operator in the partition."""
     counts = collections.Counter(
         str(node.target) for node in program.graph.nodes if node.op == "call_function"
     )

@@ -1,19 +1,18 @@
-"""From generated C++ to a shared library: our own compile step.
+"""Compiles generated C++ to a shared object.
 
-Inductor could compile for us, but not with flags per file, in parallel, from one set of
-precompiled headers and with a cache of objects; what that is worth stands in
-`decisions/2026-11-20-own-compile-step.md`. A shared object is made of
+Unlike Inductor's own compile step, it has flags per file, parallel compilation, shared precompiled
+headers and an object cache; `decisions/2026-11-20-own-compile-step.md` has measurements. A shared
+object consists of
 
-* the entry points (equal for all models of one torch release and flag set, so nearly always
-  cached) and the model class, at -O1: they run once a call and are long;
-* the kernels, at -O3 for the target's instruction set, a few files of bounded size; what several
-  of them share has a file of its own, which other models then find in the cache;
+* the entry points (equal for all models of a torch release and flag set, so usually cached) and the
+  model class, at -O1, since they are long and run once per call;
+* the kernels, at -O3 for the target's instruction set, in files of bounded size; code that several
+  of them share is in a separate file, which other models find in the cache;
 * a support file: the size of the weights, embedded device code, and a `__cxa_thread_atexit` that
-  registers nothing, without which the thread that first failed would pin the shared object in
-  memory.
+  registers nothing, without which the first failing thread would keep the shared object loaded.
 
-Only the `AOTInductor*` entry points are exported, nothing is unique-global, the symbol table is
-stripped and no path of the building machine gets in: equal sources give equal bytes.
+Only the `AOTInductor*` entry points are exported, no symbol is STB_GNU_UNIQUE, the symbol table is
+stripped, and no path of the build machine is included: equal sources give equal bytes.
 """
 
 import dataclasses
@@ -36,25 +35,25 @@ from pteron.backends.aoti.inductor import GeneratedCode, quiet_interface
 from pteron.backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START
 from pteron.backends.aoti.object_cache import ObjectCache, default_cache, digest
 
-#: This machine: system and processor, as metadata names them.
+#: The platform of this machine, as in metadata.
 HOST_PLATFORM = f"{sys.platform}-{platform.machine()}"
 
 
 class ToolchainError(RuntimeError):
-    """The compiler is missing or refused the generated code."""
+    """The compiler is missing or failed on generated code."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """Flags that say what the shared object is for.
+    """Compiler flags for the target of a shared object.
 
     Attributes:
         march: instruction set flags, for example ("-march=x86-64-v3",).
         defines: macros, "NAME" or "NAME=VALUE".
-        include_folders: beside torch's own.
-        libraries: linked by name where used ("cuda").
-        wide_vectors: the code works on 512-bit registers.
-        step: how it is compiled and linked; `BuildStep` by default, for this machine's platform.
+        include_folders: in addition to torch's.
+        libraries: to link, by name ("cuda").
+        wide_vectors: the code uses 512-bit registers.
+        step: the build step; `BuildStep` by default, for this machine's platform.
     """
 
     march: tuple[str, ...]
@@ -67,7 +66,7 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True)
 class Compiler:
-    """A C++ compiler: its command, whether it is clang, and what identifies it."""
+    """A C++ compiler: its command, whether it is clang, and its identity."""
 
     command: tuple[str, ...]
     is_clang: bool
@@ -87,7 +86,7 @@ _DEFINES = (
     "USE_MMAP_EXTERNAL",
     "NDEBUG",
 )
-# The 8-bit types are named in the model, whose own header lacks them in torch 2.11.
+# The model uses the 8-bit types, but its header lacks them in torch 2.11.
 _MODEL_HEADER = """#include <torch/csrc/inductor/aoti_include/{device}.h>
 #include <c10/util/Float8_e4m3fn.h>
 #include <c10/util/Float8_e5m2.h>
@@ -224,13 +223,13 @@ static inline void pteron_divide(int64_t threads, bool divides_k, int64_t M, int
 """
 _EXPORTS = "{ global: AOTInductor*; local: *; };\n"
 _KERNEL_FILE_BYTES = 96 << 10
-#: From so many sources on, a precompiled header pays for one model.
+#: Number of sources from which on a precompiled header pays off for one model.
 _PRECOMPILED_FOR = 4
 
 
 @functools.cache
 def find_compiler() -> Compiler:
-    """`$CXX`, else the first of g++, c++ and clang++ on the path."""
+    """`$CXX`, else the first of g++, c++ and clang++ on `PATH`."""
     chosen = os.environ.get("CXX", "").strip()
     candidates = [chosen] if chosen else ["g++", "c++", "clang++"]
     for candidate in candidates:
@@ -246,7 +245,7 @@ def find_compiler() -> Compiler:
             status = os.stat(os.path.realpath(program))
             identity = f"{program} {first_line} {status.st_size} {status.st_mtime_ns}"
             return Compiler((program, *command[1:]), "clang" in version.stdout, identity)
-    wanted = f"$CXX is {chosen!r}" if chosen else "none of g++, c++, clang++ is on the path"
+    wanted = f"$CXX is {chosen!r}" if chosen else "none of g++, c++, clang++ is on PATH"
     raise ToolchainError(
         f"lowering needs a C++20 compiler and {wanted}. Install one (for example the package "
         "g++), or set CXX to its command. Running a lowered program needs none."
@@ -268,21 +267,22 @@ def build(
     Args:
         code: from `inductor.generate`.
         machine: the target's flags.
-        device: names the header that the model class needs.
-        weights_bytes: size of the constants, which the container reports when asked.
-        embedded: symbol stem to bytes, found by the code as `__<stem>_start` and `__<stem>_end`.
-        least: what entry points and the model class are compiled for, which are then the same for
-            all variants of a model; `machine` by default.
-        cache: where objects and precompiled headers are kept; the user's by default.
+        device: selects the header of the model class.
+        weights_bytes: size of the constants, which the container reports.
+        embedded: symbol stem to bytes, available to the code as `__<stem>_start` and
+            `__<stem>_end`.
+        least: target of entry points and model class, so that all variants of a model share them;
+            `machine` by default.
+        cache: cache of objects and precompiled headers; the user's by default.
 
     Raises:
-        ToolchainError: no compiler, or it failed; its messages and the command are in the text.
+        ToolchainError: no compiler, or it failed; includes its messages and the command.
     """
     step = build_step(machine, device, cache)
     base = dataclasses.replace(step, target=least or machine)
     files = split_kernels(code.kernels)
     precompile = step.cache.is_kept or len(files) >= _PRECOMPILED_FOR
-    # The model takes longest, so it is compiled first.
+    # The model takes longest, so it starts first.
     sources = [
         (base, base.model(code.model)),
         (base, base.interface()),
@@ -298,12 +298,12 @@ def build(
 def prepare(
     machines: Sequence[Machine], *, device: str = "cpu", cache: ObjectCache | None = None
 ) -> None:
-    """Builds what shared objects of `machines` (ascending ISA level) have in common, if missing:
-    precompiled headers and the entry points.
+    """Builds the common parts of shared objects for `machines` (ascending ISA level), if missing:
+    precompiled headers and entry points.
 
-    The header of entry points, which one source of each model reads, pays for being precompiled
-    from the fourth on: the first model makes do with its text. So does a model whose headers nobody
-    else will find.
+    Precompiling the header of the entry points, which one source per model includes, pays off from
+    the fourth model on, so it is not precompiled for the first model, nor if the cache is not
+    shared.
     """
     steps = [build_step(machine, device, cache) for machine in machines]
     base = steps[0]
@@ -315,14 +315,14 @@ def prepare(
     ]
     if base.cache.is_kept:
         jobs += [(step.precompile, step.kernels("")) for step in steps]
-    # One core is left to the caller, who generates code meanwhile.
+    # Leaves one core to the caller, which generates code meanwhile.
     with workers.Workers(max(1, _parallelism() - 1)) as pool:
         for done in [pool.submit(do, source) for do, source in jobs]:
             done.result()
 
 
 def build_step(machine: Machine, device: str, cache: ObjectCache | None = None) -> "BuildStep":
-    """The steps for `machine`.
+    """The build step for `machine`.
 
     ToolchainError: there is no compiler for it.
     """
@@ -331,8 +331,7 @@ def build_step(machine: Machine, device: str, cache: ObjectCache | None = None) 
 
 
 def imported_symbols(shared_object: bytes, machine: Machine) -> tuple[str, ...]:
-    """Sorted names, as models spell them, that a shared object for `machine` wants of our
-    runtime."""
+    """Sorted original names of the runtime functions that a shared object for `machine` imports."""
     return (machine.step or BuildStep).imported_symbols(shared_object)
 
 
@@ -346,9 +345,9 @@ def _parallelism() -> int:
 
 
 def split_kernels(text: str) -> list[str]:
-    """Cuts generated kernels, each of which starts with its own include, into files of a bounded
-    size. What kernels share has a file of its own, so that models share its object too. The cut
-    depends on the text alone, so that equal text gives an equal shared object anywhere."""
+    """Splits generated kernels, each of which starts with its own include, into files of bounded
+    size. Shared code is in a separate file, so that models share its object. The split depends only
+    on the text, so equal text gives an equal shared object on any machine."""
     first, *rest = re.split(f"(?={re.escape(KERNEL_START)})", text)
     shared = [part for part in rest if part.startswith(SHARED_START)]
     files = [first] if first.strip() else []
@@ -362,10 +361,10 @@ def split_kernels(text: str) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """One translation unit: the header that it starts with, its text and its own flags.
+    """One translation unit: its first header, text and flags.
 
     Attributes:
-        precompile: whether the header is precompiled first, if it is not there in that form.
+        precompile: whether to precompile the header if it is not cached.
     """
 
     header: str
@@ -376,7 +375,7 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class BuildStep:
-    """One compiler, machine and cache; its methods are the steps of `build`."""
+    """The steps of `build` for one compiler, machine and cache."""
 
     compiler: Compiler
     target: Machine
@@ -398,7 +397,7 @@ class BuildStep:
         header = _CUDA_HEADER if self.device == "cuda" else ""
         header += _MODEL_HEADER.format(device=self.device)
         header += _EXTERN_TEMPLATE.format(extern="extern ")
-        # float16 and bfloat16 conversions, in torch's headers, use instructions of `march`.
+        # float16 and bfloat16 conversions in torch's headers use instructions of `march`.
         return Source(header, text, ("-O1", *self.target.march), precompile=False)
 
     def kernels(self, text: str) -> Source:
@@ -409,13 +408,13 @@ class BuildStep:
         if not self.compiler.is_clang:
             flags += ("-fno-tree-loop-vectorize", "-fexcess-precision=fast")
             if self.target.wide_vectors:
-                # GCC otherwise keeps a GEMM's accumulators in memory: 2.8 times slower.
+                # Otherwise GCC spills a GEMM's accumulators: 2.8 times slower.
                 flags += ("-fno-early-inlining",)
         return flags
 
     @functools.cached_property
     def common_flags(self) -> tuple[str, ...]:
-        # Where torch is, by whatever links it was found: keys of the cache are made of flags.
+        # torch's resolved path, since flags are part of cache keys.
         include = str(Path(torch.__file__).resolve().parent / "include")
         flags = ["-std=c++20", "-fPIC", "-w", *_FLOATING_POINT]
         if not self.compiler.is_clang:
@@ -427,7 +426,7 @@ class BuildStep:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Variables that the compiler reads, beside those of this process."""
+        """Environment variables for the compiler, in addition to this process's."""
         return {}
 
     def _key(self, kind: str, source: Source) -> str:
@@ -448,7 +447,7 @@ class BuildStep:
         return self._key("header", Source(source.header, "", source.flags))
 
     def header(self, source: Source) -> Path:
-        """The header of `source`; beside it may be its precompiled form, which compilers prefer."""
+        """The header of `source`; compilers use a precompiled form next to it."""
 
         def write_header(path: Path) -> None:
             path.write_text(source.header)
@@ -456,7 +455,7 @@ class BuildStep:
         return self.cache.get(self._header_key(source), ".h", write_header)
 
     def precompile(self, source: Source) -> Path:
-        """The same, with the precompiled form."""
+        """The same, precompiled."""
         header = self.header(source)
         suffix = ".h.pch" if self.compiler.is_clang else ".h.gch"
 
@@ -479,14 +478,14 @@ class BuildStep:
             if source.header:
                 header = self.precompile(source) if source.precompile else self.header(source)
                 arguments += ["-include", str(header)]
-            # The text comes from a pipe: no file name of ours can get into the object.
+            # The text is piped, so that no file name gets into the object.
             arguments += ["-x", "c++", "-c", "-", "-o", str(path)]
             self._run(arguments, source.text)
 
         return self.cache.get(self._key("object", source), ".o", compile_object).read_bytes()
 
     def link(self, folder: Path, objects: Sequence[bytes], support: Path) -> bytes:
-        """Links to a shared object whose only exports are the container's entry points."""
+        """Links a shared object that exports only the container's entry points."""
         names = []
         for index, data in enumerate(objects):
             names.append(f"{index}.o")
@@ -507,8 +506,8 @@ class BuildStep:
         return (folder / "model.so").read_bytes()
 
     def _openmp_library(self) -> tuple[str, ...]:
-        """None on the CPU: its runtime has what GCC's kernels call of OpenMP. Clang's call another
-        library, and the runtimes of other devices have none."""
+        """None for GCC on the CPU, whose runtime implements GCC's OpenMP functions. Clang calls
+        another library, and other devices' runtimes have none."""
         return () if self.device == "cpu" and not self.compiler.is_clang else ("-fopenmp",)
 
     def _run(
@@ -524,13 +523,13 @@ class BuildStep:
         )
         if done.returncode != 0:
             raise ToolchainError(
-                f"{self.compiler.command[0]} refused generated code (exit {done.returncode}).\n"
+                f"{self.compiler.command[0]} failed on generated code (exit {done.returncode}).\n"
                 f"{done.stderr.strip()[:4000]}\ncommand: {shlex.join(command)}"
             )
 
 
 def _write_support(folder: Path, weights_bytes: int, embedded: Mapping[str, bytes]) -> Path:
-    """The support file (see the module's text)."""
+    """The support file (see the module's docstring)."""
     lines = [
         'extern "C" {',
         '__attribute__((visibility("hidden"))) int __cxa_thread_atexit(void (*)(void*), void*,',

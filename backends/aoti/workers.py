@@ -1,15 +1,15 @@
-"""Threads and compilers that end with whoever waits for them.
+"""Thread pools and compiler processes that end with their caller.
 
     with Workers(4) as pool:
         jobs = [pool.submit(run, ["g++", ...]) for ...]
 
-Left by Ctrl-C, or by another exception that is no `Exception`, the block ends at once: what has not
-begun is dropped, compilers are killed with all that they started, and threads that run Python code
-get a `SystemExit`. Pools that jobs make end with the outermost one.
+If Ctrl-C or another exception that is not an `Exception` leaves the block, it ends immediately:
+pending jobs are dropped, compilers and their children are killed, and threads running Python code
+get a `SystemExit`. Nested pools end with the outermost one.
 
-A compiler does not outlive this process either, however that ends (SIGTERM, SIGKILL): a shell
-beside it waits for the end of a pipe that this process has open, ends all of its process group, and
-removes the file that was being written.
+A compiler does not outlive this process, however that ends (SIGTERM, SIGKILL): a shell in its
+process group waits for EOF of a pipe that this process holds open, then kills the group and removes
+the unfinished file.
 """
 
 import concurrent.futures
@@ -30,14 +30,14 @@ from typing import Any, ParamSpec, TypeVar
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-#: Seconds that threads get to leave what they do.
+#: Seconds that threads get to stop.
 _PATIENCE = 1.5
 
-#: Seconds after which they are told again: callbacks of weak references ignore exceptions.
+#: Seconds after which the exception is raised again: weak reference callbacks ignore exceptions.
 _AGAIN = 0.4
 
-#: Arguments: the pipe, the file to remove or nothing, and the command. GCC and its parts remove
-#: their files when they get a SIGTERM.
+#: Arguments: the pipe, the file to remove or nothing, and the command. GCC and its subprocesses
+#: remove their files on SIGTERM.
 _WATCHED = """
 { trap "" TERM; read _; kill -TERM 0; rm -f "$2"; sleep 0.1; rm -f "$2"; kill -KILL 0; } \
     <"/dev/fd/$1" >/dev/null 2>&1 &
@@ -50,7 +50,7 @@ exit $status
 """
 
 
-#: The same for a process that is not waited for here, and is to be the child of this one.
+#: The same for a process that is not awaited here and must be a child of this one.
 _WATCHED_CHILD = """
 { trap "" TERM; read _; kill -KILL 0; } <"/dev/fd/$1" >/dev/null 2>&1 &
 shift
@@ -59,7 +59,7 @@ exec "$@"
 
 
 class _Scope:
-    """What belongs to one outermost pool."""
+    """The state of one outermost pool."""
 
     def __init__(self) -> None:
         self.has_ended = False
@@ -73,7 +73,7 @@ class _Scope:
 
     @contextlib.contextmanager
     def process(self, process: subprocess.Popen[str]) -> Any:
-        """While it runs: end() kills it."""
+        """Registers a running process, which end() kills."""
         with self._lock:
             self._processes.add(process)
         try:
@@ -88,7 +88,7 @@ class _Scope:
         self.check()
 
     def do(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
-        """The job of a pool, on one of its threads."""
+        """Runs a job of a pool on one of its threads."""
         self.check()
         _thread.scope = self
         with self._lock:
@@ -100,7 +100,7 @@ class _Scope:
                 self._busy.discard(threading.get_ident())
 
     def end(self) -> None:
-        """Kills compilers, has jobs leave, and waits for them a while."""
+        """Kills compilers, interrupts jobs, and waits for them for a limited time."""
         self.has_ended = True
         until = time.monotonic() + _PATIENCE
         told: dict[int, float] = {}
@@ -129,7 +129,7 @@ _thread = _Thread()
 
 
 class Workers(concurrent.futures.ThreadPoolExecutor):
-    """A pool of threads whose jobs end when its block is left early (see the module's text)."""
+    """A thread pool whose jobs end when its block is left early (see the module's docstring)."""
 
     def __init__(self, max_workers: int) -> None:
         self._is_outermost = _thread.scope is None
@@ -158,7 +158,7 @@ class Workers(concurrent.futures.ThreadPoolExecutor):
 
 
 def start(function: Callable[[], None]) -> None:
-    """Calls it on a daemon thread, which ends with the pool that the calling thread belongs to."""
+    """Runs it on a daemon thread, which ends with the calling thread's pool."""
     scope = _thread.scope or _Scope()
     threading.Thread(target=scope.do, args=(function,), daemon=True).start()
 
@@ -171,7 +171,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     output: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """`subprocess.run` with captured text, of a command that writes the file `output`."""
+    """`subprocess.run` with captured text, for a command that writes the file `output`."""
     scope = _thread.scope or _Scope()
     scope.check()
     pipe = _pipe(os.getpid())
@@ -192,8 +192,8 @@ def run(
 
 
 class ProcessOfLibrary(subprocess.Popen[bytes]):
-    """For a library that starts compilers by `Popen`: ends as those of `run` do, with all of its
-    own. As pools are shared, the first scope that ends early ends it."""
+    """A `Popen` for libraries that start compilers, killed with all its children as in `run`. Pools
+    are shared, so the first scope that is left early kills it."""
 
     def __init__(
         self, args: Sequence[str], *, pass_fds: Sequence[int] = (), **options: Any
@@ -210,7 +210,7 @@ class ProcessOfLibrary(subprocess.Popen[bytes]):
     def wait(self, timeout: float | None = None) -> int:
         code = super().wait(timeout)
         with contextlib.suppress(OSError):
-            os.killpg(self.pid, signal.SIGKILL)  # the shell that watches
+            os.killpg(self.pid, signal.SIGKILL)  # the watching shell
         return code
 
 
@@ -219,7 +219,7 @@ _processes_of_libraries: weakref.WeakSet[ProcessOfLibrary] = weakref.WeakSet()
 
 @functools.lru_cache(maxsize=1)
 def _pipe(process: int) -> int:
-    """One whose other end closes when this process ends."""
+    """A pipe whose other end closes when this process ends."""
     reading, _ = os.pipe()
     return reading
 

@@ -1,4 +1,4 @@
-"""The CPU backend's lowering half: which machine, which weights, how many threads."""
+"""The CPU backend's lowering half: instruction sets, weight layout, threads."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -54,7 +54,7 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
     def get_program_passes(cls, options: CpuOptions) -> list[Callable[[ExportedProgram], None]]:
         passes = super().get_program_passes(options)
         least = cls.get_build_targets(options)[0].code
-        # Packed weights are a copy that methods do not share; their kernels need vectors.
+        # Packed weights are a copy that methods do not share; their kernels need AVX2.
         if least.freeze and least.vector_bits > 0:
             passes += [fold_batch_norms, pack_convolutions]
             if least.templates:
@@ -65,7 +65,7 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
     def get_custom_passes(cls, options: CpuOptions) -> list[Callable[[torch.fx.GraphModule], Any]]:
         passes = super().get_custom_passes(options)
         code = cls.get_build_targets(options)[-1].code
-        # Only a product that is generated with packed weights is worth it.
+        # Pays off only for a generated GEMM with packed weights.
         return [PatchEmbeddingAsMatmulPass(), *passes] if code.freeze and code.templates else passes
 
     @classmethod
@@ -78,7 +78,7 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
         edge_programs: dict[str, list[ExportedProgram]],
         options: dict[str, list[CpuOptions]],
     ) -> dict[str, list[PreprocessResult]]:
-        """The shared one; weights="auto" becomes "shared" where methods have tensors in common."""
+        """Resolves weights="auto" to "shared" if methods share tensors."""
         if share_weights(edge_programs.values()):
             options = {
                 method: [_with_shared_weights(o) for o in options[method]] for method in options
@@ -89,15 +89,15 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
 def _build_target(
     options: CpuOptions, isa: instruction_sets.Isa, best: instruction_sets.Isa
 ) -> BuildTarget:
-    """The target for one level; `best` is the highest one that the file has code for."""
+    """The target for one level; `best` is the highest level in the file."""
     packed = options.weights != "shared"
-    # Scalar templates are no match for the library.
+    # Scalar templates are slower than the library.
     templates = options.gemm == "template" or (options.gemm == "auto" and isa.vector_bits > 0)
     return BuildTarget(
         code=Target(
             "cpu",
             isa.vector_bits,
-            # All other counts give the same code, which reads the count at run time.
+            # All other counts give the same code, which queries the count at run time.
             num_threads=1 if options.num_threads == 1 else 2,
             freeze=packed,
             templates=templates,
@@ -118,7 +118,7 @@ def _build_target(
 
 
 def share_weights(methods: Iterable[list[ExportedProgram]]) -> bool:
-    """Whether two methods read one tensor."""
+    """Whether two methods share a tensor."""
     seen: set[int] = set()
     for programs in methods:
         storages = {

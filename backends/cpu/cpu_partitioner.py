@@ -1,4 +1,4 @@
-"""Takes for the CPU backend whatever it can take.
+"""The partitioner of the CPU backend.
 
 to_edge_transform_and_lower(program, partitioner=[CpuPartitioner()])
 """
@@ -18,10 +18,10 @@ class CpuPartitioner(AotiPartitioner):
     """A partitioner with the CPU backend's options.
 
     Args:
-        options: `CpuOptions`, or compile specs made of them, with or without
-            `CpuBackend.generate_method_name_compile_spec(name)`; the defaults if left out.
-        leave_out: operators to leave to another partitioner; see `op_support.LeaveOut`. What nobody
-            takes is compiled in partitions of its own.
+        options: `CpuOptions`, or their compile specs, with or without
+            `CpuBackend.generate_method_name_compile_spec(name)`; defaults if omitted.
+        leave_out: operators to leave to another partitioner; see `op_support.LeaveOut`. Operators
+            that no partitioner takes are compiled in separate partitions.
     """
 
     def __init__(

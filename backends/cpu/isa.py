@@ -1,4 +1,4 @@
-"""Instruction sets of x86-64 by their psABI level, and what this machine has."""
+"""x86-64 psABI levels, and those of this machine."""
 
 import dataclasses
 import functools
@@ -15,10 +15,10 @@ class Isa:
     """One level.
 
     Attributes:
-        name: as compilers spell it.
-        features: what a CPU must list in /proc/cpuinfo to have it.
-        vector_bits: width of its widest vectors that generated code uses; 0 for scalar code.
-        define: macro that torch's vector headers go by.
+        name: compiler spelling.
+        features: flags in /proc/cpuinfo that it requires.
+        vector_bits: vector width of generated code; 0 for scalar code.
+        define: macro for torch's vector headers.
     """
 
     name: str
@@ -35,7 +35,7 @@ LEVELS = (
 
 
 def level(name: str) -> Isa:
-    """The level of that name; "native" is the best that this machine has."""
+    """The level of that name; "native" is the highest of this machine."""
     if name == "native":
         return native()
     for isa in LEVELS:
@@ -46,13 +46,13 @@ def level(name: str) -> Isa:
 
 
 def levels(names: Iterable[str]) -> list[Isa]:
-    """The levels of those names, each once, the lowest first."""
+    """The levels of those names without duplicates, in ascending order."""
     wanted = {level(name).name for name in names}
     return [isa for isa in LEVELS if isa.name in wanted]
 
 
 def native() -> Isa:
-    """The best level that this machine has."""
+    """The highest level of this machine."""
     features = machine_features()
     best = [isa for isa in LEVELS if isa.features <= features]
     if not best:

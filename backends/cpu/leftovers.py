@@ -1,4 +1,5 @@
-"""The CPU backend compiles what no partitioner took; `exir` imports this when something is left."""
+"""Registers the CPU backend for operators that no partitioner took; imported by `exir` on
+demand."""
 
 from collections.abc import Sequence
 
@@ -10,7 +11,7 @@ from pteron.exir.lowered_backend_module import LoweredBackendModule
 
 
 def leftover_partitioner(lowered: Sequence[LoweredBackendModule]) -> CpuPartitioner:
-    """With the options of the first CPU delegate that the program has, or the defaults."""
+    """Uses the options of the program's first CPU delegate, or the defaults."""
     specs = [m.compile_specs for m in lowered if m.backend_id == CpuBackend.__name__]
     return CpuPartitioner(CpuOptions.from_compile_specs(specs[0]) if specs else None)
 

@@ -2,7 +2,7 @@
 
     from pteron.backends.cuda import CudaOptions, CudaPartitioner
 
-Names are loaded when they are used, so that finding the native library imports no torch.
+Names are imported on first use, so that finding the native library does not import torch.
 """
 
 import importlib

@@ -1,11 +1,11 @@
-"""What tuning measured while a program was lowered, to lower it again with the same choices.
+"""Tuning records: measurements of a lowering, to lower again with the same choices.
 
     record = AutotuneRecord.of_program("model.pte")         # programs carry theirs
     options = CudaOptions(gemm="best", autotune_record=record.to_json())
     to_edge_transform_and_lower(exported, partitioner=[CudaPartitioner(options)])
 
-The choices follow from the measured times, so the record is these times. It holds for the torch,
-Triton and GPU that it was made with; what it does not cover is measured anew, with a warning.
+Choices follow from measured times, so a record holds the times. It is valid for one torch, Triton
+and GPU; what it does not cover is measured again, with a warning.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-#: Ends the names under which programs carry records.
+#: Suffix of the names of records in programs.
 KEY_SUFFIX = "_autotune_record"
 
 
@@ -38,7 +38,7 @@ class AutotuneRecord:
         """The record in a program file.
 
         Raises:
-            ValueError: the file is no program, or is one that carries no record.
+            ValueError: the file is no program, or has no record.
         """
         from pteron.exir._serialize.program_file import deserialize_program
 
@@ -57,7 +57,7 @@ class AutotuneRecord:
 
     @classmethod
     def merged(cls, records: Iterable[AutotuneRecord]) -> AutotuneRecord:
-        """All of `records`, which must have been made with the same software on the same GPU."""
+        """Merges `records`, which must be of the same software and GPU."""
         made_with: Mapping[str, str] = {}
         files: dict[str, str] = {}
         for record in records:
@@ -69,7 +69,7 @@ class AutotuneRecord:
 
     @classmethod
     def from_json(cls, text: str) -> AutotuneRecord:
-        """Reads what `to_json` wrote; ValueError says what is wrong."""
+        """Parses `to_json`; ValueError if invalid."""
         try:
             fields = json.loads(text)
             made_with, files = fields["made_with"], fields["files"]
@@ -81,29 +81,29 @@ class AutotuneRecord:
         return cls(made_with, files)
 
     def to_json(self) -> str:
-        """One line; equal records give equal text."""
+        """One line; deterministic."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
 
     def key(self) -> str:
-        """The name under which a program carries the record."""
+        """The record's name in a program."""
         return hashlib.sha256(self.to_json().encode()).hexdigest() + KEY_SUFFIX
 
     def check_made_here(self) -> None:
-        """ValueError unless made with this torch and Triton, on such a GPU."""
+        """ValueError unless it is of this torch, Triton and GPU."""
         here = software_and_gpu()
         if self.made_with != here:
             raise ValueError(
                 f"the record of tuning was made with {_shown(self.made_with)}; here are "
-                f"{_shown(here)}. Times measured there say nothing here: lower without the record."
+                f"{_shown(here)}. Its times are not valid here: lower without the record."
             )
 
     def missing(self, files: Mapping[str, str]) -> list[str]:
-        """Those of `files` that the record does not have, or has with other content."""
+        """Files that are missing or different in the record."""
         return sorted(name for name, text in files.items() if self.files.get(name) != text)
 
 
 def software_and_gpu() -> dict[str, str]:
-    """What measured times depend on here. Needs a GPU."""
+    """Versions and GPU that measured times depend on. Needs a GPU."""
     import torch
     import triton
 

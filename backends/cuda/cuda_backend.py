@@ -1,4 +1,4 @@
-"""The CUDA backend's lowering half: which GPU, who multiplies matrices, what is tuned."""
+"""The CUDA backend's lowering half: architectures, GEMM implementation, tuning."""
 
 import dataclasses
 import logging
@@ -27,12 +27,12 @@ _LOG = logging.getLogger(__name__)
 
 
 class NoCudaDevice(RuntimeError):
-    """The options ask for what only a GPU tells, and this machine has none."""
+    """The options need a GPU, and this machine has none."""
 
 
 @final
 class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
-    """Compiles partitions to CUDA kernels, and a host part that runs them without libtorch."""
+    """Compiles partitions to CUDA kernels, and host code that runs them without libtorch."""
 
     #: decisions/2026-11-23-products-of-one-row.md
     max_gemv_columns = 8192
@@ -52,7 +52,7 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
             code=Target(
                 "cuda",
                 freeze=False,
-                gpu=first if _asks_no_gpu(options) else "",
+                gpu=first if _needs_no_gpu(options) else "",
                 architectures=tuple(further),
                 allow_tf32=options.allow_tf32,
             ),
@@ -69,8 +69,8 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
     def compile_partition(
         cls, edge_program: ExportedProgram, options: CudaOptions
     ) -> PreprocessResult:
-        _check_lowers_here(options)
-        toolkit.include_folders()  # says what is missing before anything is compiled
+        _require_gpu(options)
+        toolkit.include_folders()  # reports what is missing before compiling
         return super().compile_partition(edge_program, options)
 
     @classmethod
@@ -79,11 +79,11 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
         edge_programs: dict[str, list[ExportedProgram]],
         options: dict[str, list[CudaOptions]],
     ) -> dict[str, list[PreprocessResult]]:
-        """As all AOTI backends; what tuning measures is recorded with the first partition."""
+        """As all AOTI backends; stores the tuning record with the first partition."""
         all_options = [each for chosen in options.values() for each in chosen]
         has_gpu = bool(_here())
         if not has_gpu:
-            _say_that_nothing_is_checked(all_options)
+            _warn_unverified(all_options)
         if not has_gpu or not any(each.tunes for each in all_options):
             return super().compile_partitions(edge_programs, options)
         texts = dict.fromkeys(each.autotune_record for each in all_options if each.autotune_record)
@@ -154,16 +154,16 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
 
 
 def _include_folders() -> tuple[str, ...]:
-    """None where there is no toolkit: partitioning needs none; preprocess says what is missing."""
+    """None without a toolkit: partitioning needs none, and preprocess reports what is missing."""
     try:
         return toolkit.include_folders()
     except FileNotFoundError:
         return ()
 
 
-def _asks_no_gpu(options: CudaOptions) -> bool:
-    """Whether a table answers for the GPU: where there is nothing to measure and the GPU is named.
-    So it is with a GPU of that kind at hand, too, that all machines make the same program."""
+def _needs_no_gpu(options: CudaOptions) -> bool:
+    """Whether to use the table of GPU properties: if nothing is measured and the architecture is
+    named, even if the machine has such a GPU, so that all machines produce the same program."""
     here, named = _here(), options.architectures
     if options.tunes or not named:
         return False
@@ -171,16 +171,16 @@ def _asks_no_gpu(options: CudaOptions) -> bool:
 
 
 def _architectures(options: CudaOptions) -> tuple[str, ...]:
-    """All that the shared object will run on; the first decides how kernels are configured."""
-    if _asks_no_gpu(options):
+    """Architectures of the shared object; the first one determines kernel configurations."""
+    if _needs_no_gpu(options):
         first, *others = options.architectures
         return (first, *sorted(set(others) - {first}))
     here = _here()
     return (*((here,) if here else ()), *sorted(set(options.architectures) - {here}))
 
 
-def _check_lowers_here(options: CudaOptions) -> None:
-    """NoCudaDevice, with all that is in the way, unless there is a GPU or none is needed."""
+def _require_gpu(options: CudaOptions) -> None:
+    """Raises NoCudaDevice, listing all reasons, unless there is a GPU or none is needed."""
     if _here():
         return
     problems = []
@@ -202,8 +202,8 @@ def _check_lowers_here(options: CudaOptions) -> None:
         )
 
 
-def _say_that_nothing_is_checked(options: Iterable[CudaOptions]) -> None:
-    named = (_architectures(each) for each in options if _asks_no_gpu(each))
+def _warn_unverified(options: Iterable[CudaOptions]) -> None:
+    named = (_architectures(each) for each in options if _needs_no_gpu(each))
     architectures = sorted({name for names in named for name in names})
     if architectures:
         _LOG.warning(
@@ -215,7 +215,7 @@ def _say_that_nothing_is_checked(options: Iterable[CudaOptions]) -> None:
 
 def _here() -> str:
     """The architecture of this machine's GPU; empty without one."""
-    with inductor.LOCK:  # torch says what a table says while another thread generates code
+    with inductor.LOCK:  # torch reports the table's values while another thread generates code
         if not torch.cuda.is_available():
             return ""
         major, minor = torch.cuda.get_device_capability()
@@ -223,7 +223,7 @@ def _here() -> str:
 
 
 def _attach(result: PreprocessResult, record: AutotuneRecord) -> None:
-    """Puts the record among the blobs of a partition."""
+    """Adds the record to the blobs of a partition."""
     store = NamedDataStore()
     store.add_named_data(record.key(), record.to_json().encode())
     added = store.get_named_data_store_output()

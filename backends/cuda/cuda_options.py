@@ -25,7 +25,7 @@ class CudaOptions(AotiOptions):
     """Options of `CudaBackend`.
 
     Attributes:
-        target_device: where the program runs unless whoever loads it says otherwise: "cuda" or
+        target_device: device of the program unless overridden at load: "cuda" or
             "cuda:1".
         architectures: what the kernels are compiled for, as "sm_90". Where there is nothing to
             measure (gemm="cublas", autotune="off"), no GPU is needed: the first one that is named

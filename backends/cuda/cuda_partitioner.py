@@ -1,4 +1,4 @@
-"""Takes for the CUDA backend whatever it can take.
+"""The partitioner of the CUDA backend.
 
 to_edge_transform_and_lower(program, partitioner=[CudaPartitioner()])
 """
@@ -20,10 +20,10 @@ class CudaPartitioner(AotiPartitioner):
     """A partitioner with the CUDA backend's options. Needs no GPU.
 
     Args:
-        options: `CudaOptions`, or compile specs made of them, with or without
-            `CudaBackend.generate_method_name_compile_spec(name)`; the defaults if left out.
-        leave_out: operators to leave to another partitioner; see `op_support.LeaveOut`. What nobody
-            takes is compiled for the CPU.
+        options: `CudaOptions`, or their compile specs, with or without
+            `CudaBackend.generate_method_name_compile_spec(name)`; defaults if omitted.
+        leave_out: operators to leave to another partitioner; see `op_support.LeaveOut`. Operators
+            that no partitioner takes are compiled for the CPU.
     """
 
     def __init__(

@@ -1,10 +1,9 @@
-"""What is changed in a partition's graph because it runs on a GPU.
+"""Graph passes for CUDA.
 
 for apply in cuda_passes():
     apply(graph_module)
 
-Which passes there are, and which were tried and are not, with numbers:
-decisions/2026-11-21-passes.md.
+Measurements, also of rejected passes: decisions/2026-11-21-passes.md.
 """
 
 import functools
@@ -23,27 +22,27 @@ from pteron.backends.aoti.passes.attention import AttentionPass, Choice, has_blo
 from pteron.backends.aoti.passes.fuse_convolutions import fuse_convolutions
 from pteron.backends.cuda.cuda_options import CudaOptions
 
-#: The most that both branches together may read, write and compute for both to be computed: some
-#: microseconds, less than it takes the host to learn a predicate from the GPU.
+#: Limits on memory traffic and FLOPs of both branches together: some microseconds, less than
+#: reading a predicate from the GPU takes.
 MAX_BYTES = 16 << 20
 MAX_FLOPS = 1 << 31
 
-#: Up to so many queries of float32 the runtime's kernel, which is bound by memory, is the fastest.
+#: Up to this many float32 queries the runtime's memory-bound kernel is fastest.
 FEW_QUERIES = 16
 
-#: Inductor's flex_attention takes no smaller heads, and is slow for larger ones.
+#: Inductor's flex_attention does not support smaller heads, and is slow for larger ones.
 _FLEX_ITEMS = range(16, 129)
 
-#: From so many queries on flex_attention, which leaves out what a mask of booleans excludes, is
-#: faster than cuDNN, which reads all of the mask as numbers.
+#: From this many queries on, flex_attention, which skips blocks that a bool mask excludes, is
+#: faster than cuDNN, which reads the whole mask as floating point.
 MANY_QUERIES = 1024
 
 _aten = torch.ops.aten
 _PRODUCTS = frozenset(
     {_aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default}
 )
-# Besides pointwise operators and products. None of these fails, whatever numbers it is given: the
-# branch that is not taken must not be noticed.
+# Allowed besides pointwise operators and matmuls. None of these fails for any input: the branch not
+# taken must have no side effects.
 _SAFE = frozenset(
     {
         _aten.alias.default,
@@ -80,12 +79,12 @@ _SAFE = frozenset(
 
 
 def cuda_passes() -> list[Callable[[GraphModule], Any]]:
-    """In the order to apply them."""
+    """In order of application."""
     return [SelectInsteadOfCondPass()]
 
 
 def attention_pass(options: CudaOptions) -> AttentionPass:
-    """Attention by what the options say, or by what is fastest; see `CudaOptions.attention`."""
+    """Attention as set by the options, or the fastest; see `CudaOptions.attention`."""
 
     def choose(call: Attention) -> Choice:
         if options.attention != "auto":
@@ -103,7 +102,7 @@ def attention_pass(options: CudaOptions) -> AttentionPass:
 
 
 def convolution_pass(options: CudaOptions) -> Callable[[ExportedProgram], None]:
-    """Convolutions that cuDNN computes with what follows them; which, and how much faster, is in
+    """Convolutions with an epilogue that cuDNN fuses; see
     decisions/2026-11-23-convolution-plans.md."""
     dtypes = {torch.float16, torch.bfloat16, *([torch.float32] if options.allow_tf32 else [])}
 
@@ -116,17 +115,17 @@ def convolution_pass(options: CudaOptions) -> Callable[[ExportedProgram], None]:
 
 
 class SelectInsteadOfCondPass(PassBase):
-    """Computes both branches of a small `cond` and takes the elements of one.
+    """Computes both branches of a small `cond` and selects one result.
 
         %y = cond(%p, true_graph, false_graph, [%x])   ==>   %y = where(%p, true(%x), false(%x))
 
-    The host branches: it waits until the GPU has computed the predicate, with all that the GPU had
-    to do before, and queues nothing meanwhile. Two small branches are computed in less, the host
-    goes on, and the call can be captured into a CUDA graph.
+    A `cond` synchronizes: the host waits until the GPU has computed the predicate and all earlier
+    work, and queues nothing meanwhile. Computing two small branches takes less, does not block the
+    host, and can be captured into a CUDA graph.
 
-    Left alone: branches above MAX_BYTES or MAX_FLOPS or of sizes that are not known, operators that
-    could fail or be noticed (indexing, random numbers, assertions, further control flow), and
-    predicates that the host knows.
+    Not rewritten: branches above MAX_BYTES or MAX_FLOPS or with unknown sizes, operators that
+    may fail or have side effects (indexing, random numbers, assertions, control flow), and
+    predicates known to the host.
     """
 
     def call(self, graph_module: GraphModule) -> PassResult:
@@ -149,7 +148,11 @@ def _select(owner: GraphModule, cond: Node) -> bool:
     if any(user.target is not operator.getitem for user in cond.users):
         return False
     branches = [getattr(owner, branch.target) for branch in (true_branch, false_branch)]
-    if not all(map(_is_safe, branches)) or not _are_alike(*branches) or not _are_small(branches):
+    if (
+        not all(map(_is_safe, branches))
+        or not _have_equal_outputs(*branches)
+        or not _are_small(branches)
+    ):
         return False
     graph = owner.graph
     with graph.inserting_before(cond):
@@ -159,7 +162,7 @@ def _select(owner: GraphModule, cond: Node) -> bool:
             scalar.meta["val"] = predicate.meta["val"].reshape([])
         results = [_inline(owner, branch, operands) for branch in branches]
     selected = list(zip(*results, strict=True))
-    for user in cond.users.copy():  # they keep their names, by which signatures know outputs
+    for user in cond.users.copy():  # keep their names, which signatures refer to
         position = user.args[1]
         assert isinstance(position, int)
         user.target, user.args = _aten.where.self, (scalar, *selected[position])
@@ -168,7 +171,7 @@ def _select(owner: GraphModule, cond: Node) -> bool:
 
 
 def _inline(owner: GraphModule, branch: GraphModule, operands: Any) -> list[Node]:
-    """Copies a branch to where `owner`'s graph inserts; returns its outputs."""
+    """Inlines a branch at the insertion point of `owner`'s graph; returns its outputs."""
     placeholders = [node for node in branch.graph.nodes if node.op == "placeholder"]
     copies = dict(zip(placeholders, operands, strict=True))
     for node in branch.graph.nodes:
@@ -184,7 +187,7 @@ def _outputs(branch: GraphModule) -> list[Any]:
 
 
 def _is_safe(branch: GraphModule) -> bool:
-    """Whether nobody notices that it is computed."""
+    """Whether it has no side effects and cannot fail."""
     for node in branch.graph.nodes:
         if node.op == "get_attr":
             return False
@@ -198,8 +201,8 @@ def _is_safe(branch: GraphModule) -> bool:
     return True
 
 
-def _are_alike(first: GraphModule, second: GraphModule) -> bool:
-    """Whether their outputs are tensors of equal dtypes and of equal sizes, all known."""
+def _have_equal_outputs(first: GraphModule, second: GraphModule) -> bool:
+    """Whether their outputs are tensors with equal dtypes and equal static sizes."""
     pairs = list(zip(map(_value, _outputs(first)), map(_value, _outputs(second)), strict=False))
     return len(_outputs(first)) == len(_outputs(second)) and all(
         a is not None
@@ -221,10 +224,10 @@ def _is_static(value: torch.Tensor) -> bool:
 
 
 def _are_small(branches: list[GraphModule]) -> bool:
-    """By what is read once and written once: pointwise operators are fused."""
+    """Counts memory read and written once, since pointwise operators are fused."""
     nbytes = flops = 0
     for branch in branches:
-        for tensor in _touched(branch):
+        for tensor in _accessed_tensors(branch):
             if tensor is None or not _is_static(tensor):
                 return False
             nbytes += tensor.numel() * tensor.element_size()
@@ -243,8 +246,8 @@ def _are_small(branches: list[GraphModule]) -> bool:
     return nbytes <= MAX_BYTES and flops <= MAX_FLOPS
 
 
-def _touched(branch: GraphModule) -> Iterator[torch.Tensor | None]:
-    """What a branch reads of its operands, and what it keeps besides registers."""
+def _accessed_tensors(branch: GraphModule) -> Iterator[torch.Tensor | None]:
+    """Bytes of operands and materialized intermediates of a branch."""
     for node in branch.graph.nodes:
         if node.op == "placeholder":
             if node.users and isinstance(node.meta.get("val"), torch.Tensor):

@@ -1,11 +1,10 @@
-"""Integers divided on a GPU: by 0, or to a quotient that the type does not hold, is an error, as it
-is in eager on the host.
+"""Adds assertions for integer division by 0 and overflow on a GPU, matching eager on the CPU.
 
     a // b    ==>    all(b != 0 & (b != -1 | a != least)), asserted on the host at the end
 
-A GPU divides by 0 without a signal. The condition is computed beside the division, and is one more
-result of the delegate, which the host reads once a run. Divisors that are numbers of the model, or
-that export's bounds prove, cost nothing. Divisions in branches and loops are not looked at.
+A GPU divides by 0 without a trap. The condition is computed with the division and is an additional
+output of the delegate, which the host reads once per run. Constant divisors, and those that
+export's bounds prove valid, cost nothing. Divisions in branches and loops are not checked.
 """
 
 import functools
@@ -30,7 +29,7 @@ _SHOWN = 3
 
 
 def check_divisions(graph_module: GraphModule) -> None:
-    """A pass; see the module's text."""
+    """A pass; see the module's docstring."""
     graph = graph_module.graph
     divisions = [node for node in graph.nodes if _may_fail(node)]
     conditions = [_condition(node) for node in divisions]
@@ -64,7 +63,7 @@ def _may_fail(node: Node) -> bool:
 
 
 def _condition(node: Node) -> Node:
-    """Whether a division has a result in all elements."""
+    """Whether all elements of a division are defined."""
     dtype, device = node.meta["val"].dtype, node.meta["val"].device
     info = torch.iinfo(dtype)
     may_overflow = info.min < 0 and getattr(node.target, "overloadpacket", None) in _QUOTIENTS

@@ -1,6 +1,6 @@
-"""Where the runtime half of this backend is. Nothing here imports torch."""
+"""The location of this backend's runtime half. Does not import torch."""
 
-#: The id under which programs name the backend.
+#: The backend's id in programs.
 BACKEND_ID = "CudaBackend"
-#: Shared library that registers it when it is opened, relative to this package.
+#: The shared library that registers it when opened, relative to this package.
 LIBRARY = "runtime/libcuda_backend.so"

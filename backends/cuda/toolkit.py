@@ -1,4 +1,4 @@
-"""What lowering needs of a CUDA toolkit: headers. Kernels are compiled by Triton."""
+"""Finds the CUDA headers for lowering. Triton compiles the kernels."""
 
 import functools
 import importlib.util
@@ -13,7 +13,7 @@ def _candidates() -> Iterator[Path]:
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(variable):
             yield Path(os.environ[variable]) / "include"
-    # The headers that torch itself was installed with, if its CUDA comes from wheels.
+    # The headers installed with torch, if its CUDA comes from wheels.
     package = importlib.util.find_spec("nvidia")
     for folder in (package and package.submodule_search_locations) or ():
         yield from sorted(Path(folder).glob("cu*/include"), reverse=True)
@@ -23,10 +23,10 @@ def _candidates() -> Iterator[Path]:
 
 @functools.cache
 def include_folders() -> tuple[str, ...]:
-    """Folders that a compiler needs to include CUDA's headers.
+    """Include folders of the CUDA headers.
 
     Raises:
-        FileNotFoundError: no folder has them all; says where they were looked for.
+        FileNotFoundError: no folder has all of them; lists the searched folders.
     """
     looked = []
     for folder in _candidates():

@@ -1,1 +1,1 @@
-"""Backends to learn from. They work, and they are small."""
+"""Small working backends as examples."""

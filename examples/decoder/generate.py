@@ -1,4 +1,4 @@
-"""Goes on with a text, as generate.cpp does, without torch.
+"""Continues a text, as generate.cpp does, without torch.
 
 tools/bazel run //examples/decoder:generate -- "Once there"
 """
@@ -13,7 +13,7 @@ from pteron import Runtime
 def generate(path: str, prompt: str) -> str:
     """The text up to the end of its line."""
     program = Runtime.get().load_program(path)
-    session = program.session()  # the cache of one text
+    session = program.session()  # the KV cache of one text
     prefill = program.load_method("prefill", session=session)
     decode = program.load_method("decode", session=session)
     text = prompt

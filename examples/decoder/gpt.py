@@ -1,6 +1,6 @@
-"""A GPT over bytes, with a KV cache: `prefill` reads the beginning of a text, `decode` goes on.
+"""A byte-level GPT with a KV cache: `prefill` reads a prompt, `decode` continues it.
 
-Both are methods of one module, so that they share its weights and its cache, in the program, too.
+Both are methods of one module, so that they share its weights and cache, also in the program.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class CachedAttention(nn.Module):
         self.register_buffer("values", torch.zeros(shape), persistent=False)
 
     def forward(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """`x` is [batch, time, width]; `positions`, int64 [time], says where its steps stand.
+        """`x` is [batch, time, width]; `positions`, int64 [time], are the positions of its steps.
 
-        In training there is no cache: all steps are at hand.
+        Training uses no cache, since all steps are given.
         """
         qkv = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         q, k, v = qkv.unbind(0)
@@ -92,11 +92,11 @@ class Gpt(nn.Module):
         return self.head(self.norm(x if self.training else x[:, -1]))
 
     def prefill(self, ids: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The token after ids [1, time], which begin the text."""
+        """The token after the prompt ids [1, time]."""
         return _next(self.logits(ids, torch.arange(ids.shape[1], device=ids.device)))
 
     def decode(self, token: torch.Tensor, position: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The token after `token` [1, 1], which stands at `position` [1]."""
+        """The token after `token` [1, 1] at `position` [1]."""
         return _next(self.logits(token, position))
 
 

@@ -1,4 +1,4 @@
-"""Teaches the GPT a text by heart and writes its weights, in seconds."""
+"""Trains the GPT to memorize a text and writes its weights, in seconds."""
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ _STEPS = 100
 def main(argv: list[str]) -> None:
     del argv
     torch.manual_seed(0)
-    torch.set_num_threads(1)  # the steps are too small to share
+    torch.set_num_threads(1)  # the steps are too small for several threads
     gpt = Gpt().train()
     text = torch.tensor([list(TEXT.encode("ascii"))])
     ids, targets, positions = text[:, :-1], text[:, 1:], torch.arange(text.shape[1] - 1)

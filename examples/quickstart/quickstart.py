@@ -2,9 +2,9 @@
 
   tools/bazel run //examples/quickstart
 
-Prints the largest error against eager, latency against eager and torch.compile (medians of runs
-that take turns), the size of the file and how long loading and lowering took. torch.compile works
-beside the lowering, in a process of its own.
+Prints the largest error against eager, latency against eager and torch.compile (medians of
+alternating runs), file size, and load and lowering times. torch.compile runs in a separate process
+in parallel with lowering.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from pteron.exir import to_edge_transform_and_lower
 _BATCH = flags.DEFINE_integer("batch", 2, "Images to run; the program takes 1 to 8.")
 _ISA = flags.DEFINE_string("isa", "native", "x86-64-v3, x86-64-v4, or the best of this machine.")
 _SAVE = flags.DEFINE_string("save", "", "Where to keep the .pte file; by default it is deleted.")
-_REPEAT = flags.DEFINE_integer("repeat", 11, "Timed runs of each, by turns.")
+_REPEAT = flags.DEFINE_integer("repeat", 11, "Timed runs of each, alternating.")
 
 
 def main(argv: list[str]) -> None:

@@ -12,7 +12,7 @@ from pteron.command.contender import serve
 
 _INPUTS = flags.DEFINE_string("inputs", None, "An .npz file with the image.", required=True)
 _OUTPUTS = flags.DEFINE_string("outputs", "", "The .npz file to write.")
-_COMPILE = flags.DEFINE_boolean("compile", False, "Run what torch.compile makes of it.")
+_COMPILE = flags.DEFINE_boolean("compile", False, "Run the model with torch.compile.")
 
 
 def main(argv: list[str]) -> None:
@@ -26,8 +26,8 @@ def _load() -> Callable[[], torch.Tensor]:
         image = torch.from_numpy(archive["image"])
     model: Callable[..., Any] = VisionTransformer.seeded()
     if _COMPILE.value:
-        # All spare compilations and change no kernel: one source file holds them, the processor
-        # itself says what it has, and one file gains nothing from a precompiled header.
+        # These only save compilations and change no kernel: one source file, ISA detection without
+        # test compilations, no precompiled header.
         options: dict[str, str | int | bool | Callable[..., Any]]
         options = {"cpp_wrapper": True, "cpp.vec_isa_ok": True}
         options["cpp_cache_precompile_headers"] = False

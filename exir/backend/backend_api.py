@@ -1,7 +1,7 @@
-"""From partitioners to lowered programs.
+"""Lowers programs with partitioners.
 
 to_backend("MyBackend", exported_program, specs)   # a whole program -> LoweredBackendModule
-to_backend(exported_program, partitioner)          # what a partitioner takes -> ExportedProgram
+to_backend(exported_program, partitioner)          # the partitioner's nodes -> ExportedProgram
 to_backend(MethodProgramsPartitionerSpec(...))     # several methods at once -> dict of them
 """
 
@@ -37,7 +37,7 @@ class MethodProgramsPartitionerSpec:
 
     Attributes:
       method_to_edge_program: programs by method name.
-      method_to_partitioner: partitioners by method name; a method without one stays as it is.
+      method_to_partitioner: partitioners by method name; a method without one is unchanged.
     """
 
     method_to_edge_program: Mapping[str, ExportedProgram]
@@ -46,7 +46,7 @@ class MethodProgramsPartitionerSpec:
 
 @dataclass
 class _Plan:
-    """What is to be lowered of one method."""
+    """The partitions to lower in one method."""
 
     program: ExportedProgram
     steps: list[Step]
@@ -56,7 +56,7 @@ class _Plan:
 
 @singledispatch
 def to_backend(*args: Any) -> Any:
-    """Lowers a program, or the parts of it that a partitioner takes. See the module's text."""
+    """Lowers a program, or the parts of it that a partitioner takes. See the module's docstring."""
     raise TypeError(
         f"to_backend takes (backend id, ExportedProgram, specs), (ExportedProgram, Partitioner) or"
         f" a MethodProgramsPartitionerSpec, not {', '.join(type(arg).__name__ for arg in args)}"
@@ -139,7 +139,7 @@ def _lowered_module(
 def _partition(
     method: str, program: ExportedProgram, partitioner: Partitioner
 ) -> tuple[ExportedProgram, dict[str, DelegationSpec]]:
-    """A tagged copy of the program, and the specs of its tags, checked."""
+    """A validated tagged copy of the program, and the specs of its tags."""
     name = type(partitioner).__name__
     tagged = copy_program(program)
     result = partitioner(tagged)
@@ -188,7 +188,7 @@ def _plan(method: str, program: ExportedProgram, partitioner: Partitioner) -> _P
             part = extract(tagged, step)
             boundaries = boundaries_of_nodes(step.nodes, lambda tag: specs[tag].backend_id)
             part = replace(part, boundaries=boundaries)
-            # A partition without results is dropped, unless it is there to assert something.
+            # A partition without results is dropped, unless it contains assertions.
             if part.results or any(map(kernels.is_assertion, step.nodes)):
                 extracted[step.tag] = part
     return _Plan(tagged, steps, specs, extracted)

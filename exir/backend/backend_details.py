@@ -1,4 +1,4 @@
-"""What a backend is at lowering time.
+"""The lowering interface of a backend.
 
 A backend is a class that derives from `BackendDetails` directly; the class name is the id that
 the file carries and that the runtime looks up::
@@ -8,8 +8,8 @@ the file carries and that the runtime looks up::
         def preprocess(cls, edge_program, compile_specs):
             return PreprocessResult(processed_bytes=compile(edge_program))
 
-Backends are final. Code that several of them share goes into a mixin that does not derive from
-`BackendDetails`: `class MyBackend(SharedMixin, BackendDetails)`.
+Backends are final. Put shared code into a mixin that does not derive from `BackendDetails`: `class
+MyBackend(SharedMixin, BackendDetails)`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from pteron.exir.backend.compile_spec_schema import CompileSpec
 
 @dataclass(frozen=True)
 class PreprocessResult:
-    """What a backend makes of one partition.
+    """The result of lowering one partition.
 
     Attributes:
-      processed_bytes: given to the backend's runtime half at load.
+      processed_bytes: passed to the backend's runtime half at load.
       debug_handle_map: the backend's own ids to debug handles of the program, if it has any.
-      data_store_output: named blobs (code, weights) that go into the file or beside it.
+      data_store_output: named blobs (code, weights) for the program file or a data file.
     """
 
     processed_bytes: bytes = b""
@@ -45,7 +45,7 @@ _backends: WeakValueDictionary[str, type[BackendDetails]] = WeakValueDictionary(
 
 
 class BackendDetails(ABC):
-    """Base of all backends. See the module's text for how to write one."""
+    """Base class of all backends. See the module's docstring."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -76,11 +76,11 @@ class BackendDetails(ABC):
 
         Args:
           edge_program: the partition. Constants that it owns are parameters, buffers and constants
-            of it; state that it changes is a user input with a mutation output, and the compiled
-            code must write it in place. The graph may be edited freely; the tensors are the
-            model's own and must not be. `graph_module.meta["partition_boundaries"]` has a
-            human-readable line for each boundary of the partition: where it ends and why.
-          compile_specs: those of the partition's `DelegationSpec` and the method's name.
+            of it; state that it mutates is a user input with a mutation output, and the compiled
+            code must write it in place. The graph may be edited; the tensors belong to the model
+            and must not be. `graph_module.meta["partition_boundaries"]` has a human-readable line
+            per boundary of the partition: where it ends and why.
+          compile_specs: those of the partition's `DelegationSpec`, and the method's name.
         """
 
     @classmethod
@@ -89,7 +89,7 @@ class BackendDetails(ABC):
         edge_programs: dict[str, list[ExportedProgram]],
         compile_specs: dict[str, list[list[CompileSpec]]],
     ) -> dict[str, list[PreprocessResult]]:
-        """Compiles all partitions of all methods; by default one after the other.
+        """Compiles all partitions of all methods; by default sequentially.
 
         A backend that shares something between methods overrides this. Results are in the order of
         the arguments.
@@ -106,26 +106,26 @@ class BackendDetails(ABC):
     def get_load_options(
         cls, compile_specs: list[CompileSpec]
     ) -> Sequence[Mapping[str, bool | int | str]]:
-        """Load options each of which makes this machine run other code of a lowered partition than
-        it would without them. What is lowered is verified with these too."""
+        """Load options that each select another variant of a partition's code on this machine.
+        Verification runs all of them."""
         return ()
 
     @classmethod
     def get_platform(cls, compile_specs: list[CompileSpec]) -> str:
-        """System and processor that a lowered partition is for, as "macos-arm64"; "" for any."""
+        """Target platform of a lowered partition, such as "macos-arm64"; "" for any."""
         return ""
 
     @classmethod
     def rounds_to_tf32(cls, compile_specs: list[CompileSpec]) -> bool:
-        """Whether the partition's options let it round operands of float32 products to TF32, which
-        the check of its results then allows for."""
+        """Whether the partition's options allow TF32 in float32 matmuls, so that verification
+        tolerates it."""
         return False
 
     @classmethod
     def describe(
         cls, processed_bytes: bytes, data_store_output: NamedDataStoreOutput | None
     ) -> Mapping[str, str]:
-        """What `explain()` shows of a lowered partition: short names to one-line texts."""
+        """Details of a lowered partition for `explain()`: short names to one-line texts."""
         return {}
 
 
@@ -134,7 +134,7 @@ def describe_delegate(
     processed_bytes: bytes,
     data_store_output: NamedDataStoreOutput | None,
 ) -> Mapping[str, str]:
-    """What a backend says of a partition; nothing if it is not imported."""
+    """See `BackendDetails.describe`; empty if the backend is not imported."""
     backend = _backends.get(backend_id)
     return backend.describe(processed_bytes, data_store_output) if backend else {}
 

@@ -1,17 +1,17 @@
-"""Options of a backend, as they are stored in the file."""
+"""Options of a backend, as stored in the file."""
 
 from dataclasses import dataclass
 
 METHOD_NAME_KEY = "method_name"
-"""Key of the spec that names the method a partition belongs to. Lowering adds it by itself."""
+"""Key of the spec that names the method a partition belongs to. Lowering adds it automatically."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompileSpec:
-    """One choice for a backend: a key it knows and opaque bytes.
+    """An option of a backend: a key and opaque bytes.
 
-    Specs are given to `BackendDetails.preprocess` and written into the file, where the backend's
-    runtime half reads them.
+    Specs are passed to `BackendDetails.preprocess` and written to the file for the backend's
+    runtime half.
     """
 
     key: str

@@ -1,7 +1,7 @@
 """The backend for nodes that no partitioner took.
 
-It runs when a program is written. Its package in `pteron.backends` has a module
-`leftovers`, which is imported when something is left, and then calls
+It runs in `to_executorch()`. Its package in `pteron.backends` has a module `leftovers`, which is
+imported when nodes are left, and calls
 
     register_leftover_partitioner(lambda lowered: MyPartitioner())
 """
@@ -16,7 +16,7 @@ from pteron.exir.backend.partitioner import Partitioner
 from pteron.exir.lowered_backend_module import LoweredBackendModule
 
 MakePartitioner: TypeAlias = Callable[[Sequence[LoweredBackendModule]], Partitioner]
-"""Makes a partitioner, given the delegates of the program: first those of the same method."""
+"""Creates a partitioner from the delegates of the program, those of the same method first."""
 
 _BACKENDS = "pteron.backends"
 

@@ -1,14 +1,13 @@
 """Extracts a partition from a program, and replaces it by a delegate call.
 
     partition       = a tag's nodes (pteron.exir.backend.partitions)
-    extract         -> Extracted: the partition as a program of its own, and what it is called with
+    extract         -> Extracted: the partition as a program of its own, and its arguments
     backend         -> PreprocessResult -> LoweredBackendModule
     insert_delegates-> the program with delegate calls instead
 
-Constants that a partition owns move into its program. State that it changes stays outside: the
-partition gets it as an input. Programs stay functional throughout, so the new value is an output of
-the call here; `pteron.exir.passes.resolve_mutations` turns that into a change in place at the
-very end.
+Constants that a partition owns move into its program. State that it mutates stays outside and is an
+input of the partition. Programs stay functional, so the new value is an output of the call here;
+`pteron.exir.passes.resolve_mutations` makes it an in-place mutation at the very end.
 """
 
 import operator
@@ -48,8 +47,8 @@ class Extracted:
     Attributes:
       partition: its nodes.
       program: the partition as a functional program; all its outputs are user outputs.
-      arguments: nodes of the outer program that it is called with, one per user input.
-      results: nodes of the outer program that its outputs stand for, one per output. The first
+      arguments: nodes of the outer program, one per user input.
+      results: nodes of the outer program that its outputs replace, one per output. The first
         `len(mutated_inputs)` are new values of inputs.
       mutated_inputs: (output, input) positions.
       boundaries: where it ends and why, human-readable; see `partition_boundary`.
@@ -64,7 +63,7 @@ class Extracted:
 
 
 def _external_inputs(partition: Partition, state: Sequence[Node]) -> list[Node]:
-    """Nodes outside that the partition reads, in graph order, and the state that it writes."""
+    """Outside nodes that the partition reads, in graph order, and the state that it writes."""
     graph = partition.nodes[0].graph
     inside = set(partition.nodes) | set(partition.constants)
     used = {
@@ -79,7 +78,7 @@ def _external_inputs(partition: Partition, state: Sequence[Node]) -> list[Node]:
 
 
 def _sources_of_sizes(graph: Graph, inputs: Iterable[Node]) -> Iterable[Node]:
-    """Inputs of the method that have the sizes of which `inputs` have sums and products alone."""
+    """Inputs of the method that define symbols which `inputs` have only in sums and products."""
     has: set[Any] = set()
     needs: set[Any] = set()
     for node in inputs:
@@ -99,7 +98,7 @@ def _symbolic_sizes(node: Node) -> list[Any]:
 
 
 def extract(program: ExportedProgram, partition: Partition) -> Extracted:
-    """Makes a program of a partition. The outer program is not changed; tensors are shared."""
+    """Extracts a partition as a program. The outer program is not changed; tensors are shared."""
     inside = set(partition.nodes)
     placeholders = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     outputs = flat_outputs(program.graph)
@@ -111,8 +110,8 @@ def extract(program: ExportedProgram, partition: Partition) -> Extracted:
     mutation_count = len(mutation_targets(program))
     returned = {node for node in outputs[mutation_count:] if isinstance(node, Node)}
     arguments = _external_inputs(partition, [state for _, state in new_values])
-    # A new value that others inside the program read is taken from the mutated input; one that the
-    # method returns is returned on its own, since its caller may keep it.
+    # Readers inside the program read the new value from the mutated input. A new value that the
+    # method returns is a separate output, since the caller may keep it.
     changed = {value for value, _ in new_values}
     plain = [
         node
@@ -173,7 +172,7 @@ def _build(
 
 
 def _copy_attribute(source: torch.nn.Module, root: torch.nn.Module, name: str) -> None:
-    """Makes attribute `name` of `source` available to a graph over `root`."""
+    """Copies attribute `name` of `source` to `root`."""
     value = operator.attrgetter(name)(source)
     if isinstance(value, torch.fx.GraphModule):
         value = copy_graph_module(value)
@@ -186,7 +185,7 @@ def _copy_attribute(source: torch.nn.Module, root: torch.nn.Module, name: str) -
 
 
 def backend_program(extracted: Extracted) -> ExportedProgram:
-    """The partition as its backend gets it: a copy, with state as mutated user inputs."""
+    """The partition for its backend: a copy, with state as mutated user inputs."""
     program = copy_program(extracted.program)
     signature = program.graph_signature
     inputs = [s.arg.name for s in signature.input_specs if s.kind is InputKind.USER_INPUT]
@@ -220,10 +219,9 @@ def insert_delegates(
     """The program with a delegate call for each partition.
 
     Args:
-      program: the tagged program that `steps` are of.
+      program: the tagged program of `steps`.
       steps: from `plan_partitions`.
-      lowered: tag to what became of its partition. A tag that is missing here yields nothing and
-        is left out.
+      lowered: lowered module per tag. A missing tag has no results and is dropped.
     """
     graph = Graph()
     root = torch.nn.Module()
@@ -272,7 +270,7 @@ def insert_delegates(
 
 
 def _kept_placeholders(program: ExportedProgram) -> set[Node]:
-    """Placeholders of the outer program: all but constants that only partitions own."""
+    """Placeholders of the outer program: all except constants that only partitions own."""
     mutated = {name for _, name in mutation_targets(program)}
     kept = set()
     for node in program.graph.nodes:

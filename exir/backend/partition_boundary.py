@@ -1,4 +1,4 @@
-"""Where a partition ends, and why: a line for each adjacent call outside it.
+"""Partition boundaries: a line per adjacent call outside the partition, with the reason.
 
 after lowered_module_0 of BlasBackend
 before %relu (aten.relu.default, model.py:12): no partitioner took it
@@ -15,7 +15,7 @@ from pteron.exir.backend.utils import is_delegate_call
 from pteron.exir.lowered_backend_module import lowered_module_of
 
 BOUNDARIES = "partition_boundaries"
-"""The key of the meta of a partition's graph module under which its backend finds the lines."""
+"""The key of these lines in the meta of a partition's graph module."""
 
 
 def boundaries_of_call(call: Node) -> list[str]:
@@ -28,7 +28,7 @@ def boundaries_of_call(call: Node) -> list[str]:
 
 
 def boundaries_of_nodes(nodes: Sequence[Node], backend_of_tag: Callable[[str], str]) -> list[str]:
-    """The boundaries of a partition that is tagged and not lowered yet."""
+    """The boundaries of a tagged partition before lowering."""
     inside = set(nodes)
 
     def line(where: str, node: Node) -> Iterable[str]:

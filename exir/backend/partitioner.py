@@ -1,4 +1,4 @@
-"""How a backend selects the part of a program that it lowers.
+"""The interface by which a backend selects nodes to lower.
 
 A partitioner tags nodes; it never edits the graph::
 
@@ -23,10 +23,10 @@ from pteron.exir.backend.compile_spec_schema import CompileSpec
 from pteron.exir.passes.pass_base import Pass
 
 DELEGATION_TAG = "delegation_tag"
-"""The key of `node.meta` under which a partitioner writes the tag of a node."""
+"""Key of a node's tag in `node.meta`, set by a partitioner."""
 
 LEFT_OUT_REASON = "left_out_reason"
-"""The key of `node.meta` under which a partitioner may write why it left a node (a str)."""
+"""Key in `node.meta` of the reason (a str) why a partitioner left a node."""
 
 
 class DelegationSpec(NamedTuple):
@@ -34,7 +34,7 @@ class DelegationSpec(NamedTuple):
 
     Attributes:
       backend_id: class name of the backend.
-      compile_specs: passed to its `preprocess` and written into the file.
+      compile_specs: passed to its `preprocess` and written to the file.
     """
 
     backend_id: str
@@ -56,7 +56,7 @@ class PartitionResult:
 
 
 class Partitioner(ABC):
-    """Chooses the nodes that a backend takes. Subclasses implement `partition`."""
+    """Selects the nodes that a backend lowers. Subclasses implement `partition`."""
 
     def __call__(self, exported_program: ExportedProgram) -> PartitionResult:
         return self.partition(exported_program)
@@ -66,18 +66,18 @@ class Partitioner(ABC):
         """Tags nodes by writing `node.meta["delegation_tag"]`.
 
         Args:
-          exported_program: a copy to tag. Anything but its nodes' `meta` must stay as it is;
-            that is checked. Constants are tagged as well if the backend is to own them (see
-            `pteron.exir.backend.utils.tag_constant_data`); user inputs never.
+          exported_program: a copy to tag. Only its nodes' `meta` may change; this is checked. Tag
+            constants too if the backend is to own them (see
+            `pteron.exir.backend.utils.tag_constant_data`); never tag user inputs.
         """
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[torch._ops.OpOverload], Callable[[torch.fx.Node], bool] | None]:
-        """Operators that the backend wants whole, and optionally which of their nodes.
+        """Operators that must not be decomposed for this backend, and optionally a node filter.
 
-        They are kept out of the decompositions that run before `partition`. Where a filter is
-        given, an operator is kept if it says yes to any node that calls it.
+        They are excluded from the decompositions before `partition`. With a filter, an operator is
+        kept if the filter accepts any node that calls it.
         """
         return [], None
 

@@ -1,9 +1,9 @@
 """From tags to an order of partitions.
 
 Nodes of one tag become one call, so all tags together must leave the graph acyclic when each is
-contracted to one node. `plan_partitions` checks that and returns an order in which everything can
-run; before, it gives each partition its own copy of the shape arithmetic that it uses, so that
-scalars (SymInts and others) never pass between partitions.
+contracted to one node. `plan_partitions` checks that and returns a topological order. First it
+copies the shape arithmetic that each partition uses into the partition, so that scalars (SymInts
+and others) never cross partitions.
 """
 
 import functools
@@ -44,9 +44,9 @@ class Partition:
     """Nodes that become one delegate call.
 
     Attributes:
-      tag: the partitioner's name for it.
+      tag: the partitioner's tag.
       nodes: in graph order.
-      constants: placeholders of constants that move into it, in graph order.
+      constants: placeholders of constants that it owns, in graph order.
     """
 
     tag: str
@@ -55,7 +55,7 @@ class Partition:
 
 
 Step: TypeAlias = Node | Partition
-"""One node, or one partition, of the program to come."""
+"""A node or a partition of the resulting program."""
 
 
 def is_shape_arithmetic(node: Node) -> bool:
@@ -79,7 +79,7 @@ def _tag(node: Node) -> str | None:
 def _copy_arithmetic(
     node: Node, tag: str | None, copies: dict[tuple[Node, str | None], Node]
 ) -> Node:
-    """A copy of shape arithmetic for one partition (None: for the nodes outside all of them)."""
+    """A copy of shape arithmetic for one partition (None: for nodes outside partitions)."""
     if not is_shape_arithmetic(node) or _tag(node) == tag:
         return node
     key = (node, tag)
@@ -107,7 +107,7 @@ def _read_sizes_of_inputs(graph: Graph) -> None:
 
 
 def separate_shape_arithmetic(graph: Graph) -> None:
-    """Gives each partition, and what is outside all of them, its own shape arithmetic."""
+    """Copies shape arithmetic per partition, and for nodes outside partitions."""
     _read_sizes_of_inputs(graph)
     copies: dict[tuple[Node, str | None], Node] = {}
     for node in list(graph.nodes):
@@ -122,11 +122,11 @@ def separate_shape_arithmetic(graph: Graph) -> None:
 
 
 def plan_partitions(program: ExportedProgram) -> list[Step]:
-    """Orders the calls of a tagged program, each tag as one step.
+    """Sorts the calls of a tagged program topologically, each tag as one step.
 
-    The order is that of the graph where nothing forces another. Raises ValueError if a user input
-    is tagged, if a constant that may not be copied is used by several partitions, or if partitions
-    depend on each other in a cycle (naming the nodes of it).
+    Keeps the graph's order where possible. Raises ValueError if a user input is tagged, if a
+    constant that may not be copied is used by several partitions, or if partitions depend on each
+    other in a cycle (naming the nodes of it).
     """
     graph = program.graph
     separate_shape_arithmetic(graph)
@@ -191,7 +191,7 @@ def _order(graph: Graph, partitions: dict[str, Partition]) -> list[Step]:
     except graphlib.CycleError as error:
         raise ValueError(_describe_cycle(steps, error.args[1])) from None
 
-    # A partition has the priority of its last node, so that what it needs comes before.
+    # A partition has the priority of its last node, so that its inputs come first.
     def priority(index: int) -> tuple[int, int]:
         step = steps[index]
         return position[step.nodes[-1] if isinstance(step, Partition) else step], index
@@ -227,7 +227,7 @@ def _describe_cycle(steps: list[Step], cycle: list[int]) -> str:
 
     lines = [link(a, b) for a, b in zip(cycle, cycle[1:], strict=False)]
     return (
-        "partitions depend on each other in a circle:\n"
+        "partitions depend on each other in a cycle:\n"
         + "\n".join(lines)
         + "\nNodes of one tag become one call, so no path between two of them may lead through a"
         " node outside. Give the parts before and after it tags of their own"

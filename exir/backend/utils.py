@@ -1,4 +1,4 @@
-"""What partitioners share: which nodes are left, and which constants go with them.
+"""Helpers for partitioners: nodes not lowered yet, and tagging of constants.
 
 nodes = get_non_lowered_nodes(exported_program.graph)
 ...                                # tag some of them
@@ -33,7 +33,7 @@ def get_delegates(graph: Graph) -> list[Node]:
 
 
 def get_non_lowered_nodes(graph: Graph) -> list[Node]:
-    """Calls that no backend has taken yet: all but delegate calls and the getitems on them."""
+    """Calls not lowered yet: all except delegate calls and getitems on them."""
     return [
         node
         for node in graph.nodes
@@ -64,10 +64,10 @@ def _tag_placeholders(names: Iterable[str], program: ExportedProgram) -> None:
 
 
 def tag_constant_data(edge_program: ExportedProgram) -> None:
-    """Gives parameters, buffers and constants that nothing changes the tag of their users.
+    """Tags parameters, constants and unmutated buffers with the tag of their users.
 
-    One that several tags use gets the smallest; the others get a reference to it as well (the bytes
-    are shared in the file). One that no tagged node uses stays outside.
+    With several tags it gets the smallest; the other partitions own it too (the bytes are shared in
+    the file). Constants without tagged users are not tagged.
     """
     mutated = {name for _, name in mutation_targets(edge_program)}
     specs = input_specs_by_name(edge_program)
@@ -78,10 +78,10 @@ def tag_constant_data(edge_program: ExportedProgram) -> None:
 
 
 def tag_mutated_buffer(edge_program: ExportedProgram) -> None:
-    """Gives buffers that the program changes the tag of their users.
+    """Tags mutated buffers with the tag of their users.
 
-    The tag says which partition uses them. They stay with the program all the same, as state that
-    all methods share; the delegate gets them as inputs and writes them in place.
+    The tag names the partition that uses them. They still belong to the program, as state that
+    methods share; the delegate gets them as inputs and writes them in place.
     """
     _tag_placeholders((name for _, name in mutation_targets(edge_program)), edge_program)
 
@@ -97,7 +97,8 @@ def _equal_arguments(left: Node, right: Node, pairs: dict[Node, Node]) -> bool:
 
 
 def find_difference(left: Graph, right: Graph) -> str | None:
-    """Where two graphs differ, in words; None if they are the same but for names and metadata."""
+    """The first difference of two graphs as text; None if they differ only in names and
+    metadata."""
     left_nodes, right_nodes = list(left.nodes), list(right.nodes)
     pairs: dict[Node, Node] = {}
     for a, b in zip(left_nodes, right_nodes, strict=False):
@@ -112,7 +113,7 @@ def find_difference(left: Graph, right: Graph) -> str | None:
 
 
 def is_identical_graph(graph_left: GraphModule, graph_right: GraphModule) -> bool:
-    """Whether two graphs are the same but for names and metadata, branches included."""
+    """Whether two graphs, with their branches, differ only in names and metadata."""
     if find_difference(graph_left.graph, graph_right.graph) is not None:
         return False
     left = {n: m for n, m in graph_left.named_children() if isinstance(m, GraphModule)}

@@ -1,1 +1,1 @@
-"""From lowered programs to methods of a program file."""
+"""Emits lowered programs as methods of a program file."""

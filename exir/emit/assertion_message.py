@@ -1,4 +1,4 @@
-"""What an assertion of a model says when it does not hold.
+"""Messages of failed assertions of a model.
 
 torch._check(n <= 5)    ==>    found 7, expected at most 5 (aten._assert_scalar, model.py:9)
 """
@@ -24,10 +24,10 @@ _EXPECTED: dict[Any, str] = {
 
 
 def assertion_message(node: Node) -> list[Any]:
-    """The parts of the message: text, and nodes of scalars."""
+    """The parts of the message: strings, and scalar nodes."""
     condition, *text = (*node.args, *node.kwargs.values())
     if kernels.ON_HOST in node.meta:
-        return text  # which says where
+        return text  # which contains the source line
     is_wrong = isinstance(condition, Node) and condition.target is torch.sym_not
     compared: Any = condition.args[0] if is_wrong else condition  # type: ignore[union-attr]
     relation = compared.target if isinstance(compared, Node) else None
@@ -38,13 +38,13 @@ def assertion_message(node: Node) -> list[Any]:
         found, limit = compared.args
         said = ["found ", found, f", expected {_EXPECTED[relation]}", limit]
     else:
-        said = [text[0] if text else "an assertion does not hold"]
+        said = [text[0] if text else "an assertion failed"]
     line = _line(node)
     return [*said, f" ({node.target}{f', {line}' if line else ''})"]
 
 
 def _line(node: Node) -> str:
-    """The line of the model of a node, or of the nearest that it is computed from."""
+    """The model's source line of a node, or of its nearest input that has one."""
     left, seen = deque([node]), {node}
     while left:
         node = left.popleft()

@@ -1,4 +1,4 @@
-"""The device of each value: the host, or the device of the delegates that use it."""
+"""Devices of values: the host, or the device of the delegates that use them."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from pteron.exir.delegate import executorch_call_delegate
 from pteron.exir.lowered_backend_module import LoweredBackendModule, lowered_module_of
 
 TARGET_DEVICE_KEY = "target_device"
-"""Key of the compile spec by which a backend names the device of its tensors, such as `cuda:0`."""
+"""Key of the compile spec with the device of a backend's tensors, such as `cuda:0`."""
 
 _TYPES = {"cpu": DeviceType.CPU, "cuda": DeviceType.CUDA}
 
@@ -26,7 +26,7 @@ CPU = Device(DeviceType.CPU, 0)
 
 
 def device_of_delegate(module: LoweredBackendModule) -> Device:
-    """The device of a delegate's tensors: the host, unless a compile spec names another."""
+    """The device of a delegate's tensors: the host, unless a compile spec sets another."""
     for spec in module.compile_specs:
         if spec.key == TARGET_DEVICE_KEY:
             kind, _, index = spec.value.decode().partition(":")
@@ -41,7 +41,7 @@ def device_of_delegate(module: LoweredBackendModule) -> Device:
 
 
 def device_of_users(program: ExportedProgram, node: Node) -> Device:
-    """The one device on which delegates, and nothing else, use an input of a program; else host."""
+    """The device whose delegates are the only users of an input; otherwise the host."""
     devices = {
         device_of_delegate(lowered_module_of(user))
         if user.target is executorch_call_delegate
@@ -56,5 +56,5 @@ def device_of_users(program: ExportedProgram, node: Node) -> Device:
 
 
 def copy_kernel(target: Device) -> str:
-    """The kernel that copies a tensor to `target` from the other side."""
+    """The kernel that copies a tensor to `target` from the host or to the host."""
     return kernels.DEVICE_TO_HOST if target == CPU else kernels.HOST_TO_DEVICE

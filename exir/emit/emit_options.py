@@ -1,4 +1,4 @@
-"""How programs are written to files."""
+"""Options of the emitter."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,17 +10,17 @@ from pteron.exir.memory_planning import MemoryPlanningPass
 
 @dataclass(frozen=True, kw_only=True)
 class EmitOptions:
-    """How programs are written.
+    """Options of the emitter.
 
     Attributes:
       memory: planning options, by method name.
-      stacktraces: write the model's source lines beside instructions.
-      delegate_segments: keep delegates' bytes in segments of their own (else within the
-        FlatBuffers part).
-      external_constants: whether a constant goes to a .ptd file, and to which: its tag, or None.
-      inputs_on_device: whether inputs that only delegates of one device read are handed over in
-        that device's memory, by method name.
-      outputs_on_device: whether outputs stay where they were computed, by method name.
+      stacktraces: store the model's source lines with instructions.
+      delegate_segments: store delegates' bytes in separate segments (else within the FlatBuffers
+        part).
+      external_constants: the tag of a constant's .ptd file, or None.
+      inputs_on_device: whether inputs that only delegates of one device read are passed in that
+        device's memory, by method name.
+      outputs_on_device: whether outputs stay on the device that computed them, by method name.
     """
 
     memory: Mapping[str, MemoryPlanningPass]

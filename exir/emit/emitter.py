@@ -3,9 +3,8 @@
     emitted = emit_program({"forward": program}, {"max_len": 128}, EmitOptions())
     serialize_program(emitted.data)
 
-Each call of a graph becomes one instruction. Values are numbered in the order in which they first
-appear; constants and delegates' data of equal content are stored once in the file, whatever the
-method.
+Each call of a graph becomes one instruction. Values are numbered in order of first use. Constants
+and delegates' data of equal content are stored once for all methods.
 """
 
 from collections.abc import Mapping

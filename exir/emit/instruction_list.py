@@ -1,4 +1,4 @@
-"""The instructions of one method, as they are emitted."""
+"""The instructions of one method during emission."""
 
 from torch.fx import Node
 
@@ -7,7 +7,7 @@ from pteron.exir.emit.source_frames import source_frames
 
 
 class InstructionList:
-    """Instructions in order, and the operators that they name."""
+    """Instructions in order, and their operators."""
 
     def __init__(self) -> None:
         self._instructions: list[schema.Instruction] = []
@@ -18,7 +18,7 @@ class InstructionList:
         return len(self._instructions)
 
     def add(self, call: schema.InstructionCall, origin: Node) -> None:
-        """Adds an instruction that does what `origin` stands for."""
+        """Adds an instruction for the node `origin`."""
         self._instructions.append(schema.Instruction(call))
         self._origins.append(origin)
 
@@ -32,7 +32,7 @@ class InstructionList:
         return [schema.Operator(*key) for key in self._operators]
 
     def chain(self, stacktraces: bool) -> schema.Chain:
-        """All instructions as the one chain of a method."""
+        """All instructions as a method's single chain."""
         chain = schema.Chain(instructions=self._instructions)
         if stacktraces:
             chain.stacktrace = [schema.FrameList(source_frames(node)) for node in self._origins]

@@ -43,7 +43,7 @@ def container_types(
 
 
 def _names(spec: pytree.TreeSpec, *path: str) -> Iterator[str]:
-    """Of the leaves of an output: the keys and positions that lead there."""
+    """Names of the leaves of an output: their path of keys and positions."""
     if spec.is_leaf():
         name = "_".join(path or ("0",))
         yield f"output_{name}" if name[0].isdigit() else name
@@ -92,7 +92,7 @@ def _keys(spec: pytree.TreeSpec) -> list[Any] | None:
 
 
 class MethodEmitter:
-    """Emits one program as one method; `slots` then knows its planned memory."""
+    """Emits one program as one method; `slots` then has its planned memory."""
 
     def __init__(
         self,
@@ -196,8 +196,8 @@ class MethodEmitter:
         return schema.DelegateData(schema.DelegateDataLocation.INLINE, index)
 
     def _emit_kernel_call(self, node: Node) -> None:
-        """Arithmetic on sizes: arguments, then the result. Assertions: what holds, and what it says
-        if it does not."""
+        """Size arithmetic: arguments, then the result. Assertions: the condition, then the
+        message."""
         values = self._values
         given: Sequence[Any] = node.args
         is_assertion = node.target in kernels.ASSERTIONS
@@ -212,7 +212,7 @@ class MethodEmitter:
             arguments.append(values.add_result(node.meta["val"], f"output of {node.name}"))
             values.bind(node, arguments[-1])
         name = kernels.kernel_of(node)
-        assert name is not None, f"{node.name} ({node.target}) was left to nobody"
+        assert name is not None, f"{node.name} ({node.target}) has no delegate and no kernel"
         self._instructions.add_kernel(name, arguments, node)
 
     def _emit_clone(self, node: Node) -> None:
@@ -256,7 +256,7 @@ class MethodEmitter:
                 continue
             outputs.append(values.read(value, values.device_of(value) if on_device else CPU))
         for index in outputs:
-            # They are live after the last instruction, copies of others from a device included.
+            # Live after the last instruction, including copies of other values from a device.
             self.slots.touch(index, len(self._instructions))
             if not self._options.memory[self._name].alloc_graph_output:
                 self.slots.release(index)

@@ -32,7 +32,7 @@ from pteron.exir.tensor_layout import dim_order_of
 
 
 def _written_inputs(program: ExportedProgram) -> set[str]:
-    """Placeholders that a method mutates: its delegates in place, or a copy at its end."""
+    """Placeholders that a method mutates, in place by delegates or by a copy at its end."""
     written = {name for _, name in mutation_targets(program)}
     for call, module in lowered_modules(program.graph_module):
         for _, index in module.mutated_inputs:
@@ -47,8 +47,8 @@ class MethodValues:
 
     Attributes:
       table: the values.
-      slots: the planned ones.
-      bounds: upper bounds of sizes; reports those that are missing at the end.
+      slots: the planned tensors.
+      bounds: upper bounds of sizes; missing ones are reported at the end.
     """
 
     def __init__(
@@ -104,18 +104,18 @@ class MethodValues:
         on_device = self._options.inputs_on_device.get(self._method, False)
         device = device_of_users(self._program, node) if on_device else CPU
         index = self._add_tensor(value, f"input {node.name}", device)
-        # An input that is returned cannot be the caller's memory in all runtimes, and one that is
-        # written must be.
+        # An input that is also an output must be planned for some runtimes; an input that is
+        # written must be the caller's memory.
         planned = self._options.memory[self._method].alloc_graph_input or is_returned
         if not planned or node.name in self._written:
             self.slots.release(index)
         return index
 
     def _add_model_tensor(self, node: Node) -> int:
-        """A parameter, buffer or constant of the model, when it is first used."""
+        """Adds a parameter, buffer or constant of the model on first use."""
         spec = self._specs[node.name]
         if spec.kind not in CONSTANT_KINDS:
-            raise TypeError(f"input {node.name} of kind {spec.kind.name} cannot be in a program")
+            raise TypeError(f"input {node.name} of kind {spec.kind.name} is not supported")
         assert spec.target is not None
         data = constant_tensor(self._program, spec)
         tensor = describe_tensor(data, spec.target, self.bounds)
@@ -181,11 +181,11 @@ class MethodValues:
     # ---- The instructions that read them.
 
     def bind(self, node: Node, slot: int | list[int]) -> None:
-        """The value of `node` is value `slot` (a list: one for each of its results)."""
+        """Records that the value of `node` is value `slot` (a list: one per result)."""
         self._slot_of[node] = slot
 
     def results_of(self, node: Node) -> list[int]:
-        """Indices of the results of a node that has several."""
+        """Indices of the results of a node with several."""
         results = self._slot_of[node]
         assert isinstance(results, list), f"{node} has one value"
         return results
@@ -219,7 +219,7 @@ class MethodValues:
             self.read(node, device)
 
     def _copied(self, index: int, device: Device, node: Node) -> int:
-        """The index of a copy of a value on another device, made once."""
+        """The index of a cached copy of a value on another device."""
         if (index, device) not in self._copies:
             copy = self._add_tensor(self._tensors[index], f"copy of {node.name}", device)
             self._add_copy(index, copy, device, node)
@@ -227,13 +227,13 @@ class MethodValues:
         return self._copies[index, device]
 
     def _add_copy(self, source: int, target: int, device: Device, node: Node) -> None:
-        """Emits a copy to `device` from the other side."""
+        """Emits a copy to `device` from the host or to the host."""
         for index in (source, target):
             self.slots.touch(index, len(self._instructions))
         self._instructions.add_kernel(copy_kernel(device), [source, target, target], node)
 
     def after_change(self, node: Node, changed: int) -> None:
-        """The last instruction has mutated the value of `node`, in place, as `changed`."""
+        """Records that the last instruction mutated the value of `node` in place, as `changed`."""
         original = self.index_of(node)
         if changed != original:
             self._add_copy(changed, original, self.device_of(node), node)
@@ -242,5 +242,5 @@ class MethodValues:
                 del self._copies[key]
 
     def write_by_way_of_host(self, state: Node, value: Node) -> None:
-        """Emits copies of `value`, from wherever it is, into `state` on its device."""
+        """Emits copies of `value`, from any device, into `state` on its device."""
         self._add_copy(self.read(value), self.index_of(state), self.device_of(state), state)

@@ -1,4 +1,4 @@
-"""The data that the methods of a program share in its file."""
+"""Data that the methods of a program share in its file."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from pteron.exir._serialize.named_data_store import NamedDataStore
 
 @dataclass
 class SharedData:
-    """What all methods of a program store together."""
+    """Data stored once for all methods of a program."""
 
     named_data: NamedDataStore = field(default_factory=NamedDataStore)
     constants: dict[Blob, int] = field(default_factory=dict)

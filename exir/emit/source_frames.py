@@ -1,4 +1,4 @@
-"""Where an instruction comes from in the model's source."""
+"""Source locations of instructions in the model."""
 
 import re
 

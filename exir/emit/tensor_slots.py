@@ -15,7 +15,7 @@ from pteron.exir.shape_bounds import ShapeBounds
 from pteron.exir.tensor_layout import dim_order_of
 
 _DEVICE_ALIGNMENT = 256
-"""Of tensors in memory of a device: what its own allocator gives."""
+"""Alignment of tensors in device memory: that of its allocator."""
 
 
 def describe_tensor(value: torch.Tensor, what: str, bounds: ShapeBounds) -> schema.Tensor:
@@ -43,14 +43,14 @@ def nbytes_of(tensor: schema.Tensor, dtype: torch.dtype) -> int:
 
 @dataclass
 class StateTensor:
-    """A buffer that the method changes.
+    """A buffer that the method mutates.
 
     Attributes:
       tensor: its description; the allocation is filled in once all methods are known.
-      fqn: the model's name for it.
+      fqn: its name in the model.
       nbytes: its size.
-      initial: its value before the first run; None if that is all zeros.
-      device: that it is on.
+      initial: its initial value; None if all zeros.
+      device: its device.
     """
 
     tensor: schema.Tensor
@@ -74,7 +74,7 @@ class TensorSlots:
     """Collects planned tensors and their lifetimes while instructions are emitted.
 
     Attributes:
-      state: buffers that the method changes.
+      state: buffers that the method mutates.
     """
 
     state: list[StateTensor] = field(default_factory=list)
@@ -83,17 +83,17 @@ class TensorSlots:
     def plan(
         self, index: int, tensor: schema.Tensor, nbytes: int, device: Device, first: int
     ) -> None:
-        """Value `index` is a tensor that needs memory from instruction `first` on."""
+        """Adds value `index`, a tensor that needs memory from instruction `first` on."""
         self._planned[index] = _Planned(tensor, nbytes, device, first, first)
 
     def touch(self, index: int, instruction: int) -> None:
-        """Value `index`, if it is planned, is needed until `instruction`."""
+        """Extends the lifetime of value `index`, if planned, to `instruction`."""
         planned = self._planned.get(index)
         if planned is not None:
             planned.last = max(planned.last, instruction)
 
     def release(self, index: int) -> None:
-        """Value `index` is not planned after all: the caller provides its memory."""
+        """Makes value `index` unplanned: the caller provides its memory."""
         self._planned.pop(index, None)
 
     def by_device(self) -> dict[Device, list[_Planned]]:
@@ -106,12 +106,11 @@ class TensorSlots:
 def allocate(
     methods: Mapping[str, TensorSlots], options: Mapping[str, MemoryPlanningPass]
 ) -> dict[str, tuple[list[int], list[schema.BufferDevice]]]:
-    """Gives every planned tensor of every method its buffer and offset.
+    """Assigns every planned tensor of every method its buffer and offset.
 
-    A method's memory is a list of pools: for each device, one for values that last for a run and,
-    if it has state there, one for state. Returns each method's pool sizes (with the placeholder at
-    0) and the devices of pools that are not the host's. ValueError if methods disagree about what
-    state of one name is.
+    A method's memory is a list of pools: per device, one for values of a run and, if there is
+    state, one for state. Returns each method's pool sizes (with the placeholder at 0) and the
+    devices of non-host pools. ValueError if methods disagree about state of one name.
     """
     state_offsets = _plan_state(methods, max(m.alignment for m in options.values()))
     result = {}

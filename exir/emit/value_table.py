@@ -1,4 +1,4 @@
-"""The table of values of one method."""
+"""The value table of one method."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from pteron.exir._serialize import schema
 
 
 def literal(value: Any, what: str = "a constant") -> schema.Value:
-    """The file's form of a plain Python value. TypeError, naming `what`, for any other."""
+    """The serialized form of a plain Python value. TypeError, naming `what`, for other types."""
     match value:
         case None:
             return schema.Null()
@@ -34,7 +34,7 @@ def literal(value: Any, what: str = "a constant") -> schema.Value:
 
 
 class ValueTable:
-    """Values in the order in which they are added. Equal literals share an index."""
+    """Values in insertion order. Equal literals share an index."""
 
     def __init__(self) -> None:
         self.values: list[schema.EValue] = []

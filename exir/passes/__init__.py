@@ -1,10 +1,10 @@
-"""Rewrites of programs, one a file."""
+"""Program passes, one per file."""
 
 from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    if name == "MemoryPlanningPass":  # where ExecuTorch has it
+    if name == "MemoryPlanningPass":  # ExecuTorch's import path
         from pteron.exir.memory_planning import MemoryPlanningPass
 
         return MemoryPlanningPass

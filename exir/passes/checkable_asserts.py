@@ -1,4 +1,4 @@
-"""Leaves of a program's assertions what is checked when it runs."""
+"""Converts assertions to those that the runtime can check."""
 
 import operator
 from typing import Any
@@ -13,13 +13,13 @@ from pteron.exir.passes.pass_base import PassBase, PassResult
 
 
 class CheckableAsserts(PassBase):
-    """Makes all assertions ones of conditions, which delegates and kernels of the runtime check.
+    """Rewrites all assertions to conditions, which delegates and runtime kernels check.
 
     before:  sym_constrain_range_for_size(n, max=9)
     after:   _assert_scalar(n >= 0, ...); _assert_scalar(n <= 9, ...)
 
-    Dropped are conditions that always hold, what nothing needs, and assertions of the metadata of
-    tensors: export compared it, and made assertions of conditions for sizes that vary.
+    Drops conditions that are always true, dead code, and assertions on tensor metadata, which
+    export has checked (with separate assertions for dynamic sizes).
     """
 
     def call(self, graph_module: GraphModule) -> PassResult:

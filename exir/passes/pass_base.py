@@ -1,13 +1,13 @@
-"""What a pass is.
+"""Base class of program passes.
 
-A pass over a graph is torch's `PassBase`: `requires` and `ensures` check what must hold
-before and after `call(graph_module)`. `ProgramPass` is the same over an exported program, for
-passes that need its signature::
+A pass over a graph is torch's `PassBase`: `requires` and `ensures` check what must hold before and
+after `call(graph_module)`. `ProgramPass` does the same for an exported program, for passes that
+need its signature::
 
     class MyPass(ProgramPass):
         def call(self, program: ExportedProgram) -> ExportedProgram: ...
 
-Programs stay functional between passes: nothing is changed in place, and no two values share memory
+Programs stay functional between passes: nothing is mutated, and no two values alias
 as far as the graph can tell. `ResolveMutations`, the last, ends that.
 """
 
@@ -32,7 +32,7 @@ class ProgramPass(ABC):
         return result
 
     def requires(self, program: ExportedProgram) -> None:  # noqa: B027
-        """Raises if the program is not one that the pass can take."""
+        """Raises if the program violates a precondition of the pass."""
 
     @abstractmethod
     def call(self, program: ExportedProgram) -> ExportedProgram:

@@ -1,4 +1,4 @@
-"""Turns new values of state into changes in place."""
+"""Converts functional state updates to in-place mutations."""
 
 import operator
 
@@ -19,14 +19,14 @@ from pteron.exir.passes.pass_base import ProgramPass
 
 
 class ResolveMutations(ProgramPass):
-    """Makes delegates change state in place, as they were compiled to.
+    """Makes delegates mutate state in place, as they were compiled to.
 
     before:  call = delegate(cache, x)     after:  call = delegate(cache, x)   # writes cache
              new = call[0]; y = call[1]            y = call[1]
              z = relu(new)                         z = relu(cache)
              return new -> cache, z                return z
 
-    A reader of the old value must run before the call: it is moved there, or, where it depends
+    A reader of the old value must run before the call: it is moved there, or, if it depends
     on the call, reads a clone. A new value that no delegate computes stays a mutation output, which
     the emitter writes back at the end of the method. From here on the order of nodes matters.
     """
@@ -42,7 +42,7 @@ class ResolveMutations(ProgramPass):
                 state = call.args[1 + index]
                 assert isinstance(state, Node)
                 if state.op == "placeholder" and state not in owned:
-                    # Not ours to change, for instance after a pass has dropped the mutation.
+                    # Not a mutation, for instance after a pass has dropped it.
                     state = _clone_before(call, state)
                     call.update_arg(1 + index, state)
                 _read_before(call, state, results.get(output))
@@ -67,7 +67,7 @@ def _clone_before(call: Node, value: Node) -> Node:
 
 
 def _ancestors_after(node: Node, call: Node, position: dict[Node, int]) -> list[Node] | None:
-    """`node` and what it needs from after `call`, in order; None if that includes the call."""
+    """`node` and its dependencies after `call`, in order; None if these include the call."""
     found: set[Node] = set()
     stack = [node]
     while stack:

@@ -62,7 +62,7 @@ class ChecksAll(torch.nn.Module):
         return x + y
 
 
-def test_assertions_of_truth_values_can_be_traced_again_and_again() -> None:
+def test_assertions_of_bools_can_be_retraced() -> None:
     program = torch.export.export(ChecksAll(), (MATRIX, MATRIX.clone()))
     for _ in range(3):
         program = run_decompositions(program, {})

@@ -1,9 +1,8 @@
-"""Runs what was lowered beside what was exported, on the inputs of the export and others, and
-compares.
+"""Compares lowered programs with exported ones, on the example inputs and others.
 
     reports = verify(program, references, edge_programs, write)   # {"forward": MethodVerification}
 
-`reference` runs the exported program, `execution` the lowered one, on inputs that `other_inputs`
-makes, too; `comparison` compares, and `bisection` finds the first operator that differs.
-`to_executorch()` does all of it by default.
+`reference` runs the exported program, `execution` the lowered one, `other_inputs` creates further
+inputs, `comparison` compares outputs, and `bisection` finds the first operator that differs.
+`to_executorch()` does all of this by default.
 """

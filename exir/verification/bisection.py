@@ -1,9 +1,9 @@
 """Finds the first operator of a lowered program that differs from the exported one.
 
-A prefix of a functional program is a program of its own: it returns the values that the rest would
-read. Whether a prefix is right can be found out by lowering and running it; the first that is not
-ends with the operator that is sought. This is done over the calls of the method, delegates being
-one call each, and then over the calls inside the delegate.
+A prefix of a functional program is itself a program: it returns the values that the rest would
+read. A prefix is checked by lowering and running it; the first wrong prefix ends with the operator
+that differs. The search runs over the calls of the method (a delegate is one call), then over the
+calls inside the delegate.
 """
 
 import copy
@@ -49,7 +49,7 @@ from pteron.exir.verification.execution import Written
 from pteron.exir.verification.reference import Reference
 
 _SECONDS = 600
-"""Lowering prefixes of a large partition takes long; then the search ends with a range."""
+"""Time limit: lowering prefixes of a large partition is slow; the search then ends with a range."""
 
 Write: TypeAlias = Callable[[ExportedProgram], Written]
 
@@ -57,13 +57,13 @@ Write: TypeAlias = Callable[[ExportedProgram], Written]
 def first_difference(
     program: ExportedProgram, reference: Reference, outputs: Sequence[int], write: Write
 ) -> str:
-    """Says which operator is the first that differs, and which line of the model it comes from.
+    """Describes the first operator that differs, with its source line in the model.
 
     Args:
       program: the functional program with delegate calls.
-      reference: what it was exported from, and inputs on which it differs.
-      outputs: which ones do.
-      write: lowers what is left of a program and writes it.
+      reference: the exported program, and inputs on which it differs.
+      outputs: positions of the differing outputs.
+      write: lowers the remaining operators of a program and writes it.
     """
     deadline = time.monotonic() + _SECONDS
     state = reference.state()
@@ -89,7 +89,7 @@ def _user_outputs(program: ExportedProgram) -> list[Any]:
 
 
 def _origins(values: Iterable[Any]) -> str:
-    """The operators that compute values, also inside delegates, without what only views them."""
+    """The operators that compute values, also inside delegates, without views."""
     found = []
     for node in values:
         while isinstance(node, Node) and node.op == "call_function":
@@ -161,7 +161,7 @@ def _search_delegate(
 def _first_wrong(
     count: int, is_right: Callable[[int], bool], deadline: float
 ) -> tuple[int, int] | None:
-    """(longest prefix known to be right, shortest known to be wrong); None if all is right."""
+    """(longest correct prefix, shortest wrong prefix); None if all are correct."""
     if is_right(count):
         return None
     right, wrong = 0, count
@@ -175,7 +175,7 @@ def _first_wrong(
 
 
 def _steps(program: ExportedProgram) -> list[list[Node]]:
-    """Calls in order, each with the `getitem` nodes that take its results apart."""
+    """Calls in order, each with the `getitem` nodes of its results."""
     steps: list[list[Node]] = []
     for node in program.graph.nodes:
         if node.op != "call_function":
@@ -195,7 +195,7 @@ def _wrong(
     state: State,
     write: Write,
 ) -> list[Node]:
-    """Which values differ that the first steps hand to the rest."""
+    """The values that differ among those that the first steps pass to the rest."""
     live = _live(steps[:count])
     if not live:
         return []
@@ -214,7 +214,7 @@ def _wrong(
 
 
 def _live(steps: Sequence[Sequence[Node]]) -> list[Node]:
-    """Values of these steps that others use and that a program can return."""
+    """Values of these steps that later steps use and that a program can return."""
     members = {node for step in steps for node in step}
     return [
         node
@@ -226,7 +226,7 @@ def _live(steps: Sequence[Sequence[Node]]) -> list[Node]:
 
 
 def _prefix(program: ExportedProgram, live: Sequence[Node], state: State) -> ExportedProgram:
-    """What yields these values, as a program whose buffers have the values in `state`."""
+    """A program that computes these values, with buffers initialized from `state`."""
     graph, mapping = copy_graph(program.graph)
     results = [mapping[node] for node in live]
     graph.output_node().args = (tuple(results),)
@@ -259,7 +259,7 @@ def _prefix(program: ExportedProgram, live: Sequence[Node], state: State) -> Exp
 def _arguments(
     program: ExportedProgram, node: Node, inputs: Sequence[Any], state: State
 ) -> list[Any]:
-    """What a node is called with, without what it calls."""
+    """The arguments of a node, without the callee."""
     found: list[Any] = []
 
     class Stops(Interpreter):
@@ -277,7 +277,7 @@ def _copied(value: Any) -> Any:
 
 
 class _Everything(Partitioner):
-    """Gives all calls to one backend."""
+    """Tags all calls for one backend."""
 
     def __init__(self, spec: DelegationSpec) -> None:
         self._spec = spec

@@ -1,4 +1,4 @@
-"""Runs an exported program once, with the graph interpreter of the caller's choice."""
+"""Runs an exported program once with a given graph interpreter."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -12,7 +12,7 @@ from pteron.exir._program import CONSTANT_KINDS, constant_tensor, input_specs_by
 from pteron.exir.verification.full_precision import full_precision_matmuls
 
 State: TypeAlias = dict[str, torch.Tensor]
-"""Buffers that a program changes, by the model's name for them."""
+"""Buffers that a program mutates, by their name in the model."""
 
 
 def call(
@@ -21,16 +21,16 @@ def call(
     state: State,
     interpreter: Callable[[GraphModule], Interpreter] = Interpreter,
 ) -> list[Any]:
-    """Runs a program once, functional or not; the program itself is not changed.
+    """Runs a program once, functional or not; does not modify the program.
 
     Args:
-      program: parameters and buffers are read from it, but for those in `state`.
-      inputs: flat user inputs. Those that the program changes are changed.
+      program: provides parameters and buffers, except those in `state`.
+      inputs: flat user inputs, mutated if the program mutates them.
       state: replaced by the new values.
-      interpreter: runs the graph. It is given what its `user_input` makes of user inputs.
+      interpreter: runs the graph, on user inputs converted by its `user_input`.
 
     Returns:
-      The user outputs, on the CPU, in memory of their own.
+      The user outputs, copied to the CPU.
     """
     runner = interpreter(program.graph_module)
     of_user = getattr(runner, "user_input", lambda value: value)
@@ -63,5 +63,5 @@ def call(
 
 
 def on_host(value: Any) -> Any:
-    """A copy of a tensor in the host's memory; anything else as it is."""
+    """A copy of a tensor in host memory; anything else unchanged."""
     return value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else value

@@ -1,11 +1,12 @@
-"""Whether two results are equal but for rounding, element by element.
+"""Compares outputs element by element, up to rounding.
 
-An element is right if it differs by no more than the `RESOLUTION` of its dtype, relative to itself
-or what is around it, or by ten times what rounding does to this very element of this very model.
-That is estimated from the exported program alone: it runs with every result changed in the last
-place, several times, and in double precision. Integers and booleans are right if they are equal,
-or if rounding changes this element, too. What is around an element is, of all rows, columns and so
-on that it is in, the one with the smallest values, so that nothing hides behind what is large.
+An element is accepted if it differs by at most the `RESOLUTION` of its dtype, relative to itself or
+the magnitude around it, or by ten times the effect of rounding on this element of this model. That
+effect is estimated from the exported program alone: it runs several times with every result
+perturbed by an ULP, and in float64. Integers and bools are accepted if they are equal, or if
+rounding changes this element too. The magnitude around an element is that of the slice along one
+dimension (row, column, ...) with the smallest values, so that errors are not hidden by large values
+elsewhere.
 """
 
 import functools
@@ -21,7 +22,7 @@ from torch.fx import Interpreter
 from pteron.exir.verification.interpreters import (
     PreciseInterpreter,
     RoundingInterpreter,
-    around,
+    typical_magnitude,
 )
 
 RESOLUTION = {
@@ -32,34 +33,34 @@ RESOLUTION = {
     torch.float16: 1e-3,
     torch.bfloat16: 8e-3,
 }
-"""Differences that need no explanation; other dtypes have to be equal."""
+"""Tolerance without estimating rounding; other dtypes must be equal."""
 
 _LOG = logging.getLogger(__name__)
 
 TIMES_ROUNDING = 10
-"""An element may differ by so many times what rounding does to it."""
+"""An element may differ by this multiple of the effect of rounding."""
 
 _FURTHER = 5
-"""Where that does not explain a difference, inputs and results are changed by so many ULP:
-a choice between two turns over more often."""
+"""If that does not explain a difference, inputs and results are perturbed by this many ULP, so that
+comparisons flip more often."""
 
 Calls: TypeAlias = Sequence[Sequence[Any]]
 """Outputs of each call."""
 
 Errors: TypeAlias = Sequence[Sequence[torch.Tensor | None]]
-"""What rounding does to each element of each output of each call, as `errors` has it."""
+"""The effect of rounding on each element of each output of each call, in the form of `errors`."""
 
 Samples: TypeAlias = Sequence[Callable[[], Errors | None]]
-"""Ways to tell; None where one fails."""
+"""Estimators; None if one fails."""
 
 
 def errors(found: Any, expected: Any) -> torch.Tensor | None:
-    """How far each element is off, in double; inf where one is finite and the other is not, or
-    where they are infinite in other directions.
+    """The error of each element, in float64; inf if only one is finite, or if they are infinities
+    of different sign.
 
-    NaN and an infinite one are equal: `inf - inf` depends on the order in which terms are added.
+    NaN and infinity count as equal, since `inf - inf` depends on summation order.
 
-    None where these are not comparable: another type, dtype or number of elements.
+    None if they are not comparable: different type, dtype or number of elements.
     """
     if not isinstance(expected, torch.Tensor):
         if type(found) is not type(expected):
@@ -83,16 +84,16 @@ def errors(found: Any, expected: Any) -> torch.Tensor | None:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How one output fares, by its worst element in the call that is worst.
+    """The comparison of one output, by its worst element in the worst call.
 
     Attributes:
-      index: of the output.
-      error: how far the element is off, relative to the largest that is expected.
-      limit: up to which it is right, likewise.
-      is_comparable: whether at most half of the elements are lost to rounding.
-      wrong: how many elements are.
-      what: the worst element, and what was found and expected there.
-      call: the position among the calls that were compared.
+      index: position of the output.
+      error: error of the element, relative to the largest expected magnitude.
+      limit: its tolerance, likewise.
+      is_comparable: whether rounding dominates at most half of the elements.
+      wrong: number of wrong elements.
+      what: the worst element, with its found and expected value.
+      call: position of the call.
     """
 
     index: int
@@ -109,7 +110,7 @@ class Comparison:
 
 
 class _Output:
-    """One output in all calls; `rounding` is the largest known of each call's elements."""
+    """One output in all calls; `rounding` is the largest known effect per element of each call."""
 
     def __init__(self, index: int, found: Sequence[Any], expected: Sequence[Any], tf32: bool):
         self._index, self._found, self._expected = index, found, expected
@@ -120,7 +121,7 @@ class _Output:
         self._rounding: list[torch.Tensor | None] = [torch.zeros_like(f) for f in self._floors]
 
     def add(self, calls: Errors) -> None:
-        """Takes more of what rounding does into account."""
+        """Adds another estimate of rounding."""
         for call, of_outputs in enumerate(calls):
             known, more = self._rounding[call], of_outputs[self._index]
             if known is None or more is None:
@@ -134,12 +135,12 @@ class _Output:
         if rounding is None:
             return torch.full_like(self._floors[call], math.inf)
         is_float = _dtype(self._expected[call]) in RESOLUTION
-        rounding = around(rounding) if is_float else rounding
+        rounding = typical_magnitude(rounding) if is_float else rounding
         return torch.maximum(self._floors[call], TIMES_ROUNDING * rounding)
 
     def compared(self) -> Comparison:
-        """By the worst of all calls."""
-        return max(map(self._compared, range(len(self._found))), key=_badness)
+        """The result for the worst call."""
+        return max(map(self._compared, range(len(self._found))), key=_severity)
 
     @property
     def is_equal(self) -> bool:
@@ -157,7 +158,7 @@ class _Output:
             return Comparison(self._index, 0.0, 0.0, call=call)
         largest = _magnitude(expected).nan_to_num(nan=0.0, posinf=0.0).max().item() or 1.0
         is_wrong = off > limit
-        # Of those that are wrong the worst, or of all.
+        # The worst among the wrong elements, or among all.
         worst = int((off / limit).nan_to_num(nan=0.0, posinf=math.inf).argmax())
         error, bound = off.flatten()[worst].item(), limit.flatten()[worst].item()
         what = f"is {_element(found, worst)} instead of {_element(expected, worst)}"
@@ -176,12 +177,12 @@ class _Output:
         )
 
 
-def _badness(comparison: Comparison) -> tuple[bool, float]:
+def _severity(comparison: Comparison) -> tuple[bool, float]:
     return comparison.wrong > 0, comparison.error / (comparison.limit or 1.0)
 
 
 def _dtype(value: Any) -> torch.dtype | None:
-    """Python's floats come from tensors of any precision; what rounding does tells which."""
+    """Python floats come from tensors of any precision, which the effect of rounding reveals."""
     if isinstance(value, torch.Tensor):
         return value.dtype
     return torch.float64 if isinstance(value, float) else None
@@ -195,12 +196,12 @@ def _magnitude(value: Any) -> torch.Tensor:
 
 
 def _floor(expected: Any, tf32: bool) -> torch.Tensor:
-    """What each element may be off by without more being known of rounding."""
+    """The tolerance of each element without an estimate of rounding."""
     dtype = _dtype(expected)
     if tf32 and dtype in (torch.float32, torch.complex64):
         dtype = torch.float16
     resolution = RESOLUTION.get(dtype, 0.0) if dtype else 0.0
-    return resolution * around(_magnitude(expected)).nan_to_num_(nan=0.0, posinf=0.0)
+    return resolution * typical_magnitude(_magnitude(expected)).nan_to_num_(nan=0.0, posinf=0.0)
 
 
 def _kind(value: Any) -> str:
@@ -226,12 +227,11 @@ def compare(
 
     Args:
       found: outputs of each call, once or several times.
-      expected: the same of the exported program, once.
-      rounding: what rounding does to each output, as far as it can be told; each is asked only
-        while some output is not explained.
-      left_out: positions of outputs that are not compared.
-      tf32: whether products of float32 may have rounded their operands to TF32, which has the
-        digits of float16.
+      expected: outputs of each call of the exported program, once.
+      rounding: estimators of the effect of rounding; called one by one while some output is not
+        explained.
+      left_out: positions of outputs to skip.
+      tf32: whether float32 matmuls may use TF32, which has the precision of float16.
     """
     outputs = [
         _Output(index, ours, theirs, tf32)
@@ -256,9 +256,9 @@ def rounding_of(
     *,
     tf32: bool = False,
 ) -> Samples:
-    """What rounding does to each output of `run`, by several samples (see `comparison`).
+    """Estimators of the effect of rounding on each output of `run` (see `comparison`).
 
-    `run` gets the kind of interpreter that is to run the graph, and returns outputs by call.
+    `run` takes the interpreter class and returns outputs by call.
     """
     usual = functools.cache(lambda: run(Interpreter))
 
@@ -268,8 +268,8 @@ def rounding_of(
         try:
             calls = other()
         except Exception as error:
-            # Double precision lacks an operator, an index is beyond the end, torch cannot decompose
-            # it: then the other samples have to explain what there is.
+            # A sample may fail: an operator lacks float64, an index is out of range, torch cannot
+            # decompose it. Then the other samples must suffice.
             _LOG.debug("a sample of rounding failed: %s", error)
             return None
         return [
@@ -278,7 +278,7 @@ def rounding_of(
         ]
 
     def attention_as_products() -> Calls:
-        # Torch's fused kernels of the CPU give 0 for some rows of NaN, and NaN for others.
+        # torch's fused CPU kernels return 0 for some rows of NaN, and NaN for others.
         with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
             return run(Interpreter)
 

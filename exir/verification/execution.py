@@ -1,4 +1,4 @@
-"""Runs a program file that is still in memory, through the runtime, in this process."""
+"""Runs an in-memory program file with the runtime, in this process."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Written:
-    """A program as it will be written.
+    """A serialized program.
 
     Attributes:
-      tables: what was emitted.
+      tables: the emitted tables.
       program: bytes of the program file.
       tensor_data: bytes of each .ptd file, by tag.
     """
@@ -36,12 +36,12 @@ class Written:
 
 
 class CannotRunHere(Exception):
-    """The machine, or what is installed on it, does not run the program; it may be right."""
+    """This machine cannot run the program, which may be correct."""
 
 
 @contextlib.contextmanager
 def loaded(written: Written) -> Iterator[Program]:
-    """The program, opened by the runtime. Its bytes are copied once, into memory files."""
+    """Opens the program with the runtime. Its bytes are copied once, into memfds."""
     try:
         from pteron.runtime import Runtime
     except ModuleNotFoundError as error:
@@ -62,17 +62,17 @@ def _memory_file(chunks: Chunks) -> Iterator[str]:
 
 
 class Execution:
-    """Runs one method of a program, which is loaded once if it has no state.
+    """Runs one method of a program, loaded once if it has no state.
 
     Args:
       program: from `loaded`.
-      tables: the method, as it was emitted.
-      changed_inputs: positions of inputs whose values after the call follow the outputs.
-      has_state: whether calls leave something for later ones.
+      tables: the emitted method.
+      changed_inputs: positions of mutated inputs, whose values are appended to the outputs.
+      has_state: whether calls depend on earlier ones.
 
     Raises:
-      CannotRunHere: a backend or a device is not there.
-      PteronError: anything else that the runtime finds.
+      CannotRunHere: a backend or a device is missing.
+      PteronError: any other error of the runtime.
     """
 
     def __init__(
@@ -106,11 +106,11 @@ class Execution:
             raise CannotRunHere(str(error)) from error
 
     def run(self, calls: Callable[[], Sequence[Sequence[Any]]]) -> list[list[Any]]:
-        """Outputs of each call, in the host's memory; after them, those of the same calls for each
-        variant of the code that this machine can run. `calls` makes flat inputs of each call."""
+        """Outputs of each call in host memory, then those of the same calls for each further code
+        variant that this machine can run. `calls` creates flat inputs of each call."""
         results = []
         for method in self._methods or map(self._load, self._options):
-            for inputs in calls():  # A run may change its inputs, and what shares their memory.
+            for inputs in calls():  # A run may mutate its inputs and aliases of them.
                 moved = _on_devices(self._tables, inputs)
                 outputs = method.execute(moved)
                 changed = (moved[i] for i in self._changed)
@@ -119,7 +119,7 @@ class Execution:
 
 
 def _load_options(tables: schema.Method) -> list[dict[str, Mapping[str, bool | int | str]]]:
-    """None at all, then what makes all delegates of a backend run another variant."""
+    """No options, then options that select another variant for all delegates of a backend."""
     chosen: dict[str, list[Mapping[str, bool | int | str]]] = {}
     for delegate in tables.delegates:
         specs = _compile_specs(delegate)
@@ -129,7 +129,7 @@ def _load_options(tables: schema.Method) -> list[dict[str, Mapping[str, bool | i
 
 
 def rounds_to_tf32(tables: schema.Method) -> bool:
-    """Whether a delegate of the method may; see `BackendDetails`."""
+    """Whether a delegate of the method may use TF32; see `BackendDetails`."""
     return any(
         backend_details.rounds_to_tf32(delegate.id, _compile_specs(delegate))
         for delegate in tables.delegates
@@ -141,7 +141,7 @@ def _compile_specs(delegate: schema.Delegate) -> list[CompileSpec]:
 
 
 def _on_devices(tables: schema.Method, inputs: Sequence[Any]) -> list[Any]:
-    """Inputs on the devices that the method was lowered for."""
+    """Inputs on the devices that the method expects."""
     moved = []
     for index, value in zip(tables.inputs, inputs, strict=True):
         tensor = tables.values[index].value

@@ -1,4 +1,4 @@
-"""Matmuls and convolutions at the precision of their operands."""
+"""Disables reduced precision in matmuls and convolutions."""
 
 import contextlib
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-# Type checkers do not see properties of its modules.
+# Type checkers do not know the properties of these modules.
 _BACKENDS: Any = torch.backends
 _CUDA = _BACKENDS.cuda.matmul
 
@@ -14,8 +14,8 @@ _CUDA = _BACKENDS.cuda.matmul
 @contextlib.contextmanager
 def full_precision_matmuls() -> Iterator[None]:
     """Inside, float32 matmuls and convolutions use neither TF32 nor bfloat16, float16 and bfloat16
-    accumulate in float32, and autocast is off. These are settings of the process: other threads see
-    the change. They are restored on exit."""
+    accumulate in float32, and autocast is off. These settings are process-wide: other threads are
+    affected. They are restored on exit."""
     backends = (
         *(_CUDA, _BACKENDS.cudnn.conv, _BACKENDS.cudnn.rnn),
         *(getattr(_BACKENDS.mkldnn, op) for op in ("matmul", "conv", "rnn")),

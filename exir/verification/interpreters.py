@@ -1,4 +1,4 @@
-"""Runs graphs in higher precision, or with more rounding than there is."""
+"""Graph interpreters with higher precision, or with additional rounding."""
 
 import functools
 import math
@@ -24,15 +24,15 @@ _PRECISE = {
 }
 
 
-# Vectors of the error function are computed by a formula (Abramowitz and Stegun, 7.1.26) with this
-# absolute error, so that nothing is certain of those near zero.
+# Vectorized erf uses a formula (Abramowitz and Stegun, 7.1.26) with this absolute error, so results
+# near zero have no accurate digits.
 _ERF = 1.5e-7
 _ABSOLUTE_ERRORS: dict[object, Callable[[torch.Tensor], torch.Tensor | float]] = {
     _aten.erf.default: lambda x: _ERF,
     _aten.erfc.default: lambda x: _ERF,
     _aten.gelu.default: lambda x: _ERF / 2 * x.abs(),
 }
-"""What an operator's result may be off by, given its input, beside its last place."""
+"""Errors of operators beyond an ULP, given their input."""
 
 
 _OF_ROWS = {_aten.embedding, _aten.embedding_bag, _aten._embedding_bag}
@@ -43,7 +43,7 @@ _OF_DIMENSIONS = {_aten.index, _aten.index_put, _aten._unsafe_index, _aten._unsa
 
 
 def _indices(target: Any, args: Any) -> Iterator[tuple[torch.Tensor, int]]:
-    """Indices that an operator is called with, and how many elements they choose from."""
+    """The index tensors of an operator call, and the sizes they index."""
     packet = getattr(target, "overloadpacket", None)
     if packet in _OF_ROWS:
         yield args[1], args[0].shape[0]
@@ -62,7 +62,7 @@ _DIVISIONS = {_aten.div, _aten.floor_divide, _aten.remainder, _aten.fmod}
 
 
 def _divides_by_zero(target: Any, args: Any, result: Any) -> bool:
-    """Whether a GPU did, which says nothing."""
+    """Whether it ran on a GPU, which reports nothing."""
     is_division = getattr(target, "overloadpacket", None) in _DIVISIONS
     if not is_division or not result.is_cuda or result.is_floating_point():
         return False
@@ -70,10 +70,10 @@ def _divides_by_zero(target: Any, args: Any, result: Any) -> bool:
 
 
 class CheckingInterpreter(Interpreter):
-    """Raises IndexError for indices beyond the end also on a GPU, which would be lost with them.
-    Likewise ZeroDivisionError, of which a GPU says nothing.
+    """Raises IndexError for indices out of range also on a GPU, where they would destroy the CUDA
+    context. Likewise ZeroDivisionError, which a GPU does not report.
 
-    Branches and delegates are run by the same kind of interpreter.
+    Branches and delegates run with the same interpreter class.
     """
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -102,14 +102,15 @@ class CheckingInterpreter(Interpreter):
 
 
 class PreciseInterpreter(CheckingInterpreter):
-    """Computes in float64 what the graph does in narrower dtypes.
+    """Runs a graph in float64 instead of narrower dtypes.
 
-    Tensors are widened where they are read, one by one: weights are not all copied at once.
+    Tensors are converted when they are read, one by one, so that weights are not all copied at
+        once.
     """
 
     def run_node(self, n: Node) -> Any:
         if n.target is _aten._assert_tensor_metadata.default:
-            return None  # it would find the wrong dtype
+            return None  # it would have the wrong dtype
         return super().run_node(n)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -131,12 +132,12 @@ _PRODUCTS: dict[object, int] = {
 """Operators that sum, and which of their arguments is summed over."""
 
 
-def around(values: torch.Tensor) -> torch.Tensor:
-    """What is usual around each element of a tensor that is not negative, or itself if larger.
+def typical_magnitude(values: torch.Tensor) -> torch.Tensor:
+    """The typical magnitude around each element of a non-negative tensor, or the element if larger.
 
-    Of all rows, columns and so on that an element is in, the one with the smallest values counts,
-    so that nothing hides behind what is large. Usual there is the squared mean of square roots: a
-    few large values do not make it large.
+    Uses the slice along one dimension (row, column, ...) with the smallest values, so that errors
+    are not hidden by large values elsewhere. The typical magnitude is the squared mean of square
+    roots, which a few large values do not dominate.
     """
     if values.dim() < 2 or values.numel() == 0:
         return values
@@ -150,7 +151,7 @@ _CONVOLUTIONS = {_aten.convolution, _aten.conv1d, _aten.conv2d, _aten.conv3d}
 
 
 def _terms(target: Any, args: Any, result: Any) -> float:
-    """How many terms are summed for each element of a result; 1 for other operators."""
+    """The number of terms per element of a reduction; 1 for other operators."""
     packet = getattr(target, "overloadpacket", None)
     if packet in _CONVOLUTIONS:
         return max(1, args[1][:1].numel())
@@ -166,8 +167,8 @@ def _terms(target: Any, args: Any, result: Any) -> float:
 _CONVERSIONS = {_aten._to_copy, _aten.to}
 
 
-def _as_in_memory(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements of a tensor without gaps, in one dimension."""
+def _flattened(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements of a dense tensor, flattened."""
     return tensor.as_strided((tensor.numel(),), (1,))
 
 
@@ -175,17 +176,17 @@ def _is_integer(value: torch.Tensor) -> bool:
     return value.dtype != torch.bool and not (value.is_floating_point() or value.is_complex())
 
 
-#: So many elements are changed at a time: they stay in the cache of a processor.
+#: Block size of perturbation, to stay in cache.
 _PART = 1 << 15
 
 
 class RoundingInterpreter(CheckingInterpreter):
-    """Changes user inputs and each result by up to `scale` units in the last place, at random, in
-    the same way for the same seed. Results of operators that are computed by a formula change by
-    its error, and sums by that of adding one term after the other, relative to the sums around.
-    Multiples of a half do not change: zeros, counts and ties are exact.
+    """Perturbs user inputs and each result by up to `scale` ULP at random, deterministic by seed.
+    Results of approximated operators are perturbed by the approximation's error, and sums by the
+    error of sequential summation, relative to the magnitude around. Multiples of one half are not
+    perturbed: zeros, counts and ties are exact.
 
-    What this does to the outputs is what rounding may do: also where a comparison, a sort or a
+    The change of the outputs is the effect of rounding, also where a comparison, a sort or a
     choice among experts turns a tiny difference into a large one.
     """
 
@@ -213,17 +214,17 @@ class RoundingInterpreter(CheckingInterpreter):
         if not is_conversion and (target is operator.getitem or getattr(target, "is_view", False)):
             return result  # which may be a weight
         if is_conversion and _is_integer(result) and args[0].is_floating_point():
-            # C++ does not say what NaN becomes, nor what is too large.
+            # In C++ converting NaN or out-of-range values to an integer is undefined.
             bounds = torch.iinfo(result.dtype)
             is_defined = (args[0] >= bounds.min) & (args[0] <= bounds.max)
             if bool(is_defined.all()):
                 return result
-            # Two that may be indices; then the ends of the range, at random.
+            # Two values that are valid indices; then the ends of the range, at random.
             choices = (self._seed % 2,) * 2 if self._scale <= 1 else (bounds.min, bounds.max)
             first, second = (torch.full_like(result, choice) for choice in choices)
             generator = torch.Generator().manual_seed(self._seed)
             is_first = torch.randint(2, result.shape, generator=generator).bool().to(result.device)
-            # Torch 2.11 chooses among no unsigned integers but bytes.
+            # torch 2.11 has no `where` for unsigned integers except uint8.
             bits = getattr(torch, f"int{8 * result.itemsize}")
             other = torch.where(is_first, first.view(bits), second.view(bits))
             return torch.where(is_defined, result.view(bits), other).view(result.dtype)
@@ -234,7 +235,7 @@ class RoundingInterpreter(CheckingInterpreter):
                 each += torch.finfo(torch.float16).eps * self._scale
             if result.dtype == torch.float64:
                 each *= torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
-            return self._rounded(result, each * around(result.abs().float()))
+            return self._rounded(result, each * typical_magnitude(result.abs().float()))
         return pytree.tree_map(self._rounded, result)
 
     def _rounded(self, value: Any, absolute: torch.Tensor | float = 0.0) -> Any:
@@ -244,22 +245,23 @@ class RoundingInterpreter(CheckingInterpreter):
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
         of_tf32 = self._tf32 and dtype == torch.float32
-        last_place = torch.finfo(torch.float16 if of_tf32 else dtype).eps
+        ulp = torch.finfo(torch.float16 if of_tf32 else dtype).eps
         result = value.to(torch.float64 if dtype == torch.float64 else torch.float32, copy=True)
         bounds = None
         if isinstance(absolute, torch.Tensor):
-            bounds = _as_in_memory(torch.empty_like(result).copy_(absolute))
-        most = 1 / (16 * last_place) + 0.25  # every larger number is a multiple of a half
+            bounds = _flattened(torch.empty_like(result).copy_(absolute))
+        most = 1 / (16 * ulp) + 0.25  # every larger value is a multiple of one half
         part = _PART if device.type == "cpu" else max(1, result.numel())
-        for index, exact in enumerate(_as_in_memory(result).split(part)):
+        for index, exact in enumerate(_flattened(result).split(part)):
             bound = absolute if bounds is None else bounds[index * part :][: len(exact)]
-            change = torch.mul(exact, last_place * self._scale).add_(bound)
+            change = torch.mul(exact, ulp * self._scale).add_(bound)
             change.mul_(self._noise(exact)).nan_to_num_(0, 0, 0)
             exact.add_(change.mul_(exact.clamp(-most, most).mul_(2).frac_().ne_(0)))
         return result.to(dtype)
 
     def _noise(self, like: torch.Tensor) -> torch.Tensor:
-        """Numbers from -1 to 1. On the host, where making them is slow, parts of the same ones."""
+        """Random values from -1 to 1. On the CPU, where generation is slow, slices of one cached
+        tensor."""
         generator = self._generators[like.device]
         if like.device.type != "cpu":
             return torch.empty_like(like).uniform_(-1, 1, generator=generator)

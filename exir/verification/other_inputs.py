@@ -1,6 +1,6 @@
 """Further inputs to verify with: other sizes, other layouts, NaN and infinity.
 
-All are made from the example inputs, so that indices stay in range and masks mean something.
+All are derived from the example inputs, so that indices stay in range and masks are meaningful.
 """
 
 import math
@@ -19,15 +19,15 @@ from pteron.exir.verification.reference import Reference
 Sizes: TypeAlias = Mapping[sympy.Symbol, int]
 
 _MOST = 1 << 27
-"""Elements of all results in a call that is larger than the example."""
+"""Limit of the total elements of a call larger than the example."""
 
 _HALVINGS = 40
 _NEIGHBOURS = 16
-"""How many smaller sizes are tried where a guard, as for even ones, forbids one."""
+"""How many smaller sizes are tried if a guard (even sizes, for example) rejects one."""
 
 
 def other_inputs(reference: Reference, fits: Callable[[float], bool]) -> Iterator[Reference]:
-    """All of them. `fits(n)`: whether there is time for n times the work of the example."""
+    """All further inputs. `fits(n)`: whether there is time for n times the work of the example."""
     for tried in _other_layouts(reference):
         if fits(1):
             yield tried
@@ -38,7 +38,7 @@ def other_inputs(reference: Reference, fits: Callable[[float], bool]) -> Iterato
 
 
 def _other_layouts(reference: Reference) -> Iterator[Reference]:
-    """The same inputs with other strides: gaps between elements, and channels last."""
+    """The same inputs with other strides: non-contiguous, and channels last."""
     tensors = [v for v in reference.inputs() if isinstance(v, torch.Tensor)]
     if any(tensor.dim() for tensor in tensors):
         where = f"{reference.where}, strided"
@@ -55,7 +55,7 @@ def _strided(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _channels_last(tensor: torch.Tensor) -> torch.Tensor:
-    """channels_last, channels_last_3d; else the first dimension has the smallest stride."""
+    """channels_last or channels_last_3d; for other ranks the first dimension is innermost."""
     if tensor.dim() < 2:
         return tensor.clone()
     channel = 1 if tensor.dim() in (4, 5) else 0
@@ -64,9 +64,10 @@ def _channels_last(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _with_nan_and_inf(reference: Reference) -> Reference | None:
-    """A few elements of each input are NaN, infinite or zero; None if no input is floating-point.
+    """Sets a few elements of each input to NaN, infinity or zero; None if no input is floating
+    point.
 
-    None with FFTs, too: how far NaN spreads depends on the library's algorithm.
+    Also None with FFTs: propagation of NaN depends on the library's algorithm.
     """
     if any("fft" in str(node.target) for node in reference.functional.graph.nodes):
         return None
@@ -86,11 +87,11 @@ def _with_nan_and_inf(reference: Reference) -> Reference | None:
 
 
 def _other_sizes(reference: Reference, fits: Callable[[float], bool]) -> Iterator[Reference]:
-    """The least sizes of each dynamic dimension, one between, and the greatest.
+    """Minimum, intermediate and maximum sizes of each dynamic dimension.
 
     Args:
-      reference: whose example inputs are repeated or cut.
-      fits: whether so many times the work of the example may be done.
+      reference: its example inputs are repeated or truncated.
+      fits: whether there is time for a multiple of the example's work.
     """
     dims = _Dimensions(reference)
     seen: list[Sizes] = [dims.example]
@@ -106,10 +107,10 @@ def _at(expression: Any, sizes: Sizes) -> Any:
 
 
 class _Dimensions:
-    """Sizes that a program leaves open.
+    """Dynamic sizes of a program.
 
     Attributes:
-      example: what they are in the example inputs.
+      example: their values in the example inputs.
     """
 
     def __init__(self, reference: Reference) -> None:
@@ -158,7 +159,7 @@ class _Dimensions:
         return not any(_at(guard, sizes) == sympy.false for guard in self._guards)
 
     def _work_of(self, sizes: Sizes) -> float:
-        """Elements of all results, as far as they are known."""
+        """Total elements of all results, as far as known."""
         numbers = (count * _at(size, sizes) for size, count in self._work.items())
         return float(sum(number for number in numbers if number.is_number)) or 1.0
 
@@ -198,14 +199,14 @@ class _Dimensions:
 
     def _least(self, symbol: Any) -> int:
         usual, bounds = self.example[symbol], self._ranges.get(symbol)
-        # Of a symbol that only stands for a part of a size, the range is what torch.export tried.
+        # For a symbol that is only part of a size, uses the range of torch.export.
         is_size = any(symbol == expression for _, _, expression in self._sizes)
         first = max(0, int(bounds.lower)) if is_size and bounds is not None else 0
         tried = range(min(first, usual), usual)
         return next((n for n in tried if self._allowed({**self.example, symbol: n})), usual)
 
     def _near(self, sizes: Sizes, symbol: Any = None) -> Sizes | None:
-        """The sizes, or somewhat smaller ones, that the program allows."""
+        """These sizes, or slightly smaller ones that the program allows."""
         for less in range(_NEIGHBOURS):
             near = {s: n - less if symbol in (s, None) else n for s, n in sizes.items()}
             if min(near.values(), default=0) >= 0 and self._allowed(near):
@@ -213,7 +214,7 @@ class _Dimensions:
         return None
 
     def inputs(self, sizes: Sizes) -> list[Any]:
-        """The example inputs, repeated or cut."""
+        """The example inputs, repeated or truncated."""
         results, shrunk = list(self._inputs), set()
         for index, dim, expression in self._sizes:
             new = int(_at(expression, sizes))
@@ -228,7 +229,7 @@ class _Dimensions:
                 shrunk.add((old, new))
         for index, value in enumerate(self._inputs):
             if isinstance(value, torch.Tensor) and value.dtype in (torch.int32, torch.int64):
-                # It may count, or choose among, what there are fewer of now.
+                # It may be a count or an index of a dimension that is now smaller.
                 most = int(value.max()) if value.numel() else 0
                 bounds = [new if most == old else new - 1 for old, new in shrunk if most <= old]
                 if bounds:
@@ -236,7 +237,7 @@ class _Dimensions:
         return results
 
     def described(self, inputs: list[Any]) -> str:
-        """Those inputs that have another size than in the example, with their sizes."""
+        """The inputs whose size differs from the example, with their sizes."""
         indices = dict.fromkeys(index for index, _, _ in self._sizes)
         return " and ".join(
             f"{argument_name(self._names[i])} is "

@@ -1,4 +1,4 @@
-"""What an exported program computes on the inputs that it was exported with, or on others."""
+"""Runs exported programs as the reference of the comparison."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -23,16 +23,16 @@ _CALLS_WITH_STATE = 3
 
 @dataclass(frozen=True)
 class Reference:
-    """An exported program, and the inputs that it was exported with.
+    """An exported program and its inputs.
 
     Attributes:
-      program: as it was exported.
-      functional: the same without changes in place.
-      given: flat inputs instead of the example's, on which it may fail.
-      layout: makes another tensor of the same elements from each input.
-      where: says which inputs these are.
-      begun: when it was made, in seconds of `time.monotonic`: lowering begins then.
-      guards: what export relies on, of sizes; kept from then, since lowering adds its own.
+      program: the exported program.
+      functional: its functionalized form.
+      given: flat inputs instead of the example's; the program may fail on them.
+      layout: changes the strides of each input.
+      where: describes these inputs in messages.
+      begun: start of lowering, `time.monotonic` seconds.
+      guards: export's guards on sizes, recorded before lowering adds its own.
     """
 
     program: ExportedProgram
@@ -49,7 +49,7 @@ class Reference:
 
     @cached_property
     def obstacle(self) -> str:
-        """Why it can't be run; empty if it can."""
+        """Why it cannot be run; empty if it can."""
         if self.program.example_inputs is None:
             return "the exported program carries no example inputs"
         tensors = [
@@ -65,7 +65,7 @@ class Reference:
 
     @cached_property
     def changed_inputs(self) -> list[int]:
-        """Positions of the user inputs that the program changes in place."""
+        """Positions of the user inputs that the program mutates."""
         changed = self.functional.graph_signature.user_inputs_to_mutate.values()
         specs = input_specs_by_name(self.functional).items()
         names = [name for name, spec in specs if spec.kind is InputKind.USER_INPUT]
@@ -73,7 +73,7 @@ class Reference:
 
     @property
     def call_count(self) -> int:
-        """How often it is to be called: state shows in later calls."""
+        """Number of calls: several if there is state."""
         return _CALLS_WITH_STATE if self.state() else 1
 
     def inputs(self) -> list[Any]:
@@ -88,13 +88,13 @@ class Reference:
         args, kwargs = self.program.example_inputs
         in_spec = self.program.call_spec.in_spec
         if kwargs and in_spec is not None:
-            # As the call nests them, not as the caller of export happened to name them.
+            # In the pytree of the call, independent of the names at export.
             names = in_spec.children()[1].context
             kwargs = {name: kwargs[name] for name in names}
         return pytree.tree_leaves((args, kwargs))
 
     def state(self) -> State:
-        """Initial values of the buffers that the program changes, copied."""
+        """Copies of the initial values of mutated buffers."""
         signature = self.functional.graph_signature
         changed = set(signature.buffers_to_mutate.values())
         return {
@@ -104,7 +104,7 @@ class Reference:
         }
 
     def run(self) -> list[list[Any]]:
-        """Results of each call, of the program as it was exported: outputs, then changed inputs."""
+        """Results of each call of the exported program: outputs, then mutated inputs."""
         return self._run(self.program, Interpreter if self.given is None else CheckingInterpreter)
 
     def run_functional(
@@ -122,7 +122,7 @@ class Reference:
         return results
 
     def random_outputs(self) -> frozenset[int]:
-        """Positions of outputs that depend on the generator of random numbers."""
+        """Positions of outputs that depend on the random number generator."""
         if not any(_may_be_random(node) for node in _nodes(self.functional)):
             return frozenset()
         runs = []
@@ -139,7 +139,7 @@ class Reference:
 
 
 def _guards_of(program: ExportedProgram) -> list[Any]:
-    """Conditions on sizes of inputs, less those that two are unequal: torch.export did not try."""
+    """Guards on input sizes, except inequalities (!=), which only reflect the traced example."""
     values = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
     sizes = [s for v in values for s in (v.shape if isinstance(v, torch.Tensor) else [v])]
     environments = {s.node.shape_env for s in sizes if isinstance(s, torch.SymInt)}
@@ -152,7 +152,7 @@ def _guards_of(program: ExportedProgram) -> list[Any]:
 
 
 def _devices_in_use() -> list[int]:
-    """Those whose generator may have been used; else torch would start all there are."""
+    """Devices whose generator may have been used; otherwise torch would initialize all devices."""
     return [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
 
 

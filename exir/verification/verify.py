@@ -1,4 +1,4 @@
-"""Compares a lowered program with what was exported."""
+"""Compares a lowered program with the exported one."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 _SHARE, _LEAST, _MOST = 0.25, 1.0, 60.0
-"""Of the time that lowering took, and seconds, for inputs beside the example's."""
+"""Time limit for further inputs: a fraction of the lowering time, and its bounds in seconds."""
 
 
 class VerificationError(RuntimeError):
-    """A lowered program does not compute what the exported one does."""
+    """The outputs of the lowered and the exported program differ."""
 
 
 @dataclass(frozen=True)
 class MethodVerification:
-    """What a comparison found.
+    """The result of a comparison.
 
     Attributes:
-      comparisons: of the outputs, and of inputs that the method changes, that were compared; of
-        the first inputs where one is wrong, or of the example inputs.
-      reference: what they were compared with, and on which inputs.
-      random: positions of outputs that were left out, since they depend on random numbers.
-      calls: how many there were, state carried on.
-      others: inputs beside the example's on which the outputs are right, too.
-      skipped: those that the exported program itself fails on, and how.
-      seconds: what it took.
-      obstacle: why nothing was compared; empty if something was.
-      runs_here: whether this machine can run the program; if not, that is the obstacle.
+      comparisons: of the compared outputs and mutated inputs; on the first inputs with a wrong one,
+        or on the example inputs.
+      reference: the exported program, and the inputs.
+      random: positions of outputs that were skipped, since they are random.
+      calls: number of consecutive calls.
+      others: further inputs with correct outputs.
+      skipped: inputs on which the exported program itself fails, with the error.
+      seconds: duration.
+      obstacle: why nothing was compared; empty otherwise.
+      runs_here: whether this machine can run the program; if not, `obstacle` says why.
     """
 
     comparisons: Sequence[Comparison] = ()
@@ -67,12 +67,13 @@ class MethodVerification:
 
     @property
     def ill_conditioned(self) -> list[int]:
-        """Positions of outputs that can't be compared: rounding alone changes them too much."""
+        """Positions of outputs that cannot be compared, because rounding alone changes them too
+        much."""
         return [c.index for c in self.comparisons if not c.is_comparable]
 
     @property
     def wrong(self) -> list[Comparison]:
-        """Of the outputs that differ by more than rounding explains."""
+        """Comparisons of outputs that differ by more than rounding."""
         return [c for c in self.comparisons if not c.is_equal and c.is_comparable]
 
     def __str__(self) -> str:
@@ -111,25 +112,25 @@ def verify(
     *,
     full: bool = True,
 ) -> dict[str, MethodVerification]:
-    """Runs each method and what it was exported from, and compares.
+    """Runs each lowered and exported method and compares them.
 
     Args:
       written: the lowered program.
       references: by method; methods without one are not compared.
-      edge_programs: the methods as they were before they were emitted.
+      edge_programs: the methods before emission.
       write: writes a program with one method, `forward`.
-      full: whether other inputs are tried beside the example's, for about a quarter of the time
-        since the references were made.
+      full: whether to try inputs other than the example's, for about a quarter of the time since
+        the references were created.
 
     Raises:
-      VerificationError: outputs differ by more than rounding explains, or the program fails. All
-        methods are in the message, each with the first operator that differs.
+      VerificationError: outputs differ by more than rounding, or the program fails. The message
+        lists all methods, each with the first operator that differs.
     """
     tables = {method.name: method for method in written.tables.methods}
     reports, problems = {}, []
     for name in edge_programs:
         if name not in references:
-            reports[name] = MethodVerification(obstacle="what it was exported from is not known")
+            reports[name] = MethodVerification(obstacle="the exported program is not available")
             continue
         reference, begin = references[name], time.monotonic()
         seconds = (begin - reference.begun) * _SHARE / len(edge_programs)
@@ -148,12 +149,12 @@ def verify(
                     edge_programs[name], report.reference, [c.index for c in report.wrong], write
                 )
             except Exception as error:
-                origin = f"which operator is the first to differ could not be found out: {error}"
+                origin = f"the first operator that differs could not be determined: {error}"
             problems.append(f"{differences(name, tables[name], report)}\n  {origin}")
         reports[name] = replace(report, seconds=time.monotonic() - begin)
     if problems:
         raise VerificationError(
-            "the lowered program does not compute what the exported program does:\n"
+            "the lowered program differs from the exported program:\n"
             + "\n".join(problems)
             + "\ntry:  leaving that operator out (the partitioner's leave_out), which compiles it"
             " alone,\n      or other options of the backend;\n"
@@ -178,9 +179,9 @@ def verify_method(
     reference: Reference,
     seconds: float = _LEAST,
 ) -> MethodVerification:
-    """Runs one method of a program, and what it was exported from, and compares.
+    """Runs one lowered and exported method and compares them.
 
-    On the example inputs first, and then for about so many seconds on others, if these are not 0.
+    On the example inputs first, then on others for about `seconds`, unless 0.
 
     Raises:
       VerificationError: the program fails.
@@ -203,7 +204,7 @@ def verify_method(
             raise VerificationError(f"fails {tried.where}: {error}") from error
 
     def compared(tried: Reference, ours: Calls, theirs: Calls) -> MethodVerification:
-        # Other layouts of the example have its values, and are served by its samples.
+        # Other strides of the example have the same values, so they share its samples.
         rounding = of_example
         if tried.given is not None:
             rounding = rounding_of(tried.run_functional, tf32=tf32)
@@ -235,7 +236,7 @@ def verify_method(
         for tried in other_inputs(reference, fits):
             if report.wrong:
                 break
-            if tried.given is not None:  # else the values are the same
+            if tried.given is not None:  # otherwise the values are equal
                 try:
                     theirs = tried.run()
                 except Exception as error:
@@ -251,7 +252,7 @@ def verify_method(
 
 
 def differences(name: str, tables: schema.Method, report: MethodVerification) -> str:
-    """A line for each output that differs."""
+    """A line per differing output."""
     assert report.reference is not None
     lines = [f"method {name!r}, {report.reference.where}:"]
     for comparison in report.wrong:

@@ -12,7 +12,7 @@ import os
 import sys
 from _thread import get_ident as _get_ident
 
-# Names by the package that has them. __init__.pyi says the same to type checkers.
+# Names by package. __init__.pyi declares the same for type checkers.
 _HOMES = {
     "exporter": ("ExportError", "ExportReport", "export"),
     "exir": (
@@ -70,7 +70,7 @@ def __getattr__(name: str) -> object:
     try:
         value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
     except (AttributeError, ModuleNotFoundError) as error:
-        # A folder with data alone is an empty module.
+        # A folder with only data is an empty module.
         if error.name == "torch":
             raise ImportError(
                 f"pteron.{name} needs torch, which is not installed;"
@@ -111,7 +111,7 @@ def __dir__() -> list[str]:
 
 
 class _ZipFinder:
-    """Finds `pteron.exir` and the like in a zip of Bazel, which has them as the checkout does."""
+    """Finds `pteron.exir` and others in a Bazel zip, which has the checkout's layout."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> object:
@@ -132,13 +132,14 @@ sys.meta_path.append(_ZipFinder)  # type: ignore[arg-type]
 
 
 def _wait_for_imports() -> None:
-    """Before fork(): lets other threads finish what they import, of which names here are a part.
+    """Before fork(): waits until other threads have finished their imports, including names of this
+    package.
 
-    A child would wait for them for ever: Python frees the lock of all imports there, but not those
-    of single modules, which have no public name.
+    Otherwise a child would deadlock: Python releases the global import lock there, but not those
+    of single modules, which have no public API.
     """
     locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
-    for _ in range(100):  # while it waits, others may begin
+    for _ in range(100):  # others may start while it waits
         known = [reference() for reference in list(locks.values())]
         held = [lock for lock in known if getattr(lock, "owner", None) not in (None, _get_ident())]
         if not held:
@@ -146,7 +147,7 @@ def _wait_for_imports() -> None:
         for lock in held:
             try:
                 lock.acquire()
-            except RuntimeError:  # it waits for what this thread imports
+            except RuntimeError:  # it waits for this thread's import
                 return
             lock.release()
 

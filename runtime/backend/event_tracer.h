@@ -1,6 +1,6 @@
-// Hears what happens inside a method. One pointer test where nobody listens.
+// Receives events inside a method. Costs one pointer test without a tracer.
 //
-// Calls come on the thread that executes the method. Names are borrowed for the call.
+// Called on the thread that executes the method. Names are borrowed for the call.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace pteron {
 class EventTracer {
  public:
   virtual ~EventTracer() = default;
-  // Opens an event; the result goes to end().
+  // Begins an event; pass the result to end().
   virtual uint64_t begin(std::string_view category, std::string_view name) = 0;
   virtual void end(uint64_t event) = 0;
 };
 
-// Begins on construction and ends with the scope; nothing at all without a tracer.
+// An event for a scope; does nothing without a tracer.
 class TraceScope final {
  public:
   TraceScope(EventTracer* tracer, std::string_view category, std::string_view name)

@@ -26,7 +26,7 @@ Error register_backend(std::string_view id, std::unique_ptr<BackendInterface> ba
                          "a backend needs an id and an object");
   Registry& all = registry();
   std::lock_guard<ForkMutex> lock(all.mutex);
-  // emplace() may take the object even where it adds nothing.
+  // emplace() may move from the object even if it adds nothing.
   PTERON_CHECK_OR_RETURN(all.backends.find(id) == all.backends.end(), Error::AlreadyLoaded,
                          "a backend %.*s is registered already", static_cast<int>(id.size()),
                          id.data());
@@ -51,7 +51,7 @@ std::vector<std::string> registered_backends() {
 }
 
 void release_cached_memory() {
-  // Without the mutex: it may take a while. Backends are never removed.
+  // Without the mutex, since it may take long. Backends are never removed.
   for (const std::string& id : registered_backends()) find_backend(id)->release_cached_memory();
 }
 

@@ -36,7 +36,7 @@ struct CompileSpec {
   Span<const uint8_t> value;
 };
 
-// A choice made at load time, for one backend. Keys that a backend does not know are errors.
+// A load-time option for one backend. Unknown keys are errors.
 struct BackendOption {
   std::string key;
   std::variant<bool, int64_t, std::string> value;
@@ -48,19 +48,19 @@ struct BackendOption {
 struct BackendInitContext {
   std::string_view method_name;
   const NamedDataMap* named_data = nullptr;  // never null
-  Span<const BackendOption> options;         // those given for this backend
-  // Where to run what was made for a device; null if everywhere as the program says.
+  Span<const BackendOption> options;         // the options for this backend
+  // Device mapping; null: use the program's devices.
   const DeviceMap* devices = nullptr;
-  // What the delegates of this backend in this one method share (a stream): empty for the first of
-  // them, then what that one left. The method keeps it until all its delegates are destroyed.
+  // State shared by the delegates of this backend in this method (a stream): empty for the first
+  // delegate, then what that one stored. The method keeps it until all its delegates are destroyed.
   std::shared_ptr<void>* shared_state = nullptr;  // never null
   EventTracer* tracer = nullptr;                  // may be null
-  // Asked before code or weights are copied.
-  LoadBudget* budget = nullptr;  // null: as much as is there
+  // Checked before code or weights are copied.
+  LoadBudget* budget = nullptr;  // null: no limit
 };
 
-// What a backend may use during one execution. Borrowed for the call, whose event the runtime has
-// opened: what a delegate reports lies within it.
+// What a backend may use during one execution. Borrowed for the call. The runtime has begun an
+// event for the call; a delegate's events are nested in it.
 struct BackendExecutionContext {
   std::string_view method_name;
   EventTracer* tracer = nullptr;  // may be null
@@ -76,18 +76,17 @@ class Delegate {
   // and a failure leaves the delegate usable. Called by one thread at a time.
   virtual Error execute(BackendExecutionContext& context, Span<EValue* const> arguments) = 0;
 
-  // Whether execute() changes the bytes of input `index`, in place. What a method's caller gives for
-  // such an input must be writable, and lie apart from other inputs.
+  // Whether execute() writes input `index` in place. The caller's memory for such an input must be
+  // writable and must not overlap other inputs.
   virtual bool writes_input(size_t index) const { return (void)index, false; }
 
   // Whether prepare() does anything.
   virtual bool can_prepare() const { return false; }
 
-  // Follows an execute() with these arguments that succeeded: makes later ones faster whose
-  // arguments have the same sizes and numbers. `fixed` says of each argument whether its memory
-  // belongs to the method or its session, where it stays from run to run. Computes nothing: other
-  // memory than the delegate's own keeps its contents. An error says why it cannot be, and runs are
-  // then as before.
+  // Called after a successful execute() with these arguments, to make later runs with the same
+  // sizes and scalars faster. `fixed` says for each argument whether its memory belongs to the
+  // method or its session and keeps its address. Computes nothing: only the delegate's own memory
+  // may change. An error says why it is impossible; runs are then as before.
   virtual Error prepare(BackendExecutionContext& context, Span<EValue* const> arguments,
                         Span<const bool> fixed) {
     return (void)context, (void)arguments, (void)fixed, Error::Ok;
@@ -99,12 +98,11 @@ class BackendInterface {
  public:
   virtual ~BackendInterface() = default;
 
-  // Whether this machine can run it at all; `reason` (may be null) receives why not.
+  // Whether this machine can run the backend; `reason` (may be null) receives why not.
   virtual bool is_available(std::string* reason) const { return (void)reason, true; }
 
-  // What a partition holds, human-readable: lines of "name  value", each ended by a newline.
-  // Arguments are those of init(); loads nothing and fails silently. Empty if there is nothing to
-  // say.
+  // A human-readable description of a partition: lines of "name  value", each ended by a newline.
+  // Arguments are those of init(); loads nothing and never fails. May be empty.
   virtual std::string describe(const NamedDataMap& named_data, Span<const uint8_t> processed,
                                Span<const CompileSpec> compile_specs) const {
     return (void)named_data, (void)processed, (void)compile_specs, std::string();
@@ -115,13 +113,12 @@ class BackendInterface {
                                                  Span<const uint8_t> processed,
                                                  Span<const CompileSpec> compile_specs) = 0;
 
-  // Gives back to the system, and to devices, memory that is kept for later runs. Methods may run
-  // meanwhile, on any thread.
+  // Returns cached memory to the OS and to devices. Methods may run concurrently.
   virtual void release_cached_memory() noexcept {}
 };
 
-// Adds a backend under the id that programs name it by. AlreadyLoaded if the id is taken (the first
-// stays). Thread-safe; usually called by a static initialiser, or when a plug-in is opened.
+// Registers a backend under the id that programs use. AlreadyLoaded if the id is taken (the first
+// one stays). Thread-safe; usually called by a static initializer, or when a plug-in is opened.
 Error register_backend(std::string_view id, std::unique_ptr<BackendInterface> backend);
 
 // Null if there is none. The object lives as long as the process. Thread-safe.
@@ -130,9 +127,8 @@ BackendInterface* find_backend(std::string_view id);
 // The ids of all registered backends, sorted. Thread-safe.
 std::vector<std::string> registered_backends();
 
-// Has all backends give back memory that they keep for later runs, of which the first then takes
-// longer. What other threads keep for themselves stays (on the CPU up to 8 MB each). May be called
-// while methods run. Thread-safe.
+// Makes all backends return cached memory; the next run then takes longer. Per-thread caches of
+// other threads stay (on the CPU up to 8 MB each). May be called while methods run. Thread-safe.
 void release_cached_memory();
 
 }  // namespace pteron

@@ -1,4 +1,4 @@
-// Blobs by name, from the program file and the data files loaded beside it.
+// Named blobs from the program file and its data files.
 //
 //   PTERON_ASSIGN_OR_RETURN(Span<const uint8_t> code, map.get_verified(key));
 //
@@ -18,11 +18,11 @@ class NamedDataMap {
  public:
   virtual ~NamedDataMap() = default;
 
-  // NotFound for an unknown key, with the number of keys there are.
+  // NotFound for an unknown key; the message has the number of keys.
   virtual Result<Span<const uint8_t>> get_data(std::string_view key) const = 0;
 
   // As get_data, after checking the bytes against the digest in the file's header (once per blob).
-  // InvalidProgram when they differ. A file without digests (one we did not write) passes.
+  // InvalidProgram when they differ. A file without digests (of another writer) passes.
   virtual Result<Span<const uint8_t>> get_verified(std::string_view key) const = 0;
 
   virtual size_t num_keys() const = 0;

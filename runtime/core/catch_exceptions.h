@@ -1,11 +1,11 @@
-// Where exceptions end: nothing that returns an Error or a Result throws.
+// Converts exceptions to errors: functions that return an Error or a Result do not throw.
 //
 //   Result<Table> read(Span<const uint8_t> file) {
 //     return catch_exceptions([&]() -> Result<Table> { ... });
 //   }
 //
-// Containers throw bad_alloc where a file asks for more than there is. Costs nothing where nothing
-// is thrown.
+// Containers throw bad_alloc if a file requires too much memory. No cost unless something is
+// thrown.
 #pragma once
 
 #include <exception>
@@ -16,8 +16,8 @@
 
 namespace pteron {
 
-// What `body()` returns; MemoryAllocationFailed for no memory (or more than can be addressed),
-// Internal for any other std::exception.
+// Returns `body()`; MemoryAllocationFailed for std::bad_alloc or std::length_error, Internal for
+// any other std::exception.
 template <typename Body>
 auto catch_exceptions(const Body& body) -> decltype(body()) {
   try {

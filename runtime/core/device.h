@@ -1,4 +1,4 @@
-// Where a tensor's bytes live.
+// The device of a tensor's memory.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,11 @@
 
 namespace pteron {
 
-// The numbers are those of the program format. It has none for Metal, whose delegates take and give
-// values on the host; that one is torch's, as compiled code passes it.
+// Values are those of the program format. It has none for Metal, whose delegates take and return
+// host tensors; that value is torch's, as compiled code passes it.
 enum class DeviceType : int8_t { CPU = 0, CUDA = 1, Metal = 13 };
 
-// Whether a program may name it.
+// Whether a program may use it.
 constexpr bool is_valid(DeviceType type) {
   return type == DeviceType::CPU || type == DeviceType::CUDA;
 }

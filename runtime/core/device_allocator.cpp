@@ -6,8 +6,7 @@
 namespace pteron {
 namespace {
 
-// By device type. What is registered is never destroyed: methods that are freed by static
-// destructors still need it.
+// By device type. Never destroyed: methods freed by static destructors still need it.
 std::array<std::atomic<DeviceAllocator*>, 16> allocators{};
 
 bool has_place(DeviceType type) {

@@ -1,12 +1,12 @@
-// Memory of one kind of device, and the ways into and out of it.
+// Allocates memory of one device type, and copies to and from it.
 //
 //   PTERON_ASSIGN_OR_RETURN(DeviceAllocator* allocator, device_allocator_of(device));
 //   PTERON_ASSIGN_OR_RETURN(StorageRef arena, allocator->allocate(nbytes, device));
 //   PTERON_RETURN_IF_ERROR(
 //       allocator->copy(arena->data, device, host, Device{}, nbytes, Wait::Yes));
 //
-// The runtime needs it for planned memory, inputs and outputs on a device, the shims of compiled
-// code for tensors; the library of the device's backend registers it when it is opened.
+// The runtime uses it for planned memory, inputs and outputs on a device; compiled code uses it for
+// tensors. The library of the device's backend registers it when it is opened.
 #pragma once
 
 #include <cstddef>
@@ -20,50 +20,50 @@
 
 namespace pteron {
 
-// A point in the order of a device's work. One thread at a time.
+// An event in a device's work. Not thread-safe.
 class DeviceEvent {
  public:
   virtual ~DeviceEvent() = default;
-  // Here: after what is on the calling thread's current stream now.
+  // Records after all work now on the calling thread's current stream.
   virtual Error record() = 0;
-  // What is put on `stream` (null: the default one) from now on waits for the last record(). Nobody
-  // else waits, the host least of all.
+  // Makes later work on `stream` (null: the default stream) wait for the last record(). Does not
+  // block the host.
   virtual Error make_wait(void* stream) = 0;
 };
 
 // Whether work is complete on return, or queued on the calling thread's current stream.
 enum class Wait : bool { No, Yes };
 
-// Thread-safe. Addresses are the device's; only the functions below may follow them.
+// Thread-safe. Addresses are device addresses; only the functions below may dereference them.
 //
-// A stream is a queue of work, by the handle that the device's API knows it by; null is the default
-// stream. A thread has one current stream for each device, at first the default one.
+// A stream is the handle of the device's API; null is the default stream. A thread has one current
+// stream per device, initially the default stream.
 class DeviceAllocator {
  public:
   virtual ~DeviceAllocator() = default;
 
-  // Uninitialised, aligned to 256 at least. MemoryAllocationFailed says how much was asked for and
-  // how much is free. Memory that goes back may serve work that is queued later on the same stream.
+  // Uninitialized, aligned to at least 256. MemoryAllocationFailed has the requested and free
+  // bytes. Freed memory may be reused by later work on the same stream.
   virtual Result<StorageRef> allocate(size_t nbytes, Device device) = 0;
-  // Gives back what is kept of freed memory. May wait for the device.
+  // Returns cached memory to the device. May synchronize.
   virtual void trim(Device) noexcept {}
-  // Bytes on the host that the device reaches quickly; null where there is no such memory.
+  // Pinned host memory; null if the device has none.
   virtual Result<StorageRef> allocate_pinned(size_t) { return StorageRef(); }
 
-  // `to`, `from` or both are devices of this type, and the other one may be the host.
+  // `to`, `from` or both are devices of this type; the other may be the host.
   virtual Error copy(void* destination, Device to, const void* source, Device from, size_t nbytes,
                      Wait wait) = 0;
-  // As the function of this name in strided_copy.h, within one device and queued. Without a
-  // `source` the target is filled with zeros.
+  // As copy_strided() in strided_copy.h, within one device, asynchronous. A null `source` zeroes
+  // the target.
   virtual Error copy_strided(void* target, const int64_t* target_strides, const void* source,
                              const int64_t* source_strides, const int64_t* sizes, size_t dim,
                              size_t item_size, Device device) = 0;
   virtual Error fill_zero(void* destination, size_t nbytes, Device device, Wait wait) = 0;
 
-  // The rest is for devices whose work is queued; these bodies suit others.
+  // The rest is for devices with streams; the default implementations suit others.
 
-  // Puts what the calling thread executes, allocates and copies from now on on `stream`. Returns
-  // the stream before. Borrowed: whoever sets one keeps it alive as long as it is current.
+  // Sets the calling thread's current stream for execution, allocation and copies. Returns the
+  // previous stream. Borrowed: the caller keeps it alive while it is current.
   virtual Result<void*> set_stream(void* stream, Device) { return (void)stream, nullptr; }
   // Null for a device without streams.
   virtual Result<std::unique_ptr<DeviceEvent>> make_event(Device) {
@@ -71,13 +71,13 @@ class DeviceAllocator {
   }
 };
 
-// The allocator of all devices of a type. AlreadyLoaded if there is one (the first stays);
-// InvalidArgument for CPU, whose memory is the process's own. Thread-safe.
+// Registers the allocator of a device type. AlreadyLoaded if there is one (the first stays);
+// InvalidArgument for CPU. Thread-safe.
 Error register_device_allocator(DeviceType type, std::unique_ptr<DeviceAllocator> allocator);
 
 // Null if there is none. The object lives as long as the process. Thread-safe, without a lock.
 DeviceAllocator* find_device_allocator(DeviceType type);
-// The same; NotFound, with what to do about it, if there is none.
+// The same; NotFound with a remedy if there is none.
 Result<DeviceAllocator*> device_allocator_of(Device device);
 
 }  // namespace pteron

@@ -1,4 +1,4 @@
-// One element of any dtype as a number.
+// Reads one element of any dtype as a scalar.
 //
 //   const double x = load_one<double>(tensor.dtype(), tensor.data());
 #pragma once
@@ -12,8 +12,8 @@
 
 namespace pteron {
 
-// Calls visitor(T()), T being the C++ type of the elements. Those of Bool are bytes, of which any
-// but zero is true: not every one is a bool of C++.
+// Calls visitor(T()), where T is the C++ type of the elements. Bool elements are visited as bytes:
+// any non-zero byte is true, but is not a valid C++ bool.
 template <typename Visitor>
 auto visit_element_type(ScalarType dtype, Visitor&& visitor) {
   switch (dtype) {

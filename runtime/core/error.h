@@ -1,4 +1,4 @@
-// What went wrong, as a code for programs and a sentence.
+// An error code with a message.
 //
 //   #include <unistd.h>
 //   Error check(const char* path) {
@@ -9,9 +9,9 @@
 //     if (Error error = check(path); !error.ok()) puts(error.message().c_str());
 //   }
 //
-// Codes have the numbers of ExecuTorch's `Error`, as far as it has them. A success is one null pointer
-// and allocates nothing; a failure owns its message. Move-only; a moved-from
-// Error keeps its code and loses its message. Not thread-safe; pass it on.
+// Codes have the values of ExecuTorch's `Error`, as far as it defines them. A success is one null
+// pointer and allocates nothing; a failure owns its message. Move-only; a moved-from Error keeps
+// its code and loses its message. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -25,49 +25,49 @@ class [[nodiscard]] Error final {
  public:
   enum Code : uint32_t {
     Ok = 0x00,
-    // System: the runtime itself.
+    // System errors: the runtime itself.
     Internal = 0x01,
     InvalidState = 0x02,
     EndOfMethod = 0x03,
     AlreadyLoaded = 0x04,
-    // Logical: what the caller asked for.
+    // Logical errors: the caller's request.
     NotSupported = 0x10,
     NotImplemented = 0x11,
     InvalidArgument = 0x12,
     InvalidType = 0x13,
     OperatorMissing = 0x14,
-    // Resources: what the caller or the file provided.
+    // Resource errors: the caller's or the file's resources.
     NotFound = 0x20,
     MemoryAllocationFailed = 0x21,
     AccessFailed = 0x22,
     InvalidProgram = 0x23,
     InvalidExternalData = 0x24,
     OutOfResources = 0x25,
-    // Delegates.
+    // Delegate errors.
     DelegateInvalidCompatibility = 0x30,
     DelegateMemoryAllocationFailed = 0x31,
     DelegateInvalidHandle = 0x32,
-    // Not ExecuTorch's: a run that was told to end.
+    // Extensions to ExecuTorch's codes: cancelled and timed-out runs.
     Cancelled = 0x40,
     TimedOut = 0x41,
   };
 
   // Implicit, so that `return Error::Ok;` and `return Error::NotFound;` read well.
   Error(Code code = Ok) : code_(code) {}  // NOLINT(google-explicit-constructor)
-  // `message` may have text of a file in it: it is kept as printable() shows it, with its newlines;
-  // or not at all if there is no memory for it.
+  // `message` may contain text of a file: it is escaped by printable(), except newlines; empty if
+  // out of memory.
   Error(Code code, const std::string& message);
 
   bool ok() const { return code_ == Ok; }
   Code code() const { return code_; }
 
-  // Found, expected, what to try; the code's name where nothing more was said.
+  // What was found, expected, and to try; the code's name if no message was given.
   std::string message() const { return message_ ? *message_ : std::string(name(code_)); }
 
   // The same error with `context + ": "` before its message. A success stays a success.
   Error with_context(const std::string& context) &&;
 
-  // "InvalidArgument" for InvalidArgument; "Unknown" for a number outside the enum.
+  // "InvalidArgument" for InvalidArgument; "Unknown" for a value outside the enum.
   static const char* name(Code code);
 
   friend bool operator==(const Error& error, Code code) { return error.code_ == code; }

@@ -1,11 +1,11 @@
-// One slot of a method: what an instruction reads or writes.
+// A value of a method: what an instruction reads or writes.
 //
 //   EValue value(tensor);
 //   if (value.is_tensor()) use(value.tensor());
 //
-// A tensor lies inline; lists and strings are borrowed (from the program or the method) and must
-// outlive the value. Items of a boxed list are other slots, so that sizes computed at run time can
-// appear in them. Copying allocates nothing. Not thread-safe.
+// A tensor is stored inline; lists and strings are borrowed (from the program or the method) and
+// must outlive the value. Elements of a boxed list refer to other values, so that sizes computed at
+// run time can appear in them. Copying allocates nothing. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace pteron {
 
 class EValue;
 
-// Strong names for lists that would otherwise be one type.
+// Distinct types for lists with the same representation.
 struct IntList {
   Span<EValue* const> items;  // each an int
 };
@@ -38,7 +38,7 @@ struct BoolList {
   Span<const bool> items;
 };
 
-// What an EValue holds. The numbers are our own, not those of the program format.
+// The kind of an EValue. Values are our own, not those of the program format.
 enum class ValueKind : uint8_t {
   None,
   Int,

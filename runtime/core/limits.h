@@ -1,11 +1,11 @@
-// What a program may use.
+// Resource limits of a program.
 //
 //   LoadOptions options;
 //   options.limits.run_time = 0.5;
 //   options.limits.planned_bytes = 64 << 20;
 //
-// What delegates allocate while they run is not counted, and what they do is polled at the parts of
-// parallel regions only (SECURITY.md says who must be trusted). Zero is a limit, too.
+// Allocations of running delegates are not counted, and delegates poll only at parts of parallel
+// regions (see the threat model in SECURITY.md). Zero is a limit too.
 #pragma once
 
 #include <cstdint>
@@ -16,35 +16,35 @@
 namespace pteron {
 
 struct Limits {
-  // Seconds that one execute() may take, after which it fails with TimedOut. Without a limit unless
-  // said: how long a model takes is for its caller to know.
+  // Maximum seconds of one execute(), which then fails with TimedOut. No limit by default.
   double run_time = std::numeric_limits<double>::infinity();
-  // Instructions that one execute() may run, since a loop in a file may have no end; it fails with
-  // OutOfResources. A delegate is one instruction, and so is a turn of nothing but a jump.
+  // Maximum instructions of one execute(), which then fails with OutOfResources, since a file may
+  // contain an endless loop. A delegate call is one instruction, and so is a jump.
   uint64_t instructions = 10'000'000;
-  // Bytes of a method's tensors, all devices together: its pools of planned memory, its mutable
-  // buffers (also where they are in the session already), and its outputs, tensors in lists too,
-  // at their upper bounds, as often as they are returned; but the first time that a planned one is.
-  // What a method needs is compared before anything is allocated: MemoryAllocationFailed.
-  // Other inputs than planned ones are the caller's.
+  // Maximum bytes of a method's tensors on all devices: pools of planned memory, mutable buffers
+  // (also those already in the session), and outputs (also in lists) at their upper bounds, counted
+  // once per return, except that a planned output's first return is not counted. Checked before
+  // anything is allocated: MemoryAllocationFailed. Unplanned inputs belong to the caller and are
+  // not counted.
   uint64_t planned_bytes = std::numeric_limits<uint64_t>::max();
-  // Bytes that opening a program, and that loading a method, may each copy: files in memory that
-  // cannot be used in place (Python: or are read from a file object), delegates' native code, and
-  // weights that a delegate does not use where the file is mapped (those on a GPU).
-  // MemoryAllocationFailed, before the copy is made. Tables for what the file lists are not counted:
-  // their size is bounded by that of the file's structure.
+  // Maximum bytes that opening a program, and loading a method, may each copy: files in memory that
+  // cannot be used in place (in Python also those read from a file object), native code of
+  // delegates, and weights that are not used from the mapped file (on a GPU). Checked before the
+  // copy: MemoryAllocationFailed. Tables are not counted: their size is bounded by the file's
+  // structure.
   uint64_t load_bytes = std::numeric_limits<uint64_t>::max();
 
-  // InvalidArgument: run_time is negative or no number.
+  // InvalidArgument: run_time is negative or NaN.
   Error check() const;
 };
 
-// What is left of Limits::load_bytes in one load.
+// The remainder of Limits::load_bytes in one load.
 class LoadBudget final {
  public:
   explicit LoadBudget(uint64_t limit) : limit_(limit), left_(limit) {}
 
-  // MemoryAllocationFailed, and nothing is taken, if there are not `nbytes`. `what` says for what.
+  // MemoryAllocationFailed, without effect, if fewer than `nbytes` are left. `what` names the use
+  // in the message.
   Error take(uint64_t nbytes, const char* what);
 
  private:

@@ -7,7 +7,7 @@
 namespace pteron {
 namespace {
 
-// Bytes of the UTF-8 character that `text` begins with; 0 for one that is not to be shown.
+// Length of the UTF-8 character at the start of `text`; 0 if it must be escaped.
 size_t shown_nbytes(std::string_view text) {
   const auto at = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : 0u; };
   const auto follows = [&](size_t i, unsigned lowest, unsigned highest) {
@@ -15,8 +15,8 @@ size_t shown_nbytes(std::string_view text) {
   };
   const unsigned first = at(0);
   if (first < 0x80) return first >= 0x20 && first != 0x7f;
-  // From the second control characters (U+0080 to U+009F) on, without longer forms of shorter ones,
-  // halves of UTF-16 pairs and what is beyond Unicode.
+  // Excludes C1 controls (U+0080 to U+009F), overlong forms, surrogates, and code points beyond
+  // Unicode.
   if (first < 0xe0) return first >= 0xc2 && follows(1, first == 0xc2 ? 0xa0 : 0x80, 0xbf) ? 2 : 0;
   if (first < 0xf0) {
     const bool valid = follows(1, first == 0xe0 ? 0xa0 : 0x80, first == 0xed ? 0x9f : 0xbf) &&

@@ -1,9 +1,9 @@
-// Text from a file, made safe to show: a terminal takes some bytes as commands.
+// Escapes text from a file for display: a terminal interprets some bytes as commands.
 //
 //   puts(printable("name\x1b[2J").c_str());   // name\x1b[2J, as it stands here
 //
-// Control characters, marks that turn the direction of text, and bytes that are no UTF-8 are written
-// as \xNN; all else stays.
+// Control characters, bidirectional marks, and invalid UTF-8 are written as \xNN; everything else
+// is unchanged.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A value, or the Error that stands in its place.
+// A value or an Error.
 //
 //   Result<int> parse(std::string_view text);
 //   Result<int> twice(std::string_view text) {
@@ -38,7 +38,7 @@ class [[nodiscard]] Result final {
   // Moves the error out; call it only when !ok().
   Error take_error() { return std::move(error_); }
 
-  // Only when ok().
+  // Requires ok().
   T& get() { return *value_; }
   const T& get() const { return *value_; }
   T& operator*() { return *value_; }

@@ -12,12 +12,13 @@ namespace {
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kPollInterval = 50'000'000;
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-// Longer is for ever; 30 years fit the clock.
+// Longer means no deadline; 30 years fit the clock.
 constexpr double kLongest = 1e9;
 
 int64_t now() {
 #if defined(CLOCK_MONOTONIC_COARSE)
-  constexpr clockid_t kClock = CLOCK_MONOTONIC_COARSE;  // a quarter of the other's time
+  constexpr clockid_t kClock =
+      CLOCK_MONOTONIC_COARSE;  // takes a quarter of the time of CLOCK_MONOTONIC
 #else
   constexpr clockid_t kClock = CLOCK_MONOTONIC;
 #endif
@@ -82,11 +83,11 @@ Error RunControl::look() {
   if (!options_.poll) return Error::Ok;
   const int64_t time = now();
   if (time < next_poll_) return Error::Ok;
-  const bool is_first = next_poll_ == 0;  // short runs ask nobody
+  const bool is_first = next_poll_ == 0;  // short runs never poll
   next_poll_ = time + kPollInterval;
   if (is_first) return Error::Ok;
   Error error = options_.poll(options_.poll_context);
-  if (!error.ok()) cancel();  // for what else works for the run
+  if (!error.ok()) cancel();  // for other threads of the run
   return error;
 }
 

@@ -1,12 +1,12 @@
-// How a run that goes on is told to end: by another thread, by a deadline, or by whoever called it.
+// Ends a running execute(): by another thread, by a deadline, or by the caller's callback.
 //
 //   const RunControl::Scope scope(control, options, limits.run_time);
 //   while (...) {
 //     if (control.is_asked()) PTERON_RETURN_IF_ERROR(control.look());
 //   }
 //
-// Where nothing was asked for, a poll is one relaxed load. A run that has a deadline, or somebody to
-// ask, reads a coarse clock at each poll: it ends up to 4 ms late.
+// A poll is one relaxed load. With a deadline or a callback, each poll also reads a coarse clock,
+// so a run ends up to 4 ms late.
 #pragma once
 
 #include <atomic>
@@ -18,29 +18,29 @@
 namespace pteron {
 
 struct ExecuteOptions {
-  // Seconds from now after which the run ends with TimedOut, at its next poll; 0 or less: at the first.
-  // Besides Limits::run_time. NaN is an InvalidArgument.
+  // Timeout in seconds, after which the run ends with TimedOut at its next poll; 0 or less: at the
+  // first. In addition to Limits::run_time. NaN is an InvalidArgument.
   double timeout = std::numeric_limits<double>::infinity();
-  // Asked at polls on the calling thread, every 50 ms at most. An error ends the run, and is what
-  // execute() returns. May be null.
+  // Callback, called at polls on the calling thread, every 50 ms at most. An error ends the run,
+  // and execute() returns it. May be null.
   Error (*poll)(void* context) = nullptr;
   void* poll_context = nullptr;
 };
 
 class RunControl final {
  public:
-  // Of any thread that works for the run.
+  // Callable on any thread of the run.
   bool is_asked() const { return (state_.load(std::memory_order_relaxed) & kAsked) != 0; }
   // Cancelled or TimedOut if the run must end.
   Error look_from_other_thread() const;
-  // The same, and asks ExecuteOptions::poll. Of the thread that runs.
+  // The same, and calls ExecuteOptions::poll. On the calling thread only.
   Error look();
 
-  // Ends the run that goes on: true, and it will see that at its next poll. Without one nothing
-  // happens, and nothing to the next one: false. Any thread, or a signal handler.
+  // Cancels the current run at its next poll and returns true. Returns false if there is none;
+  // later runs are not affected. Callable from any thread or a signal handler.
   bool cancel();
 
-  // That of the run that this thread does; null if it does none.
+  // The control of this thread's current run, or null.
   static RunControl*& current();
 
   // One run, on this thread.
@@ -59,14 +59,14 @@ class RunControl final {
  private:
   static constexpr uint64_t kRunning = 1;
   static constexpr uint64_t kCancelled = 2;
-  static constexpr uint64_t kTimed = 4;  // there is a deadline, or somebody to ask
+  static constexpr uint64_t kTimed = 4;  // there is a deadline or a callback
   static constexpr uint64_t kAsked = kCancelled | kTimed;
   static constexpr uint64_t kOneRun = 8;
 
-  // The count of runs above the flags, so that who cancels one never meets the next.
+  // A run counter in the bits above the flags, so that cancel() never affects a later run.
   std::atomic<uint64_t> state_{0};
   int64_t deadline_ = std::numeric_limits<int64_t>::max();  // in nanoseconds
-  double seconds_ = 0;                                      // that the deadline is about
+  double seconds_ = 0;                                      // whose limit the deadline is
   bool is_limit_ = false;                                   // run_time
   int64_t next_poll_ = 0;
   ExecuteOptions options_;

@@ -1,4 +1,4 @@
-// The element types, from the table in scalar_types.inc.
+// The dtypes, from the table in scalar_types.inc.
 //
 //   if (!is_valid(dtype)) ...;
 //   size_t nbytes = numel * element_size(ScalarType::Float);   // 4 bytes each
@@ -26,7 +26,7 @@ constexpr bool is_valid(ScalarType dtype) {
   }
 }
 
-// Bytes of one element; 0 for a number outside the table.
+// Bytes per element; 0 for a value outside the table.
 constexpr size_t element_size(ScalarType dtype) {
   switch (static_cast<int>(dtype)) {
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
@@ -39,7 +39,7 @@ constexpr size_t element_size(ScalarType dtype) {
   }
 }
 
-// "float32"; "unknown" for a number outside the table.
+// "float32"; "unknown" for a value outside the table.
 constexpr const char* name_of(ScalarType dtype) {
   switch (static_cast<int>(dtype)) {
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \

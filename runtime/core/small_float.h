@@ -1,9 +1,9 @@
-// The element types that C++ has no type for: half, bfloat16 and the float8 formats.
+// Dtypes without a C++ type: half, bfloat16 and the float8 formats.
 //
 //   Half half(0.1f);           // rounded to nearest, ties to even
 //   const float x = half;      // exact
 //
-// Each is its bits, as they lie in a tensor. Conversions go through float.
+// Each stores its bits as in a tensor. Converts through float.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ inline uint32_t bits_of_float(float value) {
 }
 
 // The value of a small binary float with `exponent_bits` and `mantissa_bits` and IEEE's bias.
-// `finite_only`: the top exponent holds numbers, and only all ones is NaN (float8_e4m3fn).
+// `finite_only`: the top exponent has finite values, and only all ones is NaN (float8_e4m3fn).
 inline float decode(uint32_t bits, int exponent_bits, int mantissa_bits, bool finite_only) {
   const uint32_t sign = bits >> (exponent_bits + mantissa_bits) & 1;
   const uint32_t top = (1u << exponent_bits) - 1;
@@ -62,7 +62,7 @@ inline uint32_t encode(float value, int exponent_bits, int mantissa_bits, bool f
   if (magnitude > 0x7f800000) return sign | nan;
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const int exponent = static_cast<int>(magnitude >> 23) - 127 + bias;
-  // The mantissa with its leading one, cut at a bit that depends on being subnormal.
+  // The mantissa with its leading one, rounded at a bit that depends on whether it is subnormal.
   int shift = 23 - mantissa_bits;
   uint32_t rounded;
   if (exponent <= 0) {

@@ -1,4 +1,4 @@
-// A borrowed run of elements: pointer and length, no ownership.
+// A borrowed array: pointer and length.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ class Span final {
   constexpr Span(T* data, size_t size) : data_(data), size_(size) {}
   template <size_t N>
   constexpr Span(T (&array)[N]) : data_(array), size_(N) {}  // NOLINT(google-explicit-constructor)
-  // From any contiguous container, which must outlive the span; a temporary one only for reading,
-  // as an argument of a call.
+  // From any contiguous container, which must outlive the span; from a temporary only as a
+  // read-only argument.
   template <typename Container,
             typename = std::enable_if_t<
                 std::is_convertible_v<decltype(std::declval<Container&>().data()), T*> &&

@@ -1,11 +1,11 @@
-// A run of bytes on one device, shared by the tensors that look at it.
+// A block of memory on one device, shared by tensors.
 //
 //   PTERON_ASSIGN_OR_RETURN(StorageRef storage, allocator->allocate(nbytes, device));
 //   StorageRef alias = storage;               // one more owner, no copy
 //
-// Intrusively reference counted: the last owner calls `destroy`, which frees the bytes (if they are
-// owned) and the Storage itself. Whoever makes a Storage decides both, so a device brings its own
-// allocator without anything here knowing it. Counting is thread-safe; the bytes are not.
+// Intrusively reference counted: the last owner calls `destroy`, which frees the bytes (if owned)
+// and the Storage itself. The creator provides `destroy`, so each device uses its own allocator.
+// Counting is thread-safe; access to the bytes is not.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace pteron {
 
-// Every allocation of the runtime starts at a multiple of this many bytes.
+// Alignment of every allocation of the runtime.
 inline constexpr size_t kStorageAlignment = 64;
 
 struct Storage {
@@ -27,14 +27,14 @@ struct Storage {
   std::atomic<uint32_t> references{1};
   // Called once, by the last owner, on any thread.
   void (*destroy)(Storage* storage) noexcept = nullptr;
-  // For `destroy`.
+  // Used by `destroy`.
   void* context = nullptr;
 };
 
 class StorageRef final {
  public:
   StorageRef() = default;
-  // Takes over the one reference that `storage` was made with.
+  // Takes ownership of the initial reference of `storage`.
   explicit StorageRef(Storage* storage) : storage_(storage) {}
   StorageRef(const StorageRef& other) : storage_(other.storage_) {
     if (storage_) storage_->references.fetch_add(1, std::memory_order_relaxed);
@@ -46,7 +46,7 @@ class StorageRef final {
   }
   ~StorageRef() {
     if (!storage_) return;
-    // A sole owner needs no atomic read-modify-write: nobody else can be counting.
+    // A sole owner needs no atomic read-modify-write.
     if (storage_->references.load(std::memory_order_acquire) == 1 ||
         storage_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       storage_->destroy(storage_);

@@ -37,7 +37,7 @@ StridedPlan::StridedPlan(const int64_t* target_strides, const int64_t* source_st
   for (size_t i = 0; i < dims; ++i) {
     if (dim_sizes[i] != 1) order[n++] = i;
   }
-  // By insertion: there are few, and mostly in order.
+  // Insertion sort: there are few, and mostly in order.
   const auto step = [&](size_t i) { return std::abs(target_strides[i]); };
   for (size_t i = 1; i < n; ++i) {
     for (size_t k = i; k > 0 && step(order[k - 1]) < step(order[k]); --k) {

@@ -1,4 +1,4 @@
-// Copies on the host between two layouts of the same sizes.
+// Copies on the host between two strided layouts of the same sizes.
 //
 //   copy_strided(to, to_strides, from, from_strides, sizes, dim, sizeof(float));
 //
@@ -12,8 +12,8 @@
 
 namespace pteron {
 
-// Two layouts, their dimensions ordered so that the last is the innermost of the target, and joined
-// where both allow it.
+// Two layouts with dimensions sorted by the target's strides, innermost last, and coalesced where
+// both allow it.
 struct StridedPlan {
   // At most kMaxTensorDims dimensions.
   StridedPlan(const int64_t* target_strides, const int64_t* source_strides,

@@ -6,8 +6,7 @@
 namespace pteron {
 namespace {
 
-// Strides of a dense tensor; an empty dimension counts as one element here, so that strides say how
-// the tensor would lie.
+// Strides of a dense tensor; an empty dimension counts as size 1, as in torch.
 void set_strides(Span<const int64_t> sizes, Span<const uint8_t> dim_order, int64_t* strides) {
   int64_t stride = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
@@ -28,7 +27,7 @@ std::string list(Span<const int64_t> values) {
 }
 
 Error check_sizes(ScalarType dtype, Span<const int64_t> sizes) {
-  PTERON_CHECK_OR_RETURN(is_valid(dtype), Error::InvalidType, "scalar type %d is not one we know",
+  PTERON_CHECK_OR_RETURN(is_valid(dtype), Error::InvalidType, "unknown scalar type %d",
                          static_cast<int>(dtype));
   PTERON_CHECK_OR_RETURN(sizes.size() <= kMaxTensorDims, Error::InvalidArgument,
                          "%zu dimensions, at most %zu are possible", sizes.size(), kMaxTensorDims);

@@ -1,4 +1,4 @@
-// A dense tensor over memory that somebody else owns.
+// A dense tensor over borrowed memory.
 //
 //   int64_t sizes[] = {2, 3};
 //   float data[6];
@@ -6,10 +6,10 @@
 //   int64_t fewer[] = {1, 3};
 //   Error error = tensor->resize(fewer);   // within the bytes behind the pointer
 //
-// Sizes and strides are counted in elements and lie inline, so that making, copying and resizing a
-// tensor allocates nothing. The data pointer is borrowed: its owner must outlive every use.
-// Layout is a dim order (outermost dimension first), as in the program format; strides follow from
-// it. Not thread-safe.
+// Sizes and strides are in elements and stored inline, so that creating, copying and resizing a
+// tensor allocates nothing. The data pointer is borrowed: its owner must outlive every use. Layout
+// is a dim order (outermost dimension first), as in the program format; strides follow from it. Not
+// thread-safe.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ class Tensor final {
                              Span<const uint8_t> dim_order, void* data, Device device = {},
                              ShapeDynamism dynamism = ShapeDynamism::Static);
 
-  // Copies of the handle, not of the bytes. They move as many sizes as there are dimensions.
+  // Copies the handle, not the data; copies only the used sizes.
   Tensor(const Tensor& other) noexcept { copy_from(other); }
   Tensor& operator=(const Tensor& other) noexcept {
     copy_from(other);
@@ -69,14 +69,13 @@ class Tensor final {
   T* data_as() const {
     return static_cast<T*>(data_);
   }
-  // `data` is borrowed: `nbytes` on device(), not fewer than nbytes() unless it is null.
+  // `data` is borrowed memory on device() of `nbytes` bytes, at least nbytes() unless it is null.
   void set_data(void* data, size_t nbytes) {
     data_ = data;
     capacity_nbytes_ = data ? nbytes : 0;
     is_constant_ = false;
   }
-  // The same for memory that nobody may write, such as a mapped file: whoever writes to tensors
-  // must refuse this one.
+  // The same for read-only memory, such as a mapped file: writers must reject this tensor.
   void set_constant_data(const void* data, size_t nbytes) {
     set_data(const_cast<void*>(data), nbytes);
     is_constant_ = true;
@@ -84,10 +83,10 @@ class Tensor final {
   bool is_constant() const { return is_constant_; }
 
   // New sizes of the same rank, strides by the same dim order. InvalidArgument for another rank, a
-  // size above max_sizes(), any change of a static tensor, or more bytes than there are; the tensor
-  // is then unchanged.
+  // size above max_sizes(), any change of a static tensor, or insufficient memory; the tensor is
+  // then unchanged.
   Error resize(Span<const int64_t> sizes);
-  // The same over the memory of `other`, constant or not.
+  // The same, with the memory of `other` and its read-only flag.
   Error share_data(const Tensor& other, Span<const int64_t> sizes);
 
   // "float32[2, 3]", for messages.
@@ -125,7 +124,7 @@ class Tensor final {
   ShapeDynamism dynamism_ = ShapeDynamism::Static;
   Device device_;
   bool is_constant_ = false;
-  // The first dim_ of each are set.
+  // Only the first dim_ entries of each are set.
   std::array<uint8_t, kMaxTensorDims> dim_order_;
   std::array<int64_t, kMaxTensorDims> sizes_;
   std::array<int64_t, kMaxTensorDims> strides_;

@@ -1,11 +1,11 @@
-// Tensors that own their elements, made from vectors, and vectors of what is in a tensor.
+// Tensors that own their elements: created from vectors and converted to vectors.
 //
 //   PTERON_ASSIGN_OR_RETURN(TensorPtr x, make_tensor_ptr({2, 3}, std::vector<float>(6, 0.5f)));
 //   PTERON_ASSIGN_OR_RETURN(TensorPtr ids, make_tensor_ptr(std::vector<int64_t>{1, 2, 3}));  // [3]
 //   PTERON_ASSIGN_OR_RETURN(std::vector<float> elements, to_vector<float>(*x));
 //
-// Elements are on the host and counted with the last dimension as the innermost. Their types are the
-// integers of C++, float, double and those of small_float.h. Not thread-safe.
+// Elements are on the host, in row-major order. Element types are C++ integers, float, double and
+// those of small_float.h. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +23,11 @@ namespace pteron {
 
 using TensorPtr = std::shared_ptr<Tensor>;
 
-// The dtype of elements of type T: ScalarType::Float for float.
+// The dtype of C++ type T: ScalarType::Float for float.
 template <typename T>
 ScalarType scalar_type_of() {
   static_assert(!std::is_same_v<T, bool>,
-                "std::vector<bool> packs its elements: use uint8_t, and say ScalarType::Bool");
+                "std::vector<bool> packs its elements: use uint8_t and ScalarType::Bool");
   static_assert(std::is_trivially_copyable_v<T>, "elements of tensors are numbers");
   const auto is_it = [](auto element) {
     using E = decltype(element);
@@ -40,21 +40,21 @@ ScalarType scalar_type_of() {
   if (visit_element_type(ScalarType::name, is_it)) return ScalarType::name;
 #include "pteron/runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
-  return static_cast<ScalarType>(-1);  // which Tensor::make() refuses
+  return static_cast<ScalarType>(-1);  // rejected by Tensor::make()
 }
 
 namespace tensor_ptr_internal {
 
-// `data` belongs to `owner` and holds `count` elements of `item_size` bytes.
+// `owner` owns `data`, which has `count` elements of `item_size` bytes.
 Result<TensorPtr> make(ScalarType dtype, const std::vector<int64_t>& sizes, void* data,
                        size_t count, size_t item_size, std::shared_ptr<void> owner);
 Error copy_elements(const Tensor& tensor, ScalarType dtype, size_t item_size, void* target);
 
 }  // namespace tensor_ptr_internal
 
-// A contiguous tensor that keeps `elements`. InvalidArgument: another number of them than `sizes` has;
-// InvalidType: a type that no dtype has, or of another size than `dtype`, which says what bytes stand
-// for where their type does not (uint8_t for Bool, uint16_t for BFloat16).
+// A contiguous tensor that owns `elements`. `dtype` is needed where T does not determine it
+// (uint8_t for Bool, uint16_t for BFloat16). InvalidArgument: the number of elements does not match
+// `sizes`; InvalidType: no dtype for T, or an element size different from `dtype`'s.
 template <typename T>
 Result<TensorPtr> make_tensor_ptr(const std::vector<int64_t>& sizes, std::vector<T> elements,
                                   ScalarType dtype = scalar_type_of<T>()) {
@@ -62,15 +62,15 @@ Result<TensorPtr> make_tensor_ptr(const std::vector<int64_t>& sizes, std::vector
   return tensor_ptr_internal::make(dtype, sizes, owner->data(), owner->size(), sizeof(T), owner);
 }
 
-// Of one dimension.
+// A 1-d tensor.
 template <typename T>
 Result<TensorPtr> make_tensor_ptr(std::vector<T> elements) {
   const auto size = static_cast<int64_t>(elements.size());
   return make_tensor_ptr({size}, std::move(elements));
 }
 
-// A copy of the elements, whatever the dim order. InvalidType: they have another type (those of Bool are
-// uint8_t); InvalidArgument: they are not on the host.
+// Copies the elements, in row-major order for any dim order. InvalidType: another element type
+// (Bool elements are uint8_t); InvalidArgument: not on the host.
 template <typename T>
 Result<std::vector<T>> to_vector(const Tensor& tensor) {
   std::vector<T> elements(static_cast<size_t>(tensor.numel()));

@@ -65,7 +65,7 @@ void describe_state(std::string& text, const MethodMeta& meta) {
   }
 }
 
-// What is text is shown, what is not is counted.
+// Shows text; for binary data only its size.
 std::string spec_value(Span<const uint8_t> value) {
   constexpr size_t kShown = 60;
   const bool printable =

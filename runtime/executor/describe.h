@@ -1,4 +1,4 @@
-// What a program holds, as a human-readable table.
+// A human-readable description of a program.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace pteron {
 
-// Methods with inputs, outputs, memory, delegates (what their backends say of them) and kernels;
+// Methods with inputs, outputs, memory, delegates (described by their backends) and kernels;
 // segments and named data with sizes; integrity. Loads no method.
 Result<std::string> describe(const Program& program);
 

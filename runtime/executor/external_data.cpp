@@ -32,12 +32,12 @@ Error check(const DataMap::Entry& entry, const Tensor& expected) {
       kInvalid, "it is %s, expected %s", found.describe().c_str(), expected.describe().c_str());
   PTERON_CHECK_OR_RETURN(
       std::equal(found.dim_order().begin(), found.dim_order().end(), expected.dim_order().begin()),
-      kInvalid, "it lies in another dim order than the program expects");
+      kInvalid, "its dim order differs from the program's");
   PTERON_CHECK_OR_RETURN(entry.bytes().size() >= expected.nbytes(), kInvalid,
                          "it has %zu bytes, expected %zu", entry.bytes().size(), expected.nbytes());
   const auto address = reinterpret_cast<uintptr_t>(entry.bytes().data());
   PTERON_CHECK_OR_RETURN(expected.nbytes() == 0 || address % element_size(expected.dtype()) == 0,
-                         kInvalid, "it lies in the file at no multiple of its element size");
+                         kInvalid, "its offset in the file is no multiple of its element size");
   return Error::Ok;
 }
 

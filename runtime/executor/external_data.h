@@ -1,4 +1,4 @@
-// Tensors that a program refers to by name.
+// Tensors in data files that a program refers to by name.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@
 namespace pteron {
 
 // The bytes of tensor `name`, in place. NotFound: no data file has it; InvalidExternalData: it is
-// no tensor, or one of another dtype, shape or dim order, or its bytes are too few or misplaced.
+// no tensor, has another dtype, shape or dim order, or its bytes are too few or misaligned.
 Result<Span<const uint8_t>> find_external_tensor(const DataMap& named_data, std::string_view name,
                                                  const Tensor& expected);
 

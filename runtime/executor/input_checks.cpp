@@ -20,8 +20,8 @@ std::string list(const std::vector<uint8_t>& values) {
   return text + "]";
 }
 
-// Whether the bytes lie as the method reads them. Of a dimension of one element the stride says
-// nothing, and no stride does if there are no elements.
+// Whether the strides match the method's. Strides of dimensions of size 1, and of empty tensors,
+// are ignored.
 bool is_laid_out(const Tensor& tensor, const std::vector<uint8_t>& dim_order) {
   if (tensor.numel() == 0) return true;
   int64_t stride = 1;
@@ -124,7 +124,7 @@ void check_tensor(const std::string& input, const ValueMeta& meta, const Tensor&
   }
   if (meta.written && tensor.is_constant()) {
     errors->add(Error::InvalidArgument,
-                "%s: it is read-only, and the method changes it in place; give it a copy",
+                "%s: it is read-only, and the method changes it in place; pass a copy",
                 input.c_str());
   }
 }
@@ -132,11 +132,11 @@ void check_tensor(const std::string& input, const ValueMeta& meta, const Tensor&
 bool equals(double found, double expected) {
   if (std::isnan(expected)) return std::isnan(found);
   if (found == expected) return true;
-  // Values that went through float32 or text on their way are still the same.
+  // Accepts values that were converted through float32 or text.
   return std::fabs(found - expected) <= 1e-6 * std::max(1.0, std::fabs(expected));
 }
 
-// Whether a scalar or string is the one the program was exported with.
+// Whether a scalar or string equals the one at export.
 bool equals_exported(const ValueMeta& meta, const EValue& value) {
   switch (meta.kind) {
     case ValueKind::Int:
@@ -184,7 +184,7 @@ void check_input(size_t index, const ValueMeta& meta, const EValue& value, Error
     check_tensor(input, meta, value.tensor(), errors);
   } else if (!meta.symbolic && !equals_exported(meta, value)) {
     errors->add(Error::InvalidArgument,
-                "%s: it differs from %s, to which the program was specialised at export; "
+                "%s: it differs from %s, to which the program was specialized at export; "
                 "export it with this value, or make it dynamic",
                 input.c_str(), meta.describe().c_str());
   }

@@ -1,4 +1,4 @@
-// Whether a value can be an input of a method: checked before any code of the program sees it.
+// Validates the inputs of a method before any code of the program uses them.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace pteron {
 
-// Whether check_input() would find nothing. Allocates nothing: what an input that is right costs.
+// Whether check_input() would find no error. Allocates nothing: the fast path for valid inputs.
 bool is_input(const ValueMeta& meta, const EValue& value);
 
-// Adds everything that keeps `value` from being input `index`, which is described by `meta`: kind,
-// dtype, device, rank, sizes, layout, or for what was specialised at export the value itself.
+// Adds all errors of `value` as input `index` described by `meta`: kind, dtype, device, rank,
+// sizes, layout, or for specialized inputs the value itself.
 void check_input(size_t index, const ValueMeta& meta, const EValue& value, ErrorList* errors);
 
 }  // namespace pteron

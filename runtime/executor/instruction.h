@@ -1,4 +1,4 @@
-// An instruction as the method runs it: indices resolved to pointers.
+// An instruction with indices resolved to pointers.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct Instruction {
   enum class Kind : uint8_t { Kernel, Delegate, Move, JumpFalse, Nothing };
 
   Kind kind = Kind::Nothing;
-  // Look before calling: an argument may hold a tensor without memory, since it is moved to; or one
-  // whose memory is only known now, and a kernel's output may overlap it.
+  // Checks needed before the call: an argument may be a tensor without memory, since a move assigns
+  // it; or its memory is only known at run time and may overlap a kernel's output.
   bool check_arguments = false;
   bool check_overlap = false;
   KernelFunction kernel = nullptr;
@@ -25,7 +25,7 @@ struct Instruction {
   EValue* from = nullptr;         // Move: the source; JumpFalse: the condition
   EValue* to = nullptr;           // Move
   size_t destination = 0;         // JumpFalse: index into the method's instructions
-  std::string_view name;          // of the operator or backend, for messages and traces
+  std::string_view name;          // operator or backend name, for messages and traces
 };
 
 // Whether two tensors share memory.
@@ -33,7 +33,7 @@ bool overlap(const Tensor& a, const Tensor& b);
 // Whether a tensor of the last argument, which a kernel writes, shares memory with one of another.
 bool output_overlaps(Span<EValue* const> arguments);
 
-// The tensors in a value; an optional one that is not there is null.
+// The tensors in a value; a missing optional one is null.
 inline Span<EValue* const> tensors_in(EValue* const& value) {
   if (value->is_tensor()) return {&value, 1};
   if (value->is_tensor_list()) return value->to_tensor_list().items;

@@ -145,7 +145,7 @@ Error Method::State::check_written_inputs() const {
       PTERON_CHECK_OR_RETURN(!overlap(inputs[i].value->tensor(), value->tensor()),
                              Error::InvalidArgument,
                              "method %s: input %zu, which it changes in place, shares memory with "
-                             "input %zu; give a copy as one of them",
+                             "input %zu; pass a copy of one of them",
                              meta.name.c_str(), i, k);
     }
   }
@@ -159,7 +159,7 @@ Error Method::State::explain_inputs(Span<const EValue> values, size_t first) con
     check_input(first + i, meta.inputs[first + i], values[i], &errors);
     if (errors.count() > before || !is_in_own_memory(first + i, values[i])) continue;
     errors.add(Error::InvalidArgument,
-               "input %zu: it lies in the method's planned memory, which a run overwrites; copy "
+               "input %zu: it is in the method's planned memory, which a run overwrites; copy "
                "it first",
                first + i);
   }

@@ -1,20 +1,20 @@
-// One loaded method: its own planned memory, its delegates, and one line of execution.
+// A loaded method: planned memory and delegates, for one thread at a time.
 //
 //   PTERON_ASSIGN_OR_RETURN(auto method, program->load_method("forward"));
 //   PTERON_RETURN_IF_ERROR(method->set_inputs(inputs));
 //   PTERON_RETURN_IF_ERROR(method->execute());
 //   const Tensor& output = method->get_output(0).tensor();   // until the next execute()
 //
-// Not thread-safe, but for cancel(): one thread at a time. Load the method again for another thread; code and weights
-// are shared. What is called while the method runs (from another thread, or from a callback) is
-// refused with InvalidState. execute() itself allocates nothing, takes no lock and logs nothing; what a delegate
-// does in it is the delegate's promise.
+// Not thread-safe, except cancel(): one thread at a time. Load the method again for another thread;
+// code and weights are shared. A call while the method runs (from another thread or a callback)
+// fails with InvalidState. execute() itself allocates nothing, takes no lock and logs nothing; see
+// the delegates' documentation for theirs.
 //
-//   PTERON_RETURN_IF_ERROR(method->prepare());   // once, ahead, for inputs of these sizes
+//   PTERON_RETURN_IF_ERROR(method->prepare());   // once, in advance, for inputs of these sizes
 //
-// After an error the method is as usable as before it: set inputs and execute again. Mutable
-// buffers, and inputs that the method changes, may then hold a part of what the failed run wrote;
-// reset_state() puts the buffers back.
+// After an error the method remains usable: set inputs and execute again. Mutable buffers, and
+// inputs that the method writes, may hold partial results of the failed run; reset_state() restores
+// the buffers.
 #pragma once
 
 #include <cstddef>
@@ -50,58 +50,58 @@ class Method final {
   size_t inputs_size() const;
   size_t outputs_size() const;
 
-  // Sets input `index`. A tensor is copied if the input is planned, otherwise its pointer is used:
-  // the bytes must then stay valid until the input is set again or the method goes. A bounded
-  // tensor takes the sizes given. Dim order, dtype, device and rank must be those of the method; a
-  // scalar that the program was specialised to must be the one it was exported with.
-  // InvalidArgument or InvalidType says all that is wrong; the input is then as before. The bytes
-  // must not lie in the planned memory of this method, which a run overwrites: copy an output
-  // before it becomes an input. Those of an input that a run changes in place (ValueMeta::written) must
-  // be writable, and no other input's: execute() refuses that.
+  // Sets input `index`. A tensor is copied if the input is planned; otherwise its pointer is used,
+  // and the memory must stay valid until the input is set again or the method is destroyed. An
+  // input with dynamic sizes takes the given sizes. Dim order, dtype, device and rank must match
+  // the method's; a specialized scalar must equal the one at export. InvalidArgument or InvalidType
+  // lists all errors; the input is then unchanged. The memory must not be planned memory of this
+  // method, which a run overwrites: copy an output before using it as input. Memory of an input
+  // that a run writes in place (ValueMeta::written) must be writable and not overlap another input;
+  // execute() checks that.
   Error set_input(size_t index, const EValue& value);
 
-  // All at once, in order: nothing is set unless all are right, and all errors are reported.
+  // Sets all inputs, in order: none is set unless all are valid, and all errors are reported.
   Error set_inputs(Span<const EValue> values);
 
   // Memory for an output, on its device; must hold the upper bound of the output's shape and stay
-  // valid until it is set again or the method goes. An output that is not planned needs it, and one
-  // that is planned may have it if delegates write it in every run and nothing else is in its place,
-  // or ever was. InvalidState for others, which have their own memory (planned, constant, or the
-  // handle of another value). Zeroed if the program may leave some of it unwritten; of an output
-  // that only delegates write, they promise to write all.
+  // valid until it is set again or the method is destroyed. Required for an unplanned output;
+  // allowed for a planned one if delegates write it in every run and no other value is planned in
+  // its place. InvalidState for others, which have their own memory (planned, constant, or aliasing
+  // another value). Zeroed if the program may leave part of it unwritten; delegates write their
+  // outputs completely.
   Error set_output_data(size_t index, void* data, size_t nbytes);
 
-  // Runs the method once. InvalidState: what is not set, all of it. Tensors and symbolic scalars
-  // must be; other inputs already hold the only value they can have. The memory of a planned input
-  // may be reused during a run; such an input must be set before each (the error says so).
-  // Cancelled, TimedOut: it was told to end, or took longer than `options` or Limits::run_time allow.
-  // It looks between instructions and, in delegates for the CPU, at each parallel region and each part of one:
-  // what is between these is done to its end. OutOfResources: Limits::instructions.
+  // Runs the method once. InvalidState lists all inputs that are not set. Tensors and symbolic
+  // scalars must be set; other inputs already hold their only valid value. The memory of a planned
+  // input may be reused during a run; such an input must be set before each run (the error says
+  // so). Cancelled, TimedOut: cancelled, or exceeded `options` or Limits::run_time; polled between
+  // instructions and, in CPU delegates, at each parallel region and each of its parts.
+  // OutOfResources: Limits::instructions.
   Error execute(const ExecuteOptions& options = {});
 
-  // Has the run that goes on, of execute() or prepare(), fail with Cancelled at its next look: true.
-  // False where none goes on, or it is about to end; that says nothing to the next one. Does not wait.
-  // Any thread, or a signal handler, as long as the method lives.
+  // Makes the current execute() or prepare() fail with Cancelled at its next poll, and returns
+  // true. Returns false if none is running or it is about to end; later runs are not affected. Does
+  // not block. Callable from any thread or a signal handler while the method exists.
   bool cancel();
 
-  // Makes execute() faster for inputs of the sizes, and with the numbers, that are set now: a
-  // delegate that can, keeps what it launches on its device (a CUDA graph) and launches that whenever
-  // the same sizes and numbers come. Runs the method once, as execute() does, and puts the mutable
-  // buffers, and inputs that it changes, back to what they were; does nothing but that, or nothing at all, where no delegate has
-  // anything to prepare. Any number of calls, for other sizes. Slow: it copies the mutable buffers,
-  // allocates and waits. What a backend asks of other threads meanwhile is in its documentation; with
-  // CUDA none may wait for the whole device (cudaDeviceSynchronize), as for any stream capture.
+  // Makes execute() faster for inputs with the sizes and scalars that are set now: delegates that
+  // can capture a CUDA graph, and launch it for the same sizes and scalars. Runs the method once,
+  // as execute() does, then restores mutable buffers and inputs that it writes; does nothing if no
+  // delegate has anything to prepare. May be called repeatedly for other sizes. Slow: copies the
+  // mutable buffers, allocates and synchronizes. With CUDA no other thread may synchronize the
+  // device meanwhile (cudaDeviceSynchronize), as for any stream capture; see the backend's
+  // documentation.
   //
-  // NotSupported and others: which delegates cannot, and why. The method is as usable as before, and
-  // runs those as before.
+  // NotSupported and others: which delegates cannot, and why. The method remains usable and runs
+  // those as before.
   Error prepare(const ExecuteOptions& options = {});
 
-  // What the last execute() computed, or before it what is known at load. `index` < outputs_size().
-  // Tensors in it are borrowed from the method, and valid until the next execute().
+  // The output of the last execute(); before it, what is known at load. `index` < outputs_size().
+  // Tensors are borrowed from the method and valid until the next execute().
   const EValue& get_output(size_t index) const;
 
-  // The mutable buffers that this method uses to their initial values, also for all other methods
-  // of its session.
+  // Resets the mutable buffers that this method uses to their initial values, for all methods of
+  // its session.
   Error reset_state();
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 using flatbuffers::uoffset_t;
 
-// Pools of CPU memory begin at multiples of this.
+// Alignment of CPU memory pools.
 constexpr size_t kPoolAlignment = 64;
 
 size_t round_up(size_t nbytes) {
@@ -74,7 +74,7 @@ Result<std::unique_ptr<Method>> MethodLoader::load() {
   return std::unique_ptr<Method>(new Method(std::move(state_)));
 }
 
-// All that can be missing, before anything is allocated.
+// Checks for everything missing, before any allocation.
 Error MethodLoader::check_requirements() const {
   ErrorList errors;
   errors.add(check_options());
@@ -134,7 +134,7 @@ Error MethodLoader::check_planned_bytes() const {
   const auto number = [](uint64_t n) { return static_cast<unsigned long long>(n); };
   PTERON_CHECK_OR_RETURN(
       total <= state_->limits.planned_bytes, Error::MemoryAllocationFailed,
-      "its tensors need %llu bytes (planned memory %llu, mutable buffers %llu, outputs besides "
+      "its tensors need %llu bytes (planned memory %llu, mutable buffers %llu, other outputs "
       "%llu), and the limit planned_bytes is %llu. Use a higher limit if you trust the file, or "
       "export the model for smaller bounds",
       number(total), number(pools), number(buffers), number(outputs),
@@ -186,7 +186,7 @@ Error MethodLoader::allocate_pools() {
   }
   PTERON_ASSIGN_OR_RETURN(state_->cpu_memory, PlannedBuffer::allocate(cpu_nbytes, Device{}));
   uint8_t* next = state_->cpu_memory.data();
-  pools_.push_back(nullptr);  // ids begin at 1
+  pools_.push_back(nullptr);  // ids start at 1
   for (const PoolMeta& pool : pools) {
     if (pool.device.type == DeviceType::CPU) {
       pools_.push_back(next);
@@ -205,7 +205,7 @@ Error MethodLoader::make_tensors() {
   const auto& values = *method_.values();
   state_->values.resize(values.size());
   ErrorList errors;
-  // Mutable buffers first: others may lie in them.
+  // Mutable buffers first: other values may alias them.
   for (uoffset_t i = 0; i < values.size(); ++i) {
     const schema::Tensor* const source = values[i]->value_as_Tensor();
     if (!source) continue;
@@ -272,7 +272,7 @@ Error MethodLoader::set_address(const TensorStorage& storage, Tensor* tensor) {
 Result<uint8_t*> MethodLoader::planned_address(const TensorStorage& storage, const Tensor& tensor) {
   if (!options_.separate_tensors) {
     uint8_t* const pool = pools_[storage.memory_id];
-    return pool ? pool + storage.offset : nullptr;  // one without bytes has no address
+    return pool ? pool + storage.offset : nullptr;  // an empty one has no address
   }
   uint8_t*& data = separate_[{storage.memory_id, storage.offset, tensor.nbytes()}];
   if (!data) {
@@ -285,7 +285,7 @@ Result<uint8_t*> MethodLoader::planned_address(const TensorStorage& storage, con
 }
 
 uint8_t* MethodLoader::address_in_session(const TensorStorage& storage) const {
-  // Ranges are equal or apart: the last one that begins here or before.
+  // Ranges are equal or disjoint: finds the last one that starts at or before this.
   const MutableRange wanted{storage.memory_id, storage.offset, 0, nullptr};
   const auto next = std::upper_bound(mutable_ranges_.begin(), mutable_ranges_.end(), wanted);
   if (next == mutable_ranges_.begin()) return nullptr;
@@ -330,7 +330,7 @@ void MethodLoader::make_other_values() {
         break;
       }
       case Value::BoolList: {
-        // Any byte but 0 is true on the wire, and only 1 is in C++.
+        // On the wire any non-zero byte is true, in C++ only 1.
         const auto* const items = source.value_as_BoolList()->items();
         const size_t count = items ? items->size() : 0;
         auto copy = std::make_unique<bool[]>(count);
@@ -340,7 +340,7 @@ void MethodLoader::make_other_values() {
         break;
       }
       default:
-        break;  // None, and tensors that are made already
+        break;  // None, and tensors that exist already
     }
   }
 }

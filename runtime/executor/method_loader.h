@@ -1,8 +1,9 @@
-// Turns a method in the file into one that can run.
+// Creates a runnable method from a method in the file.
 //
 //   return MethodLoader(program, *schema_method, options).load();
 //
-// One use, one thread. Whatever was initialised before a failure is destroyed with the loader.
+// Single use, single thread. Whatever was initialized before a failure is destroyed with the
+// loader.
 #pragma once
 
 #include <map>
@@ -28,7 +29,7 @@ class MethodLoader final {
   Result<std::unique_ptr<Method>> load();
 
  private:
-  // In the order in which they run.
+  // In execution order.
   Error check_requirements() const;
   Error allocate_pools();
   Error make_tensors();
@@ -44,11 +45,11 @@ class MethodLoader final {
   Error check_planned_bytes() const;
 
   Error add_mutable_buffer(const TensorStorage& storage, const Tensor& tensor);
-  // The bytes that a tensor with contents has at load.
+  // Initial contents of a tensor.
   Result<Span<const uint8_t>> contents_of(const TensorStorage& storage, const Tensor& tensor) const;
   Error set_address(const TensorStorage& storage, Tensor* tensor);
   Result<uint8_t*> planned_address(const TensorStorage& storage, const Tensor& tensor);
-  // The address of planned bytes in the session, if they belong to a mutable buffer; else null.
+  // The address in the session of planned bytes of a mutable buffer; else null.
   uint8_t* address_in_session(const TensorStorage& storage) const;
 
   Result<std::unique_ptr<Delegate>> init_delegate(const DelegateMeta& meta,
@@ -61,7 +62,7 @@ class MethodLoader final {
   template <typename Item>
   Span<EValue* const> pointers_to(const flatbuffers::Vector<Item>* indices);
 
-  // Where a mutable buffer was planned, and where it is instead.
+  // Planned location of a mutable buffer, and its location in the session.
   struct MutableRange {
     uint32_t memory_id;
     uint64_t begin;
@@ -78,17 +79,17 @@ class MethodLoader final {
   const LoadMethodOptions& options_;
   std::unique_ptr<Method::State> state_;
   std::vector<uint8_t*> pools_;  // by memory_id
-  // By memory_id, offset and size, if each has its own memory.
+  // By memory_id, offset and size, if each tensor has its own memory.
   std::map<std::tuple<uint32_t, uint64_t, size_t>, uint8_t*> separate_;
   std::vector<MutableRange> mutable_ranges_;
-  // By value: a move or view may give it other memory; a kernel or move touches it; a delegate does,
+  // Per value: a move or view may change its memory; a kernel or move accesses it; a delegate does
   // in every run; a kernel or delegate writes to its memory.
   std::vector<bool> redirected_;
   std::vector<bool> touched_;
   std::vector<bool> delegated_;
   std::vector<bool> written_;
   LoadBudget budget_;
-  uint64_t comparisons_left_;  // a tenth of a second; honest calls of kernels have few arguments
+  uint64_t comparisons_left_;  // a tenth of a second; real kernel calls have few arguments
 };
 
 }  // namespace pteron

@@ -1,4 +1,4 @@
-// The half of MethodLoader that is about code: delegates, instructions, inputs and outputs.
+// The part of MethodLoader for code: delegates, instructions, inputs and outputs.
 #include <algorithm>
 #include <utility>
 
@@ -52,7 +52,7 @@ void MethodLoader::find_writers() {
   touched_.resize(state_->values.size());
   delegated_.resize(state_->values.size());
   written_.resize(state_->values.size());
-  std::vector<std::pair<int32_t, int32_t>> aliases;  // a value, and whose memory it then has
+  std::vector<std::pair<int32_t, int32_t>> aliases;  // a value, and the value whose memory it gets
   for (const schema::Chain* const chain : *method_.chains()) {
     bool always = true;  // until the first jump
     for (const schema::Instruction* const instruction : *chain->instructions()) {
@@ -65,7 +65,7 @@ void MethodLoader::find_writers() {
         const bool views = find_kernel(qualified_name(op))->memory == KernelMemory::View;
         for (uoffset_t i = 0; i < call->args()->size(); ++i) {
           touched_[call->args()->Get(i)] = true;
-          // Whichever of them it takes for its output.
+          // Any of them may be its output.
           const bool is_tensor = state_->values[call->args()->Get(i)].is_tensor();
           if (!views || i == 0 || !is_tensor) continue;
           redirected_[call->args()->Get(i)] = true;
@@ -163,7 +163,8 @@ Instruction MethodLoader::make_instruction(const schema::Instruction& source, si
   return instruction;
 }
 
-// What can be known of a call's memory before it runs, and what has to be looked at then.
+// Checks a call's memory at load, as far as it is known, and marks what must be checked at run
+// time.
 Error MethodLoader::check_arguments(Instruction* instruction) {
   const bool is_kernel = instruction->kind == Instruction::Kind::Kernel;
   const KernelMemory memory =
@@ -195,7 +196,7 @@ Error MethodLoader::check_arguments(Instruction* instruction) {
   return Error::Ok;
 }
 
-// Of each value whether it is a tensor that shares memory with another one.
+// For each value whether it is a tensor that shares memory with another one.
 std::vector<bool> MethodLoader::find_reused() const {
   struct Range {
     const uint8_t* begin;
@@ -214,7 +215,7 @@ std::vector<bool> MethodLoader::find_reused() const {
   std::sort(ranges.begin(), ranges.end(),
             [](const Range& a, const Range& b) { return a.begin < b.begin; });
   std::vector<bool> reused(state_->values.size());
-  const Range* longest = nullptr;  // of those before, the one that ends last
+  const Range* longest = nullptr;  // the maximum end of those before
   for (const Range& range : ranges) {
     if (longest && range.begin < longest->end) reused[range.value] = reused[longest->value] = true;
     if (!longest || range.end > longest->end) longest = &range;
@@ -222,7 +223,8 @@ std::vector<bool> MethodLoader::find_reused() const {
   return reused;
 }
 
-// Whether only delegates use the memory planned for a tensor, for it alone, and in every run.
+// Whether the memory planned for a tensor is used only by delegates, only for this tensor, and in
+// every run.
 bool MethodLoader::is_delegates_alone(size_t index, const std::vector<bool>& reused) const {
   const EValue& value = state_->values[index];
   if (!value.is_tensor() || !delegated_[index] || touched_[index] || reused[index]) return false;
@@ -230,7 +232,7 @@ bool MethodLoader::is_delegates_alone(size_t index, const std::vector<bool>& reu
   for (const auto& initial : state_->initial_values) {
     if (initial.destination == tensor.data()) return false;
   }
-  return state_->owns(tensor.data(), tensor.nbytes());  // else it is a mutable buffer
+  return state_->owns(tensor.data(), tensor.nbytes());  // otherwise it is a mutable buffer
 }
 
 void MethodLoader::prepare_ends() {
@@ -256,7 +258,7 @@ void MethodLoader::prepare_ends() {
   std::vector<EValue*> uncertain;
   for (size_t i = 0; i < meta.outputs.size(); ++i) {
     const int32_t index = method_.outputs()->Get(static_cast<uoffset_t>(i));
-    const bool is_repeated = is_output[index];  // the first one brings the memory
+    const bool is_repeated = is_output[index];  // the caller provides the memory of the first
     is_output[index] = true;
     Method::State::Output output;
     output.value = &state_->values[index];

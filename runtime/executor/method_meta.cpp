@@ -23,7 +23,7 @@ struct DescribeScalar {
 
 std::string ValueMeta::describe() const {
   if (kind != ValueKind::Tensor) {
-    // Of a symbol the value at load says nothing.
+    // For a symbolic input the value at load is meaningless.
     return std::string(name_of(kind)) + (symbolic ? "" : std::visit(DescribeScalar(), value));
   }
   std::string text = std::string(name_of(dtype)) + "[";

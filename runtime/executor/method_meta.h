@@ -1,9 +1,9 @@
-// What a method takes, returns and needs, read from the file without loading anything.
+// The inputs, outputs and requirements of a method, read from the file without loading anything.
 //
 //   PTERON_ASSIGN_OR_RETURN(MethodMeta meta, program->method_meta("forward"));
 //   for (const ValueMeta& input : meta.inputs) puts(input.describe().c_str());  // "float32[2, 3]"
 //
-// Plain values; spans and string views in them are borrowed from the Program and live as long.
+// Plain values; spans and string views are borrowed from the Program.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@
 
 namespace pteron {
 
-// An input or output, or a slot that becomes one.
+// An input or output.
 struct ValueMeta {
-  // Of an input that of the module's argument ("ids"; of what is nested "batch_ids"); of an output the
-  // keys of the dict that it was returned in ("logits"), else "output_<index>". No two inputs, and no
-  // two outputs, have the same. Empty in files of other writers.
+  // For an input the name of the module's argument ("ids"; nested: "batch_ids"); for an output its
+  // key in the returned dict ("logits"), else "output_<index>". Unique among inputs and among
+  // outputs. Empty in files of other writers.
   std::string name;
 
   ValueKind kind = ValueKind::None;
@@ -38,15 +38,14 @@ struct ValueMeta {
   Device device;
   size_t nbytes = 0;  // of the upper bound
   bool planned =
-      false;  // has memory of the method: an input is copied in, an output is always there
-  bool constant = false;  // an output whose bytes lie in the file
+      false;  // uses the method's memory: an input is copied, an output is always allocated
+  bool constant = false;  // an output whose bytes are in the file
 
-  // Only for kinds Int, Double, Bool, String: what the slot holds at load. Of an input, the value
-  // it was exported with.
+  // Only for kinds Int, Double, Bool, String: the value at load. For an input, the value at export.
   std::variant<std::monostate, int64_t, double, bool, std::string> value;
-  // An input whose bytes, which are the caller's, a run changes. Known of a loaded method only.
+  // An input that a run writes in place. Known only for a loaded method.
   bool written = false;
-  // An input scalar that the program reads, so that it may differ from `value`.
+  // An input scalar that is symbolic, so that it may differ from `value`.
   bool symbolic = false;
 
   // "float32[2, <=128]", "Int 3": human-readable.
@@ -61,7 +60,7 @@ struct PoolMeta {
 
 // A tensor whose contents outlive a run.
 struct MutableBufferMeta {
-  std::string name;  // fully qualified, as the model calls it
+  std::string name;  // fully qualified name in the model
   ScalarType dtype = ScalarType::Float;
   std::vector<int64_t> sizes;
   Device device;
@@ -86,7 +85,7 @@ struct MethodMeta {
   size_t num_instructions = 0;
   size_t num_values = 0;
   size_t constant_nbytes = 0;  // of tensors in the constant segment and external ones, each once
-  std::string input_tree;      // JSON of the tree that the flat inputs were made from; may be empty
+  std::string input_tree;      // JSON of the pytree of the inputs; may be empty
   std::string output_tree;
 
   size_t planned_nbytes() const {

@@ -78,7 +78,7 @@ void read_ends(const schema::Method& method, MethodMeta* meta) {
 
 using Names = flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>;
 
-// None of them where they cannot tell the values apart.
+// No names at all if they are not unique.
 void read_names(const Names* names, std::vector<ValueMeta>* values) {
   if (!names || names->size() != values->size()) return;
   std::set<std::string_view> unique;

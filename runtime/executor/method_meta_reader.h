@@ -1,4 +1,4 @@
-// From a method in the file to its MethodMeta.
+// Reads the MethodMeta of a method in the file.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@ namespace pteron {
 // `method` must have passed check_method(). The result borrows from `data`.
 MethodMeta read_method_meta(const ProgramData& data, const schema::Method& method);
 
-// "aten::add.out", or "aten::add" where the overload is empty.
+// "aten::add.out", or "aten::add" if the overload is empty.
 std::string qualified_name(const schema::Operator& op);
 
-// By value: whether an instruction reads or writes it, itself or through a list.
+// Per value: whether an instruction reads or writes it, directly or through a list.
 std::vector<bool> used_values(const schema::Method& method);
 
 }  // namespace pteron

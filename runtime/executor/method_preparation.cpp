@@ -1,4 +1,4 @@
-// Method::prepare(): a run in which delegates prepare, between saving and restoring the state.
+// Method::prepare(): saves the state, runs while delegates prepare, restores the state.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -11,7 +11,7 @@
 namespace pteron {
 namespace {
 
-// Bytes of a device, kept on the host: a cache may fill half of a GPU.
+// Device memory saved on the host: a KV cache may fill half of a GPU.
 struct SavedBytes {
   void* data;
   size_t nbytes;
@@ -38,7 +38,7 @@ bool lies_in(const Tensor& tensor, const void* memory, size_t nbytes) {
 
 struct Method::State::Preparation {
   ErrorList errors;
-  std::set<const Instruction*> failed;  // not asked again in a loop
+  std::set<const Instruction*> failed;  // called once, also in a loop
 };
 
 Error Method::State::prepare() {

@@ -19,7 +19,7 @@ bool any_lacks_memory(Span<EValue* const> arguments) {
   return false;
 }
 
-// The condition of a jump: a bool, or whether all elements of a bool tensor are true.
+// The condition of a jump: a bool, or all() of a bool tensor.
 Result<bool> truth(const EValue& condition) {
   if (condition.is_bool()) return condition.to_bool();
   if (condition.is_tensor()) {
@@ -63,7 +63,7 @@ bool output_overlaps(Span<EValue* const> arguments) {
 }
 
 Method::State::~State() {
-  // In reverse, so that the first sees the others gone.
+  // In reverse, so that the first delegate is destroyed last.
   while (!delegates.empty()) delegates.pop_back();
 }
 
@@ -87,7 +87,7 @@ Error Method::State::run() {
       case Instruction::Kind::Delegate: {
         Error error = call(instruction);
         if (__builtin_expect(!error.ok(), 0)) {
-          // A delegate may see no more than that something failed.
+          // A delegate may not know the actual cause.
           Error told = control.is_asked() ? control.look_from_other_thread() : Error(Error::Ok);
           return explain(next, told.ok() ? std::move(error) : std::move(told));
         }

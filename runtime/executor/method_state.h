@@ -1,7 +1,7 @@
-// What a loaded method is made of, and the loop that runs it.
+// The state of a loaded method, and its instruction loop.
 //
-// Members are destroyed last to first: delegates before what they share, before the memory their
-// arguments lie in, before the program.
+// Members are destroyed last to first: delegates, then their shared state, the memory of their
+// arguments, and the program.
 #pragma once
 
 #include <atomic>
@@ -27,52 +27,52 @@ struct Method::State {
   explicit State(EventTracer* event_tracer) : tracer(event_tracer), kernel_context(event_tracer) {}
   ~State();
 
-  // execute() or prepare(), unless the method runs, as one run that can be ended.
+  // Runs execute() or prepare() as one cancellable run, unless the method is running.
   Error run_alone(const ExecuteOptions& options, Error (State::*function)());
-  // Runs once what is all set, with nobody else at it.
+  // Runs once; all inputs are set and the method is locked.
   Error execute();
-  // The same, and delegates prepare for more; mutable buffers are then as before.
+  // The same, and lets delegates prepare; restores mutable buffers.
   Error prepare();
   // InvalidState while the method runs.
   Error check_idle() const;
   Error explain_running() const;
-  // All instructions once. Allocates nothing unless it fails.
+  // Runs all instructions once. Allocates nothing unless it fails.
   Error run();
-  // What a run changed in the first `count` slots (not in memory) to what it was after load, but
-  // for inputs.
+  // Resets the first `count` values (not memory), except inputs, to their state after load.
   void restore_slots(size_t count);
-  // Planned memory with contents in the file, and this method's mutable buffers.
+  // Restores planned memory with initial contents and this method's mutable buffers.
   Error write_initial_values();
   Error reset_mutable_buffers();
-  // Whether [data, data + nbytes) touches the planned memory.
+  // Whether [data, data + nbytes) overlaps the planned memory.
   bool owns(const void* data, size_t nbytes) const;
 
-  // Whether `value` can be input `index`; and why the inputs from `first` on cannot be `values`.
+  // Whether `value` is valid as input `index`; and the errors of `values` as inputs from `first`
+  // on.
   bool is_input(size_t index, const EValue& value) const;
   Error explain_inputs(Span<const EValue> values, size_t first) const;
-  // `value` must be an input `index`.
+  // `value` must be valid as input `index`.
   Error write_input(size_t index, const EValue& value);
   void forget_overwritten_inputs();
-  // InvalidArgument: an input that the run changes shares memory with another one.
+  // InvalidArgument: an input that the run writes overlaps another one.
   Error check_written_inputs() const;
   // The error for num_missing > 0.
   Error explain_missing() const;
-  // Sets a flag that num_missing counts.
+  // Sets a flag and updates num_missing.
   void mark_set(bool* is_set);
 
   struct Input {
     EValue* value = nullptr;
-    bool needs_value = false;  // execute() is refused before it is set
+    bool needs_value = false;  // execute() fails until it is set
     bool is_set = false;
-    bool is_overwritten = false;        // a run may leave something else in its place
-    std::unique_ptr<EValue> prototype;  // as after load, if a run may move to the slot
+    bool is_overwritten = false;        // a run may overwrite it
+    std::unique_ptr<EValue> prototype;  // initial value, if a run may move to it
   };
   struct Preparation;
   struct Output {
     EValue* value = nullptr;
-    bool needs_data = false;   // the caller brings the memory
-    bool takes_data = false;   // the caller may bring other memory than is planned
-    bool needs_zeros = false;  // a run may leave some of it as it was
+    bool needs_data = false;   // the caller provides the memory
+    bool takes_data = false;   // the caller may replace planned memory
+    bool needs_zeros = false;  // a run may leave part of it unwritten
     bool is_set = false;
   };
   struct InitialValue {
@@ -93,11 +93,11 @@ struct Method::State {
   std::vector<InitialValue> initial_values;
   std::vector<Session::Buffer*> mutable_buffers;
 
-  std::vector<EValue> values;                 // the slots; never resized after load
-  std::deque<std::vector<EValue*>> pointers;  // items of lists, arguments of calls
+  std::vector<EValue> values;                 // the values; never resized after load
+  std::deque<std::vector<EValue*>> pointers;  // elements of lists, arguments of calls
   std::deque<std::unique_ptr<bool[]>> bool_lists;
-  // Slots that a run may change, as they were after load. The first are tensors that it gives other
-  // memory, perhaps a caller's: a run begins without that.
+  // Values that a run may change, as they were after load. The first ones are tensors whose memory
+  // it reassigns, possibly to a caller's: a run starts without that.
   std::vector<std::pair<EValue*, EValue>> snapshots;
   size_t num_redirected = 0;
 
@@ -106,7 +106,7 @@ struct Method::State {
   std::vector<Output> outputs;
   std::vector<EValue*> uncertain_outputs;  // tensors that may have no memory after a run
   std::atomic<bool> is_running{false};
-  size_t num_missing = 0;  // inputs and outputs that execute() waits for
+  size_t num_missing = 0;  // inputs and outputs that must still be set
 
   std::vector<std::string> operator_names;
   std::vector<Instruction> instructions;

@@ -15,8 +15,8 @@ namespace pteron {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// From here on pages of its own, which the system zeroes when they are touched. AddressSanitizer
-// sees the ends of the heap's blocks only.
+// From this size on uses mmap, whose pages are zeroed on first access. With AddressSanitizer uses
+// the heap, to detect overflows.
 constexpr size_t kMappedNbytes = kAddressSanitizer ? SIZE_MAX : size_t{1} << 18;
 
 // Null if there is none.
@@ -50,7 +50,8 @@ StorageRef allocate_cpu(size_t nbytes) {
   return StorageRef(storage.release());
 }
 
-// Memory of a device; allocators keep what is freed, but what lived as long as a method goes.
+// Device memory. Allocators cache freed memory, so this memory, which lived as long as a method, is
+// trimmed.
 struct DeviceStorage final : Storage {
   DeviceStorage(StorageRef memory, Device of) : memory(std::move(memory)) {
     data = this->memory->data;
@@ -71,7 +72,7 @@ struct DeviceStorage final : Storage {
 Result<PlannedBuffer> PlannedBuffer::allocate(size_t nbytes, Device device) {
   PlannedBuffer buffer;
   if (nbytes == 0) return buffer;
-  if (device.type == DeviceType::CPU) {  // the system gives zeros
+  if (device.type == DeviceType::CPU) {  // already zeroed by the OS
     buffer.storage_ = allocate_cpu(nbytes);
     PTERON_CHECK_OR_RETURN(buffer.storage_, Error::MemoryAllocationFailed,
                            "no %zu bytes of memory for planned tensors", nbytes);

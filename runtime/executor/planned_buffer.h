@@ -1,9 +1,9 @@
-// Zeroed memory on a device: what planned tensors and mutable buffers live in.
+// Zeroed memory on a device, for planned tensors and mutable buffers.
 //
 //   PTERON_ASSIGN_OR_RETURN(PlannedBuffer arena, PlannedBuffer::allocate(nbytes, device));
 //
-// Freed with the last copy. CPU memory begins at a multiple of 64, and pages of a large
-// buffer cost nothing until they are touched.
+// Freed with the last copy. CPU memory is aligned to 64, and pages of a large buffer are allocated
+// on first access.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ namespace pteron {
 
 class PlannedBuffer final {
  public:
-  // NotFound: no allocator is registered for the device; MemoryAllocationFailed. Zero bytes are no
-  // allocation.
+  // NotFound: no allocator is registered for the device; MemoryAllocationFailed. Zero bytes
+  // allocate nothing.
   static Result<PlannedBuffer> allocate(size_t nbytes, Device device);
 
-  // An address of the device; null if empty.
+  // A device address; null if empty.
   uint8_t* data() const { return storage_ ? static_cast<uint8_t*>(storage_->data) : nullptr; }
   size_t nbytes() const { return storage_ ? storage_->nbytes : 0; }
 

@@ -1,4 +1,4 @@
-// A program file, opened: what methods it has, and the way to load them.
+// An open program file: its methods, and how to load them.
 //
 //   #include <cstring>
 //   #include "pteron/runtime/executor/program.h"
@@ -16,13 +16,12 @@
 //     return Error::Ok;
 //   }
 //
-// The file is mapped, not read: constants and delegates' blobs are used in place, and loading
-// touches none of their pages (unless under Verification::Full). The file must not be changed while
-// it is open: where somebody truncates it, the next access ends the process with SIGBUS. Where
-// others can write to it, read it and load its bytes; LoadOptions::data_files takes those of data
-// files.
+// The file is mapped, not read: constants and delegates' blobs are used in place, and loading does
+// not access their pages (except with Verification::Full). The file must not change while it is
+// open: if it is truncated, the next access ends the process with SIGBUS. If others can write to
+// it, read it first and load its bytes; for data files use LoadOptions::data_files.
 //
-// Immutable and thread-safe: share one Program among all threads. Methods and sessions keep it
+// Immutable and thread-safe: share one Program between all threads. Methods and sessions keep it
 // alive.
 #pragma once
 
@@ -59,26 +58,25 @@ inline constexpr bool kAddressSanitizer = false;
 #endif
 
 struct LoadMethodOptions {
-  // Where mutable buffers live; made by new_session() of the same program. Null: a session of its
-  // own.
+  // The session of mutable buffers, from new_session() of the same program. Null: a new session.
   std::shared_ptr<Session> session;
-  // Choices for backends, by backend id. An id that no delegate of the method has is an error.
+  // Backend options by backend id. An id that no delegate of the method has is an error.
   std::map<std::string, std::vector<BackendOption>> backend_options;
-  // Devices to use instead of those that the program names. Planned memory, mutable buffers,
-  // inputs, outputs and delegates follow, as meta() of the method tells. A device that the method
-  // does not name is ignored. Methods of one session must agree.
+  // Maps devices of the program to others, for planned memory, mutable buffers, inputs, outputs and
+  // delegates; the method's meta() has the result. Devices that the method does not use are
+  // ignored. Methods of one session must agree.
   DeviceMap devices;
-  // Hears about the load and every run; must outlive the method. May be null.
+  // Receives events of the load and every run; must outlive the method. May be null.
   EventTracer* tracer = nullptr;
-  // Instead of those that the program was loaded with (LoadOptions::limits).
+  // Overrides the program's limits (LoadOptions::limits).
   std::optional<Limits> limits;
-  // Memory of its own for each planned tensor instead of one block for all, so that AddressSanitizer
-  // sees what reaches beyond a tensor. Those planned at the very same bytes still share them: one
-  // may be a view of the other.
+  // Allocates each planned tensor separately instead of in one block, so that AddressSanitizer
+  // detects overflows. Tensors planned at identical bytes still share them, since one may be a view
+  // of the other.
   bool separate_tensors = kAddressSanitizer;
 };
 
-// What a file holds, human-readable.
+// Contents of a file, human-readable.
 struct SegmentMeta {
   std::string file;     // path of the program or data file; empty when loaded from memory
   uint64_t offset = 0;  // in bytes, from the start of the file
@@ -95,8 +93,8 @@ struct NamedDataMeta {
 
 class Program final : public std::enable_shared_from_this<Program> {
  public:
-  // NotFound, AccessFailed: the file; InvalidProgram: its contents, with all errors found (the
-  // first 20); InvalidExternalData: a data file; NotSupported: what this version cannot read.
+  // NotFound, AccessFailed: the file; InvalidProgram: invalid contents, with all errors (the first
+  // 20); InvalidExternalData: a data file; NotSupported: features that this version cannot read.
   static Result<std::shared_ptr<const Program>> load(const std::string& path,
                                                      const LoadOptions& options = {});
 
@@ -109,19 +107,20 @@ class Program final : public std::enable_shared_from_this<Program> {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  // In the order of the file.
+  // In file order.
   std::vector<std::string> method_names() const;
 
-  // Needs no backend and no kernel. NotFound, naming the methods there are.
+  // Needs no backend and no kernel. NotFound lists the methods.
   Result<MethodMeta> method_meta(std::string_view name) const;
 
-  // Allocates the method's memory and initialises its delegates. NotFound: no such method, backend
-  // or external constant; OperatorMissing: all kernels that are not registered; and what a backend
-  // says. MemoryAllocationFailed: also what limits do not allow. A failed load leaves nothing behind (buffers added to a session stay there).
+  // Allocates the method's memory and initializes its delegates. NotFound: no such method, backend
+  // or external constant; OperatorMissing lists all kernels that are not registered; or a backend's
+  // error. MemoryAllocationFailed: also exceeded limits. A failed load has no effect, except that
+  // buffers added to a session stay there.
   Result<std::unique_ptr<Method>> load_method(std::string_view name,
                                               const LoadMethodOptions& options = {}) const;
 
-  // Empty; methods add their buffers when they are loaded into it.
+  // An empty session; methods add their buffers when they are loaded into it.
   std::shared_ptr<Session> new_session() const;
 
   // Blobs of the program and its data files. Lives as long as the Program.
@@ -134,7 +133,7 @@ class Program final : public std::enable_shared_from_this<Program> {
   std::vector<SegmentMeta> segments() const;              // of the program, then of each data file
   std::vector<NamedDataMeta> named_data_entries() const;  // sorted by key
 
-  // For the executor.
+  // Internal.
   const ProgramData& data() const { return *data_; }
 
  private:

@@ -1,4 +1,4 @@
-// The state that a model keeps between calls: its mutable buffers (a KV cache), by name.
+// The state of a model between calls: its mutable buffers (a KV cache), by name.
 //
 //   std::shared_ptr<Session> session = program->new_session();
 //   LoadMethodOptions options;
@@ -7,14 +7,13 @@
 //   auto decode = program->load_method("decode", options);   // sees what prefill wrote
 //   session->reset();                                        // a new conversation
 //
-// A method that is loaded into a session finds each of its mutable buffers there, by fully
-// qualified name, or adds it, zeroed or with the initial value in the file. Two methods that mean
-// the same name must agree in dtype, sizes, dim order, device and initial value. Two sessions share
-// nothing but the program. A method loaded without a session has one of its own.
+// A method loaded into a session uses the session's mutable buffers, by fully qualified name, or
+// adds them, zeroed or with their initial value. Methods that share a buffer must agree in its
+// dtype, sizes, dim order, device and initial value. Two sessions share only the program. A method
+// loaded without a session gets a new one.
 //
-// Threads: loading methods into one session from several threads is safe. Running is not guarded by
-// any lock: methods of one session must not execute (or reset) at the same time, on whichever
-// threads. More concurrency is more sessions.
+// Threads: methods may be loaded into one session concurrently. Execution takes no lock: methods of
+// one session must not execute (or reset) concurrently. Use several sessions for concurrency.
 #pragma once
 
 #include <functional>
@@ -42,15 +41,16 @@ class Session final {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // The one whose methods may be loaded into this session.
+  // The program whose methods may be loaded into this session.
   const Program& program() const { return *program_; }
 
-  // Every buffer to its initial value. Not while a method of the session runs.
+  // Resets every buffer to its initial value. Must not be called while a method of the session
+  // runs.
   Error reset();
 
-  // Fully qualified names of the buffers that the methods loaded so far use, sorted.
+  // Fully qualified names of the buffers of all methods loaded so far, sorted.
   std::vector<std::string> buffer_names() const;
-  // A view of one, valid as long as the session. NotFound, naming those there are.
+  // A view of a buffer, valid as long as the session. NotFound lists the buffers.
   Result<Tensor> buffer(std::string_view name) const;
   // Copies into one what `value` holds, on whichever device, of the buffer's dtype, sizes and
   // strides; else InvalidArgument. Not while a method of the session runs.
@@ -64,8 +64,9 @@ class Session final {
 
   struct Buffer;
 
-  // The buffer `name` shaped like `tensor` (its data pointer is ignored), made if it is not there.
-  // `initial` is empty for zeros, otherwise tensor.nbytes() long and borrowed from the program.
+  // The buffer `name` with the layout of `tensor` (whose data pointer is ignored), created if
+  // missing. `initial` is empty for zeros, otherwise tensor.nbytes() long and borrowed from the
+  // program.
   Result<Buffer*> find_or_add(std::string_view name, const Tensor& tensor,
                               Span<const uint8_t> initial);
   static Error reset(Buffer& buffer);

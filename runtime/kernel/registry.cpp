@@ -23,7 +23,7 @@ struct Registry {
   }
 };
 
-// Never destroyed: methods may still look kernels up while the process ends.
+// Never destroyed: methods may still look up kernels at process exit.
 Registry& registry() {
   static Once<Registry> registry;
   return registry.get([] { return Registry(); });

@@ -1,12 +1,12 @@
-// Kernels by name: what a program calls outside its delegates.
+// The registry of kernels, which a program calls outside its delegates.
 //
 //   Error my_relu(KernelContext& context, Span<EValue* const> arguments);
 //   static const Kernel kKernels[] = {{"my::relu.out", my_relu}};
 //   static const bool registered = register_kernels(kKernels).ok();
 //
-// A name is that of the operator in the program: "aten::add.out", or without the dot where the
-// overload is the default one. Arguments come in the order of the operator's schema, outputs
-// included, followed by what it returns (an out-variant thus names its out twice).
+// A name is the operator's in the program: "aten::add.out", without a dot for the default overload.
+// Arguments come in the order of the operator's schema, outputs included, followed by what it
+// returns (an out-variant thus names its out twice).
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@
 
 namespace pteron {
 
-// Never throws. May change only its outputs, which it resizes to what it computed.
+// Never throws. May change only its outputs, which it resizes.
 using KernelFunction = Error (*)(KernelContext& context, Span<EValue* const> arguments);
 
-// What a kernel does with the memory of its arguments.
+// Memory behavior of a kernel.
 enum class KernelMemory : uint8_t {
-  // Writes to its outputs' while it reads the others': a call whose last argument overlaps another
-  // one is refused, when the method is loaded if the memory is planned, otherwise when it runs.
+  // Writes outputs while reading inputs: a call whose last argument overlaps another one is an
+  // error, at load if the memory is planned, otherwise at run time.
   Separate,
-  // The same, and is right where they overlap.
+  // The same, but overlap is allowed.
   Shared,
-  // Gives an output the memory of another argument. The output may have none before, and gets back
-  // what it had when the next run begins.
+  // Makes an output alias another argument. The output may have no memory before; its memory is
+  // restored when the next run starts.
   View,
 };
 
@@ -41,8 +41,8 @@ struct Kernel {
   KernelMemory memory = KernelMemory::Separate;
 };
 
-// Adds a table that lives as long as the process. AlreadyLoaded names every kernel that was there
-// before, and then adds none of the table. Thread-safe; usually called by a static initialiser.
+// Registers a table that lives as long as the process. AlreadyLoaded lists the kernels that were
+// registered before; then none is added. Thread-safe; usually called by a static initializer.
 Error register_kernels(Span<const Kernel> kernels);
 
 // Null if there is none; lives as long as the process. Thread-safe.

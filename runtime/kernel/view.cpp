@@ -50,7 +50,7 @@ View contiguous_view(ScalarType dtype, Span<const int64_t> sizes, void* data) {
 
 namespace {
 
-// Where the bytes of a view begin and end; it has elements.
+// The byte range of a non-empty view.
 std::pair<uintptr_t, uintptr_t> ends_of(const View& view) {
   auto begin = reinterpret_cast<uintptr_t>(view.data);
   uintptr_t end = begin + element_size(view.dtype);
@@ -67,12 +67,12 @@ bool overlap(const View& a, const View& b) {
   return a_begin < b_end && b_begin < a_end;
 }
 
-// The bytes between two addresses, each seen or not.
+// A bitmap of the bytes between two addresses.
 class SeenBytes final {
  public:
   SeenBytes(uintptr_t begin, uintptr_t end) : begin_(begin), seen_(end - begin) {}
 
-  // Whether a byte of the view's elements has been seen; if `add`, they all are from then on.
+  // Whether a byte of the view's elements is marked; if `add`, marks them all.
   bool look_at(const View& view, bool add) {
     const auto item = static_cast<int64_t>(element_size(view.dtype));
     const int64_t first = static_cast<int64_t>(reinterpret_cast<uintptr_t>(view.data) - begin_);
@@ -100,7 +100,7 @@ class SeenBytes final {
 
 bool overlaps_itself(const View& view) {
   if (view.numel() <= 1) return false;
-  // Mostly each stride steps over all that the smaller ones reach.
+  // Fast path: each stride exceeds the extent of the smaller ones.
   std::vector<std::pair<int64_t, int64_t>> steps;
   for (size_t d = 0; d < view.dim; ++d) {
     if (view.sizes[d] != 1) steps.emplace_back(std::abs(view.strides[d]), view.sizes[d]);

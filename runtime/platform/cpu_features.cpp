@@ -25,8 +25,8 @@ const std::vector<IsaLevel>& isa_levels() {
   return *levels;
 }
 
-// The words of the first "flags" line (x86) or "Features" line (Arm): the kernel lists what it lets
-// programs use, which is less than what cpuid says.
+// The words of the first "flags" line (x86) or "Features" line (Arm): features that the kernel
+// enables, which may be fewer than cpuid reports.
 std::set<std::string, std::less<>> read_features() {
   std::set<std::string, std::less<>> features;
   std::FILE* const file = std::fopen("/proc/cpuinfo", "re");

@@ -1,9 +1,9 @@
-// What the processor can do, for code that was compiled for a given one.
+// CPU features, to check compiled code against the machine.
 //
 //   PTERON_RETURN_IF_ERROR(check_cpu("x86-64-v4", {"avx512_bf16"}));
 //
-// Features are spelled as /proc/cpuinfo spells them ("avx2", "avx512_bf16"); levels are those of
-// the psABI ("x86-64-v2", "x86-64-v3", "x86-64-v4"). All functions are thread-safe and read the
+// Features are named as in /proc/cpuinfo ("avx2", "avx512_bf16"); levels are those of the x86-64
+// psABI ("x86-64-v2", "x86-64-v3", "x86-64-v4"). All functions are thread-safe and query the
 // machine once.
 #pragma once
 
@@ -17,16 +17,16 @@ namespace pteron {
 
 bool cpu_has_feature(std::string_view feature);
 
-// The highest psABI level this machine has: "x86-64-v3". "x86-64" if none of them, and the empty
-// string on another architecture.
+// The highest psABI level of this machine: "x86-64-v3". "x86-64" if below v2, empty on another
+// architecture.
 std::string_view cpu_isa_level();
 
 // The features a level adds to those below it; empty for an unknown level.
 std::vector<std::string_view> features_of_isa_level(std::string_view level);
 
 // Ok when this machine has the level (empty: none needed) and all features. Otherwise
-// DelegateInvalidCompatibility, naming every feature that is missing and what the machine has;
-// NotSupported for a level nobody knows.
+// DelegateInvalidCompatibility, which lists all missing features and the machine's level;
+// NotSupported for an unknown level.
 Error check_cpu(std::string_view isa_level, const std::vector<std::string_view>& features);
 
 }  // namespace pteron

@@ -5,8 +5,8 @@
 namespace pteron {
 namespace {
 
-// Threads that hold a ForkMutex share it, fork() has it alone. A fork() that waits comes before
-// threads that do not hold any yet.
+// A readers-writer lock: holders of a ForkMutex share it, fork() has it exclusively. A waiting
+// fork() goes before threads that hold none yet.
 #ifdef PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
 constexpr pthread_rwlock_t kFree = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 #else
@@ -15,7 +15,7 @@ constexpr pthread_rwlock_t kFree = PTHREAD_RWLOCK_INITIALIZER;
 pthread_rwlock_t gate = kFree;
 thread_local int held = 0;
 
-// A thread that forks while it holds one itself cannot wait for that.
+// A thread that forks while holding one must not wait for itself.
 void before_fork() {
   if (held == 0) pthread_rwlock_wrlock(&gate);
 }
@@ -26,7 +26,7 @@ void after_fork_in_parent() {
 
 void after_fork_in_child() {
   internal::generation_of_forks.fetch_add(1, std::memory_order_relaxed);
-  gate = kFree;  // those that wait for it are gone
+  gate = kFree;  // waiting threads do not exist in the child
   if (held > 0) pthread_rwlock_rdlock(&gate);
 }
 

@@ -1,14 +1,15 @@
-// What fork() waits for: a child has one thread, and would wait for ever for what others held.
+// A mutex that fork() waits for: a child has only one thread and would deadlock on locks held by
+// others.
 //
 //   ForkMutex mutex;
 //   std::lock_guard<ForkMutex> lock(mutex);          // no fork() before it is unlocked
 //
 //   static Once<int> count;
-//   return count.get([] { return count_cores(); });   // as a static variable, but so guarded
+//   return count.get([] { return count_cores(); });   // like a static variable, with such a lock
 //
-// For what is process wide or shared by threads, and held for as long as a library takes to open,
-// not while code of a user's runs: fork() waits, in Python with the GIL. They may be nested.
-// Thread-safe. In a child all are free and what they guard is whole.
+// For process-wide or shared state. May be held while a library is opened, but not while user code
+// runs: fork() waits for it, in Python with the GIL. May be nested. Thread-safe. In a child all are
+// free and the guarded data is consistent.
 #pragma once
 
 #include <atomic>
@@ -26,7 +27,7 @@ class ForkMutex final {
   std::mutex mutex_;
 };
 
-// Made at the first call, for the life of the process.
+// Created at the first call, for the life of the process.
 template <typename T>
 class Once final {
  public:
@@ -49,8 +50,8 @@ namespace internal {
 extern std::atomic<uint32_t> generation_of_forks;
 }
 
-// How often this process and those before it were made by fork() since they had this library. What
-// another thread began under an earlier number will not end.
+// The number of forks since this library was loaded. Work that another thread started under an
+// earlier number never finishes.
 inline uint32_t fork_generation() noexcept {
   return internal::generation_of_forks.load(std::memory_order_relaxed);
 }

@@ -1,10 +1,10 @@
-// Host memory that ends, or begins, at a page that nobody may touch: what reads or writes beside a
-// tensor ends the process there. For tests and for the hunt for a fault; slow.
+// Host memory next to an inaccessible page: an out-of-bounds access ends the process. For tests and
+// debugging; slow.
 //
 //   PTERON_GUARD_PAGES=end runner --model=model.pte        // or begin
 //
-// Intermediates of models, planned memory (state and outputs are in it) and copies of weights then
-// lie at such pages, one block each.
+// Applies to intermediates of models, planned memory (with state and outputs) and copies of
+// weights, one block each.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@ namespace pteron {
 
 enum class GuardPages : uint8_t { kNone, kBegin, kEnd };
 
-// What the environment says, read once. Thread-safe.
+// The environment's setting, read once. Thread-safe.
 GuardPages guard_pages();
 
 // Zeroed, aligned to 16; null if there is no memory. Thread-safe, as are all of these.
 void* guarded_allocate(size_t nbytes);
-// Of what guarded_allocate() gave.
+// Frees memory of guarded_allocate().
 void guarded_free(void* data) noexcept;
 
 }  // namespace pteron

@@ -38,7 +38,7 @@ struct Sink {
   void* user = nullptr;
 };
 
-// Both are usable before static initialisers ran and after static destructors.
+// Both are usable before static initializers and after static destructors.
 ForkMutex sink_mutex;
 Sink chosen_sink;
 

@@ -1,4 +1,4 @@
-// Words for whoever watches the process. Never on the run path.
+// Logging. Never used on the run path.
 //
 //   PTERON_LOG(Warning, "backend %s is not available: %s", id, reason.c_str());
 //   set_log_sink([](LogLevel level, const char* message, void* user) { ... }, user);
@@ -14,12 +14,12 @@ enum class LogLevel : int { Debug = 0, Info = 1, Warning = 2, Error = 3, Off = 4
 // threads at once; must not log and not throw.
 using LogSink = void (*)(LogLevel level, const char* message, void* user);
 
-// Where messages go; null for stderr. `user` is handed to the sink. A message that is being written
-// by another thread may still go to the sink before.
+// Sets the sink; null for stderr. `user` is passed to the sink. A message that another thread is
+// writing may still go to the previous sink.
 void set_log_sink(LogSink sink, void* user);
 
-// Messages below `level` are dropped before they are formatted. Warning at the start, or what the
-// environment variable PTERON_LOG_LEVEL says (debug, info, warning, error, off).
+// Messages below `level` are dropped before they are formatted. Default: Warning, or the
+// environment variable PTERON_LOG_LEVEL (debug, info, warning, error, off).
 void set_log_level(LogLevel level);
 bool log_enabled(LogLevel level);
 

@@ -12,7 +12,7 @@
 namespace pteron {
 namespace {
 
-// Of smaller files, a few reads of 2 MB ahead would be most of what it takes to load them.
+// For smaller files, readahead of 2 MB pages would dominate the load time.
 [[maybe_unused]] constexpr size_t kHugePagesNbytes = size_t{64} << 20;
 
 class FileDescriptor final {
@@ -30,7 +30,7 @@ class FileDescriptor final {
 };
 
 Error failure(const char* what, const std::string& path, int error_number) {
-  // Not strerror(), whose buffer is shared by all threads.
+  // Not strerror(), which is not thread-safe.
   const std::string reason = std::generic_category().message(error_number);
   return make_error(error_number == ENOENT ? Error::NotFound : Error::AccessFailed,
                     "cannot %s %s: %s", what, path.c_str(), reason.c_str());
@@ -39,7 +39,7 @@ Error failure(const char* what, const std::string& path, int error_number) {
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  // A pipe is opened at once, and refused below: without O_NONBLOCK it waits for somebody to write.
+  // O_NONBLOCK opens a pipe without waiting for a writer; it is rejected below.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.get() < 0) return failure("open", path, errno);
   struct stat status;
@@ -54,8 +54,8 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   void* const data = ::mmap(nullptr, nbytes, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (data == MAP_FAILED) return failure("map", path, errno);
 #ifdef MADV_HUGEPAGE
-  // What is read from the disk comes in large pages, where the file system has them: weights are
-  // then read faster, at every run. A hint, which may be refused.
+  // Requests huge pages for file reads, if the file system supports them: weights are then read
+  // faster in every run. Only a hint.
   if (nbytes >= kHugePagesNbytes) (void)::madvise(data, nbytes, MADV_HUGEPAGE);
 #endif
   return MappedFile(static_cast<const uint8_t*>(data), nbytes);

@@ -1,11 +1,10 @@
-// A file's bytes, read-only and in place.
+// A read-only memory-mapped file.
 //
 //   PTERON_ASSIGN_OR_RETURN(MappedFile file, MappedFile::open("model.pte"));
-//   parse(file.bytes());   // at a multiple of the page size; pages are read when they are touched
+//   parse(file.bytes());   // page-aligned; pages are read on access
 //
-// Move-only; unmapped on destruction. Bytes may be read by any thread. The mapping is private:
-// writing through it is a fault, and truncating the file while it is mapped makes reads beyond its
-// end one.
+// Move-only; unmapped on destruction. Bytes may be read by any thread. Writing to the mapping is a
+// fault; so is reading beyond the end after the file was truncated.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +18,8 @@ namespace pteron {
 
 class MappedFile final {
  public:
-  // Maps the whole file. NotFound: nothing at `path`; AccessFailed: it cannot be opened or mapped,
-  // or is no regular file. An empty file gives an empty span.
+  // Maps the whole file. NotFound: no file at `path`; AccessFailed: it cannot be opened or mapped,
+  // or is not a regular file. An empty file gives an empty span.
   static Result<MappedFile> open(const std::string& path);
 
   MappedFile() = default;  // empty

@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), with the processor's own instructions where it has them.
+// SHA-256 (FIPS 180-4), with CPU instructions if available.
 //
 //   Sha256Digest digest = sha256(bytes);
 //   std::string text = to_hex(digest);   // 64 characters, lower case
@@ -18,7 +18,7 @@ using Sha256Digest = std::array<uint8_t, 32>;
 Sha256Digest sha256(Span<const uint8_t> bytes);
 std::string to_hex(const Sha256Digest& digest);
 
-// In pieces: update() any number of times, then finish() once.
+// Incremental: update() any number of times, then finish() once.
 class Sha256 final {
  public:
   Sha256();
@@ -36,7 +36,7 @@ namespace internal {
 // Both add `count` blocks of 64 bytes to `state`; equal results. For tests, and for Sha256.
 using Sha256Compress = void (*)(uint32_t* state, const uint8_t* blocks, size_t count);
 void sha256_compress_portable(uint32_t* state, const uint8_t* blocks, size_t count);
-// Null where this processor cannot.
+// Null if this CPU lacks the instructions.
 Sha256Compress sha256_compress_accelerated();
 
 extern const uint32_t kSha256Constants[64];

@@ -1,7 +1,7 @@
 // SHA-256 with the x86 SHA extensions.
 //
-// The state lives in two registers in the order that sha256rnds2 wants: ABEF and CDGH, the first
-// word in the highest lane. One step does four rounds; the message schedule runs four steps ahead.
+// The state is in two registers in the order of sha256rnds2: ABEF and CDGH, the first word in the
+// highest lane. One step does four rounds; the message schedule runs four steps ahead.
 #include "pteron/runtime/platform/sha256.h"
 
 #if defined(__x86_64__)

@@ -1,4 +1,4 @@
-// The named data of a program file and of the data files beside it, as one map.
+// The named data of a program file and its data files, as one map.
 //
 //   DataMap map;
 //   map.add("weights", {&segments, 3, layout});   // for every entry
@@ -33,7 +33,7 @@ class DataMap final : public NamedDataMap {
   };
 
   void add(std::string_view key, const Entry& entry) { entries_.emplace_back(key, entry); }
-  // Before any question. A key that is there twice is a problem, and its first entry stays.
+  // Call before any lookup. A duplicate key is an error; its first entry stays.
   void finish(ErrorList* errors);
 
   // Null for an unknown key.
@@ -47,7 +47,7 @@ class DataMap final : public NamedDataMap {
  private:
   Result<const Entry*> get(std::string_view key) const;
 
-  // Sorted by key: whoever writes the keys can make a hash table slow.
+  // Sorted by key instead of hashed: keys are untrusted and could cause collisions.
   std::vector<std::pair<std::string_view, Entry>> entries_;
 };
 

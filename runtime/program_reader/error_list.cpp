@@ -22,7 +22,7 @@ std::string format_text(const char* format, va_list arguments) {
 void ErrorList::add(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  // Past the limit only the number matters, and a hostile file may have millions.
+  // Beyond the limit only counts: a hostile file may have millions.
   add_text(Error::InvalidProgram, count_ < kMaxListed ? format_text(format, arguments) : "");
   va_end(arguments);
 }

@@ -1,4 +1,4 @@
-// Collects what is wrong with a file, so that it can be reported at once.
+// Collects the errors of a file, to report them together.
 //
 //   ErrorList errors;
 //   errors.add("method %s: value %zu is empty", name, i);
@@ -19,16 +19,16 @@ class ErrorList final {
  public:
   static constexpr size_t kMaxListed = 20;
 
-  // printf-style. The code of the first problem becomes that of the error.
+  // printf-style. The first problem determines the error code.
   void add(const char* format, ...) __attribute__((format(printf, 2, 3)));
   void add(Error::Code code, const char* format, ...) __attribute__((format(printf, 3, 4)));
-  // Nothing if `error` is Ok.
+  // Does nothing if `error` is Ok.
   void add(const Error& error);
 
   bool empty() const { return count_ == 0; }
   size_t count() const { return count_; }
 
-  // Ok when there are none. One problem is "subject: problem"; more are a list with their number.
+  // Ok if there are none. One problem is "subject: problem"; several are a numbered list.
   Error to_error(const std::string& subject) const;
 
  private:

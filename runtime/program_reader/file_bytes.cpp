@@ -30,7 +30,7 @@ Result<FileBytes> FileBytes::from_memory(const FileInMemory& source, const std::
     return file;
   }
   PTERON_RETURN_IF_ERROR(budget.take(bytes.size(), name.c_str()));
-  // Rounded up, as aligned_alloc wants it.
+  // Rounded up, as aligned_alloc requires.
   const size_t nbytes = (bytes.size() + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
   void* const copy = std::aligned_alloc(kFileAlignment, nbytes);
   PTERON_CHECK_OR_RETURN(copy, Error::MemoryAllocationFailed,

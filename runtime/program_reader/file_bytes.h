@@ -1,4 +1,4 @@
-// The bytes of a file, wherever they came from: mapped, borrowed with an owner, or copied.
+// The bytes of a file: mapped, borrowed with an owner, or copied.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +13,19 @@
 
 namespace pteron {
 
-// Move-only. bytes() begin at a multiple of kFileAlignment and live as long as this object.
+// Move-only. bytes() are aligned to kFileAlignment and live as long as this object.
 class FileBytes final {
  public:
   static Result<FileBytes> map(const std::string& path);
-  // Uses them in place if there is an owner and they are aligned, otherwise copies them.
-  // MemoryAllocationFailed, also of `budget`.
+  // Used in place if there is an owner and they are aligned, otherwise copied.
+  // MemoryAllocationFailed, also if `budget` is exceeded.
   static Result<FileBytes> from_memory(const FileInMemory& file, const std::string& name,
                                        LoadBudget& budget);
 
   FileBytes() = default;
 
   Span<const uint8_t> bytes() const { return bytes_; }
-  // How messages call it: the path, or "program in memory".
+  // Name for messages: the path, or "program in memory".
   const std::string& name() const { return name_; }
   const std::string& path() const { return path_; }  // empty when not mapped
 

@@ -8,9 +8,9 @@
 namespace pteron {
 namespace {
 
-// The reader probes the header by its first bytes; a shorter file cannot hold anything.
+// Minimum size: identifier and header are probed in the first bytes.
 constexpr size_t kProbeNbytes = 64;
-// FlatBuffers count in 32 bits, signed.
+// FlatBuffers offsets are signed 32-bit.
 constexpr uint64_t kMaxFlatbufferNbytes = 0x7fffffff;
 constexpr size_t kDigestNbytes = 32;
 // "PTI1", count, digest of the FlatBuffers part.
@@ -22,7 +22,7 @@ struct KindTraits {
   const char* identifier;  // the version we read
   const char* header_magic;
   uint32_t min_header_nbytes;
-  uint32_t header_nbytes;  // of all known fields; what follows them is the integrity table
+  uint32_t header_nbytes;  // of all known fields; the integrity table follows
   Error::Code code;
 };
 
@@ -64,10 +64,10 @@ Error check_identifier(Span<const uint8_t> file, const KindTraits& kind) {
                     quoted(file, 4).c_str(), kind.identifier);
 }
 
-// Where the integrity table begins, after the header's known fields.
+// Start of the integrity table, after the header's known fields.
 uint64_t integrity_offset(const KindTraits& kind) { return 8 + uint64_t{kind.header_nbytes}; }
 
-// The FlatBuffers part with all digests of the table taken as zeros.
+// Digest of the FlatBuffers part with the table's digests zeroed.
 Sha256Digest digest_of(Span<const uint8_t> flatbuffer, uint64_t table, uint64_t num_digests) {
   static const uint8_t kZeros[kDigestNbytes] = {};
   Sha256 hash;
@@ -90,7 +90,7 @@ Error read_integrity_table(Span<const uint8_t> file, const KindTraits& kind, uin
                          static_cast<unsigned>(table_nbytes));
   const uint32_t count = load<uint32_t>(file, table + 4);
   const uint64_t expected_nbytes = kIntegrityHeadNbytes + kDigestNbytes * uint64_t{count};
-  // The header's length may count its padding.
+  // The header's length may include its padding.
   PTERON_CHECK_OR_RETURN(
       table_nbytes >= expected_nbytes && table_nbytes < expected_nbytes + kFileAlignment, kind.code,
       "its integrity table has %u bytes, which does not fit %u segments; the file is damaged",
@@ -105,7 +105,7 @@ Error read_integrity_table(Span<const uint8_t> file, const KindTraits& kind, uin
   return Error::Ok;
 }
 
-// What both headers say: where the FlatBuffers part ends, and where the segments are.
+// Contents of both headers: the end of the FlatBuffers part, and the location of segments.
 struct Extents {
   uint64_t flatbuffer_nbytes = 0;
   uint64_t segment_base = 0;
@@ -120,7 +120,7 @@ Result<Extents> read_extents(Span<const uint8_t> file, FileKind kind, uint32_t h
     if (header_nbytes >= 32) extents.segment_nbytes = load<uint64_t>(file, 32);
     return extents;
   }
-  // The size excludes the header, the offset is the header's length.
+  // The size excludes the header; the offset is the header's length.
   if (__builtin_add_overflow(load<uint64_t>(file, 16), load<uint64_t>(file, 24),
                              &extents.flatbuffer_nbytes)) {
     return make_error(Error::InvalidExternalData, "the FlatBuffers part of its header overflows");

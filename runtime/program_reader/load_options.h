@@ -1,9 +1,9 @@
-// How a program file is opened.
+// Options for opening a program file.
 //
 //   LoadOptions options;
 //   options.data_paths = {"model.ptd"};
 //   options.verification = Verification::Full;
-//   options.allowed_backends.emplace();   // no native code comes from this file
+//   options.allowed_backends.emplace();   // no native code from this file
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@
 
 namespace pteron {
 
-// How much of the file is checked before anything is done with it. At every level the layout,
-// the digest of the FlatBuffers part (if the file has one) and its structure are checked when the
-// program is loaded, a method's meaning before that method is loaded, and code before it is run.
+// How much of the file is verified in advance. At every level, the layout, the digest of the
+// FlatBuffers part (if any) and its structure are checked when the program is loaded, a method's
+// semantics before that method is loaded, and code before it runs.
 enum class Verification : uint8_t {
-  Minimal,              // no more than that
-  InternalConsistency,  // the meaning of all methods, when the program is loaded
-  Full,                 // and the digests of all segments, weights included: reads the whole file
+  Minimal,              // nothing else
+  InternalConsistency,  // also the semantics of all methods, when the program is loaded
+  Full,                 // also the digests of all segments, including weights: reads the whole file
 };
 
-// The bytes of a file: with an `owner`, those at a multiple of 16 are used in place and `owner` is
-// kept as long as the program; otherwise they are copied.
+// The bytes of a file. With an `owner` and aligned to 16 they are used in place, and `owner` lives
+// as long as the program; otherwise they are copied.
 struct FileInMemory {
   Span<const uint8_t> bytes;
   std::shared_ptr<const void> owner;
@@ -35,16 +35,16 @@ struct FileInMemory {
 
 struct LoadOptions {
   Verification verification = Verification::InternalConsistency;
-  // Tensor-data files (.ptd) that hold what the program refers to by name. Keys must differ among
-  // all.
+  // Tensor-data files (.ptd) with the program's external data. Keys must be unique across all
+  // files.
   std::vector<std::string> data_paths;
-  // Such files in memory.
+  // The same, in memory.
   std::vector<FileInMemory> data_files;
-  // Ids of the backends that the program's delegates may have; unset: all, empty: none. A program
-  // with another one is refused before anything of a delegate is read. Most backends run native
-  // code from the file, so a file from somebody untrusted wants an empty list (SECURITY.md).
+  // Backend ids allowed in the program's delegates; unset: all, empty: none. A program with another
+  // one is an error before anything of a delegate is read. Most backends run native code from the
+  // file, so use an empty list for untrusted files (SECURITY.md).
   std::optional<std::vector<std::string>> allowed_backends;
-  // What the program and each of its methods may use.
+  // Resource limits of the program and each of its methods.
   Limits limits;
 };
 

@@ -14,7 +14,7 @@ using Indices = flatbuffers::Vector<int32_t>;
 
 // Longest operator name, overload included.
 constexpr size_t kMaxOperatorName = 99;
-// A value may be several outputs, and each has a description.
+// A value may be several outputs, each with a description.
 constexpr size_t kMaxRepeatedOutputs = 10'000;
 
 template <typename T>
@@ -32,7 +32,7 @@ class MethodChecks final {
     values_.check();
     check_operators();
     check_delegates();
-    // What follows asks about values.
+    // The following checks require valid values.
     if (errors_->count() > before) return;
     has_pointer_.resize(values_.size());
     seen_lists_.resize(values_.size());
@@ -120,7 +120,7 @@ class MethodChecks final {
         errors_->add("method %s: input %u is value %d, which is an input already", name(), i,
                      index);
       }
-      has_pointer_[index] = true;  // the caller's
+      has_pointer_[index] = true;  // provided by the caller
       if (!is_input) continue;
       const schema::Value kind = values_.kind(index);
       if (kind > schema::Value::String) {
@@ -217,7 +217,7 @@ class MethodChecks final {
     for (const int32_t index : *arguments) check_index(index, "an argument is");
   }
 
-  // The last argument of a kernel is what it returns, that is what it has written.
+  // The last argument of a kernel is its output.
   void check_returned(const Indices* arguments) {
     if (size_of(arguments) == 0 || !in_range(*(arguments->end() - 1))) return;
     const int32_t index = *(arguments->end() - 1);
@@ -246,7 +246,7 @@ class MethodChecks final {
     } else if (from_kind > schema::Value::String) {
       problem(std::string("it moves a list (") + schema::EnumNameValue(from_kind) + ")");
     }
-    has_pointer_[move.to_index()] = true;  // at the latest when it is moved to
+    has_pointer_[move.to_index()] = true;  // at the latest by a move
   }
 
   void check_jump(const schema::JumpFalseCall& jump, size_t chain_length) {
@@ -273,7 +273,7 @@ class MethodChecks final {
     return false;
   }
 
-  // A tensor that is read or written must have bytes to read or write.
+  // A tensor that is read or written must have memory.
   void check_pointers() {
     for_each_instruction([this](const schema::Instruction& instruction, size_t) {
       const Indices* arguments = nullptr;
@@ -293,7 +293,7 @@ class MethodChecks final {
   void check_pointer(int32_t index) {
     if (values_.is_unset_tensor(index) && !has_pointer_[index]) {
       problem("nothing gives memory to value " + std::to_string(index));
-      has_pointer_[index] = true;  // said once
+      has_pointer_[index] = true;  // reported once
     }
     const schema::EValue& value = *method_.values()->Get(static_cast<uoffset_t>(index));
     const Indices* items = nullptr;
@@ -320,8 +320,8 @@ class MethodChecks final {
   ErrorList* errors_;
   ValueChecks values_;
   Position position_;              // the instruction that is being checked
-  std::vector<bool> has_pointer_;  // by value: the caller or a move gives it one
-  std::vector<bool> seen_lists_;   // by value: each is looked through once
+  std::vector<bool> has_pointer_;  // per value: the caller or a move provides memory
+  std::vector<bool> seen_lists_;   // per value: each is visited once
 };
 
 }  // namespace

@@ -71,7 +71,7 @@ Result<std::unique_ptr<ProgramData>> ProgramData::read(FileBytes file, const Loa
   return data;
 }
 
-// Before all other checks: what is not allowed is refused whatever else is wrong with it.
+// Before all other checks: disallowed backends are reported regardless of other errors.
 Error ProgramData::check_backends(const std::vector<std::string>& allowed) const {
   std::set<std::string_view> found;
   if (root_->methods()) {
@@ -126,7 +126,7 @@ Error ProgramData::read_tables(const LoadOptions& options, const FileLayout& lay
 
 void ProgramData::read_indexed_data(ErrorList* errors) {
   const auto read = [&](const schema::SegmentOffsets* table, const char* what) -> IndexedData {
-    // One entry is the placeholder alone.
+    // A single entry is just the placeholder.
     if (!table || !table->offsets() || table->offsets()->size() <= 1) return {};
     if (table->segment_index() >= segments_.size()) {
       errors->add("%s are in segment %u of %zu", what, table->segment_index(), segments_.size());
@@ -166,7 +166,7 @@ void ProgramData::read_named_data(ErrorList* errors) {
   named_data_.finish(errors);
 }
 
-// That there are methods, and that each has a name of its own.
+// Checks that there are methods with unique names.
 void ProgramData::read_methods(ErrorList* errors) {
   if (!root_->methods() || root_->methods()->size() == 0) {
     errors->add("it has no methods");

@@ -1,5 +1,4 @@
-// A program file in memory, found to be sound: the FlatBuffers root, the segments and all named
-// data.
+// A validated program file in memory: FlatBuffers root, segments and named data.
 //
 //   PTERON_ASSIGN_OR_RETURN(auto data, ProgramData::read(std::move(file), options, budget));
 //   for (const schema::Method* method : *data->root().methods()) ...
@@ -24,7 +23,7 @@
 
 namespace pteron {
 
-// Bytes that tensors find by index: the constant segment, or the initial values of planned tensors.
+// Tensor data by index: the constant segment, or the initial values of planned tensors.
 class IndexedData final {
  public:
   IndexedData() = default;
@@ -41,8 +40,9 @@ class IndexedData final {
 
 class ProgramData final {
  public:
-  // Reads layout, structure and tables, opens the data files, and as much more as
-  // `options.verification` asks for. `budget` is for data files in memory. All errors of one stage are reported together.
+  // Reads layout, structure and tables, opens the data files, and verifies as
+  // `options.verification` requires. `budget` is for data files in memory. All errors of one stage
+  // are reported together.
   static Result<std::unique_ptr<ProgramData>> read(FileBytes file, const LoadOptions& options,
                                                    LoadBudget& budget);
 
@@ -58,12 +58,12 @@ class ProgramData final {
   const IndexedData& constants() const { return constants_; }
   const IndexedData& initial_values() const { return initial_values_; }
 
-  // Checked, as far as read() was not told to; NotFound names the methods there are.
+  // Validates the method if read() did not; NotFound lists the methods.
   Result<const schema::Method*> find_method(std::string_view name) const;
 
-  // What lowering returned for a delegate of a method that was checked.
+  // The processed bytes of a delegate; its method must have been validated.
   Span<const uint8_t> processed(const schema::Delegate& delegate) const;
-  // The processed bytes' segment against its digest.
+  // Checks the processed bytes' segment against its digest.
   Error verify_processed(const schema::Delegate& delegate) const;
 
  private:

@@ -1,4 +1,4 @@
-// From the segment table of a file to ranges that are known to lie in it.
+// Converts a file's segment table to validated ranges.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 
 namespace pteron {
 
-// `table` (may be null) lists offset and size of each segment, as both schemas do. Every range that
-// does not lie between the segment base and the end of the file is a problem, and empty in the
-// result; so are two that overlap, since checking their digests would read the same bytes again and
-// again. A file whose segments are all empty need not say where they begin.
+// `table` (may be null) lists offset and size of each segment, as both schemas do. A range outside
+// the segment base and the end of the file is an error, and empty in the result; so are overlapping
+// ranges, since checking their digests could read the same bytes many times. A file with only empty
+// segments needs no segment base.
 template <typename SchemaSegment>
 std::vector<Segments::Range> read_segment_ranges(
     const flatbuffers::Vector<flatbuffers::Offset<SchemaSegment>>* table, const FileLayout& layout,

@@ -1,9 +1,9 @@
-// The data parts of one file, and the digests that vouch for them.
+// The segments of a file and their digests.
 //
 //   PTERON_RETURN_IF_ERROR(segments.verify(3));
 //   use(segments.bytes(3));
 //
-// Borrows the file's bytes. Thread-safe once built; nothing reads the bytes except verify().
+// Borrows the file's bytes. Thread-safe after construction; only verify() reads the bytes.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class Segments final {
   };
 
   Segments() = default;
-  // All ranges lie within `file`. `digests` holds 32 bytes for each range, or is null.
+  // All ranges are within `file`. `digests` has 32 bytes per range, or is null.
   Segments(Span<const uint8_t> file, std::vector<Range> ranges, const uint8_t* digests,
            std::string file_name);
 
@@ -37,9 +37,8 @@ class Segments final {
   }
   const std::string& file_name() const { return file_name_; }
 
-  // Checks the bytes against their digest, once in the life of this object; later calls, and calls
-  // that arrive meanwhile on other threads, get the same answer. InvalidProgram when they differ.
-  // Ok for a file without digests.
+  // Checks the bytes against their digest, once per object; later and concurrent calls return the
+  // same result. InvalidProgram on a mismatch. Ok for a file without digests.
   Error verify(size_t index) const;
 
   // As hex; empty without one.

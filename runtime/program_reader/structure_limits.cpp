@@ -6,11 +6,11 @@
 namespace pteron {
 namespace {
 
-// For writers that write a string once where several are equal.
+// For writers that deduplicate strings.
 constexpr size_t kSharedNbytes = size_t{1} << 20;
 
-// Bytes of all lists and strings that readers go through, each as often as it is referred to. Their
-// number is limited by that of the tables, so that the sum cannot overflow.
+// Total bytes of vectors and strings, counted once per reference. Their number is limited by that
+// of tables, so the sum cannot overflow.
 class ListedBytes final {
  public:
   template <typename T>

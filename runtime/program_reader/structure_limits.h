@@ -1,9 +1,9 @@
-// That the parts of a file's structure are its own: a list, name or table that many others refer to
-// makes a small file large for whoever walks over it, and no writer does that.
+// Checks that vectors, names and tables of a file are not shared: many references to one object
+// make a small file expensive to traverse, and no writer creates them.
 //
 //   if (!is_within_limits(*schema::GetProgram(bytes.data()), bytes.size())) ...
 //
-// What passes can be walked over a constant number of times at a cost that its size explains.
+// A structure that passes can be traversed at a cost bounded by its size.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@
 
 namespace pteron {
 
-// Far more than programs have. Padding inside the structure counts as its size and costs a sparse
-// file nothing, so there is a limit for all.
+// Far more than real programs have. Absolute limits, since padding counts as size and costs a
+// sparse file nothing.
 inline constexpr size_t kMaxTables = 1 << 21;
 inline constexpr size_t kMaxListedNbytes = size_t{1} << 27;
 
-// Of a structure of `nbytes` that the verifier has passed.
+// For a structure of `nbytes` that passed the verifier.
 bool is_within_limits(const schema::Program& program, size_t nbytes);
 bool is_within_limits(const schema::TensorData& data, size_t nbytes);
 

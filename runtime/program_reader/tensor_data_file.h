@@ -1,4 +1,4 @@
-// A tensor-data file (.ptd), opened: segments and their keys.
+// An open tensor-data file (.ptd): segments and their keys.
 //
 //   PTERON_ASSIGN_OR_RETURN(FileBytes bytes, FileBytes::map("model.ptd"));
 //   PTERON_ASSIGN_OR_RETURN(auto file, TensorDataFile::read(std::move(bytes)));
@@ -23,7 +23,7 @@ struct TensorData;
 
 class TensorDataFile final {
  public:
-  // InvalidExternalData: all that is wrong with it.
+  // InvalidExternalData lists all errors.
   static Result<std::unique_ptr<TensorDataFile>> read(FileBytes file);
 
   const Segments& segments() const { return segments_; }

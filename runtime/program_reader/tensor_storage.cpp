@@ -24,7 +24,7 @@ TensorStorage TensorStorage::of(const schema::Tensor& tensor) {
   }
   if (extra->fully_qualified_name()) storage.name = extra->fully_qualified_name()->string_view();
   storage.device.type = static_cast<DeviceType>(extra->device_type());
-  // An index says nothing about the CPU.
+  // The device index is ignored for the CPU.
   if (storage.device.type != DeviceType::CPU) storage.device.index = extra->device_index();
   return storage;
 }

@@ -1,4 +1,4 @@
-// Where the bytes of a tensor of a file are: the one reading of its storage fields.
+// Interprets the storage fields of a tensor in a file.
 //
 //   const TensorStorage storage = TensorStorage::of(*value->value_as_Tensor());
 //   if (storage.is_mutable_buffer()) ...
@@ -18,7 +18,7 @@
 namespace pteron {
 
 struct TensorStorage {
-  // What its bytes are at load, apart from zeros or nothing.
+  // Its initial contents, if not zeros or undefined.
   enum class Contents { None, InFile, External };
 
   bool planned = false;
@@ -32,14 +32,14 @@ struct TensorStorage {
 
   static TensorStorage of(const schema::Tensor& tensor);
 
-  // Neither memory nor contents: somebody gives a pointer at run time.
+  // Neither memory nor contents: gets a pointer at run time.
   bool is_unset() const { return !planned && contents == Contents::None; }
   bool is_constant() const { return !planned && contents != Contents::None; }
   bool is_mutable_buffer() const { return planned && !name.empty(); }
 };
 
-// The tensor as it is described, without data, on the device that stands for the described one.
-// InvalidProgram (NotSupported for an unbounded shape) says which field is wrong.
+// The tensor without data, on the mapped device. InvalidProgram (NotSupported for an unbounded
+// shape) names the invalid field.
 Result<Tensor> make_tensor(const schema::Tensor& tensor, const DeviceMap& devices = {});
 
 }  // namespace pteron

@@ -160,8 +160,9 @@ void ValueChecks::check_tensor(size_t index, const schema::Tensor& tensor) {
                  bytes.error().message().c_str());
   } else if (!storage.planned && made->nbytes() > 0 &&
              (bytes->data() - data_.file().bytes().data()) % element_size(made->dtype()) != 0) {
-    errors_->add("method %s: value %zu, %s, lies in the file at no multiple of its element size",
-                 name_.c_str(), index, made->describe().c_str());
+    errors_->add(
+        "method %s: value %zu, %s: its offset in the file is no multiple of its element size",
+        name_.c_str(), index, made->describe().c_str());
   }
 }
 
@@ -200,7 +201,7 @@ void ValueChecks::check_planned(size_t index, const TensorStorage& storage, cons
   }
 }
 
-// What shares memory with a mutable buffer must be the buffer, or a part of it.
+// A value that overlaps a mutable buffer must be the buffer or lie within it.
 void ValueChecks::check_mutable_buffers() {
   std::sort(ranges_.begin(), ranges_.end(), [](const PlannedRange& a, const PlannedRange& b) {
     if (a.memory_id != b.memory_id) return a.memory_id < b.memory_id;
@@ -209,7 +210,7 @@ void ValueChecks::check_mutable_buffers() {
     return a.is_mutable_buffer > b.is_mutable_buffer;
   });
   const PlannedRange* buffer = nullptr;   // the last one seen
-  const PlannedRange* longest = nullptr;  // of all before, the one that ends last
+  const PlannedRange* longest = nullptr;  // the maximum end of those before
   const auto name_of_value = [&](const PlannedRange& range) {
     return TensorStorage::of(*tensor(range.index)).name;
   };

@@ -1,4 +1,4 @@
-// The values of a method and the memory they lie in: the part of check_method() about data.
+// Validates the values of a method and their memory; a part of check_method().
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace pteron {
 
-// Checks one method's values. After check(), the questions below can be asked if there were no
-// errors so far; indices must be in range.
+// Checks one method's values. After check() without errors the queries below are valid; indices
+// must be in range.
 class ValueChecks final {
  public:
   ValueChecks(const ProgramData& data, const schema::Method& method, ErrorList* errors);
@@ -23,7 +23,7 @@ class ValueChecks final {
   size_t size() const { return method_.values() ? method_.values()->size() : 0; }
   schema::Value kind(size_t index) const;
   const schema::Tensor* tensor(size_t index) const;  // null for another kind
-  // Nobody gave it memory or contents, and it has elements.
+  // It has elements but neither memory nor contents.
   bool is_unset_tensor(size_t index) const;
 
  private:

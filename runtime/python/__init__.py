@@ -1,1 +1,1 @@
-"""The Python binding of the runtime; its front door is the package `pteron.runtime`."""
+"""The Python binding of the runtime; import `pteron.runtime` instead."""

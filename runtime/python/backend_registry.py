@@ -1,4 +1,4 @@
-"""The backends of this process, and where more of them are found."""
+"""The backends of this process, and discovery of further ones."""
 
 from __future__ import annotations
 
@@ -11,30 +11,29 @@ TYPE_CHECKING = False  # not from typing, which is slow to import
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# Folders of the package `pteron.backends` that hold backends one level further down.
+# Folders of the package `pteron.backends` with backends one level deeper.
 _GROUPS = ("apple", "example")
 
 
 class BackendRegistry:
     """The backends that programs can be delegated to.
 
-    A program that names a backend which is not registered makes the runtime look through the
-    package `pteron.backends` for a module `native` that declares `BACKEND_ID` and
-    `LIBRARY` (path relative to its folder), and open that library. Nothing that lowers models is
-    imported.
+    For a backend that is not registered, the runtime searches the package `pteron.backends` for a
+    module `native` with this `BACKEND_ID` and opens its `LIBRARY` (path relative to its folder). No
+    lowering code is imported.
     """
 
     @property
     def registered_backend_names(self) -> list[str]:
-        """Of the backends registered so far, sorted."""
+        """Ids of the backends registered so far, sorted."""
         return _native.registered_backends()
 
     def is_available(self, backend_name: str) -> bool:
-        """Whether this machine can run what is delegated to the backend."""
+        """Whether this machine can run the backend."""
         return not self.obstacle(backend_name)
 
     def obstacle(self, backend_name: str) -> str:
-        """Why this machine cannot run what is delegated to the backend; empty if it can."""
+        """Why this machine cannot run the backend; empty if it can."""
         try:
             require([backend_name])
         except NotFoundError:
@@ -50,11 +49,11 @@ class BackendRegistry:
 
 
 def require(backend_names: Iterable[str]) -> None:
-    """Sees to it that the backends are registered; raises NotFoundError naming those missing."""
+    """Registers the backends if needed; raises NotFoundError listing missing ones."""
     missing = set(backend_names) - set(_native.registered_backends())
     if not missing:
         return
-    # Two threads may do this at once: a library is opened once, whoever asks.
+    # Thread-safe: a library is opened once.
     declared = dict(_declared_libraries())
     for name in sorted(missing & declared.keys()):
         _native.open_library(os.fsencode(declared[name]))

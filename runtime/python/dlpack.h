@@ -1,5 +1,5 @@
-// The DLPack ABI, version 1: how array libraries hand tensors to each other without knowing each
-// other. Only what the binding needs; layouts and numbers are those of the DLPack specification.
+// The DLPack ABI, version 1, for exchanging tensors between array libraries. Only what the binding
+// needs; layouts and values follow the DLPack specification.
 #pragma once
 
 #include <cstdint>
@@ -61,16 +61,17 @@ struct ManagedTensorVersioned {
   Tensor tensor;
 };
 
-// A table of functions that a tensor type offers, so that nothing of Python is called to exchange.
-// Those that return int return 0, or -1 with a Python exception set.
+// A table of functions of a tensor type, to exchange tensors without calling Python. Those that
+// return int return 0, or -1 with a Python exception set.
 struct ExchangeApi {
   Version version;
   ExchangeApi* previous;  // for an older version of DLPack, or null
   int (*allocate)(Tensor* prototype, ManagedTensorVersioned** out, void* error_context,
                   void (*set_error)(void* error_context, const char* kind, const char* message));
   int (*managed_from_object)(void* object, ManagedTensorVersioned** out);
-  int (*managed_to_object)(ManagedTensorVersioned* tensor, void** out_object);  // takes `tensor`
-  int (*borrowed_from_object)(void* object, Tensor* out);                       // may be null
+  int (*managed_to_object)(ManagedTensorVersioned* tensor,
+                           void** out_object);             // takes ownership of `tensor`
+  int (*borrowed_from_object)(void* object, Tensor* out);  // may be null
   int (*current_work_stream)(int32_t device_type, int32_t device_index, void** out_stream);
 };
 

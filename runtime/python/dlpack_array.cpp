@@ -91,8 +91,8 @@ Object DlpackArray::dlpack(PyObject* arguments, PyObject* keywords) const {
              : share<dlpack::ManagedTensor>(dlpack::kCapsule);
 }
 
-// DLPack's numbers: none and 1 are the default stream, 2 is that of each thread, which goes by
-// the same handle, -1 asks for nothing, others are handles.
+// DLPack's stream values: None and 1 are the default stream, 2 the per-thread default stream (whose
+// handle has this value), -1 means no synchronization, others are handles.
 void DlpackArray::make_consumer_wait(PyObject* asked) const {
   const long long stream = asked == Py_None ? 1 : PyLong_AsLongLong(asked);
   if (PyErr_Occurred()) throw PythonError();
@@ -108,7 +108,7 @@ struct Shared {
   std::shared_ptr<OwnedTensor> owner;
 };
 
-// A consumer renames the capsule and takes over; one that nobody took frees it.
+// A consumer renames the capsule and takes ownership; otherwise the capsule frees the tensor.
 template <typename Managed>
 void free_unused(PyObject* capsule) {
   for (const char* unused : {dlpack::kCapsule, dlpack::kVersionedCapsule}) {

@@ -1,5 +1,5 @@
-// A tensor without a library: for processes that have neither torch nor a numpy dtype for it.
-// Offers DLPack, and its bytes.
+// A tensor for processes with neither torch nor a NumPy dtype for it. Supports DLPack and
+// tobytes().
 #pragma once
 
 #include <Python.h>
@@ -37,7 +37,7 @@ class DlpackArray final {
   Object share(const char* name) const;
 
   std::shared_ptr<OwnedTensor> tensor_;
-  std::unique_ptr<DeviceEvent> written_;  // behind what wrote it; null for one on the CPU
+  std::unique_ptr<DeviceEvent> written_;  // event after the last write; null on the CPU
 };
 
 }  // namespace pteron::python

@@ -1,8 +1,8 @@
-"""What the runtime raises: one exception a family of error codes, with the text of C++."""
+"""Exceptions of the runtime: one per family of error codes, with the C++ message."""
 
 
 class PteronError(RuntimeError):
-    """Anything that goes wrong in the runtime.
+    """Base class of the runtime's exceptions.
 
     Attributes:
       code: the name of the error code, such as `"InvalidProgram"`; as in the C++ API.
@@ -12,19 +12,19 @@ class PteronError(RuntimeError):
 
 
 class InvalidStateError(PteronError):
-    """The object cannot do this now, or was given something it has already."""
+    """The object's state does not allow the call."""
 
 
 class NotSupportedError(PteronError):
-    """The file or the caller asks for what this runtime does not do."""
+    """The file or the caller requires an unsupported feature."""
 
 
 class InvalidArgumentError(PteronError, ValueError):
-    """An argument is of the wrong kind, dtype, rank or size."""
+    """An argument has the wrong kind, dtype, rank or size."""
 
 
 class NotFoundError(PteronError, LookupError):
-    """No such file, method, backend, blob or buffer."""
+    """A file, method, backend, blob or buffer does not exist."""
 
 
 class AccessError(PteronError, OSError):
@@ -36,7 +36,7 @@ class ResourceError(PteronError, MemoryError):
 
 
 class InvalidProgramError(PteronError):
-    """A program or data file is damaged or is not such a file."""
+    """A program or data file is corrupt, or is not such a file."""
 
 
 class CancelledError(PteronError):
@@ -44,11 +44,11 @@ class CancelledError(PteronError):
 
 
 class TimedOutError(PteronError, TimeoutError):
-    """A run took longer than its limit or its timeout."""
+    """A run exceeded its limit or timeout."""
 
 
 class BackendError(PteronError):
-    """A delegate refuses its part of the program or fails in it."""
+    """A delegate rejects its part of the program or fails."""
 
 
 _FAMILIES: dict[int, type[PteronError]] = {
@@ -75,7 +75,7 @@ _FAMILIES: dict[int, type[PteronError]] = {
 
 
 def error_of_code(code: int, name: str, message: str) -> PteronError:
-    """The exception of the family that the error code `code`, called `name`, belongs to."""
+    """The exception of the family of error code `code` with name `name`."""
     error = _FAMILIES.get(code, PteronError)(message)
     error.code = name
     return error

@@ -35,7 +35,7 @@ dlpack::DataType dlpack_dtype(ScalarType dtype) {
 Result<OwnedTensorPtr> OwnedTensor::allocate(const Tensor& tensor) {
   const bool on_cpu = tensor.device().type == DeviceType::CPU;
   const size_t nbytes = tensor.nbytes();
-  // Aligned by hand: malloc keeps small blocks at hand, aligned_alloc does not.
+  // Aligned manually: malloc caches small blocks, aligned_alloc does not.
   const size_t header = sizeof(OwnedTensor) + kAlignment;
   void* memory = nullptr;
   if (nbytes < SIZE_MAX - header) memory = std::malloc(header + (on_cpu ? nbytes : 0));
@@ -124,24 +124,23 @@ Object find_numpy_dtype(ScalarType dtype) {
 
 // As above, looked up once. Borrowed.
 PyObject* numpy_dtype(ScalarType dtype) {
-  static std::array<PyObject*, 32> dtypes{};  // by number on the wire, which is below 32
+  static std::array<PyObject*, 32> dtypes{};  // by ScalarType value, which is below 32
   PyObject*& cached = dtypes[static_cast<size_t>(dtype)];
   if (!cached) cached = find_numpy_dtype(dtype).release();
   return cached;
 }
 
-// What is used of numpy's C API: a table of functions, whose indices are numpy's ABI in both of its
-// major versions.
+// NumPy's C API: a function table whose indices are stable in NumPy 1 and 2.
 class NumpyApi final {
  public:
   // Needs numpy and the GIL. Throws.
   static const NumpyApi& get() {
-    static const NumpyApi* api = nullptr;  // the GIL guards it: looking numpy up may let go of it
+    static const NumpyApi* api = nullptr;  // guarded by the GIL, which importing NumPy may release
     if (!api) api = new NumpyApi;
     return *api;
   }
 
-  // An array over `data`, which `owner` keeps.
+  // An array over `data`, which `owner` keeps alive.
   Object make_array(PyObject* dtype, int dim, const Py_ssize_t* sizes, const Py_ssize_t* strides,
                     void* data, Object owner) const {
     Py_INCREF(dtype);

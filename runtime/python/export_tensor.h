@@ -1,7 +1,7 @@
-// Tensors that Python owns: memory of our own in the dress of the caller's library.
+// Output tensors owned by Python: our memory as tensors of the caller's library.
 //
 //   OwnedTensorPtr tensor = OwnedTensor::allocate(output);  // same dtype, sizes, layout, device
-//   tensor->copy_from(output);  // or have it computed there: method.set_output_data(...)
+//   tensor->copy_from(output);  // or compute into it: method.set_output_data(...)
 //   Object result = to_python(std::move(tensor), style);
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace pteron::python {
 
-// One allocation: DLPack's record, shape, strides and, on the CPU, the bytes, aligned to 64.
+// One allocation: DLPack's struct, shape, strides and, on the CPU, the data, aligned to 64.
 class OwnedTensor final {
  public:
   struct Delete {
@@ -39,7 +39,7 @@ class OwnedTensor final {
   size_t nbytes() const { return nbytes_; }
   const dlpack::Tensor& tensor() const { return managed_.tensor; }
 
-  // The record to hand to others: calling its deleter releases this.
+  // The DLPack struct; its deleter releases this.
   dlpack::ManagedTensorVersioned* managed() { return &managed_; }
 
  private:
@@ -57,16 +57,16 @@ using OwnedTensorPtr = std::unique_ptr<OwnedTensor, OwnedTensor::Delete>;
 
 // Which library's tensors to return.
 struct TensorStyle {
-  const dlpack::ExchangeApi* api = nullptr;  // of the type to return, if it has one
-  bool torch = false;                        // otherwise: torch without such an API
+  const dlpack::ExchangeApi* api = nullptr;  // of the type to return, if any
+  bool torch = false;                        // otherwise: torch without an exchange API
 };
 
-// A tensor of that library; else a numpy array; where numpy is missing or has no such dtype, a
-// DlpackArray. What is on a device is valid on the calling thread's current stream; a DlpackArray
-// makes the stream of whoever takes it wait. Needs the GIL; throws.
+// A tensor of that library; else a NumPy array; if NumPy is missing or lacks the dtype, a
+// DlpackArray. Device tensors are valid on the calling thread's current stream; a DlpackArray makes
+// its consumer's stream wait. Needs the GIL; throws.
 Object to_python(OwnedTensorPtr tensor, const TensorStyle& style);
 
-// The style of torch if it is loaded in this process, otherwise the default. Never loads it.
+// torch's style if torch is loaded, otherwise the default. Never loads it.
 TensorStyle style_of_process();
 
 }  // namespace pteron::python

@@ -1,14 +1,14 @@
-// Letting go of the GIL, and threads that do not get it back.
+// Releasing and acquiring the GIL, also during interpreter shutdown.
 //
 //   {
 //     const WithoutGil without_gil;
 //     error = method->execute();
 //   }
 //
-// A daemon thread that asks for the GIL while the interpreter goes down is ended there, up to
-// Python 3.13: its stack is unwound, as if by an exception that must not be caught, and destructors
-// on the way touch Python objects that are not the thread's to touch. Here such a thread sleeps
-// until the process is gone, as every thread does from Python 3.14 on.
+// Up to Python 3.13, a daemon thread that requests the GIL during shutdown is ended there: its
+// stack is unwound, as if by an exception that must not be caught, and destructors would access
+// Python objects without the GIL. Here such a thread sleeps until the process exits, as in Python
+// 3.14.
 #pragma once
 
 #include <Python.h>
@@ -17,14 +17,14 @@
 
 namespace pteron::python {
 
-// What is thrown through a thread that is ended.
+// The exception that unwinds an ended thread.
 using ThreadEnd = abi::__forced_unwind;
 
 [[noreturn]] inline void sleep_until_exit() noexcept {
   for (;;) pause();
 }
 
-// `function()`, which may ask for the GIL; returns only with it.
+// Calls `function()`, which may acquire the GIL; returns only with it.
 template <typename Function>
 auto with_gil_back(const Function& function) noexcept {
   try {
@@ -34,7 +34,7 @@ auto with_gil_back(const Function& function) noexcept {
   }
 }
 
-// Without the GIL for a scope.
+// Releases the GIL for a scope.
 class WithoutGil final {
  public:
   WithoutGil() : thread_(PyEval_SaveThread()) {}
@@ -48,7 +48,7 @@ class WithoutGil final {
   PyThreadState* const thread_;
 };
 
-// With the GIL for a scope, on a thread that may or may not have it.
+// Holds the GIL for a scope, on a thread that may or may not have it.
 class WithGil final {
  public:
   WithGil() : state_(with_gil_back([] { return PyGILState_Ensure(); })) {}

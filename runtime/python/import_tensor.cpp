@@ -11,7 +11,7 @@
 namespace pteron::python {
 namespace {
 
-// Throws unless the table of dtypes has it.
+// Throws if it is not in the table of dtypes.
 ScalarType dtype_of(dlpack::DataType dtype) {
   if (dtype.lanes == 1) {
 #define PTERON_SCALAR_TYPE(name, number, bytes, torch_name, dlpack_code, dlpack_bits) \
@@ -26,12 +26,12 @@ ScalarType dtype_of(dlpack::DataType dtype) {
                  dtype.code, dtype.bits, dtype.lanes));
 }
 
-// By the format character of Python's struct module; throws for what is no number here.
+// By the format character of Python's struct module; throws for unsupported ones.
 ScalarType dtype_of(const Py_buffer& buffer) {
   const char* format = buffer.format ? buffer.format : "B";
   const char* const whole = format;
   const bool swapped = (*format == '>' || *format == '!') && buffer.itemsize > 1;
-  // strchr finds the end of its text, too.
+  // strchr also finds the terminating null.
   if (*format != '\0' && std::strchr("@=<>!", *format)) ++format;
   if (!swapped && buffer.itemsize <= 8 && format[0] != '\0' && format[1] == '\0') {
     uint8_t code = UINT8_MAX;
@@ -85,7 +85,7 @@ TensorType inspect(PyTypeObject* type) {
   return result;
 }
 
-// The exception of a tensor that cannot be handed over becomes one of ours, which says what it is.
+// Replaces the exception of a tensor that cannot be exported by a descriptive one.
 [[noreturn]] void refuse_tensor(PyObject* object) {
   PyObject *kind, *value, *trace;
   PyErr_Fetch(&kind, &value, &trace);
@@ -117,7 +117,7 @@ const TensorType& tensor_type_of(PyTypeObject* type) {
   auto found = types->find(type);
   if (found == types->end()) {
     found = types->emplace(type, inspect(type)).first;
-    Py_INCREF(type);  // so that no other type gets the same address
+    Py_INCREF(type);  // keeps the type alive, so that its address is not reused
   }
   last_type = type;
   last = &found->second;
@@ -147,7 +147,7 @@ bool ImportedTensor::import(PyObject* object) {
 }
 
 bool ImportedTensor::import_buffer(PyObject* object) {
-  // By strides, that is, without pointers to follow on the way.
+  // Strided, without suboffsets.
   if (with_gil_back([&] { return PyObject_GetBuffer(object, &buffer_, PyBUF_RECORDS_RO); }) != 0) {
     PyErr_Clear();
     buffer_.obj = nullptr;
@@ -155,8 +155,7 @@ bool ImportedTensor::import_buffer(PyObject* object) {
   }
   if (buffer_.suboffsets && std::any_of(buffer_.suboffsets, buffer_.suboffsets + buffer_.ndim,
                                         [](Py_ssize_t offset) { return offset >= 0; })) {
-    throw_error(make_error(Error::InvalidType,
-                           "the elements of a %s lie behind pointers (it has suboffsets); copy it",
+    throw_error(make_error(Error::InvalidType, "a %s has suboffsets (indirect elements); copy it",
                            Py_TYPE(object)->tp_name));
   }
   dtype = dtype_of(buffer_);
@@ -165,8 +164,7 @@ bool ImportedTensor::import_buffer(PyObject* object) {
   is_lazy = false;
   set_dim(buffer_.ndim);
   data = static_cast<std::byte*>(buffer_.buf);
-  // Without a shape it is a row of bytes; without strides (ctypes), or with those of nothing, it has
-  // no gaps.
+  // Without a shape it is 1-d bytes; without strides (ctypes), or if empty, it is contiguous.
   if (dim > 0 && !buffer_.shape) set_dim(1);
   for (size_t d = 0; d < dim; ++d) {
     sizes[d] = buffer_.shape ? buffer_.shape[d] : buffer_.len / buffer_.itemsize;
@@ -188,7 +186,7 @@ bool ImportedTensor::import_buffer(PyObject* object) {
   return true;
 }
 
-// numpy arrays of a dtype that the buffer protocol cannot name (ml_dtypes.bfloat16): seen through
+// NumPy arrays of a dtype that the buffer protocol cannot express (ml_dtypes.bfloat16): viewed as
 // integers of the same size.
 bool ImportedTensor::import_custom_dtype(PyObject* object) {
   const Object array_dtype = get_attribute(object, "dtype");
@@ -217,13 +215,13 @@ bool ImportedTensor::import_dlpack(PyObject* object) {
   const Object version = checked(
       Py_BuildValue("{s:(II)}", "max_version", dlpack::kMajorVersion, dlpack::kMinorVersion));
   owner_ = try_call(method, no_arguments, version);
-  if (!owner_ && PyErr_ExceptionMatches(PyExc_TypeError)) {  // from before DLPack 1.0
+  if (!owner_ && PyErr_ExceptionMatches(PyExc_TypeError)) {  // older than DLPack 1.0
     PyErr_Clear();
     owner_ = try_call(method, no_arguments);
   }
   if (!owner_ && PyErr_ExceptionMatches(PyExc_BufferError)) refuse_tensor(object);
   if (!owner_) throw PythonError();
-  // The capsule is not renamed: it stays the owner and frees the tensor when it goes.
+  // The capsule is not renamed: it keeps ownership and frees the tensor.
   PyObject* const capsule = owner_.get();
   if (PyCapsule_IsValid(capsule, dlpack::kVersionedCapsule)) {
     const auto* managed = static_cast<const dlpack::ManagedTensorVersioned*>(
@@ -262,7 +260,7 @@ void ImportedTensor::set(const dlpack::Tensor& tensor) {
 }
 
 void ImportedTensor::set_contiguous_strides() {
-  uint64_t stride = 1;  // which may run over where there are no elements
+  uint64_t stride = 1;  // which may overflow for empty tensors
   for (size_t d = dim; d-- > 0; stride *= static_cast<uint64_t>(std::max<int64_t>(sizes[d], 1))) {
     strides[d] = static_cast<int64_t>(stride);
   }

@@ -1,10 +1,10 @@
-// A tensor of whatever Python library, seen without copying.
+// Views a tensor of any Python library without copying.
 //
 //   ImportedTensor tensor;
 //   if (tensor.import(object)) use(tensor.data, tensor.sizes, tensor.strides);   // until clear()
 //
-// Tried in this order: DLPack's exchange API of the type (no Python is called: torch), the buffer
-// protocol (numpy, array, memoryview), `__dlpack__`.
+// Tries in order: the type's DLPack exchange API (torch; calls no Python), the buffer protocol
+// (NumPy, array, memoryview), `__dlpack__`.
 #pragma once
 
 #include <Python.h>
@@ -20,11 +20,11 @@
 
 namespace pteron::python {
 
-// What is known of a tensor type of Python; kept for the life of the process.
+// Cached data of a Python tensor type; lives as long as the process.
 struct TensorType {
   const dlpack::ExchangeApi* api = nullptr;  // null if the type has none
   bool is_torch = false;
-  PyObject* is_neg = nullptr;  // torch's function of that name, kept; null if it is not torch's
+  PyObject* is_neg = nullptr;  // torch's function of that name; null for other types
 };
 
 // Cached by type. Needs the GIL.
@@ -37,15 +37,16 @@ class ImportedTensor final {
   ImportedTensor(const ImportedTensor&) = delete;
   ImportedTensor& operator=(const ImportedTensor&) = delete;
 
-  // False if `object` is no tensor; throws a Python exception if it is one that cannot be used here
-  // (its dtype, device or rank, or since it is sparse, say). Keeps the bytes alive until clear(). Needs the GIL.
+  // False if `object` is no tensor; throws a Python exception for an unsupported tensor (dtype,
+  // device, rank, sparse). Keeps the memory alive until clear(). Needs the GIL.
   bool import(PyObject* object);
   void clear();
   bool imported() const { return imported_; }
 
   std::byte* data = nullptr;
-  bool is_read_only = false;  // its owner lets nobody write the bytes
-  bool is_lazy = false;  // of torch's, and the bytes are not the values: their negative, or none
+  bool is_read_only = false;  // exported as read-only
+  bool is_lazy =
+      false;  // torch tensor whose memory does not hold its values (negative bit, or no storage)
   ScalarType dtype = ScalarType::Float;
   Device device;
   size_t dim = 0;

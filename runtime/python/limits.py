@@ -1,4 +1,4 @@
-"""What a program may use."""
+"""Resource limits of a program."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ _MOST = 2**64 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a program may use; of a field that is None as much as it asks for.
+    """Resource limits of a program; None means no limit.
 
         Runtime.get().load_program(path, limits=Limits(run_time=0.5, planned_bytes=64 << 20))
 
-    What delegates allocate while they run is not counted.
+    Allocations of running delegates are not counted.
 
     Attributes:
-      run_time: seconds that one call may take, after which it raises `TimedOutError`.
-      instructions: that one call may run; more raise `ResourceError`. A delegate is one.
-      planned_bytes: bytes of a method's tensors: planned memory, mutable buffers, and outputs at
-        their upper bounds as often as they are returned, but the first time that a planned one is.
-        Compared when the method is loaded, before anything is allocated: `ResourceError`.
-      load_bytes: bytes that opening a program, and loading a method, may each copy: what is read
-        from a file object, files in memory that cannot be used in place, delegates' native code,
-        and weights of delegates on a GPU, also those that several delegates share, for each.
-        `ResourceError`.
+      run_time: maximum seconds of one call, which then raises `TimedOutError`.
+      instructions: maximum instructions of one call; more raise `ResourceError`. A delegate call is
+          one.
+      planned_bytes: maximum bytes of a method's tensors: planned memory, mutable buffers, and
+        outputs at their upper bounds, counted once per return, except a planned output's first
+        return. Checked when the method is loaded, before any allocation: `ResourceError`.
+      load_bytes: maximum bytes that opening a program, and loading a method, may each copy: data
+        read from a file object, in-memory files that cannot be used in place, native code of
+        delegates, and GPU weights of each delegate, also shared ones. `ResourceError`.
 
     Raises:
-      InvalidArgumentError: a limit that is negative, or no number.
+      InvalidArgumentError: a limit is negative or not a number.
     """
 
     run_time: float | None = None

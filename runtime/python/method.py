@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Method:
-    """One method of a program, ready to run.
+    """A loaded method of a program.
 
-    May be called from any thread. Calls of one method, and of methods that share a session, take
-    turns; load the method again (weights and code are shared) to run at the same time.
+    May be called from any thread. Calls of one method, and of methods in one session, are
+    serialized; load the method again to run concurrently (weights and code are shared).
     """
 
     __slots__ = ("_native", "_session", "_trees")
@@ -28,7 +28,7 @@ class Method:
 
     @property
     def metadata(self) -> MethodMeta:
-        """What it takes and returns."""
+        """Its inputs and outputs."""
         from pteron.runtime.python.method_meta import MethodMeta
 
         return MethodMeta(self._native.meta())
@@ -47,26 +47,25 @@ class Method:
         fails, what was copied for it is as before, and what was used where it lies may be changed
         in part. Tensors with torch's negative bit are resolved.
 
-        Outputs own their memory. They are tensors of the library of the first tensor among the
-        inputs (numpy arrays for one that is only a buffer); without any, torch's if torch is
-        loaded, else numpy's.
+        Outputs own their memory. They are of the library of the first input tensor (NumPy arrays
+        for the buffer protocol); without input tensors, torch tensors if torch is loaded, else
+        NumPy arrays.
 
-        Where inputs or outputs live on a GPU, a call is queued like an operator of torch: on
-        torch's current stream of the calling thread, where its outputs are valid, and the host does
-        not wait. (Without torch it is the default stream, and `__dlpack__` of an output orders the
-        consumer's stream.) An output that is used on another stream must be kept until that use is
-        done.
+        With inputs or outputs on a GPU, a call is queued like a torch operator: on
+        torch's current stream of the calling thread, on which its outputs are valid, without
+        blocking the host. (Without torch it is the default stream, and `__dlpack__` of an output
+        synchronizes the consumer's stream.) Keep an output alive while another stream uses it.
 
-        A run ends early, at its next look, after `timeout` seconds (waiting for another thread's
-        call counts), after those of `Limits.run_time`, after `cancel()`, and, on the main thread,
-        where a signal handler raises (Ctrl-C). It looks between instructions and, in CpuBackend, at
-        each parallel region and each part of one. The method is as usable as before; its mutable
-        buffers may hold a part of what the run wrote (`reset_state()`).
+        A run ends early, at its next poll, after `timeout` seconds (including the wait for another
+        thread's call), after `Limits.run_time`, after `cancel()`, and, on the main thread, if a
+        signal handler raises (Ctrl-C). It polls between instructions and, in CpuBackend, at each
+        parallel region and each of its parts. The method remains usable; its mutable buffers may be
+        partially updated (`reset_state()`).
 
         Raises:
-          InvalidArgumentError: all that is wrong with the inputs; nothing has run.
+          InvalidArgumentError: lists all invalid inputs; nothing has run.
           TimedOutError, CancelledError: see above.
-          ResourceError: it has run more instructions than `Limits.instructions`.
+          ResourceError: it exceeded `Limits.instructions`.
         """
         if inputs.__class__ is dict:
             inputs = self._in_order(inputs)
@@ -75,26 +74,24 @@ class Method:
         return self._native.execute_within((inputs, timeout))
 
     def cancel(self) -> bool:
-        """Has the call that runs, on another thread, raise `CancelledError`: true.
+        """Makes the current call on another thread raise `CancelledError`, and returns True.
 
-        False where none runs; that says nothing to the next call, nor to one that waits for its
-        turn. Does not wait.
+        Returns False if none is running; later and waiting calls are not affected. Does not block.
         """
         return self._native.cancel()
 
     def prepare(self, inputs: Sequence[Any]) -> None:
-        """Makes later calls faster whose inputs have the sizes and numbers of flat `inputs`.
+        """Makes later calls with the sizes and scalars of flat `inputs` faster.
 
-        On CUDA, what a call launches becomes a CUDA graph (a bounded number of them is kept: see
-        the option `max_graphs`), which is launched whenever the same sizes and numbers come, with
-        tensors at any address. The method runs once; its mutable buffers and inputs are as before.
-        Does nothing where there is nothing to prepare. While it runs, no thread may wait for the
-        whole device (`torch.cuda.synchronize()`), as during any stream capture; streams and events
-        may be waited for.
+        On CUDA, captures CUDA graphs (a bounded number: see the option `max_graphs`), which are
+        launched for the same sizes and scalars, with tensors at any address. Runs the method once
+        and restores its mutable buffers and inputs. Does nothing if there is nothing to prepare.
+        Meanwhile no thread may synchronize the device (`torch.cuda.synchronize()`), as during any
+        stream capture; synchronizing streams and events is allowed.
 
         Raises:
-          InvalidArgumentError: all that is wrong with the inputs; nothing has run.
-          PteronError: which parts cannot be prepared, and why; they run as before.
+          InvalidArgumentError: lists all invalid inputs; nothing has run.
+          PteronError: some parts cannot be prepared, with reasons; they run as before.
         """
         self._native.prepare(inputs)
 
@@ -130,11 +127,11 @@ class Method:
         return [inputs[name] for name in names]
 
     def session(self) -> Session:
-        """Where its mutable buffers live."""
+        """The session of its mutable buffers."""
         return self._session
 
     def reset_state(self) -> None:
-        """Puts its mutable buffers back to their initial values, for all methods of its session."""
+        """Resets its mutable buffers to their initial values, for all methods of its session."""
         self._native.reset_state()
 
     def __reduce__(self) -> str:

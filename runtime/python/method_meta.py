@@ -1,4 +1,4 @@
-"""What a method takes and returns, read from the file without loading the method."""
+"""Metadata of a method, read from the file without loading the method."""
 
 import dataclasses
 from typing import Any
@@ -11,7 +11,7 @@ from pteron.runtime.python.scalar_type import ScalarType
 class TensorInfo:
     """A tensor among the inputs, outputs or mutable buffers of a method.
 
-    The accessors are those of ExecuTorch; `sizes` are upper bounds where the shape is dynamic.
+    The accessors are ExecuTorch's; `sizes` are upper bounds if the shape is dynamic.
     """
 
     _sizes: tuple[int, ...]
@@ -29,33 +29,34 @@ class TensorInfo:
         return self._dtype
 
     def nbytes(self) -> int:
-        """Of the largest shape."""
+        """Bytes of the largest shape."""
         return self._nbytes
 
     def is_memory_planned(self) -> bool:
-        """Whether the method has memory of its own for it."""
+        """Whether it is in planned memory of the method."""
         return self._planned
 
     def dim_order(self) -> tuple[int, ...]:
-        """Dimensions from the outermost in memory to the innermost."""
+        """The dim order, outermost dimension first."""
         return self._dim_order
 
     def is_static(self) -> bool:
-        """Whether `sizes` are the only ones it can have."""
+        """Whether its shape is static."""
         return self._is_static
 
     def name(self) -> str:
-        """Of an input or output as in `input_names`; of a mutable buffer fully qualified."""
+        """For inputs and outputs as in `input_names`; for a mutable buffer its fully qualified
+        name."""
         return self._name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScalarMeta:
-    """An input or output that is no tensor.
+    """An input or output that is not a tensor.
 
     Attributes:
       kind: `Int`, `Double`, `Bool`, `String`, `None` or the name of a list.
-      value: what it was exported with, for the first four.
+      value: the value at export, for the first four.
       symbolic: whether an input may differ from `value`.
     """
 
@@ -65,7 +66,7 @@ class ScalarMeta:
 
 
 class MethodMeta:
-    """Inputs, outputs and needs of one method."""
+    """Inputs, outputs and requirements of a method."""
 
     __slots__ = ("_native",)
 
@@ -82,38 +83,38 @@ class MethodMeta:
         return len(self._native["outputs"])
 
     def input_names(self) -> list[str]:
-        """Those of the module's arguments: `ids`, or of what is nested `batch_ids`.
+        """Names of the module's arguments: `ids`, nested: `batch_ids`.
 
-        Names of inputs, and of outputs, are unique; they are empty in files of other writers.
+        Unique among inputs and among outputs; empty in files of other writers.
         """
         return [value["name"] for value in self._native["inputs"]]
 
     def output_names(self) -> list[str]:
-        """The keys of the dict that was returned, else `output_0`, `output_1`, ..."""
+        """Keys of the returned dict, else `output_0`, `output_1`, ..."""
         return [value["name"] for value in self._native["outputs"]]
 
     def input_meta(self, index: int) -> TensorInfo | ScalarMeta:
-        """Of whatever kind input `index` is."""
+        """Metadata of input `index` of any kind."""
         return _value_meta(_at(self._native["inputs"], index, "input", self.name()))
 
     def output_meta(self, index: int) -> TensorInfo | ScalarMeta:
-        """Of whatever kind output `index` is."""
+        """Metadata of output `index` of any kind."""
         return _value_meta(_at(self._native["outputs"], index, "output", self.name()))
 
     def input_tensor_meta(self, index: int) -> TensorInfo:
-        """Raises InvalidArgumentError if input `index` is no tensor."""
+        """Raises InvalidArgumentError if input `index` is not a tensor."""
         return _tensor_only(self.input_meta(index), "input", index)
 
     def output_tensor_meta(self, index: int) -> TensorInfo:
-        """Raises InvalidArgumentError if output `index` is no tensor."""
+        """Raises InvalidArgumentError if output `index` is not a tensor."""
         return _tensor_only(self.output_meta(index), "output", index)
 
     def num_attributes(self) -> int:
-        """How many mutable buffers it keeps between calls."""
+        """The number of mutable buffers."""
         return len(self._native["mutable_buffers"])
 
     def attribute_tensor_meta(self, index: int) -> TensorInfo:
-        """Of a mutable buffer; they are sorted by name."""
+        """Metadata of a mutable buffer; they are sorted by name."""
         native = _at(self._native["mutable_buffers"], index, "mutable buffer", self.name())
         sizes = tuple(native["sizes"])
         order = tuple(range(len(sizes)))
@@ -122,7 +123,7 @@ class MethodMeta:
         )
 
     def backends(self) -> list[str]:
-        """The backend id of each delegate, in the order in which they are loaded."""
+        """The backend id of each delegate, in load order."""
         return list(self._native["backends"])
 
     def operators(self) -> list[str]:
@@ -130,7 +131,7 @@ class MethodMeta:
         return list(self._native["operators"])
 
     def planned_nbytes(self) -> int:
-        """Memory for activations and state that loading it allocates."""
+        """Bytes for activations and state allocated at load."""
         return self._native["planned_nbytes"]
 
     def __repr__(self) -> str:

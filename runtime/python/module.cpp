@@ -1,8 +1,7 @@
-// The extension module pteron.runtime.python._native: what the Python classes of this folder are
-// made of.
+// The extension module pteron.runtime.python._native, used by the Python classes of this folder.
 //
-// The one file that includes pybind11, and written to compile fast: few types cross. Paths come as
-// bytes. Results of CPython's API come as Objects.
+// The only file that includes pybind11, written to compile fast: few types cross the boundary.
+// Paths are bytes. Results of the CPython API are Objects.
 #include <dlfcn.h>
 #include <pybind11/pybind11.h>
 
@@ -38,13 +37,13 @@ namespace {
 using ProgramPtr = std::shared_ptr<const Program>;
 using Thrown = py::error_already_set;
 
-// What the files without pybind11 made.
+// An object created without pybind11.
 py::object to_pybind(Object object) { return py::reinterpret_steal<py::object>(object.release()); }
 
-// What os.fsencode made of a path.
+// A path encoded by os.fsencode.
 std::string to_path(const py::bytes& path) { return std::string(std::string_view(path)); }
 
-// The bytes object is kept as long as the program.
+// The bytes object lives as long as the program.
 FileInMemory file_in_memory(const py::bytes& bytes) {
   const std::string_view view(bytes);
   std::shared_ptr<const void> owner(borrow(bytes.ptr()).release(), [](const void* object) {
@@ -55,7 +54,7 @@ FileInMemory file_in_memory(const py::bytes& bytes) {
   return {{reinterpret_cast<const uint8_t*>(view.data()), view.size()}, std::move(owner)};
 }
 
-// Four numbers in the order of the fields, or None.
+// Four values in field order, or None.
 std::optional<Limits> to_limits(const py::object& numbers) {
   if (numbers.is_none()) return std::nullopt;
   const py::tuple tuple = py::cast<py::tuple>(numbers);
@@ -174,7 +173,7 @@ py::object is_backend_available(const py::str& id) {
 }
 
 void define_classes(py::module_& module) {
-  // Local: other packages' modules with pybind11 are to know nothing of them.
+  // module_local: hidden from other pybind11 modules.
   py::class_<Program, std::shared_ptr<Program>>(module, "Program", py::module_local())
       .def("method_names",
            [](const Program& program) { return to_pybind(to_list(program.method_names())); })
@@ -234,13 +233,14 @@ PYBIND11_MODULE(in_main_interpreter, module) {
   module.def("registered_kernels", [] { return to_pybind(to_list(registered_kernels())); });
 }
 
-// What Python calls. pybind11, and PyGILState_Ensure(), would wait for ever in a sub-interpreter.
+// The module's init function. pybind11, and PyGILState_Ensure(), would deadlock in a
+// sub-interpreter.
 PYBIND11_PLUGIN_IMPL(_native) {
   if (PyInterpreterState_Get() == PyInterpreterState_Main()) return PyInit_in_main_interpreter();
   PyErr_SetString(PyExc_ImportError,
                   "pteron.runtime was imported in a sub-interpreter and works in the main "
                   "interpreter of a process only; try WSGIApplicationGroup %{GLOBAL} (mod_wsgi), "
-                  "single-interpreter = true (uWSGI), or a process of its own");
+                  "single-interpreter = true (uWSGI), or a separate process");
   return nullptr;
 }
 

@@ -1,4 +1,4 @@
-"""A program file, opened."""
+"""An open program file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Program:
-    """A program: its methods, and the way to load them. Share one among all threads."""
+    """A program and its methods. Share one between all threads."""
 
     __slots__ = ("_names", "_native")
 
@@ -33,13 +33,13 @@ class Program:
         return set(self._names)
 
     def metadata(self, method_name: str) -> MethodMeta:
-        """Of a method; loads nothing and needs no backend."""
+        """Metadata of a method; loads nothing and needs no backend."""
         from pteron.runtime.python.method_meta import MethodMeta
 
         return MethodMeta(self._native.method_meta(method_name))
 
     def describe(self) -> str:
-        """What it holds, for readers: methods, memory, delegates, data. Loads no method."""
+        """A human-readable description: methods, memory, delegates, data. Loads no method."""
         for name in self._native.method_names():
             try:
                 backend_registry.require(self._native.method_meta(name)["backends"])
@@ -64,12 +64,12 @@ class Program:
 
         Args:
           name: one of `method_names`.
-          session: where its mutable buffers live; by default in a session of its own.
-          backend_options: choices for backends by id, as
-            `{"CpuBackend": {"num_threads": 2}}`; an unknown one raises.
-          devices: devices to use instead of those that the program names, as
-            `{"cuda:0": "cuda:1"}`; inputs, outputs, state and memory follow.
-          limits: what it may use; by default what the program was loaded with.
+          session: the session of its mutable buffers; by default a new one.
+          backend_options: backend options by id, as `{"CpuBackend": {"num_threads": 2}}`; unknown
+            ones raise.
+          devices: maps the program's devices to others, as `{"cuda:0": "cuda:1"}`, for inputs,
+            outputs, state and memory.
+          limits: its resource limits; by default those of the program.
         """
         backend_registry.require(self._native.method_meta(name)["backends"])
         options = {key: dict(value) for key, value in (backend_options or {}).items()}

@@ -20,13 +20,13 @@
 namespace pteron::python {
 namespace {
 
-// Above this many bytes an output is copied without the GIL.
+// Outputs above this size are copied without the GIL.
 constexpr size_t kLargeCopyNbytes = 1 << 18;
-// From so many bytes on it takes longer to copy an output than to give it other memory.
+// From this size on, copying an output takes longer than replacing its memory.
 constexpr size_t kLargeOutputNbytes = 1 << 14;
 constexpr double kNoTimeout = std::numeric_limits<double>::infinity();
 
-// Whether elements lie without gaps in the order of `dim_order`, outermost dimension first.
+// Whether a tensor is dense in `dim_order`, outermost dimension first.
 bool has_layout(const ImportedTensor& tensor, const std::vector<uint8_t>& dim_order) {
   int64_t expected = 1;
   for (size_t i = dim_order.size(); i-- > 0;) {
@@ -70,7 +70,7 @@ bool runs_signal_handlers() {
   return answer != 0;
 }
 
-// Runs the handlers of signals that have come. What one raises is then set.
+// Runs pending signal handlers. If one raises, the exception is set.
 Error check_signals(void*) {
   const WithGil with_gil;
   return PyErr_CheckSignals() == 0 ? Error(Error::Ok) : Error(Error::Cancelled);
@@ -179,7 +179,7 @@ PyMethod::PyMethod(std::unique_ptr<Method> method, std::shared_ptr<PySession> se
 }
 
 PyMethod::~PyMethod() {
-  // Closing delegates may take a while and needs no Python.
+  // Destroying delegates may take long and needs no GIL.
   const WithoutGil without_gil;
   method_.reset();
 }
@@ -198,16 +198,16 @@ PyTypeObject* PyMethod::type() {
   return type;
 }
 
-// Unplanned outputs need memory of ours: a static one is written straight into what the caller
-// gets, a bounded one into memory of its upper bound, of which the caller gets what was used. A
-// large static one is written there, too, where the plan allows it.
+// Unplanned outputs need memory: a static one is written directly into the returned tensor, a
+// dynamic one into memory of its upper bound, of which a part is returned. A large planned static
+// output is also written directly, if the plan allows it.
 void PyMethod::prepare_outputs() {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const ValueMeta& meta = method_->meta().outputs[i];
     if (meta.kind != ValueKind::Tensor || meta.constant || meta.nbytes == 0) continue;
     const bool is_static = meta.dynamism == ShapeDynamism::Static;
     const auto same = [&](size_t j) { return &method_->get_output(j) == &method_->get_output(i); };
-    bool repeated = false;  // one value, several outputs: one memory for all
+    bool repeated = false;  // one value may be several outputs: they share memory
     bool first = true;
     for (size_t j = 0; j < outputs_.size(); ++j) {
       if (j == i || !same(j)) continue;
@@ -224,7 +224,7 @@ void PyMethod::prepare_outputs() {
       continue;
     }
     const Error error = give_memory(i);
-    if (error == Error::InvalidState) continue;  // the handle of another value
+    if (error == Error::InvalidState) continue;  // aliases another value
     throw_if_error(error);
     if (is_static && !repeated) {
       outputs_[i].mode = OutputMode::Direct;
@@ -234,13 +234,13 @@ void PyMethod::prepare_outputs() {
   }
 }
 
-// Whether a planned output can lie elsewhere.
+// Whether the memory of a planned output can be replaced.
 bool PyMethod::takes_memory(size_t index) {
   const Tensor& planned = method_->get_output(index).tensor();
   return method_->set_output_data(index, planned.data(), planned.nbytes()).ok();
 }
 
-// Memory of the upper bound for an output that the method has none for.
+// Memory of the upper bound, for an unplanned output.
 Error PyMethod::give_memory(size_t index) {
   const ValueMeta& meta = method_->meta().outputs[index];
   Output& output = outputs_[index];
@@ -265,7 +265,7 @@ void PyMethod::collect_devices() {
   }
 }
 
-// Who knows on which stream the caller works; null if nobody does.
+// The exchange API that provides the caller's stream; may be null.
 const dlpack::ExchangeApi* PyMethod::api_of_caller() const {
   for (const Input& input : inputs_) {
     if (input.tensor.imported() && input.tensor.type.api) return input.tensor.type.api;
@@ -273,7 +273,7 @@ const dlpack::ExchangeApi* PyMethod::api_of_caller() const {
   return style_of_process().api;
 }
 
-// Whether an input came through `__dlpack__`, which orders it with the default stream.
+// Whether an input came through `__dlpack__`, which synchronizes it with the default stream.
 bool PyMethod::has_foreign_input() const {
   return std::any_of(inputs_.begin(), inputs_.end(), [](const Input& input) {
     return input.tensor.imported() && !input.tensor.type.api &&
@@ -311,7 +311,7 @@ Object PyMethod::run(PyObject* inputs, Purpose purpose, double timeout) {
     throw_if_error(streams.begin(has_foreign_input()));
   }
   throw_if_error(method_->set_inputs({values_.data(), values_.size()}));
-  if (!written_.empty()) check_written_inputs();  // whose sizes are known to be right
+  if (!written_.empty()) check_written_inputs();  // whose sizes are known to be valid
   for (size_t i = 0; i < outputs_.size(); ++i) {
     Output& output = outputs_[i];
     if (output.mode != OutputMode::Direct) continue;
@@ -366,7 +366,7 @@ void PyMethod::import_inputs(PyObject* inputs) {
   const auto count = static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get()));
   check_count(count);
   for (size_t i = 0; i < count; ++i) {
-    // Converting may run Python code, which may shorten the list.
+    // Conversion may run Python code, which may shorten the list.
     if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get())) != count) check_count(0);
     const Object item =
         borrow(PySequence_Fast_GET_ITEM(sequence.get(), static_cast<Py_ssize_t>(i)));
@@ -421,7 +421,7 @@ EValue PyMethod::import_scalar(size_t index, PyObject* value) {
   return EValue(to_view(value));
 }
 
-// A 0-d tensor stands for the number in it. Anything else is left for the method to refuse.
+// A 0-d tensor is converted to a scalar. The method rejects anything else.
 EValue PyMethod::scalar_of_tensor(const ImportedTensor& tensor, const ValueMeta& expected) const {
   if (tensor.dim == 0 && tensor.device.type == DeviceType::CPU) {
     const bool fits = expected.kind == ValueKind::Bool     ? tensor.dtype == ScalarType::Bool
@@ -439,7 +439,7 @@ EValue PyMethod::scalar_of_tensor(const ImportedTensor& tensor, const ValueMeta&
       Tensor::make(tensor.dtype, {tensor.sizes.data(), tensor.dim}, tensor.data, tensor.device)));
 }
 
-// Over the caller's bytes where they lie as the method wants them, otherwise over a copy that does.
+// Uses the caller's memory if its strides match the method's, otherwise a copy.
 void PyMethod::set_tensor(size_t index, PyObject* value) {
   Input& input = inputs_[index];
   const ImportedTensor& tensor = input.tensor;
@@ -447,11 +447,11 @@ void PyMethod::set_tensor(size_t index, PyObject* value) {
   const Span<const int64_t> sizes(tensor.sizes.data(), tensor.dim);
   EValue& slot = values_[index];
   if (tensor.dim != expected.dim_order.size() || tensor.dtype != expected.dtype) {
-    // Refused by the method, which says why, before anybody looks at the bytes.
+    // The method rejects it with an error before accessing the memory.
     slot = EValue(value_or_throw(Tensor::make(tensor.dtype, sizes, tensor.data, tensor.device)));
     return;
   }
-  // Mostly as it was in the last call.
+  // Usually unchanged since the last call.
   const auto is_as_before = [&](const Tensor& last) {
     return last.dtype() == tensor.dtype && last.device() == tensor.device &&
            last.dim() == tensor.dim && std::equal(sizes.begin(), sizes.end(), last.sizes().begin());
@@ -470,7 +470,7 @@ void PyMethod::set_tensor(size_t index, PyObject* value) {
     if (tensor.is_read_only) result.set_constant_data(tensor.data, nbytes);
     return;
   }
-  if (nbytes > expected.nbytes) {  // refused: above the upper bound
+  if (nbytes > expected.nbytes) {  // rejected: above the upper bound
     result.set_data(tensor.data, nbytes);
     return;
   }
@@ -481,7 +481,7 @@ void PyMethod::set_tensor(size_t index, PyObject* value) {
   }
   if (!on_cpu) {
     throw_error(make_error(Error::InvalidArgument,
-                           "input %zu of method \"%s\" lies on a device in another layout than %s; "
+                           "input %zu of method \"%s\" is on a device with other strides than %s; "
                            "make it contiguous",
                            index, method_->name().c_str(), expected.describe().c_str()));
   }
@@ -516,7 +516,7 @@ void PyMethod::check_written_inputs() const {
   for (const size_t i : written_) {
     const ImportedTensor& tensor = inputs_[i].tensor;
     if (!tensor.imported() || !tensor.data) continue;
-    if (tensor.is_read_only) refuse(i, "and it is read-only; give a copy that can be written");
+    if (tensor.is_read_only) refuse(i, "and it is read-only; pass a writable copy");
     if (!has_layout(tensor, metas[i].dim_order) && overlaps_itself(view_of(tensor))) {
       refuse(i, "and several of its elements are one place in memory, as after expand(); clone it");
     }
@@ -525,7 +525,7 @@ void PyMethod::check_written_inputs() const {
       if (k != i && other.imported() && other.device == tensor.device &&
           share_elements(view_of(tensor), view_of(other))) {
         refuse(i, "and it shares memory with input " + std::to_string(k) +
-                      "; give a copy as one of them");
+                      "; pass a copy of one of them");
       }
     }
   }
@@ -554,7 +554,7 @@ void PyMethod::release_inputs() {
   }
 }
 
-// That of the first tensor among the inputs; without one, that of the process.
+// The style of the first input tensor; without one, that of the process.
 TensorStyle PyMethod::output_style() const {
   for (const Input& input : inputs_) {
     if (input.tensor.imported()) return {input.tensor.type.api, input.tensor.type.is_torch};

@@ -1,4 +1,4 @@
-// A loaded method as Python sees it: the hot path of the binding.
+// The Python object of a loaded method: the hot path of the binding.
 #pragma once
 
 #include <Python.h>
@@ -23,8 +23,8 @@
 
 namespace pteron::python {
 
-// A session, and the lock that lets one thread at a time run what belongs to it. C++ callers keep
-// that order themselves; Python code must not be able to break it.
+// A session and a lock that serializes its methods. C++ callers are responsible for that
+// themselves; Python code must not be able to cause a data race.
 class PySession final : public std::enable_shared_from_this<PySession> {
  public:
   explicit PySession(std::shared_ptr<Session> session) : session_(std::move(session)) {}
@@ -40,11 +40,11 @@ class PySession final : public std::enable_shared_from_this<PySession> {
   // Only while a Guard is held.
   StreamOrder& order() { return order_; }
 
-  // Holds the session for one thread. Lets go of the GIL while it waits. Throws InvalidState where
-  // the thread has it already, or another had it when this process was forked.
+  // Locks the session for one thread. Releases the GIL while waiting. Throws InvalidState if the
+  // thread holds it already, or another held it when this process was forked.
   class Guard final {
    public:
-    // Gives up after `seconds`: TimedOut. Throws what a signal handler raises meanwhile.
+    // TimedOut after `seconds`. Throws what a signal handler raises meanwhile.
     explicit Guard(PySession& session, double seconds = std::numeric_limits<double>::infinity());
     ~Guard();
     Guard(const Guard&) = delete;
@@ -58,7 +58,7 @@ class PySession final : public std::enable_shared_from_this<PySession> {
   std::shared_ptr<Session> session_;
   StreamOrder order_;
   std::timed_mutex mutex_;
-  uint32_t generation_ = 0;  // of the process in which it was locked last
+  uint32_t generation_ = 0;  // of the process that locked it last
   std::atomic<std::thread::id> owner_{};
 };
 
@@ -70,12 +70,12 @@ class PyMethod final {
   // The class as Python sees it. Borrowed; throws.
   static PyTypeObject* type();
 
-  // Flat inputs to a list of flat outputs. May be called from any thread; calls into one session
-  // take turns.
+  // Flat inputs to a list of flat outputs. Callable from any thread; calls into one session are
+  // serialized.
   Object execute(PyObject* inputs);
-  // The same of a tuple: flat inputs, and a timeout in seconds.
+  // The same with a tuple: flat inputs, and a timeout in seconds.
   Object execute_within(PyObject* inputs_and_timeout);
-  // Whether a call was told to end. Any thread, while others call.
+  // Returns whether a call was cancelled. Callable from any thread during a call.
   Object cancel();
   // None; inputs as above.
   Object prepare(PyObject* inputs);
@@ -84,25 +84,25 @@ class PyMethod final {
   Object meta() const;
 
  private:
-  // How an output gets out.
+  // How an output is returned.
   enum class OutputMode {
-    Copy,    // from memory of the method
-    Direct,  // the delegate writes into what Python gets
+    Copy,    // copied from the method's memory
+    Direct,  // the delegate writes into the returned tensor
   };
   enum class Purpose { Execute, Prepare };
   struct Input {
     ImportedTensor tensor;
-    Object scalar;       // keeps a string alive
-    Object given, copy;  // torch's: the caller's tensor without its history, and a dense copy of it
-    bool is_copied = false;  // the method reads, and writes, a copy: `copy`, or `staging`
-    std::unique_ptr<std::byte[]> staging;  // a rearranged copy, kept for later calls
+    Object scalar;           // keeps a string alive
+    Object given, copy;      // torch: the caller's tensor, detached, and a dense copy of it
+    bool is_copied = false;  // the method uses a copy: `copy` or `staging`
+    std::unique_ptr<std::byte[]> staging;  // a copy in the method's layout, reused by later calls
     size_t staging_nbytes = 0;
   };
   struct Output {
     OutputMode mode = OutputMode::Copy;
     std::unique_ptr<std::byte[]> memory;  // for an unplanned output that must be copied
     OwnedTensorPtr direct;
-    OwnedTensorPtr on_device;  // as `memory`, for one on a device
+    OwnedTensorPtr on_device;  // like `memory`, on a device
   };
 
   Object run(PyObject* inputs, Purpose purpose, double timeout);
@@ -116,12 +116,12 @@ class PyMethod final {
   void import_value(size_t index, PyObject* value);
   EValue import_scalar(size_t index, PyObject* value);
   void set_tensor(size_t index, PyObject* value);
-  // Memory of a tensor of torch's, `value`, copied into the layout of `result` by torch itself, on the
-  // stream on which the method runs.
+  // Copies a torch tensor `value` into the layout of `result` with torch, on the method's stream.
   void* copy_with_torch(Input& input, PyObject* value, const Tensor& result);
-  // Throws unless what a run writes is writable, is nowhere there twice, and is no other input's.
+  // Throws unless inputs that a run writes are writable, do not overlap themselves, and do not
+  // overlap other inputs.
   void check_written_inputs() const;
-  // What the run wrote to copies, to the caller's memory.
+  // Copies back what the run wrote to copies of inputs.
   void write_copies_back();
   EValue scalar_of_tensor(const ImportedTensor& tensor, const ValueMeta& expected) const;
   void import_inputs(PyObject* inputs);
@@ -136,7 +136,7 @@ class PyMethod final {
   std::vector<EValue> values_;
   std::vector<size_t> written_;  // inputs that a run changes in place
   std::vector<Output> outputs_;
-  std::vector<Device> devices_;  // besides the CPU, of inputs and outputs
+  std::vector<Device> devices_;  // of inputs and outputs, other than the CPU
 };
 
 }  // namespace pteron::python

@@ -1,10 +1,10 @@
-// Objects of Python, by CPython's API alone.
+// Python objects through the CPython API.
 //
-//   const Object name = get_attribute(dtype, "name");  // null: it has none
+//   const Object name = get_attribute(dtype, "name");  // null: no such attribute
 //   const Object bytes = call_method(array, "view", "(s)", "uint8");
 //
-// An error of Python is thrown as PythonError, and Python is told at the border (python_type.h,
-// module.cpp). All of this needs the GIL.
+// A Python error is thrown as PythonError and returned to Python at the boundary (python_type.h,
+// module.cpp). All functions need the GIL.
 #pragma once
 
 #include <Python.h>
@@ -19,7 +19,7 @@
 
 namespace pteron::python {
 
-// Thrown where Python's exception is set.
+// Thrown when a Python exception is set.
 struct PythonError final {};
 
 struct DropReference final {
@@ -35,18 +35,18 @@ inline Object borrow(PyObject* object) {
 
 inline Object none() { return borrow(Py_None); }
 
-// The new reference that a function of CPython returned; throws where that is null.
+// Takes the new reference that a CPython function returned; throws if null.
 inline Object checked(PyObject* result) {
   if (!result) throw PythonError();
   return Object(result);
 }
 
-// Instead of Python's UnicodeError, an exception of ours: for text of a program that is no UTF-8, and
-// for a str that cannot be written as such.
+// Throws our exception instead of UnicodeError, for invalid UTF-8 in a program and for a str that
+// cannot be encoded.
 [[noreturn]] void refuse_bytes(std::string_view text);
 [[noreturn]] void refuse_str();
 
-// Borrowed from `text`; throws TypeError for what is no str.
+// Borrowed from `text`; throws TypeError if it is not a str.
 inline std::string_view to_view(PyObject* text) {
   Py_ssize_t length = 0;
   const char* data = PyUnicode_AsUTF8AndSize(text, &length);
@@ -88,14 +88,14 @@ Object to_list(const Values& values) {
   return list_of(values.size(), [&](size_t i) { return to_object(values[i]); });
 }
 
-// What follows may run Python code, and with it other threads.
+// The following functions may run Python code, and thus other threads.
 
-// Null if there is no such attribute, without an exception on the way.
+// Null if there is no such attribute, without raising.
 inline Object get_attribute(PyObject* object, const char* name) {
 #if PY_VERSION_HEX >= 0x030D0000
   constexpr auto look_up = PyObject_GetOptionalAttr;
 #else
-  constexpr auto look_up = _PyObject_LookupAttr;  // what it was called before it was public
+  constexpr auto look_up = _PyObject_LookupAttr;  // its name before it was public
 #endif
   const Object key = checked(PyUnicode_InternFromString(name));
   PyObject* found = nullptr;

@@ -1,10 +1,10 @@
-// Types of Python over C++ classes, by CPython's API alone: a call costs no more than a builtin's.
+// Python types for C++ classes through the CPython API: calls are as fast as a builtin's.
 //
 //   PyMethodDef methods[] = {{"execute", method_of<&PyMethod::execute>, METH_O, nullptr}, {}};
 //   PyTypeObject* const type = make_type<PyMethod>("module.Method", "A method.", methods);
 //   Object method = make_object(type, std::make_unique<PyMethod>(...));
 //
-// Nobody derives from such a type, nor makes objects of it in Python.
+// Such types cannot be subclassed or instantiated in Python.
 #pragma once
 
 #include <Python.h>
@@ -38,8 +38,8 @@ struct ClassOf<Member T::*> {
   using Type = T;
 };
 
-// A member function that returns an Object, as CPython calls it: with the arguments that it takes,
-// or all left out. No exception gets out.
+// Wraps a member function that returns an Object for CPython, with its arguments or none. Catches
+// all exceptions.
 template <auto function, typename... Arguments>
 PyObject* method_of(PyObject* self, Arguments... arguments) noexcept {
   using T = typename ClassOf<decltype(function)>::Type;
@@ -63,7 +63,7 @@ PyObject* method_of(PyObject* self, Arguments... arguments) noexcept {
 
 inline PyGetSetDef no_properties[] = {{}};
 
-// `name` is where it is imported from. All arguments outlive the type; the tables end with {}.
+// `name` is its qualified name. All arguments must outlive the type; the tables end with {}.
 template <typename T>
 PyTypeObject* make_type(const char* name, const char* doc, PyMethodDef* methods,
                         PyGetSetDef* properties = no_properties) {

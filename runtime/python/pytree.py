@@ -40,7 +40,7 @@ class NamedValues(dict[str, Any]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tree:
-    """One level of nesting.
+    """A node of the tree.
 
     Attributes:
       kind: `leaf`, `tuple`, `list`, `dict`, `namedtuple`, `class` or `none`.
@@ -57,7 +57,7 @@ class Tree:
     type: Any = None
 
     def describe(self) -> str:
-        """`(*, {'mask': *})`, where a star is a value."""
+        """`(*, {'mask': *})`, where a star is a leaf."""
         inner = [child.describe() for child in self.children]
         if self.kind == "tuple":
             return "(" + ", ".join(inner) + ("," if len(inner) == 1 else "") + ")"
@@ -126,7 +126,7 @@ def flatten_call(
 
 
 def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
-    """Nests `leaves`, of which there are as many as in `tree`."""
+    """Unflattens `leaves`, which must be as many as in `tree`."""
     iterator = iter(leaves)
     value = _build(tree, iterator)
     left = sum(1 for _ in iterator)
@@ -226,7 +226,7 @@ def _build(tree: Tree, leaves: Iterator[Any]) -> Any:
         try:
             return next(leaves)
         except StopIteration:
-            raise NotSupportedError("the method has fewer outputs than its nesting says") from None
+            raise NotSupportedError("the method has fewer outputs than its pytree") from None
     if tree.kind == "none":
         return None
     children = [_build(child, leaves) for child in tree.children]

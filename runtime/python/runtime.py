@@ -29,7 +29,7 @@ class OperatorRegistry:
 
 
 class Runtime:
-    """Loads programs. There is one in a process: `Runtime.get()`."""
+    """Loads programs. One per process: `Runtime.get()`."""
 
     _instance: Runtime | None = None
 
@@ -44,11 +44,11 @@ class Runtime:
         return Runtime._instance
 
     def release_cached_memory(self) -> None:
-        """Gives back memory that is kept for later calls, of the host and of devices.
+        """Returns cached memory of the host and of devices.
 
-        Without it, as much is kept as recent calls of the loaded methods needed; a method's share
-        goes with it. May be called while methods run. The next calls ask for memory again.
-        What other threads keep for themselves stays (up to 8 MB each).
+        Otherwise as much is cached as recent calls of the loaded methods needed, until the method
+        is destroyed. May be called while methods run. The next calls allocate again. Per-thread
+        caches of other threads stay (up to 8 MB each).
         """
         _native.release_cached_memory()
 
@@ -64,15 +64,15 @@ class Runtime:
         """Opens a program file.
 
         Args:
-          data: its path, its bytes, or a binary file to read. Of a path the file is mapped, not
-            read: who truncates it meanwhile ends the process, so give bytes where others can write.
-          verification: how much is checked.
-          data_path: tensor-data files (.ptd) with what the program keeps outside, one or several,
-            given as `data` is.
-          allowed_backends: ids of the backends that the program's delegates may have; by default
-            all. A delegate is native code in most backends, so give `()` for a file from somebody
-            you do not trust.
-          limits: what the program and each of its methods may use; by default `Limits()`.
+          data: its path, its bytes, or a binary file to read. A path is mapped, not read:
+            truncating the file ends the process with SIGBUS, so pass bytes if others can write to
+            it.
+          verification: how much is verified.
+          data_path: one or several tensor-data files (.ptd) with external data, in any form of
+            `data`.
+          allowed_backends: backend ids allowed in the program's delegates; by default all. Most
+            backends run native code from the file, so pass `()` for untrusted files.
+          limits: resource limits of the program and each of its methods; by default `Limits()`.
         """
         if isinstance(allowed_backends, str):
             raise TypeError("allowed_backends: found a str, expected a collection of them")
@@ -99,7 +99,7 @@ def _is_one_file(data: object) -> bool:
 
 
 def _read(data: Any, most: int | None) -> tuple[bool, bytes]:
-    """Whether it is a path, and the path or the contents, of which `most` bytes may be copied."""
+    """Whether it is a path, and the path or the contents; at most `most` bytes are copied."""
     if isinstance(data, (str, os.PathLike)):
         return True, os.fsencode(data)
     if hasattr(data, "read"):

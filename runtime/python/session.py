@@ -1,4 +1,4 @@
-"""The state that a model keeps between calls."""
+"""The state of a model between calls."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Session:
         self._native = native
 
     def reset(self) -> None:
-        """Puts every buffer back to its initial value."""
+        """Resets every buffer to its initial value."""
         self._native.reset()
 
     def buffer_names(self) -> list[str]:
-        """Of the buffers that the methods loaded so far use, sorted."""
+        """Names of the buffers of all methods loaded so far, sorted."""
         return self._native.buffer_names()
 
     def buffer(self, name: str) -> Any:
-        """A copy of one: a torch tensor if torch is loaded, else a numpy array."""
+        """A copy of a buffer: a torch tensor if torch is loaded, else a NumPy array."""
         return self._native.buffer(name)
 
     def set_buffer(self, name: str, value: Any) -> None:

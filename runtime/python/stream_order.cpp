@@ -5,7 +5,7 @@
 namespace pteron::python {
 namespace {
 
-// Of the calling thread's current stream on `device` as it stands now; null where there are none.
+// An event on the calling thread's current stream of `device`; null without streams.
 Result<std::unique_ptr<DeviceEvent>> event_now(Device device) {
   DeviceAllocator* const allocator = find_device_allocator(device.type);
   if (!allocator) return std::unique_ptr<DeviceEvent>();
@@ -36,7 +36,7 @@ Error StreamOrder::enter(Device device, void* stream) {
   LastWork& last = last_work_on(device);
   last.used = true;
   if (last.stream == stream) return Error::Ok;
-  // For what was on the default stream CallerStreams has seen to it.
+  // CallerStreams has handled work on the default stream.
   if (last.stream && last.event) PTERON_RETURN_IF_ERROR(last.event->make_wait(stream));
   last.stream = stream;
   return Error::Ok;
@@ -63,12 +63,12 @@ Error CallerStreams::begin(bool after_default) {
     void* stream = nullptr;
     if (api_ && api_->current_work_stream &&
         api_->current_work_stream(dlpack::kCuda, device.index, &stream) != 0) {
-      PyErr_Clear();  // a build of the library without this kind of device
+      PyErr_Clear();  // a build of the library without this device type
       stream = nullptr;
     }
     DeviceAllocator* const allocator = find_device_allocator(device.type);
     if (!allocator) continue;
-    // What this thread does on the default stream comes before what it will do on another one.
+    // Orders earlier work of this thread on the default stream before later work on another one.
     const bool leaves_default = stream && (after_default || order_.is_on_default(device));
     std::unique_ptr<DeviceEvent> event;
     if (leaves_default) {

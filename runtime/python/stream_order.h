@@ -1,16 +1,16 @@
-// The streams of devices as Python callers see them: a method's work goes to the caller's stream,
-// like an operator of the library whose tensors it gets, and the host waits for nothing.
+// Runs methods on the Python caller's streams, like an operator of the caller's tensor library,
+// without blocking the host.
 //
 //   StreamOrder order;  // of a session
 //   {
 //     CallerStreams streams(devices, api, order);
-//     throw_if_error(streams.begin(false));  // this thread's streams are now the caller's
+//     throw_if_error(streams.begin(false));  // uses the caller's streams on this thread
 //     method->execute();
-//   }  // and now what they were before
-//   throw_if_error(order.finish());  // before the host touches the session's state
+//   }  // restores them
+//   throw_if_error(order.finish());  // before the host accesses the session's state
 //
-// Methods of a session may be called on one stream after the other: what the last one put on its
-// stream is waited for by the next one, on the device.
+// Methods of a session may be called on different streams: the next call waits on the device for
+// the previous one's work.
 #pragma once
 
 #include <memory>
@@ -25,16 +25,16 @@
 
 namespace pteron::python {
 
-// Where the work of a session stands on each device. One thread at a time.
+// The last work of a session on each device. Not thread-safe.
 class StreamOrder final {
  public:
-  // Whether the last work on `device`, of which there was some, was on its default stream.
+  // Whether there was work on `device` and the last was on its default stream.
   bool is_on_default(Device device) const;
-  // Work follows on `stream`, the calling thread's current one on `device`.
+  // Called before work on `stream`, the calling thread's current stream of `device`.
   Error enter(Device device, void* stream);
-  // It has been put there.
+  // Called after the work was queued.
   Error leave(Device device);
-  // The default streams wait for all of it, and with them whatever the host waits for there.
+  // Makes the default streams wait for all work.
   Error finish();
 
  private:
@@ -42,17 +42,18 @@ class StreamOrder final {
     Device device;
     void* stream = nullptr;  // of the last work
     bool used = false;
-    std::unique_ptr<DeviceEvent> event;  // behind it; only where it was not on the default stream
+    std::unique_ptr<DeviceEvent> event;  // event after it, unless it was on the default stream
   };
   LastWork& last_work_on(Device device);
 
   std::vector<LastWork> last_work_;
 };
 
-// The caller's current streams of some devices, current on this thread for a scope.
+// Makes the caller's current streams of some devices current on this thread for a scope.
 class CallerStreams final {
  public:
-  // `api` knows the caller's streams; null: the default ones. Both arguments outlive this object.
+  // `api` provides the caller's streams; null: the default streams. Both arguments outlive this
+  // object.
   CallerStreams(const std::vector<Device>& devices, const dlpack::ExchangeApi* api,
                 StreamOrder& order)
       : devices_(devices), api_(api), order_(order) {}
@@ -60,15 +61,14 @@ class CallerStreams final {
   CallerStreams(const CallerStreams&) = delete;
   CallerStreams& operator=(const CallerStreams&) = delete;
 
-  // `after_default`: inputs came from a library that ordered them with the default stream. Needs
-  // the GIL.
+  // `after_default`: inputs are ordered with the default stream. Needs the GIL.
   Error begin(bool after_default);
 
  private:
   const std::vector<Device>& devices_;
   const dlpack::ExchangeApi* const api_;
   StreamOrder& order_;
-  std::vector<std::pair<Device, void*>> before_;  // the thread's streams, where they were changed
+  std::vector<std::pair<Device, void*>> before_;  // the thread's previous streams, if changed
 };
 
 }  // namespace pteron::python

@@ -1,15 +1,15 @@
-"""How much of a file is checked before it is used."""
+"""How much of a file is verified before use."""
 
 import enum
 
 
 class Verification(enum.Enum):
-    """What `load_program` checks. Code is checked against its digest at every level.
+    """What `load_program` verifies. Code is checked against its digest at every level.
 
     Attributes:
       Minimal: the layout of the file, the digest of the program part and its structure.
-      InternalConsistency: and the meaning of all methods.
-      Full: and the digests of all bytes, weights included; reads the whole file.
+      InternalConsistency: also the semantics of all methods.
+      Full: also the digests of all bytes, including weights; reads the whole file.
     """
 
     Minimal = 0

@@ -294,7 +294,7 @@ def test_buffers_that_are_no_tensors(format: bytes, itemsize: int, suboffset: in
         load(copy_program(sizes=[2])).execute([exporter])
 
 
-def test_inputs_are_let_go_of() -> None:
+def test_inputs_are_released() -> None:
     method = load(copy_program())
     x = torch.from_numpy(X.copy())
     alive = weakref.ref(x)
@@ -305,7 +305,7 @@ def test_inputs_are_let_go_of() -> None:
     buffer = bytearray(24)
     method_of_bytes = load(copy_program(sizes=[24], dtype="uint8"))
     method_of_bytes.execute([buffer])
-    buffer.append(0)  # raises BufferError while somebody looks at it
+    buffer.append(0)  # raises BufferError while a view of it exists
 
 
 def test_a_failed_call_lets_go_too() -> None:

@@ -109,4 +109,4 @@ def test_paths_that_are_no_regular_files(tmp_path: Path) -> None:
 
     done = threading.Event()
     threading.Thread(target=load_all, daemon=True).start()
-    assert done.wait(20), "it waits for somebody to write to the pipe"
+    assert done.wait(20), "it waits for a writer of the pipe"

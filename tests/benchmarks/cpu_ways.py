@@ -39,7 +39,7 @@ class Way:
         package: whose version it depends on; "" for our own.
         imports: the module that is imported to run files; `load` then takes the less.
         file: what it makes, in the folder; "" if it makes none.
-        is_tuned: whether it has options that somebody must set.
+        is_tuned: whether it has options that the user must set.
         tolerance: of its outputs, relative to the largest of eager's.
     """
 

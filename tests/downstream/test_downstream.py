@@ -1,7 +1,7 @@
 """A workspace that depends on this module builds C++, CUDA and Python against it.
 
 Its first build runs beside decoys of a CUDA installation. A clone in another place, without them,
-shares its cache, compiles and lowers nothing; what it makes anew has the same bytes.
+shares its cache, compiles and lowers nothing; what it rebuilds has the same bytes.
 """
 
 import hashlib
@@ -72,7 +72,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def decoys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A CUDA installation that breaks whoever looks at it."""
+    """A CUDA installation that breaks every reader."""
     root = tmp_path_factory.mktemp("decoys")
     for name in ("nvcc", "ptxas", "cicc", "fatbinary", "cudafe++"):
         tool = root / "bin" / name
@@ -222,16 +222,16 @@ def test_programs_come_from_a_cache(
         assert (hashlib.sha256(program).hexdigest() in files) is (name in shared), name
 
 
-def test_same_bytes_when_made_anew(built: NestedBazel, clone: NestedBazel, log: Path) -> None:
+def test_same_bytes_when_rebuilt(built: NestedBazel, clone: NestedBazel, log: Path) -> None:
     """Elsewhere and without the decoys."""
     mnemonics = ("PteronProgram", "CudaCompile", "CppLink")
-    anew = {"sum", "sum_cuda", "cuda_program"}
+    rebuilt = {"sum", "sum_cuda", "cuda_program"}
     logged = f"--execution_log_json_file={log}"
     modified = f"--modify_execution_info=({'|'.join(mnemonics)})=+no-cache"
-    clone.run("build", logged, *_TWO_AT_ONCE, modified, *(f"//:{name}" for name in sorted(anew)))
+    clone.run("build", logged, *_TWO_AT_ONCE, modified, *(f"//:{name}" for name in sorted(rebuilt)))
     cached, made = _spawns(log, *mnemonics)
     assert not cached
-    assert made >= {*anew, "add"}
+    assert made >= {*rebuilt, "add"}
     for path in ("sum.pte", "sum_cuda.pte", "_objs/add/add.cu.pic.o", "cuda_program"):
         assert clone.output(path).read_bytes() == built.output(path).read_bytes(), path
 

@@ -63,7 +63,7 @@ def _compiler_folders() -> list[Path]:
 
 @pytest.fixture
 def decoy(tmp_path: Path) -> Path:
-    """A CUDA installation that breaks whoever looks at it."""
+    """A CUDA installation that breaks every reader."""
     root = tmp_path / "decoy"
     for name in ("nvcc", "ptxas", "cicc", "fatbinary", "cudafe++"):
         program = root / "bin" / name

@@ -1,4 +1,4 @@
-"""Modules of `pteron` that import each other in a circle, wherever the imports stand.
+"""Modules of `pteron` that import each other in a cycle, wherever the imports stand.
 
 Imports in functions and under TYPE_CHECKING count: they hide a circle and do not open it. What a
 package fetches on first use of a name (`import_module`) does not.

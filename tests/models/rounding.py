@@ -55,7 +55,7 @@ DECISIONS_ON_SUMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "mean": lambda h: ((h * 1.1).mean(-1) * 30).floor(),
     "product": lambda h: ((h @ h.t()) * 1.7).floor(),
     "product_and_relu": lambda h: ((h @ h.t()).relu() + 0.3).floor(),
-    "product_of_one_row": lambda h: ((h[:1][None] @ h.t()[None]) * 1.7).floor(),
+    "gemv": lambda h: ((h[:1][None] @ h.t()[None]) * 1.7).floor(),
 }
 
 _DTYPES = (

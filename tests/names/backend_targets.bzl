@@ -1,4 +1,4 @@
-"""What the targets of a backend bring, to who depends on them and to `bazel build`."""
+"""Tests of a backend's targets: their dependencies and what `bazel build` builds."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
 load("//tools/build:names.bzl", "PYTHON_ROOT")
@@ -26,7 +26,7 @@ _targets_test = analysistest.make(_impl, attrs = {
 })
 
 def backend_targets_test(name, package, target_compatible_with = []):
-    """A test for each target of a backend: the whole of it, and its lowering half.
+    """A test per target of a backend: the complete one, and its lowering half.
 
     Args:
         name: of the tests.

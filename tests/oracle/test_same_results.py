@@ -1,4 +1,4 @@
-"""Files without delegates give the same results in both runtimes, whoever wrote them."""
+"""Files without delegates give the same results in both runtimes, from either writer."""
 
 from collections.abc import Sequence
 from pathlib import Path

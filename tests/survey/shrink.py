@@ -73,7 +73,7 @@ _EXCEPTIONS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 
-# What follows from others, and is then made anew.
+# Derived fields, which are recomputed.
 _DERIVED = frozenset({"stage_names", "out_features", "out_indices"})
 
 #: Rules to try, one after the other: all small, as wide as the default, the default itself.

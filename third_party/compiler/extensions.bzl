@@ -8,7 +8,7 @@ README.md says what the file is for.
 
 _PROGRAMS = ["cc1plus", "collect2", "as", "ld"]
 
-# Of the headers whose macros tell versions of the libraries apart.
+# Headers whose macros identify library versions.
 _MACROS = """
 for header in version stdlib.h omp.h; do echo "#include <$header>"; done |
   "$0" -fopenmp -x c++ -std=c++20 -dM -E - | sort | sha256sum

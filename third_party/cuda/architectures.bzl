@@ -1,11 +1,11 @@
-"""The build setting that says which GPUs device code is compiled for."""
+"""The build setting for GPU architectures."""
 
 CudaArchitecturesInfo = provider(
     doc = "What device code is compiled for.",
     fields = {"gencode": "List of nvcc's -gencode options."},
 )
 
-# What nvcc 13.0 compiles for. A suffix "a" means this very processor, "f" its family.
+# Architectures of nvcc 13.0. Suffix "a" means exactly this architecture, "f" its family.
 _SUPPORTED = [
     "75",
     "80",

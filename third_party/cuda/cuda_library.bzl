@@ -33,7 +33,7 @@ def _prefixed_folder(ctx):
     return "_virtual_includes/" + ctx.label.name
 
 def _compilation_context(ctx, headers):
-    """What a source of this target sees of it: its headers, relative to the repository's root."""
+    """Headers visible to a source of this target, relative to the repository root."""
     root = ctx.label.workspace_root
     generated = ctx.bin_dir.path
     package = _join(root, ctx.label.package)
@@ -84,7 +84,7 @@ def _compile(ctx, context, private_headers, source):
     object = ctx.actions.declare_file("_objs/%s/%s.pic.o" % (ctx.label.name, stem))
     ctx.actions.run(
         arguments = [_nvcc_arguments(ctx, context, source, object)],
-        # Nothing of the caller's environment; the host compiler needs its assembler.
+        # Not the caller's environment; the host compiler needs its assembler.
         env = {
             "PATH": ":".join([cc_toolchain.compiler_executable.rpartition("/")[0], "/usr/bin", "/bin"]),
             "PWD": "/proc/self/cwd",

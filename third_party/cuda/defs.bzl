@@ -56,7 +56,7 @@ def cuda_library(name, deps = [], target_compatible_with = [], **kwargs):
         deps = [dep for dep in deps if native.package_relative_label(dep) != cudart]
     cuda_library_rule(
         name = name,
-        # Among the deps, where cc_shared_library looks for what it links.
+        # In the deps, where cc_shared_library searches.
         deps = deps + [cudart],
         include_prefix = kwargs.pop("include_prefix", include_prefix()),
         target_compatible_with = requires_cuda() + target_compatible_with,

@@ -1,6 +1,6 @@
-"""Shared libraries that a program opens when it needs them: in its runfiles, not linked."""
+"""Shared libraries in a program's runfiles, opened on demand, not linked."""
 
-# Where in the runfiles they lie, side by side: each finds the others in its own folder.
+# Their common folder in the runfiles, in which they find each other.
 # backends/cuda/runtime/platform/dynamic_library.cpp looks for it.
 _FOLDER = "_pteron_cuda"
 

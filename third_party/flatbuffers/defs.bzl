@@ -13,7 +13,7 @@ load("@rules_cc//cc:defs.bzl", "cc_library")
 load("//tools/build:names.bzl", "include_prefix")
 load("//tools/build:py.bzl", "py_library")
 
-# For each language: flatc's options and the extension of what it writes.
+# Per language: flatc's options and the output extension.
 _LANGUAGES = {
     "cpp": (["--cpp", "--cpp-std", "c++17"], ".h"),
     "python": (["--python", "--gen-object-api", "--gen-onefile"], ".py"),

@@ -43,7 +43,7 @@ def pybind_extension(
     cc_binary(
         name = name + ".so",
         srcs = srcs,
-        # Consumers don't inherit our .bazelrc: say the standard here too.
+        # Dependents do not inherit our .bazelrc, so the standard is set here too.
         copts = ["-std=c++17", "-fvisibility=hidden"] + copts,
         linkopts = linkopts + library_path("$$ORIGIN"),
         linkshared = True,

@@ -234,7 +234,7 @@ def _last_error(output: str) -> str:
 
 
 class _Progress:
-    """Says every few seconds how much of `total` bytes a directory holds."""
+    """Reports every few seconds how many of `total` bytes a directory contains."""
 
     def __init__(self, directory: Path, total: int, period: float = 5.0):
         self._directory = directory

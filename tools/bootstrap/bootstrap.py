@@ -1,4 +1,4 @@
-"""Gives tools/bazel its Bazel: one that the machine has, else a private one from Debian."""
+"""Provides the Bazel of tools/bazel: an installed one, else a private one from Debian."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tools.bootstrap.apt import Apt
 from tools.bootstrap.report import Problem, fail, say
 
 _HERE = Path(__file__).parent
-# The files that shape the tree of packages, as opposed to the registry and launcher over it.
+# The files that determine the package tree, as opposed to registry and launcher.
 _TREE_RECIPE = ("packages.py", "install.py")
-# Set-ups of other checkouts and branches that stay beside a new one.
+# Number of setups of other checkouts and branches to keep.
 _KEPT = 4
 
 

@@ -1,4 +1,4 @@
-"""Directories in the user's cache: one process at a time, and whole or not at all."""
+"""Locked, atomically created directories in the user's cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tools.bootstrap.report import say
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Holds the directory's lock; says so when another process has it and waits for that one.
+    """Holds the directory's lock; reports and waits if another process has it.
 
     The lock goes with the process and those children that inherit its file (close_fds=False): an
     interrupted run leaves no stale lock, and the next one waits for children that it left behind.
@@ -33,10 +33,10 @@ def locked(directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic_directory(final: Path) -> Iterator[Path]:
-    """Gives a fresh directory that becomes `final` when the block ends without an error.
+    """Yields a new directory that is renamed to `final` if the block succeeds.
 
-    What was at `final` is removed. After an error nothing is left; what an interrupted process left
-    is removed by the next one. Call it under `locked`.
+    Replaces `final`. After an error nothing is left; leftovers of an interrupted process are
+    removed by the next one. Call it under `locked`.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     if final.exists():

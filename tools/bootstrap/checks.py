@@ -1,4 +1,4 @@
-"""Looks at the machine before anything is downloaded, and reports all obstacles at once."""
+"""Checks the machine before any download, and reports all problems at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ELSEWHERE = "Set XDG_CACHE_HOME to a directory elsewhere"
 
 
 def problems(cache: Path) -> list[Problem]:
-    """Everything that would stop a private Bazel from being set up in `cache` or from working."""
+    """All problems that would prevent a private Bazel in `cache`."""
     return check_apt() + check_compiler() + check_cache(cache)
 
 

@@ -1,4 +1,4 @@
-"""Unpacks Bazel's Debian packages into a private directory and makes them run from there."""
+"""Unpacks Bazel's Debian packages into a private directory and relocates them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _DROPPED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/lin
 
 
 class Tree:
-    """An unpacked tree of Debian packages that is going to live at `home`.
+    """An unpacked tree of Debian packages with final location `home`.
 
-    While it is being made it lies at `root`; everything written into it speaks of `home`.
+    It is built at `root`; paths written into it refer to `home`.
     """
 
     def __init__(self, root: Path, home: Path):
@@ -117,7 +117,7 @@ def relink(root: Path, home: Path) -> None:
 
 
 def write_classpath(root: Path, home: Path) -> None:
-    """Re-roots Bazel's list of jars, less those that were left out, plus one that it forgets."""
+    """Relocates Bazel's list of jars, without excluded ones, plus a missing one."""
     path = root / _CLASSPATH
     jars = path.read_text(encoding="utf-8").split()
     jars.append("/usr/share/java/perfmark-api.jar")  # gRPC's tracing interface

@@ -1,4 +1,4 @@
-"""Looks for a Bazel that the machine already has and that can reach its module registry."""
+"""Finds an installed Bazel that can reach its module registry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def find_bazel(timeout: float = 3.0) -> str | None:
     """The program to use, or None.
 
     bazelisk picks the version in .bazelversion, so it is always suitable; a bazel must be 7.7 or
-    newer and older than 9. The registry is asked only when there is such a program.
+    newer and older than 9. The registry is queried only if there is such a program.
 
     Args:
         timeout: seconds to wait for the module registry.

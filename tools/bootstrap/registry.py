@@ -1,4 +1,4 @@
-"""The local module registry: Debian's sources and small stand-ins behind the names of modules."""
+"""The local module registry: Debian's sources and stubs under the names of modules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Module:
 
     Attributes:
         name: the module's name.
-        versions: those that the dependency graph asks for; all get the same directory.
+        versions: versions in the dependency graph; all get the same directory.
         overlay: files of the directory, by their path in it, as names of files in OVERLAYS.
         sources: folders or files of the directory, by their path in it, as paths in the tree of
             Debian packages.

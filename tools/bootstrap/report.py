@@ -1,4 +1,4 @@
-"""What the bootstrap says: progress lines on stderr and errors that carry a remedy."""
+"""Output of the bootstrap: progress lines on stderr, and errors with a remedy."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import sys
 
 
 class Problem(Exception):
-    """One thing that stands in the way.
+    """A problem and its remedy.
 
     Attributes:
-        found: what is wrong, as one sentence without its full stop.
-        remedy: what the reader can do about it, as one sentence without its full stop.
+        found: the problem, a sentence without a full stop.
+        remedy: what to do, a sentence without a full stop.
     """
 
     def __init__(self, found: str, remedy: str):

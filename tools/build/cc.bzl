@@ -19,7 +19,7 @@ def _is_header(src):
     return src.endswith((".cuh", ".h", ".inc"))
 
 def _with_named_headers(attributes):
-    """Attributes of a program with which a header among its sources is included as others are."""
+    """Attributes of a program by which headers in its srcs are included as `pteron/...`."""
     headers = [src for src in attributes.get("srcs", []) if _is_header(src)]
     if not headers:
         return attributes
@@ -39,7 +39,7 @@ def cc_library(srcs = [], hdrs = [], textual_hdrs = [], **kwargs):
     """rules_cc's cc_library."""
     _cc_library(
         srcs = [src for src in srcs if not _is_header(src)],
-        # What is not among them does not get the prefix.
+        # Only these get the prefix.
         hdrs = hdrs + textual_hdrs + [src for src in srcs if _is_header(src)],
         include_prefix = include_prefix(),
         **kwargs

@@ -1,9 +1,9 @@
-"""Writes compile_commands.json to the checkout, for clangd and other readers of C++.
+"""Writes compile_commands.json to the checkout, for clangd and other tools.
 
     tools/bazel run //tools/build:compile_commands                  # all of it
     tools/bazel run //tools/build:compile_commands -- //runtime/... # a part
 
-Headers that are generated are found after a build.
+Generated headers exist after a build.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Main program of every pytest_test: runs pytest as a Bazel test expects it."""
+"""Main program of every pytest_test: runs pytest under Bazel's test protocol."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ def isolate(environment: MutableMapping[str, str]) -> None:
 
 
 def arguments(environment: MutableMapping[str, str]) -> list[str]:
-    """The options of pytest that follow from Bazel's test environment."""
+    """pytest options from Bazel's test environment."""
     options = ["-q", "-rs", "-p", "no:cacheprovider", "--import-mode=importlib", "--rootdir=."]
     if "TEST_TMPDIR" in environment:
         options.append(f"--basetemp={environment['TEST_TMPDIR']}/pytest")
@@ -44,7 +44,7 @@ class Shard:
 
 
 def plugins(environment: MutableMapping[str, str]) -> list[Shard]:
-    """The shard that Bazel asks for, if any; tells Bazel that sharding is understood."""
+    """The shard requested by Bazel, if any; tells Bazel that sharding is supported."""
     total = int(environment.get("TEST_TOTAL_SHARDS") or 0)
     if total <= 1:
         return []

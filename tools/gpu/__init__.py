@@ -1,1 +1,1 @@
-"""Tests and benchmarks on a machine that has a GPU and no Bazel."""
+"""Tests and benchmarks on a GPU machine without Bazel."""

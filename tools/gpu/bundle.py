@@ -1,8 +1,8 @@
-"""Packs tests, runner and sources for a machine that has a GPU and no Bazel.
+"""Packs tests, runner and sources for a GPU machine without Bazel.
 
   tools/bazel run //tools/gpu:bundle -- --output=FOLDER
 
-FOLDER then holds two files: `run.py`, and the archive that it unpacks and works in. Take it to the
+FOLDER then has two files: `run.py`, and the archive that it unpacks. Copy it to the
 machine and run `python3 FOLDER/run.py --output=RESULTS` there; see README.md.
 """
 
@@ -20,21 +20,21 @@ from absl import app, flags
 
 from tools.gpu.run import ARCHIVE
 
-#: The most that a bundle may weigh, in bytes.
+#: Size limit of a bundle in bytes.
 LIMIT = 60 << 20
 
 _OUTPUT = flags.DEFINE_string("output", None, "Folder to make or to renew.")
 _BINARIES = flags.DEFINE_spaceseplist("binaries", [], "Programs, as paths of this repository.")
 
-# Compiled for the Python here; the machine compiles its own.
+# Compiled for this machine's Python; the GPU machine compiles its own.
 _LEFT_OUT = frozenset({"pteron/runtime/python/_native.so"})
 _SOURCES = frozenset({".py", ".h", ".cpp", ".inc", ".json"})
 _SUFFIXES = _SOURCES | {".so"}
-# Folders that are known as `pteron/<folder>`. Their libraries are there already.
+# Folders imported as `pteron/<folder>`. Their libraries are there already.
 _NAMED = frozenset({"backends", "exir", "runtime"})
-# What the tree imports or compiles and the machine may lack: Python and C++ sources.
+# Python and C++ sources that the tree needs and the machine may lack.
 _PACKAGES = ("absl", "flatbuffers", "pybind11")
-# Binaries of one build have most of their bytes in common: the window has to span several.
+# Binaries of one build share most bytes, so the compression window must span several.
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 128 << 20}]
 
 
@@ -75,7 +75,7 @@ def collect(root: Path, binaries: Sequence[str]) -> dict[str, Path | str]:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """What lies under `root`, relative to it."""
+    """Paths under `root`, relative to it."""
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if name not in ("external", "__pycache__"))
         yield from (Path(folder, name).relative_to(root) for name in names)
@@ -136,7 +136,7 @@ def write(folder: Path, files: Mapping[str, Path | str]) -> int:
 
 
 def _commit(repository: str) -> str:
-    """What is bundled, for results to carry; "unknown" where it is no clone."""
+    """The bundled commit, stored in results; "unknown" outside a clone."""
     command = ("git", "-C", repository, "describe", "--always", "--dirty")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"

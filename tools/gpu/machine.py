@@ -1,4 +1,4 @@
-"""What a bundle finds on the machine that it runs on."""
+"""Properties of the machine that runs a bundle."""
 
 import glob
 import importlib.util
@@ -34,7 +34,7 @@ def environment(tree: Path) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "PTERON_CUDA_LIBRARY_PATH": ":".join(libraries),
         "RUNNER": str(tree / "bin" / "runner_cuda"),
-        # Where a test finds the repository's files, as Bazel says it.
+        # Location of the repository's files for tests, as set by Bazel.
         "TEST_SRCDIR": str(tree),
         "TEST_WORKSPACE": "pteron",
     }

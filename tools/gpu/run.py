@@ -1,6 +1,6 @@
 """Runs a bundle on the machine with the GPU: `python3 run.py --output=FOLDER`.
 
-Unpacks the archive that lies beside this file (once) and hands over to tools/gpu/session.py in it.
+Unpacks the archive beside this file (once) and starts its tools/gpu/session.py.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ ARCHIVE = "tree.tar.xz"
 
 
 def unpack(folder: Path) -> Path:
-    """The unpacked tree of the bundle in `folder`; at hand already if this archive was unpacked."""
+    """The unpacked bundle in `folder`; unpacked only once."""
     archive, tree = folder / ARCHIVE, folder / "tree"
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
     mark = tree / ".unpacked"

@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def report(result: StageResult) -> None:
-    """What tests said of themselves, and what failed, with the end of its output."""
+    """Test properties and failures, with the end of their output."""
     for outcome in result.outcomes.values():
         for fact, value in outcome.facts.items():
             print(f"   {fact} = {value}", flush=True)

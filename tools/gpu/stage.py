@@ -1,10 +1,10 @@
-"""Stages: commands with one result file, which can be taken up where they stopped.
+"""Stages: resumable sets of commands with one result file.
 
     cases = [Case("test_scale", ("bin/test_scale",), report="--gtest_output=xml:")]
     result = run_stage(Stage("gtests", cases), Path("out"), seconds=480)
     result.complete     # False if time ran out: the next call goes on with the cases that are left
 
-The result is out/<stage>.json, written anew after each case::
+The result is out/<stage>.json, rewritten after each case::
 
     {"stage": "gtests", "complete": true, "passed": 179, "failed": 0, "skipped": 0,
      "seconds": 41.2, "cases": [{"name": "test_scale", "passed": 3, ..., "tail": "..."}]}
@@ -60,7 +60,7 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of a case: tests, the end of its output, and what tests said of themselves."""
+    """The outcome of a case: test counts, the end of its output, and test properties."""
 
     name: str
     passed: int = 0
@@ -73,7 +73,7 @@ class Outcome:
 
 @dataclasses.dataclass
 class StageResult:
-    """What is known of a stage so far."""
+    """The results of a stage so far."""
 
     stage: str
     expected: int
@@ -94,7 +94,7 @@ class StageResult:
 
 
 def read_result(stage: Stage, folder: Path) -> StageResult:
-    """What an earlier run left, less what `stage` no longer has; empty if there is nothing."""
+    """Results of an earlier run, for cases that still exist; may be empty."""
     result = StageResult(stage.name, len(stage.cases))
     try:
         cases = json.loads((folder / f"{stage.name}.json").read_text())["cases"]
@@ -108,9 +108,8 @@ def read_result(stage: Stage, folder: Path) -> StageResult:
 def run_stage(stage: Stage, folder: Path, seconds: float) -> StageResult:
     """Runs the cases that have no outcome yet, for at most `seconds` in all.
 
-    A case is not begun when less than a second is left. One that is not finished stays without an
-    outcome, and so does one that is cut short by the end of the stage, not by its own limit, unless
-    it began the stage.
+    No case starts with less than a second left. An unfinished case has no outcome, nor has one that
+    was stopped by the stage's limit instead of its own, unless it was the first.
     """
     result = read_result(stage, folder)
     logs = folder / stage.name
@@ -189,7 +188,7 @@ def run_case(case: Case, folder: Path, seconds: float) -> Outcome | None:
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
-    """Its exit status; None if it took too long and was stopped, with what it had started."""
+    """Its exit status; None if it timed out and was killed with its children."""
     try:
         return process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -199,7 +198,7 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
 
 
 def _counted(outcome: Outcome, report: Path) -> Outcome:
-    """With what a report says of tests; as it is where the report is cut off in the middle."""
+    """Adds the test counts of a report; unchanged if the report is truncated."""
     try:
         tests = list(ElementTree.parse(report).iter("testcase"))
     except ElementTree.ParseError:

@@ -15,22 +15,25 @@ from tools.lint.linters import LINTERS, PACKAGES, run
 
 
 class CheckTest(absltest.TestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.root = Path(self.create_tempdir().full_path)
+        source_tree.copy(source_tree.root(), self.root)
+        self.files = sorted(source_tree.files(source_tree.root()))
+
     def test_words_are_those_of_contributing(self) -> None:
-        files = sorted(source_tree.files(source_tree.root()))
-        self.assertEqual(words.complaints(source_tree.root(), files), [])
+        self.assertIn(words.PAGE, self.files)
+        self.assertEqual(words.complaints(self.root, self.files), [])
 
     def test_no_tool_complains(self) -> None:
-        root = Path(self.create_tempdir().full_path)
-        source_tree.copy(source_tree.root(), root)
         for package in PACKAGES:
-            (root / "python/pteron" / package).symlink_to(root / package)
-        files = sorted(source_tree.files(source_tree.root()))
+            (self.root / "python/pteron" / package).symlink_to(self.root / package)
         programs = lint.programs(dict(os.environ))
         for linter in LINTERS:
             with self.subTest(linter.name):
                 if linter.name not in programs:
                     self.skipTest(lint.MISSING % linter.name)
-                complaint = run(linter, programs[linter.name], "check", root, files)
+                complaint = run(linter, programs[linter.name], "check", self.root, self.files)
                 if complaint:
                     self.fail(f"{complaint}\n\n{lint.REMEDY}")
 

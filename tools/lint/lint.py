@@ -35,7 +35,7 @@ def checkout_files(root: Path) -> list[str]:
 
 
 def select(files: list[str], only: list[str]) -> list[str]:
-    """Those of the files that are in one of the folders `only`, or are named there; or all."""
+    """The files that are, or are in, one of `only`; all if empty."""
     names = tuple(name.rstrip("/") for name in only)
     return [
         f for f in files if not names or f in names or f.startswith(tuple(n + "/" for n in names))
@@ -43,7 +43,7 @@ def select(files: list[str], only: list[str]) -> list[str]:
 
 
 def lint(mode: str, root: Path, files: list[str], tools: dict[str, Path]) -> int:
-    """Runs every tool and reports all that they say; gives the exit status."""
+    """Runs every tool and prints all findings; returns the exit status."""
     complaints = ["\n".join(words.complaints(root, files))] if mode == "check" else []
     for linter in LINTERS:
         if linter.name not in tools:

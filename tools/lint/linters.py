@@ -1,4 +1,4 @@
-"""The formatters, linters and the type checker: what each looks at, checks and rewrites."""
+"""The formatters, linters and the type checker."""
 
 import dataclasses
 import os
@@ -14,7 +14,7 @@ class Linter:
 
     Attributes:
         name: key of the tool's program, and the name that messages use.
-        wants: whether it looks at a file, given by its path from the repository's root.
+        wants: whether it applies to a file, by path from the repository root.
         check: commands, without the program and the files, that exit with an error on a fault.
         fix: commands that rewrite the files.
         path: the path by which the tool gets a file.
@@ -38,7 +38,7 @@ def _is_starlark(path: str) -> bool:
 
 
 def _is_typed(path: str) -> bool:
-    """Python of this repository, whose imports can be found; the workspace of a test is another."""
+    """Python of this repository, whose imports resolve; not the downstream test's workspace."""
     return path.endswith(".py") and not path.startswith("tests/downstream/workspace/")
 
 
@@ -89,7 +89,7 @@ def run(linter: Linter, program: Path, mode: str, root: Path, files: list[str]) 
         files: all files.
 
     Returns:
-        what failing commands said, or None when all went well.
+        output of failing commands, or None on success.
     """
     wanted = [linter.path(file) for file in files if linter.wants(file)]
     complaints = []

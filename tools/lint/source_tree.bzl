@@ -1,4 +1,4 @@
-"""The checkout's source files as one repository, for tests that look at all of them.
+"""The checkout's source files as one repository, for tests that read all of them.
 
 Bazel watches the checkout: such a test runs again when a source file changed, and only then.
 """
@@ -15,6 +15,7 @@ _SUFFIXES = [
     ".fbs",
     ".h",
     ".inc",
+    ".md",
     ".metal",
     ".mm",
     ".py",

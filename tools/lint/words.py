@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 PAGE = "CONTRIBUTING.md"
-_NOT_OURS = (PAGE, "CHANGELOG.md", "third_party/")
-_KINDS = (".md", ".py", ".h", ".cpp", ".cu", ".cuh", ".mm", ".inc", ".metal", ".bzl", ".bazel")
+_NOT_OURS = (PAGE, "CHANGELOG.md", "third_party/", "tools/lint/tests/")
+_KINDS = (".bazel", ".bzl", ".cpp", ".cu", ".cuh", ".h", ".inc", ".md", ".metal", ".mm", ".py")
 
 _BETWEEN = r"\s#>*/_"  # a space, a new line of a comment, an underscore
 
@@ -34,4 +34,6 @@ def complaints(root: Path, files: list[str]) -> list[str]:
 
 def _pattern(term: str) -> str:
     """A term and its plural, as words (also on two lines of a comment) or in a name."""
-    return rf"(?<![^\W_]){re.escape(term).replace(chr(92) + ' ', '[' + _BETWEEN + ']+')}s?(?![^\W_])"
+    return (
+        rf"(?<![^\W_]){re.escape(term).replace(chr(92) + ' ', '[' + _BETWEEN + ']+')}s?(?![^\W_])"
+    )

@@ -2,8 +2,8 @@
 
 rule_main.py --model=PATH:FUNCTION --compiler=COMPILER.json --program=FILE COMMAND -- ARGUMENTS...
 
-Compiles with that compiler, keeps to a folder of its own, and finds the model among the runfiles,
-where its data lies beside it. Errors name files as they are in the workspace.
+Uses that compiler and a private folder, and finds the model in the runfiles, with its data beside
+it. Errors use workspace paths.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _COMPILER = flags.DEFINE_string("compiler", None, "third_party/compiler's file."
 _PROGRAM = flags.DEFINE_string("program", None, "The program file.", required=True)
 _REPORT = flags.DEFINE_string("report", None, "Where the output goes, if not to the terminal.")
 
-# What a model that runs elsewhere misses in a build.
+# Hints for a model that fails only in a build.
 _HINTS = {
     "ModuleNotFoundError": "the library that has it among the deps of the target",
     "FileNotFoundError": "the file in the data of the target; the model finds it beside itself",
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
 
 
 def _keep_to(scratch: str, compiler: str) -> None:
-    """Nothing of this run's outside of `scratch`, nothing of the user's in it."""
+    """Isolates the run in `scratch`, without user settings."""
     for variable in [name for name in os.environ if name.startswith(("XDG_", "TORCHINDUCTOR_"))]:
         del os.environ[variable]
     os.environ.update(

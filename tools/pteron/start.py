@@ -6,6 +6,6 @@ import sys
 from pteron.command.main import main
 
 if __name__ == "__main__":
-    # Where `bazel run` was called, which files on the command line are relative to.
+    # The folder of `bazel run`; paths on the command line are relative to it.
     os.chdir(os.environ.get("BUILD_WORKING_DIRECTORY", "."))
     sys.exit(main())

@@ -12,7 +12,7 @@ const char kUsage[] =
   runner --program model.pte --inputs x.safetensors --outputs y.safetensors
 
   --program FILE          the program (.pte)
-  --data FILE             tensor data beside it (.ptd); may be repeated
+  --data FILE             tensor-data file (.ptd); may be repeated
   --method NAMES          methods to run one after another, separated by commas (forward); they
                           share one session, that is, their mutable buffers
   --inputs FILES          one safetensors file for each method. Tensors called input_0, input_1, ...
@@ -27,7 +27,7 @@ const char kUsage[] =
   --describe              print what the program holds; runs nothing unless --inputs, --outputs or
                           --repeat is there too
   --verification LEVEL    minimal, internal_consistency (default), or full
-  --allowed_backends B,C  refuse a program with delegates of other backends; --allowed_backends= for
+  --allowed_backends B,C  reject a program with delegates of other backends; --allowed_backends= for
                           one with any, that is, with native code
   --backend_option B:K=V  an option for backend B, such as CpuBackend:num_threads=2; may be repeated
   --device A=B            use device B where the program names A, such as cuda:0=cuda:1; may be
@@ -56,7 +56,7 @@ bool parse_integer(const std::string& text, int64_t& value) {
   return !text.empty() && *end == '\0' && errno == 0;
 }
 
-// Each returns what is wrong, or nothing.
+// Each returns an error message, or an empty string.
 std::string set_backend_option(const std::string& text, Arguments& arguments) {
   const size_t colon = text.find(':');
   const size_t equal = colon == std::string::npos ? colon : text.find('=', colon);
@@ -147,7 +147,7 @@ std::string set_flag(const std::string& name, const std::string& value, Argument
   return {};
 }
 
-// Bare flags are true.
+// A flag without a value is true.
 std::string set_switch(const std::string& name, const std::string& value, bool& target) {
   if (value != "true" && value != "false") {
     return "--" + name + ": found \"" + value + "\", expected true or false";

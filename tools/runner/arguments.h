@@ -18,7 +18,7 @@ struct Arguments {
   std::string program;
   LoadOptions load;
   std::vector<std::string> methods = {"forward"};
-  std::vector<std::string> inputs;   // none, or a file for each method
+  std::vector<std::string> inputs;   // none, or one file per method
   std::vector<std::string> outputs;  // as inputs
   std::map<std::string, std::vector<BackendOption>> backend_options;
   DeviceMap devices;
@@ -28,10 +28,10 @@ struct Arguments {
   bool help = false;
 };
 
-// What --help prints.
+// The text of --help.
 extern const char kUsage[];
 
-// InvalidArgument: everything that is wrong with the flags, one line each.
+// InvalidArgument lists all errors, one per line.
 Result<Arguments> parse_arguments(int argc, const char* const* argv);
 
 }  // namespace pteron::runner

@@ -1,6 +1,6 @@
-// A file that appears whole or not at all.
+// A file that is written atomically.
 //
-//   PTERON_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));   // fails here already
+//   PTERON_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));   // fails early
 //   PTERON_RETURN_IF_ERROR(file.write(bytes, nbytes));
 //   PTERON_RETURN_IF_ERROR(file.commit());
 //
@@ -19,7 +19,7 @@ namespace pteron::runner {
 
 class AtomicFile final {
  public:
-  // AccessFailed: nothing can be written there.
+  // AccessFailed: the location is not writable.
   static Result<AtomicFile> create(const std::string& path);
   ~AtomicFile();
   AtomicFile(AtomicFile&& other) noexcept;

@@ -57,7 +57,7 @@ Result<Task> make_task(const Arguments& arguments, const Program& program, size_
   options.session = session;
   options.devices = arguments.devices;
   for (const DelegateMeta& delegate : meta.delegates) {
-    // An option may be for a backend that only another of the methods uses.
+    // An option may be for a backend that only another method uses.
     const auto found = arguments.backend_options.find(std::string(delegate.backend_id));
     if (found != arguments.backend_options.end()) options.backend_options.insert(*found);
   }
@@ -93,7 +93,7 @@ Error measure(Task& task, int64_t repeat) {
   return Error::Ok;
 }
 
-// The most memory that was this process's at once, files it maps included, and how large those are.
+// Peak memory of this process, including mapped files, and the size of those.
 void print_memory() {
   std::string line;
   for (std::ifstream status("/proc/self/status"); std::getline(status, line);) {
@@ -109,7 +109,7 @@ void print_memory() {
   std::printf("process: mapped files %llu KiB\n", mapped / 1024);
 }
 
-// Options for backends that no method has would be ignored without a word.
+// Options for backends that no method uses would be silently ignored.
 Error check_backend_options(const Arguments& arguments, const Program& program) {
   for (const auto& [backend, options] : arguments.backend_options) {
     bool used = false;
@@ -146,7 +146,7 @@ Error run_methods(const Arguments& arguments, const Program& program, double ope
     PTERON_RETURN_IF_ERROR(measure(task, arguments.repeat));
   }
   if (arguments.repeat > 0) print_memory();
-  // Only now, so that a failure leaves no file of any method.
+  // Written last, so that a failure leaves no file.
   for (Task& task : tasks) {
     if (task.outputs) PTERON_RETURN_IF_ERROR(task.outputs->commit());
   }
@@ -176,7 +176,7 @@ Error run(int argc, const char* const* argv) {
 }  // namespace pteron::runner
 
 int main(int argc, char** argv) {
-  // What a file asks for may be more than there is.
+  // A file may require more memory than there is.
   const pteron::Error error =
       pteron::catch_exceptions([&] { return pteron::runner::run(argc, argv); });
   if (error.ok() && std::fflush(stdout) == 0) return 0;

@@ -55,7 +55,7 @@ bool read_integers(const Json& list, std::vector<int64_t>& values) {
   return list.is_array();
 }
 
-// Empty, or what is wrong.
+// Empty, or an error message.
 std::string read_entry(const Json& fields, Entry& entry) {
   const std::string who = "tensor \"" + entry.name + "\" ";
   if (!fields.is_object()) return who + "is not an object";
@@ -76,7 +76,7 @@ std::string read_entry(const Json& fields, Entry& entry) {
   return fields.size() == 3 ? "" : who + "lacks dtype, shape or data_offsets";
 }
 
-// Empty, or what is wrong.
+// Empty, or an error message.
 std::string read_header(std::string_view text, std::vector<Entry>& entries) {
   std::set<std::string> names;
   std::string twice;
@@ -104,7 +104,7 @@ std::string read_header(std::string_view text, std::vector<Entry>& entries) {
   return {};
 }
 
-// A view of one tensor, or what is wrong with its entry.
+// A view of one tensor, or an error message.
 std::string make_view(const Entry& entry, Span<const uint8_t> data, View& view) {
   const std::string who = "tensor \"" + entry.name + "\" ";
   const auto* known = std::find_if(std::begin(kDtypeNames), std::end(kDtypeNames),
@@ -126,7 +126,7 @@ std::string make_view(const Entry& entry, Span<const uint8_t> data, View& view) 
   return {};
 }
 
-// Empty, or why the tensors do not cover `nbytes` without gaps and overlaps.
+// Empty, or a message if the tensors do not cover `nbytes` without gaps and overlaps.
 std::string check_cover(std::vector<Entry> entries, size_t nbytes) {
   std::sort(entries.begin(), entries.end(),
             [](const Entry& a, const Entry& b) { return a.offsets < b.offsets; });
@@ -181,7 +181,7 @@ bool natural_less(const std::string& a, const std::string& b) {
     }
   }
   if (a.size() - i != b.size() - j) return a.size() - i < b.size() - j;
-  return a < b;  // equal but for zeros in front
+  return a < b;  // equal except for leading zeros
 }
 
 Result<SafetensorsFile> SafetensorsFile::read(const std::string& path) {
@@ -221,7 +221,7 @@ Result<SafetensorsFile> SafetensorsFile::read(const std::string& path) {
 
 Error write_safetensors(const std::vector<NamedTensor>& tensors, const Metadata& metadata,
                         AtomicFile& file) {
-  // Large elements first, so that every tensor is aligned to its own.
+  // Tensors with large elements first, so that every tensor is aligned.
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {

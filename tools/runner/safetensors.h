@@ -1,4 +1,4 @@
-// Files of named tensors, in the safetensors format.
+// Reads and writes safetensors files.
 //
 //   PTERON_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::read("x.safetensors"));
 //   for (const NamedTensor& tensor : file.tensors()) use(tensor.name, tensor.view);
@@ -27,16 +27,16 @@ namespace pteron::runner {
 
 struct NamedTensor {
   std::string name;
-  View view;  // contiguous when read; when written in any layout
+  View view;  // contiguous when read; any layout when written
 };
 
 class SafetensorsFile final {
  public:
-  // Tensors sorted by name in natural order (x_2 before x_10). InvalidArgument: what is wrong with
-  // the file and where.
+  // Tensors sorted by name in natural order (x_2 before x_10). InvalidArgument: an invalid file;
+  // the message says where.
   static Result<SafetensorsFile> read(const std::string& path);
 
-  // Borrowed from the file, read-only, aligned as the file has them.
+  // Borrowed from the file, read-only, with the file's alignment.
   const std::vector<NamedTensor>& tensors() const { return tensors_; }
 
  private:
@@ -50,7 +50,7 @@ using Metadata = std::vector<std::pair<std::string, std::string>>;
 Error write_safetensors(const std::vector<NamedTensor>& tensors, const Metadata& metadata,
                         AtomicFile& file);
 
-// Digits compare as numbers: "input_2" < "input_10".
+// Digits compare as integers: "input_2" < "input_10".
 bool natural_less(const std::string& a, const std::string& b);
 
 }  // namespace pteron::runner

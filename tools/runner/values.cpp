@@ -10,7 +10,7 @@ namespace {
 
 constexpr char kInputPrefix[] = "input_";
 
-// Inputs that no tensor can be: they are what the method was exported with.
+// Inputs that are not tensors: they keep their value at export.
 bool is_given(const ValueMeta& meta) {
   return meta.kind == ValueKind::Tensor || meta.kind == ValueKind::Int ||
          meta.kind == ValueKind::Double || meta.kind == ValueKind::Bool;
@@ -31,7 +31,7 @@ EValue exported_value(const ValueMeta& meta) {
   }
 }
 
-// The number in "input_12"; SIZE_MAX for another name.
+// The index in "input_12"; SIZE_MAX for another name.
 size_t input_number(const std::string& name) {
   if (name.rfind(kInputPrefix, 0) != 0) return SIZE_MAX;
   const std::string digits = name.substr(sizeof kInputPrefix - 1);
@@ -55,7 +55,7 @@ std::string list_names(const std::vector<NamedTensor>& tensors) {
   return text.empty() ? "no tensors" : text;
 }
 
-// For each input the view to take, or null.
+// The view for each input, or null.
 Result<std::vector<const View*>> match(const MethodMeta& meta,
                                        const std::vector<NamedTensor>& tensors) {
   std::vector<const View*> views(meta.inputs.size());
@@ -78,7 +78,7 @@ Result<std::vector<const View*>> match(const MethodMeta& meta,
   return views;
 }
 
-// The number in a 0-d tensor, as the kind of scalar that is expected.
+// The scalar in a 0-d tensor, as the expected kind.
 Result<EValue> scalar_of(size_t index, const ValueMeta& meta, const View& view) {
   const bool is_bool = view.dtype == ScalarType::Bool;
   const bool fits = meta.kind == ValueKind::Bool     ? is_bool
@@ -95,8 +95,8 @@ Result<EValue> scalar_of(size_t index, const ValueMeta& meta, const View& view) 
 
 }  // namespace
 
-// A copy in the method's layout. A tensor that the method will refuse is kept in its own, since the
-// method says best what is wrong with it.
+// A copy in the method's layout. An invalid tensor keeps its layout, so that the method reports the
+// error.
 Error Inputs::add(size_t index, const ValueMeta& meta, const View* source) {
   if (meta.kind != ValueKind::Tensor) {
     if (!source) {
@@ -148,7 +148,7 @@ Result<std::vector<std::unique_ptr<std::byte[]>>> provide_output_memory(Method& 
     if (meta.kind != ValueKind::Tensor || meta.planned || meta.constant) continue;
     std::unique_ptr<std::byte[]> bytes(new std::byte[meta.nbytes + 1]);
     Error error = method.set_output_data(i, bytes.get(), meta.nbytes);
-    if (error == Error::InvalidState) continue;  // the handle of another value
+    if (error == Error::InvalidState) continue;  // aliases another value
     if (!error.ok()) return error;
     memory.push_back(std::move(bytes));
   }
@@ -157,7 +157,7 @@ Result<std::vector<std::unique_ptr<std::byte[]>>> provide_output_memory(Method& 
 
 namespace {
 
-// Gathers what goes into the file; scalars need memory of their own.
+// Collects the tensors of the file; scalars need their own memory.
 class OutputCollector final {
  public:
   Error add(const std::string& name, const EValue& value) {
@@ -197,11 +197,10 @@ class OutputCollector final {
         break;
     }
     const Tensor& tensor = value.tensor();
-    PTERON_CHECK_OR_RETURN(
-        tensor.device().type == DeviceType::CPU, Error::NotSupported,
-        "%s lies on a device; lower the program so that its outputs are copied to "
-        "the host",
-        name.c_str());
+    PTERON_CHECK_OR_RETURN(tensor.device().type == DeviceType::CPU, Error::NotSupported,
+                           "%s is on a device; lower the program so that its outputs are copied to "
+                           "the host",
+                           name.c_str());
     tensors_.push_back({name, view_of(tensor)});
     return Error::Ok;
   }

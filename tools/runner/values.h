@@ -1,4 +1,4 @@
-// Inputs of a method from a file of tensors, and its outputs back into one.
+// Converts tensors of a file to inputs of a method, and outputs to tensors.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 
 namespace pteron::runner {
 
-// Values to set as inputs, and the memory that they lie in.
+// Input values and their memory.
 class Inputs final {
  public:
-  // From `tensors`: by number where all are called input_<number>, otherwise in their order.
-  // InvalidArgument says how many and which are needed.
+  // From `tensors`: by index if all are named input_<index>, otherwise in order. InvalidArgument
+  // says which are needed.
   static Result<Inputs> from_tensors(const MethodMeta& meta,
                                      const std::vector<NamedTensor>& tensors);
-  // Zeros of the largest sizes; scalars as exported.
+  // Zeros with the largest sizes; scalars as exported.
   static Result<Inputs> zeros(const MethodMeta& meta);
 
   Span<const EValue> values() const { return {values_.data(), values_.size()}; }
@@ -31,11 +31,11 @@ class Inputs final {
   std::vector<std::unique_ptr<std::byte[]>> memory_;
 };
 
-// Memory for the outputs that the method has none for; must outlive its runs.
+// Memory for unplanned outputs; must outlive the runs.
 Result<std::vector<std::unique_ptr<std::byte[]>>> provide_output_memory(Method& method);
 
-// All outputs of the last run: tensors and scalars as tensors called output_<i> (items of a list
-// output_<i>_<j>), strings as metadata; None is left out.
+// All outputs of the last run: tensors and scalars as tensors named output_<i> (elements of a list
+// output_<i>_<j>), strings as metadata; None is omitted.
 Error write_outputs(const Method& method, AtomicFile& file);
 
 }  // namespace pteron::runner

@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _platform(wheel: Path) -> str:
-    """The oldest platform that has what the libraries need."""
+    """The oldest platform that satisfies the libraries."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "auditwheel", "show", "--json", str(wheel)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -54,7 +54,7 @@ def generate_variants(
 
     Args:
         program: what to compile. Its buffers must not be mutated (mutated state has to be an
-            input): Inductor's freezing would read their initial values for ever.
+            input): Inductor's freezing would read their initial values forever.
         targets: the machines; they differ in what kernels are generated for, no more.
         options: Inductor configuration entries that win over ours.
 

@@ -1,6 +1,6 @@
-"""The names that compiled models may import, read from the lists the runtime is built from.
+"""The symbols that compiled models may import, read from the runtime's lists.
 
-One entry a symbol, in a device's `shims.inc` and in what that includes::
+One entry per symbol, in a device's `shims.inc` and its includes::
 
     AOTI_SHIM(mm_out, 1, Tensor(out), Tensor(self), Tensor(mat2))  // aoti_torch_<device>_mm_out
     AOTI_COMMON_SHIM(zero_, 1, ...)    // aoti_torch_zero_; first version of the list that has it
@@ -55,12 +55,12 @@ _IN_C = {
 
 @dataclasses.dataclass(frozen=True)
 class Shim:
-    """One name.
+    """One symbol.
 
     Attributes:
         name: as models import it.
-        version: of the first list that has it.
-        parameters: types and names, as the table has them; None where it has none.
+        version: first list version with it.
+        parameters: types and names in the table; None if it has none.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Shim:
 
 @dataclasses.dataclass(frozen=True)
 class ShimList:
-    """What one device's runtime offers to compiled code.
+    """The functions that a device's runtime provides to compiled code.
 
     Attributes:
         shims: by name.
@@ -99,16 +99,16 @@ class ShimList:
 
     @property
     def version(self) -> int:
-        """The list's version: a runtime of this version or a later one has every name."""
+        """The list's version: a runtime of this version or later has every symbol."""
         return max(self.versions.values(), default=0)
 
     def version_for(self, names: Iterable[str]) -> int:
-        """The oldest list version that has all of `names`."""
+        """The oldest list version with all of `names`."""
         return max((self.shims[name].version for name in names), default=0)
 
 
 def parse(text: str, where: str, device: str = "cpu") -> dict[str, Shim]:
-    """Entries of one list and of those it includes; a name that stands twice is an error."""
+    """Entries of a list and its includes; a duplicate is an error."""
     found: dict[str, Shim] = {}
     for shim in _entries(text, device):
         if shim.name in found:

@@ -132,7 +132,7 @@ class AttentionPass(PassBase):
                 mask = mask.unsqueeze(1) if mask is not None and mask.dim() == 3 else mask
             out = compute(q, k, v, mask, call.is_causal, scale, masks[1:])
             out = out.squeeze(1) if rank == 3 else out
-            return _laid_out_as(traced, out)
+            return _with_strides_of(traced, out)
 
         return replace_by_trace(node, run, inputs)
 
@@ -204,7 +204,7 @@ def _keep_layout(node: Node) -> None:
     with traced.fake_mode:
         node.meta["val"] = torch.empty_like(traced, memory_format=torch.contiguous_format)
     users = list(node.users)
-    made = insert_trace(node.next, functools.partial(_laid_out_as, traced), [node])
+    made = insert_trace(node.next, functools.partial(_with_strides_of, traced), [node])
     assert isinstance(made, Node)
     for user in users:
         user.replace_input_with(node, made)
@@ -212,7 +212,7 @@ def _keep_layout(node: Node) -> None:
         made.name, node.name = node.name, f"{node.name}_row_major"
 
 
-def _laid_out_as(like: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+def _with_strides_of(like: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     """`tensor` with the strides of `like`: [batch, query, head, dim] in memory, or row-major."""
     if _has_strides(tensor, like.stride()):
         return tensor

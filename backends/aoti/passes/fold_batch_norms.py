@@ -67,5 +67,5 @@ def _fold(norm: Node, constants: ProgramConstants) -> bool:
     result.replace_all_uses_with(conv)
     norm.graph.erase_node(result)
     norm.graph.erase_node(norm)
-    conv.name = result.name  # by which the signature knows an output
+    conv.name = result.name  # which the signature of an output refers to
     return True

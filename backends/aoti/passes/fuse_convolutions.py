@@ -81,7 +81,7 @@ def _fuse(conv: Node, constants: ProgramConstants) -> bool:
     last.replace_all_uses_with(fused)
     for node in reversed(nodes):
         node.graph.erase_node(node)
-    fused.name = last.name  # by which the signature knows an output
+    fused.name = last.name  # which the signature of an output refers to
     return True
 
 

@@ -71,10 +71,10 @@ class GemvAsReductionPass(PassBase):
             return False
         if weight.shape[1] <= self._max_columns and weight.stride(0) == 1:
             return True
-        return args[-1].target in _FUSED and _reads_bytes(args[-1], weight.numel())
+        return args[-1].target in _FUSED and _is_dequantized(args[-1], weight.numel())
 
 
-def _reads_bytes(node: Node, count: int) -> bool:
+def _is_dequantized(node: Node, count: int) -> bool:
     """Whether `node`, of `count` elements, is computed by fused operators from an 8-bit tensor of
     at least half as many."""
     pending, seen, found = [node], {node}, False

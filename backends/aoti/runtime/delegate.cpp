@@ -190,7 +190,7 @@ Error check_counts(const Metadata& metadata, const Container& container) {
   PTERON_CHECK_OR_RETURN(metadata.inputs.size() == container.num_inputs() &&
                              metadata.outputs.size() == container.num_outputs(),
                          Error::InvalidProgram,
-                         "the metadata tells %zu inputs and %zu outputs, the code has %zu and %zu",
+                         "the metadata has %zu inputs and %zu outputs, the code %zu and %zu",
                          metadata.inputs.size(), metadata.outputs.size(), container.num_inputs(),
                          container.num_outputs());
   return Error::Ok;

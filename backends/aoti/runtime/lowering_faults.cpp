@@ -12,7 +12,7 @@ constexpr char kMasked[] =
 
 constexpr LoweringFault kFaults[] = {
     {1, "cpu", "packed",
-     "matrix products and 1x1 convolutions with a part of a parameter that does not begin at its "
+     "matmuls and 1x1 convolutions with a part of a parameter that does not begin at its "
      "first element use the wrong weights, and convolutions whose results are scaled may have "
      "each other's factors"},
     {2, "cpu", "packed",

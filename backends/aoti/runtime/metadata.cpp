@@ -111,7 +111,7 @@ Result<ConstantInfo> parse_constant(const schema::Constant* table, const std::st
                                                slim::element_size(info.dtype), &begin) ||
                         __builtin_add_overflow(begin, *extent, &end);
   if (overflow || (*extent > 0 && end > info.nbytes)) {
-    return invalid(where, "its elements lie outside its bytes");
+    return invalid(where, "its elements are outside its bytes");
   }
   return info;
 }
@@ -151,7 +151,7 @@ Result<Condition> parse_condition(const schema::Condition* table, int32_t num_sy
 Result<Metadata> Metadata::parse(Span<const uint8_t> blob) {
   PTERON_CHECK_OR_RETURN(
       reinterpret_cast<uintptr_t>(blob.data()) % alignof(int64_t) == 0, Error::InvalidProgram,
-      "model metadata: it lies in the file at no multiple of %zu; write the file again",
+      "model metadata: its offset in the file is no multiple of %zu; write the file again",
       alignof(int64_t));
   flatbuffers::Verifier verifier(blob.data(), blob.size());
   PTERON_CHECK_OR_RETURN(

@@ -46,7 +46,7 @@ class PartitionerTestBackend(AotiBackend, BackendDetails):
 
 @final
 class EarlierTestBackend(BackendDetails):
-    """Somebody who was there before."""
+    """A partitioner that runs earlier."""
 
     @classmethod
     def preprocess(cls, edge_program, compile_specs) -> PreprocessResult:

@@ -1,4 +1,4 @@
-"""Pools and compilers that end with whoever waits for them; real processes and signals."""
+"""Pools and compilers that end with their caller; real processes and signals."""
 
 import signal
 import subprocess

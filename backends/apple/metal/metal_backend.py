@@ -1,4 +1,4 @@
-"""The Metal backend's lowering half: kernels as text, and a host part that encodes them."""
+"""The Metal backend's lowering half: kernels as source text, and host code that encodes them."""
 
 import subprocess
 import tempfile
@@ -22,8 +22,7 @@ from pteron.exir.backend.compile_spec_schema import CompileSpec
 
 @final
 class MetalBackend(AotiBackend[MetalOptions], BackendDetails):
-    """Compiles partitions to kernels in Metal's language, and a host part that runs them without
-    libtorch."""
+    """Compiles partitions to Metal kernels, and host code that runs them without libtorch."""
 
     @classmethod
     def get_device_name(cls) -> str:

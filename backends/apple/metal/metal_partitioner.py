@@ -1,4 +1,4 @@
-"""Takes for the Metal backend whatever it can take.
+"""The partitioner of the Metal backend.
 
 to_edge_transform_and_lower(program, partitioner=[MetalPartitioner()])
 """
@@ -18,10 +18,10 @@ class MetalPartitioner(AotiPartitioner):
     """A partitioner with the Metal backend's options. Needs no Mac.
 
     Args:
-        options: `MetalOptions`, or compile specs made of them, with or without
-            `MetalBackend.generate_method_name_compile_spec(name)`; the defaults if left out.
-        leave_out: operators to leave to another partitioner; see `op_support.LeaveOut`. What nobody
-            takes is compiled for the CPU.
+        options: `MetalOptions`, or their compile specs, with or without
+            `MetalBackend.generate_method_name_compile_spec(name)`; defaults if omitted.
+        leave_out: operators to leave to another partitioner; see `op_support.LeaveOut`. Operators
+            that no partitioner takes are compiled for the CPU.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Passes over what a CPU is compiled for."""
+"""Graph passes for the CPU."""

@@ -2,8 +2,8 @@
 
     relu6(convolution(pad(x), w, b) + y)    ==>    packed_convolution(x, packed(w, b), y, ...)
 
-Constant float32 weights are packed here, in the kernel's layout, rather than at each call. Left
-alone are patch embeddings (`patch_embedding_as_matmul`), 1x1 convolutions that are large or have
+Constant float32 weights are packed here, in the kernel's layout, rather than at each call. Not
+packed: patch embeddings (`patch_embedding_as_matmul`), 1x1 convolutions that are large or have
 activations, and groups of few channels.
 """
 
@@ -33,7 +33,7 @@ from pteron.backends.cpu.passes.patch_embedding_as_matmul import is_patch_embedd
 
 _aten = torch.ops.aten
 
-#: Users that a packed 1x1 convolution may have.
+#: Allowed users of a packed 1x1 convolution.
 _PACKED_USERS = (CONVOLUTION, PACKED_CONVOLUTION, _aten.add.Tensor, _aten.constant_pad_nd.default)
 
 #: Multiplications from which a generated GEMM, blocked for its epilogue, is faster.
@@ -75,8 +75,8 @@ def _is_packable(conv: Node, constants: ProgramConstants) -> bool:
 
 
 def _is_better_packed(conv: Node) -> bool:
-    """Of 1x1 convolutions: small ones over several pixels, without an epilogue that only a
-    generated GEMM can fuse, as activations."""
+    """Packs small 1x1 convolutions over several pixels, without an epilogue that only a generated
+    GEMM can fuse (activations)."""
     batch, channels, *space = value_of(conv).shape
     pixels, depth = batch * math.prod(space), value_of(conv.args[0]).shape[1]
     return (
@@ -127,7 +127,7 @@ def _pack(
         node.graph.erase_node(node)
     if isinstance(padded, Node) and padded is not x and not padded.users:
         padded.graph.erase_node(padded)
-    call.name = last.name  # by which the signature knows an output
+    call.name = last.name  # which the signature of an output refers to
 
 
 def _bounds(node: Node) -> Bounds | None:

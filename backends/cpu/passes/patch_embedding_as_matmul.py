@@ -50,7 +50,7 @@ def is_patch_embedding(node: Node) -> bool:
 
 
 def _write_as_matmul(node: Node) -> None:
-    """Inserts the matmul; `node` becomes its last node, whose name an output signature may have."""
+    """Inserts the matmul; `node` becomes its last node, whose name a signature may refer to."""
     args: Sequence[Any] = node.args
     x, weight, bias = args[:3]
     kernel = weight.meta["val"].shape[2:]

@@ -1,1 +1,1 @@
-"""The CPU backend's native half; its Python is tests only."""
+"""The CPU backend's native half; its only Python code is tests."""

@@ -61,7 +61,7 @@ def test_weights_that_are_packed_wrongly(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_one_channel_of_the_delegate_as_a_whole() -> None:
-    """What was lowered has other weights than what is lowered anew to find the operator."""
+    """The program has other weights than the one lowered again to find the operator."""
     model = Sliced()
     manager = lowered(model)
     with torch.no_grad():

@@ -1,9 +1,10 @@
 // A caching allocator for device memory.
 //
-//   CachingPool* pool = CachingPool::create(device); PTERON_ASSIGN_OR_RETURN(slim::StorageRef
-//   storage, pool->allocate(nbytes)); ...                        // work on one stream storage =
-//   {};              // back to the pool, for later work on that stream pool->release();
-//   // its memory is freed with the last storage
+//   CachingPool* pool = CachingPool::create(device);
+//   PTERON_ASSIGN_OR_RETURN(slim::StorageRef storage, pool->allocate(nbytes));
+//   ...                        // work on one stream
+//   storage = {};              // back to the pool, for later work on that stream
+//   pool->release();           // its memory is freed with the last storage
 //
 // One pool serves one stream of work: the next use of a block is launched after the previous one,
 // so the host can free it without synchronizing. To move the work to another stream, make that

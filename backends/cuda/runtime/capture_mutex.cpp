@@ -3,7 +3,8 @@
 namespace pteron::cuda {
 
 std::mutex& capture_mutex() {
-  static auto* const mutex = new std::mutex();  // never destroyed: methods may outlive static destructors
+  static auto* const mutex =
+      new std::mutex();  // never destroyed: methods may outlive static destructors
   return *mutex;
 }
 

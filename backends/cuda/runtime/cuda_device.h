@@ -3,15 +3,14 @@
 // Runs on the program's device, or on the one that LoadMethodOptions::devices maps it to.
 //
 // Options at load:
-//   allow_tf32       bool: float32 products may round their operands to TF32
-//   record_products  bool: a product that a thread makes for the third time, at the same addresses,
-//                    is launched as it was recorded, for half of what cuBLAS takes of the host's
-//                    time. For programs in which no thread waits for the whole device
-//                    (cudaDeviceSynchronize, torch.cuda.synchronize) while another runs the method:
-//                    that fails then, or worse (kernels/recorded_launch.h). Streams and events may
-//                    be waited for.
-//   max_graphs       int: how many CUDA graphs of Method::prepare() each delegate keeps, for as many
-//                    sizes of inputs; the one not used for the longest time goes first (8)
+//   allow_tf32       bool: float32 matmuls may round their operands to TF32
+//   record_products  bool: a matmul that a thread calls for the third time, at the same addresses,
+//                    is launched from a recording, for half of cuBLAS' host time. Only for programs
+//                    in which no thread synchronizes the device (cudaDeviceSynchronize,
+//                    torch.cuda.synchronize) while another runs the method: that would fail or crash
+//                    (kernels/recorded_launch.h). Synchronizing streams and events is allowed.
+//   max_graphs       int: how many CUDA graphs of Method::prepare() each delegate keeps (8), one per
+//                    tuple of input sizes; the least recently used is evicted
 #pragma once
 
 #include <memory>

@@ -55,9 +55,9 @@ class CudaGraph final {
 
  private:
   struct Argument {
-    EValue value;  // as in the run, with tensors at the addresses that the graph uses
-    bool copied = false;                // from or to the caller's memory
-    bool changed = false;               // an input that the code writes to
+    EValue value;          // as in the run, with tensors at the addresses that the graph uses
+    bool copied = false;   // from or to the caller's memory
+    bool changed = false;  // an input that the code writes to
     const void* caller_data = nullptr;  // address of a copied tensor in the captured run
   };
 

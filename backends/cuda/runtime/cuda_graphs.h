@@ -1,7 +1,8 @@
 // An LRU cache of the CUDA graphs of one delegate.
 //
 //   if (const CudaGraph* graph = graphs.find(arguments)) ...   // captured for such arguments
-//   graphs.make_room(); graphs.add(std::move(graph));
+//   graphs.make_room();
+//   graphs.add(std::move(graph));
 //
 // Not thread-safe.
 #pragma once

@@ -1,7 +1,7 @@
 // Thread-local context of shim calls: one model's memory, modules and settings.
 //
-//   ExecutionScope scope(&resources);        // until the end of the block container.run(...);
-//   // its shims use `resources`
+//   ExecutionScope scope(&resources);        // until the end of the block
+//   container.run(...);                      // its shims use `resources`
 //
 // Scopes nest; outside any scope, shims use the current stream's memory and default settings.
 #pragma once

@@ -3,8 +3,9 @@
 // Compiled models load their kernels in their first run, and most never unload them. The driver
 // shims record modules here, for the model whose ExecutionScope is open.
 //
-//   LoadedModules modules; modules.add(module, device); modules.unload_all();          // after
-//   their kernels have finished
+//   LoadedModules modules;
+//   modules.add(module, device);
+//   modules.unload_all();          // after their kernels have finished
 //
 // Thread-safe.
 #pragma once

@@ -1,8 +1,9 @@
 // Weights on devices, deduplicated by content for all models of the process.
 //
-//   WeightUpload upload(device, nbytes_of_all); PTERON_ASSIGN_OR_RETURN(slim::StorageRef weight,
-//   upload.add(digest, bytes));   // starts a copy
-//   PTERON_ASSIGN_OR_RETURN(std::vector<slim::StorageRef> small, upload.add_together(parts)); ...
+//   WeightUpload upload(device, nbytes_of_all);
+//   PTERON_ASSIGN_OR_RETURN(slim::StorageRef weight, upload.add(digest, bytes));   // starts a copy
+//   PTERON_ASSIGN_OR_RETURN(std::vector<slim::StorageRef> small, upload.add_together(parts));
+//   ...
 //   PTERON_RETURN_IF_ERROR(upload.finish());        // all uploaded; others can share them
 //
 // A weight lives as long as a tensor refers to it. Its memory is part of a block of up to 32 MiB,

@@ -13,7 +13,7 @@ from tests.models.features import FEATURES
 from tests.models.networks import NETWORKS
 from tests.models.sample import Sample, max_relative_error
 
-#: For save(): inputs are used on the device where they lie, and outputs stay there.
+#: For save(): inputs are used in place on the device, and outputs stay there.
 ON_DEVICE = {"skip_h2d_for_method_inputs": True, "skip_d2h_for_method_outputs": True}
 
 

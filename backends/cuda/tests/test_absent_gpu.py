@@ -77,7 +77,7 @@ def test_several_architectures_are_one_fat_binary() -> None:
 
 
 class Residual(nn.Module):
-    """Convolutions whose weights are computed and laid out anew while lowering."""
+    """Convolutions whose weights are computed and change layout during lowering."""
 
     def __init__(self) -> None:
         super().__init__()

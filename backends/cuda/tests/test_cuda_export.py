@@ -74,7 +74,7 @@ def test_through_the_runner(lowered: Any) -> None:
 
 
 @pytest.mark.parametrize("gemm", ["cublas", "triton", "best"])
-def test_matrix_products_by_choice(gemm: str, tmp_path: pathlib.Path) -> None:
+def test_gemm_option(gemm: str, tmp_path: pathlib.Path) -> None:
     sample = sample_named("mlp_block")
     options = CudaOptions(gemm=gemm, save_data_externally=False)
     path = save(lower(sample.export(), options), tmp_path)
@@ -84,7 +84,7 @@ def test_matrix_products_by_choice(gemm: str, tmp_path: pathlib.Path) -> None:
 
 
 def test_tensors_on_the_device(tmp_path: pathlib.Path) -> None:
-    """Inputs are used where they lie and outputs stay there; the caller's stream orders all."""
+    """Inputs are used in place and outputs stay on the device, ordered by the caller's stream."""
     sample = sample_named("mlp_block")
     path = save(lower(sample.export()), tmp_path, **ON_DEVICE)
     method = load(path).load_method("forward")

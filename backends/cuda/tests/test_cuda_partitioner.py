@@ -175,7 +175,7 @@ def test_control_flow_between_operators_of_others(
 def test_control_flow_beside_a_foreign_delegate(
     on_the_host: None, name: str, inner: Any, graphs: int, is_loop: bool
 ) -> None:
-    """Somebody was there before: it has tanh and the sum behind, or control flow itself."""
+    """An earlier partitioner has tanh and the sum after it, or control flow itself."""
     others = {torch.ops.aten.tanh.default, torch.ops.aten.add.Tensor}
 
     def choose(node: Node) -> bool:
@@ -228,7 +228,7 @@ def test_a_foreign_delegate_of_everything_leaves_nothing(on_the_host: None) -> N
     assert backends(delegates) == ["GraphBackend"]
 
 
-def test_constants_go_to_whoever_reads_them(on_the_host: None) -> None:
+def test_constants_go_to_their_readers(on_the_host: None) -> None:
     partitioner = [OpsPartitioner([torch.ops.aten.mm.default]), CudaPartitioner()]
     delegates = lowered_by(Diamond(), torch.randn(4, 4), partitioner=partitioner)
     assert [constants(part) for _, part in delegates] == [
@@ -255,7 +255,7 @@ def test_unused_constants_have_the_first_tag(on_the_host: None) -> None:
     inputs = [node for node in model.graph.nodes if node.op == "placeholder"]
     tags = {node.name: node.meta.get("delegation_tag") for node in inputs}
     assert (tags["p_idle"], tags["b_idle_buffer"]) == (first, first)
-    assert tags["p_theirs"] is None, "whoever takes the product takes it"
+    assert tags["p_theirs"] is None, "the owner of the matmul takes it"
     assert tags["p_both"] == tags["p_ours"] == first
     assert tags["x"] is None
     # They are dropped.

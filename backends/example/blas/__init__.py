@@ -1,1 +1,1 @@
-"""The BLAS backend: matmuls by OpenBLAS, and how to write a backend (see README.md)."""
+"""The BLAS backend: matmuls with OpenBLAS, as a tutorial for writing backends (see README.md)."""

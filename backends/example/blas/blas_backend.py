@@ -19,11 +19,11 @@ aten = torch.ops.aten
 PRODUCTS = (aten.linear.default, aten.addmm.default, aten.mm.default)
 """The operators that a plan can express."""
 
-_WEIGHT_ALIGNMENT = 64  # bytes: a cache line, and the widest vector there is
+_WEIGHT_ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
 def operands(node: Node) -> tuple[Any, Any, Any]:
-    """Left and right of a product, and what is added to it or None."""
+    """lhs, rhs and addend (or None) of a matmul."""
     if node.target is aten.addmm.default:
         bias, left, right = node.args
     else:
@@ -33,7 +33,7 @@ def operands(node: Node) -> tuple[Any, Any, Any]:
 
 @final
 class BlasBackend(BackendDetails):
-    """Multiplies matrices with OpenBLAS. The class name is the id in the file."""
+    """Runs matmuls with OpenBLAS. The class name is the id in the file."""
 
     @classmethod
     def preprocess(
@@ -70,8 +70,8 @@ class _PlanBuilder:
         left, right, bias = operands(product)
         plan = schema.PlanT()
         plan.left = self._operand(left)
-        # BLAS reads a matrix either way, but rows that lie one after the other fastest. The
-        # weight [N, K] of linear is turned once, here; one that comes as an argument is not.
+        # BLAS supports both layouts but is fastest with contiguous rows. A constant weight [N, K]
+        # of linear is transposed once, here; a weight that is an argument is not.
         is_linear = product.target is aten.linear.default
         plan.rightTransposed = is_linear and right.name in self._arguments
         plan.right = self._operand(right, transposed=is_linear and right.name in self._owned)

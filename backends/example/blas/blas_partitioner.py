@@ -1,4 +1,4 @@
-"""Takes matmuls for the BLAS backend and leaves everything else.
+"""The partitioner of the BLAS backend: takes matmuls.
 
 to_edge_transform_and_lower(program, partitioner=[BlasPartitioner(), CpuPartitioner()])
 """
@@ -25,7 +25,7 @@ from pteron.exir.tensor_layout import dim_order_of
 
 
 def reason(node: Node) -> str | None:
-    """Why a product cannot be taken; None if it can."""
+    """Why a matmul is not supported; None if it is."""
     for tensor in (*node.all_input_nodes, node):
         value = tensor.meta["val"]
         if value.dtype is not torch.float32:
@@ -33,7 +33,7 @@ def reason(node: Node) -> str | None:
         if dim_order_of(value) != list(range(value.dim())):
             return f"{tensor.name} is not row-major"
     if any(scale != 1 for scale in node.kwargs.values()):
-        return f"{node.name} has factors; BlasBackend adds the product and a row as they are"
+        return f"{node.name} has alpha or beta; BlasBackend supports neither"
     _, right, bias = (operand and operand.meta["val"] for operand in operands(node))
     if right.dim() != 2:
         return f"the weight of {node.name} is not a matrix"
@@ -48,7 +48,7 @@ def _is_row(bias: torch.Tensor, columns: Any) -> bool:
 
 @final
 class BlasPartitioner(Partitioner):
-    """Each product becomes a delegate.
+    """Each matmul becomes a delegate.
 
     Args:
         external_tag: weights go to the file `<external_tag>.ptd`; "" keeps them in the program.
@@ -61,7 +61,7 @@ class BlasPartitioner(Partitioner):
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
-        """Keeps linear, which shows the weight as the model has it, where it is ours to run."""
+        """Keeps linear undecomposed where supported, to see the weight in the model's layout."""
         return [torch.ops.aten.linear.default], lambda node: reason(node) is None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:

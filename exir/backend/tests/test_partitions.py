@@ -68,7 +68,7 @@ def test_circle_is_named() -> None:
     with pytest.raises(ValueError) as error:
         to_edge_transform_and_lower(program, partitioner=[TagPartitioner({"add": "a", "mul": "a"})])
     message = str(error.value)
-    assert "in a circle" in message
+    assert "in a cycle" in message
     assert "relu (aten.relu.default, modules.py:" in message
     assert "partition 'a' needs relu" in message and "mul uses relu" in message
 

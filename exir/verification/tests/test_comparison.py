@@ -167,8 +167,8 @@ def _rounding(run: Any, count: int = 1, **options: Any) -> torch.Tensor:
 
 def test_rounding_of_tf32_is_larger() -> None:
     run = traced(lambda x: torch.sin(x) + 1000 - 1000, torch.linspace(0.1, 1, 9))
-    by_last_place = [_rounding(run, tf32=tf32).max().item() for tf32 in (False, True)]
-    assert by_last_place[1] > 1000 * by_last_place[0] > 0
+    by_ulp = [_rounding(run, tf32=tf32).max().item() for tf32 in (False, True)]
+    assert by_ulp[1] > 1000 * by_ulp[0] > 0
 
 
 def test_ties_and_zeros_are_exact() -> None:

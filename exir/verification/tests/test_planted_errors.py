@@ -22,7 +22,7 @@ from pteron.exir.decompositions import functionalize
 from pteron.exir.verification import execution
 from pteron.exir.verification.call import call
 from pteron.exir.verification.comparison import errors
-from pteron.exir.verification.interpreters import RoundingInterpreter, around
+from pteron.exir.verification.interpreters import RoundingInterpreter, typical_magnitude
 from pteron.exir.verification.reference import Reference
 from pteron.exir.verification.verify import MethodVerification, differences, verify_method
 from tests.models import gpt, parameter_views
@@ -123,7 +123,9 @@ def _effect(reference: Reference, planted: Any) -> float:
         off = errors(a, b)
         assert off is not None
         if b.is_floating_point() and off.numel():
-            largest.append(float((off / around(b.abs().double())).nan_to_num(nan=0).max()))
+            largest.append(
+                float((off / typical_magnitude(b.abs().double())).nan_to_num(nan=0).max())
+            )
     return max(largest)
 
 

@@ -1,10 +1,10 @@
-"""Measures a program, and others beside it on the same inputs.
+"""Benchmarks a program, optionally against peers on the same inputs.
 
     pteron bench model.pte --input random
     pteron bench model.pte --model FILE.py:function --against=eager,compile
 
-Each in a process of its own, by turns. With --model the inputs are the example inputs of the
-function, for all. `load` is imports and loading, `first` the first call.
+Each runs in its own process, alternating. With --model all use the function's example inputs.
+`load` is importing and loading, `first` the first call.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ values.define_flags(FLAGS)
 flags.DEFINE_string("method", None, "Its only one, or forward.", flag_values=FLAGS)
 flags.DEFINE_string("model", None, "FILE.py:function, what it was made from.", flag_values=FLAGS)
 flags.DEFINE_list(
-    "against", [], f"Peers: {', '.join(peers.PEERS)}; they need --model.", flag_values=FLAGS
+    "against", [], f"Baselines: {', '.join(peers.PEERS)}; they need --model.", flag_values=FLAGS
 )
 flags.DEFINE_integer("threads", None, "For each; by default its own choice.", 1, flag_values=FLAGS)
 flags.DEFINE_float("seconds", 3.0, "Of measuring, for each.", 0.0, flag_values=FLAGS)
 
 _TURNS = 10
-_MOST = 1000  # calls of a turn
+_MOST = 1000  # calls per turn
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -48,7 +48,7 @@ def run(positional: list[str]) -> bool:
     if FLAGS.against and FLAGS.model is None:
         raise UsageError("--against needs the model; expected --model FILE.py:function")
     if FLAGS.model and FLAGS.input:
-        raise UsageError("--model brings the inputs; expected no --input beside it")
+        raise UsageError("--model provides the inputs; expected no --input")
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         meta = program_file.method_of(program_file.load(name, FLAGS.data), FLAGS.method).metadata
@@ -58,10 +58,10 @@ def run(positional: list[str]) -> bool:
         stack.enter_context(stages.shown())
         if FLAGS.model:
             job["inputs"] = [_example_inputs(FLAGS.model, meta, Path(folder))]
-        values.inputs_of(meta, job["inputs"])  # what is wrong with them is said here
+        values.inputs_of(meta, job["inputs"])  # errors in them are reported here
         report: dict[str, dict[str, Any]] = {}
         contenders = {}
-        for kind in ("pteron", *FLAGS.against):  # one by one, so that none disturbs another
+        for kind in ("pteron", *FLAGS.against):  # sequentially, so that none disturbs another
             stages(f"start {kind}")
             contenders[kind] = stack.enter_context(peers.start(kind, job, FLAGS.threads))
             report[kind] = contenders[kind].begun()
@@ -101,7 +101,7 @@ def _example_inputs(model: str, meta: MethodMeta, folder: Path) -> str:
 
 
 def _figures(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Percentiles of the seconds of all calls, and memory."""
+    """Percentiles of call times in seconds, and memory."""
     ordered = sorted(second for answer in answers for second in answer["seconds"])
     figures: dict[str, Any] = {
         f"p{p}_s": ordered[min(len(ordered) - 1, p * len(ordered) // 100)] for p in (10, 50, 90, 99)
@@ -111,7 +111,7 @@ def _figures(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _bars(ordered: list[float], width: int = 24) -> str:
-    """How the times between the 1st and 99th percentile are distributed."""
+    """The distribution of times between the 1st and 99th percentile."""
     low, high = ordered[len(ordered) // 100], ordered[-1 - len(ordered) // 100]
     bins = [0] * width
     for value in ordered:

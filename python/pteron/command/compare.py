@@ -1,11 +1,11 @@
-"""Compares a program file with the model that it was made from, in eager.
+"""Compares a program file with its model in eager.
 
     pteron compare model.pte FILE.py:function
 
-Each output by its worst element, beside what rounding explains there; on the example inputs, and on
-other sizes, layouts and numbers made from them. Where that is exceeded, the model is lowered anew,
-with --backend and --option as they were given to `export`, and the first operator that differs is
-searched for. Exit code 3: outputs differ; 4: this machine cannot run the program.
+Compares each output by its worst element against the tolerance there, on the example inputs and on
+other sizes, strides and values derived from them. On a difference, lowers the model again, with the
+same --backend and --option as for `export`, and searches for the first operator that differs. Exit
+code 3: outputs differ; 4: this machine cannot run the program.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def run(positional: list[str]) -> bool:
         }
         wrong = {m: report for m, report in reports.items() if report.wrong}
         if wrong:
-            stages("lower anew and search for the first operator that differs")
+            stages("lower again and search for the first operator that differs")
             origin = _origin(programs, partitioners)
     if FLAGS.json:
         shown = {m: _as_json(report) for m, report in reports.items()}
@@ -83,7 +83,7 @@ def run(positional: list[str]) -> bool:
 
 
 def _check_compared(reports: Mapping[str, MethodVerification]) -> None:
-    """Raises an error that says which methods were not compared, and why."""
+    """Raises an error that lists the methods that were not compared, with reasons."""
     obstacles = {m: report.obstacle for m, report in reports.items() if report.obstacle}
     lines = [f"method {m!r} was not compared: {obstacle}" for m, obstacle in obstacles.items()]
     if not all(reports[m].runs_here for m in obstacles):
@@ -97,9 +97,9 @@ def _origin(programs: Any, partitioners: Any) -> str:
     try:
         to_edge_transform_and_lower(programs, partitioner=partitioners).to_executorch()
     except VerificationError as error:
-        return f"lowered anew, {error}"
+        return f"lowered again, {error}"
     return (
-        "Lowered anew, the model is right: the file was made from another model, other weights or"
+        "Lowered again, the model is right: the file was made from another model, other weights or"
         " other options.\ntry:  weights that do not change from call to call of the function"
         " (torch.manual_seed, or a checkpoint);\n      pteron export again"
     )

@@ -1,13 +1,13 @@
-"""Those that are compared, each in a process of its own; turns and tables, for all benchmarks.
+"""Benchmark contenders, each in its own process; alternating runs and tables.
 
-The parent starts them and asks for calls, so that all take turns on the same machine::
+The parent starts them and requests calls, so that they alternate on the same machine::
 
     with Contender("eager", "run_with_torch", "image.npz") as eager:
         load_s = eager.begun()["load_s"]
         answers = by_turns({"eager": lambda: eager.calls(10)}, turns=30)["eager"]
         seconds = answers[0]["seconds"]
 
-and the module that it names, run with these arguments, answers until its parent ends it::
+and the named module, run with these arguments, serves requests until its parent exits::
 
     serve(lambda: functools.partial(model, image))
 """
@@ -26,15 +26,15 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
-#: Threads of who ran before spin for a while; in this pause they go to sleep.
+#: A pause in which spinning threads of the previous contender park.
 _PAUSE_S = 0.05
 
 
 class Contender:
-    """The process, as who measures sees it; it ends with the `with`.
+    """The parent's handle of a contender process, which ends with the `with` block.
 
     Args:
-        name: in messages.
+        name: for messages.
         module: what `python -m` runs; it calls `serve`.
         arguments: its command line.
         threads: OMP_NUM_THREADS of the process; None leaves it as it is.
@@ -64,19 +64,20 @@ class Contender:
         self._messages.close()
 
     def begun(self) -> dict[str, Any]:
-        """What loading and the first call took (`load_s`, `first_call_s`), and what `serve` was
-        told to say about it. Waits until it has done so."""
+        """Load and first-call times (`load_s`, `first_call_s`), and the `about` of `serve`. Waits
+        for them."""
         return self._answer()
 
     def calls(self, count: int) -> dict[str, Any]:
-        """So many calls: `seconds` of each, the `threads` that worked for them, and the most
-        `memory` so far in bytes."""
+        """Runs `count` calls: `seconds` of each, number of working `threads`, and peak `memory` in
+        bytes."""
         assert self.process.stdin
         print(count, file=self.process.stdin, flush=True)
         return self._answer()
 
     def calls_in(self, seconds: float) -> int:
-        """How many calls take about so long, at least one; calls three times to know."""
+        """The number of calls that take about `seconds`, at least one; measured with three
+        calls."""
         return max(1, round(seconds / max(min(self.calls(3)["seconds"]), 1e-7)))
 
     def _answer(self) -> dict[str, Any]:
@@ -91,10 +92,10 @@ class Contender:
 
 
 def by_turns(ways: Mapping[str, Callable[[], _T]], turns: int) -> dict[str, list[_T]]:
-    """What each way returns in each of its turns.
+    """The results of each contender's turns.
 
-    All take turns, so that whatever else the machine does hits them alike, and every other time in
-    reverse: what comes first finds a cooler machine.
+    All alternate, so that other load affects them equally, in reverse order every other time, since
+    the first one finds a cooler machine.
     """
     found: dict[str, list[_T]] = {name: [] for name in ways}
     order = list(ways.items())
@@ -106,12 +107,12 @@ def by_turns(ways: Mapping[str, Callable[[], _T]], turns: int) -> dict[str, list
 
 
 def text_table(rows: Sequence[Sequence[str | float | None]], left: int = 1, least: int = 0) -> str:
-    """Rows in columns, the first of which is the header's.
+    """Formats rows as a table; the first row is the header.
 
     Args:
-        rows: cells; of numbers four digits are shown, for None a dash.
-        left: so many columns are aligned to the left, the others to the right.
-        least: characters of a column.
+        rows: cells; floats are shown with four digits, None as a dash.
+        left: number of left-aligned columns; others are right-aligned.
+        least: minimum column width.
     """
     texts = [[_cell(cell) for cell in row] for row in rows]
     widths = [
@@ -136,14 +137,14 @@ def serve(
     load: Callable[[], Callable[[], Any]],
     about: Callable[[Any], Mapping[str, Any]] = lambda first: {},
 ) -> None:
-    """Loads, calls once, and then as often as each line of the standard input says.
+    """Loads, calls once, then runs as many calls as each line of stdin requests.
 
     Args:
-        load: returns what is called.
-        about: given the first call's result, more to say about it.
+        load: returns the callable.
+        about: further data for the parent, computed from the first result.
     """
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # keeps output of libraries apart from answers
     begin = time.perf_counter()
     call = load()
     loaded = time.perf_counter()
@@ -164,7 +165,7 @@ def serve(
 
 
 def _busy() -> dict[str, int]:
-    """Nanoseconds on a core, for each thread of this process."""
+    """CPU time in nanoseconds per thread of this process."""
     found = {}
     for task in Path("/proc/self/task").iterdir():
         try:
@@ -175,13 +176,13 @@ def _busy() -> dict[str, int]:
 
 
 def _worked(before: Mapping[str, int]) -> int:
-    """Threads that since `before` ran at least a tenth as long as the busiest."""
+    """Threads that since `before` ran at least a tenth as long as the busiest one."""
     ran = [now - before.get(task, 0) for task, now in _busy().items()]
     return sum(10 * nanoseconds >= max(ran) for nanoseconds in ran)
 
 
 def _memory() -> int:
-    """The most that was this process's at once, in bytes."""
+    """Peak memory of this process in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024

@@ -1,7 +1,7 @@
-"""Dynamic shapes as texts: `[METHOD/]INPUT.DIM=[NAME:]MIN..MAX`.
+"""Parses dynamic shapes: `[METHOD/]INPUT.DIM=[NAME:]MIN..MAX`.
 
-`image.0=1..8` lets dimension 0 of input `image` be 1 to 8. Dimensions of one name are equal,
-and say their range once or each time: `x.0=batch:1..64`, `mask.0=batch`.
+`image.0=1..8` makes dimension 0 of input `image` dynamic, 1 to 8. Dimensions with one name are
+equal; give the range once or each time: `x.0=batch:1..64`, `mask.0=batch`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FORM = re.compile(
 
 
 def dynamic_shapes(methods: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
-    """By method, what torch.export wants. UsageError lists all that is wrong."""
+    """dynamic_shapes of torch.export by method. UsageError lists all errors."""
     dims: dict[str, Any] = {}
     named: list[tuple[str, str, int, str]] = []
     problems: list[str] = []
@@ -66,7 +66,7 @@ def dynamic_shapes(methods: Mapping[str, Any], texts: Sequence[str]) -> dict[str
 
 
 def _inputs(method: Any) -> dict[str, Any]:
-    """Example inputs of a method by parameter; none where they are not given as they should."""
+    """Example inputs of a method by parameter; empty if they are invalid."""
     if not isinstance(method, tuple) or len(method) < 2:
         return {}
     target, args = method[:2]

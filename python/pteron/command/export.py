@@ -43,7 +43,7 @@ flags.DEFINE_flag(
         flags.ArgumentSerializer(),
         "verify",
         True,
-        "Run the program beside eager and fail where they differ; =example: on its example inputs"
+        "Compare the program with eager and fail on a difference; =example: on its example inputs"
         " alone, without other sizes, layouts and NaN.",
         boolean=True,
     ),
@@ -54,7 +54,7 @@ flags.DEFINE_flag(
 def run(positional: list[str]) -> bool:
     (name,) = only(positional, "FILE.py:function", flag="-o")
     if FLAGS.output is None:
-        raise UsageError("where the program goes is not said; add -o model.pte")
+        raise UsageError("no output file; add -o model.pte")
     check_path(FLAGS.output)
     partitioners = model_file.partitioners(FLAGS)
     constants = {

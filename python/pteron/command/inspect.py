@@ -1,4 +1,4 @@
-"""Shows what a program file holds; needs neither torch nor the devices that it is for.
+"""Shows the contents of a program file; needs neither torch nor the target device.
 
     pteron inspect model.pte
 

@@ -1,4 +1,4 @@
-"""Makes, runs, inspects and measures programs.
+"""Exports, runs, inspects and benchmarks programs.
 
 pteron COMMAND ARGUMENTS...
 pteron COMMAND --help
@@ -23,12 +23,12 @@ from absl import flags
 import pteron
 from pteron.command.usage import CannotRunHere, UsageError, help_of, nearest
 
-#: Commands, in the order in which one meets them.
+#: Commands, in order of typical use.
 COMMANDS = {
     "export": "lower a model to a program file",
-    "inspect": "show what a program file holds",
+    "inspect": "show the contents of a program file",
     "run": "run a method once, on files",
-    "bench": "measure a program, and others beside it",
+    "bench": "benchmark a program, optionally against others",
     "compare": "compare a program file with eager",
 }
 
@@ -47,10 +47,10 @@ _DONE, _FAILED, _USAGE, _DIFFERS, NOT_RUN = range(5)
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command line, of this process by default; returns the exit code."""
     if argv is None and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _leave)  # what was begun is cleaned up
+        signal.signal(signal.SIGTERM, _leave)  # runs cleanup handlers
     argv = list(sys.argv if argv is None else argv)
     if argv[1:2] == ["help"] and argv[2:]:
-        argv = [argv[0], argv[2], "--help"]  # as git has it
+        argv = [argv[0], argv[2], "--help"]  # like git
     name = argv[1] if len(argv) > 1 else "--help"
     if name in ("--help", "-h", "help"):
         print(_help())
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         print(f"pteron: {nearest('command', name, COMMANDS)}", file=sys.stderr)
         return _USAGE
-    # For whoever maintains what we call, and in nobody's power here.
+    # Warnings for maintainers of our dependencies, which users cannot act on.
     warnings.simplefilter("ignore", FutureWarning)
     warnings.simplefilter("ignore", DeprecationWarning)
     try:

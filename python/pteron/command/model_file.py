@@ -33,7 +33,7 @@ a dict of methods, each one of these: {"prefill": (model.prefill, (x,)), "decode
 
 
 def define_flags(values: flags.FlagValues) -> None:
-    """How a model is exported and lowered."""
+    """Options of export and lowering."""
     flags.DEFINE_list(
         "backend",
         ["cpu"],
@@ -57,15 +57,15 @@ def define_flags(values: flags.FlagValues) -> None:
 
 
 def partitioners(values: flags.FlagValues) -> list[Partitioner]:
-    """Those of --backend, with --option."""
+    """Partitioners of --backend, with --option."""
     return partitioners_of(values.backend, pairs("option", values.option))
 
 
 def methods(model: str, values: flags.FlagValues) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """What the function returns, by method, and the dynamic shapes of --dynamic."""
+    """The function's result by method, and the dynamic shapes of --dynamic."""
     built = build(model)
     if "TORCH_LOGS" not in os.environ:
-        # What torch.export logs before it raises; the error has what matters of it.
+        # torch.export logs this before it raises; the error has the relevant part.
         for name in [n for n in logging.root.manager.loggerDict if n.split(".")[0] == "torch"]:
             for handler in logging.getLogger(name).handlers:
                 handler.setLevel(logging.CRITICAL)
@@ -74,11 +74,11 @@ def methods(model: str, values: flags.FlagValues) -> tuple[Mapping[str, Any], di
 
 
 def build(name: str) -> Any:
-    """What the function returns.
+    """Calls the function.
 
     Raises:
       UsageError: there is no such file or function.
-      ExportError: the file or the function raises; the message has its own lines of the traceback.
+      ExportError: the file or the function raises; the message has the traceback from the file on.
     """
     file, colon, function = name.rpartition(":")
     if not colon or not function:
@@ -90,7 +90,7 @@ def build(name: str) -> Any:
     module = _load(path)
     found = vars(module).get(function)
     if not callable(found):
-        # Functions of the file itself.
+        # Functions defined in the file itself.
         own = [
             n
             for n, v in vars(module).items()
@@ -115,7 +115,7 @@ def _load(path: Path) -> Any:
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file; expected a name that ends in .py")
     module = importlib.util.module_from_spec(spec)
-    # As for `python FILE.py`: modules beside it can be imported, and classes find their own.
+    # As for `python FILE.py`: neighbouring modules can be imported, and classes find their module.
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     sys.modules.setdefault(path.stem, module)
     try:
@@ -131,7 +131,7 @@ _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 def _parameters(function: Any) -> Iterable[inspect.Parameter]:
     try:
         return inspect.signature(function).parameters.values()
-    except ValueError:  # of something that is not Python
+    except ValueError:  # of invalid Python source
         return ()
 
 
@@ -148,5 +148,5 @@ def _raised(path: Path, what: str, error: Exception) -> str:
         type(error), error, frames or error.__traceback__, chain=False
     )
     no_gpu = "Torch not compiled with CUDA" in str(error) or "No CUDA GPUs" in str(error)
-    hint = "\ntry:  the model on the CPU; --backend=cuda says where the program runs" * no_gpu
+    hint = "\ntry:  the model on the CPU; --backend=cuda sets the program's device" * no_gpu
     return f"{what} raised {type(error).__name__}:\n{''.join(lines).rstrip()}{hint}"

@@ -1,4 +1,4 @@
-"""What `pteron bench` measures: our program and its peers, each in a process of its own."""
+"""Contenders of `pteron bench`: our program and its peers, each in its own process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pteron.command.contender import Contender, serve
 
 
 def start(kind: str, job: dict[str, Any], threads: int | None) -> Contender:
-    """The process of one of them; `job` says what it runs."""
+    """The process of one contender; `job` selects what it runs."""
     return Contender(kind, __name__, kind, json.dumps(job), threads=threads)
 
 

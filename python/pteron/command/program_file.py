@@ -1,4 +1,4 @@
-"""A program file named on a command line, with the tensor data beside it."""
+"""A program file on the command line, with its tensor-data files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def define_flags(values: flags.FlagValues) -> None:
 
 
 def files_of(name: str, data: list[str]) -> list[Path]:
-    """The program and its data. UsageError: something is not there."""
+    """The program and its data. UsageError if a file is missing."""
     path = Path(name)
     if path.is_dir():
         raise UsageError(f"{name!r} is a folder; expected a program file in it, as model.pte")
@@ -50,7 +50,7 @@ def load(name: str, data: list[str], limits: Limits | None = None) -> Program:
 
 
 def _instead_of(path: Path, problem: str) -> str:
-    """What to do about a file that is no program, or a part of one."""
+    """A remedy for a file that is no program, or incomplete."""
     if "truncated" in problem:
         return "copying the file again, all of it, or pteron export"
     if "tensor-data file" in problem:
@@ -63,7 +63,7 @@ def _instead_of(path: Path, problem: str) -> str:
 
 
 def method_of(program: Program, name: str | None) -> Method:
-    """The method that is asked for, or the only one, or `forward`."""
+    """The requested method, or the only one, or `forward`."""
     names = sorted(program.method_names)
     if name is None:
         name = names[0] if len(names) == 1 else "forward"

@@ -1,4 +1,4 @@
-"""What all commands have in common: flags, help, messages."""
+"""Shared by all commands: flags, help, messages."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _INDENT = " " * 6
 
 
 class UsageError(Exception):
-    """The command line is wrong."""
+    """Invalid command line."""
 
 
 class CannotRunHere(Exception):
-    """The program may be right, but this machine does not run it."""
+    """The program may be valid, but this machine cannot run it."""
 
 
 def command_flags() -> flags.FlagValues:
-    """The flags that each command has; it adds its own."""
+    """The flags of all commands; each adds its own."""
     values = flags.FlagValues()  # type: ignore[no-untyped-call]
     flags.DEFINE_boolean("help", False, "Print this.", short_name="h", flag_values=values)
     flags.DEFINE_boolean("json", False, "Print one JSON object instead.", flag_values=values)
@@ -34,7 +34,7 @@ def command_flags() -> flags.FlagValues:
 
 
 def help_of(command: ModuleType) -> str:
-    """A command's text, and its flags."""
+    """A command's help text and flags."""
     lines = [(command.__doc__ or "").rstrip(), "", "flags"]
     for name in command.FLAGS:
         flag = command.FLAGS[name]
@@ -54,7 +54,7 @@ def _spelled(flag: flags.Flag[Any]) -> str:
 
 
 def nearest(what: str, name: str, known: Iterable[str]) -> str:
-    """Says that there is no such thing, and which one may be meant."""
+    """A message for an unknown name, with the nearest known one."""
     known = list(known)
     near = difflib.get_close_matches(name, known, 1, 0.5)
     hint = f"; did you mean {near[0]!r}?" if near else "."
@@ -62,7 +62,7 @@ def nearest(what: str, name: str, known: Iterable[str]) -> str:
 
 
 def only(positional: list[str], *expected: str, flag: str = "") -> list[str]:
-    """The arguments that are no flags, as many as expected; `flag` is what takes one more."""
+    """The positional arguments, as many as expected; `flag` is suggested for a further one."""
     if len(positional) != len(expected):
         found = " ".join(positional) or "none"
         more = f". try: {flag} {positional[-1]}" if flag and len(positional) > len(expected) else ""
@@ -71,7 +71,7 @@ def only(positional: list[str], *expected: str, flag: str = "") -> list[str]:
 
 
 def pairs(flag: str, texts: Iterable[str]) -> dict[str, str]:
-    """KEY=VALUE texts of a flag that may be repeated."""
+    """KEY=VALUE pairs of a repeated flag."""
     wrong = [text for text in texts if "=" not in text]
     if wrong:
         raise UsageError(f"--{flag}: found {', '.join(wrong)}; expected NAME=VALUE")
@@ -79,12 +79,12 @@ def pairs(flag: str, texts: Iterable[str]) -> dict[str, str]:
 
 
 def show(report: Any, as_json: bool) -> None:
-    """Prints a report that has `to_json`, for readers or for machines."""
+    """Prints a report, as text or (with `to_json`) as JSON."""
     print(json.dumps(report.to_json(), indent=2) if as_json else report)
 
 
 class Stages:
-    """Shows what is being done, and how long each stage takes, on a terminal; elsewhere nothing."""
+    """Shows stages and their duration on a terminal; otherwise nothing."""
 
     def __init__(self) -> None:
         self._progress: Any = None

@@ -1,4 +1,4 @@
-"""Inputs of a method from a command line, and outputs to files or a summary."""
+"""Reads inputs of a method from the command line, writes outputs to files or a summary."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def define_flags(values: flags.FlagValues) -> None:
 
 
 def inputs_of(meta: MethodMeta, texts: Sequence[str]) -> list[Any]:
-    """Flat inputs. UsageError lists all that is wrong or missing."""
+    """Flat inputs. UsageError lists all invalid or missing ones."""
     named: dict[int, str] = {}
     rest: list[str] = []
     problems: list[str] = []
@@ -63,7 +63,7 @@ def inputs_of(meta: MethodMeta, texts: Sequence[str]) -> list[Any]:
         else:
             problems.append(nearest("input", name, names))
     if len(names) == 1 and len(rest) == 1 and Path(rest[0]).suffix in (".npy", *_IMAGES):
-        named[0] = rest.pop()  # there is no doubt which input is meant
+        named[0] = rest.pop()  # the input is unambiguous
     shared = _Shared(rest, names)
     generator = np.random.default_rng(0)
     values: list[Any] = []
@@ -84,7 +84,7 @@ def inputs_of(meta: MethodMeta, texts: Sequence[str]) -> list[Any]:
 
 
 def names_of(meta: MethodMeta) -> list[str]:
-    """Names of the inputs; input_0, input_1, ... where the file has none."""
+    """Names of the inputs; input_0, input_1, ... if the file has none."""
     return [name or f"input_{index}" for index, name in enumerate(meta.input_names())]
 
 
@@ -94,7 +94,7 @@ def output_names_of(meta: MethodMeta) -> list[str]:
 
 
 class _Shared:
-    """What is said of all inputs that are not named."""
+    """The value for all inputs that are not named."""
 
     def __init__(self, texts: Sequence[str], names: Sequence[str]) -> None:
         self._words = [t for t in texts if t.partition(":")[0] in ("random", "zeros")]
@@ -145,14 +145,14 @@ def _value(text: str, about: TensorInfo | ScalarMeta, generator: np.random.Gener
 def _random(sizes: tuple[int, ...], about: TensorInfo, generator: np.random.Generator) -> Any:
     if about.dtype().name in ("Float", "Double", "Half", "BFloat16"):
         return generator.standard_normal(sizes)
-    return generator.integers(0, 2, sizes)  # whatever they index has two
+    return generator.integers(0, 2, sizes)  # any indexed dimension has at least two
 
 
 def _cast(array: Any, about: TensorInfo) -> Any:
     name = about.dtype().name
     if name in _DTYPES:
         return np.asarray(array).astype(_DTYPES[name])
-    import torch  # numpy has no such type
+    import torch  # NumPy lacks the dtype
 
     return torch.from_numpy(np.asarray(array, np.float32)).to(getattr(torch, name.lower()))
 
@@ -215,7 +215,7 @@ def _read_all(path: Path) -> Mapping[str, Any]:
 
 
 def save(path: Path, outputs: Mapping[str, Any]) -> None:
-    """Writes outputs; `check_output` has said that this can be done."""
+    """Writes outputs; call `check_output` first."""
     arrays = {name: to_numpy(value) for name, value in outputs.items()}
     try:
         _SAVERS[path.suffix](path, arrays)
@@ -256,7 +256,7 @@ def check_output(path: Path, count: int) -> None:
 
 
 def to_numpy(value: Any) -> Any:
-    if hasattr(value, "detach"):  # a tensor of torch
+    if hasattr(value, "detach"):  # a torch tensor
         value = value.detach().cpu()
         value = value.float() if str(value.dtype) == "torch.bfloat16" else value
     return np.asarray(value)

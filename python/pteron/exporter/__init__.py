@@ -1,6 +1,6 @@
-"""`pteron.export`: from a module to a program file, in one call.
+"""`pteron.export`: lowers a module to a program file, in one call.
 
-`methods` are what callers give, `backends` whom they name, `exporter` does the rest.
+`methods` handles models and inputs, `backends` backend names and options, `exporter` the rest.
 """
 
 from pteron.exporter.backends import partitioners_of as partitioners_of

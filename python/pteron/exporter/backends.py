@@ -1,4 +1,4 @@
-"""Backends by name, and their options as texts or values."""
+"""Backends by name, with options as strings or values."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _HINTS = {
 }
 
 
-# Other people's names.
+# Common other names.
 _SYNONYMS = {"gpu": "cuda", "nvidia": "cuda", "mps": "metal", "xnnpack": "cpu", "inductor": "cpu"}
 
 
 def partitioners_of(backend: Backends, options: Mapping[str, Any]) -> list[Partitioner]:
-    """Partitioners in order. Values of options may be texts, as on a command line."""
+    """Partitioners in order. Option values may be strings, as on a command line."""
     chosen: list[Any] = list(backend) if isinstance(backend, list | tuple) else [backend]
     names = [name for name in chosen if isinstance(name, str)]
     problems = [
@@ -109,7 +109,7 @@ def _partitioner(backend: str, values: Mapping[str, Any]) -> Partitioner:
 
 
 def _parsed(value: Any, wanted: Any) -> Any:
-    """A text as a value of the option's type; anything else as it is."""
+    """Parses a string as the option's type; returns other values unchanged."""
     if not isinstance(value, str) or wanted is str:
         return value
     if wanted is bool:

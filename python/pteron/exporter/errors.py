@@ -1,4 +1,4 @@
-"""What is said to whoever calls `pteron.export` wrongly."""
+"""Errors of `pteron.export`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 
 class ExportError(ValueError):
-    """What was given cannot be made into a program: what was found, expected, and what to try."""
+    """Invalid arguments: what was found, expected, and what to try."""
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """Says that there is no such thing, and which one may be meant."""
+    """A message for an unknown name, with the nearest known one."""
     known = sorted(known)
     near = difflib.get_close_matches(name, known, 1, 0.5)
     hint = f"; did you mean {near[0]!r}?" if near else "."

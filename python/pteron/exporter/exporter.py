@@ -1,9 +1,9 @@
-"""From a module to a program file, in one call.
+"""Lowers a module to a program file, in one call.
 
     report = pteron.export(model, (x,), "model.pte")
-    print(report)  # what was lowered where, sizes, how far from eager
+    print(report)  # delegates, sizes, largest difference from eager
 
-What it does step by step: `torch.export.export`, `to_edge_transform_and_lower`, `to_executorch`.
+It calls `torch.export.export`, `to_edge_transform_and_lower` and `to_executorch`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from pteron.exporter.methods import constants_of, export_methods
 
 @dataclasses.dataclass(frozen=True)
 class ExportReport:
-    """What `export` did; `print` it for a table.
+    """The result of `export`; `print` it for a table.
 
     Attributes:
-      program: what was lowered where, and how far each method is from eager.
-      files: what was written, with sizes in bytes; the program first.
-      seconds: what each stage took.
-      notes: what the caller may not have meant.
+      program: delegates, and the difference of each method from eager.
+      files: written files with sizes in bytes; the program first.
+      seconds: duration of each stage.
+      notes: things that the caller may not have intended.
     """
 
     program: ProgramReport
@@ -51,7 +51,7 @@ class ExportReport:
         return "\n".join([*lines, f"took      {took}", *(f"note      {n}" for n in self.notes)])
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain dicts, lists, strings and numbers."""
+        """The same as plain JSON types."""
         return dataclasses.asdict(self)
 
 
@@ -72,14 +72,13 @@ def export(
     """Exports, lowers and checks a model, and writes it to a file.
 
     Args:
-      model: a module, which is exported as its `eval()` has it; a bound method of one; an
-        ExportedProgram; or a dict of methods, each one of these or a tuple of a module, its example
-        inputs and, at will, its dynamic shapes. Methods of one module share weights and state.
+      model: a module, exported in `eval()` mode; a bound method of one; an ExportedProgram; or a
+        dict of methods, each one of these or a tuple of a module, its example inputs and,
+        optionally, its dynamic shapes. Methods of one module share weights and state.
       args: example inputs: a tuple, a dict by parameter, or one tensor. The lowered program is
-        compared with eager on these, and on others made from them.
-      path: the program file, `*.pte`. What its options keep outside goes to a `.ptd` file beside
-        it, of the same name.
-      kwargs: example inputs by name, besides `args`.
+        compared with eager on these and on others derived from them.
+      path: the program file, `*.pte`. External data is written to a `.ptd` file with the same name.
+      kwargs: example inputs by name, in addition to `args`.
       dynamic_shapes: as in torch.export.export; every Dim needs a `max`.
       strict: as in torch.export.export; None tries False, and True where torch refuses that.
       constant_methods: values (numbers, bools, strings, arrays of them, nested) that methods of
@@ -88,8 +87,8 @@ def export(
         What none takes is compiled for the CPU.
       options: of backends by name, as {"cpu.weights": "shared"}; see CpuOptions, CudaOptions,
         MetalOptions.
-      config: how the program is written, and whether it is compared.
-      on_stage: called with the name of each stage before it begins.
+      config: options for emitting and verifying the program.
+      on_stage: called with the name of each stage before it starts.
 
     Raises:
       ExportError: what was given cannot be exported; nothing was written.
@@ -146,7 +145,7 @@ def export(
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
-    """Raises ExportError where a program could not be saved, before time is spent on it."""
+    """Raises ExportError early if the program could not be saved."""
     found = Path(path)
     if found.suffix != ".pte":
         raise ExportError(

@@ -1,4 +1,4 @@
-"""Methods as callers give them, and their exported programs."""
+"""Converts the caller's methods to exported programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FORMS = (
     ' each (module, inputs) or (module, inputs, dynamic_shapes): {"forward": (model, (x,))}'
 )
 
-#: What the exported program may differ by from the module, relative to the largest value.
+#: Tolerated difference between exported program and module, relative to the largest value.
 _SAME = 1e-3
 
 
@@ -42,9 +42,9 @@ def export_methods(
     strict: bool | None = None,
     run: bool = True,
 ) -> tuple[dict[str, ExportedProgram], list[str]]:
-    """Exported programs by method, and notes. ExportError lists all that is wrong.
+    """Exported programs by method, and notes. ExportError lists all errors.
 
-    `run` says whether each may run once in eager, to see that it does.
+    `run`: whether to run each once in eager, as a check.
     """
     if not isinstance(model, Mapping):
         model = {DEFAULT_METHOD: (model, args, dynamic_shapes)}
@@ -56,7 +56,7 @@ def export_methods(
         )
     elif args is not None or kwargs:
         raise ExportError(
-            "a dict of methods and example inputs beside it were given; expected the inputs in the"
+            "found a dict of methods and separate example inputs; expected the inputs in the"
             ' dict.\ntry:  {"prefill": (model.prefill, (tokens,)), "decode": (model.decode, (t,))}'
         )
     elif dynamic_shapes is not None:
@@ -113,7 +113,7 @@ def constants_of(constant_methods: Mapping[str, Any] | None) -> dict[str, Any]:
 def example_of(
     model: Any, method: str | None = None
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """What runs a method in eager, as it would be exported, and its example inputs."""
+    """An eager callable of a method, as it would be exported, and its example inputs."""
     if isinstance(model, Mapping):
         method = method or DEFAULT_METHOD
         if method not in model:
@@ -181,10 +181,10 @@ def _export_method(
 
 
 def _check_runs(name: str, program: ExportedProgram) -> list[Any]:
-    """The flat outputs on the example inputs; none if it cannot be run here.
+    """The flat outputs on the example inputs; none if this machine cannot run it.
 
     Raises:
-      ExportError: the model fails on these: torch.export does not look at all dtypes.
+      ExportError: the model fails on these; torch.export does not check all dtypes.
     """
     reference = Reference(program, program)
     if reference.obstacle:
@@ -198,7 +198,7 @@ def _check_runs(name: str, program: ExportedProgram) -> list[Any]:
         with torch.random.fork_rng(devices=[]):
             return call(program, reference.inputs(), buffers)
     except NotImplementedError:
-        return []  # an operator that only the GPU has which the program is for
+        return []  # an operator that exists only on the target GPU
     except Exception as error:
         text = str(error).partition("\nUse tlparse")[0].strip()
         hint = "\ntry:  inputs of the model's dtype, as x.float()" if "dtype" in text else ""
@@ -211,8 +211,8 @@ def _check_runs(name: str, program: ExportedProgram) -> list[Any]:
 def _differences(
     name: str, value: Any, kwargs: Mapping[str, Any], exported: Sequence[Any]
 ) -> list[str]:
-    """A note if the module itself gives something else than `exported`, on the example inputs:
-    some models ask whether they are being exported, and then compute something else."""
+    """A note if the module's outputs differ from `exported` on the example inputs: some models
+    compute something else under export."""
     parts = value if isinstance(value, tuple) else (value,)
     if isinstance(parts[0], ExportedProgram):
         return []
@@ -242,7 +242,7 @@ def _differences(
 
 
 def _module_of(name: str, parts: tuple[Any, ...]) -> tuple[torch.nn.Module, Callable[..., Any]]:
-    """A module and which of its methods is meant."""
+    """A module and the name of one of its methods."""
     target: Any = parts[0] if parts else None
     module = getattr(target, "__self__", target)
     if not isinstance(module, torch.nn.Module) or len(parts) > 3:
@@ -265,7 +265,7 @@ def _module_of(name: str, parts: tuple[Any, ...]) -> tuple[torch.nn.Module, Call
 
 
 def _instead_of(target: Any) -> str:
-    """What to write instead of something that is no module."""
+    """A hint for an object that is no module."""
     if inspect.isclass(target):
         return f"{target.__name__}(...), an instance"
     if target is None:
@@ -279,7 +279,7 @@ def _instead_of(target: Any) -> str:
     return ""
 
 
-# How lines of torch's messages begin that are for those who work on torch.
+# Prefixes of lines in torch's messages that are for torch developers.
 _INTERNAL = (
     "Caused by: (",
     "For C++ stack trace",
@@ -292,17 +292,17 @@ _INTERNAL = (
 
 
 def _short(error: Exception) -> str:
-    """torch's message without those lines, and without blank ones."""
+    """torch's message without these lines and without blank ones."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return "\n".join(line for line in lines if not line.startswith(_INTERNAL))
 
 
-# What torch's messages have in them, and what they do not say.
+# Fragments of torch's messages, and hints that they lack.
 _HINTS = {
-    "support for cuda": "no .to('cuda') in the model; backend='cuda' says where it is to run",
-    "data-dependent": "torch.where or torch.cond where the model decides by a tensor's values, at"
+    "support for cuda": "no .to('cuda') in the model; backend='cuda' sets the device",
+    "data-dependent": "torch.where or torch.cond for control flow that depends on tensor values, at"
     " the line above",
-    ".numpy()": "functions of torch instead of numpy's: torch.export follows those alone",
+    ".numpy()": "functions of torch instead of numpy's: torch.export traces only those",
     "not a known type": "a tensor, a tuple, a list or a dict as what the model returns; or"
     " torch.export.register_dataclass(TYPE)",
     "Unexpected dimension mapped": "torch.export.Dim('batch', min=1, max=8) for what may change",
@@ -311,7 +311,7 @@ _HINTS = {
 
 
 def _hint(error: Exception, *examples: Any) -> str:
-    """What torch's message does not say."""
+    """A hint for torch's message."""
     single = [
         v for v in pytree.tree_leaves(examples) if isinstance(v, torch.Tensor) and 1 in v.shape
     ]
@@ -437,7 +437,7 @@ def _distinct(inputs: Any) -> Any:
 
 
 def _is_size(args: Any) -> bool:
-    """Whether these are tuples of numbers, where tensors are meant."""
+    """Whether these are tuples of ints instead of tensors."""
     return (
         isinstance(args, tuple)
         and bool(args)
@@ -450,7 +450,7 @@ def _kind(value: object) -> str:
 
 
 def _described(parts: tuple[Any, ...]) -> str:
-    """What a method was given as, if it was not a module."""
+    """A description of a method's value that is no module."""
     if len(parts) not in (1, 2, 3) or isinstance(parts[0], torch.nn.Module):
         return f"a tuple of ({', '.join(map(_kind, parts))})"
     return f"the class {parts[0].__name__}" if inspect.isclass(parts[0]) else f"a {_kind(parts[0])}"

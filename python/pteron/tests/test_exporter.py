@@ -1,4 +1,4 @@
-"""`pteron.export`: one call, and what it says to whoever calls it wrongly."""
+"""`pteron.export`: one call, and its messages for invalid arguments."""
 
 import dataclasses
 import re

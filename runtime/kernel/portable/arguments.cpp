@@ -43,7 +43,7 @@ Error check_tensor(size_t index, const Tensor& tensor) {
   return Error::Ok;
 }
 
-// Kernels give outputs new sizes before they read their inputs.
+// Kernels resize outputs before they read their inputs.
 Error check_written(Span<EValue* const> arguments, size_t written, size_t count) {
   PTERON_CHECK_OR_RETURN(!arguments[written]->tensor().is_constant(), Error::InvalidArgument,
                          "argument %zu is read-only (a constant of the program, or an input over "

@@ -1,4 +1,4 @@
-// Typed kernels behind the one signature of the registry.
+// Typed kernel functions with the registry's signature.
 //
 //   PTERON_DEFINE_KERNEL(select_copy_out,
 //                        (const Tensor& self, int64_t dim, int64_t index, Tensor& out)) {
@@ -6,10 +6,10 @@
 //     return Error::Ok;
 //   }
 //
-// defines select_copy_out(KernelContext&, Span<EValue* const>), which checks number, kinds and
+// defines select_copy_out(KernelContext&, Span<EValue* const>), which checks count, kinds and
 // memory of all arguments before it calls the body.
 //
-// Parameters and what a program may give for them:
+// Parameter types and the values that a program may pass:
 //   const Tensor&, Tensor&     a tensor on the CPU, with memory
 //   Handle                     a tensor that gets the memory of another; may have none before
 //   int64_t, bool              Int; Bool
@@ -29,7 +29,7 @@
 
 namespace pteron::kernels {
 
-// A number of a program: int64, double or bool.
+// A scalar: int64, double or bool.
 class Scalar final {
  public:
   Scalar(int64_t value) : dtype_(ScalarType::Long), int_(value) {}      // NOLINT
@@ -50,7 +50,7 @@ class Scalar final {
   };
 };
 
-// Items of a boxed list, all of them ints.
+// Elements of a boxed list of ints.
 struct Ints {
   Span<EValue* const> items;
   size_t size() const { return items.size(); }
@@ -63,7 +63,7 @@ struct Handle {
   Tensor& tensor;
 };
 
-// What an argument may hold, as bits, for the one check that all kernels share.
+// Allowed kinds of an argument as bits, for the check that all kernels share.
 enum ArgumentKind : uint16_t {
   kTensor = 1 << 0,
   kInt = 1 << 1,
@@ -71,8 +71,8 @@ enum ArgumentKind : uint16_t {
   kBool = 1 << 3,
   kIntList = 1 << 4,
   kAnything = 1 << 5,
-  kWritten = 1 << 6,  // a tensor that no other argument may be, too
-  kHandle = 1 << 7,   // a tensor whose memory is not looked at
+  kWritten = 1 << 6,  // a tensor that must not also be another argument
+  kHandle = 1 << 7,   // a tensor whose memory is not accessed
 };
 
 template <typename T>
@@ -98,9 +98,9 @@ PTERON_ARGUMENT(Ignored, kAnything, ((void)value, Ignored{}));
 PTERON_ARGUMENT(EValue&, kAnything, value);
 #undef PTERON_ARGUMENT
 
-// InvalidArgument or InvalidType: another number of arguments (what the operator returns follows
-// the `count` of its schema and may be missing), another kind, a tensor without memory or on a
-// device, a tensor that is read and written.
+// InvalidArgument or InvalidType: wrong number of arguments (outputs follow the `count` arguments
+// of the schema and may be missing), wrong kind, a tensor without memory or on a device, a tensor
+// that is both read and written.
 Error check_arguments(Span<EValue* const> arguments, const uint16_t* kinds, size_t count);
 
 template <typename... Parameters, size_t... I>

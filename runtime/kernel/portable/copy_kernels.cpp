@@ -1,4 +1,4 @@
-// Copies of whole tensors and of slices, and views. Dtypes are equal.
+// Copies of tensors and slices, and views. Dtypes are equal.
 #include "pteron/runtime/kernel/portable/kernels.h"
 #include "pteron/runtime/kernel/portable/shapes.h"
 #include "pteron/runtime/kernel/view.h"
@@ -6,7 +6,7 @@
 namespace pteron::kernels {
 namespace {
 
-// Gives `out` the sizes of `from`, and its elements.
+// Resizes `out` to the sizes of `from` and copies the elements.
 Error copy_into(const View& from, Tensor& out) {
   PTERON_RETURN_IF_ERROR(resize_out(out, from.shape()));
   return copy_elements(from, view_of(out));
@@ -46,7 +46,7 @@ PTERON_DEFINE_KERNEL(select_copy_out,
   return copy_into(view_of(self).selected(d, index < 0 ? index + size : index), out);
 }
 
-// A view without a copy: `out` gets the pointer of `self`. One size may be -1, for what is left.
+// A view without a copy: `out` gets the pointer of `self`. One size may be -1 (inferred).
 PTERON_DEFINE_KERNEL(et_view, (const Tensor& self, Ints sizes, Handle view)) {
   Tensor& out = view.tensor;
   int64_t shape[kMaxTensorDims];

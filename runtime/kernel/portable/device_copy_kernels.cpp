@@ -1,4 +1,4 @@
-// Copies between the host and a device, which a program orders explicitly.
+// Explicit copies between host and device.
 #include <algorithm>
 
 #include "pteron/runtime/core/device_allocator.h"
@@ -8,8 +8,7 @@
 namespace pteron::kernels {
 namespace {
 
-// out = self, one of them on a device. Same dtype, dim order and sizes: bytes are copied as they
-// lie.
+// out = self, one of them on a device. Same dtype, dim order and sizes: a plain byte copy.
 Error copy_between_devices(Span<EValue* const> arguments, bool to_device) {
   PTERON_CHECK_OR_RETURN(arguments.size() >= 2, Error::InvalidArgument,
                          "found %zu arguments, expected 2", arguments.size());

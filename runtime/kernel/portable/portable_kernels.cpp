@@ -1,4 +1,4 @@
-// Registers the portable kernels. Linked whole, so that they are there without anybody's asking.
+// Registers the portable kernels. Linked with alwayslink.
 #include "pteron/runtime/kernel/portable/kernels.h"
 #include "pteron/runtime/kernel/registry.h"
 

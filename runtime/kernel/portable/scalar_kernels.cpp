@@ -1,5 +1,4 @@
-// Numbers that a program computes with between its tensor operators: sizes, counters,
-// conditions, and what is asserted of them.
+// Scalar arithmetic between tensor operators (sizes, counters, conditions), and assertions.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -20,7 +19,7 @@ Error overflow() {
   return make_error(Error::InvalidArgument, "the result does not fit into 64 bits");
 }
 
-// A slot keeps its kind, since other values of the program may be lists of it.
+// A value keeps its kind, since lists may refer to it.
 Error set_result(EValue& slot, EValue value) {
   if (slot.is_double() && value.is_int()) value = EValue(static_cast<double>(value.to_int()));
   PTERON_CHECK_OR_RETURN(slot.value_kind() == value.value_kind(), Error::InvalidType,
@@ -30,7 +29,7 @@ Error set_result(EValue& slot, EValue value) {
   return Error::Ok;
 }
 
-// Python's arithmetic: ints stay exact or are refused, anything else is a double.
+// Python semantics: ints are exact or an error, anything else is a double.
 template <typename IntOp, typename DoubleOp>
 Error compute(const Scalar& a, const Scalar& b, EValue& result, IntOp int_op, DoubleOp double_op) {
   if (!both_int(a, b)) {
@@ -54,7 +53,7 @@ Error check_divisor(const Scalar& b) {
   return Error::Ok;
 }
 
-// Rounded down; true on overflow.
+// Floor division; true on overflow.
 bool floor_divide(int64_t a, int64_t b, int64_t* result) {
   if (b == -1) return __builtin_sub_overflow(int64_t{0}, a, result);
   *result = a / b - (a % b != 0 && (a < 0) != (b < 0));
@@ -72,7 +71,7 @@ double floor_modulo(double a, double b) {
   return remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder;
 }
 
-// The number in a tensor of one element.
+// item() of a one-element tensor.
 Result<EValue> number_in(const Tensor& tensor) {
   PTERON_CHECK_OR_RETURN(tensor.numel() == 1, Error::InvalidArgument,
                          "found %s, expected one element", tensor.describe().c_str());
@@ -82,7 +81,7 @@ Result<EValue> number_in(const Tensor& tensor) {
   return tensor.dtype() == ScalarType::Bool ? EValue(number != 0) : EValue(number);
 }
 
-// No error if the condition holds. What the error says is in the other arguments: texts and numbers.
+// Ok if the condition is true. The other arguments are the message: strings and scalars.
 Error check(EValue& condition, Span<EValue* const> arguments) {
   if (Argument<Scalar>::get(condition).to<double>() != 0) return Error::Ok;
   std::string text;

@@ -1,4 +1,4 @@
-// Sizes and dimensions: what kernels check before they touch an element.
+// Checks of sizes and dimensions in kernels.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace pteron::kernels {
 
-// Gives `out` the sizes that were computed. InvalidArgument if it cannot have them.
+// Resizes `out`. InvalidArgument if impossible.
 Error resize_out(Tensor& out, Span<const int64_t> sizes);
 
-// A dimension of `tensor`, which may be counted from the end; InvalidArgument.
+// Wraps a negative dimension of `tensor`; InvalidArgument if out of range.
 Result<size_t> checked_dim(const Tensor& tensor, int64_t dim);
 
 }  // namespace pteron::kernels

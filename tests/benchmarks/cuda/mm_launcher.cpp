@@ -1,4 +1,4 @@
-// Launches matrix products from C++, for a benchmark that times them from Python beside torch's.
+// Launches matmuls from C++, for a benchmark that compares them with torch's.
 //
 //   void* product = mm_make(dtype, m, n, k, a, b, out, /*b_transposed=*/1);
 //   int64_t ns = mm_launch(product, stream, 100, kShim);      // host time of 100 launches

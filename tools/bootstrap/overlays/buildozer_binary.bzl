@@ -1,4 +1,4 @@
-"""Stands in for the buildozer module: Bazel's own module asks for this repository to exist."""
+"""A stub of the buildozer module, whose repository Bazel's own module requires."""
 
 def _empty_repository_impl(ctx):
     ctx.file("BUILD.bazel")

@@ -28,7 +28,7 @@ def spawn(script: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def is_locked(directory: Path) -> bool:
-    """Whether somebody holds the directory's lock."""
+    """Whether a process holds the directory's lock."""
     with open(directory / "lock", "w", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -114,7 +114,7 @@ def test_the_users_disk_cache_wins(
     assert "--bazelrc=/dev/null" in run(private[0], tmp_path, machine)
 
 
-def test_a_removed_tree_is_set_up_anew(private: tuple[Path, Path], machine: Machine) -> None:
+def test_a_removed_tree_is_set_up_again(private: tuple[Path, Path], machine: Machine) -> None:
     start, tree = private
     (tree / "usr/bin/bazel").unlink()
     machine.environment["BAZEL_REAL"] = str(start)

@@ -81,10 +81,13 @@ CONTRIBUTING = """
         ),
         (
             "a.py",
-            "running_sum = 1  # a running sum",
-            ["a.py:1: found 'running sum', expected cumsum"],
+            "running_sum = 1  # a running sums\n",
+            ["a.py:1: found 'running sum', expected cumsum"] * 2,
         ),
-        ("a.cpp", "// a running sum", []),
+        ("a.cpp", "// a running\n// sum", ["a.cpp:1: found 'running sum', expected cumsum"]),
+        ("a.cuh", "int running_sums;", ["a.cuh:1: found 'running sum', expected cumsum"]),
+        ("a.inc", "int overrunning_sum, running_summary;", []),
+        ("a.fbs", "// a running sum", []),
         ("CHANGELOG.md", "a running sum", []),
         ("third_party/a.md", "a running sum", []),
     ],
@@ -98,7 +101,8 @@ def test_terms_of_the_table_are_found(
     (tree / words.PAGE).write_text(CONTRIBUTING, encoding="utf-8")
     assert words.complaints(tree, [name, words.PAGE]) == found
     assert lint.lint("check", tree, [name], {}) == bool(found)
-    assert all(line in capsys.readouterr().out for line in found)
+    said = capsys.readouterr().out
+    assert all(line in said for line in found)
     assert lint.lint("format", tree, [name], {}) == 0
 
 

@@ -36,11 +36,11 @@ Error scaled_dot_product_attention(const Kernels& kernels, const SlimTensor& que
                     key.size(3) == query.size(3);
   PTERON_CHECK_OR_RETURN(fits, Error::InvalidArgument,
                          "found query %s, key %s, value %s, expected (batch, heads, queries or "
-                         "keys, items) of equal batches and fitting sizes",
+                         "keys, head dim) of equal batches and fitting sizes",
                          query.describe().c_str(), key.describe().c_str(),
                          value.describe().c_str());
   PTERON_CHECK_OR_RETURN(std::max(query.size(3), value.size(3)) <= kMaxItems, Error::NotSupported,
-                         "found query %s, value %s, expected %lld items at most",
+                         "found query %s, value %s, expected a head dim of at most %lld",
                          query.describe().c_str(), value.describe().c_str(),
                          static_cast<long long>(kMaxItems));
   const int64_t heads = query.size(1), shared = key.size(1);
@@ -51,7 +51,7 @@ Error scaled_dot_product_attention(const Kernels& kernels, const SlimTensor& que
       static_cast<long long>(heads), static_cast<long long>(shared));
   PTERON_CHECK_OR_RETURN(dropout_p == 0, Error::InvalidArgument, "found dropout_p %g, expected 0",
                          dropout_p);
-  const int64_t items = value.size(3), queries = query.size(2);
+  const int64_t head_dim = value.size(3), queries = query.size(2);
   TensorPtr mask;
   if (attn_mask) {
     const int64_t sizes[] = {query.size(0), heads, queries, key.size(2)};
@@ -63,10 +63,10 @@ Error scaled_dot_product_attention(const Kernels& kernels, const SlimTensor& que
                            static_cast<long long>(sizes[2]), static_cast<long long>(sizes[3]));
     PTERON_ASSIGN_OR_RETURN(mask, broadcast_to(*attn_mask, "mask", sizes));
   }
-  const int64_t sizes[] = {query.size(0), heads, queries, items};
+  const int64_t sizes[] = {query.size(0), heads, queries, head_dim};
   const bool by_query = query.stride(1) < query.stride(2);  // heads next to head dim
-  const int64_t strides[] = {queries * heads * items, by_query ? items : queries * items,
-                             by_query ? heads * items : items, 1};
+  const int64_t strides[] = {queries * heads * head_dim, by_query ? head_dim : queries * head_dim,
+                             by_query ? heads * head_dim : head_dim, 1};
   PTERON_ASSIGN_OR_RETURN(out, slim::make_tensor(sizes, strides, dtype, query.device()));
   if (out->numel() == 0) return Error::Ok;
   const double by_size = 1 / std::sqrt(static_cast<double>(query.size(3)));

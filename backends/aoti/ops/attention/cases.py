@@ -96,7 +96,9 @@ def _errors() -> Iterator[Json]:
         "causal", q, k, v, both, 0.0, True, None, True, parts=["is_causal 1", "one of them"]
     )
     wide = numbers(1, 1, 1, 257)
-    yield wrong("wide", wide, wide, wide, *plain, True, parts=["expected 256 items"])
+    yield wrong(
+        "wide", wide, wide, wide, *plain, True, parts=["expected a head dim of at most 256"]
+    )
 
 
 def _operands(

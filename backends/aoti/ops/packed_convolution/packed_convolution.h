@@ -12,9 +12,10 @@ namespace pteron::aoti {
 // (y, x) * stride + k * dilation - padding], clamped to [`least`, `most`]. The input is
 // zero-padded.
 //
-//   out       [batch, out channels, height, width], channels last; not empty input     [batch, in
-//   channels, height, width], any strides weight    packed weights and bias, contiguous; layout:
-//   ../convolution/convolution.py residual  like out, any strides, or null; all of one dtype
+//   out       [batch, out channels, height, width], channels last; not empty
+//   input     [batch, in channels, height, width], any strides
+//   weight    packed weights and bias, contiguous; layout: ../convolution/convolution.py
+//   residual  like out, any strides, or null; all of one dtype
 struct PackedConvolutionCall {
   const slim::SlimTensor& out;
   const slim::SlimTensor& input;

@@ -44,7 +44,7 @@ TEST(DescribeDelegateTest, NamesFaultsOfEarlyVersionsOfTheLowering) {
   MetadataChoices choices;
   choices.lowering_version = 0;
   const Payload early(choices), present;
-  const std::string fault = "fault     matrix products and 1x1 convolutions with a part";
+  const std::string fault = "fault     matmuls and 1x1 convolutions with a part";
   const std::string said = describe_delegate(early.data, early.processed_bytes());
   EXPECT_NE(said.find(fault), std::string::npos) << said;
   const std::string now = describe_delegate(present.data, present.processed_bytes());

@@ -138,7 +138,7 @@ class SharedCache {
   }
 
   // In a forked child: another thread may have held the lock. Cached blocks are leaked.
-  void begin_anew() {
+  void reset_after_fork() {
     new (&mutex_) std::mutex;
     heads_.fill(nullptr);
     counts_.fill(0);
@@ -205,7 +205,7 @@ SharedCache& shared_cache() {
 }
 
 [[maybe_unused]] const int hooked =
-    pthread_atfork(nullptr, nullptr, [] { shared_cache().begin_anew(); });
+    pthread_atfork(nullptr, nullptr, [] { shared_cache().reset_after_fork(); });
 
 struct ThreadCache {
   std::array<FreeBlock*, kNumThreadClasses> heads{};

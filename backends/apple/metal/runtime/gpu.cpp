@@ -21,7 +21,7 @@ Result<Gpu*> find_gpu() {
                          "the program wants a Metal device (an Apple GPU, macOS 14), and there is "
                          "none; this is %s and "
                          "there is the CPU. Lower the model for the CPU to run it here; on a Mac "
-                         "nobody has run one yet",
+                         "the backend was never run",
                          kPlatform);
   return gpu;
 }

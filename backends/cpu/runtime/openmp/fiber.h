@@ -1,7 +1,7 @@
 // Fibers: stacks that share a thread; one runs while the others wait.
 //
 //   bool began = here.start(main);     // main() runs on a stack of its own
-//   ...                                // returns when somebody resumes `here`
+//   ...                                // returns when `here` is resumed
 //   there.resume(here);                // leaves `there`, which is running, for `here`
 //   end_fiber(here);                   // main()'s last word
 //

@@ -171,7 +171,7 @@ Worker* ThreadPool::start_worker(uint64_t job, int limit) {
     wait_.store(kRequestsBetweenTries, std::memory_order_relaxed);
     if (!has_warned_) {
       PTERON_LOG(Warning,
-                 "the system gives no thread beside the %d of parallel regions (%s): they run on "
+                 "cannot create more than %d threads for parallel regions (%s): they run on "
                  "fewer threads than they could, with the same results",
                  index, std::generic_category().message(failure).c_str());
     }

@@ -1,8 +1,10 @@
 // The process-wide thread pool of parallel regions.
 //
-//   // A caller offers the members 1..3 of its team; idle workers take one each. Worker*
-//   workers[3]; int taken = ThreadPool::get().offer(team, 1, 3, workers, &any_asleep); ... if
-//   (workers[0]->take_back(team, 1)) run_it_here();     // it has not begun yet
+//   // A caller offers the members 1..3 of its team; idle workers take one each.
+//   Worker* workers[3];
+//   int taken = ThreadPool::get().offer(team, 1, 3, workers, &any_asleep);
+//   ...
+//   if (workers[0]->take_back(team, 1)) run_it_here();     // it has not begun yet
 //
 // A worker's state is one word: idle, asleep, busy, or a job that has not started. Callers and the
 // worker change it by compare-and-swap, so an offer is one atomic operation, plus a system call if

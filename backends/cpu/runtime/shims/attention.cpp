@@ -13,7 +13,7 @@ namespace pteron::cpu {
 namespace {
 
 constexpr int64_t kQueries = 64, kKeys = 256;  // of a tile of scores, which stays in cache
-constexpr float kNone = -std::numeric_limits<float>::infinity();
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // One head of one batch.
 template <typename T>
@@ -40,12 +40,12 @@ Matrix<const float> as_float(const Matrix<const T>& rows, float* room) {
 
 // Per-thread work memory.
 struct Tile {
-  Tile(int64_t items, int64_t value_items, bool converts)
-      : query(kQueries * items),
+  Tile(int64_t head_dim, int64_t value_dim, bool converts)
+      : query(kQueries * head_dim),
         scores(kQueries * kKeys),
-        sums(kQueries * value_items),
-        keys(converts ? kKeys * items : 1),
-        values(converts ? kKeys * value_items : 1) {}
+        sums(kQueries * value_dim),
+        keys(converts ? kKeys * head_dim : 1),
+        values(converts ? kKeys * value_dim : 1) {}
 
   Scratch<float> query, scores, sums, keys, values;
   float maximum[kQueries], sum[kQueries];
@@ -67,60 +67,60 @@ void add_mask(const SlimTensor& mask, int64_t batch, int64_t head, int64_t query
 template <typename T>
 void attend(const aoti::AttentionCall& call, int64_t batch, int64_t head, int64_t first,
             Tile& tile) {
-  const int64_t items = call.query.size(3), value_items = call.value.size(3);
+  const int64_t head_dim = call.query.size(3), value_dim = call.value.size(3);
   const int64_t shared = head / (call.query.size(1) / call.key.size(1));
   const int64_t rows = std::min(kQueries, call.query.size(2) - first);
   const auto all = head_of<T>(call.query, batch, head);
   const auto keys = head_of<T>(call.key, batch, shared),
              values = head_of<T>(call.value, batch, shared);
   for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < items; ++j) {
-      tile.query[i * items + j] =
+    for (int64_t j = 0; j < head_dim; ++j) {
+      tile.query[i * head_dim + j] =
           static_cast<float>(call.scale) *
           static_cast<float>(all.data[(first + i) * all.row_stride + j * all.col_stride]);
     }
-    tile.maximum[i] = kNone;
+    tile.maximum[i] = kMinusInfinity;
     tile.sum[i] = 0;
   }
-  std::fill_n(tile.sums.data(), rows * value_items, 0.0f);
-  const Matrix<const float> query{tile.query.data(), rows, items, items, 1};
-  const Matrix<float> sums{tile.sums.data(), rows, value_items, value_items, 1};
+  std::fill_n(tile.sums.data(), rows * value_dim, 0.0f);
+  const Matrix<const float> query{tile.query.data(), rows, head_dim, head_dim, 1};
+  const Matrix<float> sums{tile.sums.data(), rows, value_dim, value_dim, 1};
   const int64_t end = call.causal ? std::min(keys.rows, first + rows) : keys.rows;
   for (int64_t key = 0; key < end; key += kKeys) {
     const int64_t count = std::min(kKeys, end - key);
     float* scores = tile.scores.data();
-    gemm_serial<float>(1, query,
-                       as_float<T>(keys.block(key, 0, count, items), tile.keys.data()).transposed(),
-                       0, {scores, rows, count, count, 1});
+    gemm_serial<float>(
+        1, query, as_float<T>(keys.block(key, 0, count, head_dim), tile.keys.data()).transposed(),
+        0, {scores, rows, count, count, 1});
     if (call.mask) add_mask<T>(*call.mask, batch, head, first, key, rows, count, scores);
     for (int64_t i = 0; i < rows; ++i) {
       float* row = scores + i * count;
       if (call.causal) {
         const int64_t allowed = std::clamp<int64_t>(first + i + 1 - key, 0, count);
-        std::fill(row + allowed, row + count, kNone);
+        std::fill(row + allowed, row + count, kMinusInfinity);
       }
       const float maximum = max_of(row, count, tile.maximum[i]);
-      if (maximum == kNone) {
+      if (maximum == kMinusInfinity) {
         // All keys masked, or NaN, which max_of() ignores.
-        for (int64_t j = 0; j < count; ++j) row[j] = row[j] == kNone ? 0.0f : row[j];
+        for (int64_t j = 0; j < count; ++j) row[j] = row[j] == kMinusInfinity ? 0.0f : row[j];
         tile.sum[i] += std::accumulate(row, row + count, 0.0f);
         continue;
       }
       const float factor = std::exp(tile.maximum[i] - maximum);
-      if (factor != 1) multiply(tile.sums.data() + i * value_items, value_items, factor);
+      if (factor != 1) multiply(tile.sums.data() + i * value_dim, value_dim, factor);
       tile.sum[i] = tile.sum[i] * factor + exponentials(row, count, maximum);
       tile.maximum[i] = maximum;
     }
     gemm_serial<float>(1, {scores, rows, count, count, 1},
-                       as_float<T>(values.block(key, 0, count, value_items), tile.values.data()), 1,
+                       as_float<T>(values.block(key, 0, count, value_dim), tile.values.data()), 1,
                        sums);
   }
   T* out = call.out.data_as<T>() + batch * call.out.stride(0) + head * call.out.stride(1);
   for (int64_t i = 0; i < rows; ++i) {
     const float factor = tile.sum[i] == 0 ? 0 : 1 / tile.sum[i];
-    for (int64_t j = 0; j < value_items; ++j) {
+    for (int64_t j = 0; j < value_dim; ++j) {
       out[(first + i) * call.out.stride(2) + j] =
-          static_cast<T>(tile.sums[i * value_items + j] * factor);
+          static_cast<T>(tile.sums[i * value_dim + j] * factor);
     }
   }
 }

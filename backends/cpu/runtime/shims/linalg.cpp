@@ -144,7 +144,7 @@ Error run(const LinalgCall& call) {
       determinant<T>(call);
       break;
   }
-  PTERON_CHECK_OR_RETURN(info >= 0, Error::Internal, "LAPACK refuses argument %d", -info);
+  PTERON_CHECK_OR_RETURN(info >= 0, Error::Internal, "LAPACK rejects argument %d", -info);
   return Error::Ok;
 }
 

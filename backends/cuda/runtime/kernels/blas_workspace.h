@@ -1,7 +1,9 @@
 // The cuBLAS workspace of the calling thread.
 //
 //   BlasWorkspace workspace;                 // of a method; allocated on first use
-//   BlasWorkspace::set_current(&workspace); gemm(...); BlasWorkspace::set_current(nullptr);
+//   BlasWorkspace::set_current(&workspace);
+//   gemm(...);
+//   BlasWorkspace::set_current(nullptr);
 //
 // Each method has its own, freed with the method. Outside methods each thread has one per stream.
 #pragma once

@@ -111,7 +111,7 @@ __global__ void reduce_kernel(__grid_constant__ const Indexing s, Reduction redu
   });
 }
 
-// Divides once, by whoever takes the count.
+// Divides once, in the thread that takes the count.
 template <typename T>
 __global__ void mean_kernel(__grid_constant__ const Indexing s, T* x, int32_t* counts,
                             bool include_self, int64_t count) {

@@ -1,6 +1,7 @@
 // A thread-local object that a later thread reuses when this one ends.
 //
-//   struct Plans { ... }; Plans& plans = per_thread<Plans>();   // exclusive to this thread
+//   struct Plans { ... };
+//   Plans& plans = per_thread<Plans>();   // exclusive to this thread
 //
 // For objects that are expensive to create and must not be shared: there are as many as threads ran
 // concurrently. Never destroyed, since at process exit their libraries may be gone.

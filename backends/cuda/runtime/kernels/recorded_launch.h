@@ -1,8 +1,8 @@
 // Records the kernels that a library call launches, to launch them again without the library.
 //
 //   const auto call = [&](cudaStream_t s) { return blas->lt_matmul(..., s) == 0; };
-//   std::unique_ptr<RecordedLaunch> recorded = RecordedLaunch::record(side_stream, call); if
-//   (recorded) PTERON_RETURN_IF_ERROR(recorded->launch(stream));   // only the launches
+//   std::unique_ptr<RecordedLaunch> recorded = RecordedLaunch::record(side_stream, call);
+//   if (recorded) PTERON_RETURN_IF_ERROR(recorded->launch(stream));   // only the launches
 //
 // The call is captured into a CUDA graph that never runs; its kernel and memset nodes are
 // extracted. Launching them is equivalent to replaying the graph: the call's addresses and scalars

@@ -9,8 +9,8 @@
 namespace pteron::cuda {
 namespace {
 
-// As the kernels want a tensor: without gaps, in the wanted order, at an aligned address. Itself
-// where it lies so, else `copy`.
+// Dense, in the given memory format and aligned, as kernels require: `tensor` itself if it is, else
+// `copy`.
 Result<const SlimTensor*> packed(const SlimTensor& tensor, bool channels_last, TensorPtr& copy) {
   constexpr uintptr_t kAlignment = 16;
   const bool is_aligned = reinterpret_cast<uintptr_t>(tensor.data()) % kAlignment == 0;

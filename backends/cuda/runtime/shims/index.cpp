@@ -47,7 +47,7 @@ Error index(const aoti::IndexCall& call) {
     const size_t nbytes = static_cast<size_t>(call.indexed.reach()) * sizeof(int32_t);
     PTERON_ASSIGN_OR_RETURN(counts, allocate_scratch(nbytes, scope.device()));
     PTERON_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(counts->data, 0, nbytes, scope.stream()),
-                                "counting what is taken in");
+                                "counting reduced values");
   }
   // Both lists have the same reductions, in the same order.
   const auto reduction =

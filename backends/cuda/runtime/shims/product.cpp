@@ -52,9 +52,9 @@ std::optional<GemmMatrix> in_place(const MatrixView& view) {
   return GemmMatrix{view.data, *layout, view.batch == 1 ? 0 : view.batch_stride};
 }
 
-// A product of floating-point numbers by the GEMM layer. Operands whose rows or columns are
-// contiguous are used where they lie; any other is made contiguous by one kernel, and an out of
-// that kind is computed aside and copied.
+// A floating-point matmul with the GEMM layer. Operands with contiguous rows or columns are used in
+// place; others are made contiguous by one kernel, and such an out is computed in a temporary and
+// copied.
 class Runner final {
  public:
   Runner(const aoti::ProductCall& call, int device, cudaStream_t stream)

@@ -1,9 +1,9 @@
 // Tensors as matrices with rows along one dimension.
 //
 //   PTERON_ASSIGN_OR_RETURN(TensorPtr x, rows_along(*self, dim));       // row-major, `dim` last
-//   PTERON_ASSIGN_OR_RETURN(RowResult y, RowResult::make(result, dim)); kernel(x->data(), y.data(),
-//   ...); PTERON_RETURN_IF_ERROR(y.finish());                                  // to the result's
-//   strides
+//   PTERON_ASSIGN_OR_RETURN(RowResult y, RowResult::make(result, dim));
+//   kernel(x->data(), y.data(), ...);
+//   PTERON_RETURN_IF_ERROR(y.finish());                                  // to the result's strides
 #pragma once
 
 #include <cstdint>

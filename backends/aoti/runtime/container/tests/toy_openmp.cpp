@@ -1,2 +1,2 @@
-// What makes a library an OpenMP runtime to whoever looks for one.
+// A library with the functions by which an OpenMP runtime is detected.
 extern "C" __attribute__((visibility("default"))) int omp_get_num_threads() { return 1; }

@@ -287,7 +287,7 @@ TEST(IsConvolvedDirectly, LeavesWhatOthersDoBetter) {
   };
   EXPECT_EQ(direct(1, {8, 8}, {3, 3}, false), tile_kernels() != nullptr);
   EXPECT_EQ(direct(1, {8, 8}, {1, 1}, true), tile_kernels() != nullptr);
-  EXPECT_FALSE(direct(1, {8, 8}, {1, 1}, false));  // a matrix product
+  EXPECT_FALSE(direct(1, {8, 8}, {1, 1}, false));  // a GEMM
   ConvolutionShape deep = shape_of(1, 1, {8, 8}, {9, 9}, {3, 3}, {1, 1}, {0, 0}, {1, 1});
   deep.in[0] = deep.out[0] = 2;
   EXPECT_FALSE(is_convolved_directly(deep, false));

@@ -41,7 +41,7 @@
 
 namespace pteron::cpu {
 
-// Units in the last place between two numbers; 0 for two NaN.
+// Distance of two values in ULP; 0 for two NaN.
 template <typename Lane>
 double ulps(Lane found, double wanted) {
   const auto rounded = static_cast<Lane>(wanted);

@@ -1,4 +1,4 @@
-// Products of one row with a matrix: which are taken, and their results against float64.
+// GEMV: which problems are supported, and results against float64.
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -113,7 +113,7 @@ TEST(RecordedProducts, AlphaAndBetaArePartOfACall) {
   }
 }
 
-// A capture, which is how products are recorded, breaks whoever waits for the device meanwhile.
+// A capture, by which matmuls are recorded, breaks threads that synchronize the device meanwhile.
 TEST(RecordedProducts, WithoutRecordingOthersMayWaitForTheDevice) {
   PTERON_REQUIRE_CUDA();
   TensorPtr a = to_device(HostTensor::random({16, 64}, 1), DType::BFloat16);

@@ -1,4 +1,4 @@
-"""A library that Python opened finds what its program was brought, whoever started Python."""
+"""A library opened by Python finds its runfiles, however Python was started."""
 
 import os
 import subprocess
