@@ -14,7 +14,12 @@ from torch._inductor import ir
 from torch._inductor.codegen import cpp, cpp_gemm_template
 
 from pteron.backends.aoti import inductor
-from pteron.backends.aoti.inductor import UnknownTorchWarning, patches, recognition
+from pteron.backends.aoti.inductor import (
+    UnknownTorchWarning,
+    patches,
+    recognition,
+    recorded_places,
+)
 from pteron.backends.aoti.inductor.release import _release_of
 
 _NEWEST = inductor.SUPPORTED_RELEASES[-1]
@@ -152,7 +157,7 @@ def test_private_names_do_not_become_more() -> None:
 @_newest
 def test_the_record_is_of_the_newest_release() -> None:
     """To write it: recognition.record()."""
-    assert recognition.record() == recognition.RECORDED
+    assert recognition.record() == recorded_places.RECORDED
 
 
 def test_every_repair_is_in_the_table() -> None:
