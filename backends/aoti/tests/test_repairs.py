@@ -219,8 +219,10 @@ BUGS: dict[str, Bug] = {
     "fix_packed_weight_storage_offset": Bug(
         lambda x, p: F.linear(x, p[32:]),
         (torch.randn(24, 32),),
-        lambda _, packed: not torch.equal(
-            torch.cat([c[c != 0] for c in packed]).sort().values, torch.arange(1025.0, 3073)
+        lambda _, packed: (
+            not torch.equal(
+                torch.cat([c[c != 0] for c in packed]).sort().values, torch.arange(1025.0, 3073)
+            )
         ),
         parameter=(96, 32),
     ),
