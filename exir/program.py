@@ -192,7 +192,7 @@ class _Methods:
         return set(self._constant_methods)
 
     def exported_program(self, method_name: str = DEFAULT_METHOD) -> ExportedProgram:
-        """The program of a method, with delegate calls if it has any. KeyError lists the methods."""
+        """The program of a method, with its delegate calls. KeyError lists the methods."""
         if method_name in self._programs:
             return self._programs[method_name]
         raise KeyError(
