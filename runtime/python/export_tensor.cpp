@@ -25,9 +25,8 @@ dlpack::DataType dlpack_dtype(ScalarType dtype) {
     return {dlpack_code, dlpack_bits, 1};
 #include "pteron/runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
-    default:
-      return {};
   }
+  return {};
 }
 
 }  // namespace
