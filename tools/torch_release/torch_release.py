@@ -8,6 +8,7 @@ See README.md.
 import ast
 import os
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,6 @@ from pathlib import Path
 from absl import app, flags, logging
 
 from tools.gpu.stage import Case, Outcome, run_case
-from tools.torch_release import environment
 from tools.torch_release.checks import CHECKS, LINEAR, Check
 
 _PYTHON = flags.DEFINE_multi_string(
@@ -27,19 +27,54 @@ _OUTPUT = flags.DEFINE_string("output", None, "Folder for logs; a temporary one 
 _SECONDS = flags.DEFINE_float("check_seconds", 3600, "The longest one check may take.", 1)
 _RUNNER = flags.DEFINE_string("runner", "", "The runner, as a path of this repository.")
 
+#: What comes from the environment that is asked about.
+_TORCH = ("nvidia", "torch", "triton")
 #: What names the releases that lowering knows.
 RELEASE = "backends/aoti/inductor/release.py"
 #: Failures of a check that are shown; its log has all.
 _SHOWN = 5
 
 
-def run(
-    env: environment.Environment, checks: Sequence[Check], folder: Path, seconds: float
-) -> dict[str, Outcome]:
+class UnusableEnvironment(Exception):
+    """An environment can't run the checks; the text says what was found and what to try."""
+
+
+def search_path(entries: Sequence[str], keep_torch: bool) -> str:
+    """The PYTHONPATH of checks: of `entries` the wheels, with the build's torch or without."""
+    root = Path(os.path.abspath(__file__)).parents[2]
+    wheels = [entry for entry in entries if entry.endswith("/site-packages")]
+    if not keep_torch:
+        wheels = [w for w in wheels if not any(Path(w, name).exists() for name in _TORCH)]
+    # As //tools/build:names.bzl says.
+    return os.pathsep.join([f"{root.parent}/_pteron_py", str(root), *wheels])
+
+
+def find_torch(python: str) -> str:
+    """The version of an interpreter's torch, "2.14.1"; UnusableEnvironment if checks can't run."""
+    script = "import sys; print('%d.%d' % sys.version_info[:2], flush=True)\n"
+    script += "import torch; print(torch.__version__)"
+    try:
+        done = subprocess.run((python, "-c", script), capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise UnusableEnvironment(f"{error}; name a virtual environment that has torch") from error
+    version, *found = done.stdout.split() or [""]
+    built = "{}.{}".format(*sys.version_info[:2])
+    if version not in ("", built):
+        raise UnusableEnvironment(
+            f"it is Python {version} and the binding is built for {built}; build for that Python "
+            "with --repo_env=PTERON_PYTHON=<path>"
+        )
+    if not found:
+        last = "".join(done.stderr.strip().splitlines()[-1:])
+        raise UnusableEnvironment(f"it can't import torch ({last}); install the release there")
+    return found[0]
+
+
+def run(python: str, checks: Sequence[Check], folder: Path, seconds: float) -> dict[str, Outcome]:
     """Runs checks; those that lower are skipped once a Linear does not.
 
     Args:
-        env: with which torch.
+        python: the interpreter.
         checks: which ones, in this order.
         folder: where logs go, as <check>.log; it exists.
         seconds: the longest one may take.
@@ -52,8 +87,8 @@ def run(
         linear = outcomes.get(LINEAR.name)
         skip = "a Linear does not lower" if check.lowers and linear and linear.failed else ""
         report = "--junitxml=" if check.tests else ""
-        case = Case(check.name, env.command(check.command(env.python)), report, seconds, skip)
-        logging.info("torch %s: %s%s", env.release, check.name, skip and f" not run: {skip}")
+        case = Case(check.name, check.command(python), report, seconds, skip)
+        logging.info("%s: %s%s", folder.name, check.name, skip and f" not run: {skip}")
         outcome = run_case(case, folder, seconds)
         assert outcome is not None  # no exit status of these means "not finished"
         outcomes[check.name] = outcome
@@ -129,22 +164,26 @@ def main(argv: Sequence[str]) -> None:
     output = Path(started, _OUTPUT.value or tempfile.mkdtemp(prefix="torch_release_"))
     root = Path(os.path.abspath(__file__)).parents[2]
     os.chdir(root)
-    os.environ["RUNNER"] = _RUNNER.value
-    sources = (f"{root.parent}/_pteron_py", str(root))  # as //tools/build:names.bzl says
-    wheels = [path for path in sys.path if path.endswith("/site-packages")]
-    supported = supported_releases(Path(sources[0], "pteron", RELEASE).read_text(encoding="utf-8"))
+    # Packages of the user's home are out of sight; pytest's lines are long.
+    os.environ |= {"RUNNER": _RUNNER.value, "PYTHONNOUSERSITE": "1", "COLUMNS": "300"}
+    release = root.parent / "_pteron_py/pteron" / RELEASE
+    supported = supported_releases(release.read_text(encoding="utf-8"))
     results: dict[str, dict[str, Outcome]] = {}
     steps: list[str] = []
     for python in _PYTHON.value:
+        os.environ["PYTHONPATH"] = search_path(sys.path, keep_torch=not python)
+        interpreter = str(started / python) if python else sys.executable
+        if Path(interpreter).is_dir():
+            interpreter += "/bin/python"
         try:
-            env = environment.find(str(started / python) if python else "", sources, wheels)
-        except environment.UnusableEnvironment as error:
-            sys.exit(f"--python={python}: {error}")
-        name = env.release + (f" ({len(results) + 1})" if env.release in results else "")
+            found = find_torch(interpreter)
+        except UnusableEnvironment as error:
+            sys.exit(f"--python={python}: {error}.")
+        name = found + (f" ({len(results) + 1})" if found in results else "")
         folder = output / name
         folder.mkdir(parents=True, exist_ok=True)
-        results[name] = run(env, checks, folder, _SECONDS.value)
-        minor = ".".join(env.release.split(".")[:2])
+        results[name] = run(interpreter, checks, folder, _SECONDS.value)
+        minor = ".".join(found.split(".")[:2])
         missing = "" if minor in supported else minor
         steps += [f"torch {name}:", *next_steps(missing, checks, results[name], folder), ""]
     print("\n".join(["", table(results), "", *steps]).rstrip())

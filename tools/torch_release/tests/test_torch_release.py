@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from tools.gpu.stage import Outcome
-from tools.torch_release import environment, torch_release
+from tools.torch_release import torch_release
 from tools.torch_release.checks import CHECKS, LINEAR, Check
 
-_ENVIRONMENT = environment.Environment(sys.executable, "9.1.0", tuple(sys.path))
 _PASSES = "def test_good(): pass\n"
 _FAILS = "def test_bad(): assert 1 == 2, 'the place is gone'\n"
 
@@ -38,7 +38,10 @@ def _check(folder: Path, name: str, text: str) -> Check:
 
 
 def _run(folder: Path, *checks: Check) -> dict[str, Outcome]:
-    return torch_release.run(_ENVIRONMENT, checks, folder, 60)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        patch.setenv("COLUMNS", "300")
+        return torch_release.run(sys.executable, checks, folder, 60)
 
 
 def test_tests_are_counted_and_what_failed_is_told(tmp_path: Path) -> None:
@@ -119,56 +122,43 @@ def test_known_releases_are_read() -> None:
     assert torch_release.supported_releases(annotated) == ("1.2", "1.3")
 
 
-def _site(folder: Path, **packages: str) -> str:
-    """A folder like site-packages: package to version."""
-    for name, version in packages.items():
-        info = folder / f"{name}-{version}.dist-info"
-        info.mkdir(parents=True)
-        text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        (info / "METADATA").write_text(text, encoding="utf-8")
-        (folder / f"{name}.py").write_text(f"__version__ = {version!r}\n", encoding="utf-8")
-    return str(folder)
-
-
-def _virtual(folder: Path, **packages: str) -> str:
-    """A virtual environment with packages."""
+def _environment(folder: Path, torch: str) -> str:
+    """A virtual environment's Python; `torch` is the module's text."""
     (folder / "bin").mkdir(parents=True)
     (folder / "bin/python").symlink_to(sys.executable)
-    home = Path(sys.executable).resolve().parent
-    lines = f"home = {home}\ninclude-system-site-packages = false\n"
-    (folder / "pyvenv.cfg").write_text(lines, encoding="utf-8")
-    _site(folder / "lib/python{}.{}/site-packages".format(*sys.version_info[:2]), **packages)
-    return str(folder)
+    lines = f"home = {Path(sys.executable).resolve().parent}\n"
+    (folder / "pyvenv.cfg").write_text(lines + "include-system-site-packages = false\n")
+    site = folder / "lib/python{}.{}/site-packages".format(*sys.version_info[:2])
+    site.mkdir(parents=True)
+    if torch:
+        (site / "torch.py").write_text(torch, encoding="utf-8")
+    return str(folder / "bin/python")
 
 
-def test_wheels_of_the_build_fill_what_an_environment_lacks(tmp_path: Path) -> None:
-    wheels = [
-        _site(tmp_path / "torch", torch="1"),
-        _site(tmp_path / "numpy", numpy="1"),
-        _site(tmp_path / "Some_Tool", Some_Tool="1"),
-    ]
-    venv = _virtual(tmp_path / "venv", torch="9.1", some_tool="2")
-    for python in (venv, f"{venv}/bin/python"):
-        found = environment.find(python, ["sources"], wheels)
-        assert (found.release, found.path) == ("9.1", ("sources", wheels[1]))
-    own = environment.find("", ["sources"], wheels)
-    assert (own.release, own.path) == ("1", ("sources", *wheels))
+def test_torch_alone_comes_from_the_environment(tmp_path: Path) -> None:
+    wheels = [str(tmp_path / name / "site-packages") for name in ("torch", "numpy", "triton")]
+    for wheel in wheels:
+        Path(wheel, Path(wheel).parent.name).mkdir(parents=True)
+    entries = ["/elsewhere", *wheels]
+    ours = torch_release.search_path([], True)
+    assert ours.endswith(str(Path.cwd()))
+    assert torch_release.search_path(entries, True) == ":".join([ours, *wheels])
+    assert torch_release.search_path(entries, False) == f"{ours}:{wheels[1]}"
 
 
 def test_an_environment_that_does_not_do_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(environment.UnusableEnvironment, match="gone does not run"):
-        environment.find(str(tmp_path / "gone"), [], [])
-    wheels = [_site(tmp_path / "torch", torch="1")]
-    with pytest.raises(environment.UnusableEnvironment, match="has no torch; install"):
-        environment.find(_virtual(tmp_path / "empty"), [], wheels)
-    broken = Path(_virtual(tmp_path / "broken", torch="2"))
-    (module,) = broken.rglob("torch.py")
-    module.write_text("raise ImportError('no libcuda')\n", encoding="utf-8")
-    with pytest.raises(environment.UnusableEnvironment, match="import torch: .*no libcuda"):
-        environment.find(str(broken), [], [])
-    good = _virtual(tmp_path / "good", torch="2")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+
+    def refused(python: str, match: str) -> None:
+        with pytest.raises(torch_release.UnusableEnvironment, match=match):
+            torch_release.find_torch(python)
+
+    good = _environment(tmp_path / "good", "__version__ = '9.1.0'")
+    assert torch_release.find_torch(good) == "9.1.0"
+    refused(str(tmp_path / "gone"), "gone.*name a virtual environment")
+    refused(_environment(tmp_path / "empty", ""), "No module named 'torch'.*install the release")
+    refused(_environment(tmp_path / "broken", "raise ImportError('no libcuda')"), "no libcuda")
     monkeypatch.setattr(sys, "version_info", (3, 99, 0))
-    with pytest.raises(environment.UnusableEnvironment, match=r"built for 3\.99.*PTERON_PYTHON"):
-        environment.find(good, [], [])
+    refused(good, r"is Python 3\.\d+ and .* built for 3\.99; .*PTERON_PYTHON")
