@@ -233,6 +233,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
         cls, edge_program: ExportedProgram, options: OptionsT
     ) -> PreprocessResult:
         """What `preprocess` does, once the options are read."""
+        inductor.release()  # or UnsupportedTorch, before work is done
         device = cls.get_device_name()
         targets = cls.get_build_targets(options)
         _warm_up([target.machine for target in targets], device)

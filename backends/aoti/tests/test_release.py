@@ -15,6 +15,7 @@ from torch._inductor.codegen import cpp, cpp_gemm_template
 
 from pteron.backends.aoti import inductor
 from pteron.backends.aoti.inductor import UnknownTorchWarning, patches, recognition
+from pteron.backends.aoti.inductor.recorded_places import RECORDED
 from pteron.backends.aoti.inductor.release import _release_of
 
 _NEWEST = inductor.SUPPORTED_RELEASES[-1]
@@ -152,7 +153,7 @@ def test_private_names_do_not_become_more() -> None:
 @_newest
 def test_the_record_is_of_the_newest_release() -> None:
     """To write it: recognition.record()."""
-    assert recognition.record() == recognition.RECORDED
+    assert recognition.record() == RECORDED
 
 
 def test_every_repair_is_in_the_table() -> None:
