@@ -159,7 +159,7 @@ def fix_argminmax_index_order() -> Context:
             and reduction["reduction_type"] in ("argmin", "argmax")
             and len(sizes) > 1
         ):
-            length = ir.sympy_product(sizes)
+            length = math.prod(sizes)
             inner_fn = reduction["inner_fn"]
             unflatten = ir.View.dynamic_reshape_indexer(sizes, [length])
 
@@ -208,7 +208,7 @@ def fix_var_mean_of_empty(ranges: Mapping[Any, Any]) -> Context:
         sizes, dims = x.get_size(), lowering._validate_reduction_axis(x, axis)
         if not mean or all(bound_sympy(sizes[dim], dict(ranges)).lower > 0 for dim in dims):
             return var, *mean
-        count = lowering.sympy_product(sizes[dim] for dim in dims)
+        count = math.prod(sizes[dim] for dim in dims)
 
         def or_nan(mean: Any) -> Any:
             is_empty = ops.eq(ops.index_expr(count, torch.int64), ops.constant(0, torch.int64))
