@@ -233,6 +233,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
         cls, edge_program: ExportedProgram, options: OptionsT
     ) -> PreprocessResult:
         """`preprocess` after parsing the options."""
+        inductor.release()  # UnsupportedTorch comes before any work
         device = cls.get_device_name()
         targets = cls.get_build_targets(options)
         _warm_up([target.machine for target in targets], device)

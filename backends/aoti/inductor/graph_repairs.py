@@ -11,7 +11,7 @@ import torch
 from pteron.backends.aoti.inductor.patches import Context, patched, repair
 
 PLACES = (
-    "torch._inductor.ir.Switch: create; "
+    "torch._inductor.ir.Switch: create; torch._inductor.ir.Conditional: create; "
     "torch._inductor.fx_passes.post_grad: pointless_cumsum_replacement mm_plus_mm"
 )
 

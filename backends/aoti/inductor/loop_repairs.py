@@ -75,16 +75,16 @@ def fix_fusion_of_mutation_with_reads() -> Context:
     return patched(Scheduler, "fusable_weak_dep", fusable_by_memory)
 
 
-@repair("2.11")
+@repair("2.11", "2.12")
 def fix_int_array_deduplication() -> Context:
     """An int array is declared once for each code section that `writeline` writes to.
 
-    torch 2.11 keys its cache by the `id` of a bound method, which a later one can reuse: cache
+    Inductor keys its cache by the `id` of a bound method, which a later one can reuse: cache
     hits, and so the code, differed from run to run.
     """
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
-    declare: Any = getattr(CppWrapperCpu, "_codegen_int_array_var_impl")  # noqa: B009  of 2.11
+    declare = CppWrapperCpu._codegen_int_array_var_impl
 
     def find(
         wrapper: Any,
@@ -159,7 +159,7 @@ def fix_argminmax_index_order() -> Context:
             and reduction["reduction_type"] in ("argmin", "argmax")
             and len(sizes) > 1
         ):
-            length = ir.sympy_product(sizes)
+            length = math.prod(sizes)
             inner_fn = reduction["inner_fn"]
             unflatten = ir.View.dynamic_reshape_indexer(sizes, [length])
 
@@ -208,7 +208,7 @@ def fix_var_mean_of_empty(ranges: Mapping[Any, Any]) -> Context:
         sizes, dims = x.get_size(), lowering._validate_reduction_axis(x, axis)
         if not mean or all(bound_sympy(sizes[dim], dict(ranges)).lower > 0 for dim in dims):
             return var, *mean
-        count = lowering.sympy_product(sizes[dim] for dim in dims)
+        count = math.prod(sizes[dim] for dim in dims)
 
         def or_nan(mean: Any) -> Any:
             is_empty = ops.eq(ops.index_expr(count, torch.int64), ops.constant(0, torch.int64))
@@ -397,11 +397,11 @@ def fix_identity_comparison() -> Context:
     return patched(Identity, "_eval_evalf", evaluate)
 
 
-@repair()
+@repair("2.11")
 def fix_cant_split_arguments() -> Context:
     """`CantSplit` can be raised without arguments.
 
-    torch 2.11 does so where a loop cannot be split into three; its constructor requires two, so a
+    Inductor does so where a loop cannot be split into three; its constructor requires two, so a
     TypeError replaced the exception that Inductor catches to try another tiling.
     """
     from torch._inductor.codegen import simd
@@ -413,11 +413,11 @@ def fix_cant_split_arguments() -> Context:
     return patched(simd.CantSplit, "__init__", create)
 
 
-@repair("2.11")
+@repair("2.11", "2.12")
 def fix_while_loop_mutation_outputs() -> Context:
     """A `while_loop` may mutate its carried inputs, as those of `map` and `scan` do.
 
-    The C++ wrapper of torch 2.11 counts only outputs that are no mutations (AssertionError in
+    The C++ wrapper counts only outputs that are no mutations (AssertionError in
     codegen_subgraph_prefix).
     """
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu

@@ -9,7 +9,6 @@ from torch._inductor import ir
 from torch._inductor.codegen import cpp_gemm_template
 from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
 from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemmFP32Vec
-from torch._inductor.utils import parallel_num_threads
 
 from pteron.backends.aoti.inductor.convolutions import with_lowering
 from pteron.backends.aoti.inductor.cpu import single_thread_if_small
@@ -99,7 +98,7 @@ def quantized_gemms(width: int) -> Context:
         weight = ir.ExternKernel.realize_input(weight)
         rows, terms = x.get_size()
         with single_thread_if_small([rows, columns, terms]):
-            threads = parallel_num_threads()
+            threads = torch._inductor.config.cpp.threads
         template: Any = QuantizedGemm(
             input_nodes=[x, weight],
             layout=ir.FixedLayout(x.get_device(), x.get_dtype(), [rows, columns]),

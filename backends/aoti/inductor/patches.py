@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias, TypeVar
 from unittest import mock
 
-from pteron.backends.aoti.inductor.release import release
-
 Context: TypeAlias = contextlib.AbstractContextManager[Any]
 _Function = TypeVar("_Function", bound=Callable[[], Context])
 
@@ -39,11 +37,11 @@ def repair(*releases: str) -> Callable[[_Function], _Function]:
 
 
 @contextlib.contextmanager
-def repaired() -> Iterator[None]:
-    """All repairs that the installed release needs."""
+def repaired(release: str) -> Iterator[None]:
+    """All repairs that a release needs."""
     with contextlib.ExitStack() as stack:
         for enter, releases in REPAIRS.values():
-            if not releases or release() in releases:
+            if not releases or release in releases:
                 stack.enter_context(enter())
         yield
 

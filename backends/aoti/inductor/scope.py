@@ -26,6 +26,7 @@ from pteron.backends.aoti.inductor.long_loops import warn_of_long_loops
 from pteron.backends.aoti.inductor.memoized import memoized
 from pteron.backends.aoti.inductor.patches import Context, patched, repaired, together
 from pteron.backends.aoti.inductor.patterns import disable_patterns_of
+from pteron.backends.aoti.inductor.release import release
 from pteron.backends.aoti.inductor.runtime_functions import register_runtime_functions
 from pteron.backends.aoti.inductor.thread_counts import dynamic_thread_count
 from pteron.backends.aoti.inductor.unbacked_checks import check_unbacked_values
@@ -39,7 +40,7 @@ def compile_scope(target: Target) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH))
-        stack.enter_context(repaired())
+        stack.enter_context(repaired(release()))
         stack.enter_context(check_unbacked_values())
         stack.enter_context(warn_of_long_loops())
         stack.enter_context(register_runtime_functions(target.device))
