@@ -255,16 +255,6 @@ def test_an_unknown_wrapper_is_refused() -> None:
         model_part("int main() {}")
 
 
-def test_an_untested_torch_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "__version__", "9.8.7+x")
-    with pytest.raises(inductor.UnsupportedTorch, match=r"torch 9\.8\.7\+x is installed; .*2\.13"):
-        inductor.release()
-
-
-def test_the_release_in_use_is_a_tested_one() -> None:
-    assert inductor.release() in inductor.SUPPORTED_RELEASES
-
-
 def test_every_hook_is_still_where_it_was() -> None:
     """Fails first, with a name, when a new torch moves what we replace for a while."""
     from torch._inductor import codecache, cpu_vec_isa, lowering, pattern_matcher, select_algorithm
