@@ -9,6 +9,7 @@ import torch
 from torchgen.gen_aoti_c_shim import gen_arguments, gen_returns
 from torchgen.model import FunctionSchema
 
+from pteron.backends.aoti.inductor.release import release
 from pteron.backends.aoti.inductor.runtime_functions import runtime_functions
 from pteron.backends.aoti.ops import shim_list
 
@@ -63,6 +64,10 @@ def _own_functions(device: str) -> dict[str, tuple[str, list[str]]]:
     return functions
 
 
+#: Operators that releases before had; programs of these still call their functions.
+_GONE = {"2.14": {"cholesky"}}
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda", "mps"])
 def test_operators_have_the_signatures_of_torch(device: str) -> None:
     # What torch has for some devices only is called on others as on these.
@@ -77,7 +82,8 @@ def test_operators_have_the_signatures_of_torch(device: str) -> None:
         assert found is not None
         if (found[1], _types(found[2])) != functions.get(name):
             differing[name] = (declaration, functions.get(name, "there is no such operator"))
-    assert differing == {}
+    gone = {f"aoti_torch_{device}_{name}" for name in _GONE.get(release(), ())}
+    assert differing.keys() == gone, differing
 
 
 @pytest.mark.parametrize(
