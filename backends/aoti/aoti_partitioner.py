@@ -45,7 +45,7 @@ class AotiPartitioner(Partitioner):
     Args:
         backend_id: class name of an imported backend that derives from `AotiBackend`.
         compile_specs: its options, checked here rather than during lowering.
-        leave_out: operators to leave to somebody else; see `op_support.LeaveOut`.
+        leave_out: operators to leave to other partitioners; see `op_support.LeaveOut`.
         ops_to_not_decompose: operators to keep whole, besides attention, until Inductor gets them.
 
     Raises:

@@ -106,7 +106,8 @@ Error Session::set_buffer(std::string_view name, const Tensor& value) {
         Error::InvalidArgument, "mutable buffer %.*s is %s, dense; found %s%s",
         static_cast<int>(name.size()), name.data(), buffer.describe().c_str(),
         value.describe().c_str(), equal(value.sizes(), buffer.sizes()) ? ", or other strides" : "");
-    return pteron::copy(buffer.data(), buffer.device(), value.data(), value.device(), buffer.nbytes());
+    return pteron::copy(buffer.data(), buffer.device(), value.data(), value.device(),
+                        buffer.nbytes());
   });
 }
 

@@ -193,13 +193,10 @@ void define_classes(py::module_& module) {
       .def("reset", &PySession::reset)
       .def("buffer_names",
            [](const PySession& session) { return to_pybind(to_list(session.buffer_names())); })
-      .def("buffer", [](PySession& session, const std::string& name) {
-        return to_pybind(session.buffer(name));
-      })
-      .def("set_buffer",
-           [](PySession& session, const std::string& name, const py::object& value) {
-             session.set_buffer(name, value.ptr());
-           })
+      .def("buffer", [](PySession& session,
+                        const std::string& name) { return to_pybind(session.buffer(name)); })
+      .def("set_buffer", [](PySession& session, const std::string& name,
+                            const py::object& value) { session.set_buffer(name, value.ptr()); })
       .def("copy", &PySession::copy);
   module.attr("Method") = py::handle(reinterpret_cast<PyObject*>(PyMethod::type()));
   module.attr("DlpackArray") = py::handle(reinterpret_cast<PyObject*>(DlpackArray::type()));

@@ -54,7 +54,7 @@ class Session:
         return State(self)
 
     def copy(self) -> Session:
-        """Another session with the same values; methods are loaded into it anew."""
+        """Another session with the same values; load its methods again, into it."""
         return Session(self._native.copy())
 
 

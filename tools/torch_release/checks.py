@@ -51,7 +51,7 @@ CHECKS = (
         "places",
         ("backends/aoti/tests/test_release.py",),
         "say in backends/aoti/inductor what the release has instead of the places that are named; "
-        "then write recorded_places.py there anew",
+        "then write recorded_places.py there again",
         lowers=False,
     ),
     Check(

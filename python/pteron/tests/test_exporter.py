@@ -305,7 +305,7 @@ def test_a_torch_that_does_not_lower_is_refused_before_the_model_runs(tmp_path, 
 
     monkeypatch.setattr(torch, "__version__", "9.9.0")
     monkeypatch.delattr(torch._inductor.ir, "WhileLoop")
-    stages = []
+    stages: list[str] = []
     with pytest.raises(RuntimeError, match=r"torch 9\.9\.0 is installed.*2\.13(?s:.*)WhileLoop"):
         pteron.export(Runs(), (torch.ones(2),), tmp_path / "x.pte", on_stage=stages.append)
     assert stages == []
