@@ -40,8 +40,9 @@ class Method:
 
         Inputs may also be a dict by the names in `metadata.input_names()`.
 
-        Tensors are used in place if their layout is the method's, otherwise they are copied once. An input that the method changes in place shows the change in the caller's memory,
-        whatever its strides; memory that cannot is refused: read-only arrays, elements that are one
+        Tensors are used in place if their layout is the method's, otherwise they are copied once.
+        An input that the method changes in place shows the change in the caller's memory, whatever
+        its strides; memory that cannot is refused: read-only arrays, elements that are one
         place in memory (after `expand()`), and what shares memory with another input. If a run
         fails, what was copied for it is as before, and what was used in place may be changed in
         part. Tensors with torch's negative bit are resolved.
