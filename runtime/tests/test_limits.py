@@ -104,7 +104,7 @@ def test_a_small_file_that_asks_for_much_memory() -> None:
     data = build_program(method)
     assert len(data) < 2000
     program = Runtime.get().load_program(data, limits=Limits(planned_bytes=1 << 30))
-    with pytest.raises(ResourceError, match="outputs besides 6442450944.*is 1073741824"):
+    with pytest.raises(ResourceError, match="other outputs 6442450944.*is 1073741824"):
         program.load_method("forward")
     with pytest.raises(MemoryError):
         program.load_method("forward", limits=Limits(planned_bytes=6442450943))

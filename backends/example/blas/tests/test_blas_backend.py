@@ -79,10 +79,10 @@ def test_takes_linear_whole_and_leaves_the_rest() -> None:
         (torch.mm, [torch.ones(2, 2).double()] * 2, "float64; BlasBackend multiplies torch.fl"),
         (torch.mm, [torch.ones(2, 3).t(), torch.ones(2, 2)], "args_0 is not row-major"),
         (torch.addmm, [torch.ones(2, 1)] + [torch.ones(2, 2)] * 2, "adds a tensor of shape (2, 1)"),
-        (lambda *x: torch.addmm(*x, alpha=2), [torch.ones(2)] + [torch.ones(2, 2)] * 2, "factors"),
+        (lambda *x: torch.addmm(*x, alpha=2), [torch.ones(2)] + [torch.ones(2, 2)] * 2, "neither"),
         (torch.add, [torch.ones(2)] * 2, "None"),
     ],
-    ids=["double", "columns", "column_bias", "factors", "no_product"],
+    ids=["double", "columns", "column_bias", "scaled", "no_product"],
 )
 def test_leaves(function: Callable[..., Any], inputs: list[torch.Tensor], why: str) -> None:
     lowered = to_edge(torch.export.export(Function(function), tuple(inputs))).exported_program()
