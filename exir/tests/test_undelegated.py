@@ -161,7 +161,7 @@ def test_what_is_refused_is_listed_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert "aten.cumsum.default  x4  %cumsum in 'forward', modules.py:" in message
     assert "(there is no shim for it); %cumsum_1 in" in message and "; 1 more" in message
     assert "aten.sin.default     x1  %sin in 'forward'" in message
-    assert "the backend that compiles what is left refuses them" in message
+    assert "the backend that compiles what is left does not support them" in message
     assert "try:  a partitioner whose backend takes them" in message and "rewrite" in message
 
 
