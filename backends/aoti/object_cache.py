@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import hashlib
 import os
+import secrets
 import shutil
 import tempfile
 import threading
@@ -67,14 +68,16 @@ class ObjectCache:
 
     def _make(self, path: Path, suffix: str, make: Callable[[Path], None]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=_NEW, suffix=suffix)
-        os.close(handle)
-        temporary = Path(name)
+        temporary = path.with_name(f"{_NEW}{secrets.token_hex(8)}{suffix}")
         try:
             make(temporary)
             os.replace(temporary, path)
         finally:
-            temporary.unlink(missing_ok=True)
+            try:
+                temporary.unlink(missing_ok=True)
+            except SystemExit:  # `workers` raises it in this thread at any point, here as well
+                temporary.unlink(missing_ok=True)
+                raise
         self._shrink(keep=path)
 
     @staticmethod

@@ -94,3 +94,26 @@ def test_without_a_folder_the_cache_is_private(
     monkeypatch.setenv("PTERON_CACHE_DIR", str(tmp_path / "fine"))
     monkeypatch.setenv("PTERON_CACHE_MB", "0")
     assert not str(default_cache().folder).startswith(str(tmp_path))
+
+
+def test_a_thread_that_is_told_to_end_while_it_cleans_up_still_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`workers` raises SystemExit in threads at any point."""
+    unlink = Path.unlink
+    told = []
+
+    def told_first(path: Path, missing_ok: bool = False) -> None:
+        if not told:
+            told.append(path)
+            raise SystemExit
+        unlink(path, missing_ok)
+
+    def make(path: Path) -> None:
+        path.write_text("half")
+        raise SystemExit
+
+    monkeypatch.setattr(Path, "unlink", told_first)
+    with pytest.raises(SystemExit):
+        ObjectCache(tmp_path, 1000).get("a" * 64, ".o", make)
+    assert told and not [path for path in tmp_path.rglob("*") if path.is_file()]
