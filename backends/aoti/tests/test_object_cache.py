@@ -101,7 +101,7 @@ def test_a_thread_that_is_told_to_end_while_it_cleans_up_still_does(
 ) -> None:
     """`workers` raises SystemExit in threads at any point."""
     unlink = Path.unlink
-    told = []
+    told: list[Path] = []
 
     def told_first(path: Path, missing_ok: bool = False) -> None:
         if not told:
