@@ -2,6 +2,10 @@
 // output.
 //
 //   tools/bazel run //examples/cpp:run_model -- $PWD/model.pte
+//
+// With the SDK, without Bazel: CMakeLists.txt, or
+//
+//   g++ -std=c++17 run_model.cpp $(pkg-config --cflags --libs pteron)
 #include <cstdio>
 #include <vector>
 
@@ -12,7 +16,9 @@ using namespace pteron;
 Error run_model(const char* path) {
   Module module(path);
   PTERON_ASSIGN_OR_RETURN(const MethodMeta meta, module.method_meta("forward"));
-  const ValueMeta& input = meta.inputs.at(0);
+  PTERON_CHECK_OR_RETURN(meta.inputs.size() == 1, Error::InvalidArgument,
+                         "forward has %zu inputs, and this example passes one", meta.inputs.size());
+  const ValueMeta& input = meta.inputs[0];
   std::vector<float> ones(input.nbytes / sizeof(float), 1.0f);
   PTERON_ASSIGN_OR_RETURN(const TensorPtr x, make_tensor_ptr(input.sizes, std::move(ones)));
   PTERON_ASSIGN_OR_RETURN(const Module::Outputs outputs, module.forward(x));

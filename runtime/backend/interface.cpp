@@ -1,5 +1,6 @@
 #include "pteron/runtime/backend/interface.h"
 
+#include <atomic>
 #include <map>
 #include <utility>
 
@@ -12,6 +13,8 @@ struct Registry {
   ForkMutex mutex;
   std::map<std::string, std::unique_ptr<BackendInterface>, std::less<>> backends;
 };
+
+std::atomic<BackendOpener> backend_opener{nullptr};
 
 // Never destroyed: delegates that are freed by static destructors still need their backend.
 Registry& registry() {
@@ -39,6 +42,13 @@ BackendInterface* find_backend(std::string_view id) {
   std::lock_guard<ForkMutex> lock(all.mutex);
   const auto found = all.backends.find(id);
   return found == all.backends.end() ? nullptr : found->second.get();
+}
+
+void set_backend_opener(BackendOpener opener) { backend_opener = opener; }
+
+Error open_backend(std::string_view id) {
+  const BackendOpener opener = backend_opener;
+  return opener ? opener(id) : Error(Error::Ok);
 }
 
 std::vector<std::string> registered_backends() {

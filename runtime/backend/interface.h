@@ -124,6 +124,16 @@ Error register_backend(std::string_view id, std::unique_ptr<BackendInterface> ba
 // Null if there is none. The object lives as long as the process. Thread-safe.
 BackendInterface* find_backend(std::string_view id);
 
+// Opens the library that registers this backend. Ok without effect if it knows none.
+using BackendOpener = Error (*)(std::string_view id);
+
+// Of the process, for backends that a method needs and that are not registered. libpteron.so has
+// one; by default there is none. Thread-safe.
+void set_backend_opener(BackendOpener opener);
+
+// Calls it; Ok if there is none. Thread-safe.
+Error open_backend(std::string_view id);
+
 // The ids of all registered backends, sorted. Thread-safe.
 std::vector<std::string> registered_backends();
 

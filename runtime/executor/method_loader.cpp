@@ -145,7 +145,11 @@ Error MethodLoader::check_planned_bytes() const {
 Error MethodLoader::check_backends() const {
   std::set<std::string> missing;
   for (const DelegateMeta& delegate : state_->meta.delegates) {
-    BackendInterface* const backend = find_backend(delegate.backend_id);
+    BackendInterface* backend = find_backend(delegate.backend_id);
+    if (!backend) {
+      PTERON_RETURN_IF_ERROR(open_backend(delegate.backend_id));
+      backend = find_backend(delegate.backend_id);
+    }
     if (!backend) {
       missing.emplace(delegate.backend_id);
       continue;

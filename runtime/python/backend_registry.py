@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pteron
 import pteron.runtime.python._native as _native
 from pteron.runtime.python.errors import NotFoundError
 
@@ -76,6 +77,7 @@ def _declared_libraries() -> Iterator[tuple[str, str]]:
         backends = importlib.import_module("pteron.backends")
     except ModuleNotFoundError:
         return
+    root = os.path.dirname(pteron.__file__)
     paths = {backends.__name__: list(backends.__path__)}
     for group in _GROUPS:
         folders = [os.path.join(path, group) for path in backends.__path__]
@@ -86,4 +88,6 @@ def _declared_libraries() -> Iterator[tuple[str, str]]:
             if not info.ispkg or not os.path.exists(os.path.join(folder, "native.py")):
                 continue
             native = importlib.import_module(f"{package}.{info.name}.native")
-            yield native.BACKEND_ID, os.path.join(folder, native.LIBRARY)
+            library = os.path.join(folder, native.LIBRARY)
+            packaged = os.path.join(root, "lib", os.path.basename(library))  # a wheel's
+            yield native.BACKEND_ID, packaged if os.path.exists(packaged) else library

@@ -50,4 +50,6 @@ def library_path(origin):
     if not has_python_name():
         return []
     up = "/".join([".."] * len(native.package_name().split("/")))
-    return ["-Wl,-rpath,%s/%s/%s" % (origin, up, LIBRARY_FOLDER)]
+
+    # The wheel and the SDK have libraries side by side.
+    return ["-Wl,-rpath,%s" % origin, "-Wl,-rpath,%s/%s/%s" % (origin, up, LIBRARY_FOLDER)]

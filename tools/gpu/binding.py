@@ -13,7 +13,7 @@ _OPTIONS = ("-std=c++17", "-O2", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-s
 
 
 def compile_binding(tree: Path) -> Path:
-    """Builds pteron/runtime/python/_native.so of `tree` against pteron/lib/libpteron_runtime.so.
+    """Builds pteron/runtime/python/_native.so of `tree` against pteron/lib/libpteron.so.
 
     Raises:
         subprocess.CalledProcessError: the compiler failed; it has said why.
@@ -26,7 +26,7 @@ def compile_binding(tree: Path) -> Path:
     partial = package / "_native.so.partial"
     folders = [tree, tree / "pybind11/include", sysconfig.get_paths()["include"]]
     command = [os.environ.get("CXX", "g++"), *_OPTIONS, *(f"-I{folder}" for folder in folders)]
-    command += [*map(str, sources), f"-L{tree}/pteron/lib", "-lpteron_runtime"]
+    command += [*map(str, sources), f"-L{tree}/pteron/lib", "-lpteron"]
     subprocess.run([*command, "-Wl,-rpath,$ORIGIN/../../lib", "-o", partial], check=True)
     os.replace(partial, library)
     return library

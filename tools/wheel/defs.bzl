@@ -2,8 +2,15 @@
 
 load("//tools/build:names.bzl", "LIBRARY_FOLDER", "PYTHON_ROOT")
 
-def _tree(ctx):
-    """Files by path in the wheel: the package `pteron` as it is in the runfiles."""
+def package_tree(ctx):
+    """Files by path: the package `pteron` as it is in the runfiles of `deps`.
+
+    Args:
+        ctx: of a rule with `deps`.
+
+    Returns:
+        a dict.
+    """
     prefix = PYTHON_ROOT + "/"
     tree = {}
     for dep in ctx.attr.deps:
@@ -11,19 +18,19 @@ def _tree(ctx):
             if link.path.startswith(prefix):
                 tree[link.path.removeprefix(prefix)] = link.target_file
 
-    # Libraries that Python opens stand beside their module; no other is linked with them.
+    # Libraries of backends are in both places; libpteron.so looks for them beside itself.
     folder = "pteron/%s/" % LIBRARY_FOLDER
-    opened = {file.basename: True for path, file in tree.items() if not path.startswith(folder)}
+    libraries = [file.basename for path, file in tree.items() if path.startswith(folder)]
     return {
         path: file
         for path, file in tree.items()
-        if not path.startswith(folder) or file.basename not in opened
+        if path.startswith(folder) or file.basename not in libraries
     }
 
 def _pteron_wheel_impl(ctx):
     # The file's name has tags that are known when it is written.
     dist = ctx.actions.declare_directory("dist")
-    tree = _tree(ctx)
+    tree = package_tree(ctx)
     arguments = ctx.actions.args()
     arguments.use_param_file("%s", use_always = True)
     arguments.set_param_file_format("multiline")
@@ -31,13 +38,13 @@ def _pteron_wheel_impl(ctx):
     arguments.add(ctx.file.description)
     arguments.add(ctx.file.license)
     arguments.add(dist.path)
-    for path, file in sorted(tree.items()):
+    for path, file in sorted((tree | {"pteron": ctx.file.files}).items()):
         arguments.add(path)
-        arguments.add(file)
+        arguments.add(file.path)
     ctx.actions.run(
         executable = ctx.executable._write_wheel,
         arguments = [arguments],
-        inputs = tree.values() + [ctx.file.description, ctx.file.license],
+        inputs = tree.values() + [ctx.file.description, ctx.file.files, ctx.file.license],
         outputs = [dist],
         mnemonic = "Wheel",
         progress_message = "Writing the wheel",
@@ -49,6 +56,7 @@ _pteron_wheel = rule(
     attrs = {
         "deps": attr.label_list(),
         "description": attr.label(allow_single_file = [".md"]),
+        "files": attr.label(allow_single_file = True, doc = "A folder whose files are in `pteron`."),
         "license": attr.label(allow_single_file = True),
         "version": attr.string(),
         "_write_wheel": attr.label(default = ":write_wheel", executable = True, cfg = "exec"),
@@ -60,7 +68,7 @@ def pteron_wheel(name, **kwargs):
 
     Args:
         name: the target's name.
-        **kwargs: deps (libraries whose files under `pteron` are in it), description, license,
-            common attributes.
+        **kwargs: deps (libraries whose files under `pteron` are in it), description, license, files (of
+            //tools/sdk), common attributes.
     """
     _pteron_wheel(name = name, version = native.module_version(), **kwargs)

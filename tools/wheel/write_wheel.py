@@ -13,12 +13,15 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 # Equal files make an equal wheel.
 os.environ["SOURCE_DATE_EPOCH"] = "315532800"
 
 from wheel.wheelfile import WheelFile
+
+from tools.sdk.run_path import with_own_run_path
 
 # What programs need; and what lowering needs besides torch.
 _REQUIRES = (
@@ -46,8 +49,8 @@ def main() -> None:
         tag = f"{_PYTHON}-{_PYTHON}-{platform}"
         path = Path(folder) / f"pteron-{version}-{tag}.whl"
         with WheelFile(path, "w") as wheel:
-            for name, file in tree.items():
-                wheel.writestr(name, Path(file).read_bytes())
+            for name, data in _contents(tree):
+                wheel.writestr(name, data)
             for name, text in {**texts, f"{info}/WHEEL": _WHEEL.format(tag=tag)}.items():
                 wheel.writestr(name, text)
         return path
@@ -56,6 +59,18 @@ def main() -> None:
         platform = _platform(write(folder, "linux_x86_64"))
     path = write(dist, platform)
     print(f"{path.name}: {path.stat().st_size / 1e6:.1f} MB")
+
+
+def _contents(tree: dict[str, str]) -> Iterator[tuple[str, bytes]]:
+    """Paths and bytes of files, also of those in folders."""
+    for name, file in tree.items():
+        if os.path.isdir(file):
+            for path in sorted(Path(file).rglob("*")):
+                if path.is_file():
+                    yield f"{name}/{path.relative_to(file)}", path.read_bytes()
+        else:
+            data = Path(file).read_bytes()
+            yield name, with_own_run_path(data) if data.startswith(b"\x7fELF") else data
 
 
 def _platform(wheel: Path) -> str:

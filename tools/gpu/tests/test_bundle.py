@@ -40,7 +40,7 @@ def test_holds_what_the_stages_need(files: dict[str, Path | str]) -> None:
         "pteron/backends/cpu/tests/test_cpu_backend.py",
         "pteron/backends/cuda/tests/test_cuda_export.py",
         "pteron/exir/tests/test_program.py",
-        "pteron/lib/libpteron_runtime.so",
+        "pteron/lib/libpteron.so",
         "pteron/runtime/python/module.cpp",
         "pteron/runtime/core/tensor.h",
         "pteron/runtime/schema/program_generated.py",
