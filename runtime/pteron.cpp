@@ -117,9 +117,10 @@ Result<Tensor> read_tensor(const pteron_value& value) {
   PTERON_CHECK_OR_RETURN(
       value.device_type == PTERON_DEVICE_CPU || value.device_type == PTERON_DEVICE_CUDA,
       Error::InvalidArgument, "device type %d is none of PTERON_DEVICE_*", value.device_type);
-  PTERON_CHECK_OR_RETURN(value.device_index >= 0 && value.device_index <= INT8_MAX,
-                         Error::InvalidArgument, "device index %d, expected 0 to 127",
-                         value.device_index);
+  const int32_t last = value.device_type == PTERON_DEVICE_CPU ? 0 : INT8_MAX;
+  PTERON_CHECK_OR_RETURN(value.device_index >= 0 && value.device_index <= last,
+                         Error::InvalidArgument, "device index %d, expected 0 to %d",
+                         value.device_index, last);
   PTERON_CHECK_OR_RETURN(value.rank <= kMaxTensorDims, Error::InvalidArgument,
                          "rank %zu, expected at most %zu", value.rank, kMaxTensorDims);
   PTERON_CHECK_OR_RETURN(value.sizes || value.rank == 0, Error::InvalidArgument,

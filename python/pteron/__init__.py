@@ -51,6 +51,7 @@ _HOMES = {
         "TimedOutError",
         "Verification",
     ),
+    "sdk": ("cmake_prefix_path", "include_dir", "pkg_config_path"),
     "backends.cpu": ("CpuOptions", "CpuPartitioner"),
     "backends.cuda": ("CudaOptions", "CudaPartitioner"),
     "backends.apple.metal": ("MetalOptions", "MetalPartitioner"),

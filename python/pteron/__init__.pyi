@@ -10,6 +10,9 @@ from pteron.exporter import ExportError as ExportError
 from pteron.exporter import ExportReport as ExportReport
 from pteron.exporter import export as export
 from pteron.runtime import *
+from pteron.sdk import cmake_prefix_path as cmake_prefix_path
+from pteron.sdk import include_dir as include_dir
+from pteron.sdk import pkg_config_path as pkg_config_path
 
 __all__: list[str]
 

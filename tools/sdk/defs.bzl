@@ -63,7 +63,7 @@ def _sdk_archive_impl(ctx):
     archive = ctx.actions.declare_file("%s.tar.gz" % ctx.attr.archive)
     libraries = {
         path.removeprefix("pteron/"): file
-        for path, file in package_tree(ctx).items()
+        for path, file in package_tree(ctx.attr.deps).items()
         if path.startswith("pteron/%s/" % LIBRARY_FOLDER)
     }
     arguments = [archive.path, ctx.attr.archive, ctx.file.files.path]

@@ -1,7 +1,8 @@
 """Writes a wheel for this Python, with the platform tag that auditwheel finds for its libraries.
 
-Arguments, one a line in a file: version, description, license, output folder, and then pairs of a
-path in the wheel and a file.
+Arguments, one a line in a file: name, version, description, license, output folder, and then three
+lines for each file: its path in the wheel, the file or a folder of files, and `own`, or `other` if it
+is in the wheel `pteron`, which this one then requires.
 """
 
 from __future__ import annotations
@@ -36,28 +37,30 @@ _REQUIRES = (
 
 def main() -> None:
     lines = Path(sys.argv[1].removeprefix("@")).read_text(encoding="utf-8").splitlines()
-    version, description, license_file, dist, *rest = lines
-    tree = dict(zip(rest[::2], rest[1::2], strict=True))
-    info = f"pteron-{version}.dist-info"
-    texts = {
-        f"{info}/METADATA": _metadata(version, Path(description), _torch(tree)),
-        f"{info}/entry_points.txt": _ENTRY_POINTS,
-        f"{info}/licenses/LICENSE": Path(license_file).read_text(encoding="utf-8"),
-    }
+    name, version, description, license_file, dist, *rest = lines
+    tree = dict(zip(rest[::3], rest[1::3], strict=True))
+    own = {path: file for path, file in tree.items() if rest[rest.index(path) + 2] == "own"}
+    info = f"{name}-{version}.dist-info"
+    requires = [f"pteron=={version}"]
+    texts = {f"{info}/licenses/LICENSE": Path(license_file).read_text(encoding="utf-8")}
+    if own == tree:
+        requires = [*_REQUIRES, _torch(tree)]
+        texts[f"{info}/entry_points.txt"] = _ENTRY_POINTS
+    texts[f"{info}/METADATA"] = _metadata(name, version, Path(description), requires)
 
-    def write(folder: str, platform: str) -> Path:
+    def write(folder: str, platform: str, tree: dict[str, str]) -> Path:
         tag = f"{_PYTHON}-{_PYTHON}-{platform}"
-        path = Path(folder) / f"pteron-{version}-{tag}.whl"
+        path = Path(folder) / f"{name}-{version}-{tag}.whl"
         with WheelFile(path, "w") as wheel:
-            for name, data in _contents(tree):
-                wheel.writestr(name, data)
-            for name, text in {**texts, f"{info}/WHEEL": _WHEEL.format(tag=tag)}.items():
-                wheel.writestr(name, text)
+            for member, data in _contents(tree):
+                wheel.writestr(member, data)
+            for member, text in {**texts, f"{info}/WHEEL": _WHEEL.format(tag=tag)}.items():
+                wheel.writestr(member, text)
         return path
 
     with tempfile.TemporaryDirectory() as folder:
-        platform = _platform(write(folder, "linux_x86_64"))
-    path = write(dist, platform)
+        platform = _platform(write(folder, "linux_x86_64", tree))
+    path = write(dist, platform, own)
     print(f"{path.name}: {path.stat().st_size / 1e6:.1f} MB")
 
 
@@ -97,15 +100,15 @@ def _torch(tree: dict[str, str]) -> str:
     return f'torch>={first},<{major}.{minor + 1}; extra == "lowering"'
 
 
-def _metadata(version: str, description: Path, torch: str) -> str:
+def _metadata(name: str, version: str, description: Path, requires: list[str]) -> str:
     heads = [
         "Metadata-Version: 2.1",
-        "Name: pteron",
+        f"Name: {name}",
         f"Version: {version}",
         "Summary: Compiles PyTorch programs to single files and runs them without libtorch.",
         f"Requires-Python: =={sys.version_info.major}.{sys.version_info.minor}.*",
-        *(f"Requires-Dist: {requirement}" for requirement in (*_REQUIRES, torch)),
-        "Provides-Extra: lowering",
+        *(f"Requires-Dist: {requirement}" for requirement in requires),
+        *(["Provides-Extra: lowering"] if any("extra ==" in line for line in requires) else []),
         "Description-Content-Type: text/markdown",
     ]
     return "\n".join([*heads, "", description.read_text(encoding="utf-8")])
