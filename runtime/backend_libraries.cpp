@@ -1,5 +1,5 @@
-// In libpteron.so: opens the library of a backend when a program needs it. "CpuBackend" is
-// libcpu_backend.so, in the folder of libpteron.so.
+// In libpteron.so: opens the library of a backend when a program needs it. "FastMathBackend" is
+// libfast_math_backend.so, in the folder of libpteron.so.
 #include <dlfcn.h>
 #include <unistd.h>
 

@@ -63,9 +63,8 @@ pteron_status call(const Body& body) {
   return error.code();
 }
 
-#define CHECK_NOT_NULL(argument)                                         \
-  PTERON_CHECK_OR_RETURN((argument) != nullptr, Error::InvalidArgument, \
-                         "`" #argument "` is null")
+#define CHECK_NOT_NULL(argument) \
+  PTERON_CHECK_OR_RETURN((argument) != nullptr, Error::InvalidArgument, "`" #argument "` is null")
 
 Error read_strings(const char* const* strings, size_t size, const char* what,
                    std::vector<std::string>* out) {
@@ -96,8 +95,8 @@ Result<LoadOptions> read_options(const pteron_load_options* given) {
   PTERON_RETURN_IF_ERROR(check_reserved(given->reserved, "pteron_load_options"));
   PTERON_RETURN_IF_ERROR(check_flag(given->restrict_backends, "restrict_backends"));
   PTERON_RETURN_IF_ERROR(check_flag(given->verify_digests, "verify_digests"));
-  PTERON_RETURN_IF_ERROR(read_strings(given->data_paths, given->data_paths_size, "data_paths",
-                                      &options.data_paths));
+  PTERON_RETURN_IF_ERROR(
+      read_strings(given->data_paths, given->data_paths_size, "data_paths", &options.data_paths));
   if (given->restrict_backends) {
     PTERON_RETURN_IF_ERROR(read_strings(given->allowed_backends, given->allowed_backends_size,
                                         "allowed_backends", &options.allowed_backends.emplace()));
@@ -127,9 +126,12 @@ Result<Tensor> read_tensor(const pteron_value& value) {
                          "`sizes` is null, and the rank is %zu", value.rank);
   const Device device{static_cast<DeviceType>(value.device_type),
                       static_cast<int8_t>(value.device_index)};
-  PTERON_ASSIGN_OR_RETURN(Tensor tensor,
-                          Tensor::make(dtype, {value.sizes, value.rank},
-                                       const_cast<void*>(value.data), device));
+  const Span<const int64_t> sizes(value.sizes, value.rank);
+  void* const data = const_cast<void*>(value.data);
+  PTERON_ASSIGN_OR_RETURN(
+      Tensor tensor, value.dim_order
+                         ? Tensor::make(dtype, sizes, {value.dim_order, value.rank}, data, device)
+                         : Tensor::make(dtype, sizes, data, device));
   PTERON_CHECK_OR_RETURN(tensor.nbytes() == value.nbytes, Error::InvalidArgument,
                          "%s has %zu bytes, and `nbytes` is %zu", tensor.describe().c_str(),
                          tensor.nbytes(), value.nbytes);
@@ -199,6 +201,7 @@ void write_value(const EValue& value, pteron_value* out) {
   out->device_type = static_cast<int32_t>(tensor.device().type);
   out->device_index = tensor.device().index;
   out->sizes = tensor.sizes().data();
+  out->dim_order = tensor.dim_order().data();
   out->rank = tensor.dim();
   out->data = tensor.data();
   out->nbytes = tensor.nbytes();

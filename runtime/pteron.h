@@ -97,18 +97,21 @@ enum { PTERON_DEVICE_CPU = 0, PTERON_DEVICE_CUDA = 1 };
 /* An input or an output. Fields that the kind does not name are ignored in inputs, 0 in outputs. */
 typedef struct pteron_value {
   pteron_kind kind;
-  pteron_dtype dtype;     /* of a tensor */
-  int32_t device_type;    /* of a tensor's memory */
-  int32_t device_index;   /* 0 for the CPU */
-  int64_t integer;        /* an int or a bool */
-  double number;          /* a double */
-  const int64_t* sizes;   /* of a tensor: `rank` sizes, in elements */
-  size_t rank;            /* at most 16 */
-  const void* data;       /* of a tensor: contiguous, row-major (pteron_info says if an output has
-                           * another dim order); of a string: UTF-8, no final zero. A method that
-                           * changes its argument in place writes to an input's `data`. */
-  size_t nbytes;          /* of `data`; of an input tensor exactly the bytes of its elements */
-  uint64_t reserved;      /* 0 */
+  pteron_dtype dtype;   /* of a tensor */
+  int32_t device_type;  /* of a tensor's memory */
+  int32_t device_index; /* 0 for the CPU */
+  int64_t integer;      /* an int or a bool */
+  double number;        /* a double */
+  const int64_t* sizes; /* of a tensor: `rank` sizes, in elements */
+  size_t rank;          /* at most 16 */
+  /* Of a tensor: `rank` dimensions, outermost first, a permutation of 0 to rank - 1. NULL in an
+   * input: row-major. Must be the one in pteron_info. */
+  const uint8_t* dim_order;
+  /* Of a tensor: its elements, without gaps. Of a string: UTF-8, no final zero. A method that
+   * changes its argument in place writes to an input's `data`. */
+  const void* data;
+  size_t nbytes;     /* of `data`; of an input tensor exactly the bytes of its elements */
+  uint64_t reserved; /* 0 */
 } pteron_value;
 
 /* What a method expects or returns. */
@@ -118,7 +121,7 @@ typedef struct pteron_info {
   pteron_dtype dtype;
   int32_t device_type;
   int32_t device_index;
-  const int64_t* sizes; /* `rank` upper bounds */
+  const int64_t* sizes;     /* `rank` upper bounds */
   const uint8_t* dim_order; /* `rank` dimensions, outermost first */
   size_t rank;
   size_t nbytes;   /* of the upper bounds */
@@ -134,8 +137,8 @@ typedef struct pteron_load_options {
   const char* const* allowed_backends; /* ids; used if restrict_backends is 1. See SECURITY.md. */
   size_t allowed_backends_size;
   int32_t restrict_backends;
-  int32_t verify_digests;  /* 1: digests of all segments, which reads the whole file */
-  uint64_t planned_bytes;  /* limits, of runtime/core/limits.h; 0: the default */
+  int32_t verify_digests; /* 1: digests of all segments, which reads the whole file */
+  uint64_t planned_bytes; /* limits, of runtime/core/limits.h; 0: the default */
   uint64_t load_bytes;
   uint64_t instructions;
   double run_time; /* in seconds */

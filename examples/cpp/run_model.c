@@ -33,6 +33,7 @@ static pteron_status run(pteron_module* module, pteron_value* inputs, size_t cou
     inputs[i].dtype = info.dtype;
     inputs[i].sizes = info.sizes;
     inputs[i].rank = info.rank;
+    inputs[i].dim_order = info.dim_order;
     inputs[i].data = calloc(info.nbytes + 1, 1);
     inputs[i].nbytes = info.nbytes;
   }

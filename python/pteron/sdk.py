@@ -1,6 +1,7 @@
 """Where the wheel has headers and libraries for C and C++ programs (docs/cpp.md).
 
-    cmake -S . -B build -DCMAKE_PREFIX_PATH=$(python -c "import pteron; print(pteron.cmake_prefix_path())")
+    export CMAKE_PREFIX_PATH=$(python -c "import pteron; print(pteron.cmake_prefix_path())")
+    cmake -S . -B build
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-import pteron
 import pteron.runtime.python._native as _native
 from pteron.runtime.python.errors import NotFoundError
 
@@ -14,6 +13,8 @@ if TYPE_CHECKING:
 
 # Folders of the package `pteron.backends` with backends one level deeper.
 _GROUPS = ("apple", "example")
+# Where a wheel has the libraries of all backends, beside libpteron.so.
+_WHEEL_LIBRARIES = os.path.join(os.path.dirname(__file__), "..", "..", "lib")
 
 
 class BackendRegistry:
@@ -77,7 +78,6 @@ def _declared_libraries() -> Iterator[tuple[str, str]]:
         backends = importlib.import_module("pteron.backends")
     except ModuleNotFoundError:
         return
-    root = os.path.dirname(pteron.__file__)
     paths = {backends.__name__: list(backends.__path__)}
     for group in _GROUPS:
         folders = [os.path.join(path, group) for path in backends.__path__]
@@ -89,5 +89,5 @@ def _declared_libraries() -> Iterator[tuple[str, str]]:
                 continue
             native = importlib.import_module(f"{package}.{info.name}.native")
             library = os.path.join(folder, native.LIBRARY)
-            packaged = os.path.join(root, "lib", os.path.basename(library))  # a wheel's
+            packaged = os.path.join(_WHEEL_LIBRARIES, os.path.basename(library))
             yield native.BACKEND_ID, packaged if os.path.exists(packaged) else library

@@ -40,6 +40,7 @@ class Value(ctypes.Structure):
         ("number", c_double),
         ("sizes", ctypes.POINTER(c_int64)),
         ("rank", c_size_t),
+        ("dim_order", ctypes.POINTER(ctypes.c_uint8)),
         ("data", c_void_p),
         ("nbytes", c_size_t),
         ("reserved", c_uint64),
@@ -209,6 +210,20 @@ def test_the_signature_of_a_method() -> None:
     LIB.pteron_free(module)
 
 
+def test_another_dim_order() -> None:
+    module = load(copy_program(dim_order=[1, 0]))
+    info, value = Info(), Value()
+    call("input_info", module, b"forward", 0, byref(info))
+    assert info.dim_order[:2] == [1, 0]
+    with pytest.raises(Failure, match="dim order"):
+        execute(module, tensor(SIX, [2, 3]))
+    execute(module, tensor(SIX, [2, 3], dim_order=info.dim_order))
+    assert output(module) == SIX
+    call("output", module, b"forward", 0, byref(value))
+    assert (value.sizes[:2], value.dim_order[:2]) == ([2, 3], [1, 0])
+    LIB.pteron_free(module)
+
+
 def test_integers() -> None:
     module = load(divide_program())
     number = (c_int64 * 1)(2)
@@ -266,6 +281,9 @@ def test_state_and_clones() -> None:
         ({"sizes": (c_int64 * 2)(2**62, 2**62)}, "more bytes than can be counted"),
         ({"sizes": (c_int64 * 2)(3, 3), "nbytes": 36}, "expected"),
         ({"sizes": (c_int64 * 2)(0, 3), "nbytes": 0, "data": None}, "expected"),
+        ({"dim_order": (ctypes.c_uint8 * 2)(1, 1)}, "dim order"),
+        ({"dim_order": (ctypes.c_uint8 * 2)(0, 255)}, "dim order"),
+        ({"dim_order": (ctypes.c_uint8 * 2)(1, 0)}, "dim order"),
         ({"nbytes": 20}, "24 bytes, and `nbytes` is 20"),
         ({"nbytes": 28}, "24 bytes, and `nbytes` is 28"),
         ({"data": None}, "`data` is null"),

@@ -72,3 +72,9 @@ def test_libraries_find_each_other() -> None:
     assert pteron.Runtime.get().backend_registry.is_available("CpuBackend")
     opened = Path("/proc/self/maps").read_text()
     assert len({line.split()[-1] for line in opened.splitlines() if "libpteron.so" in line}) == 1
+
+
+def test_headers_are_in_the_wheel() -> None:
+    for place in (pteron.include_dir, pteron.cmake_prefix_path, pteron.pkg_config_path):
+        with pytest.raises(FileNotFoundError, match="only the wheel has headers"):
+            place()

@@ -1,8 +1,8 @@
 """Writes headers and other files of the SDK into a folder.
 
-Arguments, one a line in a file: folder, version, the number of headers to start from, their names,
-and then pairs of a path and a file. Of files `pteron/...`, which are headers, those are written that
-the headers to start from include.
+Arguments, one a line in a file: folder, version, the number of headers to start from, their
+names, and then pairs of a path and a file. Of files `pteron/...`, which are headers, those are
+written that the headers to start from include.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def with_included(names: list[str], files: dict[str, Path]) -> list[str]:
         if name in found:
             continue
         if name not in files:
-            sys.exit(f"no header {name}: add the target that has it to the deps of //tools/sdk:files")
+            sys.exit(
+                f"no header {name}: add the target that has it to the deps of //tools/sdk:files"
+            )
         found.add(name)
         left += _INCLUDE.findall(files[name].read_text(encoding="utf-8"))
     return sorted(found)

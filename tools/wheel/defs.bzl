@@ -60,9 +60,9 @@ _pteron_wheel = rule(
         "deps": attr.label_list(),
         "dist": attr.string(),
         "distribution": attr.string(default = "pteron"),
-        "description": attr.label(allow_single_file = [".md"]),
-        "files": attr.label(allow_single_file = True, doc = "A folder whose files are in `pteron`."),
-        "license": attr.label(allow_single_file = True),
+        "description": attr.label(allow_single_file = [".md"], default = "//:README.md"),
+        "files": attr.label(allow_single_file = True, default = "//tools/sdk:files"),
+        "license": attr.label(allow_single_file = True, default = "//:LICENSE"),
         "requires": attr.label_list(),
         "version": attr.string(),
         "_write_wheel": attr.label(default = ":write_wheel", executable = True, cfg = "exec"),
@@ -75,9 +75,9 @@ def pteron_wheel(name, dist = "", **kwargs):
     Args:
         name: the target's name.
         dist: the folder's name; by default `dist_<name>`.
-        **kwargs: deps (libraries whose files under `pteron` are in it), description, license, files (of
-            //tools/sdk), distribution (its name, if it is not `pteron`), requires (what the wheel
-            `pteron` has, so that this one has only the rest and requires that one), common attributes.
+        **kwargs: deps (libraries whose files under `pteron` are in it), distribution (its name, if
+            it is not `pteron`), requires (what the wheel `pteron` has, so that this one has only the
+            rest and requires that one), common attributes.
     """
     _pteron_wheel(
         name = name,

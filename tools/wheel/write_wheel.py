@@ -1,8 +1,8 @@
 """Writes a wheel for this Python, with the platform tag that auditwheel finds for its libraries.
 
 Arguments, one a line in a file: name, version, description, license, output folder, and then three
-lines for each file: its path in the wheel, the file or a folder of files, and `own`, or `other` if it
-is in the wheel `pteron`, which this one then requires.
+lines for each file: its path in the wheel, the file or a folder of files, and `own`, or `other` if
+it is in the wheel `pteron`, which this one then requires.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ _REQUIRES = (
 def main() -> None:
     lines = Path(sys.argv[1].removeprefix("@")).read_text(encoding="utf-8").splitlines()
     name, version, description, license_file, dist, *rest = lines
-    tree = dict(zip(rest[::3], rest[1::3], strict=True))
-    own = {path: file for path, file in tree.items() if rest[rest.index(path) + 2] == "own"}
+    files = list(zip(rest[::3], rest[1::3], rest[2::3], strict=True))
+    tree = {path: file for path, file, _ in files}
+    own = {path: file for path, file, owner in files if owner == "own"}
     info = f"{name}-{version}.dist-info"
     requires = [f"pteron=={version}"]
     texts = {f"{info}/licenses/LICENSE": Path(license_file).read_text(encoding="utf-8")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -29,6 +30,12 @@ begin = time.process_time()  # other work shares the machine
 from pteron import Runtime
 print(time.process_time() - begin)
 Runtime.get()
+"""
+PLACES = """
+import sys
+sys.modules["torch"] = None
+import pteron
+print(pteron.include_dir(), pteron.cmake_prefix_path(), pteron.pkg_config_path())
 """
 COMMAND = """
 import sys
@@ -68,7 +75,9 @@ def test_what_is_in_it(wheel: Path, folder: Path) -> None:
     assert f"-{python_tag}-{python_tag}-manylinux_2_" in wheel.name
     assert (folder / "pteron/py.typed").exists()
     libraries = [path.name for path in folder.rglob("*.so")]
-    assert "libcpu_backend.so" in libraries
+    assert {"libcpu_backend.so", "libpteron.so"} <= {
+        path.name for path in (folder / "pteron/lib").iterdir()
+    }
     assert sorted(set(libraries)) == sorted(libraries)  # none twice
     assert not [path for path in folder.rglob("*") if "tests" in path.parts]
 
@@ -91,6 +100,68 @@ def test_the_runtime_needs_no_torch_and_comes_fast(folder: Path) -> None:
 def test_lowering_and_running(folder: Path) -> None:
     done = python(folder, LINES)
     assert not done.returncode, done.stderr
+
+
+def test_cpp_without_bazel(folder: Path, tmp_path: Path) -> None:
+    done = python(folder, PLACES)
+    assert not done.returncode, done.stderr
+    include, prefix, pkg_config = done.stdout.split()
+    assert (Path(include) / "pteron/runtime/module.h").exists()
+    assert (Path(pkg_config) / "pteron.pc").exists()
+    example = Path(prefix) / "share/pteron/example"
+    model = folder / "model.pte"  # of the test before
+    flags = [f"-I{include}", f"-L{prefix}/lib", "-lpteron", f"-Wl,-rpath,{prefix}/lib"]
+    command = ["g++", "-std=c++17", str(example / "run_model.cpp"), *flags, "-o", "run_model"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    commands = [["./run_model"]]
+    if shutil.which("cmake"):
+        configure = ["cmake", "-S", str(example), "-B", "build", f"-DCMAKE_PREFIX_PATH={prefix}"]
+        subprocess.run(configure, cwd=tmp_path, check=True)
+        subprocess.run(["cmake", "--build", "build"], cwd=tmp_path, check=True)
+        commands += [["build/run_model"], ["build/run_model_c"]]
+    for command in commands:
+        printed = subprocess.check_output([*command, model], cwd=tmp_path, text=True)
+        assert printed.startswith("float32[2, 4]: "), printed
+
+
+def test_it_has_the_files_of_the_sdk(folder: Path) -> None:
+    root = Path(os.environ["SDK_FILES"])
+    files = [path.relative_to(root) for path in root.rglob("*") if path.is_file()]
+    assert Path("include/pteron/runtime/pteron.h") in files
+    for file in files:
+        assert (folder / "pteron" / file).read_bytes() == (root / file).read_bytes()
+
+
+def test_it_is_deterministic() -> None:
+    (first,) = Path(os.environ["CPU"]).glob("*.whl")
+    (second,) = Path(os.environ["SAME_CPU"]).glob("*.whl")
+    assert first.name == second.name
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.skipif("CUDA" not in os.environ, reason="the build has no CUDA")
+def test_in_two_wheels(wheel: Path) -> None:
+    (cpu,) = Path(os.environ["CPU"]).glob("pteron-*.whl")
+    (cuda,) = Path(os.environ["CUDA"]).glob("pteron_cuda-*.whl")
+
+    def contents(path: Path) -> dict[str, int]:
+        with zipfile.ZipFile(path) as archive:
+            return {
+                info.filename: info.CRC
+                for info in archive.infolist()
+                if ".dist-info/" not in info.filename
+            }
+
+    assert "pteron/lib/libcuda_backend.so" in contents(cuda)
+    assert "pteron/backends/cuda/native.py" in contents(cuda)
+    assert not contents(cpu).keys() & contents(cuda).keys()
+    assert contents(cpu) | contents(cuda) == contents(wheel)
+    with zipfile.ZipFile(cuda) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        metadata = archive.read(name).decode()
+    version = wheel.name.split("-")[1]
+    assert f"Name: pteron_cuda\nVersion: {version}\n" in metadata
+    assert re.findall("^Requires-Dist: (.*)$", metadata, re.MULTILINE) == [f"pteron=={version}"]
 
 
 def test_the_command(folder: Path) -> None:
