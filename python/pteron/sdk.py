@@ -1,7 +1,7 @@
 """Where the wheel has headers and libraries for C and C++ programs (docs/cpp.md).
 
-    export CMAKE_PREFIX_PATH=$(python -c "import pteron; print(pteron.cmake_prefix_path())")
-    cmake -S . -B build
+export CMAKE_PREFIX_PATH=$(python -c "import pteron; print(pteron.cmake_prefix_path())")
+cmake -S . -B build
 """
 
 from __future__ import annotations

@@ -210,6 +210,34 @@ def test_the_signature_of_a_method() -> None:
     LIB.pteron_free(module)
 
 
+def test_values_that_are_no_tensors() -> None:
+    method = MethodBuilder()
+    inputs = [method.scalar_input(value) for value in (3, 2.5, True, "text", None)]
+    method.output(*inputs)
+    module = load(build_program(method))
+    text = ctypes.create_string_buffer(b"text and more")
+    values = [
+        Value(kind=INT, integer=3),
+        Value(kind=2, number=2.5),
+        Value(kind=3, integer=1),
+        Value(kind=5, data=ctypes.cast(text, c_void_p), nbytes=4),
+        Value(kind=0),
+    ]
+    execute(module, *values)
+    outputs = [Value() for _ in values]
+    for i, value in enumerate(outputs):
+        call("output", module, b"forward", i, byref(value))
+        assert value.kind == values[i].kind
+    assert (outputs[0].integer, outputs[1].number, outputs[2].integer) == (3, 2.5, 1)
+    assert ctypes.string_at(outputs[3].data, outputs[3].nbytes) == b"text"
+    for i in range(4):  # what was exported cannot be changed
+        changed = list(values)
+        changed[i] = Value(kind=values[i].kind, integer=0, number=0)
+        with pytest.raises(Failure, match=f"input {i}"):
+            execute(module, *changed)
+    LIB.pteron_free(module)
+
+
 def test_another_dim_order() -> None:
     module = load(copy_program(dim_order=[1, 0]))
     info, value = Info(), Value()
@@ -351,6 +379,17 @@ def test_null_pointers_and_unknown_names(module: c_void_p) -> None:
     execute(module, tensor(SIX, [2, 3]))
     with pytest.raises(Failure, match="there is no output 1"):
         call("output", module, b"forward", 1, byref(value))
+
+
+def test_options() -> None:
+    options = LoadOptions(verify_digests=1, planned_bytes=2**20, restrict_backends=1)
+    module = load(copy_program(), options)
+    execute(module, tensor(SIX, [2, 3]), timeout=10.0)
+    LIB.pteron_free(module)
+    module = load(copy_program(), LoadOptions(planned_bytes=5))
+    with pytest.raises(Failure, match="planned_bytes is 5"):
+        call("load_method", module, b"forward")
+    LIB.pteron_free(module)
 
 
 def names(*values: bytes | None) -> Any:

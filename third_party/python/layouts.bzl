@@ -9,6 +9,7 @@ def _layout(headers = "", files = {}):
 
 LAYOUTS = {
     "clang_format": _layout(files = {"program": "clang_format/data/bin/clang-format"}),
+    "cmake": _layout(files = {"program": "cmake/data/bin/cmake"}),
     "executorch": _layout(
         headers = "executorch/include",
         files = {"library": "executorch/lib/libexecutorch.so"},

@@ -17,6 +17,7 @@ from elftools.elf.sections import SymbolTableSection
 
 ARCHIVE = Path(os.environ["SDK"]).resolve()
 SAME = Path(os.environ["SAME_SDK"]).resolve()
+CMAKE = Path(os.environ["CMAKE"]).resolve()
 PROGRAM = Path(os.environ["PROGRAM"]).resolve()
 # What eager computes, to the digits that the examples print.
 ONES = [0.331971, 0.123183, 0.332094, 0.212752]
@@ -80,17 +81,15 @@ def test_with_a_compiler_alone(built: Path) -> None:
     assert values(run(built / "run_model_c", PROGRAM)) == pytest.approx(ZEROS * 2, abs=2e-6)
 
 
-@pytest.mark.skipif(not shutil.which("cmake"), reason="there is no cmake on this machine")
 def test_with_cmake(sdk: Path, tmp_path: Path) -> None:
     build = tmp_path / "build"
     source = shutil.copytree(sdk / "share/pteron/example", tmp_path / "source")
-    run("cmake", "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={sdk}")
-    run("cmake", "--build", build)
+    run(CMAKE, "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={sdk}")
+    run(CMAKE, "--build", build)
     assert values(run(build / "run_model", PROGRAM)) == pytest.approx(ONES * 2, abs=2e-6)
     assert values(run(build / "run_model_c", PROGRAM)) == pytest.approx(ZEROS * 2, abs=2e-6)
 
 
-@pytest.mark.skipif(not shutil.which("cmake"), reason="there is no cmake on this machine")
 @pytest.mark.parametrize(("asked", "found"), [("0.2", True), ("0.1", False), ("0.9", False)])
 def test_cmake_checks_the_version(sdk: Path, tmp_path: Path, asked: str, found: bool) -> None:
     # In C alone, too.
@@ -100,10 +99,10 @@ def test_cmake_checks_the_version(sdk: Path, tmp_path: Path, asked: str, found: 
         "add_executable(x x.c)\ntarget_link_libraries(x pteron::pteron)\n"
     )
     shutil.copy(sdk / "share/pteron/example/run_model.c", tmp_path / "x.c")
-    command = ("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={sdk}")
+    command = (CMAKE, "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={sdk}")
     if found:
         run(*command)
-        run("cmake", "--build", tmp_path / "build")
+        run(CMAKE, "--build", tmp_path / "build")
     else:
         said = " ".join(run(*command, code=1).split())
         assert f'compatible with requested version "{asked}"' in said

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -113,14 +112,12 @@ def test_cpp_without_bazel(folder: Path, tmp_path: Path) -> None:
     flags = [f"-I{include}", f"-L{prefix}/lib", "-lpteron", f"-Wl,-rpath,{prefix}/lib"]
     command = ["g++", "-std=c++17", str(example / "run_model.cpp"), *flags, "-o", "run_model"]
     subprocess.run(command, cwd=tmp_path, check=True)
-    commands = [["./run_model"]]
-    if shutil.which("cmake"):
-        configure = ["cmake", "-S", str(example), "-B", "build", f"-DCMAKE_PREFIX_PATH={prefix}"]
-        subprocess.run(configure, cwd=tmp_path, check=True)
-        subprocess.run(["cmake", "--build", "build"], cwd=tmp_path, check=True)
-        commands += [["build/run_model"], ["build/run_model_c"]]
-    for command in commands:
-        printed = subprocess.check_output([*command, model], cwd=tmp_path, text=True)
+    cmake = str(Path(os.environ["CMAKE"]).resolve())
+    configure = [cmake, "-S", str(example), "-B", "build", f"-DCMAKE_PREFIX_PATH={prefix}"]
+    subprocess.run(configure, cwd=tmp_path, check=True)
+    subprocess.run([cmake, "--build", "build"], cwd=tmp_path, check=True)
+    for program in ("./run_model", "build/run_model", "build/run_model_c"):
+        printed = subprocess.check_output([program, model], cwd=tmp_path, text=True)
         assert printed.startswith("float32[2, 4]: "), printed
 
 
