@@ -103,19 +103,30 @@ class Method:
         profile as its attribute `profile`. The first call of a method is slower than later ones.
         CUDA graphs of `prepare()` are not used.
         """
+        made: list[Profile] = []
+
+        def execute(flat: Sequence[Any]) -> list[Any]:
+            made.append(self.profile_flat(flat))
+            return made[0].outputs
+
+        outputs = self._call(execute, args, kwargs)
+        made[0].outputs = outputs
+        return made[0]
+
+    def profile_flat(self, inputs: Sequence[Any] | dict[str, Any]) -> Profile:
+        """The same for `execute()`: of flat `inputs`."""
         from pteron.runtime.python.errors import PteronError
         from pteron.runtime.python.profile import Profile
 
+        if inputs.__class__ is dict:
+            inputs = self._in_order(inputs)
         texts: list[str] = []
-
-        def execute(flat: Sequence[Any]) -> list[Any]:
-            try:
-                return self._native.profile((flat, texts))
-            except PteronError as error:
+        try:
+            outputs = self._native.profile((inputs, texts))
+        except PteronError as error:
+            if texts:
                 error.profile = Profile(texts[0])
-                raise
-
-        outputs = self._call(execute, args, kwargs)
+            raise
         return Profile(texts[0], outputs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -18,13 +18,14 @@ class Profile:
 
     Attributes:
         outputs: what the call returned; None if it failed.
+        trace: Chrome's trace format, what `save()` writes.
     """
 
     def __init__(self, trace: str, outputs: Any = None) -> None:
         import json
 
         self.outputs = outputs
-        self._trace = trace
+        self.trace = trace
         self._events = json.loads(trace)["traceEvents"]
 
     @property
@@ -46,6 +47,11 @@ class Profile:
         ]
 
     @property
+    def total_us(self) -> float:
+        """Of the method."""
+        return sum(row["dur_us"] for row in self.rows if row["kind"] == "method")
+
+    @property
     def memory(self) -> list[dict[str, Any]]:
         """Values of counters over time: dicts of `name`, `time_us` and `value`."""
         return [
@@ -64,7 +70,7 @@ class Profile:
         temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
         try:
             with open(temporary, "w", encoding="utf-8") as file:
-                file.write(self._trace)
+                file.write(self.trace)
             os.replace(temporary, path)
         except BaseException:
             if os.path.exists(temporary):
@@ -74,7 +80,7 @@ class Profile:
     def table(self, limit: int = 40) -> str:
         """What was called, by time; at most `limit` lines of them."""
         rows = self.rows
-        total = sum(row["dur_us"] for row in rows if row["kind"] == "method")
+        total = self.total_us
         # A GPU's times replace those of launches.
         streams = {row["name"] for row in rows if row["stream"]}
         leaves = [
