@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pteron.runtime.python.limits import Limits
     from pteron.runtime.python.method import Method
     from pteron.runtime.python.method_meta import MethodMeta, ScalarMeta, TensorInfo
+    from pteron.runtime.python.profile import Profile
     from pteron.runtime.python.program import Program
     from pteron.runtime.python.runtime import Runtime
     from pteron.runtime.python.scalar_type import ScalarType
@@ -60,6 +61,7 @@ __all__ = [
     "MethodMeta",
     "NotFoundError",
     "NotSupportedError",
+    "Profile",
     "Program",
     "PteronError",
     "ResourceError",

@@ -263,6 +263,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
                 shims=imported,
                 shim_list_version=shim_list.load(device).version_for(imported),
                 op_counts=payload.count_operators(program),
+                kernels=code.events,
                 boundaries=edge_program.graph_module.meta.get(BOUNDARIES, ()),
                 own_blobs=target.own_blobs,
                 weights_tag=f"aoti_{target.info.device}_blob"

@@ -29,7 +29,7 @@ from torch.export import ExportedProgram
 import pteron.backends.aoti.schema.metadata_generated as schema
 from pteron.backends.aoti import workers
 from pteron.backends.aoti.contract import Contract, TensorContract
-from pteron.backends.aoti.inductor import Constant
+from pteron.backends.aoti.inductor import Constant, Kernel
 from pteron.backends.aoti.ops.attention.attention import WAYS
 from pteron.exir._serialize.named_data_store import NamedDataStore, NamedDataStoreOutput
 from pteron.exir.backend.backend_details import PreprocessResult
@@ -78,6 +78,7 @@ def build(
     shims: Sequence[str],
     shim_list_version: int,
     op_counts: Mapping[str, int],
+    kernels: Sequence[Kernel] = (),
     boundaries: Sequence[str] = (),
     own_blobs: bool = True,
     weights_tag: str | None = None,
@@ -92,6 +93,7 @@ def build(
         shims: functions of the runtime that it imports, sorted.
         shim_list_version: the first version of the shim list that has them all.
         op_counts: what the partition was made of; see `count_operators`.
+        kernels: the calls in the code that a profile records, by their numbers.
         boundaries: its partition boundaries and why they are there; see
             `pteron.exir.backend.partition_boundary`.
         own_blobs: store large constants as separate blobs and sort small ones by digest, so that
@@ -139,6 +141,7 @@ def build(
         boundaries=list(boundaries),
         loweringVersion=LOWERING_VERSION,
         platform=info.platform,
+        kernels=[_filled(schema.KernelT(), **vars(item)) for item in kernels],
     )
     builder = flatbuffers.Builder(4096)
     builder.Finish(table.Pack(builder), file_identifier=_FILE_IDENTIFIER)

@@ -221,7 +221,7 @@ static inline void pteron_divide(int64_t threads, bool divides_k, int64_t M, int
 #endif
 }
 """
-_EXPORTS = "{ global: AOTInductor*; local: *; };\n"
+_EXPORTS = "{ global: AOTInductor*; pteron_set_tracing; local: *; };\n"
 _KERNEL_FILE_BYTES = 96 << 10
 #: Number of sources from which on a precompiled header pays off for one model.
 _PRECOMPILED_FOR = 4

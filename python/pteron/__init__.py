@@ -40,6 +40,7 @@ _HOMES = {
         "MethodMeta",
         "NotFoundError",
         "NotSupportedError",
+        "Profile",
         "Program",
         "PteronError",
         "ResourceError",

@@ -43,6 +43,17 @@ class RunControl final {
   // The control of this thread's current run, or null.
   static RunControl*& current();
 
+  // What other threads contribute to the current run, counted while it is traced.
+  struct Work {
+    std::atomic<int64_t> cpu_ns{0};     // CPU time of other threads
+    std::atomic<uint32_t> helpers{0};   // other threads in the current parallel region
+    uint32_t threads = 1;               // most in one region; the calling thread's
+  };
+  // Null if the run is not traced.
+  Work* work() const { return work_; }
+  // Between runs.
+  void set_work(Work* work) { work_ = work; }
+
   // One run, on this thread.
   class Scope final {
    public:
@@ -69,6 +80,7 @@ class RunControl final {
   double seconds_ = 0;                                      // whose limit the deadline is
   bool is_limit_ = false;                                   // run_time
   int64_t next_poll_ = 0;
+  Work* work_ = nullptr;
   ExecuteOptions options_;
 };
 

@@ -77,6 +77,13 @@ bool Method::cancel() { return state_->control.cancel(); }
 
 const EValue& Method::get_output(size_t index) const { return *state_->outputs[index].value; }
 
+Error Method::set_tracer(EventTracer* tracer) {
+  PTERON_RETURN_IF_ERROR(state_->check_idle());
+  state_->tracer = tracer;
+  state_->kernel_context = KernelContext(tracer);
+  return Error::Ok;
+}
+
 Error Method::reset_state() {
   PTERON_RETURN_IF_ERROR(state_->check_idle());
   PTERON_RETURN_IF_ERROR(state_->write_initial_values());
@@ -91,6 +98,7 @@ Error Method::State::run_alone(const ExecuteOptions& options, Error (State::*fun
     PTERON_CHECK_OR_RETURN(options.timeout == options.timeout, Error::InvalidArgument,
                            "method %s: the timeout is no number", meta.name.c_str());
     const RunControl::Scope scope(control, options, limits.run_time);
+    control.set_work(tracer ? &traced_work : nullptr);
     return (this->*function)();
   });
   is_running.store(false, std::memory_order_release);
@@ -100,7 +108,7 @@ Error Method::State::run_alone(const ExecuteOptions& options, Error (State::*fun
 Error Method::State::execute() {
   if (__builtin_expect(num_missing > 0, 0)) return explain_missing();
   if (__builtin_expect(!written_inputs.empty(), 0)) PTERON_RETURN_IF_ERROR(check_written_inputs());
-  TraceScope scope(tracer, "method", meta.name);
+  const TraceScope scope(tracer, "method", meta.name);
   restore_slots(num_redirected);
   Error error = catch_exceptions([this] {
     Error failure = run();

@@ -32,6 +32,7 @@
 
 namespace pteron {
 
+class EventTracer;
 class Program;
 class Session;
 
@@ -99,6 +100,10 @@ class Method final {
   // The output of the last execute(); before it, what is known at load. `index` < outputs_size().
   // Tensors are borrowed from the method and valid until the next execute().
   const EValue& get_output(size_t index) const;
+
+  // Receives the events of later runs, instead of LoadMethodOptions::tracer; must outlive them. May
+  // be null. InvalidState while the method runs.
+  Error set_tracer(EventTracer* tracer);
 
   // Resets the mutable buffers that this method uses to their initial values, for all methods of
   // its session.

@@ -94,11 +94,14 @@ Error Method::State::run() {
         ++next;
         break;
       }
-      case Instruction::Kind::Move:
+      case Instruction::Kind::Move: {
+        const TraceScope scope(tracer, "move", "move");
         *instruction.to = *instruction.from;
         ++next;
         break;
+      }
       case Instruction::Kind::JumpFalse: {
+        const TraceScope scope(tracer, "jump", "jump");
         Result<bool> condition = truth(*instruction.from);
         if (__builtin_expect(!condition.ok(), 0)) return explain(next, condition.take_error());
         next = *condition ? next + 1 : instruction.destination;
@@ -121,11 +124,14 @@ Error Method::State::call(const Instruction& instruction) {
     PTERON_CHECK_OR_RETURN(!output_overlaps(instruction.arguments), Error::InvalidArgument,
                            "what it writes overlaps another argument; give it a copy");
   }
+  return __builtin_expect(tracer != nullptr, 0) ? call_traced(instruction)
+                                                : call_function(instruction);
+}
+
+Error Method::State::call_function(const Instruction& instruction) {
   if (instruction.kind == Instruction::Kind::Kernel) {
-    TraceScope scope(tracer, "kernel", instruction.name);
     return instruction.kernel(kernel_context, instruction.arguments);
   }
-  TraceScope scope(tracer, "delegate", instruction.name);
   BackendExecutionContext context;
   context.method_name = meta.name;
   context.tracer = tracer;
@@ -133,6 +139,32 @@ Error Method::State::call(const Instruction& instruction) {
   if (__builtin_expect(preparation != nullptr, 0) && error.ok()) {
     prepare_delegate(instruction, context);
   }
+  return error;
+}
+
+Error Method::State::call_traced(const Instruction& instruction) {
+  const bool is_kernel = instruction.kind == Instruction::Kind::Kernel;
+  uint64_t event = 0;
+  Error error;
+  {
+    const TraceScope scope(tracer, is_kernel ? "kernel" : "delegate", instruction.name);
+    event = scope.event();
+    error = call_function(instruction);
+  }
+  // Not in the event's time, and with the shapes of outputs.
+  EventDetails details;
+  std::string shapes;
+  for (EValue* const& argument : instruction.arguments) {
+    for (const EValue* const value : tensors_in(argument)) {
+      if (!value) continue;
+      if (!shapes.empty()) shapes += ' ';
+      shapes += value->tensor().describe();
+      details.nbytes += value->tensor().nbytes();
+    }
+  }
+  details.shapes = shapes;
+  if (is_kernel) details.op = instruction.name;
+  tracer->describe(event, details);
   return error;
 }
 

@@ -87,6 +87,7 @@ struct Method::State {
   EventTracer* tracer;
   Limits limits;
   RunControl control;
+  RunControl::Work traced_work;
 
   PlannedBuffer cpu_memory;                 // all CPU pools
   std::vector<PlannedBuffer> other_memory;  // one for each other pool, or for each tensor
@@ -118,6 +119,8 @@ struct Method::State {
 
  private:
   Error call(const Instruction& instruction);
+  Error call_function(const Instruction& instruction);
+  Error call_traced(const Instruction& instruction);
   void prepare_delegate(const Instruction& instruction, BackendExecutionContext& context);
   bool is_fixed(const EValue& value) const;
   Error explain(size_t index, Error error) const;

@@ -1,14 +1,22 @@
 """Exceptions of the runtime: one per family of error codes, with the C++ message."""
 
+from __future__ import annotations
+
+TYPE_CHECKING = False  # not from typing, which is slow to import
+if TYPE_CHECKING:
+    from pteron.runtime.python.profile import Profile
+
 
 class PteronError(RuntimeError):
     """Base class of the runtime's exceptions.
 
     Attributes:
       code: the name of the error code, such as `"InvalidProgram"`; as in the C++ API.
+      profile: of a call by `Method.profile()`.
     """
 
     code: str = "Internal"
+    profile: Profile | None = None
 
 
 class InvalidStateError(PteronError):

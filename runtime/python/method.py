@@ -4,10 +4,11 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # not from typing, which is slow to import
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from pteron.runtime.python.method_meta import MethodMeta
+    from pteron.runtime.python.profile import Profile
     from pteron.runtime.python.pytree import Tree
     from pteron.runtime.python.session import Session
 
@@ -95,6 +96,39 @@ class Method:
         """
         self._native.prepare(inputs)
 
+    def profile(self, *args: Any, **kwargs: Any) -> Profile:
+        """Calls it, and returns where the time went.
+
+        The result is in `outputs` of the profile. Of a call that fails, the exception has the
+        profile as its attribute `profile`. The first call of a method is slower than later ones.
+        CUDA graphs of `prepare()` are not used.
+        """
+        made: list[Profile] = []
+
+        def execute(flat: Sequence[Any]) -> list[Any]:
+            made.append(self.profile_flat(flat))
+            return made[0].outputs
+
+        outputs = self._call(execute, args, kwargs)
+        made[0].outputs = outputs
+        return made[0]
+
+    def profile_flat(self, inputs: Sequence[Any] | dict[str, Any]) -> Profile:
+        """The same for `execute()`: of flat `inputs`."""
+        from pteron.runtime.python.errors import PteronError
+        from pteron.runtime.python.profile import Profile
+
+        if inputs.__class__ is dict:
+            inputs = self._in_order(inputs)
+        texts: list[str] = []
+        try:
+            outputs = self._native.profile((inputs, texts))
+        except PteronError as error:
+            if texts:
+                error.profile = Profile(texts[0])
+            raise
+        return Profile(texts[0], outputs)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs on the arguments of the exported module and returns what its `forward` returned.
 
@@ -102,6 +136,11 @@ class Method:
         `forward` returns, as transformers' ModelOutput, there is a dict with attributes
         (`out.logits`, `out["logits"]`, `out[0]`).
         """
+        return self._call(self.execute, args, kwargs)
+
+    def _call(
+        self, execute: Callable[[Sequence[Any]], list[Any]], args: Any, kwargs: Any
+    ) -> Any:
         from pteron.runtime.python import pytree
 
         if self._trees is None:
@@ -113,7 +152,7 @@ class Method:
             )
         inputs, outputs, names = self._trees
         flat = pytree.flatten_call(inputs, args, kwargs, names)
-        results = self.execute(flat)
+        results = execute(flat)
         return pytree.unflatten(outputs, results)
 
     def _in_order(self, inputs: Any) -> list[Any]:

@@ -189,6 +189,7 @@ PyTypeObject* PyMethod::type() {
       {"execute", method_of<&PyMethod::execute>, METH_O, "Flat inputs to flat outputs."},
       {"execute_within", method_of<&PyMethod::execute_within>, METH_O, "Of (inputs, timeout)."},
       {"cancel", method_of<&PyMethod::cancel>, METH_NOARGS, nullptr},
+      {"profile", method_of<&PyMethod::profile>, METH_O, "Of (inputs, list for the JSON)."},
       {"prepare", method_of<&PyMethod::prepare>, METH_O, "For flat inputs."},
       {"reset_state", method_of<&PyMethod::reset_state>, METH_NOARGS, nullptr},
       {"meta", method_of<&PyMethod::meta>, METH_NOARGS, "As a dict."},
@@ -295,7 +296,29 @@ Object PyMethod::prepare(PyObject* inputs) { return run(inputs, Purpose::Prepare
 
 Object PyMethod::cancel() { return to_object(method_->cancel()); }
 
-Object PyMethod::run(PyObject* inputs, Purpose purpose, double timeout) {
+Object PyMethod::profile(PyObject* inputs_and_list) {
+  PyObject* inputs = nullptr;
+  PyObject* list = nullptr;
+  if (!PyArg_ParseTuple(inputs_and_list, "OO!", &inputs, &PyList_Type, &list)) throw PythonError();
+  Profile profile;
+  const auto append = [&] {
+    const Object text = to_object(profile.to_json());
+    if (PyList_Append(list, text.get()) != 0) throw PythonError();
+  };
+  try {
+    Object outputs = run(inputs, Purpose::Execute, kNoTimeout, &profile);
+    append();
+    return outputs;
+  } catch (...) {
+    PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+    PyErr_Fetch(&type, &value, &traceback);
+    append();
+    PyErr_Restore(type, value, traceback);
+    throw;
+  }
+}
+
+Object PyMethod::run(PyObject* inputs, Purpose purpose, double timeout, Profile* profile) {
   const bool has_timeout = timeout != kNoTimeout;
   const Clock::time_point start = has_timeout ? Clock::now() : Clock::time_point();
   const PySession::Guard guard(*session_, timeout);
@@ -321,6 +344,13 @@ Object PyMethod::run(PyObject* inputs, Purpose purpose, double timeout) {
   ExecuteOptions options;
   if (has_timeout) options.timeout = timeout - Seconds(Clock::now() - start).count();
   if (runs_signal_handlers()) options.poll = check_signals;
+  struct Untrace {
+    Method* method;
+    ~Untrace() {
+      if (method) (void)method->set_tracer(nullptr);
+    }
+  } untrace{profile ? method_.get() : nullptr};
+  if (profile) throw_if_error(method_->set_tracer(profile));
   const Error error = [&] {
     const WithoutGil without_gil;
     return purpose == Purpose::Execute ? method_->execute(options) : method_->prepare(options);

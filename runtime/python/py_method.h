@@ -15,6 +15,7 @@
 
 #include "pteron/runtime/core/evalue.h"
 #include "pteron/runtime/executor/method.h"
+#include "pteron/runtime/executor/profile.h"
 #include "pteron/runtime/executor/session.h"
 #include "pteron/runtime/python/export_tensor.h"
 #include "pteron/runtime/python/import_tensor.h"
@@ -75,6 +76,9 @@ class PyMethod final {
   Object execute(PyObject* inputs);
   // The same with a tuple: flat inputs, and a timeout in seconds.
   Object execute_within(PyObject* inputs_and_timeout);
+  // Executes with a tuple: flat inputs, and a list to which the profile's JSON is appended, also
+  // before an exception.
+  Object profile(PyObject* inputs_and_list);
   // Returns whether a call was cancelled. Callable from any thread during a call.
   Object cancel();
   // None; inputs as above.
@@ -105,7 +109,7 @@ class PyMethod final {
     OwnedTensorPtr on_device;  // like `memory`, on a device
   };
 
-  Object run(PyObject* inputs, Purpose purpose, double timeout);
+  Object run(PyObject* inputs, Purpose purpose, double timeout, Profile* profile = nullptr);
   void prepare_outputs();
   Error give_memory(size_t index);
   bool takes_memory(size_t index);

@@ -24,6 +24,9 @@ const char kUsage[] =
   --prepare               prepare each method for its inputs, before it runs (CUDA graphs); fails if
                           that cannot be
   --repeat N              run each method N more times and print its latency, and the memory used
+  --trace FILE            write where the time went, as JSON for ui.perfetto.dev (docs/profiling.md):
+                          of loading and the runs or, with --repeat, of one more run of each method
+                          at the end; also if a run fails
   --describe              print what the program holds; runs nothing unless --inputs, --outputs or
                           --repeat is there too
   --verification LEVEL    minimal, internal_consistency (default), or full
@@ -128,6 +131,8 @@ std::string set_flag(const std::string& name, const std::string& value, Argument
     arguments.inputs = split(value);
   } else if (name == "outputs") {
     arguments.outputs = split(value);
+  } else if (name == "trace") {
+    arguments.trace = value;
   } else if (name == "repeat") {
     return set_repeat(value, arguments);
   } else if (name == "verification") {

@@ -22,6 +22,7 @@ struct Arguments {
   std::vector<std::string> outputs;  // as inputs
   std::map<std::string, std::vector<BackendOption>> backend_options;
   DeviceMap devices;
+  std::string trace;
   int64_t repeat = 0;
   bool describe = false;
   bool prepare = false;

@@ -13,6 +13,7 @@
 #include "pteron/runtime/core/printable.h"
 #include "pteron/runtime/executor/describe.h"
 #include "pteron/runtime/executor/method.h"
+#include "pteron/runtime/executor/profile.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/session.h"
 #include "pteron/tools/runner/arguments.h"
@@ -38,7 +39,7 @@ struct Task {
 };
 
 Result<Task> make_task(const Arguments& arguments, const Program& program, size_t index,
-                       const std::shared_ptr<Session>& session) {
+                       const std::shared_ptr<Session>& session, EventTracer* tracer) {
   Task task;
   const std::string& name = arguments.methods[index];
   PTERON_ASSIGN_OR_RETURN(const MethodMeta meta, program.method_meta(name));
@@ -55,6 +56,7 @@ Result<Task> make_task(const Arguments& arguments, const Program& program, size_
   }
   LoadMethodOptions options;
   options.session = session;
+  options.tracer = tracer;
   options.devices = arguments.devices;
   for (const DelegateMeta& delegate : meta.delegates) {
     // An option may be for a backend that only another method uses.
@@ -124,13 +126,15 @@ Error check_backend_options(const Arguments& arguments, const Program& program) 
   return Error::Ok;
 }
 
-Error run_methods(const Arguments& arguments, const Program& program, double open_us) {
+Error run_methods(const Arguments& arguments, const Program& program, double open_us,
+                  EventTracer* tracer) {
   PTERON_RETURN_IF_ERROR(check_backend_options(arguments, program));
   const Clock::time_point start = Clock::now();
   const std::shared_ptr<Session> session = program.new_session();
   std::vector<Task> tasks;
   for (size_t i = 0; i < arguments.methods.size(); ++i) {
-    PTERON_ASSIGN_OR_RETURN(Task task, make_task(arguments, program, i, session));
+    PTERON_ASSIGN_OR_RETURN(Task task, make_task(arguments, program, i, session, tracer));
+    if (arguments.repeat > 0) PTERON_RETURN_IF_ERROR(task.method->set_tracer(nullptr));
     tasks.push_back(std::move(task));
   }
   const double load_us = open_us + microseconds_since(start);
@@ -146,6 +150,11 @@ Error run_methods(const Arguments& arguments, const Program& program, double ope
     PTERON_RETURN_IF_ERROR(measure(task, arguments.repeat));
   }
   if (arguments.repeat > 0) print_memory();
+  for (Task& task : tasks) {
+    if (!tracer || arguments.repeat == 0) break;
+    PTERON_RETURN_IF_ERROR(task.method->set_tracer(tracer));
+    PTERON_RETURN_IF_ERROR(run_once(task));
+  }
   // Written last, so that a failure leaves no file.
   for (Task& task : tasks) {
     if (task.outputs) PTERON_RETURN_IF_ERROR(task.outputs->commit());
@@ -169,7 +178,14 @@ Error run(int argc, const char* const* argv) {
         arguments.inputs.empty() && arguments.outputs.empty() && arguments.repeat == 0;
     if (only) return Error::Ok;
   }
-  return run_methods(arguments, *program, open_us);
+  if (arguments.trace.empty()) return run_methods(arguments, *program, open_us, nullptr);
+  PTERON_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(arguments.trace));
+  Profile profile;
+  Error error = run_methods(arguments, *program, open_us, &profile);
+  const std::string json = profile.to_json();
+  Error written = file.write(json.data(), json.size());
+  if (written.ok()) written = file.commit();
+  return error.ok() ? std::move(written) : std::move(error);
 }
 
 }  // namespace

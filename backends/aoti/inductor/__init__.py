@@ -28,7 +28,7 @@ from pteron.backends.aoti.inductor.fallbacks import (
     may_be_fallback,
 )
 from pteron.backends.aoti.inductor.generate import LOCK, MutatedBuffers, generate, generate_variants
-from pteron.backends.aoti.inductor.generated_code import Constant, GeneratedCode, Target
+from pteron.backends.aoti.inductor.generated_code import Constant, GeneratedCode, Kernel, Target
 from pteron.backends.aoti.inductor.gpu_properties import GPUS
 from pteron.backends.aoti.inductor.release import (
     SUPPORTED_RELEASES,
@@ -44,6 +44,7 @@ __all__ = [
     "SUPPORTED_RELEASES",
     "Constant",
     "GeneratedCode",
+    "Kernel",
     "MutatedBuffers",
     "Target",
     "TritonMissing",

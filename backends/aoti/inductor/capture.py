@@ -1,20 +1,23 @@
 """Captures Inductor's sources and constants instead of compiling them."""
 
+import contextlib
 import functools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pteron.backends.aoti.inductor.cuda import device_kernels
 from pteron.backends.aoti.inductor.generated_code import Constant, GeneratedCode
+from pteron.backends.aoti.inductor.kernel_events import Origin, note_origins, traced
 from pteron.backends.aoti.inductor.kernel_text import finish_kernels
-from pteron.backends.aoti.inductor.patches import Context, patched
+from pteron.backends.aoti.inductor.patches import patched
 from pteron.backends.aoti.inductor.release import UnsupportedTorch
 
 
-def capture_sources(captured: list[GeneratedCode]) -> Context:
+@contextlib.contextmanager
+def capture_sources(captured: list[GeneratedCode]) -> Iterator[None]:
     """Appends the sources that Inductor would compile to `captured`."""
     from torch._inductor.codecache import AotCodeCompiler
 
@@ -26,15 +29,27 @@ def capture_sources(captured: list[GeneratedCode]) -> Context:
         **_: Any,
     ) -> list[str]:
         captured.append(
-            _generated_code(graph, wrapper_code, kernel_code, serialized_extern_kernel_nodes)
+            _generated_code(
+                graph, wrapper_code, kernel_code, serialized_extern_kernel_nodes, origins
+            )
         )
+        origins.clear()
         return ["captured"]
 
-    return patched(AotCodeCompiler, "compile", staticmethod(compile))
+    origins: list[Origin] = []
+    with note_origins(origins), patched(AotCodeCompiler, "compile", staticmethod(compile)):
+        yield
 
 
-def _generated_code(graph: Any, wrapper: str, kernels: str, proxied: str | None) -> GeneratedCode:
+def _generated_code(
+    graph: Any,
+    wrapper: str,
+    kernels: str,
+    proxied: str | None,
+    origins: Sequence[Origin],
+) -> GeneratedCode:
     model = _UNCHECKED_CALL.sub(r"\1AOTI_TORCH_ERROR_CODE_CHECK(\2);", model_part(wrapper))
+    model, events = traced(model, origins)
     read = identifiers_read(model)
     constants: list[Constant] = []
     unread: list[Constant] = []
@@ -51,6 +66,7 @@ def _generated_code(graph: Any, wrapper: str, kernels: str, proxied: str | None)
         unread_constants=tuple(unread),
         proxied=_proxied_operators(proxied),
         num_outputs=len(graph.graph_outputs),
+        events=events,
         embedded=device_kernels(wrapper),
     )
 

@@ -48,6 +48,17 @@ class Constant:
 
 
 @dataclasses.dataclass(frozen=True)
+class Kernel:
+    """A call of a compiled kernel or a shim, and what it was made of: operators, paths of modules
+    and lines of the model, each separated by commas."""
+
+    name: str
+    ops: str = ""
+    modules: str = ""
+    lines: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class GeneratedCode:
     """Sources of one model and what they need.
 
@@ -58,6 +69,7 @@ class GeneratedCode:
         unread_constants: declared in the container but read by no line of code.
         proxied: operators that the code can only call through the proxy executor.
         num_outputs: of the container, mutated inputs not counted.
+        events: the calls that a profile records, by the numbers that `model` has for them.
         embedded: device code of kernels that the model loads, by the symbol it is found under.
     """
 
@@ -67,6 +79,7 @@ class GeneratedCode:
     unread_constants: tuple[Constant, ...]
     proxied: tuple[str, ...]
     num_outputs: int
+    events: tuple[Kernel, ...] = ()
     embedded: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
 
     @property

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "pteron/backends/aoti/runtime/container/container.h"
+#include "pteron/backends/aoti/runtime/kernel_trace.h"
 #include "pteron/backends/aoti/runtime/metadata.h"
 #include "pteron/backends/aoti/runtime/output_buffer.h"
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
@@ -90,6 +91,10 @@ class AotiDevice {
   // Inside a run: launches the whole run, if it was prepared for such arguments. False if not;
   // nothing was done then.
   virtual Result<bool> run_prepared(Span<EValue* const>) { return false; }
+
+  // Measures kernels of a traced run, which is not a prepared one; null: on the host only. Called
+  // inside a run.
+  virtual std::unique_ptr<KernelTimer> kernel_timer() { return nullptr; }
 
   // The stream that run() passes to the code; null is the device's default. Called inside a run.
   virtual void* stream() { return nullptr; }

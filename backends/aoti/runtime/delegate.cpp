@@ -31,17 +31,22 @@ struct EndRun {
 class AotiDelegate final : public Delegate {
  public:
   AotiDelegate(std::unique_ptr<AotiDevice> device, std::unique_ptr<Container> container,
-               Contract contract)
+               Contract contract, std::vector<KernelInfo> kernels)
       : device_(std::move(device)),
         container_(std::move(container)),
+        kernel_trace_(container_->object(), std::move(kernels)),
         binding_(std::move(contract), container_->num_inputs(), container_->num_outputs(),
                  device_->device()),
         reuses_output_buffers_(device_->reuses_output_buffers()),
         can_prepare_(device_->can_prepare()) {}
 
-  Error execute(BackendExecutionContext&, Span<EValue* const> arguments) override {
+  Error execute(BackendExecutionContext& context, Span<EValue* const> arguments) override {
     PTERON_RETURN_IF_ERROR(device_->begin_run());
     const EndRun end_run{*device_};
+    if (__builtin_expect(context.tracer != nullptr, 0)) {
+      const KernelTrace::Run traced(kernel_trace_, *context.tracer, device_->kernel_timer());
+      return run(arguments);
+    }
     if (can_prepare_) {
       PTERON_ASSIGN_OR_RETURN(const bool done, device_->run_prepared(arguments));
       if (done) return Error::Ok;
@@ -78,6 +83,7 @@ class AotiDelegate final : public Delegate {
 
   std::unique_ptr<AotiDevice> device_;  // outlives the container, which may use its stream
   std::unique_ptr<Container> container_;
+  const KernelTrace kernel_trace_;
   ArgumentBinding binding_;
   const bool reuses_output_buffers_;
   const bool can_prepare_;
@@ -218,7 +224,7 @@ Result<std::unique_ptr<Delegate>> load_without_metadata(const BackendInitContext
       Container::create(std::move(object), device->container_device(), device->scope()));
   PTERON_RETURN_IF_ERROR(container->copy_constants(weights));
   return std::unique_ptr<Delegate>(
-      new AotiDelegate(std::move(device), std::move(container), Contract()));
+      new AotiDelegate(std::move(device), std::move(container), Contract(), {}));
 }
 
 }  // namespace
@@ -285,7 +291,8 @@ Result<std::unique_ptr<Delegate>> load_delegate(BackendInitContext& context,
     PTERON_RETURN_IF_ERROR(set_borrowed_constants(context, metadata, *device, *container));
   }
   return std::unique_ptr<Delegate>(
-      new AotiDelegate(std::move(device), std::move(container), std::move(contract)));
+      new AotiDelegate(std::move(device), std::move(container), std::move(contract),
+                       metadata.kernels));
 }
 
 }  // namespace pteron::aoti

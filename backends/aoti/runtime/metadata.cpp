@@ -202,6 +202,14 @@ Result<Metadata> Metadata::parse(Span<const uint8_t> blob) {
       metadata.constants.push_back(std::move(constant));
     }
   }
+  if (table.kernels()) {
+    for (const schema::Kernel* const kernel : *table.kernels()) {
+      if (!kernel) return invalid("kernels", "one is missing");
+      metadata.kernels.push_back({text(kernel->name()), text(kernel->ops()),
+                                  text(kernel->modules()),
+                                  text(kernel->lines())});
+    }
+  }
   return metadata;
 }
 

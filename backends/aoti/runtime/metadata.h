@@ -62,6 +62,14 @@ struct ConstantInfo {
   Sha256Digest digest{};  // of those bytes; zeros if unknown
 };
 
+// A call in the code, of a compiled kernel or a shim; see metadata.fbs.
+struct KernelInfo {
+  std::string_view name;
+  std::string_view op;
+  std::string_view module;
+  std::string_view source;
+};
+
 struct Metadata {
   std::string_view device;
   std::string_view torch_version;
@@ -78,6 +86,7 @@ struct Metadata {
   std::vector<TensorContract> outputs;
   std::vector<Condition> conditions;  // on inputs
   std::vector<ConstantInfo> constants;
+  std::vector<KernelInfo> kernels;  // in the order of the numbers that the code has for them
   int32_t num_symbols = 0;  // 1 + the largest symbol of any dimension
 
   // InvalidProgram: not a metadata blob, or an inconsistent one; the message says what and where.

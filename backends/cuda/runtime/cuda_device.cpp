@@ -13,6 +13,7 @@
 #include "pteron/backends/aoti/slim/cuda/guard.h"
 #include "pteron/backends/cuda/runtime/capture_mutex.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
+#include "pteron/backends/cuda/runtime/cuda_kernel_timer.h"
 #include "pteron/backends/cuda/runtime/weight_store.h"
 #include "pteron/runtime/platform/fork_mutex.h"
 
@@ -269,6 +270,12 @@ Result<bool> CudaDevice::run_prepared(Span<EValue* const> arguments) {
   if (!graph || (stream != stream_->own() && is_capturing(stream))) return false;
   PTERON_RETURN_IF_ERROR(graph->launch(arguments, stream));
   return true;
+}
+
+std::unique_ptr<aoti::KernelTimer> CudaDevice::kernel_timer() {
+  const cudaStream_t stream = slim::current_cuda_stream(index_);
+  if (is_capturing(stream)) return nullptr;  // by the caller: nothing runs yet
+  return std::make_unique<CudaKernelTimer>(stream);
 }
 
 }  // namespace pteron::cuda

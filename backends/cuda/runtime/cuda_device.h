@@ -71,6 +71,7 @@ class CudaDevice final : public aoti::AotiDevice {
   bool can_prepare() const override { return true; }
   Error prepare(const aoti::FinishedRun& run) override;
   Result<bool> run_prepared(Span<EValue* const> arguments) override;
+  std::unique_ptr<aoti::KernelTimer> kernel_timer() override;
   void* stream() override { return slim::current_cuda_stream(index_); }
 
  private:

@@ -4,7 +4,7 @@
     pteron bench model.pte --model FILE.py:function --against=eager,compile
 
 Each runs in its own process, alternating. With --model all use the function's example inputs.
-`load` is importing and loading, `first` the first call.
+--profile also shows where the time goes: of the median of five profiled calls. `load` is importing and loading, `first` the first call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from absl import flags
 from pteron.command import peers, program_file, values
 from pteron.command.contender import by_turns, text_table
 from pteron.command.usage import Stages, UsageError, command_flags, nearest, only
-from pteron.runtime import MethodMeta
+from pteron.runtime import MethodMeta, Profile
 
 FLAGS = command_flags()
 program_file.define_flags(FLAGS)
@@ -35,6 +35,9 @@ flags.DEFINE_list(
 )
 flags.DEFINE_integer("threads", None, "For each; by default its own choice.", 1, flag_values=FLAGS)
 flags.DEFINE_float("seconds", 3.0, "Of measuring, for each.", 0.0, flag_values=FLAGS)
+
+flags.DEFINE_bool("profile", False, "Also where the time of a call goes.", flag_values=FLAGS)
+flags.DEFINE_string("trace", None, "File for --profile, for ui.perfetto.dev.", flag_values=FLAGS)
 
 _TURNS = 10
 _MOST = 1000  # calls per turn
@@ -72,11 +75,21 @@ def run(positional: list[str]) -> bool:
         }
         for kind, answers in by_turns(ways, _TURNS).items():
             report[kind] |= _figures(answers)
+        profile = None
+        if FLAGS.profile or FLAGS.trace:
+            stages("profile")
+            profiled = stack.enter_context(peers.start(peers.PROFILE, job, FLAGS.threads))
+            profile = Profile(profiled.begun()["trace"])
+    if profile and FLAGS.trace:
+        profile.save(FLAGS.trace)
     threads = FLAGS.threads or f"each its own choice of {len(os.sched_getaffinity(0))} cores"
     if FLAGS.json:
-        print(json.dumps({"threads": threads, "contenders": report}, indent=2))
+        rows = {"profile": profile.rows} if profile else {}
+        print(json.dumps({"threads": threads, "contenders": report, **rows}, indent=2))
     else:
         print(_table(report, f"{name}, {meta.name()}; threads: {threads}"))
+        if profile:
+            print(f"\n{profile}")
     return True
 
 

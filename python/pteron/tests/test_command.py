@@ -211,6 +211,18 @@ def test_bench(pteron, program):
     assert ours["memory_bytes"] > 1e6
 
 
+def test_bench_shows_where_the_time_goes(pteron, program, folder):
+    arguments = ("--seconds=0.02", "--trace=trace.json")
+    code, out, err = pteron("bench", "net.pte", *arguments, "--profile")
+    assert (code, err) == (0, "")
+    assert "aten.addmm.default" in out and "in all" in out
+    trace = json.loads((folder / "trace.json").read_text())
+    report = json.loads(pteron("bench", "net.pte", "--seconds=0.02", "--profile", "--json")[1])
+    names = {event["name"] for event in trace["traceEvents"] if event["ph"] == "X"}
+    assert {row["name"] for row in report["profile"]} == names
+    assert "profile" not in json.loads(pteron("bench", "net.pte", "--seconds=0.02", "--json")[1])
+
+
 OUTPUT = ("-o", "bad.pte")
 
 

@@ -303,3 +303,18 @@ def test_limits(folder: pathlib.Path) -> None:
         "load_bytes=-1",
     ):
         assert "--limits: found" in fail(folder, *RUN, f"--limits={wrong}")
+
+
+def test_trace(folder: pathlib.Path) -> None:
+    def kinds() -> list[str]:
+        events = json.loads((folder / "t.json").read_text())["traceEvents"]
+        return [event["cat"] for event in events if event["ph"] == "X"]
+
+    succeed(folder, *RUN, "--trace=t.json")
+    assert kinds() == ["load", "method", "kernel"]
+    succeed(folder, *RUN, "--trace=t.json", "--repeat=5")
+    assert kinds() == ["load", "method", "kernel"]
+    result = run(folder, *RUN, "--trace=t.json", "--limits=run_time=0")
+    assert result.returncode == 1 and "run_time" in result.stderr
+    assert kinds() == ["load", "method"]
+    assert "none/t.json" in fail(folder, *RUN, "--trace=none/t.json")

@@ -52,6 +52,7 @@ class Container final {
 
   size_t num_inputs() const { return num_inputs_; }
   size_t num_outputs() const { return num_outputs_; }
+  const std::shared_ptr<SharedObject>& object() const { return object_; }
 
   // Names of the constants that must be supplied, in the container's order.
   Result<std::vector<std::string>> constant_names();

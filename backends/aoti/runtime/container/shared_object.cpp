@@ -72,6 +72,23 @@ SharedObject::~SharedObject() {
   dlclose(handle_);
 }
 
+void SharedObject::begin_tracing(const void* tracing) {
+  const std::lock_guard<std::mutex> lock(tracing_mutex_);
+  if (num_traced_++ == 0) set_tracing(tracing);
+}
+
+void SharedObject::end_tracing() noexcept {
+  const std::lock_guard<std::mutex> lock(tracing_mutex_);
+  if (--num_traced_ == 0) set_tracing(nullptr);
+}
+
+void SharedObject::set_tracing(const void* tracing) const {
+  // Code of earlier versions lacks it.
+  if (auto* const set = reinterpret_cast<void (*)(const void*)>(symbol("pteron_set_tracing"))) {
+    set(tracing);
+  }
+}
+
 void* SharedObject::symbol(const char* name) const { return dlsym(handle_, name); }
 
 }  // namespace pteron::aoti

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -41,12 +42,20 @@ class SharedObject final {
   const std::vector<std::string>& imported() const { return imported_; }
   const Sha256Digest& digest() const { return digest_; }
 
+  // While at least one call is open, the code calls `tracing` (kernel_trace.cpp), if it can: the
+  // same for all callers.
+  void begin_tracing(const void* tracing);
+  void end_tracing() noexcept;
+
  private:
   SharedObject() = default;
+  void set_tracing(const void* tracing) const;
 
   Sha256Digest digest_{};
   std::vector<std::string> imported_;
   void* handle_ = nullptr;
+  std::mutex tracing_mutex_;
+  size_t num_traced_ = 0;  // open calls
 };
 
 }  // namespace pteron::aoti

@@ -81,6 +81,7 @@ void system_free_all(FreeBlock* block, uint32_t c) {
 }
 
 thread_local MemoryUse* current_use = nullptr;
+thread_local int64_t* counted = nullptr;
 
 }  // namespace
 
@@ -246,6 +247,7 @@ void start_thread_cache() {
 CachedBlock cached_allocate(size_t nbytes) {
   if (nbytes > size_t{1} << 60) throw std::bad_alloc();
   const uint32_t c = class_of(nbytes);
+  if (__builtin_expect(counted != nullptr, 0)) *counted += static_cast<int64_t>(class_bytes(c));
   if (c < kNumThreadClasses) {
     ThreadCache* cache = thread_cache;
     if (__builtin_expect(cache == nullptr, 0)) {
@@ -271,6 +273,7 @@ CachedBlock cached_allocate(size_t nbytes) {
 
 void cached_free(CachedBlock block) noexcept {
   const uint32_t c = block.size_class;
+  if (__builtin_expect(counted != nullptr, 0)) *counted -= static_cast<int64_t>(class_bytes(c));
   if (c < kNumThreadClasses) {
     ThreadCache* cache = thread_cache;
     if (cache && cache->bytes + class_bytes(c) <= kThreadCacheBytes) {
@@ -288,6 +291,7 @@ void release_cached_memory() noexcept {
 }
 
 MemoryUse*& MemoryUse::current() noexcept { return current_use; }
+int64_t*& counted_bytes() noexcept { return counted; }
 
 void MemoryUse::end_run() noexcept {
   for (Class& each : classes_) each.in_use = 0;  // blocks in use now hold its results

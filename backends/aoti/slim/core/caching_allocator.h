@@ -78,6 +78,10 @@ class MemoryUse final {
   uint32_t runs_ = 0;
 };
 
+// A counter of the bytes in blocks that the calling thread allocates and frees, or null.
+// Thread-local.
+int64_t*& counted_bytes() noexcept;
+
 CachedBlock cached_allocate(size_t nbytes);
 void cached_free(CachedBlock block) noexcept;
 

@@ -1,6 +1,7 @@
 #include "pteron/backends/cpu/runtime/openmp/team.h"
 
 #include <sched.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -21,6 +22,29 @@ constexpr int kLooks = 64;
 constexpr int64_t kSharing = 1'000'000;
 
 thread_local ThreadState state;
+
+// Counts the CPU time of a scope, on a thread that helps a traced run.
+class HelperTime final {
+ public:
+  explicit HelperTime(RunControl::Work* work) : work_(work), start_(work ? now() : 0) {}
+  ~HelperTime() {
+    if (__builtin_expect(work_ == nullptr, 1)) return;
+    work_->cpu_ns.fetch_add(now() - start_, std::memory_order_relaxed);
+    work_->helpers.fetch_add(1, std::memory_order_relaxed);
+  }
+  HelperTime(const HelperTime&) = delete;
+  HelperTime& operator=(const HelperTime&) = delete;
+
+ private:
+  static int64_t now() {
+    timespec time;
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  }
+
+  RunControl::Work* const work_;
+  const int64_t start_;
+};
 
 std::atomic<Team*> all_teams{nullptr};  // a list, each linked to the one before
 
@@ -90,6 +114,9 @@ Error Team::run(void (*body)(void*), void* data, int size, const RunControl* con
     late_ = take_back_members();
     wait_until_done();
   }
+  if (RunControl::Work* const work = control ? control->work() : nullptr) {
+    work->threads = std::max(work->threads, 1 + work->helpers.exchange(0));
+  }
   if (__builtin_expect(!failed_.load(std::memory_order_relaxed), 1)) return Error::Ok;
   failed_.store(false, std::memory_order_relaxed);
   has_error_.store(false, std::memory_order_relaxed);
@@ -153,8 +180,12 @@ int Team::run_unassigned() {
 
 bool run_member_on(Worker& worker, Team& team, int member) noexcept {
   set_flush_denormals(team.flushes_denormals_);
-  team.run_member(member);
-  const int done = 1 + team.run_unassigned();
+  int done = 1;
+  {
+    const HelperTime time(team.control_ ? team.control_->work() : nullptr);
+    team.run_member(member);
+    done += team.run_unassigned();
+  }
   const bool is_in_the_way = team.is_crowded() || team.processor_ == sched_getcpu();
   // Done first, so that the owner's next region finds this worker idle.
   worker.set_idle();

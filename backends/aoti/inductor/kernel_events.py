@@ -1,0 +1,150 @@
+"""Calls of kernels and shims in a model's code that a profile records, and where each comes from.
+
+`note_origins` lets Inductor write a number before each call, and `traced` puts an event around the
+call (a PteronKernel, whose runtime side is runtime/kernel_trace.h). While nothing is traced an event
+tests one pointer.
+"""
+
+import contextlib
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from torch.fx import Node
+
+from pteron.backends.aoti.inductor.generated_code import Kernel
+from pteron.backends.aoti.inductor.patches import patched
+from pteron.exir._program import source_line
+
+_EVENTS = """#include <atomic>
+struct PteronTracing {
+  uint64_t (*begin)(uint32_t kernel);
+  void (*end)(uint64_t event, uint32_t kernel, AtenTensorHandle const* tensors, size_t count);
+};
+static std::atomic<const PteronTracing*> pteron_tracing{nullptr};
+extern "C" __attribute__((visibility("default"))) void pteron_set_tracing(
+    const PteronTracing* tracing) {
+  pteron_tracing.store(tracing, std::memory_order_release);
+}
+template <size_t kTensors>
+class PteronKernel {
+ public:
+  explicit PteronKernel(uint32_t kernel) : tracing_(pteron_tracing.load(std::memory_order_acquire)) {
+    if (__builtin_expect(tracing_ != nullptr, 0)) event_ = tracing_->begin(kernel_ = kernel);
+  }
+  ~PteronKernel() {
+    if (__builtin_expect(tracing_ != nullptr, 0)) tracing_->end(event_, kernel_, tensors_, count_);
+  }
+  template <typename... Tensors>
+  void tensors(const Tensors&... tensors) {
+    if (__builtin_expect(tracing_ == nullptr, 1)) return;
+    count_ = 0;
+    ((tensors_[count_++] = static_cast<AtenTensorHandle>(tensors)), ...);
+  }
+
+ private:
+  const PteronTracing* const tracing_;
+  uint32_t kernel_;
+  uint64_t event_;
+  size_t count_ = 0;
+  AtenTensorHandle tensors_[kTensors + 1];
+};
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """The operator that a shim implements, None for a compiled kernel, and the nodes of a call."""
+
+    operator: Any
+    nodes: Sequence[Node]
+
+
+@contextlib.contextmanager
+def note_origins(origins: list[Origin]) -> Iterator[None]:
+    """Before a call in generated code stands a comment with an index into `origins`."""
+    from torch._inductor import debug
+    from torch._inductor.codegen import cpp, triton
+
+    def set_kernel_post_grad_provenance_tracing(
+        node_schedule: Any, kernel_name: str, is_extern: bool = False
+    ) -> int:
+        calls = [node_schedule] if is_extern else [getattr(n, "node", None) for n in node_schedule]
+        nodes = {node for call in calls if call is not None for node in call.origins}
+        operator = node_schedule.op_overload if is_extern else None
+        own = {node for node in nodes if node.target == operator} or nodes
+        origins.append(Origin(operator, sorted(own, key=lambda node: node._sort_key)))
+        return len(origins) - 1
+
+    note = set_kernel_post_grad_provenance_tracing
+    with (
+        patched(debug, "set_kernel_post_grad_provenance_tracing", note),
+        patched(cpp, "set_kernel_post_grad_provenance_tracing", note),
+        patched(triton, "set_kernel_post_grad_provenance_tracing", note),
+    ):
+        yield
+
+
+_CALL = re.compile(
+    r"^ *// \[Provenance debug handles\] \S+:(?P<origin>\d+)\n"
+    r"|^(?P<indent> *)(?P<call>(?:AOTI_TORCH_ERROR_CODE_CHECK\((?P<shim>aoti_torch_(?:cpu|cuda|mps)_\w+)"
+    r"|(?P<kernel>(?:cpp|call)_\w+))\((?P<arguments>.*)\);)$",
+    re.MULTILINE,
+)
+_HANDLE = re.compile(
+    r"\b(?:RAIIAtenTensorHandle|ConstantHandle) (\w+)[(;]"
+    r"|\bauto&? (\w+) = (?:std::move\(|constants_->at\(|wrap_with_raii_handle_if_needed\()"
+)
+_INCLUDES = re.compile(r"(?:#include.*\n)*")
+
+
+def traced(model: str, origins: Sequence[Origin]) -> tuple[str, tuple[Kernel, ...]]:
+    """The model's code with an event around each call, and the kernels by their numbers."""
+    handles = {first or second for first, second in _HANDLE.findall(model)}
+    kernels: list[Kernel] = []
+    nothing = Origin(None, ())
+    pending = nothing
+
+    def replace(match: re.Match[str]) -> str:
+        nonlocal pending
+        if match["origin"]:
+            pending = origins[int(match["origin"])]
+            return ""
+        kernels.append(_kernel(match["shim"] or match["kernel"], pending))
+        pending = nothing
+        words = dict.fromkeys(re.findall(r"(?<![\w.>])[A-Za-z_]\w*", match["arguments"]))
+        outputs = re.findall(r"&(\w+_handle)\b", match["arguments"])
+        tensors = [word for word in words if word in handles or word in outputs]
+        event = f"PteronKernel<{len(tensors)}> pteron_kernel({len(kernels) - 1});"
+        told = f" pteron_kernel.tensors({', '.join(tensors)});" if tensors else ""
+        return f"{match['indent']}{{ {event} {match['call']}{told} }}"
+
+    model = _CALL.sub(replace, model)
+    begin = _INCLUDES.match(model).end()  # type: ignore[union-attr]
+    return model[:begin] + _EVENTS + model[begin:], tuple(kernels)
+
+
+def _kernel(name: str, origin: Origin) -> Kernel:
+    nodes = [node for node in origin.nodes if node.op == "call_function"]
+    # What the model called, before Inductor's decompositions.
+    ops = [node.meta.get("original_aten") or node.target for node in nodes]
+    return Kernel(
+        name,
+        _joined(map(str, ops if origin.operator is None else [origin.operator])),
+        _joined(map(module_path, nodes)),
+        _joined(map(source_line, nodes)),
+    )
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(filter(None, texts)))
+
+
+def module_path(node: Node) -> str:
+    """The path of the innermost module that called a node, "encoder.layer.0"; "" for the model."""
+    stack = node.meta.get("nn_module_stack")
+    if not stack:
+        return ""
+    path = str(next(reversed(stack.values()))[0])
+    return re.sub(r"^L\['self'\]\.?|^L__self___?", "", path)
