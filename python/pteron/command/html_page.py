@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 
 class Html(str):
@@ -56,25 +56,28 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Html:
         element("th", text.removesuffix(" #"), scope="col", class_=kind)
         for text, kind in zip(heads, kinds, strict=True)
     )
-    body = joined(row(cells, kinds) for cells in rows)
+    body = joined(
+        element("tr", *(element("td", v, class_=k) for v, k in zip(row, kinds, strict=True)))
+        for row in rows
+    )
     found = element("table", element("thead", element("tr", head)), element("tbody", body))
     label = f"table of {', '.join(text.removesuffix(' #') for text in heads if text)}"
     return scrolled(label, found)
 
 
-def scrolled(label: str, child: Html, class_: str = "") -> Html:
+def scrolled(label: str, child: Html, class_: str = "", style: str | None = None) -> Html:
     """A region that scrolls, also by keyboard."""
     name = f"scroll {class_}".rstrip()
-    return element("div", child, class_=name, tabindex="0", role="region", aria_label=label)
-
-
-def row(cells: Sequence[object], kinds: Sequence[str | None], **attributes: object) -> Html:
-    shown = (
-        # The title shows what the column cuts off.
-        element("td", cell, class_=kind, title=None if isinstance(cell, Html) else cell or None)
-        for cell, kind in zip(cells, kinds, strict=True)
+    return element(
+        "div", child, class_=name, tabindex="0", role="region", aria_label=label, style=style
     )
-    return element("tr", *shown, **attributes)
+
+
+def cells(role: str, values: Iterable[object]) -> Iterator[Html]:
+    """Cells of a row of a graph; their titles show what the column cuts off."""
+    for value in values:
+        title = None if isinstance(value, Html) else value or None
+        yield element("div", value, role=role, title=title)
 
 
 def bar(share: float) -> Html:
@@ -142,16 +145,21 @@ th,td{padding:2px 8px;border-bottom:1px solid var(--line);white-space:nowrap;max
 overflow:hidden;text-overflow:ellipsis}
 .number{text-align:right;font-variant-numeric:tabular-nums}
 .bar{background:var(--fill);height:.7rem;min-width:1px}
-.graph table{table-layout:fixed;width:max-content;min-width:100%}
-.graph td{height:26px;padding:0 8px}
-.graph td:first-child{padding:0 0 0 6px;max-width:none}
+.graph [role=row]{display:grid;grid-template-columns:var(--columns);height:27px;width:var(--width);
+min-width:100%;line-height:26px;
+border-bottom:1px solid var(--line);content-visibility:auto;contain-intrinsic-size:auto 27px}
+.graph [role=row][hidden]{display:none}
+.graph [role=row]>*{padding:0 8px;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+.graph [role=row]>:first-child{padding:0 0 0 6px}
+.graph [role=row]>:nth-child(4){text-align:right;font-variant-numeric:tabular-nums}
+.graph .heads{position:sticky;top:0;background:var(--soft);font-weight:600;z-index:1}
 .graph svg{display:block;height:26px;stroke:var(--dim);fill:none;stroke-width:1.5}
-.graph td a,.graph td span{margin-right:.6rem}
+.graph a,.graph span{margin-right:.6rem}
 .graph circle{stroke:none;fill:var(--fill)}
 .graph .input circle{fill:var(--input)}
 .graph .kernel circle{fill:var(--kernel)}
-.graph .head td{background:var(--soft);font-weight:600}
-tr:target,tr.hit{background:var(--hit)}
+.graph [role=row].head{grid-template-columns:none;background:var(--soft);font-weight:600}
+.graph :target{background:var(--hit)}
 .picture{width:100%;height:160px;border:1px solid var(--line);background:var(--soft)}
 .picture rect{fill:var(--fill);fill-opacity:.55;stroke:var(--paper)}
 .picture rect,.picture polyline{vector-effect:non-scaling-stroke}
@@ -168,7 +176,7 @@ for (const graph of document.querySelectorAll('.graph')) {
   field.className = 'find';
   field.placeholder = 'find operators, modules, lines, shapes';
   field.setAttribute('aria-label', field.placeholder);
-  const rows = [...graph.querySelectorAll('tbody tr')];
+  const rows = [...graph.querySelectorAll('[role=row]:not(.heads)')];
   const texts = rows.map(row => row.textContent.toLowerCase());
   field.addEventListener('input', () => {
     const text = field.value.toLowerCase();

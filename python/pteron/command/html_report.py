@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import mmap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,12 @@ from pteron.command import trace_file
 from pteron.command.html_page import (
     Html,
     bar,
+    cells,
     element,
     joined,
     more,
     page,
     picture,
-    row,
     scrolled,
     section,
     table,
@@ -53,7 +54,10 @@ def write(path: Path, program: Program, file: Path, trace: str | None, check: st
     if check is not None:
         further.append(("Check", _check(Path(check))))
     tables, graphs = _read(file)
-    parts = [(f"Method {m.name}", _method(m, graphs.get(m.name))) for m in tables.methods]
+    parts = [
+        (f"Method {method.name}", _method(method, graphs.get(method.name), f"n{i}_"))
+        for i, method in enumerate(tables.methods)
+    ]
     parts.append(("Weights", _weights([node for graph in graphs.values() for node in graph])))
     parts += [("Contents", _contents(tables)), *further]
     parts.append(("Description", element("pre", program.describe())))
@@ -84,7 +88,7 @@ def _read(file: Path) -> tuple[schema.Program, dict[str, list[GraphNode]]]:
 # ---- One method.
 
 
-def _method(method: schema.Method, graph: list[GraphNode] | None) -> Html:
+def _method(method: schema.Method, graph: list[GraphNode] | None, prefix: str) -> Html:
     names = _value_names(method)
     values = [
         [kind, names[index], _value(method.values[index].value)]
@@ -99,7 +103,7 @@ def _method(method: schema.Method, graph: list[GraphNode] | None) -> Html:
         graph = _instructions(method, calls)
     else:
         parts.append(element("h3", "Graph"))
-    parts.append(_rows(graph, [delegate.id for delegate in method.delegates]))
+    parts.append(_rows(graph, [delegate.id for delegate in method.delegates], prefix))
     parts += [element("h3", "Memory plan"), *_memory(method, calls, names)]
     return joined(parts)
 
@@ -162,44 +166,40 @@ def _instructions(method: schema.Method, calls: list[tuple[str, list[int]]]) -> 
     return nodes
 
 
-def _rows(nodes: Sequence[GraphNode], backends: Sequence[str]) -> Html:
-    """A row for each node but stored tensors, with the edges drawn on the left."""
+def _rows(nodes: Sequence[GraphNode], backends: Sequence[str], prefix: str) -> Html:
+    """A row for each node but stored tensors, with the edges drawn on the left.
+
+    Not a table, whose rows a browser lays out all at once.
+    """
     shown = [i for i, node in enumerate(nodes) if node.op not in _STORED]
     edges, width = _edges(nodes, shown)
-    heads = ["", "operator", "shape", "bytes #", "module", "source", "reads"]
-    widths = [f"{width + 6}px", "20rem", "16rem", "6rem", "16rem", "10rem", "24rem"]
-    delegate, rows, count = -1, [], len(heads)
-    per_delegate = [0] * len(backends)
-    for i in shown:
-        if 0 <= nodes[i].delegate < len(backends):
-            per_delegate[nodes[i].delegate] += 1
+    heads = ["", "operator", "shape", "bytes", "module", "source", "reads"]
+    columns = [f"{width + 14}px", *(f"{size}rem" for size in (20, 16, 6, 16, 10, 24))]
+    per_delegate = Counter(nodes[i].delegate for i in shown)
+    delegate, rows = -1, [element("div", *cells("columnheader", heads), role="row", class_="heads")]
     for i, edge in zip(shown, edges, strict=True):
         node = nodes[i]
         if node.delegate != delegate:
             delegate = node.delegate
-            known = 0 <= delegate < len(backends)
-            name = f"delegate {delegate}, {backends[delegate]}, {per_delegate[delegate]} nodes"
-            text = name if known else "outside delegates"
-            rows.append(element("tr", element("td", text, colspan=count), class_="head"))
+            backend = backends[delegate] if 0 <= delegate < len(backends) else "unknown"
+            name = f"delegate {delegate}, {backend}, {per_delegate[delegate]} nodes"
+            text = "outside delegates" if delegate < 0 else name
+            rows.append(element("div", *cells("cell", [text]), role="row", class_="head"))
         reads = joined(
             element("span", nodes[j].name)
             if nodes[j].op in _STORED
-            else element("a", nodes[j].name, href=f"#n{j}")
+            else element("a", nodes[j].name, href=f"#{prefix}{j}")
             for j in node.inputs
         )
         kind = "input" if node.op == "input" else "kernel" if node.delegate < 0 else "call"
         title = node.name if node.op == "input" else node.op
         size = human_nbytes(node.nbytes) if node.nbytes else ""
-        cells = [edge, title, "; ".join(node.shapes), size, node.module, node.source, reads]
-        rows.append(
-            row(cells, [None, None, None, "number", None, None, None], class_=kind, id=f"n{i}")
-        )
-    columns = joined(element("col", style=f"width:{width}") for width in widths)
-    head = element("tr", *(element("th", text.removesuffix(" #"), scope="col") for text in heads))
-    found = element(
-        "table", element("colgroup", columns), element("thead", head), element("tbody", *rows)
-    )
-    return scrolled(f"graph of {len(shown)} nodes", found, "graph")
+        values = [edge, title, "; ".join(node.shapes), size, node.module, node.source, reads]
+        shape = cells("cell", values)
+        rows.append(element("div", *shape, role="row", class_=kind, id=f"{prefix}{i}"))
+    label = f"graph of {len(shown)} nodes"
+    style = f"--columns:{' '.join(columns)};--width:calc({' + '.join(columns)})"
+    return scrolled(label, element("div", *rows, role="table", aria_label=label), "graph", style)
 
 
 def _edges(nodes: Sequence[GraphNode], shown: Sequence[int]) -> tuple[list[Html], int]:
