@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import mmap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pteron.command import trace_file
+from pteron.command import program_file, trace_file
 from pteron.command.html_page import (
     Html,
     bar,
@@ -24,9 +23,8 @@ from pteron.command.html_page import (
     table,
 )
 from pteron.command.usage import human_nbytes
-from pteron.exir._serialize import model_graph, schema
-from pteron.exir._serialize.container import PROGRAM, Chunks, open_container
-from pteron.exir._serialize.flatbuffer import from_flatbuffer
+from pteron.exir._serialize import schema
+from pteron.exir._serialize.container import Chunks
 from pteron.exir._serialize.model_graph import GraphNode
 from pteron.exir.scalar_types import scalar_type_by_number
 from pteron.runtime import Program
@@ -53,7 +51,7 @@ def write(path: Path, program: Program, file: Path, trace: str | None, check: st
         further.append(("Profile", trace_file.read(trace)))
     if check is not None:
         further.append(("Check", _check(Path(check))))
-    tables, graphs = _read(file)
+    tables, graphs = program_file.tables_of(file)
     parts = [
         (f"Method {method.name}", _method(method, graphs.get(method.name), f"n{i}_"))
         for i, method in enumerate(tables.methods)
@@ -64,25 +62,6 @@ def write(path: Path, program: Program, file: Path, trace: str | None, check: st
     sections = [(name, section(name, content)) for name, content in parts]
     text = page(f"{file.name}, {human_nbytes(file.stat().st_size)}", sections)
     Chunks([memoryview(text.encode())]).save(path)
-
-
-def _read(file: Path) -> tuple[schema.Program, dict[str, list[GraphNode]]]:
-    """The tables of a program, and the graphs of the methods that have one."""
-    with file.open("rb") as opened:
-        container = open_container(
-            PROGRAM, memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
-        )
-    try:
-        tables: schema.Program = from_flatbuffer(schema.Program, bytes(container.flatbuffer))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: a name in it is no UTF-8: {error.object!r}") from error
-    graphs = {}
-    for item in tables.named_data or ():
-        if item.key.startswith(model_graph.KEY):
-            segment = tables.segments[item.segment_index]
-            data = container.segment(item.segment_index, segment.offset, segment.size)
-            graphs[item.key.removeprefix(model_graph.KEY)] = model_graph.unpack(bytes(data))
-    return tables, graphs
 
 
 # ---- One method.

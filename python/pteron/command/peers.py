@@ -1,21 +1,53 @@
-"""Contenders of `pteron bench`: our program and its peers, each in its own process."""
+"""Contenders of `pteron bench`: our program and its peers, each in its own process.
+
+All read the same inputs and write the outputs of their first call. No contender pays, in time or
+memory, for what is done once for a model (`prepare`) or needed by this command only.
+"""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import json
+import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import safetensors.numpy
+
+import pteron.command.usage  # noqa: F401 # imported before the clock starts
 from pteron.command.contender import Contender, serve
 
 
 def start(kind: str, job: dict[str, Any], threads: int | None) -> Contender:
     """The process of one contender; `job` selects what it runs."""
     return Contender(kind, __name__, kind, json.dumps(job), threads=threads)
+
+
+def prepare(kind: str, job: dict[str, Any], dynamic: Sequence[Sequence[int]]) -> None:
+    """Writes what the contender loads to the job's folder.
+
+    Args:
+      kind: of the contender.
+      job: as for `start`.
+      dynamic: of each input the dimensions that the program takes in several sizes.
+    """
+    if kind == "onnxruntime":
+        _prepare_onnxruntime(job, dynamic)
+
+
+def outputs_of(kind: str, job: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
+    """The tensors that the first call of a contender returned."""
+    with np.load(_outputs_file(kind, job)) as file:
+        return [file[f"arr_{i}"] for i in range(len(file.files))]
+
+
+def _outputs_file(kind: str, job: dict[str, Any]) -> Path:
+    return Path(job["folder"]) / f"{kind}_outputs.npz"
 
 
 def _pteron(job: dict[str, Any]) -> Callable[[], object]:
@@ -29,32 +61,75 @@ def _pteron(job: dict[str, Any]) -> Callable[[], object]:
 
 def _eager(job: dict[str, Any], is_compiled: bool = False) -> Callable[[], object]:
     import torch
+    from torch.utils import _pytree as pytree
 
-    module, args, kwargs = _module(job)
+    from pteron.command import model_file
+    from pteron.exporter import example_of
+
+    module, args, kwargs = example_of(model_file.build(job["model"]), job["method"])
     torch.set_grad_enabled(False)
     call: Callable[..., Any] = torch.compile(module) if is_compiled else module
-    return lambda: call(*args, **kwargs)
+    return lambda: pytree.tree_leaves(call(*args, **kwargs))
 
 
-def _onnxruntime(job: dict[str, Any]) -> Callable[[], object]:
+def _prepare_onnxruntime(job: dict[str, Any], dynamic: Sequence[Sequence[int]]) -> None:
     try:
         import onnxruntime
         import onnxscript  # noqa: F401 # which torch needs for it
     except ModuleNotFoundError as error:
-        sys.exit(f"{error}; pip install onnx onnxruntime onnxscript")
+        raise RuntimeError(
+            f"onnxruntime: {error}\ntry:  pip install onnx onnxruntime onnxscript"
+        ) from error
     import torch
     from torch.utils import _pytree as pytree
 
-    module, args, kwargs = _module(job)
-    path = Path(job["folder"]) / "model.onnx"
-    exported = torch.onnx.export(module, args, kwargs=kwargs, dynamo=True, verbose=False)
+    from pteron.command import model_file
+    from pteron.exporter import example_of, export_methods
+
+    built = model_file.build(job["model"])
+    entry = built[job["method"]] if isinstance(built, Mapping) else built
+    target, *given = entry if isinstance(entry, tuple) else (entry,)
+    if not isinstance(target, torch.export.ExportedProgram):
+        forward, args, kwargs = example_of(built, job["method"])
+        _, tree = pytree.tree_flatten((args, kwargs))
+        dims = [{d: torch.export.Dim.AUTO for d in dims} or None for dims in dynamic]
+        args_dims, kwargs_dims = pytree.tree_unflatten(dims, tree)
+        function = forward.forward if isinstance(forward, torch.nn.Module) else forward
+        shapes = inspect.signature(function).bind(*args_dims, **kwargs_dims).arguments
+        programs, _ = export_methods({job["method"]: (target, *given[:1], shapes)}, run=False)
+        target = programs[job["method"]]
+    # It warns of torchvision.
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+    exported = torch.onnx.export(target, dynamo=True, verbose=False)
     assert exported is not None
-    exported.save(path)
+    folder = Path(job["folder"])
+    exported.save(folder / "model.onnx")
+    # Optimized once: as much as onnxruntime can for this machine, as its own pages advise.
     options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # it warns that the result is for this machine
+    options.optimized_model_filepath = str(folder / "optimized.onnx")
+    name = "session.optimized_model_external_initializers_file_name"
+    options.add_session_config_entry(name, "optimized.bin")
+    onnxruntime.InferenceSession(folder / "model.onnx", options, providers=_PROVIDERS)
+
+
+_PROVIDERS = ["CPUExecutionProvider"]
+
+
+def _onnxruntime(job: dict[str, Any]) -> Callable[[], object]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    flat = [leaf.numpy() for leaf in pytree.tree_leaves((args, kwargs))]
-    inputs = {about.name: value for about, value in zip(session.get_inputs(), flat, strict=True)}
+    options.add_session_config_entry("session.set_denormal_as_zero", "1")  # as ours
+    path = Path(job["folder"]) / "optimized.onnx"
+    session = onnxruntime.InferenceSession(path, options, providers=_PROVIDERS)
+    tensors = safetensors.numpy.load_file(job["inputs"][0])
+    names = [value.name for value in session.get_inputs()]
+    if len(names) != len(tensors):
+        sys.exit(f"its model has the inputs {names}, ours {len(tensors)}")
+    inputs = {name: tensors[f"input_{i}"] for i, name in enumerate(names)}
     return lambda: session.run(None, inputs)
 
 
@@ -67,14 +142,18 @@ _KINDS: dict[str, Callable[[dict[str, Any]], Callable[[], object]]] = {
 PEERS = tuple(_KINDS)[1:]
 
 
-def _module(job: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """The module in eval mode, with its example inputs."""
-    from pteron.command import model_file
-    from pteron.exporter import example_of
-
-    return example_of(model_file.build(job["model"]), job["method"])
+def _save(kind: str, job: dict[str, Any], outputs: Any) -> dict[str, Any]:
+    """Writes the tensors among the outputs of a contender."""
+    arrays = []
+    for value in outputs:
+        if type(value).__module__ == "torch":
+            value = value.float().numpy() if value.is_floating_point() else value.numpy()
+        if hasattr(value, "__array__"):
+            arrays.append(np.asarray(value))
+    np.savez(_outputs_file(kind, job), *arrays)
+    return {}
 
 
 if __name__ == "__main__":
-    job = json.loads(sys.argv[2])
-    serve(lambda: _KINDS[sys.argv[1]](job))
+    kind, job = sys.argv[1], json.loads(sys.argv[2])
+    serve(lambda: _KINDS[kind](job), functools.partial(_save, kind, job))
