@@ -138,7 +138,9 @@ def _difference(ours: list[np.ndarray], theirs: list[np.ndarray]) -> dict[str, A
         with np.errstate(invalid="ignore"):  # of infinities
             apart = np.where(both, 0.0, np.abs(x - y)) / (finite.max(initial=0.0) or 1.0)
         found = float(np.nan_to_num(apart, nan=math.inf).max(initial=0.0))
-        limit = 0.0 if a.dtype.kind not in "fc" else 2e-2 if a.itemsize == 2 else 1e-3
+        limit = (
+            0.0 if a.dtype.kind not in "fc" else 2e-2 if min(a.itemsize, b.itemsize) == 2 else 1e-3
+        )
         worst, is_same = max(worst, found), is_same and found <= limit
     return {"same_outputs": is_same, "difference": worst}
 

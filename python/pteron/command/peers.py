@@ -100,17 +100,23 @@ def _prepare_onnxruntime(job: dict[str, Any], dynamic: Sequence[Sequence[int]]) 
         target = programs[job["method"]]
     # It warns of torchvision.
     logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
-    exported = torch.onnx.export(target, dynamo=True, verbose=False)
-    assert exported is not None
     folder = Path(job["folder"])
-    exported.save(folder / "model.onnx")
     # Optimized once: as much as onnxruntime can for this machine, as its own pages advise.
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # it warns that the result is for this machine
     options.optimized_model_filepath = str(folder / "optimized.onnx")
     name = "session.optimized_model_external_initializers_file_name"
     options.add_session_config_entry(name, "optimized.bin")
-    onnxruntime.InferenceSession(folder / "model.onnx", options, providers=_PROVIDERS)
+    try:
+        exported = torch.onnx.export(target, dynamo=True, verbose=False)
+        assert exported is not None
+        exported.save(folder / "model.onnx")
+        onnxruntime.InferenceSession(folder / "model.onnx", options, providers=_PROVIDERS)
+    except Exception as error:  # each has classes of its own
+        raise RuntimeError(
+            f"onnxruntime cannot run the model: {type(error).__name__}:"
+            f" {str(error).partition(chr(10))[0]}\ntry:  --against={','.join(_OTHERS)}"
+        ) from error
 
 
 _PROVIDERS = ["CPUExecutionProvider"]
@@ -140,15 +146,20 @@ _KINDS: dict[str, Callable[[dict[str, Any]], Callable[[], object]]] = {
     "onnxruntime": _onnxruntime,
 }
 PEERS = tuple(_KINDS)[1:]
+_OTHERS = tuple(peer for peer in PEERS if peer != "onnxruntime")
 
 
 def _save(kind: str, job: dict[str, Any], outputs: Any) -> dict[str, Any]:
     """Writes the tensors among the outputs of a contender."""
     arrays = []
     for value in outputs:
-        if type(value).__module__ == "torch":
-            value = value.float().numpy() if value.is_floating_point() else value.numpy()
-        if hasattr(value, "__array__"):
+        dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
+        if dtype == "bfloat16" and hasattr(value, "tobytes"):  # NumPy has none
+            halves = np.frombuffer(value.tobytes(), np.uint16).reshape(value.shape)
+            arrays.append((halves.astype(np.uint32) << 16).view(np.float32))
+        elif dtype == "bfloat16":
+            arrays.append(value.float().numpy())
+        elif dtype:
             arrays.append(np.asarray(value))
     np.savez(_outputs_file(kind, job), *arrays)
     return {}

@@ -40,11 +40,11 @@ def folder(tmp_path_factory):
         yield folder
 
 
-def run_bench(capsys, *arguments):
+def run_bench(capsys, *arguments, of="net.pte"):
     saved = flagsaver.save_flag_values(bench.FLAGS)
     capsys.readouterr()
     try:
-        code = main(["pteron", "bench", "net.pte", "--seconds=0.02", "--json", *arguments])
+        code = main(["pteron", "bench", of, "--seconds=0.02", "--json", *arguments])
     finally:
         flagsaver.restore_flag_values(saved, bench.FLAGS)
     captured = capsys.readouterr()
@@ -126,3 +126,17 @@ def test_half_precision_may_differ_more():
     a, b = np.array([1.0], np.float16), np.array([1.01], np.float16)
     assert bench._difference([a], [b])["same_outputs"]
     assert not bench._difference([a.astype(np.float32)], [b.astype(np.float32)])["same_outputs"]
+
+
+def test_what_onnxruntime_cannot_run(capsys):
+    text = MODEL.replace("nn.Linear(16, 4)", "Half()") + (
+        "class Half(nn.Module):\n    def forward(self, x):\n        return x.bfloat16() * 2, x\n"
+    )
+    Path("half.py").write_text(text)
+    assert main(["pteron", "export", "half.py:build", "-o", "half.pte"]) == 0
+    code, message = run_bench(
+        capsys, "--model=half.py:build", "--against=onnxruntime", of="half.pte"
+    )
+    assert code == 1 and "onnxruntime cannot run the model: NotImplemented" in message
+    code, report = run_bench(capsys, "--model=half.py:build", "--against=eager", of="half.pte")
+    assert code == 0 and report["contenders"]["eager"]["same_outputs"]
