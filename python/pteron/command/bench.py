@@ -127,8 +127,8 @@ def _dynamic(path: Path, meta: MethodMeta) -> list[list[int]]:
 def _difference(ours: list[np.ndarray], theirs: list[np.ndarray]) -> dict[str, Any]:
     """How far a peer's outputs are from ours, relative to the largest value of an output."""
     if [a.shape for a in ours] != [b.shape for b in theirs]:
-        found = f"shapes {[b.shape for b in theirs]}, ours {[a.shape for a in ours]}"
-        return {"same_outputs": False, "difference": math.inf, "problem": found}
+        problem = f"shapes {[b.shape for b in theirs]}, ours {[a.shape for a in ours]}"
+        return {"same_outputs": False, "difference": math.inf, "problem": problem}
     worst, is_same = 0.0, True
     for a, b in zip(ours, theirs, strict=True):
         wide = np.complex128 if a.dtype.kind == "c" else np.float64

@@ -85,7 +85,11 @@ class Page(html.parser.HTMLParser):
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
-        self.open, self.tags, self.ids, self.links, self.texts = [], [], [], [], []
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.texts: list[str] = []
         self.feed(text)
         self.close()
         assert not self.open

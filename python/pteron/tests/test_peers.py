@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -92,7 +93,7 @@ def test_onnxruntime_neither_exports_nor_has_torch(tmp_path):
 
 def test_a_file_that_does_not_say_what_is_dynamic():
     config = pteron.ExecutorchBackendConfig(emit_graph=False, verify=False)
-    space = {}
+    space: dict[str, Any] = {}
     exec(MODEL, space)
     model, args, shapes = space["build"]()
     pteron.export(model, args, "bare.pte", dynamic_shapes=shapes, config=config)
