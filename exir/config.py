@@ -48,6 +48,8 @@ class ExecutorchBackendConfig:
       passes: run over each method's graph before it is emitted.
       memory_planning_pass: planning options, optionally by method name.
       emit_stacktrace: store the model's source lines with instructions.
+      emit_graph: store the graph of each method, for `pteron inspect --html`: operators with their
+        shapes, module and source line, about 20 bytes each.
       extract_delegate_segments: keep delegates' bytes in segments, which are read only when needed.
       segment_alignment: of each segment in the file, in bytes.
       constant_tensor_alignment: of each constant in the file, in bytes.
@@ -65,6 +67,7 @@ class ExecutorchBackendConfig:
         default_factory=MemoryPlanningPass
     )
     emit_stacktrace: bool = False
+    emit_graph: bool = True
     extract_delegate_segments: bool = True
     segment_alignment: int = SEGMENT_ALIGNMENT
     constant_tensor_alignment: int = CONSTANT_ALIGNMENT

@@ -295,6 +295,7 @@ class ExecutorchProgramManager(_Methods):
             EmitOptions(
                 memory=self._config.memory_options(list(self._programs)),
                 stacktraces=self._config.emit_stacktrace,
+                graph=self._config.emit_graph,
                 delegate_segments=self._config.extract_delegate_segments,
                 external_constants=self._config.external_tag,
                 inputs_on_device=self._config.by_method(
@@ -316,7 +317,7 @@ class ExecutorchProgramManager(_Methods):
         full: bool,
     ) -> None:
         def write(program: ExportedProgram) -> Written:
-            config = ExecutorchBackendConfig(verify=False)
+            config = ExecutorchBackendConfig(verify=False, emit_graph=False)
             return EdgeProgramManager(program).to_executorch(config)._written
 
         self._verifications = verify(self._written, references, edge_programs, write, full=full)

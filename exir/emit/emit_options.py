@@ -15,6 +15,7 @@ class EmitOptions:
     Attributes:
       memory: planning options, by method name.
       stacktraces: store the model's source lines with instructions.
+      graph: store the graph of each method; see `model_graph`.
       delegate_segments: store delegates' bytes in separate segments (else within the FlatBuffers
         part).
       external_constants: the tag of a constant's .ptd file, or None.
@@ -25,6 +26,7 @@ class EmitOptions:
 
     memory: Mapping[str, MemoryPlanningPass]
     stacktraces: bool = False
+    graph: bool = True
     delegate_segments: bool = True
     external_constants: Callable[[Node], str | None] = lambda node: None
     inputs_on_device: Mapping[str, bool] = field(default_factory=dict)

@@ -14,11 +14,13 @@ from typing import Any
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from pteron.exir._serialize import model_graph as graph_file
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.named_data_store import NamedDataStore
 from pteron.exir._serialize.program_file import ProgramData
 from pteron.exir.emit.emit_options import EmitOptions
 from pteron.exir.emit.method_emitter import MethodEmitter, container_types
+from pteron.exir.emit.model_graph import model_graph
 from pteron.exir.emit.shared_data import SharedData
 from pteron.exir.emit.tensor_slots import TensorSlots, allocate
 from pteron.exir.emit.value_table import ValueTable
@@ -50,6 +52,10 @@ def emit_program(
         emitter = MethodEmitter(name, programs[name], shared, options)
         methods.append(emitter.emit())
         slots[name] = emitter.slots
+        if options.graph:
+            shared.named_data.add_named_data(
+                graph_file.KEY + name, graph_file.pack(model_graph(programs[name]))
+            )
     pools = allocate(slots, options.memory)
     for method in methods:
         method.buffer_sizes, devices = pools[method.name]

@@ -9,6 +9,7 @@
     use_repo(python, "local_python", "pypi")
 
 Wheels are `@pypi//NAME`, a py_library each, with the name in lower case and "_" for "-" and ".".
+Another module may use `pypi`, too, and stand hubs of its own on it (docs/lowering_in_a_build.md).
 """
 
 load(":layouts.bzl", "LAYOUTS", "NO_LAYOUT")
@@ -145,7 +146,9 @@ def _define_hub(module_ctx, hub, outer):
 def _python_impl(module_ctx):
     local_python(name = "local_python")
     known = {}
-    for module in module_ctx.modules:
+
+    # Dependencies first: the hub of a dependent stands on one of ours.
+    for module in reversed(module_ctx.modules):
         for hub in module.tags.hub:
             if hub.name in known:
                 fail("Two hubs of wheels are named %s." % hub.name)

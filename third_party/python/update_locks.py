@@ -3,11 +3,14 @@
     python3 third_party/python/update_locks.py             # newest versions that fit
     python3 third_party/python/update_locks.py --keep      # same versions: adds missing hashes
     python3 third_party/python/update_locks.py --only=cuda # one lock
+    python3 third_party/python/update_locks.py --requirements=mine.txt --lock=mine.json
 
 Needs pip and an index that has the wheels; downloads only their metadata where the index allows.
 A lock lists, for each package, its version, what it imports, and the sha256 of the wheel for each
 Python that `PYTHONS` names. Hashes that the lock already has for the same version stay, so that a
 machine whose index lacks some wheels does not drop them.
+
+The last form is for another module: a lock of what its models import, for a hub on `pypi`.
 """
 
 from __future__ import annotations
@@ -120,9 +123,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--keep", action="store_true", help="keep the versions of the locks")
     parser.add_argument("--only", help="name of the one lock to write")
+    parser.add_argument("--requirements", help="of another module; with --lock")
+    parser.add_argument("--lock", help="the lock to write for --requirements")
+    parser.add_argument("--torch", default="cpu", help="which torch that is for")
     arguments = parser.parse_args()
+    if (arguments.requirements is None) != (arguments.lock is None):
+        parser.error("--requirements and --lock go together")
+    files: Iterable[LockFile] = LOCK_FILES
+    if arguments.lock:
+        torch = f"torch_{arguments.torch}"
+        if torch not in (file.name for file in LOCK_FILES):
+            parser.error(f"--torch: there is no lock {torch}")
+        lock, wanted = (str(Path(p).absolute()) for p in (arguments.lock, arguments.requirements))
+        files = [*LOCK_FILES, LockFile("yours", lock, wanted, on=("common", torch))]
+        arguments.only = "yours"
     locks: dict[str, Lock] = {}
-    for file in LOCK_FILES:
+    for file in files:
         old = read_lock(ROOT / file.path)
         if arguments.only in (None, file.name):
             base = {name: wheel for on in file.on for name, wheel in locks[on].items()}

@@ -3,8 +3,11 @@
     pteron bench model.pte --input random
     pteron bench model.pte --model FILE.py:function --against=eager,compile
 
-Each runs in its own process, alternating. With --model all use the function's example inputs.
---profile also shows where the time goes: of the median of five profiled calls. `load` is importing and loading, `first` the first call.
+Each runs in its own process, alternating, with the same number of threads. With --model all use the
+function's example inputs, and outputs are compared with ours (exit code 3: they differ). `load` is
+importing and loading, `first` the first call. What is done once for a model is in no column:
+onnxruntime's model is exported with the dynamic shapes of the program, and optimized, before.
+--profile also shows where the time goes: of the median of five profiled calls.
 """
 
 from __future__ import annotations
@@ -12,12 +15,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from absl import flags
 
 from pteron.command import peers, program_file, values
@@ -33,7 +39,13 @@ flags.DEFINE_string("model", None, "FILE.py:function, what it was made from.", f
 flags.DEFINE_list(
     "against", [], f"Baselines: {', '.join(peers.PEERS)}; they need --model.", flag_values=FLAGS
 )
-flags.DEFINE_integer("threads", None, "For each; by default its own choice.", 1, flag_values=FLAGS)
+flags.DEFINE_integer(
+    "threads",
+    None,
+    "Of each. By default as many as there are cores; of a program alone, its own choice.",
+    1,
+    flag_values=FLAGS,
+)
 flags.DEFINE_float("seconds", 3.0, "Of measuring, for each.", 0.0, flag_values=FLAGS)
 
 flags.DEFINE_bool("profile", False, "Also where the time of a call goes.", flag_values=FLAGS)
@@ -62,11 +74,15 @@ def run(positional: list[str]) -> bool:
         if FLAGS.model:
             job["inputs"] = [_example_inputs(FLAGS.model, meta, Path(folder))]
         values.inputs_of(meta, job["inputs"])  # errors in them are reported here
+        threads = FLAGS.threads or (_cores() if FLAGS.against else None)
         report: dict[str, dict[str, Any]] = {}
         contenders = {}
+        for kind in FLAGS.against:
+            stages(f"prepare {kind}")
+            peers.prepare(kind, job, _dynamic(Path(name), meta))
         for kind in ("pteron", *FLAGS.against):  # sequentially, so that none disturbs another
             stages(f"start {kind}")
-            contenders[kind] = stack.enter_context(peers.start(kind, job, FLAGS.threads))
+            contenders[kind] = stack.enter_context(peers.start(kind, job, threads))
             report[kind] = contenders[kind].begun()
         stages("measure")
         ways = {
@@ -75,22 +91,72 @@ def run(positional: list[str]) -> bool:
         }
         for kind, answers in by_turns(ways, _TURNS).items():
             report[kind] |= _figures(answers)
+            if kind != "pteron":
+                ours, theirs = (peers.outputs_of(k, job) for k in ("pteron", kind))
+                report[kind] |= _difference(ours, theirs)
         profile = None
         if FLAGS.profile or FLAGS.trace:
             stages("profile")
-            profiled = stack.enter_context(peers.start(peers.PROFILE, job, FLAGS.threads))
+            profiled = stack.enter_context(peers.start(peers.PROFILE, job, threads))
             profile = Profile(profiled.begun()["trace"])
     if profile and FLAGS.trace:
         profile.save(FLAGS.trace)
-    threads = FLAGS.threads or f"each its own choice of {len(os.sched_getaffinity(0))} cores"
+    shown = threads or f"its own choice of {len(os.sched_getaffinity(0))} cores"
     if FLAGS.json:
         rows = {"profile": profile.rows} if profile else {}
-        print(json.dumps({"threads": threads, "contenders": report, **rows}, indent=2))
+        print(json.dumps({"threads": shown, "contenders": report, **rows}, indent=2))
     else:
-        print(_table(report, f"{name}, {meta.name()}; threads: {threads}"))
+        print(_table(report, f"{name}, {meta.name()}; threads: {shown}"))
         if profile:
             print(f"\n{profile}")
-    return True
+    return all(figures.get("same_outputs", True) for figures in report.values())
+
+
+def _cores() -> int:
+    """Physical cores that this process may use."""
+    cores = set()
+    for cpu in os.sched_getaffinity(0):
+        file = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        cores.add(file.read_text() if file.exists() else str(cpu))
+    return len(cores)
+
+
+def _dynamic(path: Path, meta: MethodMeta) -> list[list[int]]:
+    """The dynamic dimensions of each input, which the graph in the file says."""
+    graph = program_file.tables_of(path)[1].get(meta.name())
+    if graph is None:
+        if all(getattr(meta.input_meta(i), "is_static", bool)() for i in range(meta.num_inputs())):
+            return [[] for _ in range(meta.num_inputs())]
+        raise UsageError(
+            f"{path} does not say which dimensions are dynamic: it was written without its graph."
+            f" try: pteron export again"
+        )
+    inputs = [node for node in graph if node.op == "input" and node.delegate < 0]
+    sizes = [
+        re.findall(r"[^][, ]+(?=[],])", node.shapes[0]) if node.shapes else [] for node in inputs
+    ]
+    return [[d for d, size in enumerate(of) if not size.isdigit()] for of in sizes]
+
+
+def _difference(ours: list[np.ndarray], theirs: list[np.ndarray]) -> dict[str, Any]:
+    """How far a peer's outputs are from ours, relative to the largest value of an output."""
+    if [a.shape for a in ours] != [b.shape for b in theirs]:
+        problem = f"shapes {[b.shape for b in theirs]}, ours {[a.shape for a in ours]}"
+        return {"same_outputs": False, "difference": math.inf, "problem": problem}
+    worst, is_same = 0.0, True
+    for a, b in zip(ours, theirs, strict=True):
+        wide = np.complex128 if a.dtype.kind == "c" else np.float64
+        x, y = a.astype(wide), b.astype(wide)
+        both = (x == y) | (np.isnan(x) & np.isnan(y))  # infinities, too
+        finite = np.abs(x[np.isfinite(x)])
+        with np.errstate(invalid="ignore"):  # of infinities
+            apart = np.where(both, 0.0, np.abs(x - y)) / (finite.max(initial=0.0) or 1.0)
+        found = float(np.nan_to_num(apart, nan=math.inf).max(initial=0.0))
+        limit = (
+            0.0 if a.dtype.kind not in "fc" else 2e-2 if min(a.itemsize, b.itemsize) == 2 else 1e-3
+        )
+        worst, is_same = max(worst, found), is_same and found <= limit
+    return {"same_outputs": is_same, "difference": worst}
 
 
 def _example_inputs(model: str, meta: MethodMeta, folder: Path) -> str:
@@ -142,7 +208,11 @@ def _table(report: dict[str, dict[str, Any]], title: str) -> str:
         rows.append([f"{kind:<11}", *(_time(f[key]) for key in keys), memory])
     lines = [title, text_table(rows, least=10), ""]
     for kind, f in report.items():
-        ratio = f", {f['p50_s'] / ours:.2f} x ours" if kind != "pteron" else ""
+        ratio = ""
+        if kind != "pteron":
+            same = "same" if f["same_outputs"] else "OTHER"
+            ratio = f", {f['p50_s'] / ours:.2f} x ours; {same} outputs, to {f['difference']:.0e}"
+            ratio += f": {f['problem']}" if "problem" in f else ""
         lines.append(
             f"{kind:<12} {f['histogram']}  1st to 99th percentile of {f['calls']} calls{ratio}"
         )

@@ -1,28 +1,49 @@
 """Shows the contents of a program file; needs neither torch nor the target device.
 
     pteron inspect model.pte
+    pteron inspect model.pte --html=report.html
 
 Methods with their inputs, outputs, state and memory; delegates with their options, instruction sets
-or architectures, variants and digests; kernels; sizes of code and weights.
+or architectures, variants and digests; kernels; sizes of code and weights. The page has also the
+graph of operators and a picture of planned memory; it is one file and needs no network.
 """
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+from absl import flags
+
 from pteron.command import program_file
-from pteron.command.usage import command_flags, only
+from pteron.command.usage import UsageError, command_flags, only
 from pteron.runtime import MethodMeta, ScalarMeta, TensorInfo
 
 FLAGS = command_flags()
 program_file.define_flags(FLAGS)
+flags.DEFINE_string("html", None, "Write a page to this file instead.", flag_values=FLAGS)
+flags.DEFINE_string(
+    "trace", None, "A Chrome trace of the program (JSON), for the page.", flag_values=FLAGS
+)
+flags.DEFINE_string(
+    "check", None, "What `pteron compare --json` printed, for the page.", flag_values=FLAGS
+)
 
 
 def run(positional: list[str]) -> bool:
     (name,) = only(positional, "model.pte")
+    if FLAGS.html is None and (FLAGS.trace or FLAGS.check):
+        raise UsageError("--trace and --check are shown on a page; expected --html=report.html")
+    if FLAGS.html is not None and Path(FLAGS.html).suffix not in (".html", ".htm"):
+        raise UsageError(f"--html: found {FLAGS.html!r}; expected a name that ends in .html")
     files = program_file.files_of(name, FLAGS.data)
     program = program_file.load(name, FLAGS.data)
+    if FLAGS.html is not None:
+        from pteron.command import html_report
+
+        html_report.write(Path(FLAGS.html), program, files[0], FLAGS.trace, FLAGS.check)
+        return True
     if not FLAGS.json:
         print(program.describe(), end="")
         return True

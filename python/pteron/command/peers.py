@@ -1,22 +1,56 @@
-"""Contenders of `pteron bench`: our program and its peers, each in its own process."""
+"""Contenders of `pteron bench`: our program and its peers, each in its own process.
+
+All read the same inputs and write the outputs of their first call. No contender pays, in time or
+memory, for what is done once for a model (`prepare`) or needed by this command only.
+"""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import json
+import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import safetensors.numpy
+
+import pteron.command.usage  # noqa: F401 # imported before the clock starts
 from pteron.command.contender import Contender, serve
-from pteron.runtime import Profile
+
+if TYPE_CHECKING:  # a peer's process does not load the runtime
+    from pteron.runtime import Profile
 
 
 def start(kind: str, job: dict[str, Any], threads: int | None) -> Contender:
     """The process of one contender; `job` selects what it runs."""
     return Contender(kind, __name__, kind, json.dumps(job), threads=threads)
+
+
+def prepare(kind: str, job: dict[str, Any], dynamic: Sequence[Sequence[int]]) -> None:
+    """Writes what the contender loads to the job's folder.
+
+    Args:
+      kind: of the contender.
+      job: as for `start`.
+      dynamic: of each input the dimensions that the program takes in several sizes.
+    """
+    if kind == "onnxruntime":
+        _prepare_onnxruntime(job, dynamic)
+
+
+def outputs_of(kind: str, job: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
+    """The tensors that the first call of a contender returned."""
+    with np.load(_outputs_file(kind, job)) as file:
+        return [file[f"arr_{i}"] for i in range(len(file.files))]
+
+
+def _outputs_file(kind: str, job: dict[str, Any]) -> Path:
+    return Path(job["folder"]) / f"{kind}_outputs.npz"
 
 
 def _pteron(job: dict[str, Any]) -> Callable[[], object]:
@@ -47,32 +81,81 @@ def _profiled(job: dict[str, Any]) -> Callable[[], Profile]:
 
 def _eager(job: dict[str, Any], is_compiled: bool = False) -> Callable[[], object]:
     import torch
+    from torch.utils import _pytree as pytree
 
-    module, args, kwargs = _module(job)
+    from pteron.command import model_file
+    from pteron.exporter import example_of
+
+    module, args, kwargs = example_of(model_file.build(job["model"]), job["method"])
     torch.set_grad_enabled(False)
     call: Callable[..., Any] = torch.compile(module) if is_compiled else module
-    return lambda: call(*args, **kwargs)
+    return lambda: pytree.tree_leaves(call(*args, **kwargs))
 
 
-def _onnxruntime(job: dict[str, Any]) -> Callable[[], object]:
+def _prepare_onnxruntime(job: dict[str, Any], dynamic: Sequence[Sequence[int]]) -> None:
     try:
         import onnxruntime
         import onnxscript  # noqa: F401 # which torch needs for it
     except ModuleNotFoundError as error:
-        sys.exit(f"{error}; pip install onnx onnxruntime onnxscript")
+        raise RuntimeError(
+            f"onnxruntime: {error}\ntry:  pip install onnx onnxruntime onnxscript"
+        ) from error
     import torch
     from torch.utils import _pytree as pytree
 
-    module, args, kwargs = _module(job)
-    path = Path(job["folder"]) / "model.onnx"
-    exported = torch.onnx.export(module, args, kwargs=kwargs, dynamo=True, verbose=False)
-    assert exported is not None
-    exported.save(path)
+    from pteron.command import model_file
+    from pteron.exporter import example_of, export_methods
+
+    built = model_file.build(job["model"])
+    entry = built[job["method"]] if isinstance(built, Mapping) else built
+    target, *given = entry if isinstance(entry, tuple) else (entry,)
+    if not isinstance(target, torch.export.ExportedProgram):
+        forward, args, kwargs = example_of(built, job["method"])
+        _, tree = pytree.tree_flatten((args, kwargs))
+        dims = [{d: torch.export.Dim.AUTO for d in dims} or None for dims in dynamic]
+        args_dims, kwargs_dims = pytree.tree_unflatten(dims, tree)
+        function = forward.forward if isinstance(forward, torch.nn.Module) else forward
+        shapes = inspect.signature(function).bind(*args_dims, **kwargs_dims).arguments
+        programs, _ = export_methods({job["method"]: (target, *given[:1], shapes)}, run=False)
+        target = programs[job["method"]]
+    # It warns of torchvision.
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+    folder = Path(job["folder"])
+    # Optimized once: as much as onnxruntime can for this machine, as its own pages advise.
     options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # it warns that the result is for this machine
+    options.optimized_model_filepath = str(folder / "optimized.onnx")
+    name = "session.optimized_model_external_initializers_file_name"
+    options.add_session_config_entry(name, "optimized.bin")
+    try:
+        exported = torch.onnx.export(target, dynamo=True, verbose=False)
+        assert exported is not None
+        exported.save(folder / "model.onnx")
+        onnxruntime.InferenceSession(folder / "model.onnx", options, providers=_PROVIDERS)
+    except Exception as error:  # each has classes of its own
+        raise RuntimeError(
+            f"onnxruntime cannot run the model: {type(error).__name__}:"
+            f" {str(error).partition(chr(10))[0]}\ntry:  --against={','.join(_OTHERS)}"
+        ) from error
+
+
+_PROVIDERS = ["CPUExecutionProvider"]
+
+
+def _onnxruntime(job: dict[str, Any]) -> Callable[[], object]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    flat = [leaf.numpy() for leaf in pytree.tree_leaves((args, kwargs))]
-    inputs = {about.name: value for about, value in zip(session.get_inputs(), flat, strict=True)}
+    options.add_session_config_entry("session.set_denormal_as_zero", "1")  # as ours
+    path = Path(job["folder"]) / "optimized.onnx"
+    session = onnxruntime.InferenceSession(path, options, providers=_PROVIDERS)
+    tensors = safetensors.numpy.load_file(job["inputs"][0])
+    names = [value.name for value in session.get_inputs()]
+    if len(names) != len(tensors):
+        sys.exit(f"its model has the inputs {names}, ours {len(tensors)}")
+    inputs = {name: tensors[f"input_{i}"] for i, name in enumerate(names)}
     return lambda: session.run(None, inputs)
 
 
@@ -85,19 +168,28 @@ _KINDS: dict[str, Callable[[dict[str, Any]], Callable[[], object]]] = {
 PEERS = tuple(_KINDS)[1:]
 #: The program again, whose `begun()` has a profile as `trace`.
 PROFILE = "profile"
+_OTHERS = tuple(peer for peer in PEERS if peer != "onnxruntime")
 
 
-def _module(job: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """The module in eval mode, with its example inputs."""
-    from pteron.command import model_file
-    from pteron.exporter import example_of
-
-    return example_of(model_file.build(job["model"]), job["method"])
+def _save(kind: str, job: dict[str, Any], outputs: Any) -> dict[str, Any]:
+    """Writes the tensors among the outputs of a contender."""
+    arrays = []
+    for value in outputs:
+        dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
+        if dtype == "bfloat16" and hasattr(value, "tobytes"):  # NumPy has none
+            halves = np.frombuffer(value.tobytes(), np.uint16).reshape(value.shape)
+            arrays.append((halves.astype(np.uint32) << 16).view(np.float32))
+        elif dtype == "bfloat16":
+            arrays.append(value.float().numpy())
+        elif dtype:
+            arrays.append(np.asarray(value))
+    np.savez(_outputs_file(kind, job), *arrays)
+    return {}
 
 
 if __name__ == "__main__":
-    job = json.loads(sys.argv[2])
-    if sys.argv[1] == PROFILE:
+    kind, job = sys.argv[1], json.loads(sys.argv[2])
+    if kind == PROFILE:
         serve(lambda: _profiled(job), lambda profile: {"trace": profile.trace})
     else:
-        serve(lambda: _KINDS[sys.argv[1]](job))
+        serve(lambda: _KINDS[kind](job), functools.partial(_save, kind, job))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import mmap
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from pteron.command.usage import UsageError, nearest
 from pteron.runtime import InvalidProgramError, Limits, Method, Program, Runtime
+
+if TYPE_CHECKING:
+    from pteron.exir._serialize import schema
+    from pteron.exir._serialize.model_graph import GraphNode
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -47,6 +53,30 @@ def load(name: str, data: list[str], limits: Limits | None = None) -> Program:
         return Runtime.get().load_program(path, data_path=beside, limits=limits)
     except InvalidProgramError as error:
         raise RuntimeError(f"{error}\ntry:  {_instead_of(path, str(error))}") from error
+
+
+def tables_of(file: Path) -> tuple[schema.Program, dict[str, list[GraphNode]]]:
+    """The tables of a program, and the graphs of the methods that have one. For a file that was
+    loaded, which has checked it. ValueError for a graph or a name that cannot be read."""
+    from pteron.exir._serialize import model_graph, schema
+    from pteron.exir._serialize.container import PROGRAM, open_container
+    from pteron.exir._serialize.flatbuffer import from_flatbuffer
+
+    with file.open("rb") as opened:
+        container = open_container(
+            PROGRAM, memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+        )
+    try:
+        tables: schema.Program = from_flatbuffer(schema.Program, bytes(container.flatbuffer))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: a name in it is no UTF-8: {error.object!r}") from error
+    graphs = {}
+    for item in tables.named_data or ():
+        if item.key.startswith(model_graph.KEY):
+            segment = tables.segments[item.segment_index]
+            data = container.segment(item.segment_index, segment.offset, segment.size)
+            graphs[item.key.removeprefix(model_graph.KEY)] = model_graph.unpack(bytes(data))
+    return tables, graphs
 
 
 def _instead_of(path: Path, problem: str) -> str:

@@ -111,3 +111,12 @@ class Stages:
         with Progress(*columns, console=Console(stderr=True)) as self._progress:
             yield
             self._finish()
+
+
+def human_nbytes(nbytes: float) -> str:
+    """As `pteron inspect` shows sizes: `4.2 MB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if nbytes < 999.95:
+            return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:.1f} TB"

@@ -157,6 +157,32 @@ def test_inspect(pteron, program):
     assert report["methods"]["forward"]["inputs"][1]["sizes"] == [2, 3]
 
 
+def test_inspect_writes_a_page(pteron, program, folder):
+    assert pteron("inspect", "net.pte", "--html=net.html") == (0, "", "")
+    page = (folder / "net.html").read_text()
+    for text in ("<title>net.pte", "aten.addmm", ">linear.weight<", "net.py:12", "isa "):
+        assert text in page
+    for name in ("cut.pte", "nett.pte", "net.py"):  # the same error, and no page
+        code, _, err = pteron("inspect", name)
+        assert code and pteron("inspect", name, "--html=net.html") == (code, "", err)
+        assert (folder / "net.html").read_text() == page
+        pteron("inspect", name, "--html=other.html")
+        assert not list(folder.glob("*other.html*"))
+    code, _, err = pteron("inspect", "net.pte", "--html=missing/net.html")
+    assert code == 1 and "cannot write missing/net.html" in err
+    before = program.read_bytes()
+    code, _, err = pteron("inspect", "net.pte", "--html=net.pte")
+    assert code == 2 and "expected a name that ends in .html" in err
+    assert program.read_bytes() == before
+    assert pteron("inspect", "net.pte", "--trace=trace.json")[0] == 2
+    code, _, err = pteron("inspect", "net.pte", "--html=net.html", "--trace=missing.json")
+    assert code == 1 and "missing.json" in err
+    with (folder / "check.json").open("w") as file:
+        file.write(pteron("compare", "net.pte", "net.py:build", "--json")[1])
+    assert pteron("inspect", "net.pte", "--html=net.html", "--check=check.json") == (0, "", "")
+    assert ">equal<" in (folder / "net.html").read_text()
+
+
 def test_constants(pteron, folder):
     (folder / "labels.json").write_text('["cat", "dog"]')
     constants = ["--constant=mean=[0.5, 1]", "--constant=labels=@labels.json"]
