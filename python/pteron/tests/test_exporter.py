@@ -2,6 +2,8 @@
 
 import dataclasses
 import re
+import subprocess
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -286,6 +288,42 @@ def test_a_method_that_returns_nothing_is_noted():
             x + 1
 
     assert export_methods(Forgets().eval(), (X,))[1] == ["method 'forward' returns nothing"]
+
+
+LARGE = """
+import resource, torch
+from pteron.exporter import export_methods
+
+class Large(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.ones(512, 1 << 20, dtype=torch.int8))
+        self.register_buffer("cache", torch.zeros(1 << 19))
+
+    def forward(self, x):
+        self.cache.add_(x.sum())
+        self.cache[:2].mul_(2)
+        return x + self.weight[:2, :2].sum() + self.cache[0]
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+model = Large()
+before = peak()
+for run in (False, True):
+    export_methods({"a": (model, (torch.ones(8),)), "b": (model, (torch.ones(4),))}, run=run)
+    assert model.cache.count_nonzero() == 0
+print(peak() - before)
+"""
+
+
+def test_large_buffers_are_not_copied():
+    """Only those that a method writes; 512 MB are not, and tracing takes about 200."""
+    done = subprocess.run(
+        [sys.executable, "-c", LARGE], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 450
 
 
 def test_metal_lowers_and_says_that_it_does_not_run_here(tmp_path):
