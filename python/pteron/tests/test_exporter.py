@@ -150,6 +150,11 @@ def test_calls_as_in_torch(tmp_path):
         torch.testing.assert_close(out.first, expected + 1)
         torch.testing.assert_close(out.second, 2 * (expected + 1))
         assert out._fields == ("first", "second")
+    method, second = load(path).load_method("forward"), torch.empty(2, 3)
+    assert method.execute({"ids": X, "mask": X}, out={"second": second})[1] is second
+    torch.testing.assert_close(second, X * (expected + 1))
+    with pytest.raises(pteron.PteronError, match="found third in `out`; the outputs are first, "):
+        method.execute({"ids": X, "mask": X}, out={"third": second})
     torch.testing.assert_close(call("prefill", X, factor=3 * X), 3 * (expected + 1))
     torch.testing.assert_close(call("shifted", X, shift=2).first, expected + 3)
     with pytest.raises(
