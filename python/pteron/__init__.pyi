@@ -9,6 +9,7 @@ from pteron.exir import *
 from pteron.exporter import ExportError as ExportError
 from pteron.exporter import ExportReport as ExportReport
 from pteron.exporter import export as export
+from pteron.exporter import update_weights as update_weights
 from pteron.runtime import *
 
 __all__: list[str]
