@@ -14,6 +14,7 @@ of a small one that the code has as a literal): with other weights it must find 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import hashlib
 import json
@@ -98,6 +99,8 @@ class Recorder(TorchDispatchMode):
         users: list[Any] = [_python_dispatch, torch._inductor.ir]
         for user in users:
             self._stack.enter_context(patched(user, "_disable_current_modes", disabled))
+        graph = torch._inductor.graph.GraphLowering  # has tensors of up to 8 elements as literals
+        self._stack.enter_context(patched(graph, "can_inline_constant", lambda *_: False))
         for name in ("item", "tolist", "numpy"):  # which read memory past dispatch
             method = self._reading(getattr(torch.Tensor, name))
             self._stack.enter_context(patched(torch.Tensor, name, method))
@@ -179,7 +182,8 @@ class Recorder(TorchDispatchMode):
 
     def _literal(self, tensor: torch.Tensor) -> int:
         index = self._add(tensor)
-        whole = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+        with torch._C._DisableTorchDispatch():
+            whole = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
         self._sources[index] = {"nbytes": whole.nbytes}
         self._contents[index] = whole.clone() if whole.nbytes <= _LITERAL_NBYTES else whole
         return index
@@ -403,9 +407,11 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _bytes(tensor: torch.Tensor) -> bytes:
-    flat = tensor.detach().contiguous().reshape(-1)
-    return bytes(flat.view(torch.uint8).untyped_storage())[: flat.nbytes] if flat.numel() else b""
+    """The elements, in order."""
+    with torch._C._DisableTorchDispatch():
+        dense = tensor.detach().contiguous()
+    return ctypes.string_at(dense.data_ptr(), dense.nbytes) if dense.nbytes else b""
 
 
 def _digest(tensor: torch.Tensor) -> str:
-    return hashlib.sha256(_bytes(tensor.clone())).hexdigest()
+    return hashlib.sha256(_bytes(tensor)).hexdigest()
