@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch.export import ExportedProgram
 
-from pteron.backends.aoti import inductor, payload, toolchain, workers
+from pteron.backends.aoti import inductor, payload, toolchain, weight_recipe, workers
 from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.contract import contract_of
 from pteron.backends.aoti.lowering_errors import (
@@ -175,6 +175,11 @@ class AotiBackend(ABC, Generic[OptionsT]):
         return False
 
     @classmethod
+    def records_weights(cls, options: OptionsT) -> bool:
+        """Whether the payload says how constants are made of the model's weights."""
+        return False
+
+    @classmethod
     def codesign_so(cls, shared_object: bytes, options: OptionsT) -> bytes:
         """The linked code, signed if its platform requires it."""
         return shared_object
@@ -237,8 +242,10 @@ class AotiBackend(ABC, Generic[OptionsT]):
         device = cls.get_device_name()
         targets = cls.get_build_targets(options)
         _warm_up([target.machine for target in targets], device)
+        recorder = weight_recipe.Recorder(edge_program) if cls.records_weights(options) else None
         with inductor.LOCK, cls.get_extra_aoti_compile_context_manager():
-            program, codes = cls._prepare_and_generate(edge_program, targets, options)
+            with recorder or contextlib.nullcontext():
+                program, codes = cls._prepare_and_generate(edge_program, targets, options)
             contract = contract_of(program)
         called = {name for code in codes for name in inductor.operator_functions(code.model)}
         proxied = {name for code in codes for name in code.proxied}
@@ -255,11 +262,12 @@ class AotiBackend(ABC, Generic[OptionsT]):
             shared_object = cls.codesign_so(shared_object, options)
             imported = toolchain.imported_symbols(shared_object, target.machine)
             check_functions(cls.__name__, device, program, imported)
+            constants = code.constants if target.own_blobs else code.all_constants
             result = payload.build(
                 shared_object,
                 target.info,
                 contract,
-                code.constants if target.own_blobs else code.all_constants,
+                constants,
                 shims=imported,
                 shim_list_version=shim_list.load(device).version_for(imported),
                 op_counts=payload.count_operators(program),
@@ -269,6 +277,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
                 weights_tag=f"aoti_{target.info.device}_blob"
                 if cls.save_data_externally(options)
                 else None,
+                recipe=recorder.recipe([c.tensor for c in constants]) if recorder else b"",
             )
             results.append(result)
         return payload.join(results)
@@ -309,6 +318,21 @@ class AotiBackend(ABC, Generic[OptionsT]):
         """The platform of the linked code."""
         target = cls.get_build_target(cls.get_options(compile_specs))
         return target.info.platform or toolchain.HOST_PLATFORM
+
+    @classmethod
+    def weights_of(
+        cls, processed_bytes: bytes, named_data: Mapping[str, memoryview]
+    ) -> Mapping[str, tuple[torch.dtype, tuple[int, ...]]] | None:
+        return payload.weights_of(processed_bytes, named_data)
+
+    @classmethod
+    def with_weights(
+        cls,
+        processed_bytes: bytes,
+        named_data: Mapping[str, memoryview],
+        weights: Mapping[str, torch.Tensor],
+    ) -> PreprocessResult:
+        return payload.with_weights(processed_bytes, named_data, weights)
 
     @classmethod
     def describe(

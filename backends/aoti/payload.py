@@ -9,6 +9,7 @@ once::
     weights_key       "<sha256 of the packed constants>_weights_blob"
     each big constant "<sha256 of its bytes>_weight"
     metadata          "<so_key>/<weights_key>/metadata", a FlatBuffer of schema/metadata.fbs
+    recipe            "<so_key>/<weights_key>/recipe", see weight_recipe.py; optional
 
 Keys are unique among all files loaded together, so keys of weights in a .ptd file also have its tag
 after the digest.
@@ -27,7 +28,7 @@ import torch
 from torch.export import ExportedProgram
 
 import pteron.backends.aoti.schema.metadata_generated as schema
-from pteron.backends.aoti import workers
+from pteron.backends.aoti import weight_recipe, workers
 from pteron.backends.aoti.contract import Contract, TensorContract
 from pteron.backends.aoti.inductor import Constant, Kernel
 from pteron.backends.aoti.ops.attention.attention import WAYS
@@ -82,6 +83,7 @@ def build(
     boundaries: Sequence[str] = (),
     own_blobs: bool = True,
     weights_tag: str | None = None,
+    recipe: bytes = b"",
 ) -> PreprocessResult:
     """Collects blobs and metadata of one compiled partition.
 
@@ -100,24 +102,8 @@ def build(
             partitions share them. Otherwise the weights blob has AOTInductor's own layout: whole
             storages in the given order.
         weights_tag: name of the external file for weights; None keeps them in the program.
+        recipe: of the constants; see `weight_recipe`. Empty: there is none.
     """
-    store = NamedDataStore()
-    so_digest = hashlib.sha256(shared_object).digest()
-    if own_blobs:
-        stored, packed = _pack(constants, weights_tag)
-    else:
-        stored, packed = _pack_as_aotinductor(constants, 1 if info.device == "cuda" else ALIGNMENT)
-    packed_digest = hashlib.sha256(packed).digest()
-    weights_key = _weight_key(packed_digest, "weights_blob", weights_tag)
-    store.add_named_data(weights_key, packed, ALIGNMENT, weights_tag, digest=packed_digest)
-    stored = [dataclasses.replace(item, blob_key=item.blob_key or weights_key) for item in stored]
-    for item in stored:
-        if item.blob_key != weights_key:
-            store.add_named_data(
-                item.blob_key, item.data, ALIGNMENT, weights_tag, digest=item.digest
-            )
-
-    # The key of the metadata is made of the other two, and equal code has several of them.
     inputs, outputs, conditions = contract
     table = _filled(
         schema.ModelMetadataT(),
@@ -129,11 +115,9 @@ def build(
         cpuFeatures=[],
         numThreads=info.num_threads,
         cudaArchs=list(info.cuda_archs),
-        soDigest=list(so_digest),
         inputs=[_tensor_table(item) for item in inputs],
         outputs=[_tensor_table(item) for item in outputs],
         conditions=[_filled(schema.ConditionT(), **vars(item)) for item in conditions],
-        constants=[_constant_table(item) for item in stored],
         weightsLayout=info.weights_layout,
         opCounts=[
             _filled(schema.OpCountT(), op=op, count=count) for op, count in op_counts.items()
@@ -143,15 +127,94 @@ def build(
         platform=info.platform,
         kernels=[_filled(schema.KernelT(), **vars(item)) for item in kernels],
     )
+    return _stored(shared_object, table, constants, own_blobs, weights_tag, recipe)
+
+
+def _stored(
+    shared_object: bytes | memoryview,
+    table: Any,
+    constants: Sequence[Constant],
+    own_blobs: bool,
+    weights_tag: str | None,
+    recipe: bytes | memoryview,
+) -> PreprocessResult:
+    """The blobs of one variant. Fills in the constants of its metadata, `table`."""
+    store = NamedDataStore()
+    so_digest = hashlib.sha256(shared_object).digest()
+    if own_blobs:
+        stored, packed = _pack(constants, weights_tag)
+    else:
+        stored, packed = _pack_as_aotinductor(constants, 1 if table.device == "cuda" else ALIGNMENT)
+    packed_digest = hashlib.sha256(packed).digest()
+    weights_key = _weight_key(packed_digest, "weights_blob", weights_tag)
+    store.add_named_data(weights_key, packed, ALIGNMENT, weights_tag, digest=packed_digest)
+    stored = [dataclasses.replace(item, blob_key=item.blob_key or weights_key) for item in stored]
+    for item in stored:
+        if item.blob_key != weights_key:
+            store.add_named_data(
+                item.blob_key, item.data, ALIGNMENT, weights_tag, digest=item.digest
+            )
+
+    table.soDigest = list(so_digest)
+    table.constants = [_constant_table(item) for item in stored]
+    # The key of the metadata is made of the other two, and equal code has several of them.
     builder = flatbuffers.Builder(4096)
     builder.Finish(table.Pack(builder), file_identifier=_FILE_IDENTIFIER)
     metadata = bytes(builder.Output())
     so_key = f"{so_digest.hex()}_{hashlib.sha256(metadata).hexdigest()[:16]}_so_blob"
     store.add_named_data(so_key, shared_object, alignment=4096, digest=so_digest)
     store.add_named_data(f"{so_key}/{weights_key}/metadata", metadata, ALIGNMENT)
+    if recipe:
+        store.add_named_data(f"{so_key}/{weights_key}/recipe", recipe, ALIGNMENT)
     return PreprocessResult(
         f"{so_key}\n{weights_key}".encode(), data_store_output=store.get_named_data_store_output()
     )
+
+
+def weights_of(
+    processed_bytes: bytes, named_data: Mapping[str, memoryview]
+) -> dict[str, tuple[torch.dtype, tuple[int, ...]]] | None:
+    """See `BackendDetails.weights_of`."""
+    found: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {}
+    for so_key, weights_key in _variants(processed_bytes):
+        key = f"{so_key}/{weights_key}"
+        if f"{key}/recipe" in named_data:
+            found |= weight_recipe.weights_of(named_data[f"{key}/recipe"])
+        elif schema.ModelMetadata.GetRootAs(bytes(named_data[f"{key}/metadata"])).ConstantsLength():
+            return None
+    return found
+
+
+def with_weights(
+    processed_bytes: bytes,
+    named_data: Mapping[str, memoryview],
+    weights: Mapping[str, torch.Tensor],
+) -> PreprocessResult:
+    """See `BackendDetails.with_weights`."""
+    results = []
+    made: dict[bytes, list[torch.Tensor]] = {}
+    for so_key, weights_key in _variants(processed_bytes):
+        key = f"{so_key}/{weights_key}"
+        metadata = schema.ModelMetadata.GetRootAs(bytes(named_data[f"{key}/metadata"]))
+        table = schema.ModelMetadataT.InitFromObj(metadata)
+        recipe = bytes(named_data.get(f"{key}/recipe", b""))
+        if recipe not in made:
+            made[recipe] = weight_recipe.replay(recipe, weights) if recipe else []
+        constants = [
+            Constant(index, item.name.decode(), item.fqn.decode(), tensor)
+            for index, (item, tensor) in enumerate(
+                zip(table.constants or (), made[recipe], strict=True)
+            )
+        ]
+        tag = weights_key.partition("_")[2].removesuffix("weights_blob").removesuffix("_")
+        results.append(_stored(named_data[so_key], table, constants, True, tag or None, recipe))
+    return join(results)
+
+
+def _variants(processed_bytes: bytes) -> list[tuple[str, str]]:
+    """Keys of code and weights."""
+    keys = processed_bytes.decode().split("\n")
+    return list(zip(keys[::2], keys[1::2], strict=True))
 
 
 def join(variants: Sequence[PreprocessResult]) -> PreprocessResult:

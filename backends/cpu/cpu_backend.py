@@ -69,6 +69,10 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
         return [PatchEmbeddingAsMatmulPass(), *passes] if code.freeze and code.templates else passes
 
     @classmethod
+    def records_weights(cls, options: CpuOptions) -> bool:
+        return options.updatable_weights
+
+    @classmethod
     def save_data_externally(cls, options: CpuOptions) -> bool:
         return options.save_data_externally
 

@@ -31,6 +31,8 @@ class CpuOptions(AotiOptions):
         save_data_externally: weights go to a .ptd file.
         gemm: "template" generates matmuls into the code, "library" calls the runtime's,
             "auto" is template for packed weights and library for shared ones.
+        updatable_weights: the file says how its constants are made from the model's weights, so
+            that `pteron.update_weights` can give the code others.
     """
 
     isa: str | tuple[str, ...] = DEFAULT_ISA
@@ -38,6 +40,7 @@ class CpuOptions(AotiOptions):
     num_threads: int = 0
     save_data_externally: bool = False
     gemm: str = "auto"
+    updatable_weights: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.isa, str):

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
+import torch
 from torch.export import ExportedProgram
 
 from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
@@ -120,6 +121,25 @@ class BackendDetails(ABC):
         """Whether the partition's options allow TF32 in float32 matmuls, so that verification
         tolerates it."""
         return False
+
+    @classmethod
+    def weights_of(
+        cls, processed_bytes: bytes, named_data: Mapping[str, memoryview]
+    ) -> Mapping[str, tuple[torch.dtype, tuple[int, ...]]] | None:
+        """Dtypes and shapes of the model's weights in a lowered partition; None if the partition
+        cannot take others."""
+        return None
+
+    @classmethod
+    def with_weights(
+        cls,
+        processed_bytes: bytes,
+        named_data: Mapping[str, memoryview],
+        weights: Mapping[str, torch.Tensor],
+    ) -> PreprocessResult:
+        """A lowered partition with the same code and other weights, all those of `weights_of`.
+        ValueError: the code is for values that these do not have."""
+        raise NotImplementedError
 
     @classmethod
     def describe(

@@ -1,6 +1,7 @@
 """Emits one method: walks its graph and adds an instruction for each call."""
 
 import collections
+import enum
 import inspect
 import json
 import operator
@@ -50,7 +51,7 @@ def _names(spec: pytree.TreeSpec, *path: str) -> Iterator[str]:
         return
     children = spec.children()
     for key, child in zip(_keys(spec) or range(len(children)), children, strict=True):
-        yield from _names(child, *path, str(key))
+        yield from _names(child, *path, _text(key))
 
 
 def _described(spec: pytree.TreeSpec) -> dict[str, Any]:
@@ -70,9 +71,15 @@ def _described(spec: pytree.TreeSpec) -> dict[str, Any]:
         kind, context = dict, _keys(spec)
     return {
         "type": f"{kind.__module__}.{kind.__qualname__}",
-        "context": json.dumps(context, default=str),
+        "context": json.dumps(context, default=_text),
         "children_spec": [_described(child) for child in spec.children()],
     }
+
+
+def _text(value: object) -> str:
+    """A key or an object of a tree's, without the address that str() may give."""
+    plain = isinstance(value, str | int | float | enum.Enum) or inspect.isclass(value)
+    return str(value) if plain else type(value).__name__
 
 
 def _keys(spec: pytree.TreeSpec) -> list[Any] | None:

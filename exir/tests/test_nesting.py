@@ -2,6 +2,8 @@
 
 import collections
 import dataclasses
+import enum
+import json
 from typing import Any
 
 import pytest
@@ -66,3 +68,17 @@ def test_named_tuples_and_other_containers_of_python_and_torch() -> None:
 def test_a_nesting_is_written_as_torch_writes_it(value: Any) -> None:
     spec = torch.utils._pytree.tree_structure(value)
     assert container_types(spec, spec, []).inputs == torch.utils._pytree.treespec_dumps(spec)
+
+
+def test_what_is_written_has_no_addresses() -> None:
+    """Keys and contexts that JSON does not have are enumerators, or written as their type."""
+
+    class Level(enum.Enum):
+        LOW = 1
+
+    for key, text in ((Level.LOW, "Level.LOW"), (Opaque(), "Opaque")):
+        spec = torch.utils._pytree.tree_structure({key: 1})
+        types = container_types(spec, spec, [])
+        assert types.output_names == [text] and json.loads(types.outputs)[1]["context"] == (
+            json.dumps([text])
+        )

@@ -14,7 +14,7 @@ from _thread import get_ident as _get_ident
 
 # Names by package. __init__.pyi declares the same for type checkers.
 _HOMES = {
-    "exporter": ("ExportError", "ExportReport", "export"),
+    "exporter": ("ExportError", "ExportReport", "export", "update_weights"),
     "exir": (
         "EdgeCompileConfig",
         "EdgeProgramManager",

@@ -9,6 +9,7 @@ from pteron.exir import *
 from pteron.exporter import ExportError as ExportError
 from pteron.exporter import ExportReport as ExportReport
 from pteron.exporter import export as export
+from pteron.exporter import update_weights as update_weights
 from pteron.runtime import *
 from pteron.sdk import cmake_prefix_path as cmake_prefix_path
 from pteron.sdk import include_dir as include_dir

@@ -118,7 +118,7 @@ Result<std::shared_ptr<Session>> Session::copy() const {
     for (const auto& [name, buffer] : buffers_) {
       const Tensor& tensor = buffer->tensor;
       PTERON_ASSIGN_OR_RETURN(const Buffer* const added,
-                              result->find_or_add(name, tensor, buffer->initial));
+                              result->add(name, tensor, buffer->initial));
       PTERON_RETURN_IF_ERROR(copy_within_device(added->tensor.data(), tensor.data(),
                                                 tensor.nbytes(), tensor.device()));
     }
@@ -139,12 +139,23 @@ Result<Session::Buffer*> Session::find_or_add(std::string_view name, const Tenso
                            static_cast<int>(name.size()), name.data());
     return &buffer;
   }
+  PTERON_ASSIGN_OR_RETURN(Buffer* const added, add(name, tensor, initial));
+  // New memory is zeroed.
+  if (!initial.empty()) {
+    if (Error error = reset(*added); !error.ok()) {
+      buffers_.erase(buffers_.find(name));
+      return error;
+    }
+  }
+  return added;
+}
+
+Result<Session::Buffer*> Session::add(std::string_view name, const Tensor& tensor,
+                                      Span<const uint8_t> initial) {
   PTERON_ASSIGN_OR_RETURN(PlannedBuffer memory,
                           PlannedBuffer::allocate(tensor.nbytes(), tensor.device()));
   auto buffer = std::unique_ptr<Buffer>(new Buffer{tensor, std::move(memory), initial});
   buffer->tensor.set_data(buffer->memory.data(), buffer->memory.nbytes());
-  // New memory is zeroed.
-  if (!initial.empty()) PTERON_RETURN_IF_ERROR(reset(*buffer));
   Buffer* const added = buffer.get();
   buffers_.emplace(std::string(name), std::move(buffer));
   return added;

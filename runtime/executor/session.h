@@ -69,6 +69,8 @@ class Session final {
   // program.
   Result<Buffer*> find_or_add(std::string_view name, const Tensor& tensor,
                               Span<const uint8_t> initial);
+  // A new one, of zeros.
+  Result<Buffer*> add(std::string_view name, const Tensor& tensor, Span<const uint8_t> initial);
   static Error reset(Buffer& buffer);
   static const Tensor& tensor(const Buffer& buffer);
 

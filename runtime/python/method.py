@@ -35,7 +35,11 @@ class Method:
         return MethodMeta(self._native.meta())
 
     def execute(
-        self, inputs: Sequence[Any] | dict[str, Any], *, timeout: float | None = None
+        self,
+        inputs: Sequence[Any] | dict[str, Any],
+        *,
+        out: Any = None,
+        timeout: float | None = None,
     ) -> list[Any]:
         """Runs on flat `inputs`, in the order of the exported program, and returns flat outputs.
 
@@ -52,6 +56,13 @@ class Method:
         for the buffer protocol); without input tensors, torch tensors if torch is loaded, else
         NumPy arrays.
 
+        `out` has the caller's tensors for outputs, which are returned instead: a list with a tensor
+        or None for each, a dict by the names in `metadata.output_names()`, or one tensor for one
+        output. They have the outputs' dtypes, sizes and devices, any strides, and share no memory
+        with inputs or each other. The method writes into them where it can (large outputs of
+        fixed sizes, in the program's layout), else there is one copy. If a run fails they may be
+        written in part.
+
         With inputs or outputs on a GPU, a call is queued like a torch operator: on
         torch's current stream of the calling thread, on which its outputs are valid, without
         blocking the host. (Without torch it is the default stream, and `__dlpack__` of an output
@@ -64,15 +75,16 @@ class Method:
         partially updated (`reset_state()`).
 
         Raises:
-          InvalidArgumentError: lists all invalid inputs; nothing has run.
+          InvalidArgumentError: lists all invalid inputs, or an invalid `out`; nothing has run, unless
+            an `out` has other sizes than a dynamic output, which is known afterwards.
           TimedOutError, CancelledError: see above.
           ResourceError: it exceeded `Limits.instructions`.
         """
         if inputs.__class__ is dict:
             inputs = self._in_order(inputs)
-        if timeout is None:
+        if timeout is None and out is None:
             return self._native.execute(inputs)
-        return self._native.execute_within((inputs, timeout))
+        return self._native.execute_with((inputs, timeout, self._outputs(out)))
 
     def cancel(self) -> bool:
         """Makes the current call on another thread raise `CancelledError`, and returns True.
@@ -164,6 +176,19 @@ class Method:
                 f"found inputs {', '.join(map(str, inputs))}; expected all of {', '.join(names)}"
             )
         return [inputs[name] for name in names]
+
+    def _outputs(self, out: Any) -> list[Any] | None:
+        if isinstance(out, dict):
+            from pteron.runtime.python.errors import InvalidArgumentError
+
+            names = self.metadata.output_names()
+            unknown = [str(name) for name in out if name not in names]
+            if unknown:
+                raise InvalidArgumentError(
+                    f"found {', '.join(unknown)} in `out`; the outputs are {', '.join(names)}"
+                )
+            return [out.get(name) for name in names]
+        return list(out) if isinstance(out, list | tuple) else None if out is None else [out]
 
     def session(self) -> Session:
         """The session of its mutable buffers."""

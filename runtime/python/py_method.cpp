@@ -24,6 +24,8 @@ namespace {
 constexpr size_t kLargeCopyNbytes = 1 << 18;
 // From this size on, copying an output takes longer than replacing its memory.
 constexpr size_t kLargeOutputNbytes = 1 << 14;
+// Of memory on a device that delegates write.
+constexpr size_t kDeviceAlignment = 16;
 constexpr double kNoTimeout = std::numeric_limits<double>::infinity();
 
 // Whether a tensor is dense in `dim_order`, outermost dimension first.
@@ -38,8 +40,10 @@ bool has_layout(const ImportedTensor& tensor, const std::vector<uint8_t>& dim_or
   return true;
 }
 
-bool is_aligned(const ImportedTensor& tensor) {
-  return reinterpret_cast<uintptr_t>(tensor.data) % element_size(tensor.dtype) == 0;
+// To its elements, and to `nbytes`.
+bool is_aligned(const ImportedTensor& tensor, size_t nbytes = 1) {
+  const auto address = reinterpret_cast<uintptr_t>(tensor.data);
+  return address % element_size(tensor.dtype) == 0 && address % nbytes == 0;
 }
 
 View view_of(const ImportedTensor& tensor) {
@@ -187,7 +191,7 @@ PyMethod::~PyMethod() {
 PyTypeObject* PyMethod::type() {
   static PyMethodDef methods[] = {
       {"execute", method_of<&PyMethod::execute>, METH_O, "Flat inputs to flat outputs."},
-      {"execute_within", method_of<&PyMethod::execute_within>, METH_O, "Of (inputs, timeout)."},
+      {"execute_with", method_of<&PyMethod::execute_with>, METH_O, "Of (inputs, timeout, out)."},
       {"cancel", method_of<&PyMethod::cancel>, METH_NOARGS, nullptr},
       {"profile", method_of<&PyMethod::profile>, METH_O, "Of (inputs, list for the JSON)."},
       {"prepare", method_of<&PyMethod::prepare>, METH_O, "For flat inputs."},
@@ -274,22 +278,27 @@ const dlpack::ExchangeApi* PyMethod::api_of_caller() const {
   return style_of_process().api;
 }
 
-// Whether an input came through `__dlpack__`, which synchronizes it with the default stream.
-bool PyMethod::has_foreign_input() const {
-  return std::any_of(inputs_.begin(), inputs_.end(), [](const Input& input) {
-    return input.tensor.imported() && !input.tensor.type.api &&
-           input.tensor.device.type != DeviceType::CPU;
-  });
+// Whether a tensor came through `__dlpack__`, which synchronizes it with the default stream.
+bool PyMethod::has_foreign_tensor() const {
+  const auto is_foreign = [](const ImportedTensor& tensor) {
+    return tensor.imported() && !tensor.type.api && tensor.device.type != DeviceType::CPU;
+  };
+  return std::any_of(inputs_.begin(), inputs_.end(),
+                     [&](const Input& input) { return is_foreign(input.tensor); }) ||
+         std::any_of(outputs_.begin(), outputs_.end(),
+                     [&](const Output& output) { return is_foreign(output.into); });
 }
 
 Object PyMethod::execute(PyObject* inputs) { return run(inputs, Purpose::Execute, kNoTimeout); }
 
-Object PyMethod::execute_within(PyObject* inputs_and_timeout) {
-  PyObject* const number = PyTuple_GET_ITEM(inputs_and_timeout, 1);
-  const double timeout = PyFloat_AsDouble(number);
+Object PyMethod::execute_with(PyObject* arguments) {
+  PyObject* const number = PyTuple_GET_ITEM(arguments, 1);
+  const double timeout = number == Py_None ? kNoTimeout : PyFloat_AsDouble(number);
   if (timeout == -1.0 && PyErr_Occurred()) throw PythonError();
   if (std::isnan(timeout)) throw_error(Error(Error::InvalidArgument, "the timeout is no number"));
-  return run(PyTuple_GET_ITEM(inputs_and_timeout, 0), Purpose::Execute, timeout);
+  PyObject* const out = PyTuple_GET_ITEM(arguments, 2);
+  return run(PyTuple_GET_ITEM(arguments, 0), Purpose::Execute, timeout,
+             out == Py_None ? nullptr : out);
 }
 
 Object PyMethod::prepare(PyObject* inputs) { return run(inputs, Purpose::Prepare, kNoTimeout); }
@@ -306,7 +315,7 @@ Object PyMethod::profile(PyObject* inputs_and_list) {
     if (PyList_Append(list, text.get()) != 0) throw PythonError();
   };
   try {
-    Object outputs = run(inputs, Purpose::Execute, kNoTimeout, &profile);
+    Object outputs = run(inputs, Purpose::Execute, kNoTimeout, nullptr, &profile);
     append();
     return outputs;
   } catch (...) {
@@ -318,26 +327,37 @@ Object PyMethod::profile(PyObject* inputs_and_list) {
   }
 }
 
-Object PyMethod::run(PyObject* inputs, Purpose purpose, double timeout, Profile* profile) {
+Object PyMethod::run(PyObject* inputs, Purpose purpose, double timeout, PyObject* out,
+                     Profile* profile) {
   const bool has_timeout = timeout != kNoTimeout;
   const Clock::time_point start = has_timeout ? Clock::now() : Clock::time_point();
   const PySession::Guard guard(*session_, timeout);
   struct Release {
     PyMethod* method;
-    ~Release() { method->release_inputs(); }
+    ~Release() { method->release_values(); }
   } release{this};
   import_inputs(inputs);
+  if (out) import_outputs(out);
   CallerStreams streams(devices_, devices_.empty() ? nullptr : api_of_caller(), session_->order());
   if (devices_.empty()) {
     throw_if_error(session_->order().finish());
   } else {
-    throw_if_error(streams.begin(has_foreign_input()));
+    throw_if_error(streams.begin(has_foreign_tensor()));
   }
   throw_if_error(method_->set_inputs({values_.data(), values_.size()}));
   if (!written_.empty()) check_written_inputs();  // whose sizes are known to be valid
   for (size_t i = 0; i < outputs_.size(); ++i) {
     Output& output = outputs_[i];
+    if (output.given) check_into(i);
     if (output.mode != OutputMode::Direct) continue;
+    const ImportedTensor& into = output.into;
+    if (output.given && has_layout(into, method_->meta().outputs[i].dim_order) &&
+        is_aligned(into, into.device.type == DeviceType::CPU ? 1 : kDeviceAlignment)) {
+      throw_if_error(
+          method_->set_output_data(i, into.data, method_->get_output(i).tensor().nbytes()));
+      output.is_bound = true;
+      continue;
+    }
     output.direct = value_or_throw(OwnedTensor::allocate(method_->get_output(i).tensor()));
     throw_if_error(method_->set_output_data(i, output.direct->data(), output.direct->nbytes()));
   }
@@ -360,7 +380,14 @@ Object PyMethod::run(PyObject* inputs, Purpose purpose, double timeout, Profile*
   if (purpose == Purpose::Prepare) return none();
   if (!written_.empty()) write_copies_back();
   const TensorStyle style = output_style();
-  return list_of(outputs_.size(), [&](size_t i) { return output(i, style); });
+  Object results = list_of(outputs_.size(), [&](size_t i) {
+    if (!outputs_[i].given) return output(i, style);
+    if (!outputs_[i].is_bound) copy_into(i, style);
+    return borrow(outputs_[i].given.get());
+  });
+  // Others' tensors do not make their consumer's stream wait.
+  if (out && has_foreign_tensor()) throw_if_error(session_->order().finish());
+  return results;
 }
 
 Object PyMethod::reset_state() {
@@ -573,7 +600,98 @@ void PyMethod::write_copies_back() {
   }
 }
 
-void PyMethod::release_inputs() {
+void PyMethod::import_outputs(PyObject* out) {
+  const auto count = static_cast<size_t>(PyList_GET_SIZE(out));
+  if (count != outputs_.size()) {
+    throw_error(make_error(Error::InvalidArgument,
+                           "method \"%s\" has %zu outputs; found %zu in `out`, expected a tensor "
+                           "or None for each",
+                           method_->name().c_str(), outputs_.size(), count));
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const Object item = borrow(PyList_GET_ITEM(out, static_cast<Py_ssize_t>(i)));
+    if (item.get() == Py_None) continue;
+    if (!outputs_[i].into.import(item.get())) {
+      throw_error(make_error(Error::InvalidType,
+                             "out %zu of method \"%s\": found a %s, expected a tensor or None", i,
+                             method_->name().c_str(), Py_TYPE(item.get())->tp_name));
+    }
+    outputs_[i].given = borrow(item.get());
+  }
+}
+
+void PyMethod::check_into(size_t index) const {
+  const ImportedTensor& into = outputs_[index].into;
+  const ValueMeta& meta = method_->meta().outputs[index];
+  const auto refuse = [&](const std::string& why) {
+    throw_error(Error(Error::InvalidArgument, "out " + std::to_string(index) + " of method \"" +
+                                                  method_->name() + "\" " + why));
+  };
+  bool fits = meta.kind == ValueKind::Tensor && into.dtype == meta.dtype &&
+              into.device == meta.device && into.dim == meta.sizes.size();
+  for (size_t d = 0; fits && d < into.dim; ++d) {
+    fits = meta.dynamism == ShapeDynamism::Static ? into.sizes[d] == meta.sizes[d]
+                                                  : into.sizes[d] <= meta.sizes[d];
+  }
+  if (!fits) {
+    const Tensor found = value_or_throw(
+        Tensor::make(into.dtype, {into.sizes.data(), into.dim}, into.data, into.device));
+    refuse("is " + found.describe() + " on " + describe(into.device) + ", expected " +
+           meta.describe() + " on " + describe(meta.device));
+  }
+  if (into.is_read_only) refuse("is read-only");
+  if (into.is_lazy) refuse("has torch's negative bit, or no memory; pass a plain tensor");
+  if (overlaps_itself(view_of(into))) {
+    refuse("has several elements in one place in memory, as after expand()");
+  }
+  const auto overlaps = [&](const ImportedTensor& other) {
+    return other.imported() && other.device == into.device &&
+           share_elements(view_of(into), view_of(other));
+  };
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (overlaps(inputs_[i].tensor)) refuse("shares memory with input " + std::to_string(i));
+  }
+  for (size_t i = 0; i < index; ++i) {
+    if (overlaps(outputs_[i].into)) refuse("shares memory with out " + std::to_string(i));
+  }
+}
+
+void PyMethod::copy_into(size_t index, const TensorStyle& style) {
+  Output& output = outputs_[index];
+  const ImportedTensor& into = output.into;
+  const Tensor result = method_->get_output(index).tensor();
+  if (!std::equal(result.sizes().begin(), result.sizes().end(), into.sizes.begin())) {
+    throw_error(make_error(Error::InvalidArgument,
+                           "out %zu of method \"%s\" has other sizes than what it computed, %s; "
+                           "the method has run",
+                           index, method_->name().c_str(), result.describe().c_str()));
+  }
+  if (result.nbytes() == 0) return;
+  if (into.device.type == DeviceType::CPU) {
+    const WithoutGil without_gil;
+    throw_if_error(copy_elements(pteron::view_of(result), view_of(into)));
+  } else if (has_layout(into, method_->meta().outputs[index].dim_order)) {
+    throw_if_error(
+        find_device_allocator(into.device.type)
+            ->copy(into.data, into.device, result.data(), into.device, result.nbytes(), Wait::No));
+  } else if (into.type.is_torch) {
+    const Object detached = call_method(output.given.get(), "detach", "()");
+    call_method(detached.get(), "copy_", "(N)", this->output(index, style).release());
+  } else {
+    throw_error(make_error(Error::InvalidArgument,
+                           "out %zu of method \"%s\" is on a device with other strides than %s",
+                           index, method_->name().c_str(), result.describe().c_str()));
+  }
+}
+
+void PyMethod::release_values() {
+  for (Output& output : outputs_) {
+    if (__builtin_expect(!output.given, 1)) continue;
+    output.into.clear();
+    output.given.reset();
+    output.is_bound = false;
+    output.direct.reset();
+  }
   for (Input& input : inputs_) {
     input.tensor.clear();
     input.scalar.reset();

@@ -74,8 +74,9 @@ class PyMethod final {
   // Flat inputs to a list of flat outputs. Callable from any thread; calls into one session are
   // serialized.
   Object execute(PyObject* inputs);
-  // The same with a tuple: flat inputs, and a timeout in seconds.
-  Object execute_within(PyObject* inputs_and_timeout);
+  // The same with a tuple: flat inputs, a timeout in seconds, and None or a list with the caller's
+  // tensor or None for each output.
+  Object execute_with(PyObject* arguments);
   // Executes with a tuple: flat inputs, and a list to which the profile's JSON is appended, also
   // before an exception.
   Object profile(PyObject* inputs_and_list);
@@ -107,15 +108,19 @@ class PyMethod final {
     std::unique_ptr<std::byte[]> memory;  // for an unplanned output that must be copied
     OwnedTensorPtr direct;
     OwnedTensorPtr on_device;  // like `memory`, on a device
+    ImportedTensor into;       // the caller's tensor
+    Object given;              // the same
+    bool is_bound = false;     // the method writes it
   };
 
-  Object run(PyObject* inputs, Purpose purpose, double timeout, Profile* profile = nullptr);
+  Object run(PyObject* inputs, Purpose purpose, double timeout, PyObject* out = nullptr,
+             Profile* profile = nullptr);
   void prepare_outputs();
   Error give_memory(size_t index);
   bool takes_memory(size_t index);
   void collect_devices();
   const dlpack::ExchangeApi* api_of_caller() const;
-  bool has_foreign_input() const;
+  bool has_foreign_tensor() const;
   void check_count(size_t found) const;
   void import_value(size_t index, PyObject* value);
   EValue import_scalar(size_t index, PyObject* value);
@@ -129,7 +134,12 @@ class PyMethod final {
   void write_copies_back();
   EValue scalar_of_tensor(const ImportedTensor& tensor, const ValueMeta& expected) const;
   void import_inputs(PyObject* inputs);
-  void release_inputs();
+  void import_outputs(PyObject* out);
+  // Throws unless the caller's tensor can hold the output.
+  void check_into(size_t index) const;
+  // What is on a device and strided is copied with torch.
+  void copy_into(size_t index, const TensorStyle& style);
+  void release_values();
   TensorStyle output_style() const;
   Object output(size_t index, const TensorStyle& style);
   Object export_value(const EValue& value, const TensorStyle& style);

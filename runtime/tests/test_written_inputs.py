@@ -347,3 +347,93 @@ def test_buffers_of_other_things_are_refused(y: Any) -> None:
     for inputs in ([np.zeros(4, np.float32), y], [y, np.zeros(4, np.float32)]):
         with pytest.raises((PteronError, TypeError)):
             method.execute(inputs)
+
+
+def copying_method(sizes: list[int], planned: bool = True, **bounds: Any) -> Method:
+    """forward(x): a copy of x, twice."""
+    method = MethodBuilder()
+    x = method.input(sizes, **bounds)
+    for _ in range(2):
+        z = method.planned(sizes, **bounds) if planned else method.tensor(sizes, **bounds)
+        method.clone(x, z)
+        method.output(z)
+    return Runtime.get().load_program(build_program(method)).load_method("forward")
+
+
+LARGE = np.arange(16384, dtype=np.float32).reshape(128, 128)
+
+
+@pytest.mark.parametrize("planned", [True, False])
+@pytest.mark.parametrize("given", [NEW, LARGE], ids=["small", "large"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        np.zeros_like,
+        lambda x: np.zeros(x.shape, x.dtype, order="F"),
+        lambda x: np.zeros((2 * x.shape[0], x.shape[1] + 1), x.dtype)[::-2, 1:],
+        lambda x: np.zeros(x.nbytes + 1, np.uint8)[1:].view(x.dtype).reshape(x.shape),
+        lambda x: torch.zeros(x.shape),
+        lambda x: torch.nn.Parameter(torch.zeros(x.shape[::-1])).t(),
+        lambda x: memoryview(np.zeros_like(x)),
+    ],
+)
+def test_outputs_are_written_to_the_callers_memory(make: Any, given: Any, planned: bool) -> None:
+    method = copying_method(list(given.shape), planned)
+    for factor in (1, -2):
+        out = make(given)
+        for outs in ([None, out], (None, out)):
+            if isinstance(out, torch.Tensor):
+                out.detach().zero_()
+            first, second = method.execute([given * np.float32(factor)], out=outs)
+            assert second is out and first is not out
+            found = out.detach() if isinstance(out, torch.Tensor) else out
+            for each in (first, found):
+                np.testing.assert_array_equal(np.asarray(each), given * factor)
+        later = method.execute([given])
+        np.testing.assert_array_equal(np.asarray(found), given * factor)  # no longer written
+        np.testing.assert_array_equal(later[1], given)
+    (y,) = copying_one(given).execute([given], out=(out := make(given)))
+    assert y is out
+
+
+def copying_one(given: Any) -> Method:
+    method = MethodBuilder()
+    x, z = method.input(list(given.shape)), method.planned(list(given.shape))
+    method.clone(x, z)
+    method.output(z)
+    return Runtime.get().load_program(build_program(method)).load_method("forward")
+
+
+def test_the_callers_memory_is_refused_for_outputs() -> None:
+    method = copying_method([2, 3])
+    x = NEW.copy()
+    read_only = NEW.copy()
+    read_only.flags.writeable = False
+    both = np.zeros((2, 3), np.float32)
+    for out, message in (
+        ([None], r"has 2 outputs; found 1 in `out`"),
+        ([None, 3], "out 1 .* found a int, expected a tensor or None"),
+        ([None, np.zeros((2, 3))], r"out 1 .* is float64\[2, 3\] on cpu, expected float32\[2, 3\]"),
+        ([None, np.zeros((3, 2), np.float32)], r"is float32\[3, 2\]"),
+        ([read_only, None], "out 0 .* is read-only"),
+        ([x, None], "out 0 .* shares memory with input 0"),
+        ([both, both], "out 1 .* shares memory with out 0"),
+        ([torch.zeros(3).expand(2, 3), None], "several elements in one place"),
+        ([torch._neg_view(torch.zeros(2, 3)), None], "negative bit"),
+    ):
+        with pytest.raises(PteronError, match=message):
+            method.execute([x], out=out)
+        assert not both.any() and np.array_equal(x, NEW)
+    np.testing.assert_array_equal(method.execute([x], out=[both, None])[0], NEW)
+
+
+def test_dynamic_outputs_in_the_callers_memory() -> None:
+    method = copying_method([4, 3], bounded=True)
+    out = np.zeros((2, 3), np.float32)
+    assert method.execute([NEW], out=[out, None])[0] is out
+    np.testing.assert_array_equal(out, NEW)
+    with pytest.raises(PteronError, match=r"other sizes than what it computed, float32\[1, 3\]"):
+        method.execute([NEW[:1]], out=[out, None])
+    np.testing.assert_array_equal(out, NEW)
+    with pytest.raises(PteronError, match=r"is float32\[5, 3\] on cpu, expected float32\[<=4, "):
+        method.execute([NEW], out=[np.zeros((5, 3), np.float32), None])

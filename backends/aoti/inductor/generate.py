@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 
 from pteron.backends.aoti.inductor.absent_gpu import absent_gpu
 from pteron.backends.aoti.inductor.absent_weights import real_values
@@ -130,7 +131,7 @@ def _copy(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     tensors = {
         id(value): value
         for part in module.modules()
-        for value in (*vars(part).values(), *part._parameters.values(), *part._buffers.values())
+        for value in pytree.tree_leaves(vars(part))
         if isinstance(value, torch.Tensor)
     }
     return copy.deepcopy(module, tensors)

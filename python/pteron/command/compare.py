@@ -13,19 +13,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pteron.command import model_file, program_file
 from pteron.command.usage import CannotRunHere, Stages, command_flags, only
-from pteron.exir._serialize.program_file import deserialize_program
-from pteron.exir.program import to_edge, to_edge_transform_and_lower
-from pteron.exir.verification.verify import (
-    MethodVerification,
-    VerificationError,
-    differences,
-    verify_method,
-)
-from pteron.exporter import ExportError, export_methods
+
+if TYPE_CHECKING:  # torch is imported when a model is, not for --help
+    from pteron.exir.verification.verify import MethodVerification
 
 __doc__ += model_file.FORM
 
@@ -36,6 +30,11 @@ model_file.define_flags(FLAGS)
 
 def run(positional: list[str]) -> bool:
     name, model = only(positional, "model.pte", "FILE.py:function")
+    from pteron.exir._serialize.program_file import deserialize_program
+    from pteron.exir.program import to_edge
+    from pteron.exir.verification.verify import differences, verify_method
+    from pteron.exporter import ExportError, export_methods
+
     partitioners = model_file.partitioners(FLAGS)
     program = program_file.load(name, FLAGS.data)
     path = program_file.files_of(name, FLAGS.data)[0]
@@ -90,10 +89,15 @@ def _check_compared(reports: Mapping[str, MethodVerification]) -> None:
         lines.append("try:  the same command on a machine that can run the program")
         raise CannotRunHere("\n".join(lines))
     if obstacles:
+        from pteron.exporter import ExportError
+
         raise ExportError("\n".join(lines))
 
 
 def _origin(programs: Any, partitioners: Any) -> str:
+    from pteron.exir.program import to_edge_transform_and_lower
+    from pteron.exir.verification.verify import VerificationError
+
     try:
         to_edge_transform_and_lower(programs, partitioner=partitioners).to_executorch()
     except VerificationError as error:

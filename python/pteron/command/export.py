@@ -15,8 +15,6 @@ from absl import flags
 
 from pteron.command import model_file
 from pteron.command.usage import Stages, UsageError, command_flags, only, pairs, show
-from pteron.exir.config import ExecutorchBackendConfig
-from pteron.exporter import check_path, export
 
 __doc__ += model_file.FORM
 
@@ -55,6 +53,9 @@ def run(positional: list[str]) -> bool:
     (name,) = only(positional, "FILE.py:function", flag="-o")
     if FLAGS.output is None:
         raise UsageError("no output file; add -o model.pte")
+    from pteron.exir.config import ExecutorchBackendConfig
+    from pteron.exporter import check_path, export
+
     check_path(FLAGS.output)
     partitioners = model_file.partitioners(FLAGS)
     constants = {

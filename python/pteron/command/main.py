@@ -30,6 +30,7 @@ COMMANDS = {
     "run": "run a method once, on files",
     "bench": "benchmark a program, optionally against others",
     "compare": "compare a program file with eager",
+    "update-weights": "write a program with the same code and other weights",
 }
 
 EXIT_CODES = """
@@ -64,16 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Warnings for maintainers of our dependencies, which users cannot act on.
     warnings.simplefilter("ignore", FutureWarning)
     warnings.simplefilter("ignore", DeprecationWarning)
-    try:
-        command = importlib.import_module(f"pteron.command.{name}")
-    except ImportError as error:
-        if error.name != "torch":
-            raise
-        hint = pteron._how_to_install_torch()
-        print(
-            f"pteron {name}: it needs torch, which is not installed.\ntry:  {hint}", file=sys.stderr
-        )
-        return _FAILED
+    command = importlib.import_module(f"pteron.command.{name.replace('-', '_')}")
     command.FLAGS.set_gnu_getopt()
     try:
         positional = command.FLAGS(["pteron", *argv[2:]])[1:]
@@ -90,6 +82,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # of `pteron inspect model.pte | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _DONE
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != "torch":
+            raise
+        hint = pteron._how_to_install_torch()
+        print(
+            f"pteron {name}: it needs torch, which is not installed.\ntry:  {hint}", file=sys.stderr
+        )
+        return _FAILED
     except CannotRunHere as error:
         print(f"pteron {name}: {error}", file=sys.stderr)
         return NOT_RUN

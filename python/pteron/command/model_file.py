@@ -11,16 +11,14 @@ import traceback
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from absl import flags
 
-from pteron.command.dynamic import dynamic_shapes
 from pteron.command.usage import UsageError, nearest, pairs
-from pteron.exir.arguments import DEFAULT_METHOD
-from pteron.exir.backend.partitioner import Partitioner
-from pteron.exporter import ExportError, partitioners_of
+
+if TYPE_CHECKING:  # torch is imported when a model is, not for --help
+    from pteron.exir.backend.partitioner import Partitioner
 
 FORM = """
 FILE.py:function names a function without arguments that returns a module and its example inputs,
@@ -58,11 +56,16 @@ def define_flags(values: flags.FlagValues) -> None:
 
 def partitioners(values: flags.FlagValues) -> list[Partitioner]:
     """Partitioners of --backend, with --option."""
+    from pteron.exporter import partitioners_of
+
     return partitioners_of(values.backend, pairs("option", values.option))
 
 
 def methods(model: str, values: flags.FlagValues) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """The function's result by method, and the dynamic shapes of --dynamic."""
+    from pteron.command.dynamic import dynamic_shapes
+    from pteron.exir.arguments import DEFAULT_METHOD
+
     built = build(model)
     if "TORCH_LOGS" not in os.environ:
         # torch.export logs this before it raises; the error has the relevant part.
@@ -80,6 +83,10 @@ def build(name: str) -> Any:
       UsageError: there is no such file or function.
       ExportError: the file or the function raises; the message has the traceback from the file on.
     """
+    import torch
+
+    from pteron.exporter import ExportError
+
     file, colon, function = name.rpartition(":")
     if not colon or not function:
         raise UsageError(f"found {name!r}; expected FILE.py:function, as model.py:build")
@@ -111,6 +118,8 @@ def build(name: str) -> Any:
 
 
 def _load(path: Path) -> Any:
+    from pteron.exporter import ExportError
+
     spec = importlib.util.spec_from_file_location(path.stem, os.path.abspath(path))
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file; expected a name that ends in .py")

@@ -10,3 +10,4 @@ from pteron.exporter.exporter import check_path as check_path
 from pteron.exporter.exporter import export as export
 from pteron.exporter.methods import example_of as example_of
 from pteron.exporter.methods import export_methods as export_methods
+from pteron.exporter.weights import update_weights as update_weights

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pteron.exir._serialize.container import Chunks
 from pteron.exir.config import ExecutorchBackendConfig
 from pteron.exir.explain import ProgramReport
 from pteron.exir.program import (
     EdgeProgramManager,
-    ExecutorchProgramManager,
     to_edge_transform_and_lower,
 )
 from pteron.exporter.backends import Backends, partitioners_of
@@ -137,7 +137,7 @@ def export(
     with stage("compile what is left and compare"):
         program = edge.to_executorch(config)
     with stage("save"):
-        files = _save(program, Path(path))
+        files = save_files(program._chunks, program._tensor_data, Path(path))
     if len(files) > 1:
         beside = ", ".join(list(files)[1:])
         notes.append(f"the program needs {beside}, too: load_program(path, data_path=...)")
@@ -165,12 +165,11 @@ def check_path(path: str | os.PathLike[str]) -> None:
     raise ExportError(f"{os.fspath(path)!r} cannot be written: {problem}.\ntry:  {remedy}")
 
 
-def _save(program: ExecutorchProgramManager, path: Path) -> dict[str, int]:
-    files = {path: program._chunks}
-    data = program._tensor_data
+def save_files(program: Chunks, data: Mapping[str, Chunks], path: Path) -> dict[str, int]:
+    """Writes external data by tag, then the program; returns sizes by file, the program first."""
+    files = {path: program}
     for tag, chunks in data.items():
-        suffix = ".ptd" if len(data) == 1 else f".{tag}.ptd"
-        files[path.with_suffix(suffix)] = chunks
-    for file, chunks in files.items():
+        files[path.with_suffix(".ptd" if len(data) == 1 else f".{tag}.ptd")] = chunks
+    for file, chunks in reversed(files.items()):
         chunks.save(file)
     return {str(file): chunks.nbytes for file, chunks in files.items()}

@@ -6,9 +6,10 @@ import contextlib
 import functools
 import inspect
 import io
+import operator
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -31,6 +32,8 @@ _FORMS = (
 
 #: Tolerated difference between exported program and module, relative to the largest value.
 _SAME = 1e-3
+#: Bytes of a buffer up to which it is copied in any case.
+_SMALL = 1 << 20
 
 
 def export_methods(
@@ -74,13 +77,14 @@ def export_methods(
     programs: dict[str, ExportedProgram] = {}
     problems: list[str] = []
     notes: list[str] = []
+    shared = {key for value in model.values() for key in _shared_buffers(value)}
     for name, value in model.items():
         try:
-            programs[name] = _export_method(str(name), value, kwargs or {}, strict, notes)
+            programs[name] = _export_method(str(name), value, kwargs or {}, strict, shared, notes)
             if run:
-                outputs = _check_runs(str(name), programs[name])
+                outputs, written = _check_runs(str(name), programs[name])
                 if outputs:
-                    notes += _differences(str(name), value, kwargs or {}, outputs)
+                    notes += _differences(str(name), value, kwargs or {}, outputs, written)
         except ExportError as error:
             problems.append(str(error))
     if problems:
@@ -132,7 +136,12 @@ def example_of(
 
 
 def _export_method(
-    name: str, value: Any, kwargs: Mapping[str, Any], strict: bool | None, notes: list[str]
+    name: str,
+    value: Any,
+    kwargs: Mapping[str, Any],
+    strict: bool | None,
+    shared: set[int],
+    notes: list[str],
 ) -> ExportedProgram:
     parts = value if isinstance(value, tuple) else (value,)
     target, args, shapes = (*parts, None, None, None)[:3]
@@ -154,7 +163,7 @@ def _export_method(
     printed = io.StringIO()
     program, refused = None, list[Exception]()
     for way in (False, True) if strict is None else (strict,):
-        with _as_exported(module, forward):
+        with _as_exported(module, forward, shared):
             try:
                 with contextlib.redirect_stderr(printed):  # a graph, where it fails
                     program = torch.export.export(
@@ -180,25 +189,28 @@ def _export_method(
     return join_aliases(program)  # so that running it leaves the module's tensors as they are
 
 
-def _check_runs(name: str, program: ExportedProgram) -> list[Any]:
-    """The flat outputs on the example inputs; none if this machine cannot run it.
+def _check_runs(name: str, program: ExportedProgram) -> tuple[list[Any], set[int]]:
+    """The flat outputs on the example inputs, and the storages of the buffers that the program
+    writes; nothing if this machine cannot run it.
 
     Raises:
       ExportError: the model fails on these; torch.export does not check all dtypes.
     """
     reference = Reference(program, program)
     if reference.obstacle:
-        return []
-    buffers = {
-        str(spec.target): constant_tensor(program, spec).detach().clone()
-        for spec in program.graph_signature.input_specs
-        if spec.kind is InputKind.BUFFER
-    }
+        return [], set()
+    buffers: dict[int, list[torch.Tensor]] = {}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.BUFFER:
+            buffer = constant_tensor(program, spec).detach()
+            buffers.setdefault(_storage(buffer), []).append(buffer)
+    kept: dict[int, list[torch.Tensor]] = {}
     try:
         with torch.random.fork_rng(devices=[]):
-            return call(program, reference.inputs(), buffers)
+            keeping = functools.partial(_Keeping, buffers=buffers, kept=kept)
+            return call(program, reference.inputs(), {}, keeping), set(kept)
     except NotImplementedError:
-        return []  # an operator that exists only on the target GPU
+        return [], set()  # an operator that exists only on the target GPU
     except Exception as error:
         text = str(error).partition("\nUse tlparse")[0].strip()
         hint = "\ntry:  inputs of the model's dtype, as x.float()" if "dtype" in text else ""
@@ -206,10 +218,46 @@ def _check_runs(name: str, program: ExportedProgram) -> list[Any]:
             f"method {name!r}: the model itself fails on its example inputs"
             f" ({type(error).__name__}):\n{text}{hint}"
         ) from error
+    finally:
+        for key, values in kept.items():
+            for buffer, value in zip(buffers[key], values, strict=True):
+                buffer.copy_(value)
+
+
+class _Keeping(torch.fx.Interpreter):
+    """Runs a graph and fills `kept` with copies of buffers before an operator may write them. Both
+    are by storage."""
+
+    def __init__(
+        self,
+        module: torch.fx.GraphModule,
+        buffers: Mapping[int, list[torch.Tensor]],
+        kept: dict[int, list[torch.Tensor]],
+    ) -> None:
+        super().__init__(module)
+        self._buffers, self._kept = buffers, kept
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        writes = getattr(getattr(target, "_schema", None), "is_mutable", False)
+        if writes or isinstance(target, torch._ops.HigherOrderOperator):
+            for value in pytree.tree_leaves((args, kwargs)):
+                key = _storage(value) if isinstance(value, torch.Tensor) else 0
+                if key in self._buffers and key not in self._kept:
+                    self._kept[key] = [buffer.clone() for buffer in self._buffers[key]]
+        return super().call_function(target, args, kwargs)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    # Sparse tensors have none.
+    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
 
 
 def _differences(
-    name: str, value: Any, kwargs: Mapping[str, Any], exported: Sequence[Any]
+    name: str,
+    value: Any,
+    kwargs: Mapping[str, Any],
+    exported: Sequence[Any],
+    written: set[int],
 ) -> list[str]:
     """A note if the module's outputs differ from `exported` on the example inputs: some models
     compute something else under export."""
@@ -221,7 +269,7 @@ def _differences(
     inputs = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), args)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]), full_precision_matmuls():
-            with _as_exported(module, forward):
+            with _as_exported(module, forward, written):
                 outputs = pytree.tree_leaves(module(*inputs[0], **inputs[1]))
     except Exception:
         return []  # as a module; it could be exported
@@ -325,12 +373,18 @@ def _hint(error: Exception, *examples: Any) -> str:
 
 
 @contextlib.contextmanager
-def _as_exported(module: torch.nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+def _as_exported(
+    module: torch.nn.Module, forward: Callable[..., Any], written: Collection[int]
+) -> Iterator[None]:
     """The module as torch.export is to see it: evaluating, and with the method as its forward.
 
-    Buffers are put back: torch.export writes to those that it finds in objects of the module's.
+    Buffers are put back, if they are small or among those storages that may be `written`.
     """
-    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    before = {
+        name: buffer.clone()
+        for name, buffer in module.named_buffers()
+        if buffer.nbytes <= _SMALL or _storage(buffer) in written
+    }
     modes = [(part, part.training) for part in module.modules()]
     own = vars(module).get("forward")
 
@@ -361,6 +415,28 @@ def _as_exported(module: torch.nn.Module, forward: Callable[..., Any]) -> Iterat
         for name, buffer in module.named_buffers():
             if name in before and buffer.shape == before[name].shape:
                 buffer.data.copy_(before[name])
+
+
+def _shared_buffers(value: Any) -> set[int]:
+    """The storages of the buffers of a method's module to which there is another reference, or of
+    which a view: torch.export writes to them if it finds them in an object."""
+    target = value[0] if isinstance(value, tuple) and value else value
+    module = getattr(target, "__self__", target)
+
+    def users(owner: Mapping[str, Any], name: str) -> tuple[int, int]:
+        storage = owner[name].untyped_storage()._cdata
+        return sys.getrefcount(owner[name]), torch._C._storage_Use_Count(storage)
+
+    alone = users({"": torch.empty(0)}, "")
+    return {
+        _storage(owner[name])
+        for part in (module.modules() if isinstance(module, torch.nn.Module) else ())
+        for owner in (part._buffers,)
+        for name in owner
+        if isinstance(owner[name], torch.Tensor)
+        and owner[name].layout is torch.strided
+        and any(map(operator.gt, users(owner, name), alone))
+    }
 
 
 def _inputs(

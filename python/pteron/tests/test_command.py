@@ -2,9 +2,12 @@
 
 import importlib
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+import torch
 from absl.testing import flagsaver
 from safetensors.numpy import load_file
 
@@ -88,7 +91,7 @@ def _fresh(name, call):
     """What `call` returns; flags are then what they were."""
     if name not in COMMANDS:
         return call()
-    values = importlib.import_module(f"pteron.command.{name}").FLAGS
+    values = importlib.import_module(f"pteron.command.{name.replace('-', '_')}").FLAGS
     saved = flagsaver.save_flag_values(values)
     try:
         return call()
@@ -353,3 +356,48 @@ def test_verify_is_a_boolean_or_example(arguments, found):
     export.FLAGS(["export", *arguments])
     assert export.FLAGS.verify == found
     export.FLAGS.unparse_flags()
+
+
+def test_help_needs_no_torch():
+    """And comes at once."""
+    code = (
+        "import sys, time; sys.modules['torch'] = None; start = time.monotonic()\n"
+        "from pteron.command.main import main\n"
+        "code = main(['pteron', *sys.argv[1:]])\n"
+        "assert time.monotonic() - start < 1 or code\n"
+        "sys.exit(code)"
+    )
+    for name in COMMANDS:
+        command = [sys.executable, "-c", code, name]
+        done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), name
+        assert done.stdout.startswith(
+            importlib.import_module(f"pteron.command.{name.replace('-', '_')}").__doc__.partition(
+                "\n"
+            )[0]
+        )
+    done = subprocess.run(
+        [*command[:3], "export", "net.py:build", "-o", "x.pte"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "pteron export: it needs torch, which is not installed.\ntry:  pip" in done.stderr
+
+
+def test_weights_are_updated(pteron, folder):
+    option = "--option=cpu.updatable_weights=true"
+    assert pteron("export", "net.py:build", "-o", "old.pte", option)[0] == 0
+    torch.save({"linear.weight": torch.ones(3, 4), "linear.bias": torch.ones(3)}, "ones.pt")
+    code, out, _ = pteron("update-weights", "old.pte", "ones.pt", "-o", "ones.pte", "--json")
+    assert code == 0 and json.loads(out)["files"] == {
+        "ones.pte": (folder / "ones.pte").stat().st_size
+    }
+    pteron("run", "ones.pte", "--input=x=1", "--input=bias=2", "-o", "y.npy")
+    np.testing.assert_array_equal(np.load("y.npy"), np.full((2, 3), 7))
+    torch.save({"linear.weight": torch.ones(3, 4)}, "half.pt")
+    code, _, error = pteron("update-weights", "old.pte", "half.pt", "-o", "half.pte")
+    assert code == 1 and "linear.bias is missing" in error
+    assert pteron("update-weights", "old.pte", "-o", "half.pte")[0] == 2
+    assert pteron("update-weights", "old.pte", "ones.pt")[0] == 2

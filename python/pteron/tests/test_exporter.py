@@ -2,6 +2,8 @@
 
 import dataclasses
 import re
+import subprocess
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -148,6 +150,11 @@ def test_calls_as_in_torch(tmp_path):
         torch.testing.assert_close(out.first, expected + 1)
         torch.testing.assert_close(out.second, 2 * (expected + 1))
         assert out._fields == ("first", "second")
+    method, second = load(path).load_method("forward"), torch.empty(2, 3)
+    assert method.execute({"ids": X, "mask": X}, out={"second": second})[1] is second
+    torch.testing.assert_close(second, X * (expected + 1))
+    with pytest.raises(pteron.PteronError, match="found third in `out`; the outputs are first, "):
+        method.execute({"ids": X, "mask": X}, out={"third": second})
     torch.testing.assert_close(call("prefill", X, factor=3 * X), 3 * (expected + 1))
     torch.testing.assert_close(call("shifted", X, shift=2).first, expected + 3)
     with pytest.raises(
@@ -286,6 +293,42 @@ def test_a_method_that_returns_nothing_is_noted():
             x + 1
 
     assert export_methods(Forgets().eval(), (X,))[1] == ["method 'forward' returns nothing"]
+
+
+LARGE = """
+import resource, torch
+from pteron.exporter import export_methods
+
+class Large(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.ones(512, 1 << 20, dtype=torch.int8))
+        self.register_buffer("cache", torch.zeros(1 << 19))
+
+    def forward(self, x):
+        self.cache.add_(x.sum())
+        self.cache[:2].mul_(2)
+        return x + self.weight[:2, :2].sum() + self.cache[0]
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+model = Large()
+before = peak()
+for run in (False, True):
+    export_methods({"a": (model, (torch.ones(8),)), "b": (model, (torch.ones(4),))}, run=run)
+    assert model.cache.count_nonzero() == 0
+print(peak() - before)
+"""
+
+
+def test_large_buffers_are_not_copied():
+    """Only those that a method writes; 512 MB are not, and tracing takes about 200."""
+    done = subprocess.run(
+        [sys.executable, "-c", LARGE], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 450
 
 
 def test_metal_lowers_and_says_that_it_does_not_run_here(tmp_path):

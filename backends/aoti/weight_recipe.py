@@ -1,0 +1,417 @@
+"""How the constants of compiled code were made from a model's weights, recorded so that other
+weights can take the same way.
+
+    with Recorder(program) as recorder:
+        ...  # passes, constant folding, packing
+    recipe = recorder.recipe([constant.tensor for constant in constants])
+    tensors = replay(recipe, new_state_dict)
+
+The recorder sees every operator on real tensors. A recipe has those that lead to the constants, in
+order, and what lowering read of weights to decide something (whether a tensor is uniform, the value
+of a small one that the code has as a literal): with other weights it must find the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pteron.backends.aoti.inductor.patches import patched
+from pteron.exir._program import CONSTANT_KINDS, constant_tensor
+
+#: torch's enumerations among arguments, by class.
+_NAMED = (torch.dtype, torch.layout, torch.memory_format)
+#: Bytes of a tensor that no recorded operator made.
+_LITERAL_NBYTES = 1 << 16
+#: Operators that read files or memory elsewhere.
+_REFUSED = ("aten::from_file", "aten::set_")
+
+
+class RecipeError(ValueError):
+    """Weights do not fit a recipe, or none can be recorded; the message lists all reasons."""
+
+
+class Recorder(TorchDispatchMode):
+    """Records, on the thread that enters it."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        return True
+
+    def __init__(self, program: ExportedProgram) -> None:
+        super().__init__()
+        self._storages: dict[int, tuple[int, StorageWeakRef]] = {}
+        self._sources: dict[int, dict[str, Any]] = {}  # of storages that no step makes
+        self._contents: dict[int, torch.Tensor] = {}
+        self._steps: list[dict[str, Any]] = []
+        self._thread = threading.get_ident()
+        self._stack = contextlib.ExitStack()
+        for spec in program.graph_signature.input_specs:
+            if spec.kind not in CONSTANT_KINDS:
+                continue
+            tensor = constant_tensor(program, spec).detach()
+            named = spec.kind is InputKind.PARAMETER or (
+                spec.kind is InputKind.BUFFER and spec.persistent is not False
+            )
+            if not named:
+                self._literal(tensor)
+                continue
+            index = self._index(tensor) or self._add(tensor)
+            nbytes = tensor.untyped_storage().nbytes()
+            source = self._sources.setdefault(index, {"nbytes": nbytes, "weights": {}})
+            if "weights" in source:
+                source["weights"][str(spec.target)] = self._place(index, tensor)
+
+    def __enter__(self) -> Recorder:
+        import torch._inductor.compile_fx
+        from torch.utils import _python_dispatch
+
+        disable = _python_dispatch._disable_current_modes
+
+        @contextlib.contextmanager
+        def disabled() -> Iterator[Any]:
+            """Inductor computes with real tensors where no mode of a caller's sees it."""
+            with disable() as modes:
+                if threading.get_ident() != self._thread:
+                    yield modes
+                    return
+                TorchDispatchMode.__enter__(self)
+                try:
+                    yield modes
+                finally:
+                    TorchDispatchMode.__exit__(self, None, None, None)
+
+        users: list[Any] = [_python_dispatch, torch._inductor.ir]
+        for user in users:
+            self._stack.enter_context(patched(user, "_disable_current_modes", disabled))
+        graph = torch._inductor.graph.GraphLowering  # has tensors of up to 8 elements as literals
+        self._stack.enter_context(patched(graph, "can_inline_constant", lambda *_: False))
+        for name in ("item", "tolist", "numpy"):  # which read memory past dispatch
+            method = self._reading(getattr(torch.Tensor, name))
+            self._stack.enter_context(patched(torch.Tensor, name, method))
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._stack.close()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        inputs = _tensors((args, kwargs))
+        is_recorded = isinstance(func, torch._ops.OpOverload) and all(map(_is_plain, inputs))
+        if is_recorded and func._schema.is_mutable:
+            for tensor in inputs:
+                self._encoded(tensor)  # before it changes
+        result = func(*args, **kwargs)
+        outputs = _tensors(result)
+        if is_recorded and all(map(_is_plain, outputs)):
+            self._record(func, args, kwargs, result, inputs, outputs)
+        return result
+
+    def _record(
+        self,
+        func: torch._ops.OpOverload,
+        args: Any,
+        kwargs: Any,
+        result: Any,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+    ) -> None:
+        new = [tensor for tensor in outputs if self._index(tensor) is None]
+        decides = bool(inputs) and isinstance(result, bool | int | float)
+        decides = decides and func._schema.name != "aten::is_pinned"
+        if not (new or func._schema.is_mutable or decides):
+            return  # a view
+        step: dict[str, Any] = {
+            "op": func._schema.name,
+            "overload": func._overloadname,
+            "args": self._encoded(args),
+            "kwargs": self._encoded(kwargs),
+        }
+        if decides:
+            step["is"] = result
+        made = []
+        for tensor in outputs:
+            index = self._index(tensor)
+            made.append(self._add(tensor) if index is None else index)
+        step["made"] = made
+        self._steps.append(step)
+
+    def _reading(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def read(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            if (
+                threading.get_ident() == self._thread
+                and _is_plain(tensor)
+                and self._index(tensor) is not None
+            ):
+                place = self._encoded(tensor)
+                self._steps.append({"read": place, "sha256": _digest(tensor), "made": []})
+            return method(tensor, *args, **kwargs)
+
+        return read
+
+    def _index(self, tensor: torch.Tensor) -> int | None:
+        found = self._storages.get(tensor.untyped_storage()._cdata)
+        return None if found is None else found[0]
+
+    def _add(self, tensor: torch.Tensor) -> int:
+        # The reference keeps the storage's address from being another's.
+        storage = tensor.untyped_storage()
+        index = len(self._storages)
+        self._storages[storage._cdata] = index, StorageWeakRef(storage)
+        return index
+
+    def _literal(self, tensor: torch.Tensor) -> int:
+        index = self._add(tensor)
+        with torch._C._DisableTorchDispatch():
+            whole = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+        self._sources[index] = {"nbytes": whole.nbytes}
+        self._contents[index] = whole.clone() if whole.nbytes <= _LITERAL_NBYTES else whole
+        return index
+
+    def _place(self, index: int, tensor: torch.Tensor) -> dict[str, Any]:
+        return {
+            "storage": index,
+            "dtype": str(tensor.dtype).removeprefix("torch."),
+            "offset": tensor.storage_offset(),
+            "sizes": list(tensor.shape),
+            "strides": list(tensor.stride()),
+        }
+
+    def _encoded(self, value: Any) -> Any:
+        """As JSON has it."""
+        if isinstance(value, torch.Tensor):
+            index = self._index(value)
+            return self._place(self._literal(value) if index is None else index, value)
+        if isinstance(value, list | tuple):
+            return [self._encoded(item) for item in value]
+        if isinstance(value, dict):
+            return {name: self._encoded(item) for name, item in value.items()}
+        if isinstance(value, _NAMED):
+            return {"torch": str(value).removeprefix("torch.")}
+        if isinstance(value, torch.device):
+            return {"device": str(value)}
+        if isinstance(value, bool | int | float | str | None):
+            return value
+        return {"unknown": type(value).__name__}
+
+    def recipe(self, constants: Sequence[torch.Tensor]) -> bytes:
+        """The recipe of these tensors. RecipeError if some were not made by what was recorded."""
+        places, problems = [], []
+        for tensor in constants:
+            if self._index(tensor) is None and tensor.nbytes > _LITERAL_NBYTES:
+                problems.append(f"a constant of {list(tensor.shape)} is not made by operators")
+            places.append(self._encoded(tensor.detach()))
+        weights = {i for i, source in self._sources.items() if "weights" in source}
+        # What depends on weights decides; of all other steps those are kept whose results are used.
+        tainted, changing = set(weights), []
+        for step in self._steps:
+            reads = _storages((step.get("args"), step.get("kwargs"), step.get("read")))
+            changing.append(bool(reads & tainted))
+            if changing[-1]:
+                tainted.update(step["made"])
+        needed, kept = _storages(places), []
+        for step, depends in zip(reversed(self._steps), reversed(changing), strict=True):
+            if not ((depends and ("is" in step or "read" in step)) or needed & {*step["made"]}):
+                continue
+            kept.append(step)
+            needed |= _storages((step.get("args"), step.get("kwargs"), step.get("read")))
+            if "op" in step and ("unknown" in json.dumps(step) or not _is_allowed(step["op"])):
+                problems.append(f"a call of {step['op']} is not recorded")
+        if problems:
+            raise RecipeError("; ".join(dict.fromkeys(problems)))
+        sources, literals, offset = {}, [], 0
+        for index, source in sorted(self._sources.items()):
+            if index in self._contents and index in needed:
+                content = _bytes(self._contents[index])
+                source = {**source, "bytes": [offset, len(content)]}
+                literals.append(content)
+                offset += len(content)
+            if index in needed or index in weights:
+                sources[index] = source
+        # A weight that reaches no constant is in the code: it must stay as it is.
+        fixed = {
+            name: _digest(_view(place, {index: storage}))
+            for index in sorted(weights - needed)
+            if (storage := self._alive(index)) is not None
+            for name, place in self._sources[index]["weights"].items()
+        }
+        made = [index for step in kept[::-1] for index in step["made"]]
+        numbers = {index: i for i, index in enumerate(dict.fromkeys([*sources, *made]))}
+        table = {
+            "sources": [[numbers[index], source] for index, source in sources.items()],
+            "fixed": fixed,
+            "steps": kept[::-1],
+            "constants": places,
+        }
+        text = json.dumps(_renumbered(table, numbers)).encode()
+        return len(text).to_bytes(8, "little") + text + b"".join(literals)
+
+    def _alive(self, index: int) -> Any:
+        reference = next(ref for number, ref in self._storages.values() if number == index)
+        return torch.UntypedStorage._new_with_weak_ptr(reference.cdata)
+
+
+def weights_of(recipe: bytes | memoryview) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
+    """The weights that a recipe takes, with their dtypes and shapes."""
+    table, _ = _parsed(recipe)
+    return {
+        name: (getattr(torch, place["dtype"]), tuple(place["sizes"]))
+        for _, source in table["sources"]
+        for name, place in source.get("weights", {}).items()
+    }
+
+
+def replay(recipe: bytes | memoryview, weights: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+    """The constants, of other weights, which have the dtypes and shapes of `weights_of`.
+
+    RecipeError lists weights that must not differ from those of the lowering, because code was
+    generated for them. The recipe is run: it must be of a file that is trusted as its code is.
+    """
+    table, literals = _parsed(recipe)
+    storages: dict[int, torch.UntypedStorage] = {}
+    names: dict[int, set[str]] = {}
+    problems: list[str] = []
+    for index, source in table["sources"]:
+        whole = torch.zeros(source["nbytes"], dtype=torch.uint8)
+        storages[index] = whole.untyped_storage()
+        names[index] = set(source.get("weights", ()))
+        if "bytes" in source:
+            start, nbytes = source["bytes"]
+            whole.copy_(
+                torch.frombuffer(bytearray(literals[start : start + nbytes]), dtype=torch.uint8)
+            )
+        for name, place in source.get("weights", {}).items():
+            _view(place, storages).copy_(weights[name].detach())
+        for name, place in source.get("weights", {}).items():
+            if _digest(_view(place, storages)) != _digest(weights[name].detach()):
+                problems.append(f"{', '.join(sorted(names[index]))} are one tensor")
+    for name, digest in table["fixed"].items():
+        if _digest(weights[name].detach()) != digest:
+            problems.append(f"{name} is in the code as a literal")
+    if problems:
+        raise RecipeError("; ".join(dict.fromkeys(problems)))
+    with torch.no_grad():
+        for step in table["steps"]:
+            read = _storages((step.get("args"), step.get("kwargs"), step.get("read")))
+            used = set[str]().union(*(names.get(index, ()) for index in read))
+            for index in (*step["made"], *(read if "args" in step else ())):
+                names.setdefault(index, set()).update(used if index in step["made"] else ())
+            if "read" in step:
+                same = _digest(_view(step["read"], storages)) == step["sha256"]
+            else:
+                result = _operator(step)(
+                    *_decoded(step["args"], storages), **_decoded(step["kwargs"], storages)
+                )
+                for index, tensor in zip(step["made"], _tensors(result), strict=True):
+                    storages.setdefault(index, tensor.untyped_storage())
+                same = "is" not in step or result == step["is"]
+            if not same:
+                problems.append(f"the code is for special values of {', '.join(sorted(used))}")
+    if problems:
+        raise RecipeError("; ".join(dict.fromkeys(problems)))
+    return [_view(place, storages) for place in table["constants"]]
+
+
+def _parsed(recipe: bytes | memoryview) -> tuple[dict[str, Any], memoryview]:
+    view = memoryview(recipe)
+    length = int.from_bytes(view[:8], "little")
+    table: dict[str, Any] = json.loads(bytes(view[8 : 8 + length]))
+    return table, view[8 + length :]
+
+
+def _operator(step: Mapping[str, Any]) -> Any:
+    if not _is_allowed(step["op"]):
+        raise RecipeError(f"the recipe calls {step['op']}, which is not allowed")
+    namespace, _, base = step["op"].partition("::")
+    return getattr(getattr(getattr(torch.ops, namespace), base), step["overload"] or "default")
+
+
+def _is_allowed(operator: str) -> bool:
+    return operator.startswith(("aten::", "prims::")) and operator not in _REFUSED
+
+
+def _decoded(value: Any, storages: Mapping[int, torch.UntypedStorage]) -> Any:
+    if isinstance(value, list):
+        return [_decoded(item, storages) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "storage" in value:
+        return _view(value, storages)
+    if "torch" in value:
+        return getattr(torch, value["torch"])
+    if "device" in value:
+        return torch.device(value["device"])
+    return {name: _decoded(item, storages) for name, item in value.items()}
+
+
+def _view(place: Mapping[str, Any], storages: Mapping[int, Any]) -> torch.Tensor:
+    empty = torch.empty(0, dtype=getattr(torch, place["dtype"]))
+    storage = storages[place["storage"]]
+    return empty.set_(storage, place["offset"], place["sizes"], place["strides"])
+
+
+def _renumbered(value: Any, numbers: Mapping[int, int]) -> Any:
+    if isinstance(value, list):
+        return [_renumbered(item, numbers) for item in value]
+    if not isinstance(value, dict):
+        return value
+    result = {name: _renumbered(item, numbers) for name, item in value.items()}
+    if "storage" in value:
+        result["storage"] = numbers[value["storage"]]
+    if "made" in value:
+        result["made"] = [numbers[index] for index in value["made"]]
+    return result
+
+
+def _storages(value: Any) -> set[int]:
+    """The storages that encoded values are in."""
+    if isinstance(value, list | tuple):
+        return set[int]().union(*map(_storages, value))
+    if not isinstance(value, dict):
+        return set()
+    if "storage" in value:
+        return {value["storage"]}
+    return _storages(list(value.values()))
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.layout is torch.strided
+        and tensor.device.type == "cpu"
+    )
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    """The elements, in order."""
+    with torch._C._DisableTorchDispatch():
+        dense = tensor.detach().contiguous()
+    return ctypes.string_at(dense.data_ptr(), dense.nbytes) if dense.nbytes else b""
+
+
+def _digest(tensor: torch.Tensor) -> str:
+    return hashlib.sha256(_bytes(tensor)).hexdigest()
