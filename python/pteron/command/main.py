@@ -30,6 +30,7 @@ COMMANDS = {
     "run": "run a method once, on files",
     "bench": "benchmark a program, optionally against others",
     "compare": "compare a program file with eager",
+    "cache": "show, shrink or clear the cache of compiled code",
 }
 
 EXIT_CODES = """
