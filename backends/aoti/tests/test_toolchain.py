@@ -162,10 +162,10 @@ def test_from_what_was_prepared_the_same_shared_object_is_made(
     assert compiled.pop() is None
     sources = [*toolchain.split_kernels(code.kernels), code.model]
     assert sorted(text.partition('#line 1 "<stdin>"\n')[2] for text in compiled) == sorted(sources)
-    # Objects that somebody edited are not linked.
+    # Edited objects are not linked.
     objects = list(tmp_path.rglob("*.o"))
     for path in objects:
-        path.write_bytes(b"code of somebody else")
+        path.write_bytes(b"other code")
     assert build() == shared_object
     # With a precompiled header the same is made.
     for path in objects:
