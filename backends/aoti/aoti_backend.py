@@ -241,7 +241,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
         inductor.release()  # UnsupportedTorch comes before any work
         device = cls.get_device_name()
         targets = cls.get_build_targets(options)
-        _warm_up([target.machine for target in targets], device)
+        _warm_up(targets[0].machine, device)
         recorder = weight_recipe.Recorder(edge_program) if cls.records_weights(options) else None
         with inductor.LOCK, cls.get_extra_aoti_compile_context_manager():
             with recorder or contextlib.nullcontext():
@@ -442,15 +442,15 @@ def _is_elsewhere(program: ExportedProgram) -> bool:
     return any(isinstance(value, torch.Tensor) and value.device.type != "cpu" for value in values)
 
 
-def _warm_up(machines: Sequence[toolchain.Machine], device: str) -> None:
-    """Builds the precompiled headers in parallel with Inductor; a failure is reported by the build.
+def _warm_up(machine: toolchain.Machine, device: str) -> None:
+    """Compiles the entry points in parallel with Inductor; a failure is reported by the build.
 
     ToolchainError: there is no compiler; raised before Inductor fails for that reason.
     """
-    toolchain.build_step(machines[0], device)
+    toolchain.build_step(machine, device)
 
     def prepare() -> None:
         with contextlib.suppress(Exception):
-            toolchain.prepare(machines, device=device)
+            toolchain.prepare(machine, device=device)
 
     workers.start(prepare)

@@ -83,9 +83,7 @@ class MacBuildStep(BuildStep):
         private = "".join(
             f"#define {name} {_PRIVATE_PREFIX}{name.removeprefix(_PREFIX)}\n" for name in names
         )
-        # Zig writes piped input to a file, whose name would be in the code.
-        named = '#line 1 "<stdin>"\n' + source.text
-        return dataclasses.replace(source, header=private + source.header, text=named)
+        return dataclasses.replace(source, header=private + source.header)
 
     def kernels(self, text: str) -> Source:
         if text:
@@ -94,9 +92,6 @@ class MacBuildStep(BuildStep):
                 "models that compute on the GPU alone are compiled for it"
             )
         return super().kernels(text)
-
-    def precompile(self, source: Source) -> Path:
-        return self.header(source)  # read only once or twice
 
     @functools.cached_property
     def common_flags(self) -> tuple[str, ...]:

@@ -4,6 +4,9 @@
 under a temporary name and renamed, so several processes may share the folder. The least recently
 used entries are evicted above `limit_bytes`; `PTERON_CACHE_MB` sets the limit (default 2048; 0
 keeps nothing between processes).
+
+An entry becomes a part of programs, so it is not trusted blindly: its SHA-256 is in a file beside
+it and is checked whenever it is read, and a folder that another user owns or may write is refused.
 """
 
 import atexit
@@ -15,11 +18,13 @@ import shutil
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _DEFAULT_MB = 2048
 _NEW = ".new-"
+_DIGEST = ".sha256"
 #: Older temporary files belong to killed processes.
 _ABANDONED_S = 3600
 
@@ -34,34 +39,66 @@ def digest(parts: Iterable[str | bytes]) -> str:
     return hasher.hexdigest()
 
 
+class UnsafeCacheWarning(UserWarning):
+    """Another user may write the cache's folder, so it is not used."""
+
+
 class ObjectCache:
-    """Maps a key to a file that `make` writes once. Thread-safe.
+    """Maps a key to a file that `make` writes once. Thread-safe."""
 
-    Attributes:
-        is_kept: whether other processes see its entries.
-    """
-
-    def __init__(self, folder: Path, limit_bytes: int, is_kept: bool = True) -> None:
+    def __init__(self, folder: Path, limit_bytes: int) -> None:
         self.folder = folder
-        self.is_kept = is_kept
         self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
         self._being_made: dict[Path, threading.Lock] = {}
 
     def get(self, key: str, suffix: str, make: Callable[[Path], None]) -> Path:
-        """The file of `key`; on a miss `make(path)` writes it to a temporary path first. Concurrent
-        requests for a key wait for the first one."""
+        """The file of `key`. If it is missing or not what was written, `make(path)` writes it to
+        a temporary path first. Concurrent requests for a key wait for the first one."""
         path = self._path(key, suffix)
         with self._lock:
             being_made = self._being_made.setdefault(path, threading.Lock())
         with being_made:
-            if not self._touch(path):
+            if not _is_intact(path):
                 self._make(path, suffix, make)
         return path
 
     def has(self, key: str, suffix: str) -> bool:
-        """Whether the file is cached."""
+        """Whether the file is cached; it is not read."""
         return self._path(key, suffix).exists()
+
+    def count(self, key: str, more: int) -> int:
+        """Adds to a counter, which is evicted like other entries; returns the sum."""
+        path = self._path(key, ".count")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            file.write(b"." * more)
+            return file.tell()
+
+    def entries(self) -> list[tuple[int, int, Path]]:
+        """Time of the last use in ns, bytes and path of each entry."""
+        found = []
+        for path in self.folder.glob("??/*"):
+            if path.name.endswith(_DIGEST):
+                continue
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                found.append((status.st_mtime_ns, status.st_size, path))
+        return found
+
+    def shrink(self, limit_bytes: int, keep: Path | None = None) -> None:
+        """Removes the entries that were not used for longest, except `keep`, down to the limit, and
+        files that killed processes have left."""
+        abandoned = time.time_ns() - _ABANDONED_S * 10**9
+        entries = self.entries()
+        total = sum(size for _, size, _ in entries)
+        for time_ns, size, path in sorted(entries):
+            is_new = path.name.startswith(_NEW)
+            if time_ns < abandoned if is_new else total > limit_bytes and path != keep:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                    _digest_of(path).unlink(missing_ok=True)
+                total -= size
 
     def _path(self, key: str, suffix: str) -> Path:
         return self.folder / key[:2] / f"{key}{suffix}"
@@ -71,6 +108,7 @@ class ObjectCache:
         temporary = path.with_name(f"{_NEW}{secrets.token_hex(8)}{suffix}")
         try:
             make(temporary)
+            _digest_of(path).write_text(_sha256(temporary))
             os.replace(temporary, path)
         finally:
             try:
@@ -78,52 +116,74 @@ class ObjectCache:
             except SystemExit:  # `workers` raises it in this thread at any point, here as well
                 temporary.unlink(missing_ok=True)
                 raise
-        self._shrink(keep=path)
+        self.shrink(self._limit_bytes, keep=path)
 
-    @staticmethod
-    def _touch(path: Path) -> bool:
-        try:
-            os.utime(path)
-        except OSError:
-            return False
-        return True
 
-    def _shrink(self, keep: Path) -> None:
-        entries = []
-        for path in self.folder.glob("??/*"):
-            with contextlib.suppress(OSError):
-                status = path.stat()
-                if path.name.startswith(_NEW) and time.time() - status.st_mtime > _ABANDONED_S:
-                    path.unlink()
-                    continue
-                entries.append((status.st_mtime_ns, status.st_size, path))
-        total = sum(size for _, size, _ in entries)
-        for _, size, path in sorted(entries):
-            if total <= self._limit_bytes:
-                return
-            if path != keep:
-                with contextlib.suppress(OSError):
-                    path.unlink()
-                total -= size
+def _digest_of(path: Path) -> Path:
+    return path.with_name(path.name + _DIGEST)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _is_intact(path: Path) -> bool:
+    """Whether the file is what was written; marks it as used."""
+    try:
+        os.utime(path)
+        return _digest_of(path).read_text() == _sha256(path)
+    except (OSError, ValueError):
+        return False
+
+
+def limit_megabytes() -> int:
+    """The size above which entries are evicted, in MiB; 0 keeps nothing.
+
+    ValueError: `PTERON_CACHE_MB` is no number.
+    """
+    text = os.environ.get("PTERON_CACHE_MB", str(_DEFAULT_MB))
+    if not text.isdecimal():
+        raise ValueError(f"PTERON_CACHE_MB is {text!r}; expected a number of MiB, such as 2048")
+    return int(text)
+
+
+def danger_of(folder: Path) -> str:
+    """Why a folder's entries cannot be trusted: another user may have written them; "" if not."""
+    status = folder.stat()
+    if status.st_uid != os.geteuid():
+        return f"user {status.st_uid} owns {folder}; expected user {os.geteuid()}, who runs this"
+    if status.st_mode & 0o022:
+        return f"others may write {folder}; try: chmod -R go-w {folder}, after emptying it"
+    return ""
 
 
 def default_cache() -> ObjectCache:
-    """The user's cache, or a per-process one if that folder is not writable."""
-    megabytes = int(os.environ.get("PTERON_CACHE_MB", _DEFAULT_MB))
-    folder = _user_folder() if megabytes > 0 else None
+    """The user's cache, or a per-process one if that folder is not writable, or not safe, of which
+    it warns."""
+    megabytes = limit_megabytes()
+    folder = user_folder() if megabytes > 0 else None
     if folder is not None:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
+                pass
+            if not (danger := danger_of(folder)):
                 return ObjectCache(folder, megabytes << 20)
+            warnings.warn(
+                f"the cache of compiled code is not used: {danger}",
+                UnsafeCacheWarning,
+                stacklevel=2,
+            )
         except OSError:
             pass
     private = Path(tempfile.mkdtemp(prefix="pteron-objects-"))
     atexit.register(shutil.rmtree, private, ignore_errors=True)
-    return ObjectCache(private, max(megabytes, _DEFAULT_MB) << 20, is_kept=False)
+    return ObjectCache(private, max(megabytes, _DEFAULT_MB) << 20)
 
 
-def _user_folder() -> Path | None:
+def user_folder() -> Path | None:
+    """Where the user's cache is; None: there is no home folder."""
     if chosen := os.environ.get("PTERON_CACHE_DIR"):
         return Path(chosen) / "objects"
     if base := os.environ.get("XDG_CACHE_HOME"):

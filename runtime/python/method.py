@@ -75,8 +75,8 @@ class Method:
         partially updated (`reset_state()`).
 
         Raises:
-          InvalidArgumentError: lists all invalid inputs, or an invalid `out`; nothing has run, unless
-            an `out` has other sizes than a dynamic output, which is known afterwards.
+          InvalidArgumentError: lists all invalid inputs, or an invalid `out`; nothing has run,
+            unless an `out` has other sizes than a dynamic output, which is known afterwards.
           TimedOutError, CancelledError: see above.
           ResourceError: it exceeded `Limits.instructions`.
         """
@@ -150,9 +150,7 @@ class Method:
         """
         return self._call(self.execute, args, kwargs)
 
-    def _call(
-        self, execute: Callable[[Sequence[Any]], list[Any]], args: Any, kwargs: Any
-    ) -> Any:
+    def _call(self, execute: Callable[[Sequence[Any]], list[Any]], args: Any, kwargs: Any) -> Any:
         from pteron.runtime.python import pytree
 
         if self._trees is None:

@@ -118,7 +118,8 @@ class Profile:
         if rest := ordered[limit:]:
             us = sum(map(time_of, rest))
             lines.append(line(us, "", "", str(sum(map(len, rest))), f"{len(rest)} others"))
-        on_host = sum(row["dur_us"] for row in rows if row["kind"] not in _OUTER if not row["stream"])
+        inner = [row for row in rows if row["kind"] not in _OUTER and not row["stream"]]
+        on_host = sum(row["dur_us"] for row in inner)
         lines.append(line(total - on_host, "", "", "", "between calls: checks, allocation, copies"))
         lines.append(line(total, "", "", "", "in all"))
         return "\n".join(text.rstrip() for text in lines)

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pteron.backends.aoti.object_cache import ObjectCache, default_cache, digest
+from pteron.backends.aoti.object_cache import (
+    ObjectCache,
+    UnsafeCacheWarning,
+    default_cache,
+    digest,
+)
 
 
 def writer(text: str, calls: list[str]):
@@ -65,8 +70,8 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
         os.utime(path, (age, age))
     cache.get("aa", ".o", writer("never", calls))  # used again: now the newest
     cache.get("cc", ".o", writer("x" * 100, calls))
-    left = sorted(path.name for path in tmp_path.rglob("*.o"))
-    assert left == ["aa.o", "cc.o"]
+    left = sorted(path.name for path in tmp_path.rglob("*.o*"))
+    assert left == ["aa.o", "aa.o.sha256", "cc.o", "cc.o.sha256"]
 
 
 def test_the_digest_keeps_parts_apart() -> None:
@@ -117,3 +122,57 @@ def test_a_thread_that_is_told_to_end_while_it_cleans_up_still_does(
     with pytest.raises(SystemExit):
         ObjectCache(tmp_path, 1000).get("a" * 64, ".o", make)
     assert told and not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("change", ["entry", "digest", "no digest"])
+def test_an_entry_that_is_not_what_was_written_is_made_again(tmp_path: Path, change: str) -> None:
+    calls: list[str] = []
+    path = ObjectCache(tmp_path, 1 << 20).get("ab12", ".o", writer("text", calls))
+    beside = path.with_name(path.name + ".sha256")
+    if change == "entry":
+        path.write_text("evil")
+    elif change == "digest":
+        beside.write_bytes(b"\xff" * 64)
+    else:
+        beside.unlink()
+    cache = ObjectCache(tmp_path, 1 << 20)
+    for _ in range(2):
+        assert cache.get("ab12", ".o", writer("text", calls)).read_text() == "text"
+    assert calls == ["text"] * 2
+
+
+def test_a_new_folder_is_the_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTERON_CACHE_DIR", str(tmp_path / "chosen"))
+    old = os.umask(0)
+    try:
+        folder = default_cache().folder
+    finally:
+        os.umask(old)
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
+def test_a_folder_that_others_may_write_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    monkeypatch.setenv("PTERON_CACHE_DIR", str(tmp_path))
+    (tmp_path / "objects").mkdir()
+    (tmp_path / "objects").chmod(mode)
+    with pytest.warns(UnsafeCacheWarning, match=r"others may write .*objects; try: chmod"):
+        assert default_cache().folder != tmp_path / "objects"
+
+
+def test_a_folder_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PTERON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.warns(UnsafeCacheWarning, match=r"owns .*objects; expected user"):
+        assert default_cache().folder != tmp_path / "objects"
+
+
+@pytest.mark.parametrize("text", ["many", "-1", ""])
+def test_a_limit_is_a_number(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("PTERON_CACHE_MB", text)
+    with pytest.raises(ValueError, match="expected a number of MiB"):
+        default_cache()

@@ -1,7 +1,6 @@
 """Shared objects: vectorised, self-contained, the same each time, and clear errors without a
 compiler."""
 
-import dataclasses
 import os
 import re
 import subprocess
@@ -144,7 +143,7 @@ def test_from_what_was_prepared_the_same_shared_object_is_made(
     code, shared_object: bytes, tmp_path: Path, monkeypatch
 ) -> None:
     cold = ObjectCache(tmp_path, 1 << 30)
-    toolchain.prepare([V3], cache=cold)
+    toolchain.prepare(V3, cache=cold)
     compiled: list[str] = []
     run = toolchain.BuildStep._run
 
@@ -153,34 +152,36 @@ def test_from_what_was_prepared_the_same_shared_object_is_made(
         run(step, arguments, text, folder)
 
     monkeypatch.setattr(toolchain.BuildStep, "_run", record)
-    again = toolchain.build(
-        code, V3, weights_bytes=4096, embedded={"kernel": b"device code"}, cache=cold
-    )
-    assert again == shared_object
-    # Headers and entry points were there; the last command links, the others ran side by side.
+
+    def build() -> bytes:
+        embedded = {"kernel": b"device code"}
+        return toolchain.build(code, V3, weights_bytes=4096, embedded=embedded, cache=cold)
+
+    assert build() == shared_object
+    # Entry points were there; the last command links, the others ran side by side.
     assert compiled.pop() is None
-    assert sorted(compiled) == sorted([*toolchain.split_kernels(code.kernels), code.model])
-    # Only now that a second model comes is the header of entry points precompiled, which makes
-    # no difference to what is compiled with it.
-    compiled.clear()
-    toolchain.prepare([V3], cache=cold)
-    assert compiled == [None]
-    other = dataclasses.replace(code, model=code.model + "\n")
-    assert (
-        toolchain.build(
-            other, V3, weights_bytes=4096, embedded={"kernel": b"device code"}, cache=cold
-        )
-        == shared_object
-    )
+    sources = [*toolchain.split_kernels(code.kernels), code.model]
+    assert sorted(text.partition('#line 1 "<stdin>"\n')[2] for text in compiled) == sorted(sources)
+    # Edited objects are not linked.
+    objects = list(tmp_path.rglob("*.o"))
+    for path in objects:
+        path.write_bytes(b"other code")
+    assert build() == shared_object
+    # With a precompiled header the same is made.
+    for path in objects:
+        path.unlink()
+    monkeypatch.setattr(toolchain, "_PRECOMPILED_FOR", 1)
+    assert build() == shared_object
+    assert list(tmp_path.rglob("*.gch"))
 
 
 @pytest.mark.parametrize(
-    ("is_kept", "files", "precompiled"), [(True, 1, 2), (False, 1, 0), (False, 4, 1)]
+    ("builds", "files", "precompiled"), [(1, 1, 0), (3, 1, 0), (4, 1, 1), (1, 4, 1), (2, 3, 1)]
 )
-def test_headers_are_precompiled_for_who_reads_them_again(
-    is_kept: bool, files: int, precompiled: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_header_is_precompiled_where_that_pays_off(
+    builds: int, files: int, precompiled: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of kernels; a cache that is not kept is for one model."""
+    """From the fourth compilation of kernels on, of one model or of several."""
     headers: list[Path] = []
 
     def run(step, arguments, text=None, folder=Path()):
@@ -190,12 +191,28 @@ def test_headers_are_precompiled_for_who_reads_them_again(
             headers.append(made)
 
     monkeypatch.setattr(toolchain.BuildStep, "_run", run)
-    cache = ObjectCache(tmp_path, 1 << 30, is_kept)
-    toolchain.prepare([V3, V4], cache=cache)
-    kernels = (KERNEL_START + "x" * 90_000 + "\n") * files
-    code = inductor.GeneratedCode("model", kernels, (), (), (), 1)
-    toolchain.build(code, V4, least=V3, cache=cache)
+    for index in range(builds):
+        cache = ObjectCache(tmp_path, 1 << 30)
+        kernels = "".join(f"{KERNEL_START}{index} {i}" + "x" * 90_000 + "\n" for i in range(files))
+        code = inductor.GeneratedCode("model", kernels, (), (), (), 1)
+        toolchain.build(code, V4, least=V3, cache=cache)
     assert len(headers) == precompiled
+
+
+@pytest.mark.parametrize("name", ["CPATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX"])
+def test_what_reaches_the_compiler_is_in_the_key(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = toolchain.build_step(V3, "cpu", ObjectCache(tmp_path, 1 << 30))
+    monkeypatch.delenv(name, raising=False)
+    without = step._key("object", step.kernels(""))
+    monkeypatch.setenv(name, "/one")
+    one = step._key("object", step.kernels(""))
+    monkeypatch.setenv(name, "/other")
+    assert len({without, one, step._key("object", step.kernels(""))}) == 3
+    monkeypatch.delenv(name)
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    assert step._key("object", step.kernels("")) == without
 
 
 def test_a_cached_object_is_not_compiled_again(code, shared_object: bytes, monkeypatch) -> None:

@@ -31,6 +31,7 @@ COMMANDS = {
     "bench": "benchmark a program, optionally against others",
     "compare": "compare a program file with eager",
     "update-weights": "write a program with the same code and other weights",
+    "cache": "show, shrink or clear the cache of compiled code",
 }
 
 EXIT_CODES = """

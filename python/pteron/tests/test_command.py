@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import os
+import re
 import subprocess
 import sys
 
@@ -12,6 +14,7 @@ from absl.testing import flagsaver
 from safetensors.numpy import load_file
 
 import pteron as pteron_module
+from pteron.backends.aoti.object_cache import ObjectCache
 from pteron.command.main import COMMANDS, main
 
 MODEL = """
@@ -123,6 +126,33 @@ def test_what_cannot_run_here_is_not_compared(pteron):
     code, out, err = pteron("run", "metal.pte", "--input", "random")
     assert (code, out) == (1, "")
     assert "wants a Metal device" in err
+
+
+def test_cache(pteron, tmp_path, monkeypatch):
+    monkeypatch.setenv("PTERON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("PTERON_CACHE_MB", "3")
+    report = json.loads(pteron("cache", "--json")[1])
+    assert (report["nbytes"], report["limit_nbytes"]) == (0, 3 << 20)
+    cache = ObjectCache(tmp_path / "objects", 9 << 20)
+    for age, (key, suffix) in enumerate([("aa1", ".o"), ("bb2", ".h.gch")]):
+        path = cache.get(key, suffix, lambda path: path.write_bytes(bytes(1 << 20)))
+        os.utime(path, (age, age))
+    running = tmp_path / "objects" / "aa" / ".new-1.o"
+    running.touch()
+    code, out, err = pteron("cache")
+    assert (code, err) == (0, "")
+    assert re.findall(r"[0-9.]+ MiB", out) == ["2.0 MiB", "1.0 MiB", "1.0 MiB", "3.0 MiB"]
+    report = json.loads(pteron("cache", "--shrink_to=1", "--json")[1])
+    assert report["kinds"].keys() == {"h.gch"} and report["removed_nbytes"] == 1 << 20
+    (tmp_path / "objects").chmod(0o777)
+    out = pteron("cache", "--clear")[1]
+    assert "holds     0.0 MiB" in out and "not used  others may write" in out
+    assert running.exists()  # a compiler writes it
+    assert pteron("cache", "--clear", "--shrink_to=1")[0] == 2
+    assert pteron("cache", "--shrink_to=-1")[0] == 2
+    monkeypatch.setenv("PTERON_CACHE_MB", "many")
+    code, _, err = pteron("cache")
+    assert code == 1 and "expected a number of MiB" in err
 
 
 def test_export(pteron, folder):
