@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch.fx import Interpreter
+from torch._higher_order_ops.map import map as map_rows
+from torch._higher_order_ops.scan import scan
+from torch.fx import GraphModule, Interpreter, Node
 
 from pteron.backends.cuda import CudaOptions, CudaPartitioner
 from pteron.backends.cuda.division_checks import check_divisions
@@ -115,6 +117,23 @@ def _arguments(dtype: torch.dtype, name: str) -> list[tuple[T, T, bool]]:
     ]
 
 
+_PACKETS = (torch.ops.aten.div, torch.ops.aten.remainder, torch.ops.aten.fmod)
+
+
+def _divide_as_a_gpu_does(module: GraphModule) -> None:
+    """A quotient by 0 is some value, not an error."""
+    for node in list(module.graph.nodes):
+        if getattr(node.target, "overloadpacket", None) not in _PACKETS:
+            continue
+        a, b = node.args
+        if isinstance(b, Node):
+            with module.graph.inserting_before(node):
+                is_zero = module.graph.call_function(torch.ops.aten.eq.Scalar, (b, 0))
+                where = torch.ops.aten.where.ScalarSelf
+                node.args = (a, module.graph.call_function(where, (is_zero, 1, b)))
+    module.recompile()
+
+
 def _condition(program: torch.export.ExportedProgram, *inputs: T) -> bool:
     """What is asserted of the divisions of a program, which are not made."""
     copy = copy_program(program)
@@ -124,7 +143,9 @@ def _condition(program: torch.export.ExportedProgram, *inputs: T) -> bool:
     graph.output_node().args = ((check.args[0],),)
     graph.erase_node(check)
     graph.eliminate_dead_code()
-    copy.graph_module.recompile()
+    for module in copy.graph_module.modules():
+        if isinstance(module, GraphModule):
+            _divide_as_a_gpu_does(module)
     (found,) = Interpreter(copy.graph_module).run(torch.zeros(16, 4), *inputs)
     return bool(found)
 
@@ -176,6 +197,99 @@ def test_where_there_is_a_check(function: Callable[..., Any], shapes: Any, check
     if checks:
         assert "an integer is divided by 0, or the least number by -1: aten." in found[0].args[1]
         assert "test_cuda_checks.py:" in found[0].args[1]
+
+
+def _branch(a: T, b: T) -> T:
+    return torch.cond(a.sum() > 0, lambda a, b: a // b, lambda a, b: a + b, (a, b)) + 1
+
+
+def _branch_of_branch(a: T, b: T) -> T:
+    def inner(a: T, b: T) -> T:
+        return torch.cond(b.max() > 2, lambda a, b: a % b, lambda a, b: a * b, (a, b))
+
+    return torch.cond(a.sum() > 0, inner, lambda a, b: (a + b).clone(), (a, b))
+
+
+def _body(a: T, b: T) -> T:
+    def step(count: T, a: T, b: T) -> tuple[T, T, T]:
+        return count + 1, a // b, b.clone()
+
+    start = torch.zeros((), dtype=torch.int64, device=a.device)
+    return torch.while_loop(lambda count, a, b: count < 3, step, (start, a, b))[1]
+
+
+def _decision(a: T, b: T) -> T:
+    """After two rounds the divisor of what decides is smaller by 2."""
+
+    def goes_on(a: T, b: T) -> T:
+        return ((a // b).sum() < 9) & (a.sum() < 30)
+
+    return torch.while_loop(goes_on, lambda a, b: (a + 1, b - 1), (a, b))[0]
+
+
+def _rows(a: T, b: T) -> T:
+    return map_rows(lambda row, b: row // b, torch.stack([a, a]), b)
+
+
+def _steps(a: T, b: T) -> T:
+    def step(carry: T, row: T) -> tuple[T, T]:
+        return carry + row, carry // row
+
+    return scan(step, a, torch.stack([b, b + 1]))[1]
+
+
+_MORE: list[tuple[Callable[..., Any], T, T, bool]] = [
+    (_branch, torch.tensor([7, 8, 9]), torch.tensor([1, 2, 3]), True),
+    (_branch, torch.tensor([7, 8, 9]), torch.tensor([1, 0, 3]), False),
+    (_branch, torch.tensor([-7, -8, -9]), torch.tensor([1, 0, 3]), True),
+    (_branch_of_branch, torch.tensor([7, 8, 9]), torch.tensor([1, 2, 3]), True),
+    (_branch_of_branch, torch.tensor([7, 8, 9]), torch.tensor([1, 0, 3]), False),
+    (_branch_of_branch, torch.tensor([7, 8, 9]), torch.tensor([1, 0, 1]), True),
+    (_body, torch.tensor([7, 8, 9]), torch.tensor([1, 2, 3]), True),
+    (_body, torch.tensor([7, 8, 9]), torch.tensor([1, 0, 3]), False),
+    (_body, torch.tensor([LEAST, 8, 9]), torch.tensor([-1, 2, 3]), False),
+    (_decision, torch.tensor([7, 8, 9]), torch.tensor([40, 40, 40]), True),
+    (_decision, torch.tensor([70, 80, 90]), torch.tensor([1, 0, 1]), False),
+    (_decision, torch.tensor([0, 0, 0]), torch.tensor([2, 2, 2]), False),
+    (_rows, torch.tensor([7, 8, 9]), torch.tensor([1, 2, 3]), True),
+    (_rows, torch.tensor([7, 8, 9]), torch.tensor([1, 2, 0]), False),
+    (_steps, torch.tensor([7, 8, 9]), torch.tensor([1, 2, 3]), True),
+    (_steps, torch.tensor([7, 8, 9]), torch.tensor([1, 2, -1]), False),
+]
+_in_branches_and_loops = pytest.mark.parametrize(("function", "a", "b", "holds"), _MORE)
+
+
+@_in_branches_and_loops
+def test_what_is_asserted_of_branches_and_loops(
+    function: Callable[..., Any], a: T, b: T, holds: bool
+) -> None:
+    program = to_edge(export(function, a, b.abs() + 1)).exported_program()
+    assert _condition(program, a, b) == holds
+
+
+@pytest.mark.parametrize("function", dict.fromkeys(case[0] for case in _MORE))
+def test_branches_and_loops_are_still_one_delegate(function: Callable[..., Any]) -> None:
+    program = export(function, torch.tensor([7, 8, 9]), torch.tensor([1, 2, 3]))
+    manager = to_edge(program).to_backend(CudaPartitioner(SM_90))
+    edge = manager.exported_program()
+    assert len(lowered_modules(edge.graph_module)) == 1
+    assert len(edge.graph.find_nodes(op="call_function", target=CHECK)) == 1
+
+
+@NEEDS_GPU
+@_in_branches_and_loops
+def test_divisions_in_branches_and_loops_are_errors(
+    function: Callable[..., Any], a: T, b: T, holds: bool, tmp_path: pathlib.Path
+) -> None:
+    good = next(case[1:3] for case in _MORE if case[0] is function)
+    path = save(lower(export(function, *good)), tmp_path)
+    method = load(path).load_method("forward")
+    if holds:
+        (found,) = method.execute([a, b])
+        assert torch.equal(torch.from_dlpack(found).cpu(), function(a, b))
+    else:
+        with pytest.raises(InvalidArgumentError, match="an integer is divided by 0"):
+            method.execute([a, b])
 
 
 @NEEDS_GPU
