@@ -54,7 +54,7 @@ class Recorder(TorchDispatchMode):
         return True
 
     def __init__(self, program: ExportedProgram) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._storages: dict[int, tuple[int, StorageWeakRef]] = {}
         self._sources: dict[int, dict[str, Any]] = {}  # of storages that no step makes
         self._contents: dict[int, torch.Tensor] = {}
@@ -104,11 +104,11 @@ class Recorder(TorchDispatchMode):
         for name in ("item", "tolist", "numpy"):  # which read memory past dispatch
             method = self._reading(getattr(torch.Tensor, name))
             self._stack.enter_context(patched(torch.Tensor, name, method))
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
         self._stack.close()
 
     def __torch_dispatch__(

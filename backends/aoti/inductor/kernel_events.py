@@ -30,7 +30,8 @@ extern "C" __attribute__((visibility("default"))) void pteron_set_tracing(
 template <size_t kTensors>
 class PteronKernel {
  public:
-  explicit PteronKernel(uint32_t kernel) : tracing_(pteron_tracing.load(std::memory_order_acquire)) {
+  explicit PteronKernel(uint32_t kernel)
+      : tracing_(pteron_tracing.load(std::memory_order_acquire)) {
     if (__builtin_expect(tracing_ != nullptr, 0)) event_ = tracing_->begin(kernel_ = kernel);
   }
   ~PteronKernel() {
@@ -88,7 +89,8 @@ def note_origins(origins: list[Origin]) -> Iterator[None]:
 
 _CALL = re.compile(
     r"^ *// \[Provenance debug handles\] \S+:(?P<origin>\d+)\n"
-    r"|^(?P<indent> *)(?P<call>(?:AOTI_TORCH_ERROR_CODE_CHECK\((?P<shim>aoti_torch_(?:cpu|cuda|mps)_\w+)"
+    r"|^(?P<indent> *)(?P<call>"
+    r"(?:AOTI_TORCH_ERROR_CODE_CHECK\((?P<shim>aoti_torch_(?:cpu|cuda|mps)_\w+)"
     r"|(?P<kernel>(?:cpp|call)_\w+))\((?P<arguments>.*)\);)$",
     re.MULTILINE,
 )

@@ -428,10 +428,12 @@ def _shared_buffers(value: Any) -> set[int]:
         return sys.getrefcount(owner[name]), torch._C._storage_Use_Count(storage)
 
     alone = users({"": torch.empty(0)}, "")
+    owners: list[dict[str, Any]] = [
+        part._buffers for part in (module.modules() if isinstance(module, torch.nn.Module) else ())
+    ]
     return {
         _storage(owner[name])
-        for part in (module.modules() if isinstance(module, torch.nn.Module) else ())
-        for owner in (part._buffers,)
+        for owner in owners
         for name in owner
         if isinstance(owner[name], torch.Tensor)
         and owner[name].layout is torch.strided

@@ -258,7 +258,7 @@ def _program_data(
             old, methods=methods, inline_delegate_data=[schema.InlineBytes(d) for d in inline]
         ),
         constants=_parts(file, old.constant_segment),
-        mutable_data=_parts(file, (old.mutable_segments or [None])[0]),
+        mutable_data=_parts(file, next(iter(old.mutable_segments or []), None)),
         delegate_data=[Blob(data) for data in in_segments],
         named_data=store.get_named_data_store_output(),
     )
