@@ -1,8 +1,8 @@
 """Calls of kernels and shims in a model's code that a profile records, and where each comes from.
 
 `note_origins` lets Inductor write a number before each call, and `traced` puts an event around the
-call (a PteronKernel, whose runtime side is runtime/kernel_trace.h). While nothing is traced an event
-tests one pointer.
+call (a PteronKernel, whose runtime side is runtime/kernel_trace.h). While nothing is traced an
+event tests one pointer.
 """
 
 import contextlib
