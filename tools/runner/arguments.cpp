@@ -24,7 +24,7 @@ const char kUsage[] =
   --prepare               prepare each method for its inputs, before it runs (CUDA graphs); fails if
                           that cannot be
   --repeat N              run each method N more times and print its latency, and the memory used
-  --trace FILE            write where the time went, as JSON for ui.perfetto.dev (docs/profiling.md):
+  --trace FILE            write where the time went, as JSON for ui.perfetto.dev (docs/profiling.md)
                           of loading and the runs or, with --repeat, of one more run of each method
                           at the end; also if a run fails
   --describe              print what the program holds; runs nothing unless --inputs, --outputs or

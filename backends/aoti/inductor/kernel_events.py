@@ -18,6 +18,7 @@ from pteron.backends.aoti.inductor.patches import patched
 from pteron.exir._program import source_line
 
 _EVENTS = """#include <atomic>
+#include <type_traits>
 struct PteronTracing {
   uint64_t (*begin)(uint32_t kernel);
   void (*end)(uint64_t event, uint32_t kernel, AtenTensorHandle const* tensors, size_t count);
@@ -41,10 +42,17 @@ class PteronKernel {
   void tensors(const Tensors&... tensors) {
     if (__builtin_expect(tracing_ == nullptr, 1)) return;
     count_ = 0;
-    ((tensors_[count_++] = static_cast<AtenTensorHandle>(tensors)), ...);
+    (add(tensors), ...);
   }
 
  private:
+  template <typename Tensor>
+  void add(const Tensor& tensor) {  // handles of other objects are left out
+    if constexpr (std::is_convertible<const Tensor&, AtenTensorHandle>::value) {
+      tensors_[count_++] = tensor;
+    }
+  }
+
   const PteronTracing* const tracing_;
   uint32_t kernel_;
   uint64_t event_;

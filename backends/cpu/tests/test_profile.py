@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-import pteron
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
 from pteron.exir import to_edge_transform_and_lower
-from pteron.runtime import Runtime
+from pteron.runtime import InvalidArgumentError, Method, Profile, PteronError, Runtime
 
 FILE = Path(__file__).name
 
@@ -49,11 +48,11 @@ def program() -> bytes:
     return lowered(Net(), torch.randn(8, 64))
 
 
-def load(program: bytes) -> pteron.Method:
+def load(program: bytes) -> Method:
     return Runtime.get().load_program(program).load_method("forward")
 
 
-def calls(profile: pteron.Profile) -> list[dict]:
+def calls(profile: Profile) -> list[dict]:
     return [row for row in profile.rows if row["kind"] in ("compiled", "shim")]
 
 
@@ -124,7 +123,7 @@ def test_a_call_after_a_profile_records_nothing(program: bytes) -> None:
 def test_two_profiles_at_once_do_not_mix(program: bytes) -> None:
     """And a call beside them, of the same code, is in neither."""
     start = threading.Barrier(3)
-    found: dict[int, list[pteron.Profile]] = {}
+    found: dict[int, list[Profile]] = {}
 
     def profile(batch: int) -> None:
         method, x = load(program), torch.randn(batch, 64)
@@ -157,7 +156,7 @@ def test_a_run_that_fails_leaves_a_valid_profile() -> None:
             return torch.sort(x)[0].index_select(0, i).cumsum(-1)
 
     method = load(lowered(Bad(), torch.randn(8, 4), torch.tensor([1]), batch=False))
-    with pytest.raises(pteron.PteronError) as caught:
+    with pytest.raises(PteronError) as caught:
         method.profile(torch.randn(8, 4), torch.tensor([1000]))
     profile = caught.value.profile
     assert profile is not None and profile.outputs is None
@@ -168,7 +167,7 @@ def test_a_run_that_fails_leaves_a_valid_profile() -> None:
 
 
 def test_wrong_arguments_are_reported_as_by_a_call(program: bytes) -> None:
-    with pytest.raises(pteron.InvalidArgumentError, match="float32"):
+    with pytest.raises(InvalidArgumentError, match="float32"):
         load(program).profile(torch.randn(8, 65))
 
 
