@@ -106,16 +106,15 @@ class ObjectCache:
     def _make(self, path: Path, suffix: str, make: Callable[[Path], None]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f"{_NEW}{secrets.token_hex(8)}{suffix}")
-        try:
-            make(temporary)
-            _digest_of(path).write_text(_sha256(temporary))
-            os.replace(temporary, path)
-        finally:
+        try:  # twice: `workers` raises SystemExit in this thread at any point, in `finally` as well
             try:
+                make(temporary)
+                _digest_of(path).write_text(_sha256(temporary))
+                os.replace(temporary, path)
+            finally:
                 temporary.unlink(missing_ok=True)
-            except SystemExit:  # `workers` raises it in this thread at any point, here as well
-                temporary.unlink(missing_ok=True)
-                raise
+        finally:
+            temporary.unlink(missing_ok=True)
         self.shrink(self._limit_bytes, keep=path)
 
 

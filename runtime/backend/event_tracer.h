@@ -25,9 +25,7 @@ class EventTracer {
   virtual uint64_t begin(std::string_view category, std::string_view name) = 0;
   virtual void end(uint64_t event) = 0;
   // Before or after end(); at most once for an event.
-  virtual void describe(uint64_t event, const EventDetails& details) {
-    (void)event, (void)details;
-  }
+  virtual void describe(uint64_t event, const EventDetails& details) { (void)event, (void)details; }
   // The value of a counter from now on, such as bytes of memory.
   virtual void count(std::string_view counter, uint64_t value) { (void)counter, (void)value; }
   // What a device computed, known after `event` has begun: `start_ns` after that begin, on `stream`.
@@ -41,7 +39,8 @@ class EventTracer {
 class TraceScope final {
  public:
   TraceScope(EventTracer* tracer, std::string_view category, std::string_view name)
-      : tracer_(tracer), event_(__builtin_expect(tracer != nullptr, 0) ? tracer->begin(category, name) : 0) {}
+      : tracer_(tracer),
+        event_(__builtin_expect(tracer != nullptr, 0) ? tracer->begin(category, name) : 0) {}
   ~TraceScope() {
     if (__builtin_expect(tracer_ != nullptr, 0)) tracer_->end(event_);
   }

@@ -45,9 +45,9 @@ class RunControl final {
 
   // What other threads contribute to the current run, counted while it is traced.
   struct Work {
-    std::atomic<int64_t> cpu_ns{0};     // CPU time of other threads
-    std::atomic<uint32_t> helpers{0};   // other threads in the current parallel region
-    uint32_t threads = 1;               // most in one region; the calling thread's
+    std::atomic<int64_t> cpu_ns{0};    // CPU time of other threads
+    std::atomic<uint32_t> helpers{0};  // other threads in the current parallel region
+    uint32_t threads = 1;              // most in one region; the calling thread's
   };
   // Null if the run is not traced.
   Work* work() const { return work_; }

@@ -290,9 +290,8 @@ Result<std::unique_ptr<Delegate>> load_delegate(BackendInitContext& context,
     TraceScope trace(context.tracer, "load", "constants");
     PTERON_RETURN_IF_ERROR(set_borrowed_constants(context, metadata, *device, *container));
   }
-  return std::unique_ptr<Delegate>(
-      new AotiDelegate(std::move(device), std::move(container), std::move(contract),
-                       metadata.kernels));
+  return std::unique_ptr<Delegate>(new AotiDelegate(std::move(device), std::move(container),
+                                                    std::move(contract), metadata.kernels));
 }
 
 }  // namespace pteron::aoti

@@ -206,8 +206,7 @@ Result<Metadata> Metadata::parse(Span<const uint8_t> blob) {
     for (const schema::Kernel* const kernel : *table.kernels()) {
       if (!kernel) return invalid("kernels", "one is missing");
       metadata.kernels.push_back({text(kernel->name()), text(kernel->ops()),
-                                  text(kernel->modules()),
-                                  text(kernel->lines())});
+                                  text(kernel->modules()), text(kernel->lines())});
     }
   }
   return metadata;

@@ -87,7 +87,7 @@ struct Metadata {
   std::vector<Condition> conditions;  // on inputs
   std::vector<ConstantInfo> constants;
   std::vector<KernelInfo> kernels;  // in the order of the numbers that the code has for them
-  int32_t num_symbols = 0;  // 1 + the largest symbol of any dimension
+  int32_t num_symbols = 0;          // 1 + the largest symbol of any dimension
 
   // InvalidProgram: not a metadata blob, or an inconsistent one; the message says what and where.
   static Result<Metadata> parse(Span<const uint8_t> blob);

@@ -428,9 +428,9 @@ def _shared_buffers(value: Any) -> set[int]:
         return sys.getrefcount(owner[name]), torch._C._storage_Use_Count(storage)
 
     alone = users({"": torch.empty(0)}, "")
-    owners: list[dict[str, Any]] = [
-        part._buffers for part in (module.modules() if isinstance(module, torch.nn.Module) else ())
-    ]
+    parts = module.modules() if isinstance(module, torch.nn.Module) else ()
+    # A ScriptModule's are no dict, and no Python object is among them.
+    owners = [part._buffers for part in parts if isinstance(part._buffers, dict)]
     return {
         _storage(owner[name])
         for owner in owners

@@ -2,9 +2,11 @@
 
 import html.parser
 import json
+import os
 import re
 import shutil
 import subprocess
+import tempfile
 import zlib
 
 import pytest
@@ -122,8 +124,17 @@ def browser(*arguments):
     if program is None:
         pytest.skip("no chromium on this machine")
     options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
-    command = [program, *options, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    with tempfile.TemporaryDirectory() as home:
+        options = (*options, "--disable-dev-shm-usage", f"--user-data-dir={home}/profile")
+        done = subprocess.run(
+            [program, *options, *map(str, arguments)],
+            env={**os.environ, "HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_what_is_in_a_page(tmp_path):

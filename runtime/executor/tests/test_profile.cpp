@@ -1,6 +1,4 @@
 // What a Profile records, and its JSON.
-#include "pteron/runtime/executor/profile.h"
-
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -10,6 +8,7 @@
 
 #include "pteron/runtime/core/tests/value_of.h"
 #include "pteron/runtime/executor/method.h"
+#include "pteron/runtime/executor/profile.h"
 #include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/executor/tests/everything_program.h"
 #include "pteron/runtime/executor/tests/program_writer.h"
