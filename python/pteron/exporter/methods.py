@@ -430,7 +430,9 @@ def _shared_buffers(value: Any) -> set[int]:
     alone = users({"": torch.empty(0)}, "")
     parts = module.modules() if isinstance(module, torch.nn.Module) else ()
     # A ScriptModule's are no dict, and no Python object is among them.
-    owners = [part._buffers for part in parts if isinstance(part._buffers, dict)]
+    owners: list[Mapping[str, Any]] = [
+        part._buffers for part in parts if isinstance(part._buffers, dict)
+    ]
     return {
         _storage(owner[name])
         for owner in owners

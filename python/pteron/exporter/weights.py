@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from pteron.exir._serialize import schema
+from pteron.exir._serialize import model_graph, schema
 from pteron.exir._serialize.blob import Blob
 from pteron.exir._serialize.named_data_store import NamedDataStore
 from pteron.exir._serialize.program_file import (
@@ -104,6 +104,9 @@ def update_weights(
             + "\n".join(dict.fromkeys(problems))
             + "\ntry:  pteron.export with these weights"
         )
+    for key, data in file.named_data.items():
+        if key.startswith(model_graph.KEY):
+            store.add_named_data(key, bytes(data))
     return save_files(
         serialize_program(_program_data(file, changed, store)),
         {

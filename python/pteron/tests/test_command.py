@@ -391,10 +391,10 @@ def test_verify_is_a_boolean_or_example(arguments, found):
 def test_help_needs_no_torch():
     """And comes at once."""
     code = (
-        "import sys, time; sys.modules['torch'] = None; start = time.monotonic()\n"
+        "import sys, time; sys.modules['torch'] = None; start = time.process_time()\n"
         "from pteron.command.main import main\n"
         "code = main(['pteron', *sys.argv[1:]])\n"
-        "assert time.monotonic() - start < 1 or code\n"
+        "assert time.process_time() - start < 1 or code\n"
         "sys.exit(code)"
     )
     for name in COMMANDS:

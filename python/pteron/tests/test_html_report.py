@@ -124,7 +124,7 @@ def browser(*arguments):
     if program is None:
         pytest.skip("no chromium on this machine")
     options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
-    with tempfile.TemporaryDirectory() as home:
+    with tempfile.TemporaryDirectory(dir="/tmp") as home:  # a socket's path is short
         options = (*options, "--disable-dev-shm-usage", f"--user-data-dir={home}/profile")
         done = subprocess.run(
             [program, *options, *map(str, arguments)],
