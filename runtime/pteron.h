@@ -182,8 +182,8 @@ pteron_status pteron_execute(pteron_module* module, const char* method, const pt
 pteron_status pteron_output(pteron_module* module, const char* method, size_t index,
                             pteron_value* output);
 
-/* From any thread while the module exists, waits while a method is loaded: the method's run ends with status Cancelled. `cancelled`
- * (may be NULL) is set to 1, or to 0 if it was not running. */
+/* Ends the method's run with status Cancelled. From any thread while the module exists; waits while
+ * a method is loaded. `cancelled` (may be NULL) is set to 1, or to 0 if it was not running. */
 pteron_status pteron_cancel(pteron_module* module, const char* method, int32_t* cancelled);
 /* Resets the state (a KV cache) of all methods to its initial value. */
 pteron_status pteron_reset_state(pteron_module* module);

@@ -6,7 +6,7 @@ used entries are evicted above `limit_bytes`; `PTERON_CACHE_MB` sets the limit (
 keeps nothing between processes).
 
 An entry becomes a part of programs, so it is not trusted blindly: its SHA-256 is in a file beside
-it and is checked whenever it is read, and a folder that another user owns or may write is refused.
+it and is checked whenever it is read, and folders that another user owns or may write are refused.
 """
 
 import atexit
@@ -70,7 +70,7 @@ class ObjectCache:
     def count(self, key: str, more: int) -> int:
         """Adds to a counter, which is evicted like other entries; returns the sum."""
         path = self._path(key, ".count")
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with path.open("ab") as file:
             file.write(b"." * more)
             return file.tell()
@@ -104,7 +104,7 @@ class ObjectCache:
         return self.folder / key[:2] / f"{key}{suffix}"
 
     def _make(self, path: Path, suffix: str, make: Callable[[Path], None]) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = path.with_name(f"{_NEW}{secrets.token_hex(8)}{suffix}")
         try:  # twice: `workers` raises SystemExit in this thread at any point, in `finally` as well
             try:
@@ -149,11 +149,12 @@ def limit_megabytes() -> int:
 
 def danger_of(folder: Path) -> str:
     """Why a folder's entries cannot be trusted: another user may have written them; "" if not."""
-    status = folder.stat()
-    if status.st_uid != os.geteuid():
-        return f"user {status.st_uid} owns {folder}; expected user {os.geteuid()}, who runs this"
-    if status.st_mode & 0o022:
-        return f"others may write {folder}; try: chmod -R go-w {folder}, after emptying it"
+    for path in (folder, *folder.glob("??")):
+        status = path.stat()
+        if status.st_uid != os.geteuid():
+            return f"user {status.st_uid} owns {path}; expected user {os.geteuid()}, who runs this"
+        if status.st_mode & 0o022:
+            return f"others may write {path}; try: chmod -R go-w {folder}, after emptying it"
     return ""
 
 

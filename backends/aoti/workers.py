@@ -20,6 +20,7 @@ import math
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 import weakref
@@ -30,8 +31,11 @@ from typing import Any, ParamSpec, TypeVar
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-#: Seconds that threads get to stop.
-_PATIENCE = 1.5
+#: Seconds that threads get to stop: on a machine without other work they need none of them.
+_PATIENCE = 20.0
+
+#: Seconds after which a waiting main thread looks for signals.
+_POLL = 0.2
 
 #: Seconds after which the exception is raised again: weak reference callbacks ignore exceptions.
 _AGAIN = 0.4
@@ -73,7 +77,7 @@ class _Scope:
 
     @contextlib.contextmanager
     def process(self, process: subprocess.Popen[str]) -> Any:
-        """Registers a running process, which end() kills."""
+        """Registers a process that runs or is about to, which end() kills."""
         with self._lock:
             self._processes.add(process)
         try:
@@ -134,16 +138,23 @@ class Workers(concurrent.futures.ThreadPoolExecutor):
     def __init__(self, max_workers: int) -> None:
         self._is_outermost = _thread.scope is None
         self._scope = _thread.scope or _Scope()
+        self._jobs: list[concurrent.futures.Future[Any]] = []
         super().__init__(max_workers)
 
     def submit(
         self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
     ) -> concurrent.futures.Future[_T]:
-        return super().submit(self._scope.do, fn, *args, **kwargs)  # type: ignore[arg-type]
+        job = super().submit(self._scope.do, fn, *args, **kwargs)  # type: ignore[arg-type]
+        self._jobs.append(job)
+        return job
 
     def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> bool | None:
         try:
             if kind is None or issubclass(kind, Exception):
+                # Handlers run on the main thread. A signal that another thread receives does not
+                # wake this one.
+                while concurrent.futures.wait(self._jobs, timeout=_POLL).not_done:
+                    pass
                 return super().__exit__(kind, *rest)
         except BaseException:
             self._leave()
@@ -175,19 +186,24 @@ def run(
     scope = _thread.scope or _Scope()
     scope.check()
     pipe = _pipe(os.getpid())
-    process = subprocess.Popen(
-        ["/bin/sh", "-c", _WATCHED, "sh", str(pipe), output, *command],
-        stdin=subprocess.DEVNULL if text is None else subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        env=environment,
-        pass_fds=(pipe,),
-        start_new_session=True,
-    )
-    with scope.process(process):
-        stdout, stderr = process.communicate(text)
+    # Registered before it starts: SystemExit may come when it has started and its constructor has
+    # not returned. Its text is in a file: of a pipe that ends early it would compile the beginning.
+    process: subprocess.Popen[str] = subprocess.Popen.__new__(subprocess.Popen)
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as stdin, scope.process(process):
+        stdin.write(text or "")
+        stdin.seek(0)
+        process.__init__(  # type: ignore[misc]
+            ["/bin/sh", "-c", _WATCHED, "sh", str(pipe), output, *command],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env=environment,
+            pass_fds=(pipe,),
+            start_new_session=True,
+        )
+        stdout, stderr = process.communicate()
     return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 
@@ -225,6 +241,7 @@ def _pipe(process: int) -> int:
 
 
 def _kill(process: subprocess.Popen[Any]) -> None:
-    if process.returncode is None:
+    """If it has started and not ended."""
+    if (pid := getattr(process, "pid", None)) and process.returncode is None:
         with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(pid, signal.SIGKILL)

@@ -1,5 +1,6 @@
 #include "pteron/runtime/executor/profile.h"
 
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>

@@ -160,6 +160,12 @@ def test_a_folder_that_others_may_write_is_refused(
     (tmp_path / "objects").chmod(mode)
     with pytest.warns(UnsafeCacheWarning, match=r"others may write .*objects; try: chmod"):
         assert default_cache().folder != tmp_path / "objects"
+    (tmp_path / "objects").chmod(0o755)
+    (tmp_path / "objects/d1").mkdir()
+    assert default_cache().folder == tmp_path / "objects"
+    (tmp_path / "objects/d1").chmod(mode)
+    with pytest.warns(UnsafeCacheWarning, match=r"others may write .*objects/d1; try: chmod"):
+        assert default_cache().folder != tmp_path / "objects"
 
 
 def test_a_folder_of_another_user_is_refused(

@@ -128,7 +128,10 @@ def browser(*arguments):
         options = (*options, "--disable-dev-shm-usage", f"--user-data-dir={home}/profile")
         done = subprocess.run(
             [program, *options, *map(str, arguments)],
-            env={**os.environ, "HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home},
+            env={
+                **os.environ,
+                **dict.fromkeys(("HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), home),
+            },
             capture_output=True,
             text=True,
             timeout=120,
