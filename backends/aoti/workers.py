@@ -31,8 +31,10 @@ from typing import Any, ParamSpec, TypeVar
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-#: Seconds that threads get to stop: on a machine without other work they need none of them.
-_PATIENCE = 20.0
+#: Seconds that threads get to stop: those that wait in C code (for Inductor's worker processes) do
+#: not notice, those that run a compiler remove its file once it is dead, on a busy machine late.
+_PATIENCE = 1.5
+_PATIENCE_WITH_COMPILERS = 20.0
 
 #: Seconds after which a waiting main thread looks for signals.
 _POLL = 0.2
@@ -106,10 +108,14 @@ class _Scope:
     def end(self) -> None:
         """Kills compilers, interrupts jobs, and waits for them for a limited time."""
         self.has_ended = True
-        until = time.monotonic() + _PATIENCE
+        began = time.monotonic()
         told: dict[int, float] = {}
-        while (now := time.monotonic()) < until:
+        while True:
+            now = time.monotonic()
             with self._lock:
+                patience = _PATIENCE_WITH_COMPILERS if self._processes else _PATIENCE
+                if now - began > patience:
+                    return
                 for process in self._processes:
                     _kill(process)
                 for library in _processes_of_libraries:

@@ -123,7 +123,7 @@ def test_compile_workers_end_with_the_process(
     sent = time.monotonic()
     process.send_signal(number)
     errors = process.communicate(timeout=60)[1]
-    assert time.monotonic() - sent < 5, errors  # 2 s on a machine that does nothing else
+    assert time.monotonic() - sent < 10, errors  # 2 s on a machine that does nothing else
     assert process.returncode == -number
     assert wait_for(lambda: not processes_with(mark), 1)
 

@@ -83,7 +83,7 @@ def test_an_export_ends(
     seconds = time.monotonic() - sent
     assert not (tmp_path / "model.pte").exists(), "the export was over too soon for this test"
     assert process.returncode == code, errors
-    assert seconds < 5, (seconds, errors)  # 1 s on a machine that does nothing else
+    assert seconds < 10, (seconds, errors)  # 1 s on a machine that does nothing else
     until = time.monotonic() + 1
     while processes_with(mark) and time.monotonic() < until:
         time.sleep(0.02)
