@@ -444,8 +444,7 @@ pteron_status pteron_set_output(pteron_module* module, const char* method, size_
     const ValueMeta& meta = called->meta.outputs[found];
     PTERON_CHECK_OR_RETURN(meta.kind == ValueKind::Tensor, Error::InvalidType,
                            "output %zu is %s, not a tensor", index, name_of(meta.kind));
-    PTERON_ASSIGN_OR_RETURN(Tensor tensor,
-                            Tensor::make(meta.dtype, meta.sizes, data, meta.device));
+    PTERON_ASSIGN_OR_RETURN(Tensor tensor, Tensor::make(meta.dtype, meta.sizes, data, meta.device));
     tensor.set_data(data, nbytes);
     PTERON_RETURN_IF_ERROR(module->module.set_output(method, tensor, found));
     called->outputs.reset();

@@ -465,11 +465,11 @@ def test_what_lowering_cannot_do_is_a_sentence(tmp_path, monkeypatch):
 
 
 def test_attributes_that_a_call_changes_are_noted_and_put_back():
-    model, seen = Remembers().eval(), []
-    model.seen, last = seen, model.last
+    model = Remembers().eval()
+    seen, last = model.seen, model.last
     _, notes = export_methods(model, (X,))
     assert "sets count, last, part.calls, seen of the module in a call" in "".join(notes)
-    assert (model.seen, model.count, seen) == (seen, 0, [])
+    assert model.seen is seen and not seen and model.count == 0
     assert model.last is last and not hasattr(model.part, "calls")
     assert torch.equal(model(X), X + 1 + X)
 
