@@ -34,6 +34,7 @@ def test_the_inspector_reads_a_profile(tmp_path: Path, capsys: pytest.CaptureFix
         name = row["name"] if row["kind"] != "method" else "Method::execute"
         assert event.name == name
         if row["kind"] in inside:
-            assert event.delegate_debug_metadatas[0]["op"] == row["op"]
+            fields = ("kind", "op", "module", "source", "shapes")
+            assert event.delegate_debug_metadatas == {field: row[field] for field in fields}
     inspector.print_data_tabular()
     assert "Method::execute" in capsys.readouterr().out
