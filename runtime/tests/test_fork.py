@@ -186,4 +186,6 @@ def test_a_sub_interpreter_is_refused(first: str) -> None:
         timeout=30,
         check=False,
     )
-    assert "main interpreter of a process only" in done.stdout, done.stderr
+    # CPython 3.13 refuses it itself.
+    refusals = ("main interpreter of a process only", "does not support loading in subinterpreters")
+    assert any(refusal in done.stdout for refusal in refusals), done.stderr
