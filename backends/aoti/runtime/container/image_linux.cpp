@@ -113,8 +113,8 @@ Result<std::vector<std::string>> make_imports_private(Span<uint8_t> bytes) {
 Result<void*> open_image(const std::string& name, Span<const uint8_t> bytes) {
   std::string path;
   const bool is_kept = kept_code_folder() != nullptr;
-  Result<void*> handle = is_kept ? open_through_file(name, bytes, &path)
-                                 : open_through_memory(name, bytes, &path);
+  Result<void*> handle =
+      is_kept ? open_through_file(name, bytes, &path) : open_through_memory(name, bytes, &path);
   handle = checked(std::move(handle), path, bytes);
   if (is_kept && !handle.ok()) return handle;
   if (!handle.ok()) {
