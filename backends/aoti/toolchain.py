@@ -315,7 +315,7 @@ def build_step(machine: Machine, device: str, cache: ObjectCache | None = None) 
     ToolchainError: there is no compiler for it.
     """
     step = machine.step or BuildStep
-    return step(step.find_compiler(), machine, device, cache or _shared_cache())
+    return step(step.find_compiler(), machine, device, cache or shared_cache())
 
 
 def imported_symbols(shared_object: bytes, machine: Machine) -> tuple[str, ...]:
@@ -324,7 +324,8 @@ def imported_symbols(shared_object: bytes, machine: Machine) -> tuple[str, ...]:
 
 
 @functools.cache
-def _shared_cache() -> ObjectCache:
+def shared_cache() -> ObjectCache:
+    """The user's cache."""
     return default_cache()
 
 
@@ -416,6 +417,12 @@ class BuildStep:
     def environment(self) -> Mapping[str, str]:
         """Environment variables for the compiler, in addition to this process's."""
         return {}
+
+    def settings(self) -> str:
+        """A digest of all that objects and shared objects depend on besides generated code."""
+        return digest(
+            self._key("settings", source) for source in (self.model(""), self.kernels(""))
+        )
 
     def _key(self, kind: str, source: Source) -> str:
         build = f"{torch.__version__} {torch.version.git_version}"
