@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from pteron.exir._program import argument_name, constant_tensor
 from pteron.exir.arguments import DEFAULT_METHOD
 from pteron.exir.decompositions import join_aliases
+from pteron.exir.recurrent_layers import whole_recurrent_layers
 from pteron.exir.verification.call import call
 from pteron.exir.verification.full_precision import full_precision_matmuls
 from pteron.exir.verification.reference import Reference
@@ -172,7 +173,9 @@ def _export_method(
     for way in (False, True) if strict is None else (strict,):
         with _as_exported(module, forward, shared):
             try:
-                with quiet(), contextlib.redirect_stderr(printed):  # a graph, where it fails
+                # What it prints is a graph, where it fails.
+                redirected = contextlib.redirect_stderr(printed)
+                with quiet(), redirected, whole_recurrent_layers():
                     program = torch.export.export(
                         module, positional, named, dynamic_shapes=shapes, strict=way
                     )
