@@ -507,6 +507,8 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def _is_same_content(value: Any, content: Any) -> bool:
+    if isinstance(value, set):
+        return bool(value == content)
     if isinstance(value, dict):
         value, content = [*value, *value.values()], [*content, *content.values()]
     return len(value) == len(content) and all(map(_is_same, value, content))
