@@ -156,10 +156,13 @@ class _Source:
         return _read(Path(text))
 
     def _random(self, sizes: tuple[int, ...], about: TensorInfo, name: str) -> Any:
-        if about.dtype().name in ("Float", "Double", "Half", "BFloat16"):
+        dtype = about.dtype().name
+        if dtype in ("Float", "Double", "Half", "BFloat16"):
             return self._generator.standard_normal(sizes)
         # Without a range 0 and 1: any indexed dimension has at least two.
         least, greatest = self._known.ranges.get(name, (0, 1))
+        if dtype in ("Char", "Short", "Int"):  # values of which the model converts
+            greatest = min(greatest, int(np.iinfo(_DTYPES[dtype]).max))
         return self._generator.integers(least, greatest, sizes, endpoint=True)
 
 

@@ -62,12 +62,15 @@ class Text(nn.Module):
     def __init__(self):
         super().__init__()
         self.words, self.kinds = nn.Embedding(90, 4), nn.Embedding(3, 4)
+        self.many = nn.Embedding(30000, 4)
 
-    def forward(self, ids, kinds):
-        return {"y": self.words(ids) + self.kinds(kinds + 1), "ids": ids + 0, "kinds": kinds + 0}
+    def forward(self, ids, kinds, small):
+        y = self.words(ids) + self.kinds(kinds + 1) + self.many(small.long())
+        return {"y": y, "ids": ids + 0, "kinds": kinds + 0, "small": small + 0}
 
 def text():
-    return Text(), (torch.zeros(2, 64, dtype=torch.int32), torch.zeros(2, 64, dtype=torch.int64))
+    dtypes = torch.int32, torch.int64, torch.int8
+    return Text(), tuple(torch.zeros(2, 64, dtype=dtype) for dtype in dtypes)
 
 class Images(nn.Module):
     def forward(self, first, last, gray, bytes, many):
@@ -277,6 +280,7 @@ def test_random_integers_are_those_that_the_model_takes(pteron, folder):
     outputs = json.loads(out)["outputs"]
     assert outputs["ids"]["min"] < 10 and 80 <= outputs["ids"]["max"] < 90
     assert (outputs["kinds"]["min"], outputs["kinds"]["max"]) == (0, 1)
+    assert outputs["small"]["min"] >= 0 and outputs["small"]["max"] > 100
     code, out, err = pteron("bench", "text.pte", "--seconds=0.02", "--profile")
     assert (code, err) == (0, "")
 
