@@ -218,39 +218,21 @@ Result<const EValue*> find_output(pteron_module* module, const char* method, siz
   return &(*called->outputs)[found];
 }
 
-Result<size_t> size_of(const EValue& list) {
-  switch (list.value_kind()) {
-    case ValueKind::IntList:
-      return list.to_int_list().items.size();
-    case ValueKind::DoubleList:
-      return list.to_double_list().items.size();
-    case ValueKind::BoolList:
-      return list.to_bool_list().items.size();
-    case ValueKind::TensorList:
-      return list.to_tensor_list().items.size();
-    case ValueKind::OptionalTensorList:
-      return list.to_optional_tensor_list().items.size();
-    default:
-      return make_error(Error::InvalidType, "the output is %s, not a list", list.kind());
-  }
+// What `function` returns for the items of a list.
+template <typename Function>
+Error with_items(const EValue& list, const Function& function) {
+  if (list.is_int_list()) return function(list.to_int_list().items);
+  if (list.is_double_list()) return function(list.to_double_list().items);
+  if (list.is_bool_list()) return function(list.to_bool_list().items);
+  if (list.is_tensor_list()) return function(list.to_tensor_list().items);
+  if (list.is_optional_tensor_list()) return function(list.to_optional_tensor_list().items);
+  return make_error(Error::InvalidType, "the output is %s, not a list", list.kind());
 }
 
-void write_item(const EValue& list, size_t item, pteron_value* out) {
-  switch (list.value_kind()) {
-    case ValueKind::IntList:
-      return write_value(*list.to_int_list().items[item], out);
-    case ValueKind::DoubleList:
-      return write_value(EValue(list.to_double_list().items[item]), out);
-    case ValueKind::BoolList:
-      return write_value(EValue(list.to_bool_list().items[item]), out);
-    case ValueKind::TensorList:
-      return write_value(*list.to_tensor_list().items[item], out);
-    default: {
-      const EValue none;
-      const EValue* const tensor = list.to_optional_tensor_list().items[item];
-      return write_value(tensor ? *tensor : none, out);
-    }
-  }
+void write_item(double item, pteron_value* out) { write_value(EValue(item), out); }
+void write_item(bool item, pteron_value* out) { write_value(EValue(item), out); }
+void write_item(const EValue* item, pteron_value* out) {
+  item ? write_value(*item, out) : write_value(EValue(), out);
 }
 
 Error write_info(const std::vector<ValueMeta>& values, size_t index, const char* what,
@@ -415,8 +397,10 @@ pteron_status pteron_output_size(pteron_module* module, const char* method, size
   return call([&]() -> Error {
     CHECK_NOT_NULL(items);
     PTERON_ASSIGN_OR_RETURN(const EValue* list, find_output(module, method, index));
-    PTERON_ASSIGN_OR_RETURN(*items, size_of(*list));
-    return Error::Ok;
+    return with_items(*list, [&](const auto& found) -> Error {
+      *items = found.size();
+      return Error::Ok;
+    });
   });
 }
 
@@ -425,11 +409,12 @@ pteron_status pteron_output_item(pteron_module* module, const char* method, size
   return call([&]() -> Error {
     CHECK_NOT_NULL(value);
     PTERON_ASSIGN_OR_RETURN(const EValue* list, find_output(module, method, index));
-    PTERON_ASSIGN_OR_RETURN(const size_t size, size_of(*list));
-    PTERON_CHECK_OR_RETURN(item < size, Error::NotFound, "output %zu has no item %zu; it has %zu",
-                           index, item, size);
-    write_item(*list, item, value);
-    return Error::Ok;
+    return with_items(*list, [&](const auto& items) -> Error {
+      PTERON_CHECK_OR_RETURN(item < items.size(), Error::NotFound,
+                             "output %zu has no item %zu; it has %zu", index, item, items.size());
+      write_item(items[item], value);
+      return Error::Ok;
+    });
   });
 }
 
