@@ -39,6 +39,8 @@ _HINTS = {
     "data-dependent": "torch.where or torch.cond for control flow that depends on tensor values, at"
     " the line above; torch._check(n <= 64) for a size",
     ".numpy()": "functions of torch instead of numpy's: torch.export traces only those",
+    "Cache'> in output": "model.config.use_cache = False, or a StaticCache that is state of the"
+    " module, as transformers' TorchExportableModuleWithStaticCache has it",
     "not a known type": "a tensor, a tuple, a list or a dict as what the model returns; or"
     " torch.export.register_dataclass(TYPE)",
     "Unexpected dimension mapped": "torch.export.Dim('batch', min=1, max=8) for what may change",

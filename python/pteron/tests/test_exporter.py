@@ -115,6 +115,15 @@ class HasSparse(nn.Module):
         return torch.sparse.mm(self.eye, x.t())
 
 
+class DynamicCache:
+    """As transformers' models return it."""
+
+
+class Decodes(nn.Module):
+    def forward(self, x):
+        return x, DynamicCache()
+
+
 class Spectrum(nn.Module):
     def forward(self, x):
         return torch.fft.fft(x)
@@ -406,6 +415,7 @@ def test_constant_methods(tmp_path):
         (dict(args=(X.long(),)), "fails on its example inputs(.|\n)*dtype"),
         (dict(model=Branches()), "data-dependent(.|\n)*try:  torch.where or torch.cond"),
         (dict(model=UsesNumpy(), strict=False), "try:  functions of torch instead of numpy's"),
+        (dict(model=Decodes()), "try:  model.config.use_cache = False"),
         (dict(model=ReturnsObject()), r"try: (.|\n)*register_dataclass\(TYPE\)"),
         (dict(dynamic_shapes=({0: "b"},)), r"try: (.|\n)*Dim\('batch', min=1, max=8\)"),
         (dict(dynamic_shapes={0: torch.export.Dim("b", max=8)}), "an entry for each input"),
