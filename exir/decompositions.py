@@ -27,6 +27,7 @@ from pteron.exir._program import (
 )
 from pteron.exir.antialiased_resizing import antialiased_resizing
 from pteron.exir.library_operators import library_decompositions
+from pteron.exir.recurrent_layers import RECURRENT_LAYERS, whole_recurrent_layers
 
 Table = dict[OpOverload, Callable[..., Any]]
 
@@ -223,7 +224,8 @@ def run_decompositions(program: ExportedProgram, table: Table) -> ExportedProgra
     with warnings.catch_warnings():
         # torch copies its own deprecated tree specs: a warning that users cannot act on.
         warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
-        result = program.run_decompositions(table)
+        with whole_recurrent_layers(RECURRENT_LAYERS.keys() - table.keys()):
+            result = program.run_decompositions(table)
     _simplify_bool_comparisons(result)
     return result
 
@@ -269,24 +271,26 @@ def decompose_nodes(
     program = copy_program(program)
     for node in list(program.graph.nodes):
         if node.op == "call_function" and node.name in names:
-            _inline(node, table)
+            replace_call(node, node.target, table)  # type: ignore[arg-type]
     program.graph_module.recompile()
     return program
 
 
-def _inline(node: Node, table: Table) -> None:
-    """Replaces a call by its decomposition."""
+def replace_call(node: Node, function: Callable[..., Any], table: Table | None = None) -> bool:
+    """Replaces a call by the traced operators of `function` on its arguments.
+
+    Returns False, and keeps the call, if that would create constants.
+    """
     leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
     inputs = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
-    target: Any = node.target
 
     def run(*values: Any) -> Any:
         by_node = dict(zip(inputs, values, strict=True))
         given = [by_node[leaf] if isinstance(leaf, Node) else leaf for leaf in leaves]
         args, kwargs = pytree.tree_unflatten(given, spec)
-        return target(*args, **kwargs)
+        return function(*args, **kwargs)
 
-    replace_by_trace(node, run, inputs, table)
+    return replace_by_trace(node, run, inputs, table)
 
 
 def replace_by_trace(

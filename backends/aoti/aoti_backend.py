@@ -45,6 +45,7 @@ from pteron.backends.aoti.passes.clamp_windows import ClampWindowsPass
 from pteron.backends.aoti.passes.constant_masks import remove_constant_masks
 from pteron.backends.aoti.passes.fuse_convolutions import has_fused_convolutions
 from pteron.backends.aoti.passes.gemv_as_reduction import GemvAsReductionPass
+from pteron.backends.aoti.passes.recurrent import RecurrentPass, has_recurrent_steps
 from pteron.backends.aoti.passes.remove_metadata_asserts import RemoveMetadataAssertsPass
 from pteron.backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
 from pteron.backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPass
@@ -152,7 +153,9 @@ class AotiBackend(ABC, Generic[OptionsT]):
     @classmethod
     def get_custom_passes(cls, options: OptionsT) -> list[Callable[[torch.fx.GraphModule], Any]]:
         """Passes over the partition's graph, in order, just before compilation."""
+        shims = cls.get_supported_fallback_kernels()
         return [
+            RecurrentPass(is_loop=not has_recurrent_steps(cls.get_device_name(), shims)),
             ClampWindowsPass(),
             WholeAttentionPass(),
             ReplaceViewCopyWithViewPass(),

@@ -21,6 +21,7 @@ from pteron.backends.aoti.aoti_backend import AotiBackend
 from pteron.backends.aoti.lowering_cache import Facts, Unknown
 from pteron.backends.aoti.op_support import SYMBOLIC, LeaveOut, OpSupport
 from pteron.backends.aoti.ops.attention.attention import WHOLE
+from pteron.backends.aoti.passes.recurrent import whole_layers
 from pteron.exir import kernels
 from pteron.exir._program import CONSTANT_KINDS, input_specs_by_name, mutation_targets, source_line
 from pteron.exir.backend.backend_details import find_backend
@@ -46,7 +47,8 @@ class AotiPartitioner(Partitioner):
         backend_id: class name of an imported backend that derives from `AotiBackend`.
         compile_specs: its options, checked here rather than during lowering.
         leave_out: operators to leave to other partitioners; see `op_support.LeaveOut`.
-        ops_to_not_decompose: operators to keep whole, besides attention, until Inductor gets them.
+        ops_to_not_decompose: operators to keep whole, besides attention and recurrent layers, until
+            Inductor gets them.
 
     Raises:
         UnsupportedTorch: lowering does not work with the installed torch.
@@ -75,7 +77,8 @@ class AotiPartitioner(Partitioner):
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[torch._ops.OpOverload], Callable[[torch.fx.Node], bool] | None]:
-        return [*WHOLE, *self._ops_to_not_decompose], None
+        layers = whole_layers(ep, self._device, self._shims)
+        return [*WHOLE, *layers, *self._ops_to_not_decompose], None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         facts = self._known_facts()

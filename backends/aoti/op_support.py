@@ -18,8 +18,10 @@ import torch
 from pteron.backends.aoti import inductor
 from pteron.backends.aoti.lowering_cache import Facts
 from pteron.backends.aoti.ops.attention.attention import WHOLE
+from pteron.backends.aoti.passes.recurrent import LOOPS, has_recurrent_steps
 from pteron.exir import kernels
 from pteron.exir.delegate import executorch_call_delegate
+from pteron.exir.recurrent_layers import RECURRENT_LAYERS
 
 LeaveOut: TypeAlias = Collection[torch._ops.OpOverload | str] | Callable[[torch.fx.Node], bool]
 """Operators, as objects or names ("aten.mm.default" or "aten.mm"), or a test on nodes."""
@@ -47,6 +49,8 @@ class OpSupport:
         self._facts = facts
         self._target = target
         self._shims = frozenset(shims)
+        has_layers = target.device in LOOPS or has_recurrent_steps(target.device, shims)
+        self._whole = frozenset({*WHOLE, *(RECURRENT_LAYERS if has_layers else ())})
         self._is_left_out = _left_out_test(leave_out)
         self._reasons: dict[torch.fx.Node, str | None] = {}
 
@@ -79,7 +83,7 @@ class OpSupport:
     def _operator_reason(self, node: torch.fx.Node, op: torch._ops.OpOverload) -> str | None:
         if isinstance(node.meta.get("val"), SYMBOLIC) or node.meta.get("val") is None:
             return None
-        if op in WHOLE:
+        if op in self._whole:
             return None
         is_complex = any(_is_complex(item) for item in (node, *node.all_input_nodes))
         if not is_complex and not self._fact(

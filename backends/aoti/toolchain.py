@@ -53,6 +53,7 @@ class Machine:
         include_folders: in addition to torch's.
         libraries: to link, by name ("cuda").
         wide_vectors: the code uses 512-bit registers.
+        symbols: keep the symbol table.
         step: the build step; `BuildStep` by default, for this machine's platform.
     """
 
@@ -61,6 +62,7 @@ class Machine:
     include_folders: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     wide_vectors: bool = False
+    symbols: bool = False
     step: "type[BuildStep] | None" = None
 
 
@@ -498,7 +500,8 @@ class BuildStep:
                 *("-shared", "-fPIC", *self._openmp_library(), "-w", "-O1"),
                 *names,
                 support.name,
-                *("-Wl,--version-script=exports.map", "-Wl,--as-needed", "-Wl,--strip-all"),
+                *("-Wl,--version-script=exports.map", "-Wl,--as-needed"),
+                *(() if self.target.symbols else ("-Wl,--strip-all",)),
                 *("-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-z,relro", "-Wl,-z,noexecstack"),
                 *(f"-l{library}" for library in self.target.libraries),
                 *("-o", "model.so"),

@@ -115,6 +115,7 @@ def _build_target(
             march=(f"-march={isa.name}",),
             defines=(isa.define,),
             wide_vectors=isa.vector_bits == 512,
+            symbols=options.symbols,
         ),
         info=SharedObjectInfo(
             device="cpu",
