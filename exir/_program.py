@@ -256,8 +256,9 @@ def source_line(node: Node) -> str:
     trace = node.meta.get("stack_trace")
     if not trace:
         return ""
-    frames = [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
-    # Skips torch's own frames and generated graphs.
+    frames = [line.strip() for line in trace.splitlines()]
+    frames = [x for x in frames if x.startswith("File ") and "<eval_with_key>" not in x]
+    # Skips torch's own frames, and generated graphs.
     own = [frame for frame in frames if "/torch/" not in frame and '"<' not in frame] or frames
     if not own:
         return ""

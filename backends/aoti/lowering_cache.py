@@ -47,6 +47,8 @@ _LOG = logging.getLogger(__name__)
 _SUFFIX, _FACTS = ".lowered", ".facts"
 #: Results for one key: of weights for which code differs.
 _RESULTS = 4
+#: Weights of a partition whose result is kept: it is made twice then, and compared.
+_MOST_BYTES = 4 << 30
 #: Operators whose meaning torch's version and our sources define.
 _NAMESPACES = ("aten", "prims", "pteron", "quantized_decomposed")
 _HIGHER_ORDER = ("cond", "while_loop", "map_impl", "scan", "associative_scan")
@@ -160,8 +162,8 @@ class _Description:
                 yield f"module {module_path(node)}"
             elif name == "original_aten":
                 yield f"original {value}"
-            elif name == "val":
-                yield f"val {self._value(value)}"
+            elif name in ("val", "custom"):
+                yield f"{name} {self._value(value)}"
             elif name == "unbacked_bindings":
                 yield f"bindings {[(self._value(s), str(p)) for s, p in (value or {}).items()]}"
             elif value:
@@ -236,9 +238,11 @@ def process_settings() -> list[str]:
     import torch._inductor.config
     import torch.fx.experimental._config
 
-    inductor: Any = torch._inductor.config
-    configs = (inductor, torch._functorch.config, torch.fx.experimental._config)
-    if any("custom" in name and value for name, value in inductor.get_config_copy().items()):
+    backends: Any = torch.backends
+    utils: Any = torch.utils
+    of_inductor: Any = torch._inductor.config
+    configs = (of_inductor, torch._functorch.config, torch.fx.experimental._config)
+    if any("custom" in name and value for name, value in of_inductor.get_config_copy().items()):
         raise Unknown("a pass that Inductor was given")
     return [
         f"{torch.__version__} {torch.version.git_version} {sys.version} {sympy.__version__}",
@@ -247,8 +251,8 @@ def process_settings() -> list[str]:
         repr([(k, os.environ[k]) for k in sorted(os.environ) if _VARIABLES.fullmatch(k)]),
         f"{torch.get_default_dtype()} {torch.get_default_device()}",
         f"{torch.are_deterministic_algorithms_enabled()} "
-        f"{torch.utils.deterministic.fill_uninitialized_memory}",
-        f"{torch._C._get_float32_matmul_precision()} {torch.backends.mkldnn.matmul.fp32_precision}",
+        f"{utils.deterministic.fill_uninitialized_memory}",
+        f"{torch._C._get_float32_matmul_precision()} {backends.mkldnn.matmul.fp32_precision}",
     ]
 
 
@@ -314,7 +318,7 @@ class KeptResults:
             own_blobs, boundaries: as in `payload.build`.
             messages: what lowering logged: logger, level, text.
         """
-        if self._key is None:
+        if self._key is None or sum(x.nbytes for x in self._tensors.values()) > _MOST_BYTES:
             return
         named = payload.code_of(result)
         header = {

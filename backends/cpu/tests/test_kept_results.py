@@ -44,7 +44,7 @@ class Masked(nn.Module):
         self.register_buffer("mask", mask.tril() if is_causal else mask.tril(2))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return nn.functional.scaled_dot_product_attention(x, x, x, self.mask)
+        return nn.functional.scaled_dot_product_attention(x, x, x, self.get_buffer("mask"))
 
 
 IMAGE = torch.randn(2, 3, 8, 8)
