@@ -62,13 +62,21 @@ class ShapeBounds:
         self._symbols = {key: value for key, value in self._ranges.items() if key.is_Symbol}
         self.unbounded: list[str] = []
 
+    def range_of(self, size: torch.SymInt) -> ValueRanges[Any]:
+        """What `size` can be."""
+        expression = size.node.expr
+        found = bound_sympy(expression, self._symbols)
+        return found & self._ranges[expression] if expression in self._ranges else found
+
+    def lower(self, size: int | torch.SymInt) -> int:
+        """The lower bound of `size`; at least 0."""
+        return size if isinstance(size, int) else int(max(self.range_of(size).lower, 0))
+
     def upper(self, size: int | torch.SymInt, what: str) -> int:
         """The upper bound of `size`; `what` describes it in messages."""
         if isinstance(size, int):
             return size
-        bound = bound_sympy(size.node.expr, self._symbols).upper
-        if size.node.expr in self._ranges:
-            bound = min(bound, self._ranges[size.node.expr].upper)
+        bound = self.range_of(size).upper
         if bound.is_integer and bound.is_finite and bound <= _LARGEST:
             return int(bound)
         self.unbounded.append(f"{what} ({size})")

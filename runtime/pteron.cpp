@@ -207,6 +207,52 @@ void write_value(const EValue& value, pteron_value* out) {
   out->nbytes = tensor.nbytes();
 }
 
+// The value of output `index` of the last run.
+Result<const EValue*> find_output(pteron_module* module, const char* method, size_t index) {
+  CHECK_NOT_NULL(module);
+  PTERON_ASSIGN_OR_RETURN(pteron_module::Called * called, module->find(method, false));
+  PTERON_CHECK_OR_RETURN(called->outputs, Error::InvalidState,
+                         "method %s has not run, or its last run failed: execute it first", method);
+  PTERON_ASSIGN_OR_RETURN(const size_t found,
+                          Module::Key(index).find(called->meta.outputs, "output"));
+  return &(*called->outputs)[found];
+}
+
+Result<size_t> size_of(const EValue& list) {
+  switch (list.value_kind()) {
+    case ValueKind::IntList:
+      return list.to_int_list().items.size();
+    case ValueKind::DoubleList:
+      return list.to_double_list().items.size();
+    case ValueKind::BoolList:
+      return list.to_bool_list().items.size();
+    case ValueKind::TensorList:
+      return list.to_tensor_list().items.size();
+    case ValueKind::OptionalTensorList:
+      return list.to_optional_tensor_list().items.size();
+    default:
+      return make_error(Error::InvalidType, "the output is %s, not a list", list.kind());
+  }
+}
+
+void write_item(const EValue& list, size_t item, pteron_value* out) {
+  switch (list.value_kind()) {
+    case ValueKind::IntList:
+      return write_value(*list.to_int_list().items[item], out);
+    case ValueKind::DoubleList:
+      return write_value(EValue(list.to_double_list().items[item]), out);
+    case ValueKind::BoolList:
+      return write_value(EValue(list.to_bool_list().items[item]), out);
+    case ValueKind::TensorList:
+      return write_value(*list.to_tensor_list().items[item], out);
+    default: {
+      const EValue none;
+      const EValue* const tensor = list.to_optional_tensor_list().items[item];
+      return write_value(tensor ? *tensor : none, out);
+    }
+  }
+}
+
 Error write_info(const std::vector<ValueMeta>& values, size_t index, const char* what,
                  pteron_info* info) {
   CHECK_NOT_NULL(info);
@@ -357,15 +403,52 @@ pteron_status pteron_execute(pteron_module* module, const char* method, const pt
 pteron_status pteron_output(pteron_module* module, const char* method, size_t index,
                             pteron_value* output) {
   return call([&]() -> Error {
-    CHECK_NOT_NULL(module);
     CHECK_NOT_NULL(output);
-    PTERON_ASSIGN_OR_RETURN(pteron_module::Called * called, module->find(method, false));
-    PTERON_CHECK_OR_RETURN(called->outputs, Error::InvalidState,
-                           "method %s has not run, or its last run failed: execute it first",
-                           method);
+    PTERON_ASSIGN_OR_RETURN(const EValue* value, find_output(module, method, index));
+    write_value(*value, output);
+    return Error::Ok;
+  });
+}
+
+pteron_status pteron_output_size(pteron_module* module, const char* method, size_t index,
+                                 size_t* items) {
+  return call([&]() -> Error {
+    CHECK_NOT_NULL(items);
+    PTERON_ASSIGN_OR_RETURN(const EValue* list, find_output(module, method, index));
+    PTERON_ASSIGN_OR_RETURN(*items, size_of(*list));
+    return Error::Ok;
+  });
+}
+
+pteron_status pteron_output_item(pteron_module* module, const char* method, size_t index,
+                                 size_t item, pteron_value* value) {
+  return call([&]() -> Error {
+    CHECK_NOT_NULL(value);
+    PTERON_ASSIGN_OR_RETURN(const EValue* list, find_output(module, method, index));
+    PTERON_ASSIGN_OR_RETURN(const size_t size, size_of(*list));
+    PTERON_CHECK_OR_RETURN(item < size, Error::NotFound, "output %zu has no item %zu; it has %zu",
+                           index, item, size);
+    write_item(*list, item, value);
+    return Error::Ok;
+  });
+}
+
+pteron_status pteron_set_output(pteron_module* module, const char* method, size_t index, void* data,
+                                size_t nbytes) {
+  return call([&]() -> Error {
+    CHECK_NOT_NULL(module);
+    CHECK_NOT_NULL(data);
+    PTERON_ASSIGN_OR_RETURN(pteron_module::Called * called, module->find(method, true));
     PTERON_ASSIGN_OR_RETURN(const size_t found,
                             Module::Key(index).find(called->meta.outputs, "output"));
-    write_value((*called->outputs)[found], output);
+    const ValueMeta& meta = called->meta.outputs[found];
+    PTERON_CHECK_OR_RETURN(meta.kind == ValueKind::Tensor, Error::InvalidType,
+                           "output %zu is %s, not a tensor", index, name_of(meta.kind));
+    PTERON_ASSIGN_OR_RETURN(Tensor tensor,
+                            Tensor::make(meta.dtype, meta.sizes, data, meta.device));
+    tensor.set_data(data, nbytes);
+    PTERON_RETURN_IF_ERROR(module->module.set_output(method, tensor, found));
+    called->outputs.reset();
     return Error::Ok;
   });
 }

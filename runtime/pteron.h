@@ -89,7 +89,7 @@ enum {
   PTERON_KIND_BOOL = 3,
   PTERON_KIND_TENSOR = 4,
   PTERON_KIND_STRING = 5,
-  PTERON_KIND_LIST = 6, /* only in a pteron_info and an output; its items cannot be read */
+  PTERON_KIND_LIST = 6, /* only in a pteron_info and an output; see pteron_output_item() */
 };
 
 enum { PTERON_DEVICE_CPU = 0, PTERON_DEVICE_CUDA = 1 };
@@ -181,6 +181,19 @@ pteron_status pteron_execute(pteron_module* module, const char* method, const pt
 /* An output of the method's last run. InvalidState: it has not run, or its last run failed. */
 pteron_status pteron_output(pteron_module* module, const char* method, size_t index,
                             pteron_value* output);
+
+/* The number of items of an output of kind PTERON_KIND_LIST, and an item: a tensor, an int, a double
+ * or a bool, or none. Otherwise as pteron_output(). InvalidType: the output is no list. */
+pteron_status pteron_output_size(pteron_module* module, const char* method, size_t index,
+                                 size_t* items);
+pteron_status pteron_output_item(pteron_module* module, const char* method, size_t index,
+                                 size_t item, pteron_value* value);
+/* Makes later runs write an output, a tensor, to `data`: memory of the caller on the output's device,
+ * of at least the `nbytes` of its pteron_info, which stays valid until it is set again or the module
+ * is freed. Loads the method; what its last run returned is no longer known. InvalidState: the method
+ * has its own memory for the output, which must be copied. */
+pteron_status pteron_set_output(pteron_module* module, const char* method, size_t index, void* data,
+                                size_t nbytes);
 
 /* Ends the method's run with status Cancelled. From any thread while the module exists; waits while
  * a method is loaded. `cancelled` (may be NULL) is set to 1, or to 0 if it was not running. */

@@ -32,6 +32,7 @@ from torch.export import ExportedProgram
 from pteron.backends.aoti import inductor, payload, toolchain, weight_recipe, workers
 from pteron.backends.aoti.aoti_options import AotiOptions
 from pteron.backends.aoti.contract import contract_of
+from pteron.backends.aoti.lowering_cache import KeptResults, key_of, logged
 from pteron.backends.aoti.lowering_errors import (
     InductorFailedError,
     check_functions,
@@ -183,6 +184,12 @@ class AotiBackend(ABC, Generic[OptionsT]):
         return False
 
     @classmethod
+    def keeps_results(cls, options: OptionsT) -> bool:
+        """Whether results are kept in the cache. They must depend on nothing but the partition, the
+        options and this package; weights must be on the host."""
+        return False
+
+    @classmethod
     def codesign_so(cls, shared_object: bytes, options: OptionsT) -> bytes:
         """The linked code, signed if its platform requires it."""
         return shared_object
@@ -242,10 +249,53 @@ class AotiBackend(ABC, Generic[OptionsT]):
     ) -> PreprocessResult:
         """`preprocess` after parsing the options."""
         inductor.release()  # UnsupportedTorch comes before any work
-        device = cls.get_device_name()
         targets = cls.get_build_targets(options)
+        key = cls._key(edge_program, options, targets) if cls.keeps_results(options) else None
+        kept = KeptResults(toolchain.shared_cache(), key, edge_program)
+        own_blobs = targets[0].own_blobs
+        boundaries = list(edge_program.graph_module.meta.get(BOUNDARIES, ()))
+        with kept.being_made():
+            if result := kept.find(own_blobs, boundaries):
+                return result
+            with logged("pteron") as messages:
+                results, constants, recorder = cls._compile(edge_program, options, targets)
+            result = payload.join(results)
+            if recorder and key:
+                with contextlib.suppress(weight_recipe.RecipeError):
+                    recipe = recorder.recipe([tensor for each in constants for tensor in each])
+                    counts = list(map(len, constants))
+                    kept.put(result, recipe, counts, own_blobs, boundaries, messages)
+        return result
+
+    @classmethod
+    def _key(
+        cls, program: ExportedProgram, options: OptionsT, targets: Sequence[BuildTarget]
+    ) -> str | None:
+        """The key of a partition's result in the cache."""
+        device = cls.get_device_name()
+        return key_of(
+            program,
+            [
+                f"{cls.__module__}.{cls.__qualname__} {options!r} {targets!r}",
+                repr(sorted(cls.get_aoti_compile_options(options).items())),
+                repr(sorted(cls.get_supported_fallback_kernels().items())),
+                *(toolchain.build_step(x.machine, device).settings() for x in targets),
+            ],
+        )
+
+    @classmethod
+    def _compile(
+        cls, edge_program: ExportedProgram, options: OptionsT, targets: Sequence[BuildTarget]
+    ) -> tuple[list[PreprocessResult], list[list[torch.Tensor]], weight_recipe.Recorder | None]:
+        """The payload of each variant, its constants, and how they were made."""
+        device = cls.get_device_name()
         _warm_up(targets[0].machine, device)
-        recorder = weight_recipe.Recorder(edge_program) if cls.records_weights(options) else None
+        boundaries = edge_program.graph_module.meta.get(BOUNDARIES, ())
+        recorder = None
+        if cls.records_weights(options) or cls.keeps_results(options):
+            recorder = weight_recipe.Recorder(
+                edge_program, for_reuse=not cls.records_weights(options)
+            )
         with inductor.LOCK, cls.get_extra_aoti_compile_context_manager():
             with recorder or contextlib.nullcontext():
                 program, codes = cls._prepare_and_generate(edge_program, targets, options)
@@ -253,7 +303,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
         called = {name for code in codes for name in inductor.operator_functions(code.model)}
         proxied = {name for code in codes for name in code.proxied}
         check_functions(cls.__name__, device, program, called, proxied)
-        results = []
+        results, tensors = [], []
         for code, target in zip(codes, targets, strict=True):
             shared_object = toolchain.build(
                 code,
@@ -266,6 +316,10 @@ class AotiBackend(ABC, Generic[OptionsT]):
             imported = toolchain.imported_symbols(shared_object, target.machine)
             check_functions(cls.__name__, device, program, imported)
             constants = code.constants if target.own_blobs else code.all_constants
+            tensors.append([constant.tensor for constant in constants])
+            recipe = b""
+            if recorder and cls.records_weights(options):
+                recipe = recorder.recipe(tensors[-1])
             result = payload.build(
                 shared_object,
                 target.info,
@@ -275,15 +329,15 @@ class AotiBackend(ABC, Generic[OptionsT]):
                 shim_list_version=shim_list.load(device).version_for(imported),
                 op_counts=payload.count_operators(program),
                 kernels=code.events,
-                boundaries=edge_program.graph_module.meta.get(BOUNDARIES, ()),
+                boundaries=boundaries,
                 own_blobs=target.own_blobs,
                 weights_tag=f"aoti_{target.info.device}_blob"
                 if cls.save_data_externally(options)
                 else None,
-                recipe=recorder.recipe([c.tensor for c in constants]) if recorder else b"",
+                recipe=recipe,
             )
             results.append(result)
-        return payload.join(results)
+        return results, tensors, recorder
 
     @classmethod
     def compile_partitions(

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
-from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
-from pteron.backends.aoti import inductor
+from pteron.backends.aoti import inductor, toolchain
 from pteron.backends.aoti.aoti_backend import AotiBackend
+from pteron.backends.aoti.lowering_cache import Facts, Unknown
 from pteron.backends.aoti.op_support import SYMBOLIC, LeaveOut, OpSupport
 from pteron.backends.aoti.ops.attention.attention import WHOLE
 from pteron.backends.aoti.passes.recurrent import whole_layers
@@ -81,7 +81,8 @@ class AotiPartitioner(Partitioner):
         return [*WHOLE, *layers, *self._ops_to_not_decompose], None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        support = OpSupport(self._target, self._shims, self._leave_out)
+        facts = self._known_facts()
+        support = OpSupport(self._target, self._shims, self._leave_out, facts)
         tags: dict[str, DelegationSpec] = {}
         for nodes in self._convex_sets(exported_program, support):
             tag = f"{self._device}_{len(tags)}"
@@ -96,28 +97,25 @@ class AotiPartitioner(Partitioner):
             tag_mutated_buffer(exported_program)
             _tag_unused_constants(exported_program, next(iter(tags)))
         self._warn(exported_program, support)
+        if facts is not None:
+            facts.save()
         return PartitionResult(exported_program, tags)
+
+    def _known_facts(self) -> Facts | None:
+        """None where lowering may depend on what is not in the key: GPUs, changes of Inductor."""
+        if self._device == "cuda":
+            return None
+        try:
+            return Facts(toolchain.shared_cache(), [repr(self._target)])
+        except Unknown:
+            return None
 
     def _convex_sets(
         self, program: ExportedProgram, support: OpSupport
     ) -> list[list[torch.fx.Node]]:
         """Sets of nodes to take, in graph order."""
-        free = list(_supported_nodes(program))
-        calls = [node for node in program.graph.nodes if node.op == "call_function"]
-        calls = [node for node in calls if kernels.ON_HOST not in node.meta]
-        if len(free) == len(calls) and all(support.reason(node) is None for node in free):
-            sets = [free]
-        else:
-            taken = set(free)
-            position = {node: index for index, node in enumerate(program.graph.nodes)}
-            proposals = CapabilityBasedPartitioner(
-                program.graph_module, support, allows_single_node_partition=True
-            ).propose_partitions()
-            sets = [
-                sorted(taken.intersection(proposal.nodes), key=position.__getitem__)
-                for proposal in proposals
-            ]
-            sets = sorted(filter(None, sets), key=lambda nodes: position[nodes[0]])
+        taken = {node for node in _supported_nodes(program) if support.reason(node) is None}
+        sets = _stages(program.graph, taken)
         return [nodes for nodes in sets if any(_computes(node) for node in nodes)]
 
     def _warn(self, program: ExportedProgram, support: OpSupport) -> None:
@@ -137,6 +135,24 @@ class AotiPartitioner(Partitioner):
                 LeftOutWarning,
                 stacklevel=3,
             )
+
+
+def _stages(graph: torch.fx.Graph, taken: set[torch.fx.Node]) -> list[list[torch.fx.Node]]:
+    """`taken` in the fewest convex sets, in graph order, of which no two need each other: by the
+    most changes from taken nodes to others on a path from a node to the end."""
+    stages: dict[torch.fx.Node, int] = {}
+    sets: dict[int, list[torch.fx.Node]] = {}
+    for node in reversed(graph.nodes):
+        stages[node] = max(
+            (
+                stages[user] + (node in taken and user not in taken and user.op != "output")
+                for user in node.users
+            ),
+            default=0,
+        )
+        if node in taken:
+            sets.setdefault(stages[node], []).append(node)
+    return [sets[stage][::-1] for stage in sorted(sets, reverse=True)]
 
 
 def _supported_nodes(program: ExportedProgram) -> Iterable[torch.fx.Node]:

@@ -51,6 +51,7 @@ class ObjectCache:
         self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
         self._being_made: dict[Path, threading.Lock] = {}
+        self._unchecked = limit_bytes  # written since the folder was looked through
 
     def get(self, key: str, suffix: str, make: Callable[[Path], None]) -> Path:
         """The file of `key`. If it is missing or not what was written, `make(path)` writes it to
@@ -62,6 +63,23 @@ class ObjectCache:
             if not _is_intact(path):
                 self._make(path, suffix, make)
         return path
+
+    def find(self, key: str, suffix: str) -> bytes | None:
+        """What `put` stored; None if it is missing or not what was written."""
+        path = self._path(key, suffix)
+        try:
+            data = path.read_bytes()
+            if _digest_of(path).read_text() != hashlib.sha256(data).hexdigest():
+                return None
+            os.utime(path)
+        except (OSError, ValueError):
+            return None
+        return data
+
+    def put(self, key: str, suffix: str, data: bytes) -> None:
+        """Stores or replaces an entry. What cannot be written is not kept."""
+        with contextlib.suppress(OSError):
+            self._make(self._path(key, suffix), suffix, lambda path: _write(path, data))
 
     def has(self, key: str, suffix: str) -> bool:
         """Whether the file is cached; it is not read."""
@@ -115,7 +133,15 @@ class ObjectCache:
                 temporary.unlink(missing_ok=True)
         finally:
             temporary.unlink(missing_ok=True)
-        self.shrink(self._limit_bytes, keep=path)
+        with self._lock, contextlib.suppress(OSError):
+            self._unchecked += path.stat().st_size
+        if self._unchecked > self._limit_bytes // 16:  # looking through it takes a while
+            self._unchecked = 0
+            self.shrink(self._limit_bytes, keep=path)
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
 
 
 def _digest_of(path: Path) -> Path:

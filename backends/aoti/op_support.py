@@ -8,14 +8,15 @@ single node. No C++ compiler runs here::
     support.reason(node)   # None, or "aten.poisson.default needs ..., which ..."
 """
 
+import dataclasses
 import operator
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeAlias
 
 import torch
-from torch.fx.passes.operator_support import OperatorSupportBase
 
 from pteron.backends.aoti import inductor
+from pteron.backends.aoti.lowering_cache import Facts
 from pteron.backends.aoti.ops.attention.attention import WHOLE
 from pteron.backends.aoti.passes.recurrent import LOOPS, has_recurrent_steps
 from pteron.exir import kernels
@@ -28,28 +29,30 @@ LeaveOut: TypeAlias = Collection[torch._ops.OpOverload | str] | Callable[[torch.
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 
 
-class OpSupport(OperatorSupportBase):
+class OpSupport:
     """Support for one target. Caches results, so use one instance per graph.
 
     Args:
         target: the code generation target.
         shims: names of the C functions that the runtime has.
         leave_out: supported operators to leave out.
+        facts: what is known of torch's operators from earlier processes.
     """
 
     def __init__(
-        self, target: inductor.Target, shims: Collection[str], leave_out: LeaveOut = ()
+        self,
+        target: inductor.Target,
+        shims: Collection[str],
+        leave_out: LeaveOut = (),
+        facts: Facts | None = None,
     ) -> None:
+        self._facts = facts
         self._target = target
         self._shims = frozenset(shims)
         has_layers = target.device in LOOPS or has_recurrent_steps(target.device, shims)
         self._whole = frozenset({*WHOLE, *(RECURRENT_LAYERS if has_layers else ())})
         self._is_left_out = _left_out_test(leave_out)
         self._reasons: dict[torch.fx.Node, str | None] = {}
-
-    def is_node_supported(self, submodules: Any, node: torch.fx.Node) -> bool:
-        """For torch's partitioner; `submodules` is not needed."""
-        return node.op == "call_function" and self.reason(node) is None
 
     def reason(self, node: torch.fx.Node) -> str | None:
         """Why `node` is not supported; None if it is."""
@@ -83,13 +86,16 @@ class OpSupport(OperatorSupportBase):
         if op in self._whole:
             return None
         is_complex = any(_is_complex(item) for item in (node, *node.all_input_nodes))
-        if not is_complex and not inductor.may_be_fallback(op):
+        if not is_complex and not self._fact(
+            op, f"{op} may be a fallback", lambda: inductor.may_be_fallback(op)
+        ):
             return None
-        function = inductor.c_function(op, self._target.device)
+        device = self._target.device
+        function = self._fact(op, f"{op} on {device}", lambda: inductor.c_function(op, device))
         # Complex operators are fallback kernels, which must allocate their result.
         if function in self._shims and not (is_complex and str(function).endswith("_out")):
             return None
-        called = inductor.functions_called_by(node, self._target)
+        called = self._called(node, op)
         if called.failure:
             return f"Inductor cannot lower {op} ({called.failure})"
         if called.proxied:
@@ -98,6 +104,25 @@ class OpSupport(OperatorSupportBase):
         if missing:
             return f"{op} needs {', '.join(missing)}, which the runtime does not have"
         return None
+
+    def _fact(self, op: torch._ops.OpOverload, text: str, find: Callable[[], Any]) -> Any:
+        is_known = self._facts is not None and op.namespace in ("aten", "prims", "pteron")
+        return self._facts.of(text, find) if self._facts is not None and is_known else find()
+
+    def _called(self, node: torch.fx.Node, op: torch._ops.OpOverload) -> inductor.CalledFunctions:
+        """Failures may have passing causes, and the ranges of symbols are not in the signature."""
+        called = None
+        if all(map(_is_static, node.all_input_nodes)):
+            text = f"calls of {inductor.signature(node)}"
+
+            def find() -> Any:
+                nonlocal called
+                called = inductor.functions_called_by(node, self._target)
+                return None if called.failure else dataclasses.astuple(called)
+
+            if known := self._fact(op, text, find):
+                return inductor.CalledFunctions(tuple(known[0]), tuple(known[1]))
+        return called or inductor.functions_called_by(node, self._target)
 
     def _higher_order_reason(self, node: torch.fx.Node) -> str | None:
         if not inductor.compiles_higher_order(node.target):
@@ -123,6 +148,12 @@ def _attribute(node: torch.fx.Node) -> Any:
     for name in str(node.target).split("."):
         value = getattr(value, name)
     return value
+
+
+def _is_static(node: torch.fx.Node) -> bool:
+    value = node.meta.get("val")
+    sizes = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+    return all(isinstance(size, int) for size in sizes)
 
 
 def _is_complex(node: torch.fx.Node) -> bool:

@@ -191,24 +191,61 @@ def with_weights(
     weights: Mapping[str, torch.Tensor],
 ) -> PreprocessResult:
     """See `BackendDetails.with_weights`."""
-    results = []
     made: dict[bytes, list[torch.Tensor]] = {}
+    variants = []
     for so_key, weights_key in _variants(processed_bytes):
+        recipe = bytes(named_data.get(f"{so_key}/{weights_key}/recipe", b""))
+        if recipe not in made:
+            made[recipe] = weight_recipe.replay(recipe, weights) if recipe else []
+        variants.append(made[recipe])
+    return with_tensors(processed_bytes, named_data, variants)
+
+
+def with_tensors(
+    processed_bytes: bytes,
+    named_data: Mapping[str, memoryview],
+    variants: Sequence[Sequence[torch.Tensor]],
+    own_blobs: bool = True,
+    boundaries: Sequence[str] | None = None,
+) -> PreprocessResult:
+    """The same code with the constants `variants`, in the order in which each variant of the code
+    has them; and with other boundaries, if given. `named_data` need not have the old constants."""
+    results = []
+    for (so_key, weights_key), tensors in zip(_variants(processed_bytes), variants, strict=True):
         key = f"{so_key}/{weights_key}"
         metadata = schema.ModelMetadata.GetRootAs(bytes(named_data[f"{key}/metadata"]))
         table = schema.ModelMetadataT.InitFromObj(metadata)
-        recipe = bytes(named_data.get(f"{key}/recipe", b""))
-        if recipe not in made:
-            made[recipe] = weight_recipe.replay(recipe, weights) if recipe else []
         constants = [
             Constant(index, item.name.decode(), item.fqn.decode(), tensor)
-            for index, (item, tensor) in enumerate(
-                zip(table.constants or (), made[recipe], strict=True)
-            )
+            for index, (item, tensor) in enumerate(zip(table.constants or (), tensors, strict=True))
         ]
+        if boundaries is not None:
+            table.boundaries = list(boundaries)
         tag = weights_key.partition("_")[2].removesuffix("weights_blob").removesuffix("_")
-        results.append(_stored(named_data[so_key], table, constants, True, tag or None, recipe))
+        recipe = named_data.get(f"{key}/recipe", b"")
+        results.append(
+            _stored(named_data[so_key], table, constants, own_blobs, tag or None, recipe)
+        )
     return join(results)
+
+
+def code_of(result: PreprocessResult) -> dict[str, memoryview]:
+    """Of the named data of a payload, what `with_tensors` needs."""
+    data = result.data_store_output
+    assert data is not None
+    keys = [
+        (so_key, f"{so_key}/{key}/metadata") for so_key, key in _variants(result.processed_bytes)
+    ]
+    return {
+        name: data.buffers[data.pte_data[name].buffer_index].data for pair in keys for name in pair
+    }
+
+
+def names_of(result: PreprocessResult) -> set[tuple[str, str | None]]:
+    """The names of a payload's data, which have digests of all that is in it, and their files."""
+    data = result.data_store_output
+    assert data is not None
+    return {(key, tag) for key, _, tag in data.entries()}
 
 
 def _variants(processed_bytes: bytes) -> list[tuple[str, str]]:

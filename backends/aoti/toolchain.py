@@ -53,6 +53,7 @@ class Machine:
         include_folders: in addition to torch's.
         libraries: to link, by name ("cuda").
         wide_vectors: the code uses 512-bit registers.
+        symbols: keep the symbol table.
         step: the build step; `BuildStep` by default, for this machine's platform.
     """
 
@@ -61,6 +62,7 @@ class Machine:
     include_folders: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     wide_vectors: bool = False
+    symbols: bool = False
     step: "type[BuildStep] | None" = None
 
 
@@ -313,7 +315,7 @@ def build_step(machine: Machine, device: str, cache: ObjectCache | None = None) 
     ToolchainError: there is no compiler for it.
     """
     step = machine.step or BuildStep
-    return step(step.find_compiler(), machine, device, cache or _shared_cache())
+    return step(step.find_compiler(), machine, device, cache or shared_cache())
 
 
 def imported_symbols(shared_object: bytes, machine: Machine) -> tuple[str, ...]:
@@ -322,7 +324,8 @@ def imported_symbols(shared_object: bytes, machine: Machine) -> tuple[str, ...]:
 
 
 @functools.cache
-def _shared_cache() -> ObjectCache:
+def shared_cache() -> ObjectCache:
+    """The user's cache."""
     return default_cache()
 
 
@@ -415,6 +418,12 @@ class BuildStep:
         """Environment variables for the compiler, in addition to this process's."""
         return {}
 
+    def settings(self) -> str:
+        """A digest of all that objects and shared objects depend on besides generated code."""
+        return digest(
+            self._key("settings", source) for source in (self.model(""), self.kernels(""))
+        )
+
     def _key(self, kind: str, source: Source) -> str:
         build = f"{torch.__version__} {torch.version.git_version}"
         environment = {**os.environ, **self.environment}
@@ -491,7 +500,8 @@ class BuildStep:
                 *("-shared", "-fPIC", *self._openmp_library(), "-w", "-O1"),
                 *names,
                 support.name,
-                *("-Wl,--version-script=exports.map", "-Wl,--as-needed", "-Wl,--strip-all"),
+                *("-Wl,--version-script=exports.map", "-Wl,--as-needed"),
+                *(() if self.target.symbols else ("-Wl,--strip-all",)),
                 *("-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-z,relro", "-Wl,-z,noexecstack"),
                 *(f"-l{library}" for library in self.target.libraries),
                 *("-o", "model.so"),

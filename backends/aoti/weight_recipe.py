@@ -6,6 +6,9 @@ weights can take the same way.
     recipe = recorder.recipe([constant.tensor for constant in constants])
     tensors = replay(recipe, new_state_dict)
 
+With `Recorder(program, for_reuse=True)`, `reuse(recipe, tensors)` does that in another lowering of
+an equal program.
+
 The recorder sees every operator on real tensors. A recipe has those that lead to the constants, in
 order, and what lowering read of weights to decide something (whether a tensor is uniform, the value
 of a small one that the code has as a literal): with other weights it must find the same.
@@ -24,7 +27,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
+from torch.export.graph_signature import InputKind, InputSpec
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -36,6 +39,8 @@ from pteron.exir._program import CONSTANT_KINDS, constant_tensor
 _NAMED = (torch.dtype, torch.layout, torch.memory_format)
 #: Bytes of a tensor that no recorded operator made.
 _LITERAL_NBYTES = 1 << 16
+#: The same of `for_reuse`, where a value that was made unseen must not come from weights: scalars.
+_SCALAR_NBYTES = 16
 #: Operators that read files or memory elsewhere.
 _REFUSED = ("aten::from_file", "aten::set_")
 
@@ -45,7 +50,13 @@ class RecipeError(ValueError):
 
 
 class Recorder(TorchDispatchMode):
-    """Records, on the thread that enters it."""
+    """Records, on the thread that enters it.
+
+    Args:
+        program: what is lowered.
+        for_reuse: sources are all constants that the graph uses, not only those of a state dict;
+            and only weights, never other constants, are kept from being literals in the code.
+    """
 
     supports_higher_order_operators = True
 
@@ -53,8 +64,10 @@ class Recorder(TorchDispatchMode):
     def is_infra_mode(cls) -> bool:
         return True
 
-    def __init__(self, program: ExportedProgram) -> None:
+    def __init__(self, program: ExportedProgram, *, for_reuse: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._for_reuse = for_reuse
+        self._trained: set[int] = set()  # storages that depend on weights
         self._storages: dict[int, tuple[int, StorageWeakRef]] = {}
         self._sources: dict[int, dict[str, Any]] = {}  # of storages that no step makes
         self._contents: dict[int, torch.Tensor] = {}
@@ -65,13 +78,13 @@ class Recorder(TorchDispatchMode):
             if spec.kind not in CONSTANT_KINDS:
                 continue
             tensor = constant_tensor(program, spec).detach()
-            named = spec.kind is InputKind.PARAMETER or (
-                spec.kind is InputKind.BUFFER and spec.persistent is not False
-            )
-            if not named:
+            if not (for_reuse or is_weight(spec)):
                 self._literal(tensor)
                 continue
-            index = self._index(tensor) or self._add(tensor)
+            index = self._index(tensor)
+            index = self._add(tensor) if index is None else index
+            if is_weight(spec):
+                self._trained.add(index)
             nbytes = tensor.untyped_storage().nbytes()
             source = self._sources.setdefault(index, {"nbytes": nbytes, "weights": {}})
             if "weights" in source:
@@ -100,7 +113,13 @@ class Recorder(TorchDispatchMode):
         for user in users:
             self._stack.enter_context(patched(user, "_disable_current_modes", disabled))
         graph = torch._inductor.graph.GraphLowering  # has tensors of up to 8 elements as literals
-        self._stack.enter_context(patched(graph, "can_inline_constant", lambda *_: False))
+        may_inline = graph.can_inline_constant
+
+        def inlines(tensor: torch.Tensor) -> bool:
+            is_plain = self._for_reuse and self._index(tensor) not in self._trained
+            return is_plain and bool(may_inline(tensor))
+
+        self._stack.enter_context(patched(graph, "can_inline_constant", staticmethod(inlines)))
         for name in ("item", "tolist", "numpy"):  # which read memory past dispatch
             method = self._reading(getattr(torch.Tensor, name))
             self._stack.enter_context(patched(torch.Tensor, name, method))
@@ -153,6 +172,8 @@ class Recorder(TorchDispatchMode):
             index = self._index(tensor)
             made.append(self._add(tensor) if index is None else index)
         step["made"] = made
+        if self._trained.intersection(map(self._index, inputs)):
+            self._trained.update(made)
         self._steps.append(step)
 
     def _reading(self, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -164,7 +185,7 @@ class Recorder(TorchDispatchMode):
                 and self._index(tensor) is not None
             ):
                 place = self._encoded(tensor)
-                self._steps.append({"read": place, "sha256": _digest(tensor), "made": []})
+                self._steps.append({"read": place, "sha256": digest_of(tensor), "made": []})
             return method(tensor, *args, **kwargs)
 
         return read
@@ -218,7 +239,7 @@ class Recorder(TorchDispatchMode):
         """The recipe of these tensors. RecipeError if some were not made by what was recorded."""
         places, problems = [], []
         for tensor in constants:
-            if self._index(tensor) is None and tensor.nbytes > _LITERAL_NBYTES:
+            if self._index(tensor) is None and (self._for_reuse or tensor.nbytes > _LITERAL_NBYTES):
                 problems.append(f"a constant of {list(tensor.shape)} is not made by operators")
             places.append(self._encoded(tensor.detach()))
         weights = {i for i, source in self._sources.items() if "weights" in source}
@@ -237,6 +258,14 @@ class Recorder(TorchDispatchMode):
             needed |= _storages((step.get("args"), step.get("kwargs"), step.get("read")))
             if "op" in step and ("unknown" in json.dumps(step) or not _is_allowed(step["op"])):
                 problems.append(f"a call of {step['op']} is not recorded")
+            if self._for_reuse and "op" in step and weights & _written(step):
+                problems.append(f"{step['op']} writes a weight")
+        if self._for_reuse:
+            problems += [
+                f"{content.nbytes} bytes were made by no operator"
+                for index, content in self._contents.items()
+                if index in needed and content.nbytes > _SCALAR_NBYTES
+            ]
         if problems:
             raise RecipeError("; ".join(dict.fromkeys(problems)))
         sources, literals, offset = {}, [], 0
@@ -250,7 +279,7 @@ class Recorder(TorchDispatchMode):
                 sources[index] = source
         # A weight that reaches no constant is in the code: it must stay as it is.
         fixed = {
-            name: _digest(_view(place, {index: storage}))
+            name: digest_of(_view(place, {index: storage}))
             for index in sorted(weights - needed)
             if (storage := self._alive(index)) is not None
             for name, place in self._sources[index]["weights"].items()
@@ -289,24 +318,55 @@ def replay(recipe: bytes | memoryview, weights: Mapping[str, torch.Tensor]) -> l
     """
     table, literals = _parsed(recipe)
     storages: dict[int, torch.UntypedStorage] = {}
-    names: dict[int, set[str]] = {}
     problems: list[str] = []
     for index, source in table["sources"]:
-        whole = torch.zeros(source["nbytes"], dtype=torch.uint8)
-        storages[index] = whole.untyped_storage()
-        names[index] = set(source.get("weights", ()))
-        if "bytes" in source:
-            start, nbytes = source["bytes"]
-            whole.copy_(
-                torch.frombuffer(bytearray(literals[start : start + nbytes]), dtype=torch.uint8)
-            )
+        storages[index] = _literal_storage(source, literals)
         for name, place in source.get("weights", {}).items():
             _view(place, storages).copy_(weights[name].detach())
         for name, place in source.get("weights", {}).items():
-            if _digest(_view(place, storages)) != _digest(weights[name].detach()):
-                problems.append(f"{', '.join(sorted(names[index]))} are one tensor")
+            if digest_of(_view(place, storages)) != digest_of(weights[name].detach()):
+                problems.append(f"{', '.join(sorted(source['weights']))} are one tensor")
+    return _made(table, storages, weights, problems)
+
+
+def reuse(
+    recipe: bytes | memoryview, tensors: Mapping[str, torch.Tensor]
+) -> list[torch.Tensor] | None:
+    """The constants, of tensors that have the layouts and share storages as those of the lowering,
+    which are used where they are. None: code was generated for other values."""
+    table, literals = _parsed(recipe)
+    storages = {
+        index: tensors[next(iter(source["weights"]))].untyped_storage()
+        if "weights" in source
+        else _literal_storage(source, literals)
+        for index, source in table["sources"]
+    }
+    try:
+        return _made(table, storages, tensors, [])
+    except RecipeError:
+        return None
+
+
+def _literal_storage(source: Mapping[str, Any], literals: memoryview) -> torch.UntypedStorage:
+    whole = torch.zeros(source["nbytes"], dtype=torch.uint8)
+    if "bytes" in source:
+        start, nbytes = source["bytes"]
+        whole.copy_(
+            torch.frombuffer(bytearray(literals[start : start + nbytes]), dtype=torch.uint8)
+        )
+    return whole.untyped_storage()
+
+
+def _made(
+    table: Mapping[str, Any],
+    storages: dict[int, torch.UntypedStorage],
+    weights: Mapping[str, torch.Tensor],
+    problems: list[str],
+) -> list[torch.Tensor]:
+    """Runs the steps on the sources' storages. RecipeError also for `problems`."""
+    names = {index: set(source.get("weights", ())) for index, source in table["sources"]}
     for name, digest in table["fixed"].items():
-        if _digest(weights[name].detach()) != digest:
+        if digest_of(weights[name].detach()) != digest:
             problems.append(f"{name} is in the code as a literal")
     if problems:
         raise RecipeError("; ".join(dict.fromkeys(problems)))
@@ -317,7 +377,7 @@ def replay(recipe: bytes | memoryview, weights: Mapping[str, torch.Tensor]) -> l
             for index in (*step["made"], *(read if "args" in step else ())):
                 names.setdefault(index, set()).update(used if index in step["made"] else ())
             if "read" in step:
-                same = _digest(_view(step["read"], storages)) == step["sha256"]
+                same = digest_of(_view(step["read"], storages)) == step["sha256"]
             else:
                 result = _operator(step)(
                     *_decoded(step["args"], storages), **_decoded(step["kwargs"], storages)
@@ -337,6 +397,22 @@ def _parsed(recipe: bytes | memoryview) -> tuple[dict[str, Any], memoryview]:
     length = int.from_bytes(view[:8], "little")
     table: dict[str, Any] = json.loads(bytes(view[8 : 8 + length]))
     return table, view[8 + length :]
+
+
+def is_weight(spec: InputSpec) -> bool:
+    """Whether a constant of a program is in the model's state dict."""
+    return spec.kind is InputKind.PARAMETER or (
+        spec.kind is InputKind.BUFFER and spec.persistent is not False
+    )
+
+
+def _written(step: Mapping[str, Any]) -> set[int]:
+    """The storages that a step writes to."""
+    arguments = _operator(step)._schema.arguments
+    given = {**dict(zip((a.name for a in arguments), step["args"], strict=False)), **step["kwargs"]}
+    return _storages(
+        [given.get(a.name) for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    )
 
 
 def _operator(step: Mapping[str, Any]) -> Any:
@@ -413,5 +489,6 @@ def _bytes(tensor: torch.Tensor) -> bytes:
     return ctypes.string_at(dense.data_ptr(), dense.nbytes) if dense.nbytes else b""
 
 
-def _digest(tensor: torch.Tensor) -> str:
+def digest_of(tensor: torch.Tensor) -> str:
+    """SHA-256 of the elements of a tensor on the host."""
     return hashlib.sha256(_bytes(tensor)).hexdigest()

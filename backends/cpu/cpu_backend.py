@@ -73,6 +73,10 @@ class CpuBackend(AotiBackend[CpuOptions], BackendDetails):
         return options.updatable_weights
 
     @classmethod
+    def keeps_results(cls, options: CpuOptions) -> bool:
+        return not options.updatable_weights
+
+    @classmethod
     def save_data_externally(cls, options: CpuOptions) -> bool:
         return options.save_data_externally
 
@@ -111,6 +115,7 @@ def _build_target(
             march=(f"-march={isa.name}",),
             defines=(isa.define,),
             wide_vectors=isa.vector_bits == 512,
+            symbols=options.symbols,
         ),
         info=SharedObjectInfo(
             device="cpu",

@@ -33,6 +33,8 @@ class CpuOptions(AotiOptions):
             "auto" is template for packed weights and library for shared ones.
         updatable_weights: the file says how its constants are made from the model's weights, so
             that `pteron.update_weights` can give the code others.
+        symbols: the code keeps its symbol table, with the names of kernels, for profilers and
+            debuggers (docs/profiling.md).
     """
 
     isa: str | tuple[str, ...] = DEFAULT_ISA
@@ -41,6 +43,7 @@ class CpuOptions(AotiOptions):
     save_data_externally: bool = False
     gemm: str = "auto"
     updatable_weights: bool = False
+    symbols: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.isa, str):

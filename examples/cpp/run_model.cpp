@@ -1,27 +1,42 @@
-// Runs the method "forward" of a program on one float input, filled with ones, and prints the
-// output.
+// Runs the method "forward" of a program on ones, in float32 and int64 tensors, and prints the
+// first output.
 //
 //   tools/bazel run //examples/cpp:run_model -- $PWD/model.pte
 //
 // With the SDK, without Bazel: CMakeLists.txt, or
 //
 //   g++ -std=c++17 run_model.cpp $(pkg-config --cflags --libs pteron)
+#include <cstdint>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 #include "pteron/runtime/module.h"
 
 using namespace pteron;
 
+Result<TensorPtr> ones(const ValueMeta& input) {
+  const bool is_float = input.dtype == ScalarType::Float;
+  PTERON_CHECK_OR_RETURN(
+      input.kind == ValueKind::Tensor && (is_float || input.dtype == ScalarType::Long),
+      Error::InvalidType, "input %s is %s; this example passes tensors of float32 and int64",
+      input.name.c_str(), input.describe().c_str());
+  if (is_float) {
+    return make_tensor_ptr(input.sizes, std::vector<float>(input.nbytes / sizeof(float), 1.0f));
+  }
+  return make_tensor_ptr(input.sizes, std::vector<int64_t>(input.nbytes / sizeof(int64_t), 1));
+}
+
 Error run_model(const char* path) {
   Module module(path);
   PTERON_ASSIGN_OR_RETURN(const MethodMeta meta, module.method_meta("forward"));
-  PTERON_CHECK_OR_RETURN(meta.inputs.size() == 1, Error::InvalidArgument,
-                         "forward has %zu inputs, and this example passes one", meta.inputs.size());
-  const ValueMeta& input = meta.inputs[0];
-  std::vector<float> ones(input.nbytes / sizeof(float), 1.0f);
-  PTERON_ASSIGN_OR_RETURN(const TensorPtr x, make_tensor_ptr(input.sizes, std::move(ones)));
-  PTERON_ASSIGN_OR_RETURN(const Module::Outputs outputs, module.forward(x));
+  std::vector<TensorPtr> inputs;
+  for (const ValueMeta& input : meta.inputs) {
+    PTERON_ASSIGN_OR_RETURN(TensorPtr tensor, ones(input));
+    PTERON_RETURN_IF_ERROR(module.set_input(*tensor, inputs.size()));
+    inputs.push_back(std::move(tensor));
+  }
+  PTERON_ASSIGN_OR_RETURN(const Module::Outputs outputs, module.forward());
   PTERON_ASSIGN_OR_RETURN(const Tensor y, outputs.tensor());
   PTERON_ASSIGN_OR_RETURN(const std::vector<float> elements, to_vector<float>(y));
   std::printf("%s:", y.describe().c_str());

@@ -29,6 +29,7 @@ class GraphNode:
       source: the line of the model, such as `model.py:41`.
       module: path of the module, such as `layers.0.conv`.
       delegate: index in the method of the delegate that it is in; -1 outside.
+      range: least and greatest value of an input of integers, if the model's use of it tells.
     """
 
     name: str
@@ -39,6 +40,7 @@ class GraphNode:
     source: str = ""
     module: str = ""
     delegate: int = -1
+    range: list[int] = field(default_factory=list)
 
 
 def pack(nodes: list[GraphNode]) -> bytes:
@@ -69,7 +71,7 @@ def _node(table: dict[str, Any], index: int) -> GraphNode:
     known = {f.name: table[f.name] for f in fields(GraphNode) if f.name in table}
     node = GraphNode(**{"name": "", "op": "", **known})
     texts = [node.name, node.op, node.source, node.module, *node.shapes]
-    numbers = [*node.inputs, node.nbytes, node.delegate]
+    numbers = [*node.inputs, node.nbytes, node.delegate, *node.range]
     if not all(type(t) is str for t in texts) or not all(type(n) is int for n in numbers):
         raise ValueError(f"node {index} has a field of another type")
     if not all(0 <= i < index for i in node.inputs):

@@ -1,7 +1,9 @@
 """The nodes of a method's graph: a delegate's code does not tell what it was made of."""
 
 import operator
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch.export import ExportedProgram
@@ -12,6 +14,7 @@ from torch.utils import _pytree as pytree
 from pteron.exir._program import argument_name, input_specs_by_name, source_line
 from pteron.exir._serialize.model_graph import GraphNode
 from pteron.exir.delegate import executorch_call_delegate
+from pteron.exir.emit.index_ranges import limits, passed
 from pteron.exir.lowered_backend_module import lowered_module_of
 from pteron.exir.shape_bounds import ShapeBounds
 
@@ -22,6 +25,7 @@ def model_graph(program: ExportedProgram) -> list[GraphNode]:
     """The graph of a method, with the operators inside its delegates."""
     graph = _Graph(ShapeBounds(program))
     graph.add(program, {}, -1)
+    graph.add_ranges()
     return graph.nodes
 
 
@@ -31,6 +35,8 @@ class _Graph:
         self._bounds = bounds
         self._constants: dict[str, int] = {}
         self._delegates = 0
+        self._limits: list[tuple[int, int, int]] = []  # of nodes
+        self._passed: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
 
     def add(self, program: ExportedProgram, given: Mapping[str, int], delegate: int) -> list[int]:
         """Adds a program's nodes; returns the index of each output, or -1 for one without a node.
@@ -90,7 +96,32 @@ class _Graph:
                     target = getattr(target, "__name__", target)
                 op = str(target).removesuffix(".default")
                 index[node] = self._node(node.name, op, inputs, node, delegate)
+                for argument, least, greatest in limits(node, self._bounds):
+                    if argument in index:
+                        self._limits.append((index[argument], least, greatest))
+                for argument, added in passed(node):
+                    if argument in index:
+                        self._passed[index[node]].append((index[argument], added))
         return []
+
+    def add_ranges(self) -> None:
+        """Ranges of the inputs, from those of all nodes that use their values."""
+        ranges: dict[int, tuple[int, int]] = {}
+
+        def narrow(node: int, least: int, greatest: int) -> None:
+            old = ranges.get(node, (0, greatest))
+            ranges[node] = max(least, old[0]), min(greatest, old[1])
+
+        for limit in self._limits:
+            narrow(*limit)
+        for node in reversed(range(len(self.nodes))):
+            if node not in ranges:
+                continue
+            least, greatest = ranges[node]
+            for source, added in self._passed[node]:
+                narrow(source, least - added, greatest - added)
+            if self.nodes[node].op == "input" and least <= greatest:
+                self.nodes[node] = replace(self.nodes[node], range=[least, greatest])
 
     def _constant(self, name: str, kind: str, node: Node) -> int:
         if name not in self._constants:

@@ -58,6 +58,86 @@ def test_branches_results_and_bounds() -> None:
     assert len(topk.shapes) == 2 and topk.nbytes == 8 * (4 + 8)
 
 
+class Indexes(nn.Module):
+    """Uses of integers, of which the inputs are named after."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.few = nn.Embedding(50, 4), nn.Embedding(7, 4)
+
+    def forward(
+        self,
+        x: torch.Tensor,
+        embedded: torch.Tensor,
+        moved: torch.Tensor,
+        added: torch.Tensor,
+        subtracted: torch.Tensor,
+        twice: torch.Tensor,
+        second: torch.Tensor,
+        after_a_mask: torch.Tensor,
+        gathered: torch.Tensor,
+        checked: torch.Tensor,
+        dynamic: torch.Tensor,
+        multiplied: torch.Tensor,
+        plain: torch.Tensor,
+    ) -> list[torch.Tensor]:
+        count = checked.item()
+        torch._check(count >= 2)
+        torch._check(count <= 3)
+        mask = torch.ones(3, 5, dtype=torch.bool)
+        return [
+            self.words(embedded),
+            self.few(torch.cat([moved[:, None].expand(2, 2).t().long(), moved.view(1, 2)])),
+            self.few(added + 2),
+            self.few(1 - 1 + subtracted - 1),
+            self.words(twice) + self.few(twice),
+            x[0, :, second],
+            x.new_zeros(3, 5, 6)[mask, after_a_mask],
+            x[0, 0].gather(0, gathered),
+            x[0, 0, :count],
+            x[:, 0, 0][dynamic],
+            self.few(multiplied * 3),
+            plain * 2,
+        ]
+
+
+def test_ranges_of_integers() -> None:
+    one = torch.ones(2, dtype=torch.int64)
+    inputs = {
+        "embedded": one,
+        "moved": one.int(),
+        "added": one,
+        "subtracted": one,
+        "twice": one,
+        "second": one,
+        "after_a_mask": one[:1],
+        "gathered": one,
+        "checked": torch.tensor(2),
+        "dynamic": one,
+        "multiplied": one,
+        "plain": one,
+    }
+    shapes = ({0: torch.export.Dim("batch", min=3, max=9)}, *[None] * len(inputs))
+    own = [value.clone() for value in inputs.values()]  # one tensor would be one input
+    exported = torch.export.export(Indexes(), (torch.randn(4, 3, 4), *own), dynamic_shapes=shapes)
+    expected = {
+        "embedded": [0, 49],
+        "moved": [0, 6],
+        "added": [0, 4],
+        "subtracted": [1, 7],
+        "twice": [0, 6],
+        "second": [0, 3],
+        "after_a_mask": [0, 5],
+        "gathered": [0, 3],
+        "checked": [2, 3],
+        "dynamic": [0, 2],
+    }
+    for partitioner in (OpsPartitioner(), OpsPartitioner(but=[aten.embedding.default])):
+        nodes = graph_of(to_edge_transform_and_lower(exported, partitioner=[partitioner]))
+        found = {n.name: n.range for n in nodes if n.op == "input" and n.range}
+        assert found == expected
+
+
 def test_it_can_be_left_out_and_is_the_same_each_time() -> None:
     exported = torch.export.export(Islands(), (torch.randn(2, 4),))
     edge = to_edge_transform_and_lower(exported, partitioner=[OpsPartitioner()])

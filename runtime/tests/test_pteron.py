@@ -26,7 +26,7 @@ from pteron.runtime.tests.program_builder import (
 )
 
 LIB = ctypes.CDLL(os.path.abspath(os.environ["PTERON"]))
-TENSOR, INT = 4, 1
+TENSOR, INT, LIST = 4, 1, 6
 FLOAT32 = 6
 
 
@@ -103,6 +103,9 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "output_info": (ctypes.c_uint32, [_P, _S, _N, _P]),
     "execute": (ctypes.c_uint32, [_P, _S, _P, _N, _P]),
     "output": (ctypes.c_uint32, [_P, _S, _N, _P]),
+    "output_size": (ctypes.c_uint32, [_P, _S, _N, _P]),
+    "output_item": (ctypes.c_uint32, [_P, _S, _N, _N, _P]),
+    "set_output": (ctypes.c_uint32, [_P, _S, _N, _P, _N]),
     "cancel": (ctypes.c_uint32, [_P, _S, _P]),
     "reset_state": (ctypes.c_uint32, [_P]),
 }
@@ -270,6 +273,67 @@ def test_integers() -> None:
     LIB.pteron_free(module)
 
 
+def test_outputs_that_are_lists() -> None:
+    method = MethodBuilder()
+    x, y = method.input([2, 3]), method.planned([2, 3])
+    method.clone(x, y)
+    method.output(method.tensor_list([y, x]), method.int_list([5, -7]), y)
+    module = load(build_program(method))
+    execute(module, tensor(SIX, [2, 3]))
+    size, value = c_size_t(), Value()
+    call("output", module, b"forward", 0, byref(value))
+    assert value.kind == LIST
+    for index, kind in ((0, TENSOR), (1, INT)):
+        call("output_size", module, b"forward", index, byref(size))
+        assert size.value == 2
+        for item in range(2):
+            call("output_item", module, b"forward", index, item, byref(value))
+            assert value.kind == kind
+            if kind == INT:
+                assert value.integer == (5, -7)[item]
+            else:
+                assert (value.dtype, value.sizes[:2], value.nbytes) == (FLOAT32, [2, 3], 24)
+                assert list((ctypes.c_float * 6).from_address(value.data)) == SIX
+        with pytest.raises(Failure, match=f"output {index} has no item 2; it has 2") as failure:
+            call("output_item", module, b"forward", index, 2, byref(value))
+        assert failure.value.name == "NotFound"
+    for name, arguments in (("output_size", [byref(size)]), ("output_item", [0, byref(value)])):
+        with pytest.raises(Failure, match="is Tensor, not a list"):
+            call(name, module, b"forward", 2, *arguments)
+    with pytest.raises(Failure, match="output 0 is TensorList, not a tensor"):
+        call("set_output", module, b"forward", 0, byref(value), 24)
+    LIB.pteron_free(module)
+
+
+def test_outputs_in_memory_of_the_caller() -> None:
+    method = MethodBuilder()
+    x, y, z = method.input([2, 3]), method.tensor([2, 3]), method.planned([2, 3])
+    method.clone(x, y)
+    method.clone(x, z)
+    method.output(y, z)
+    module = load(build_program(method))
+    execute(module, tensor(SIX, [2, 3]))
+    mine, other, value = (ctypes.c_float * 6)(), (ctypes.c_float * 6)(), Value()
+    with pytest.raises(Failure, match="needs 24 bytes, 20 were given"):
+        call("set_output", module, b"forward", 0, mine, 20)
+    assert output(module) == SIX  # a failed call changes nothing
+    call("set_output", module, b"forward", 0, mine, 24)
+    with pytest.raises(Failure, match="has not run"):
+        output(module)
+    for memory, factor in ((mine, 2.0), (mine, 3.0), (other, 4.0)):
+        call("set_output", module, b"forward", 0, memory, 24)
+        values = [factor * element for element in SIX]
+        execute(module, tensor(values, [2, 3]))
+        call("output", module, b"forward", 0, byref(value))
+        assert value.data == ctypes.addressof(memory)
+        assert list(memory) == values
+    assert list(mine) == [3 * element for element in SIX]
+    with pytest.raises(Failure, match="output 1 has memory of its own") as failure:
+        call("set_output", module, b"forward", 1, mine, 24)
+    assert failure.value.name == "InvalidState"
+    LIB.pteron_free(module)
+
+
 def test_state_and_clones() -> None:
     first = load(build_program(exchange_method("a"), exchange_method("b")))
     second = c_void_p()
@@ -361,6 +425,14 @@ def test_null_pointers_and_unknown_names(module: c_void_p) -> None:
         ("output", (module, b"forward", 0, byref(value)), "has not run"),
         ("output", (module, b"forward", 0, None), "`output` is null"),
         ("output", (None, b"forward", 0, byref(value)), "`module` is null"),
+        ("output_size", (None, b"forward", 0, byref(size)), "`module` is null"),
+        ("output_size", (module, b"forward", 0, None), "`items` is null"),
+        ("output_item", (None, b"forward", 0, 0, byref(value)), "`module` is null"),
+        ("output_item", (module, b"forward", 0, 0, None), "`value` is null"),
+        ("output_item", (module, b"forward", 0, 0, byref(value)), "has not run"),
+        ("set_output", (None, b"forward", 0, byref(value), 24), "`module` is null"),
+        ("set_output", (module, b"forward", 0, None, 24), "`data` is null"),
+        ("set_output", (module, b"forward", 1, byref(value), 24), "there is no output 1"),
         ("cancel", (None, b"forward", None), "`module` is null"),
         ("cancel", (module, None, None), "`method` is null"),
         ("reset_state", (None,), "`module` is null"),

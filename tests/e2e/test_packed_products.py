@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 
+from pteron.backends.cpu import CpuBackend
 from pteron.backends.cpu.isa import LEVELS, machine_features
 from tests.e2e.lowering import lower_to_file
 
@@ -104,6 +105,7 @@ def test_without_avx512_bf16(
     text = packed_micro_gemms._COMMON
     assert text.count(asked) == 1
     monkeypatch.setattr(packed_micro_gemms, "_COMMON", text.replace(asked, "false"))
+    monkeypatch.setattr(CpuBackend, "keeps_results", lambda options: False)
     check(make, torch.bfloat16, 29, True, tmp_path)
 
 

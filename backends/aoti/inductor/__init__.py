@@ -22,10 +22,12 @@ from pteron.backends.aoti.inductor.architectures import UnsupportedArchitecture
 from pteron.backends.aoti.inductor.capture import operator_functions, quiet_interface
 from pteron.backends.aoti.inductor.compile_workers import compile_workers_started_by
 from pteron.backends.aoti.inductor.fallbacks import (
+    CalledFunctions,
     c_function,
     compiles_higher_order,
     functions_called_by,
     may_be_fallback,
+    signature,
 )
 from pteron.backends.aoti.inductor.generate import LOCK, MutatedBuffers, generate, generate_variants
 from pteron.backends.aoti.inductor.generated_code import Constant, GeneratedCode, Kernel, Target
@@ -42,6 +44,7 @@ __all__ = [
     "GPUS",
     "LOCK",
     "SUPPORTED_RELEASES",
+    "CalledFunctions",
     "Constant",
     "GeneratedCode",
     "Kernel",
@@ -63,5 +66,6 @@ __all__ = [
     "operator_functions",
     "quiet_interface",
     "release",
+    "signature",
     "tuning",
 ]

@@ -108,7 +108,7 @@ class CalledFunctions:
 def functions_called_by(node: torch.fx.Node, target: Target) -> CalledFunctions:
     """Generates code for `node` alone and returns what that code calls; nothing is compiled."""
     target = dataclasses.replace(target, gpu="", architectures=())
-    key = (target, _signature(node))
+    key = (target, signature(node))
     if key not in _CALLED:
         kernels = {"cuda": without_kernels, "mps": fake_tensors_of_any_device}.get(
             target.device, contextlib.nullcontext
@@ -139,7 +139,9 @@ def _called_by_table(op: Any, device: str) -> CalledFunctions:
 _CALLED: dict[tuple[Target, str], CalledFunctions] = {}
 
 
-def _signature(node: torch.fx.Node) -> str:
+def signature(node: torch.fx.Node) -> str:
+    """A call's operator, arguments, and layouts of the tensors among them."""
+
     def describe(argument: Any) -> str:
         if isinstance(argument, torch.fx.Node):
             value = argument.meta.get("val")

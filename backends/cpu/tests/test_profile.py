@@ -1,6 +1,9 @@
 """Profiles of compiled code: what is recorded, from where, and that results are the same."""
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -36,10 +39,12 @@ class Net(torch.nn.Module):
         return values.cumsum(-1)
 
 
-def lowered(module: torch.nn.Module, *args: torch.Tensor, batch: bool = True) -> bytes:
+def lowered(
+    module: torch.nn.Module, *args: torch.Tensor, batch: bool = True, **options: bool
+) -> bytes:
     shapes = ({0: torch.export.Dim("batch", min=2, max=4096)},) if batch else None
     program = torch.export.export(module.eval(), args, dynamic_shapes=shapes)
-    edge = to_edge_transform_and_lower(program, partitioner=[CpuPartitioner(CpuOptions())])
+    edge = to_edge_transform_and_lower(program, partitioner=[CpuPartitioner(CpuOptions(**options))])
     return edge.to_executorch().buffer
 
 
@@ -196,3 +201,30 @@ def test_equal_programs_have_equal_bytes() -> None:
     torch.manual_seed(0)
     net, x = Net(), torch.randn(8, 64)
     assert lowered(net, x) == lowered(net, x)
+
+
+@pytest.mark.parametrize("symbols", [False, True])
+def test_kept_code_has_the_kernels_names(symbols: bool, tmp_path: Path) -> None:
+    (tmp_path / "model.pte").write_bytes(lowered(Net(), torch.randn(8, 64), symbols=symbols))
+    (tmp_path / "code").mkdir()
+    script = """
+import json, sys
+import numpy as np
+from pteron.runtime import Runtime
+method = Runtime.get().load_program(sys.argv[1]).load_method("forward")
+rows = method.profile(np.zeros((8, 64), np.float32)).rows
+print(json.dumps([row["name"] for row in rows if row["kind"] == "compiled"]))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "model.pte")],
+        env={**os.environ, "PTERON_CODE_FOLDER": str(tmp_path / "code")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    kernels = json.loads(run.stdout)
+    [code] = (tmp_path / "code").rglob("pteron_model_*")
+    table = subprocess.run(["nm", str(code)], capture_output=True, text=True, check=True).stdout
+    assert kernels
+    for kernel in kernels:
+        assert (f" {kernel}\n" in table) == symbols, table

@@ -10,7 +10,7 @@ from torch import nn
 
 from pteron.backends.aoti import inductor
 from pteron.backends.aoti.inductor import patches
-from pteron.backends.cpu import CpuOptions, CpuPartitioner
+from pteron.backends.cpu import CpuBackend, CpuOptions, CpuPartitioner
 from pteron.exir import ExecutorchBackendConfig, VerificationError, to_edge_transform_and_lower
 from pteron.exir.program import EdgeProgramManager
 from pteron.exir.verification import verify
@@ -144,6 +144,7 @@ def _wrong_sine(monkeypatch: pytest.MonkeyPatch) -> None:
         return [dataclasses.replace(first, kernels=kernels), *others]
 
     monkeypatch.setattr(inductor, "generate_variants", wrong)
+    monkeypatch.setattr(CpuBackend, "keeps_results", lambda options: False)
 
 
 def test_a_wrong_kernel_that_shows_in_the_second_call(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ onnxruntime's model is exported with the dynamic shapes of the program, and opti
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import json
 import math
@@ -51,6 +52,10 @@ flags.DEFINE_float("seconds", 3.0, "Of measuring, for each.", 0.0, flag_values=F
 flags.DEFINE_bool("profile", False, "Also where the time of a call goes.", flag_values=FLAGS)
 flags.DEFINE_string("trace", None, "File for --profile, for ui.perfetto.dev.", flag_values=FLAGS)
 
+flags.DEFINE_string(
+    "etdump", None, "File for --profile, for ExecuTorch's Inspector.", flag_values=FLAGS
+)
+
 _TURNS = 10
 _MOST = 1000  # calls per turn
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -66,14 +71,17 @@ def run(positional: list[str]) -> bool:
         raise UsageError("--model provides the inputs; expected no --input")
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        meta = program_file.method_of(program_file.load(name, FLAGS.data), FLAGS.method).metadata
+        program = program_file.load(name, FLAGS.data)
+        meta = program_file.method_of(program, FLAGS.method).metadata
         job = {"program": name, "data": FLAGS.data, "method": meta.name(), "folder": folder}
         job |= {"model": FLAGS.model, "inputs": FLAGS.input or ["random"]}
         stages = Stages()
         stack.enter_context(stages.shown())
         if FLAGS.model:
             job["inputs"] = [_example_inputs(FLAGS.model, meta, Path(folder))]
-        values.inputs_of(meta, job["inputs"])  # errors in them are reported here
+        known = program_file.known_inputs(name, program, meta.name(), job["inputs"])
+        job["known"] = dataclasses.asdict(known)
+        values.inputs_of(meta, job["inputs"], known)  # errors in them are reported here
         threads = FLAGS.threads or (_cores() if FLAGS.against else None)
         report: dict[str, dict[str, Any]] = {}
         contenders = {}
@@ -95,12 +103,16 @@ def run(positional: list[str]) -> bool:
                 ours, theirs = (peers.outputs_of(k, job) for k in ("pteron", kind))
                 report[kind] |= _difference(ours, theirs)
         profile = None
-        if FLAGS.profile or FLAGS.trace:
+        if FLAGS.profile or FLAGS.trace or FLAGS.etdump:
             stages("profile")
             profiled = stack.enter_context(peers.start(peers.PROFILE, job, threads))
             profile = Profile(profiled.begun()["trace"])
     if profile and FLAGS.trace:
         profile.save(FLAGS.trace)
+    if profile and FLAGS.etdump:
+        from pteron.command.etdump import etdump
+
+        etdump(profile, meta.name()).save(FLAGS.etdump)
     shown = threads or f"its own choice of {len(os.sched_getaffinity(0))} cores"
     if FLAGS.json:
         rows = {"profile": profile.rows} if profile else {}

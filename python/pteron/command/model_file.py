@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import logging
 import os
 import sys
 import traceback
@@ -67,11 +66,6 @@ def methods(model: str, values: flags.FlagValues) -> tuple[Mapping[str, Any], di
     from pteron.exir.arguments import DEFAULT_METHOD
 
     built = build(model)
-    if "TORCH_LOGS" not in os.environ:
-        # torch.export logs this before it raises; the error has the relevant part.
-        for name in [n for n in logging.root.manager.loggerDict if n.split(".")[0] == "torch"]:
-            for handler in logging.getLogger(name).handlers:
-                handler.setLevel(logging.CRITICAL)
     by_method = built if isinstance(built, Mapping) else {DEFAULT_METHOD: built}
     return by_method, dynamic_shapes(by_method, values.dynamic)
 

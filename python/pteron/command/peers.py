@@ -58,7 +58,7 @@ def _pteron(job: dict[str, Any]) -> Callable[[], object]:
 
     program = program_file.load(job["program"], job["data"])
     method = program_file.method_of(program, job["method"])
-    inputs = values.inputs_of(method.metadata, job["inputs"])
+    inputs = values.inputs_of(method.metadata, job["inputs"], values.Known(**job["known"]))
     return lambda: method.execute(inputs)
 
 
@@ -68,7 +68,7 @@ def _profiled(job: dict[str, Any]) -> Callable[[], Profile]:
 
     program = program_file.load(job["program"], job["data"])
     method = program_file.method_of(program, job["method"])
-    inputs = values.inputs_of(method.metadata, job["inputs"])
+    inputs = values.inputs_of(method.metadata, job["inputs"], values.Known(**job["known"]))
 
     def call() -> Profile:
         for _ in range(3):

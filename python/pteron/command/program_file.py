@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import mmap
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from pteron.command.usage import UsageError, nearest
-from pteron.runtime import InvalidProgramError, Limits, Method, Program, Runtime
+from pteron.runtime import InvalidProgramError, Limits, Method, MethodMeta, Program, Runtime
 
 if TYPE_CHECKING:
     from pteron.exir._serialize import schema
     from pteron.exir._serialize.model_graph import GraphNode
 
 
-def define_flags(values: flags.FlagValues) -> None:
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """What a program says of the inputs of a method; plain JSON types.
+
+    Attributes:
+      ranges: least and greatest value of inputs of integers, by name.
+      image: options of images that methods without inputs return: `mean`, `std`, `channel_order`.
+    """
+
+    ranges: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
+    image: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def define_flags(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_multi_string(
         "data",
         [],
         "A .ptd file with what the program keeps outside; may be repeated. By default those that"
         " `pteron export` wrote beside it.",
-        flag_values=values,
+        flag_values=flag_values,
     )
 
 
@@ -77,6 +93,26 @@ def tables_of(file: Path) -> tuple[schema.Program, dict[str, list[GraphNode]]]:
             data = container.segment(item.segment_index, segment.offset, segment.size)
             graphs[item.key.removeprefix(model_graph.KEY)] = model_graph.unpack(bytes(data))
     return tables, graphs
+
+
+def known_inputs(name: str, program: Program, method: str, texts: Sequence[str]) -> Known:
+    """What the program says of the inputs of a method, as far as `texts` of --input need it."""
+    graph: list[GraphNode] = []
+    if any("random" in text for text in texts):
+        with contextlib.suppress(ValueError):  # a graph of a later version
+            graph = tables_of(Path(name))[1].get(method, [])
+    return Known(
+        ranges={node.name: node.range for node in graph if node.op == "input" and node.range},
+        image={
+            constant: program.load_method(constant)()
+            for constant in ("mean", "std", "channel_order")
+            if constant in program.method_names and _is_constant(program.metadata(constant))
+        },
+    )
+
+
+def _is_constant(meta: MethodMeta) -> bool:
+    return not (meta.num_inputs() or meta.backends() or meta.operators())
 
 
 def _instead_of(path: Path, problem: str) -> str:

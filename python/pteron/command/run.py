@@ -2,6 +2,7 @@
 
     pteron run model.pte --input x=x.npy
     pteron run model.pte --input image=cat.png -o outputs.npz
+    pteron run model.pte --input image=cat.png:mean=0.485,0.456,0.406:std=0.229,0.224,0.225
     pteron run model.pte --input random
 
 Without -o, a summary of the outputs is printed.
@@ -40,12 +41,14 @@ flags.DEFINE_string(
 def run(positional: list[str]) -> bool:
     (name,) = only(positional, "model.pte", flag="--input")
     begin = time.monotonic()
-    method = program_file.method_of(program_file.load(name, FLAGS.data, _limits()), FLAGS.method)
+    program = program_file.load(name, FLAGS.data, _limits())
+    method = program_file.method_of(program, FLAGS.method)
     load_s = time.monotonic() - begin
     meta = method.metadata
     if FLAGS.output is not None:
         values.check_output(Path(FLAGS.output), meta.num_outputs())
-    inputs = values.inputs_of(meta, FLAGS.input)
+    known = program_file.known_inputs(name, program, meta.name(), FLAGS.input)
+    inputs = values.inputs_of(meta, FLAGS.input, known)
     begin = time.monotonic()
     flat = method.execute(inputs)
     run_s = time.monotonic() - begin

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
+from pteron.command.program_file import Known
 from pteron.command.usage import UsageError, nearest
 from pteron.runtime import MethodMeta, ScalarMeta, TensorInfo
 
@@ -20,6 +22,8 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
     "Bool": lambda text: text == "true",
 }
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+_IMAGE = re.compile(rf"(.*?(?:{'|'.join(map(re.escape, _IMAGES))}))(?::(.*))?", re.I | re.S)
+_ORDERS = ("RGB", "BGR")
 _DTYPES = {
     "Byte": "uint8",
     "Char": "int8",
@@ -38,15 +42,18 @@ def define_flags(values: flags.FlagValues) -> None:
         "input",
         [],
         "NAME=VALUE, where NAME is an input or its position and VALUE is `random`, `random:2,16`"
-        " (sizes), `zeros`, a number, a file .npy, an image (scaled to the input's size, 0 to 1),"
-        " or FILE.npz:KEY, FILE.safetensors:KEY. A file .npz or .safetensors, `random` or `zeros`"
-        " without NAME is for all inputs that are not named. May be repeated.",
+        " (sizes), `zeros`, a number, a file .npy, an image, or FILE.npz:KEY, FILE.safetensors:KEY."
+        " A file .npz or .safetensors, `random` or `zeros` without NAME is for all inputs that are"
+        " not named. May be repeated. An image is scaled to the input's size; its pixels are from 0"
+        " to 1, for uint8 to 255. More of it: `cat.png:mean=0.5,0.5,0.5:std=0.2:size=224,320"
+        ":channel_order=BGR`; size is height,width. By default mean, std and channel_order are what"
+        " the program's constant methods of these names return (pteron export --constant).",
         short_name="i",
         flag_values=values,
     )
 
 
-def inputs_of(meta: MethodMeta, texts: Sequence[str]) -> list[Any]:
+def inputs_of(meta: MethodMeta, texts: Sequence[str], known: Known) -> list[Any]:
     """Flat inputs. UsageError lists all invalid or missing ones."""
     named: dict[int, str] = {}
     rest: list[str] = []
@@ -54,7 +61,7 @@ def inputs_of(meta: MethodMeta, texts: Sequence[str]) -> list[Any]:
     names = names_of(meta)
     for text in texts:
         name, equal, value = text.partition("=")
-        if not equal:
+        if not equal or ":" in name:
             rest.append(text)
         elif name in names:
             named[names.index(name)] = value
@@ -62,20 +69,20 @@ def inputs_of(meta: MethodMeta, texts: Sequence[str]) -> list[Any]:
             named[int(name)] = value
         else:
             problems.append(nearest("input", name, names))
-    if len(names) == 1 and len(rest) == 1 and Path(rest[0]).suffix in (".npy", *_IMAGES):
+    if len(names) == len(rest) == 1 and (rest[0].endswith(".npy") or _IMAGE.fullmatch(rest[0])):
         named[0] = rest.pop()  # the input is unambiguous
     shared = _Shared(rest, names)
-    generator = np.random.default_rng(0)
+    source = _Source(known, np.random.default_rng(0))
     values: list[Any] = []
     for index, name in enumerate(names):
         about = meta.input_meta(index)
         try:
             if index in named:
-                values.append(_value(named[index], about, generator))
+                values.append(source.value(named[index], about, name))
             elif isinstance(about, ScalarMeta) and not about.symbolic:
                 values.append(about.value)
             else:
-                values.append(shared.value(index, about, generator))
+                values.append(shared.value(index, about, source))
         except (UsageError, OSError, ValueError, KeyError) as error:
             problems.append(f"{name}: {error}")
     if problems:
@@ -104,7 +111,7 @@ class _Shared:
             if text not in self._words:
                 self._tensors.update(_read_all(Path(text)))
 
-    def value(self, index: int, about: Any, generator: np.random.Generator) -> Any:
+    def value(self, index: int, about: Any, source: _Source) -> Any:
         for key in (self._names[index], f"input_{index}"):
             if key in self._tensors:
                 return self._tensors[key]
@@ -113,39 +120,47 @@ class _Shared:
                 f"{_described(about)} is not given; expected --input {self._names[index]}=x.npy,"
                 f" or --input random for all"
             )
-        return _value(self._words[-1], about, generator)
+        return source.value(self._words[-1], about, self._names[index])
 
 
-def _value(text: str, about: TensorInfo | ScalarMeta, generator: np.random.Generator) -> Any:
-    word, _, more = text.partition(":")
-    if isinstance(about, ScalarMeta):
-        if text in ("random", "zeros"):
-            return about.value if about.value is not None else 1
-        return _SCALARS[about.kind](text)
-    if word in ("random", "zeros"):
-        if more and not all(size.isdigit() for size in more.split(",")):
-            raise UsageError(f"found {text!r}; expected sizes, as {word}:2,16")
-        sizes = tuple(map(int, more.split(","))) if more else about.sizes()
-        return _cast(
-            _random(sizes, about, generator) if word == "random" else np.zeros(sizes), about
-        )
-    try:
-        return _cast(np.full(about.sizes(), float(text)), about)
-    except ValueError:
-        pass
-    path, _, key = text.rpartition(":")
-    if path and not Path(text).exists():
-        found = _read_all(Path(path))
-        if key not in found:
-            raise UsageError(nearest("tensor", key, found))
-        return found[key]
-    return _cast(_image(Path(text), about.sizes()), about) if _is_image(text) else _read(Path(text))
+class _Source:
+    """Values of inputs that are named."""
 
+    def __init__(self, known: Known, generator: np.random.Generator) -> None:
+        self._known, self._generator = known, generator
 
-def _random(sizes: tuple[int, ...], about: TensorInfo, generator: np.random.Generator) -> Any:
-    if about.dtype().name in ("Float", "Double", "Half", "BFloat16"):
-        return generator.standard_normal(sizes)
-    return generator.integers(0, 2, sizes)  # any indexed dimension has at least two
+    def value(self, text: str, about: TensorInfo | ScalarMeta, name: str) -> Any:
+        word, _, more = text.partition(":")
+        if isinstance(about, ScalarMeta):
+            if text in ("random", "zeros"):
+                return about.value if about.value is not None else 1
+            return _SCALARS[about.kind](text)
+        if word in ("random", "zeros"):
+            if more and not all(size.isdigit() for size in more.split(",")):
+                raise UsageError(f"found {text!r}; expected sizes, as {word}:2,16")
+            sizes = tuple(map(int, more.split(","))) if more else about.sizes()
+            drawn = self._random(sizes, about, name) if word == "random" else np.zeros(sizes)
+            return _cast(drawn, about)
+        try:
+            return _cast(np.full(about.sizes(), float(text)), about)
+        except ValueError:
+            pass
+        if image := _IMAGE.fullmatch(text):
+            return _cast(_image(Path(image[1]), image[2] or "", about, self._known.image), about)
+        path, _, key = text.rpartition(":")
+        if path and not Path(text).exists():
+            found = _read_all(Path(path))
+            if key not in found:
+                raise UsageError(nearest("tensor", key, found))
+            return found[key]
+        return _read(Path(text))
+
+    def _random(self, sizes: tuple[int, ...], about: TensorInfo, name: str) -> Any:
+        if about.dtype().name in ("Float", "Double", "Half", "BFloat16"):
+            return self._generator.standard_normal(sizes)
+        # Without a range 0 and 1: any indexed dimension has at least two.
+        least, greatest = self._known.ranges.get(name, (0, 1))
+        return self._generator.integers(least, greatest, sizes, endpoint=True)
 
 
 def _cast(array: Any, about: TensorInfo) -> Any:
@@ -154,26 +169,92 @@ def _cast(array: Any, about: TensorInfo) -> Any:
         return np.asarray(array).astype(_DTYPES[name])
     import torch  # NumPy lacks the dtype
 
-    return torch.from_numpy(np.asarray(array, np.float32)).to(getattr(torch, name.lower()))
+    return torch.from_numpy(np.array(array, np.float32)).to(getattr(torch, name.lower()))
 
 
-def _is_image(text: str) -> bool:
-    return text.lower().endswith(_IMAGES)
+def _image(path: Path, options: str, about: TensorInfo, known: Mapping[str, Any]) -> Any:
+    """Pixels as [..., channels, height, width], or with the channels last, or as [height, width].
 
-
-def _image(path: Path, sizes: tuple[int, ...]) -> Any:
-    """Pixels from 0 to 1 as [..., channels, height, width], or with the channels last."""
+    UsageError lists all wrong options.
+    """
     try:
         from PIL import Image
     except ImportError as error:
         raise UsageError("reading images needs the package pillow (pip install pillow)") from error
+    sizes = about.sizes()
     last = len(sizes) > 2 and sizes[-1] in (1, 3)
-    channels, height, width = (sizes[-1], *sizes[-3:-1]) if last else sizes[-3:]
+    channels = sizes[-1] if last else sizes[-3] if len(sizes) > 2 else 1
+    if channels not in (1, 3) or len(sizes) < 2:
+        raise UsageError(
+            f"it is {_described(about)}; expected [..., channels, height, width] or [..., height,"
+            f" width, channels] for an image, with 1 or 3 channels"
+        )
+    is_float = about.dtype().name in ("Float", "Double", "Half", "BFloat16")
+    found: dict[str, Any] = {"size": sizes[-3:-1] if last else sizes[-2:]}
+    given: dict[str, Any] = {}
+    problems = [] if path.is_file() else [f"there is no file {str(path)!r}"]
+    for part in filter(None, options.split(":")):
+        key, _, text = part.partition("=")
+        if key not in _OPTIONS:
+            problems.append(nearest("option of images", key, _OPTIONS))
+        elif key in ("mean", "std") and not is_float:
+            problems.append(f"{key}: pixels of {_described(about)} are from 0 to 255")
+        else:
+            given[key] = text
+    for key, value in {**known, **given}.items():
+        if key in ("mean", "std") and not is_float:
+            continue  # the model's own
+        parse, expected = _OPTIONS[key]
+        try:
+            found[key] = parse(value, channels)
+        except (ValueError, TypeError):
+            of = "" if key in given else ", which the program's constant method returns"
+            problems.append(f"{key}: found {value!r}{of}; expected {expected}")
+    if problems:
+        raise UsageError("\n".join(problems))
+    height, width = found["size"]
     image = Image.open(path).convert("L" if channels == 1 else "RGB").resize((width, height))
-    pixels = np.asarray(image, np.float32).reshape(height, width, channels) / 255
-    return (pixels if last else pixels.transpose(2, 0, 1)).reshape(
-        (1,) * (len(sizes) - 3) + sizes[-3:]
-    )
+    pixels = np.asarray(image, np.float32).reshape(height, width, channels)
+    if channels == 3 and found.get("channel_order") == "BGR":
+        pixels = pixels[..., ::-1]
+    if is_float:
+        pixels = (pixels / 255 - found.get("mean", 0)) / found.get("std", 1)
+    if len(sizes) < 3:
+        return pixels[..., 0]
+    pixels = pixels if last else pixels.transpose(2, 0, 1)
+    batch = sizes[:-3] if about.is_static() else (1,) * (len(sizes) - 3)
+    return np.broadcast_to(pixels, (*batch, *pixels.shape))
+
+
+def _by_channel(value: Any, channels: int) -> Any:
+    found = np.asarray(value.split(",") if isinstance(value, str) else value, np.float32)
+    if found.size not in (1, channels) or not np.isfinite(found).all():
+        raise ValueError
+    return found.reshape(-1)
+
+
+def _deviation(value: Any, channels: int) -> Any:
+    found = _by_channel(value, channels)
+    if (found <= 0).any():
+        raise ValueError
+    return found
+
+
+def _height_and_width(text: str, channels: int) -> tuple[int, int]:
+    height, width = map(int, text.split(","))
+    if min(height, width) < 1:
+        raise ValueError
+    return height, width
+
+
+#: Options of images: functions of the text (or what a program gives) and the channels, and what is
+#: expected.
+_OPTIONS: dict[str, tuple[Callable[[Any, int], Any], str]] = {
+    "mean": (_by_channel, "a number for each channel, or one for all, as 0.485,0.456,0.406"),
+    "std": (_deviation, "a positive number for each channel, or one for all, as 0.2"),
+    "size": (_height_and_width, "height,width, as 224,320"),
+    "channel_order": (lambda text, channels: _ORDERS[_ORDERS.index(text)], "RGB or BGR"),
+}
 
 
 def _read(path: Path) -> Any:

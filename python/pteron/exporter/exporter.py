@@ -26,6 +26,7 @@ from pteron.exir.program import (
 from pteron.exporter.backends import Backends, partitioners_of
 from pteron.exporter.errors import ExportError
 from pteron.exporter.methods import constants_of, export_methods
+from pteron.exporter.refusals import short
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +118,19 @@ def export(
     def stage(name: str) -> Iterator[None]:
         on_stage(name)
         begin = time.monotonic()
-        yield
+        try:
+            yield
+        except (ValueError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            if type(error).__module__.startswith("pteron."):
+                raise
+            raise ExportError(
+                f"torch.export took the model, but to {name} fails ({type(error).__name__}):\n"
+                f"{short(error)}\n"
+                f"try:  other operators at that line; and please report it, with what"
+                f" pteron export --traceback shows"
+            ) from error
         seconds[name] = time.monotonic() - begin
 
     with stage("export"):

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
+from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from pteron.exir._program import constant_tensor
+from pteron.exir._program import argument_name, constant_tensor
 from pteron.exir.arguments import DEFAULT_METHOD
 from pteron.exir.decompositions import join_aliases
 from pteron.exir.recurrent_layers import whole_recurrent_layers
@@ -25,6 +25,8 @@ from pteron.exir.verification.call import call
 from pteron.exir.verification.full_precision import full_precision_matmuls
 from pteron.exir.verification.reference import Reference
 from pteron.exporter.errors import ExportError, unknown
+from pteron.exporter.inputs import check_dimensions, check_tensors, distinct, inputs_of
+from pteron.exporter.refusals import quiet, refusal, short
 
 _FORMS = (
     "a torch.nn.Module with a tuple of example inputs, an ExportedProgram, or a dict of methods,"
@@ -83,7 +85,7 @@ def export_methods(
         try:
             programs[name] = _export_method(str(name), value, kwargs or {}, strict, shared, notes)
             if run:
-                outputs, written = _check_runs(str(name), programs[name])
+                outputs, written = _check_runs(str(name), value, kwargs or {}, programs[name])
                 if outputs:
                     notes += _differences(str(name), value, kwargs or {}, outputs, written)
         except ExportError as error:
@@ -132,7 +134,7 @@ def example_of(
         return parts[0].module(), *parts[0].example_inputs
     module, forward = _module_of(method, parts)
     module.eval()
-    args, kwargs = _inputs(method, forward, parts[1] if len(parts) > 1 else None, {})
+    args, kwargs = inputs_of(method, forward, parts[1] if len(parts) > 1 else None, {})
     return (module if forward == module.forward else forward), args, kwargs
 
 
@@ -147,6 +149,10 @@ def _export_method(
     parts = value if isinstance(value, tuple) else (value,)
     target, args, shapes = (*parts, None, None, None)[:3]
     if isinstance(target, ExportedProgram):
+        if args is not None:
+            notes.append(
+                f"method {name!r}: an ExportedProgram has example inputs; others are not used"
+            )
         if shapes is not None:
             raise ExportError(
                 f"method {name!r}: found dynamic shapes beside an ExportedProgram, which has its"
@@ -154,20 +160,22 @@ def _export_method(
             )
         return target
     module, forward = _module_of(name, parts)
-    positional, named = _inputs(name, forward, args, kwargs)
+    positional, named = inputs_of(name, forward, args, kwargs)
     if module.training:
         notes.append(
             f"the module of method {name!r} was in training mode; it was exported as its eval()"
             f" has it"
         )
-    positional, named = _distinct((positional, named))
+    positional, named = distinct((positional, named))
+    check_dimensions(name, forward, positional, named, shapes)
     printed = io.StringIO()
     program, refused = None, list[Exception]()
     for way in (False, True) if strict is None else (strict,):
         with _as_exported(module, forward, shared):
             try:
                 # What it prints is a graph, where it fails.
-                with contextlib.redirect_stderr(printed), whole_recurrent_layers():
+                redirected = contextlib.redirect_stderr(printed)
+                with quiet(), redirected, whole_recurrent_layers():
                     program = torch.export.export(
                         module, positional, named, dynamic_shapes=shapes, strict=way
                     )
@@ -176,22 +184,60 @@ def _export_method(
                 refused.append(error)
     if program is None:
         first = refused[0]
-        raise ExportError(
-            f"method {name!r}: torch.export does not take the model"
-            f" ({type(first).__name__}):\n{_short(first)}{_hint(first, positional, named)}"
-        ) from first
+        run = functools.partial(_run, module, forward, (positional, named), _storages(module))
+        raise refusal(name, first, "torch.export does not take the model", run) from first
     if refused:
         notes.append(
             f"method {name!r} was exported with strict=True; with strict=False torch.export raises"
-            f" {type(refused[0]).__name__}: {_short(refused[0]).partition(chr(10))[0]}"
+            f" {type(refused[0]).__name__}: {short(refused[0]).partition(chr(10))[0]}"
         )
     sys.stderr.write(printed.getvalue())
+    _check_values(name, program, notes)
     if all(leaf is None for leaf in program.graph_signature.user_outputs):
         notes.append(f"method {name!r} returns nothing")
     return join_aliases(program)  # so that running it leaves the module's tensors as they are
 
 
-def _check_runs(name: str, program: ExportedProgram) -> tuple[list[Any], set[int]]:
+def _check_values(name: str, program: ExportedProgram, notes: list[str]) -> None:
+    """ExportError for inputs and outputs that no program has; a note on ints that are fixed."""
+    fixed = []
+    for node, spec in zip(
+        program.graph.find_nodes(op="placeholder"),
+        program.graph_signature.input_specs,
+        strict=True,
+    ):
+        if spec.kind is not InputKind.USER_INPUT:
+            continue
+        if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat):
+            raise ExportError(
+                f"method {name!r}: input {argument_name(node.name)!r} is a dynamic int; ints are"
+                f" fixed when a program is exported.\ntry:  a tensor, torch.tensor(3), and"
+                f" n = n.item() with torch._check(n <= 8) in the model"
+            )
+        if type(getattr(spec.arg, "value", None)) in (int, float):
+            fixed.append(f"{argument_name(node.name)} ({spec.arg.value})")
+    if fixed:
+        notes.append(
+            f"method {name!r} takes only these values of {', '.join(fixed)}; what changes has to be"
+            f" a tensor"
+        )
+    results = program.graph.output_node().args[0]
+    values = [n.meta.get("val") if isinstance(n, torch.fx.Node) else n for n in results]
+    specs = program.graph_signature.output_specs
+    check_tensors(
+        name,
+        "output",
+        [
+            (str(i), v)
+            for i, (v, s) in enumerate(zip(values, specs, strict=True))
+            if s.kind is OutputKind.USER_OUTPUT
+        ],
+    )
+
+
+def _check_runs(
+    name: str, value: Any, kwargs: Mapping[str, Any], program: ExportedProgram
+) -> tuple[list[Any], set[int]]:
     """The flat outputs on the example inputs, and the storages of the buffers that the program
     writes; nothing if this machine cannot run it.
 
@@ -214,12 +260,12 @@ def _check_runs(name: str, program: ExportedProgram) -> tuple[list[Any], set[int
     except NotImplementedError:
         return [], set()  # an operator that exists only on the target GPU
     except Exception as error:
-        text = str(error).partition("\nUse tlparse")[0].strip()
-        hint = "\ntry:  inputs of the model's dtype, as x.float()" if "dtype" in text else ""
-        raise ExportError(
-            f"method {name!r}: the model itself fails on its example inputs"
-            f" ({type(error).__name__}):\n{text}{hint}"
-        ) from error
+        what = "what torch.export made of the model fails on its example inputs"
+        is_module = not isinstance(
+            (value[0] if isinstance(value, tuple) else value), ExportedProgram
+        )
+        run = functools.partial(_eager, name, value, kwargs) if is_module else None
+        raise refusal(name, error, what, run) from error
     finally:
         for key, values in kept.items():
             for buffer, value in zip(buffers[key], values, strict=True):
@@ -261,34 +307,65 @@ def _differences(
     exported: Sequence[Any],
     written: set[int],
 ) -> list[str]:
-    """A note if the module's outputs differ from `exported` on the example inputs: some models
-    compute something else under export."""
+    """Notes if the module's outputs differ from `exported` on the example inputs (some models
+    compute something else under export), and if it changes attributes."""
     parts = value if isinstance(value, tuple) else (value,)
     if isinstance(parts[0], ExportedProgram):
         return []
-    module, forward = _module_of(name, parts)
-    args = _inputs(name, forward, parts[1] if len(parts) > 1 else None, kwargs)
-    inputs = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), args)
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), full_precision_matmuls():
-            with _as_exported(module, forward, written):
-                outputs = pytree.tree_leaves(module(*inputs[0], **inputs[1]))
+        returned, changed = _eager(name, value, kwargs, written)
     except Exception:
         return []  # as a module; it could be exported
+    notes = []
+    if changed:
+        notes.append(
+            f"method {name!r} sets {', '.join(changed)} of the module in a call, and the program"
+            f" does not; state is a registered buffer that is changed in place, as by copy_()"
+        )
     worst = 0.0
-    for found, expected in zip(exported, outputs, strict=False):
+    for found, expected in zip(exported, pytree.tree_leaves(returned), strict=False):
         if isinstance(expected, torch.Tensor) and expected.numel():
             found, expected = found.double(), expected.detach().cpu().double()
             if found.shape == expected.shape:
                 error = (found - expected).abs().nan_to_num(0, 0, 0).max()
                 worst = max(worst, float(error / (expected.abs().nan_to_num(0, 0, 0).max() or 1)))
     if worst <= _SAME:
-        return []
+        return notes
     return [
+        *notes,
         f"method {name!r}: what torch.export made of the model differs from the model itself, by"
         f" {worst:.1e} of the largest value on the example inputs, before anything is lowered;"
-        f" models may ask whether they are being exported (torch.compiler.is_exporting())"
+        f" models may ask whether they are being exported (torch.compiler.is_exporting())",
     ]
+
+
+def _eager(
+    name: str, value: Any, kwargs: Mapping[str, Any], written: Collection[int] | None = None
+) -> tuple[Any, list[str]]:
+    """`_run` of a method's module on its example inputs."""
+    parts = value if isinstance(value, tuple) else (value,)
+    module, forward = _module_of(name, parts)
+    inputs = inputs_of(name, forward, parts[1] if len(parts) > 1 else None, kwargs)
+    return _run(module, forward, inputs, _storages(module) if written is None else written)
+
+
+def _run(
+    module: torch.nn.Module,
+    forward: Callable[..., Any],
+    inputs: tuple[tuple[Any, ...], dict[str, Any]],
+    written: Collection[int],
+) -> tuple[Any, list[str]]:
+    """Calls a module, and puts back its attributes and the storages that it may have `written`;
+    returns what it returns, and the names of attributes that it changed."""
+    args, kwargs = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().clone(), inputs)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), full_precision_matmuls():
+        with _as_exported(module, forward, written) as changed:
+            returned = module(*args, **kwargs)
+    return returned, changed
+
+
+def _storages(module: torch.nn.Module) -> set[int]:
+    return {_storage(buffer) for buffer in module.buffers()}
 
 
 def _module_of(name: str, parts: tuple[Any, ...]) -> tuple[torch.nn.Module, Callable[..., Any]]:
@@ -301,16 +378,24 @@ def _module_of(name: str, parts: tuple[Any, ...]) -> tuple[torch.nn.Module, Call
             f"method {name!r}: found {_described(parts)}; expected {_FORMS}."
             + (f"\ntry:  {hint}" if hint else "")
         )
-    if isinstance(module, torch.jit.ScriptModule):
-        raise ExportError(
-            f"method {name!r}: found a ScriptModule, whose Python code is gone.\n"
-            f"try:  the module that torch.jit.script or torch.jit.trace was given"
-        )
+    for path, part in module.named_modules():
+        where = f" at {path!r}" if path else ""
+        if isinstance(part, torch.jit.ScriptModule):
+            raise ExportError(
+                f"method {name!r}: found a ScriptModule{where}, whose Python code is gone.\n"
+                f"try:  the module that torch.jit.script or torch.jit.trace was given"
+            )
+        if type(part).__module__.startswith("torch.ao.nn.quantized"):
+            raise ExportError(
+                f"method {name!r}: found a {type(part).__name__}{where}, quantized by torch.ao;"
+                f" expected a float module.\ntry:  torchao.quantization.quantize_(model, ...)"
+            )
     if any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers())):
         raise ExportError(
             f"method {name!r}: the module has weights on the device 'meta', which are none.\n"
             f"try:  model.to_empty(device='cpu'), and then load_state_dict"
         )
+    check_tensors(name, "weight", [*module.named_parameters(), *module.named_buffers()])
     return module, target if target is not module else module.forward
 
 
@@ -329,58 +414,14 @@ def _instead_of(target: Any) -> str:
     return ""
 
 
-# Prefixes of lines in torch's messages that are for torch developers.
-_INTERNAL = (
-    "Caused by: (",
-    "For C++ stack trace",
-    "For extended logs",
-    "For more debugging help",
-    "For more information, run with TORCH_LOGS",
-    "If you suspect the guard",
-    "The error above occurred when calling torch.export",
-)
-
-
-def _short(error: Exception) -> str:
-    """torch's message without these lines and without blank ones."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return "\n".join(line for line in lines if not line.startswith(_INTERNAL))
-
-
-# Fragments of torch's messages, and hints that they lack.
-_HINTS = {
-    "support for cuda": "no .to('cuda') in the model; backend='cuda' sets the device",
-    "data-dependent": "torch.where or torch.cond for control flow that depends on tensor values, at"
-    " the line above",
-    ".numpy()": "functions of torch instead of numpy's: torch.export traces only those",
-    "not a known type": "a tensor, a tuple, a list or a dict as what the model returns; or"
-    " torch.export.register_dataclass(TYPE)",
-    "Unexpected dimension mapped": "torch.export.Dim('batch', min=1, max=8) for what may change",
-    "top-level keys must be": "a tuple with an entry for each input, ({0: Dim('batch', max=8)},)",
-}
-
-
-def _hint(error: Exception, *examples: Any) -> str:
-    """A hint for torch's message."""
-    single = [
-        v for v in pytree.tree_leaves(examples) if isinstance(v, torch.Tensor) and 1 in v.shape
-    ]
-    if single and "specialized it to be a constant (1)" in str(error):
-        return (
-            "\ntry:  example inputs that are 2 or more where sizes may change: torch.export takes a"
-            " size of 1 for a constant"
-        )
-    hints = [hint for text, hint in _HINTS.items() if text in str(error)]
-    return f"\ntry:  {hints[0]}" if hints else ""
-
-
 @contextlib.contextmanager
 def _as_exported(
     module: torch.nn.Module, forward: Callable[..., Any], written: Collection[int]
-) -> Iterator[None]:
+) -> Iterator[list[str]]:
     """The module as torch.export is to see it: evaluating, and with the method as its forward.
 
-    Buffers are put back, if they are small or among those storages that may be `written`.
+    Buffers are put back, if they are small or among those storages that may be `written`, and so
+    are attributes, of which those that changed are then in the list.
     """
     before = {
         name: buffer.clone()
@@ -389,6 +430,8 @@ def _as_exported(
     }
     modes = [(part, part.training) for part in module.modules()]
     own = vars(module).get("forward")
+    attributes = _Attributes(module)
+    changed: list[str] = []
 
     def restore() -> None:
         if own is None:
@@ -409,14 +452,64 @@ def _as_exported(
 
         module.forward = entered
     try:
-        yield
+        yield changed
     finally:
         for part, mode in modes:
             part.training = mode
         restore()
+        changed += attributes.restore()
         for name, buffer in module.named_buffers():
             if name in before and buffer.shape == before[name].shape:
                 buffer.data.copy_(before[name])
+
+
+class _Attributes:
+    """The attributes of a module's parts that are no parameters, buffers or modules."""
+
+    _OTHERS = frozenset(vars(torch.nn.Module())) | {"forward"}
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._before = [
+            (path, part, {key: (value, _copied(value)) for key, value in self._of(part).items()})
+            for path, part in module.named_modules()
+        ]
+
+    def _of(self, part: torch.nn.Module) -> dict[str, Any]:
+        return {key: value for key, value in vars(part).items() if key not in self._OTHERS}
+
+    def restore(self) -> list[str]:
+        """Puts them back, with the items of lists, dicts and sets; returns those that changed."""
+        changed = []
+        for path, part, before in self._before:
+            now = self._of(part)
+            for key in now.keys() | before.keys():
+                value, content = before.get(key, (None, None))
+                is_same = key in now and key in before and _is_same(now[key], value)
+                if is_same and (content is None or _is_same_content(value, content)):
+                    continue
+                changed.append(f"{path}.{key}".lstrip("."))
+                if key in before:
+                    vars(part)[key] = value
+                    if content is not None:
+                        value.clear()
+                        (value.extend if isinstance(value, list) else value.update)(content)
+                else:
+                    vars(part).pop(key)
+        return sorted(changed)
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if type(value) in (list, dict, set) else None
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and type(a) in (int, float, bool, str) and a == b)
+
+
+def _is_same_content(value: Any, content: Any) -> bool:
+    if isinstance(value, dict):
+        value, content = [*value, *value.values()], [*content, *content.values()]
+    return len(value) == len(content) and all(map(_is_same, value, content))
 
 
 def _shared_buffers(value: Any) -> set[int]:
@@ -443,88 +536,6 @@ def _shared_buffers(value: Any) -> set[int]:
         and owner[name].layout is torch.strided
         and any(map(operator.gt, users(owner, name), alone))
     }
-
-
-def _inputs(
-    name: str, forward: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Example inputs by position and by name."""
-    takes = f"{forward.__name__}{inspect.signature(forward)}"
-    if isinstance(args, torch.Size) or _is_size(args):
-        raise ExportError(
-            f"method {name!r}: found sizes, {args}; expected example inputs, tensors of such"
-            f" sizes.\ntry:  (torch.randn(2, 8),)"
-        )
-    if isinstance(args, torch.Tensor):
-        args = (args,)
-    if isinstance(args, Mapping):
-        args, kwargs = (), {**args, **kwargs}
-    if args is None and kwargs:
-        args = ()
-    if not isinstance(args, tuple):
-        found = "no example inputs" if args is None else f"example inputs in a {_kind(args)}"
-        raise ExportError(
-            f"method {name!r}: found {found}; expected a tuple of what {takes} is called with.\n"
-            f"try:  (x,) for one input, with the comma; {{'name': x}} for inputs by name"
-        )
-    try:
-        inspect.signature(forward).bind(*args, **kwargs)
-    except TypeError as error:
-        raise ExportError(
-            f"method {name!r}: found {len(args) + len(kwargs)} example inputs; expected those of"
-            f" {takes} ({error})"
-        ) from error
-    arrays = [
-        str(key)
-        for key, value in [*enumerate(args), *kwargs.items()]
-        if type(value).__module__.partition(".")[0] == "numpy"
-    ]
-    if arrays:
-        raise ExportError(
-            f"method {name!r}: example inputs {', '.join(arrays)} are of numpy; expected torch"
-            f" tensors.\ntry:  torch.from_numpy(array)"
-        )
-    return _by_position(forward, args, dict(kwargs))
-
-
-def _by_position(
-    forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The same inputs, with those by position that were named in the order of the parameters.
-
-    What was exported by position can be given by name to the program, but not the other way round.
-    """
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = inspect.signature(forward).parameters.values()
-    rest = [parameter.name for parameter in parameters if parameter.kind is kind][len(args) :]
-    for name in rest:
-        if not kwargs or name != next(iter(kwargs)):
-            break
-        args = (*args, kwargs.pop(name))
-    return args, kwargs
-
-
-def _distinct(inputs: Any) -> Any:
-    """The same inputs, with a copy where a tensor comes again, which torch.export takes for the
-    input that it was before."""
-    seen: set[int] = set()
-
-    def own(tensor: torch.Tensor) -> torch.Tensor:
-        if id(tensor) in seen:
-            return tensor.clone()
-        seen.add(id(tensor))
-        return tensor
-
-    return pytree.tree_map_only(torch.Tensor, own, inputs)
-
-
-def _is_size(args: Any) -> bool:
-    """Whether these are tuples of ints instead of tensors."""
-    return (
-        isinstance(args, tuple)
-        and bool(args)
-        and all(isinstance(a, tuple) and a and all(type(n) is int for n in a) for a in args)
-    )
 
 
 def _kind(value: object) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from absl.testing import flagsaver
+from PIL import Image
 from safetensors.numpy import load_file
 
 import pteron as pteron_module
@@ -56,6 +57,27 @@ class Deciding(nn.Module):
 
 def deciding():
     return Deciding(), (torch.ones(3),)
+
+class Text(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.kinds = nn.Embedding(90, 4), nn.Embedding(3, 4)
+
+    def forward(self, ids, kinds):
+        return {"y": self.words(ids) + self.kinds(kinds + 1), "ids": ids + 0, "kinds": kinds + 0}
+
+def text():
+    return Text(), (torch.zeros(2, 64, dtype=torch.int32), torch.zeros(2, 64, dtype=torch.int64))
+
+class Images(nn.Module):
+    def forward(self, first, last, gray, bytes, many):
+        return first + 0, last + 0, gray + 0, bytes + 0, many + 0
+
+def images():
+    sizes = (1, 3, 4, 6), (2, 4, 6, 3), (4, 6), (4, 6, 3), (4, 6, 5)
+    tensors = [torch.zeros(size) for size in sizes]
+    tensors[3] = tensors[3].byte()
+    return Images(), tuple(tensors), ({2: torch.export.Dim("h", max=9)}, None, None, None, None)
 
 def nothing():
     pass
@@ -246,6 +268,66 @@ def test_run_on_files(pteron, program, folder):
     code, out, err = pteron("run", "net.pte", "--input", "1=0", "--input", "random", limits)
     assert (code, err) == (0, "")
     assert "float32[2, 3]" in out and "mean" in out
+
+
+def test_random_integers_are_those_that_the_model_takes(pteron, folder):
+    assert pteron("export", "net.py:text", "-o", "text.pte")[0] == 0
+    code, out, err = pteron("run", "text.pte", "--input", "random", "--json")
+    assert (code, err) == (0, "")
+    outputs = json.loads(out)["outputs"]
+    assert outputs["ids"]["min"] < 10 and 80 <= outputs["ids"]["max"] < 90
+    assert (outputs["kinds"]["min"], outputs["kinds"]["max"]) == (0, 1)
+    code, out, err = pteron("bench", "text.pte", "--seconds=0.02", "--profile")
+    assert (code, err) == (0, "")
+
+
+def test_images(pteron, folder):
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 6, 3), np.uint8)
+    Image.fromarray(pixels).save(folder / "cat.png")
+    Image.fromarray(pixels[..., 0]).save(folder / "gray.PNG")
+    constants = ["--constant=mean=[0.5, 0.25, 0.75]", '--constant=channel_order="BGR"']
+    assert pteron("export", "net.py:images", "-o", "images.pte", *constants)[0] == 0
+
+    def run(*values):
+        inputs = [text for value in values for text in ("--input", value)]
+        code, out, err = pteron("run", "images.pte", *inputs, "--input", "zeros", "-o", "out.npz")
+        assert (code, out, err) == (0, "", "")
+        return list(np.load(folder / "out.npz").values())
+
+    options = ":std=2,4,8:mean=0.5:channel_order=RGB"
+    first, last, gray, raw, _ = run(
+        "first=cat.png:size=4,6", f"last=cat.png{options}", "gray=gray.PNG:mean=0", "bytes=cat.png"
+    )
+    unit = pixels.astype(np.float32) / 255
+    expected = (unit[..., ::-1] - np.float32([0.5, 0.25, 0.75])).transpose(2, 0, 1)
+    np.testing.assert_allclose(first, expected[None], atol=1e-6)
+    expected = (unit - 0.5) / np.float32([2, 4, 8])
+    np.testing.assert_allclose(last, np.stack([expected, expected]), atol=1e-6)
+    np.testing.assert_allclose(gray, unit[..., 0], atol=1e-6)
+    np.testing.assert_array_equal(raw, pixels[..., ::-1])
+    assert run("first=cat.png")[0].shape == (1, 3, 9, 6)
+
+    wrong = [
+        "first=dog.png:mean=1,2:std=0:size=4:channel_order=GBR:maen=1",
+        "gray=gray.PNG",
+        "bytes=cat.png:mean=1",
+        "many=cat.png",
+    ]
+    inputs = [text for value in wrong for text in ("--input", value)]
+    code, out, err = pteron("run", "images.pte", *inputs, "--input", "zeros")
+    assert (code, out) == (2, "")
+    for text in (
+        "first: there is no file 'dog.png'",
+        "no option of images 'maen'; did you mean 'mean'? Known: mean, std, size, channel_order",
+        "mean: found '1,2'; expected a number for each channel, or one for all",
+        "std: found '0'; expected a positive number",
+        "size: found '4'; expected height,width",
+        "channel_order: found 'GBR'; expected RGB or BGR",
+        "mean: found [0.5, 0.25, 0.75], which the program's constant method returns; expected",
+        "bytes: mean: pixels of Byte [4, 6, 3] are from 0 to 255",
+        "many: it is Float [4, 6, 5]; expected [..., channels, height, width]",
+    ):
+        assert text in err, err
 
 
 def test_compare(pteron, program):

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import pteron
+import pteron.exporter.exporter
 from pteron.exporter import export_methods
 
 
@@ -66,7 +67,86 @@ class AsksWhetherItIsExported(nn.Module):
         return x * (2 if torch.compiler.is_exporting() else 3)
 
 
+class Item(nn.Module):
+    """Uses an element as an int, in one of three ways."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+
+    def forward(self, x, n):
+        if self.how == "loop":
+            for _ in range(int(n)):
+                x = x + 1
+        elif self.how == "branch":
+            return x if (x > 0).nonzero().shape[0] == 0 else -x
+        elif self.how == "int":
+            return x[:, :n]
+        return x
+
+
+class Words(nn.Module):
+    def forward(self, ids, mask):
+        return ids * mask
+
+
+class Fails(nn.Module):
+    def __init__(self, device="cpu"):
+        super().__init__()
+        self.device = device
+
+    def forward(self, x):
+        if self.device == "cpu":
+            raise KeyError("three of them are wanted")
+        return x + torch.ones(3, device=self.device)
+
+
+class Reshapes(nn.Module):
+    def forward(self, x):
+        return x.reshape(2, 3, 1)
+
+
+class HasSparse(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("eye", torch.eye(3).to_sparse())
+
+    def forward(self, x):
+        return torch.sparse.mm(self.eye, x.t())
+
+
+class Spectrum(nn.Module):
+    def forward(self, x):
+        return torch.fft.fft(x)
+
+
+class Catches(nn.Module):
+    def forward(self, x):
+        try:
+            return x.view(3, 3)
+        except RuntimeError:
+            return x
+
+
+class Remembers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seen, self.count, self.last = [], 0, torch.zeros(2, 3)
+        self.part = nn.ReLU()
+
+    def forward(self, x):
+        self.seen.append(x)
+        self.count += 1
+        self.last = self.last + x
+        self.part.calls = {"one": 1}
+        return self.part(x) + self.count + self.last
+
+
 X = torch.ones(2, 3)
+N = torch.tensor(2)
+BATCH = torch.export.Dim("batch", max=8)
+WIDTH = torch.export.Dim("width", max=8)
+QUANTIZED = torch.ao.nn.quantized.dynamic.Linear(3, 3)
 
 
 def test_a_model_that_export_changes_is_noted(tmp_path):
@@ -210,7 +290,81 @@ def test_constant_methods(tmp_path):
         (dict(args=(np.ones((2, 3)),)), r"0 are of numpy(.|\n)*from_numpy"),
         (
             dict(args=(torch.ones(2, 4),)),
-            "torch.export does not take the model(.|\n)*reduction dim",
+            r"itself fails on its example(.|\n)*cannot be multiplied(.|\n)*try:  model\(\*inputs\)",
+        ),
+        (
+            dict(model=Fails()),
+            r"itself fails(.|\n)*three of them are wanted'\n  File \".*test_exporter.py\", line",
+        ),
+        (dict(model=Fails("meta")), "itself fails(.|\n)*in forward(.|\n)*try:  device=x.device"),
+        (
+            dict(model=nn.Embedding(5, 2), args=(X,)),
+            r"itself fails(.|\n)*Long, Int; but(.|\n)*try:  indices as integers, ids.long\(\)",
+        ),
+        (dict(model=nn.ModuleList()), r"required \"forward\"(.|\n)*try:  a module that defines"),
+        (
+            dict(model=Catches()),
+            r"what torch.export made of the model fails(.|\n)*test_exporter.py\", line",
+        ),
+        (
+            dict(model=Item("loop"), args=(X, N)),
+            "Could not extract specialized(.|\n)*in forward(.|\n)*try:  an int as the argument",
+        ),
+        (
+            dict(model=Item("branch"), args=(X, N)),
+            r"data-dependent(.|\n)*test_exporter.py\", line \d+, in for(.|\n)*try:  torch.where",
+        ),
+        (
+            dict(
+                model=Item("int"),
+                args=(X, 2),
+                dynamic_shapes=(None, torch.export.Dim.DYNAMIC),
+            ),
+            r"input 'n' is a dynamic int(.|\n)*torch.tensor\(3\), and n = n.item\(\)",
+        ),
+        (
+            dict(model=Item("int"), args=(X, 2), dynamic_shapes=(None, BATCH)),
+            r"try:  a tensor instead of the int, torch.tensor\(3\)",
+        ),
+        (
+            dict(model=Item("int"), args=(X, 2), dynamic_shapes=(None, {0: BATCH})),
+            "try:  None in dynamic_shapes for inputs that are no tensors",
+        ),
+        (
+            dict(model=Words(), args=(X,)),
+            r"missing a required argument: 'mask'\)\ntry:  {'ids': ..., 'mask': ...}, by name",
+        ),
+        (
+            dict(model=Words(), args={"id": X, "mask": X}),
+            "no argument 'id'; did you mean 'ids'[?] Known: ids, mask",
+        ),
+        (
+            dict(model=nn.ReLU(), args={"a": X, "b": X}),
+            r"try:  \(inputs,\), with the comma, if the one argument is a dict",
+        ),
+        (
+            dict(model=nn.ReLU(), dynamic_shapes=({2: BATCH},)),
+            r"has dimension 2 of 'input', which is \[2, 3\]; expected 0 to 1",
+        ),
+        (
+            dict(model=nn.ReLU(), dynamic_shapes=([BATCH],)),
+            r"try:  a dict by dimension, {0: Dim",
+        ),
+        (
+            dict(model=Words(), args=(X, X.clone()), dynamic_shapes=({0: BATCH},)),
+            "try:  an entry for each input, None for those without",
+        ),
+        (
+            dict(model=Words(), args=(X, X.clone()), dynamic_shapes=({0: BATCH}, {0: WIDTH})),
+            r"must always be equal(.|\n)*try:  one Dim for both",
+        ),
+        (
+            dict(model=Reshapes(), dynamic_shapes=({0: BATCH},)),
+            r"constant \(2\)(.|\n)*try:  x.shape\[0\] instead of this constant",
+        ),
+        (
+            dict(model=nn.ReLU(), args=(torch.ones(9, 3),), dynamic_shapes=({0: BATCH},)),
+            "not in range(.|\n)*try:  example inputs whose sizes are in the ranges",
         ),
         (
             dict(args=(X[:1],), dynamic_shapes=({0: torch.export.Dim("b", max=8)},)),
@@ -221,6 +375,28 @@ def test_constant_methods(tmp_path):
         (dict(model=Counter().state_dict()), "a state dict(.|\n)*load_state_dict"),
         (dict(model="counter.pt"), r"found a str;(.|\n)*load_state_dict\(torch.load"),
         (dict(model=lambda x: x), "found a function;(.|\n)*whose forward calls it"),
+        (
+            dict(model=nn.Sequential(torch.jit.script(nn.ReLU()))),
+            "a ScriptModule at '0', whose(.|\n)*torch.jit.trace was",
+        ),
+        (dict(model=nn.Sequential(QUANTIZED)), "a Linear at '0', quantized by torch.ao; expected"),
+        (
+            dict(model=nn.LazyLinear(3)),
+            "'weight' has no size and no val(.|\n)*model\\(\\*inputs\\)",
+        ),
+        (dict(model=HasSparse()), r"weight 'eye' is torch.sparse_coo(.|\n)*try:  its to_dense\(\)"),
+        (dict(args=(X.to_sparse(),)), r"input '0' is torch.sparse_coo(.|\n)*try:  its to_dense"),
+        (dict(args=(X.to_sparse_csr(),)), r"input '0' is torch.sparse_csr(.|\n)*try: "),
+        (dict(args=(X.to("meta"),)), r"input '0' is on the device 'meta'(.|\n)*torch.randn"),
+        (dict(args=(torch.nested.nested_tensor([X]),)), "a nested tensor(.|\n)*a mask"),
+        (
+            dict(model=nn.ReLU(), args=(X.to(torch.complex64),)),
+            r"input '0' is complex64(.|\n)*view_as_real\(x\), and",
+        ),
+        (
+            dict(model=Spectrum()),
+            r"output '0' is complex64(.|\n)*view_as_real\(y\) as what the model returns",
+        ),
         (dict(model=torch.jit.trace(nn.ReLU(), X)), "a ScriptModule(.|\n)*torch.jit.trace was"),
         (dict(model=nn.Linear(3, 3, device="meta")), "device 'meta'(.|\n)*to_empty"),
         (dict(args=((2, 3),)), r"found sizes, \(\(2, 3\),\);(.|\n)*torch.randn"),
@@ -263,6 +439,48 @@ def test_what_is_wrong_is_a_sentence(given, expected):
     with pytest.raises(pteron.ExportError) as error:
         pteron.export(**arguments)
     assert re.search(expected, str(error.value)), str(error.value)
+
+
+def test_torch_logs_nothing_before_the_error(tmp_path):
+    code = """
+import torch, pteron
+try:
+    pteron.export(torch.nn.Linear(7, 4), (torch.ones(2, 8),), "x.pte")
+except pteron.ExportError:
+    print("refused")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("refused\n", "")
+
+
+def test_what_lowering_cannot_do_is_a_sentence(tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise AssertionError("something within")
+
+    monkeypatch.setattr(pteron.exporter.exporter, "to_edge_transform_and_lower", fail)
+    with pytest.raises(pteron.ExportError, match=r"to lower fails \(AssertionError\):\nsomething"):
+        pteron.export(nn.ReLU(), (X,), tmp_path / "x.pte")
+
+
+def test_attributes_that_a_call_changes_are_noted_and_put_back():
+    model, seen = Remembers().eval(), []
+    model.seen, last = seen, model.last
+    _, notes = export_methods(model, (X,))
+    assert "sets count, last, part.calls, seen of the module in a call" in "".join(notes)
+    assert (model.seen, model.count, seen) == (seen, 0, [])
+    assert model.last is last and not hasattr(model.part, "calls")
+    assert torch.equal(model(X), X + 1 + X)
+
+
+def test_what_is_fixed_or_not_used_is_noted():
+    assert "takes only these values of n (2)" in "".join(
+        export_methods(Item("int").eval(), (X, 2))[1]
+    )
+    exported = torch.export.export(nn.ReLU().eval(), (X,))
+    assert export_methods(exported)[1] == []
+    assert "example inputs; others are not used" in "".join(export_methods(exported, (X,))[1])
 
 
 def test_looking_at_example_inputs_changes_nothing():

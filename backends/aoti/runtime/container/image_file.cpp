@@ -36,9 +36,15 @@ Result<void*> open_library(const std::string& path) {
   return make_error(Error::NotSupported, "%s", reason ? reason : "dlopen: unknown reason");
 }
 
+const char* kept_code_folder() {
+  const char* const folder = std::getenv("PTERON_CODE_FOLDER");
+  return folder && *folder ? folder : nullptr;
+}
+
 Result<void*> open_through_file(const std::string& name, Span<const uint8_t> bytes,
                                 std::string* path) {
-  const char* const parent = std::getenv("TMPDIR");
+  const char* const kept = kept_code_folder();
+  const char* const parent = kept ? kept : std::getenv("TMPDIR");
   std::string folder = std::string(parent && *parent ? parent : "/tmp") + "/pteron.XXXXXX";
   if (!mkdtemp(folder.data())) return failure("making a folder for code,", folder);
   *path = folder + "/" + name;
@@ -50,6 +56,7 @@ Result<void*> open_through_file(const std::string& name, Span<const uint8_t> byt
     PTERON_RETURN_IF_ERROR(std::move(error));
     return open_library(*path);
   }();
+  if (kept && handle.ok()) return handle;
   unlink(path->c_str());
   rmdir(folder.c_str());
   return handle;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include "pteron/backends/aoti/runtime/container/elf_imports.h"
 #include "pteron/backends/aoti/runtime/container/image.h"
@@ -111,7 +112,11 @@ Result<std::vector<std::string>> make_imports_private(Span<uint8_t> bytes) {
 
 Result<void*> open_image(const std::string& name, Span<const uint8_t> bytes) {
   std::string path;
-  Result<void*> handle = checked(open_through_memory(name, bytes, &path), path, bytes);
+  const bool is_kept = kept_code_folder() != nullptr;
+  Result<void*> handle =
+      is_kept ? open_through_file(name, bytes, &path) : open_through_memory(name, bytes, &path);
+  handle = checked(std::move(handle), path, bytes);
+  if (is_kept && !handle.ok()) return handle;
   if (!handle.ok()) {
     const std::string in_memory = handle.error().message();
     handle = checked(open_through_file(name, bytes, &path), path, bytes);

@@ -251,6 +251,26 @@ TEST(SharedObject, GoesThroughAFileThatIsGoneWhereMemoryFilesAreForbidden) {
   }
 }
 
+TEST(SharedObject, IsKeptAsAFileForProfilers) {
+  const std::string folder = ::testing::TempDir() + "pteron_code_kept";
+  std::filesystem::create_directories(folder);
+  EXPECT_TRUE(in_child([&] {
+    ::setenv("PTERON_CODE_FOLDER", folder.c_str(), 1);
+    auto a = load_toy("toy_model");
+    Dl_info info;
+    if (!a || !dladdr(a->symbol(kRun), &info)) return false;
+    const std::string path = info.dli_fname;
+    a.reset();
+    return path.rfind(folder, 0) == 0 &&
+           std::filesystem::file_size(path) == read_toy("toy_model").size();
+  }));
+  EXPECT_TRUE(in_child([] {
+    ::setenv("PTERON_CODE_FOLDER", "/no/such/folder", 1);
+    std::string message;
+    return !load_toy("toy_model", &message) && message.find("/no/such/folder") != std::string::npos;
+  }));
+}
+
 TEST(SharedObject, SaysBothWaysThatAreForbidden) {
   EXPECT_TRUE(in_child([] {
     ::setenv("TMPDIR", "/no/such/folder", 1);

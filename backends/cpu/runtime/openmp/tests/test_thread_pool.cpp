@@ -144,6 +144,9 @@ bool forbid_threads() {
 
 // Also if the processors are more than two, and some of the threads were there before.
 TEST(ThreadPool, WithoutThreadsOneComputesAndSaysSoOnce) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer starts no threads in a child";
+#endif
   if (num_processors() == 1) GTEST_SKIP() << "no thread is wanted";
   for (const int threads_before : {0, 1}) {
     const pid_t child = fork();

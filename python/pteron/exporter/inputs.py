@@ -1,0 +1,172 @@
+"""Example inputs of a method, as the caller gave them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from pteron.exporter.errors import ExportError, unknown
+
+
+def inputs_of(
+    name: str, forward: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example inputs by position and by name."""
+    takes = f"{forward.__name__}{inspect.signature(forward)}"
+    if isinstance(args, torch.Size) or _is_size(args):
+        raise ExportError(
+            f"method {name!r}: found sizes, {args}; expected example inputs, tensors of such"
+            f" sizes.\ntry:  (torch.randn(2, 8),)"
+        )
+    if isinstance(args, torch.Tensor):
+        args = (args,)
+    if isinstance(args, Mapping):
+        args, kwargs = (), {**args, **kwargs}
+    if args is None and kwargs:
+        args = ()
+    if not isinstance(args, tuple):
+        found = (
+            "no example inputs" if args is None else f"example inputs in a {type(args).__name__}"
+        )
+        raise ExportError(
+            f"method {name!r}: found {found}; expected a tuple of what {takes} is called with.\n"
+            f"try:  (x,) for one input, with the comma; {{'name': x}} for inputs by name"
+        )
+    try:
+        inspect.signature(forward).bind(*args, **kwargs)
+    except TypeError as error:
+        raise ExportError(
+            f"method {name!r}: found {len(args) + len(kwargs)} example inputs; expected those of"
+            f" {takes} ({error}){_instead(forward, args, kwargs)}"
+        ) from error
+    check_tensors(name, "example input", [*map(_numbered, enumerate(args)), *kwargs.items()])
+    arrays = [
+        str(key)
+        for key, value in [*enumerate(args), *kwargs.items()]
+        if type(value).__module__.partition(".")[0] == "numpy"
+    ]
+    if arrays:
+        raise ExportError(
+            f"method {name!r}: example inputs {', '.join(arrays)} are of numpy; expected torch"
+            f" tensors.\ntry:  torch.from_numpy(array)"
+        )
+    return _by_position(forward, args, dict(kwargs))
+
+
+def _by_position(
+    forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same inputs, with those by position that were named in the order of the parameters.
+
+    What was exported by position can be given by name to the program, but not the other way round.
+    """
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = inspect.signature(forward).parameters.values()
+    rest = [parameter.name for parameter in parameters if parameter.kind is kind][len(args) :]
+    for name in rest:
+        if not kwargs or name != next(iter(kwargs)):
+            break
+        args = (*args, kwargs.pop(name))
+    return args, kwargs
+
+
+def _instead(forward: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """A remedy for arguments that `forward` does not take."""
+    parameters = inspect.signature(forward).parameters.values()
+    names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    wrong = [key for key in kwargs if key not in names]
+    if kwargs and not args and len(names) == 1 and wrong:
+        return "\ntry:  (inputs,), with the comma, if the one argument is a dict"
+    if wrong and not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return f"; {unknown('argument', wrong[0], names)}"
+    given = [*kwargs, *names[: len(args)]]
+    missing = [p.name for p in parameters if p.default is p.empty and p.name in names]
+    missing = [name for name in missing if name not in given]
+    example = ", ".join(f"{name!r}: ..." for name in [*names[: len(args)], *kwargs, *missing])
+    return f"\ntry:  {{{example}}}, by name" if missing else ""
+
+
+def _numbered(item: tuple[int, Any]) -> tuple[str, Any]:
+    return str(item[0]), item[1]
+
+
+def check_tensors(name: str, what: str, values: Iterable[tuple[str, Any]]) -> None:
+    """ExportError lists tensors that no program has, or not in this place."""
+    problems = [
+        f"method {name!r}: {what} {key!r} {problem}"
+        for key, value in values
+        for leaf in pytree.tree_leaves(value)
+        if isinstance(leaf, torch.Tensor) and (problem := _oddity(leaf, what))
+    ]
+    if problems:
+        raise ExportError("\n".join(problems))
+
+
+def _oddity(tensor: torch.Tensor, what: str) -> str:
+    if torch.nn.parameter.is_lazy(tensor):
+        return "has no size and no values yet.\ntry:  a call of the model, model(*inputs)"
+    if tensor.is_nested:
+        return "is a nested tensor; expected a dense one.\ntry:  a padded tensor and a mask"
+    if tensor.layout is not torch.strided:
+        return f"is {tensor.layout}; expected a dense tensor.\ntry:  its to_dense()"
+    if tensor.is_quantized:
+        return "is quantized; expected a float model, or one of torchao's quantize_()"
+    if tensor.is_meta:
+        return (
+            "is on the device 'meta', where it has no values.\ntry:  torch.randn(2, 8), or others"
+        )
+    kind = str(tensor.dtype).removeprefix("torch.")
+    if tensor.is_complex() and what == "example input":
+        real = "torch.view_as_real(x), and torch.view_as_complex(x) in the model"
+        return f"is {kind}; expected a real tensor.\ntry:  {real}"
+    if tensor.is_complex() and what == "output":
+        real = "torch.view_as_real(y) as what the model returns"
+        return f"is {kind}; expected a real tensor.\ntry:  {real}"
+    return ""
+
+
+def check_dimensions(
+    name: str, forward: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], shapes: Any
+) -> None:
+    """ExportError if dynamic shapes name dimensions that the example inputs do not have."""
+    bound = inspect.signature(forward).bind(*args, **kwargs).arguments
+    if isinstance(shapes, tuple | list):
+        shapes = dict(zip(bound, shapes, strict=False))
+    if not isinstance(shapes, Mapping):
+        return
+    for key, value in bound.items():
+        spec = shapes.get(key)
+        if isinstance(value, torch.Tensor) and isinstance(spec, Mapping):
+            wrong = [dim for dim in spec if isinstance(dim, int) and not 0 <= dim < value.dim()]
+            if wrong:
+                raise ExportError(
+                    f"method {name!r}: dynamic_shapes has dimension {wrong[0]} of {key!r}, which"
+                    f" is {list(value.shape)}; expected 0 to {value.dim() - 1}"
+                )
+
+
+def distinct(inputs: Any) -> Any:
+    """The same inputs, with a copy where a tensor comes again, which torch.export takes for the
+    input that it was before."""
+    seen: set[int] = set()
+
+    def own(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) in seen:
+            return tensor.clone()
+        seen.add(id(tensor))
+        return tensor
+
+    return pytree.tree_map_only(torch.Tensor, own, inputs)
+
+
+def _is_size(args: Any) -> bool:
+    """Whether these are tuples of ints instead of tensors."""
+    return (
+        isinstance(args, tuple)
+        and bool(args)
+        and all(isinstance(a, tuple) and a and all(type(n) is int for n in a) for a in args)
+    )
