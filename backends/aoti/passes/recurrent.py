@@ -157,5 +157,6 @@ def _by_scan(
     # A dynamic batch is an operand of the loop.
     sizes = [size for size in input.shape[1:2] if isinstance(size, torch.SymInt)]
     steps = input.flip(0) if reverse else input
-    *last, out = scan_op(body, state, [steps], (*given, *sizes))
+    with torch.no_grad():  # or it also computes what gradients need
+        *last, out = scan_op(body, state, [steps], (*given, *sizes))
     return out.flip(0) if reverse else out, last[-1]

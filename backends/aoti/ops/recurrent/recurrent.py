@@ -56,7 +56,7 @@ def _compute(
     for i in reversed(steps) if reverse else steps:
         h, c = step(input[i], h, c, weight, bias, projection, kind)
         out[i] = h
-    return out, c
+    return out, c.contiguous()
 
 
 def _shape(

@@ -37,13 +37,21 @@ struct VectorOf {
 
 template <typename T, int kLanes>
 inline T sum_of(typename VectorOf<T, kLanes>::type vector) {
+  using Half = typename VectorOf<T, kLanes / 2>::type;
   if constexpr (kLanes == 2) {
     return vector[0] + vector[1];
+  } else if constexpr (kLanes == 16) {
+    const Half low = __builtin_shufflevector(vector, vector, 0, 1, 2, 3, 4, 5, 6, 7);
+    const Half high = __builtin_shufflevector(vector, vector, 8, 9, 10, 11, 12, 13, 14, 15);
+    return sum_of<T, 8>(low + high);
+  } else if constexpr (kLanes == 8) {
+    const Half low = __builtin_shufflevector(vector, vector, 0, 1, 2, 3);
+    const Half high = __builtin_shufflevector(vector, vector, 4, 5, 6, 7);
+    return sum_of<T, 4>(low + high);
   } else {
-    typename VectorOf<T, kLanes / 2>::type low, high;
-    __builtin_memcpy(&low, &vector, sizeof low);
-    __builtin_memcpy(&high, reinterpret_cast<const char*>(&vector) + sizeof low, sizeof high);
-    return sum_of<T, kLanes / 2>(low + high);
+    const Half low = __builtin_shufflevector(vector, vector, 0, 1);
+    const Half high = __builtin_shufflevector(vector, vector, 2, 3);
+    return sum_of<T, 2>(low + high);
   }
 }
 
