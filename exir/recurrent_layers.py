@@ -9,6 +9,7 @@ the more steps there are, and makes a dynamic number of steps constant.
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ RECURRENT_LAYERS: dict[OpOverload, str] = {
     _aten.rnn_relu.input: "relu",
 }
 
+#: The tables are the process's.
+_LOCK = threading.RLock()
 _KEY = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
@@ -33,14 +36,13 @@ _KEY = torch._C.DispatchKey.CompositeImplicitAutograd
 def whole_recurrent_layers(ops: Iterable[OpOverload] = RECURRENT_LAYERS) -> Iterator[None]:
     """Inside, those of `ops` that are recurrent layers are traced by their shapes.
 
-    Not for several threads at once.
+    One thread is inside at a time, others wait.
     """
     layers = [op for op in ops if op in RECURRENT_LAYERS]
-    with contextlib.ExitStack() as stack:
+    with _LOCK, contextlib.ExitStack() as stack:
         for op in layers:
             shapes = functools.partial(_shapes, decomposition_table[op])
-            tables: tuple[tuple[dict[Any, Any], Any], ...]
-            tables = (decomposition_table, op), (op.py_kernels, _KEY)
+            tables: Any = (decomposition_table, op), (op.py_kernels, _KEY)
             for table, key in tables:
                 stack.callback(table.__setitem__, key, table[key])
                 table[key] = shapes

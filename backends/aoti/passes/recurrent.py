@@ -9,7 +9,7 @@ and bfloat16 in float32.
 
 import functools
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -93,7 +93,8 @@ def _layers(
     """All layers and directions, with the arguments of torch's operators."""
     states = [hx] if isinstance(hx, torch.Tensor) else hx
     projects = kind == "lstm" and states[0].shape[2] != states[1].shape[2]
-    out, last = _rnn_helper(
+    helper: Any = _rnn_helper
+    out, last = helper(
         input,
         list(zip(*(state.unbind(0) for state in states), strict=True)),
         gather_params(params, has_biases, projects),
@@ -110,7 +111,7 @@ def _layer(
     steps: Callable[..., Any],
     x: torch.Tensor,
     state: Sequence[torch.Tensor],
-    weights: Sequence[torch.Tensor],
+    weights: Sequence[Any],
     has_biases: bool,
     reverse: bool = False,
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
@@ -151,7 +152,8 @@ def _by_scan(
         values = iter(operands)
         h, c = next(values), next(values) if cx is not None else hx
         x = next(values)
-        h, c = step(x, h, c, *(w if w is None else next(values) for w in weights), kind)
+        w, b, p = (each if each is None else next(values) for each in weights)
+        h, c = step(x, h, c, cast(torch.Tensor, w), b, p, kind)
         return (h, h.clone()) if cx is None else (h, c, h.clone())
 
     # A dynamic batch is an operand of the loop.

@@ -19,6 +19,7 @@ from pteron.exir.backend.backend_api import to_backend
 from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
 from pteron.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from pteron.exir.backend.utils import tag_constant_data
+from pteron.exir.recurrent_layers import RECURRENT_LAYERS
 
 aten = torch.ops.aten
 
@@ -275,7 +276,9 @@ def test_operators_to_keep_whole_are_passed_on() -> None:
         "PartitionerTestBackend", [], ops_to_not_decompose=[aten.linear.default]
     )
     program = torch.export.export(torch.nn.Linear(2, 2), (torch.randn(1, 2),))
-    assert partitioner.ops_to_not_decompose(program) == ([*WHOLE, aten.linear.default], None)
+    ops, condition = partitioner.ops_to_not_decompose(program)
+    assert set(ops) == {*WHOLE, *RECURRENT_LAYERS, aten.linear.default}
+    assert condition is None
 
 
 def test_a_backend_of_another_kind_is_refused() -> None:

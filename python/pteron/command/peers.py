@@ -23,6 +23,7 @@ import pteron.command.usage  # noqa: F401 # imported before the clock starts
 from pteron.command.contender import Contender, serve
 
 if TYPE_CHECKING:  # a peer's process does not load the runtime
+    from pteron.command.program_file import Known
     from pteron.runtime import Profile
 
 
@@ -53,12 +54,18 @@ def _outputs_file(kind: str, job: dict[str, Any]) -> Path:
     return Path(job["folder"]) / f"{kind}_outputs.npz"
 
 
+def _known(job: dict[str, Any]) -> Known:
+    from pteron.command import program_file
+
+    return program_file.Known(**job.get("known", {}))
+
+
 def _pteron(job: dict[str, Any]) -> Callable[[], object]:
     from pteron.command import program_file, values
 
     program = program_file.load(job["program"], job["data"])
     method = program_file.method_of(program, job["method"])
-    inputs = values.inputs_of(method.metadata, job["inputs"], program_file.Known(**job["known"]))
+    inputs = values.inputs_of(method.metadata, job["inputs"], _known(job))
     return lambda: method.execute(inputs)
 
 
@@ -68,7 +75,7 @@ def _profiled(job: dict[str, Any]) -> Callable[[], Profile]:
 
     program = program_file.load(job["program"], job["data"])
     method = program_file.method_of(program, job["method"])
-    inputs = values.inputs_of(method.metadata, job["inputs"], program_file.Known(**job["known"]))
+    inputs = values.inputs_of(method.metadata, job["inputs"], _known(job))
 
     def call() -> Profile:
         for _ in range(3):
