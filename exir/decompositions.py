@@ -271,7 +271,7 @@ def decompose_nodes(
     program = copy_program(program)
     for node in list(program.graph.nodes):
         if node.op == "call_function" and node.name in names:
-            replace_call(node, node.target, table)  # type: ignore[arg-type]
+            replace_call(node, node.target, table)
     program.graph_module.recompile()
     return program
 

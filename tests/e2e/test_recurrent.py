@@ -3,7 +3,6 @@
 import pathlib
 from typing import Any
 
-import pytest
 import torch
 from torch import nn
 from torch.export import Dim

@@ -93,7 +93,8 @@ def _layers(
     """All layers and directions, with the arguments of torch's operators."""
     states = [hx] if isinstance(hx, torch.Tensor) else hx
     projects = kind == "lstm" and states[0].shape[2] != states[1].shape[2]
-    out, last = _rnn_helper(
+    helper: Any = _rnn_helper
+    out, last = helper(
         input,
         list(zip(*(state.unbind(0) for state in states), strict=True)),
         gather_params(params, has_biases, projects),
@@ -115,8 +116,8 @@ def _layer(
     reverse: bool = False,
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """One direction of one layer, of all steps: [steps, batch, size]."""
-    input_weight, weight, *rest = weights
-    input_bias, bias, *rest = rest if has_biases else (None, None, *rest)
+    input_weight, weight, *more = weights
+    input_bias, bias, *rest = more if has_biases else (None, None, *more)
     gates = F.linear(x, input_weight, input_bias)
     operands = (gates, weight, bias, rest[0] if rest else None, *state, None)[:6]
     out, c = steps(*operands, kind, reverse)
@@ -151,7 +152,8 @@ def _by_scan(
         values = iter(operands)
         h, c = next(values), next(values) if cx is not None else hx
         x = next(values)
-        h, c = step(x, h, c, *(w if w is None else next(values) for w in weights), kind)
+        operand_of: list[Any] = [w if w is None else next(values) for w in weights]
+        h, c = step(kind, x, h, c, *operand_of)
         return (h, h.clone()) if cx is None else (h, c, h.clone())
 
     # A dynamic batch is an operand of the loop.

@@ -92,6 +92,4 @@ def _errors() -> Iterator[Json]:
     yield wrong("no_cx", "cx none", sizes, cx=None)
     yield wrong("cx_of_gru", sizes, kind="gru", cx=numbers(3, 4))
     yield wrong("dtypes", "expected one dtype", hx=numbers(3, 4).double())
-    yield error(
-        "half", _OP, *_arguments("gru", 2, 3, 4, torch.float16), parts=["no kernel for"]
-    )
+    yield error("half", _OP, *_arguments("gru", 2, 3, 4, torch.float16), parts=["no kernel for"])
