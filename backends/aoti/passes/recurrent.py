@@ -116,8 +116,8 @@ def _layer(
     reverse: bool = False,
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """One direction of one layer, of all steps: [steps, batch, size]."""
-    input_weight, weight, *rest = weights
-    input_bias, bias, *rest = rest if has_biases else (None, None, *rest)
+    input_weight, weight, *more = weights
+    input_bias, bias, *rest = more if has_biases else (None, None, *more)
     gates = F.linear(x, input_weight, input_bias)
     operands = (gates, weight, bias, rest[0] if rest else None, *state, None)[:6]
     out, c = steps(*operands, kind, reverse)

@@ -18,13 +18,13 @@ _library.define(
 
 
 def step(
+    kind: str,
     x: torch.Tensor,
     h: torch.Tensor,
     c: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None,
     projection: torch.Tensor | None,
-    kind: str,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The next h and c, [batch, outputs] and [batch, units], from [batch, gates] of the input."""
     gates = F.linear(h, weight, bias)
@@ -54,7 +54,7 @@ def _compute(
     out = input.new_empty((*input.shape[:2], hx.shape[1]))
     steps = range(len(input))
     for i in reversed(steps) if reverse else steps:
-        h, c = step(input[i], h, c, weight, bias, projection, kind)
+        h, c = step(kind, input[i], h, c, weight, bias, projection)
         out[i] = h
     return out, c.contiguous()
 

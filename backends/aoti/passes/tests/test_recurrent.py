@@ -63,7 +63,7 @@ def test_results_are_those_of_torch(
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 def test_dtypes(kind: type[nn.Module], dtype: torch.dtype, bound: float) -> None:
     torch.manual_seed(0)
-    model = kind(4, 6, bidirectional=True).to(dtype)  # type: ignore[call-arg]
+    model = kind(4, 6, bidirectional=True).to(dtype)
     x = torch.randn(5, 2, 4).to(dtype)
     found = pytree.tree_leaves(lowered(model, (x,)).module()(x))
     exact = pytree.tree_leaves(model.double()(x.double()))
@@ -91,7 +91,7 @@ def test_of_a_branch() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             def run(x: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
                 options = (True, 1, 0.0, False, False, False)
-                return torch.gru(x, x.new_zeros(1, 2, 6), list(weights), *options)[0]  # type: ignore[call-overload, no-any-return]
+                return torch.gru(x, x.new_zeros(1, 2, 6), list(weights), *options)[0]
 
             operands = (x, *self.gru.parameters())
             return torch.cond(x.sum() > 0, run, lambda x, *w: run(x.neg(), *w) * 2, operands)
