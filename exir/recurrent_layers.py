@@ -42,10 +42,10 @@ def whole_recurrent_layers(ops: Iterable[OpOverload] = RECURRENT_LAYERS) -> Iter
     with _LOCK, contextlib.ExitStack() as stack:
         for op in layers:
             shapes = functools.partial(_shapes, decomposition_table[op])
-            tables: Any = (decomposition_table, op), (op.py_kernels, _KEY)
-            for table, key in tables:
-                stack.callback(table.__setitem__, key, table[key])
-                table[key] = shapes
+            before: Any = decomposition_table[op], op.py_kernels[_KEY]
+            stack.callback(decomposition_table.__setitem__, op, before[0])
+            stack.callback(op.py_kernels.__setitem__, _KEY, before[1])
+            decomposition_table[op] = op.py_kernels[_KEY] = shapes
             stack.callback(op._dispatch_cache.clear)
             op._dispatch_cache.clear()
         yield

@@ -9,7 +9,7 @@ and bfloat16 in float32.
 
 import functools
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -111,7 +111,7 @@ def _layer(
     steps: Callable[..., Any],
     x: torch.Tensor,
     state: Sequence[torch.Tensor],
-    weights: Sequence[Any],
+    weights: Sequence[torch.Tensor],
     has_biases: bool,
     reverse: bool = False,
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
@@ -152,8 +152,8 @@ def _by_scan(
         values = iter(operands)
         h, c = next(values), next(values) if cx is not None else hx
         x = next(values)
-        w, b, p = (each if each is None else next(values) for each in weights)
-        h, c = step(x, h, c, cast(torch.Tensor, w), b, p, kind)
+        operand_of: list[Any] = [w if w is None else next(values) for w in weights]
+        h, c = step(kind, x, h, c, *operand_of)
         return (h, h.clone()) if cx is None else (h, c, h.clone())
 
     # A dynamic batch is an operand of the loop.
