@@ -40,8 +40,8 @@ Error recurrent_steps(const Kernels& kernels, const SlimTensor& input, const Sli
       return tensor ? tensor->describe() : std::string("none");
     };
     return "found kind " + std::string(kind) + ", input " + input.describe() + ", weight " +
-           weight.describe() + ", bias " + describe(bias) + ", projection " +
-           describe(projection) + ", hx " + hx.describe() + ", cx " + describe(cx);
+           weight.describe() + ", bias " + describe(bias) + ", projection " + describe(projection) +
+           ", hx " + hx.describe() + ", cx " + describe(cx);
   };
   const DType dtype = input.dtype();
   for (const SlimTensor* tensor : {&weight, bias, projection, &hx, cx}) {
@@ -78,8 +78,8 @@ Error recurrent_steps(const Kernels& kernels, const SlimTensor& input, const Sli
   if (projection) {
     PTERON_ASSIGN_OR_RETURN(p, slim::contiguous_tensor(*projection));
   }
-  return kernels.recurrent({known->second, reverse, *x, *w, b.get(), p.get(), *h,
-                            cx ? c_n.get() : nullptr, *out});
+  return kernels.recurrent(
+      {known->second, reverse, *x, *w, b.get(), p.get(), *h, cx ? c_n.get() : nullptr, *out});
 }
 
 }  // namespace pteron::aoti::ops

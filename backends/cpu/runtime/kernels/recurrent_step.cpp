@@ -3,8 +3,8 @@
 namespace pteron::cpu {
 
 // Of recurrent_step_isa.cpp, which is compiled for each.
-#define PTERON_DECLARE(isa)                                   \
-  namespace isa {                                             \
+#define PTERON_DECLARE(isa)                                      \
+  namespace isa {                                                \
   const RecurrentFunctions<float>& recurrent_functions(float);   \
   const RecurrentFunctions<double>& recurrent_functions(double); \
   }

@@ -95,8 +95,10 @@ inline void dot_products(int64_t batch, int64_t rows, int64_t columns, const T* 
     const bool is_block = r + kRows <= rows;
     for (int64_t b = 0; b < batch;) {
       const bool is_tall = b + kBatch <= batch;
-      const auto compute = is_block ? is_tall ? dot_products<T, kBatch, kRows> : dot_products<T, 1, kRows>
-                           : is_tall ? dot_products<T, kBatch, 1> : dot_products<T, 1, 1>;
+      const auto compute =
+          is_block  ? is_tall ? dot_products<T, kBatch, kRows> : dot_products<T, 1, kRows>
+          : is_tall ? dot_products<T, kBatch, 1>
+                    : dot_products<T, 1, 1>;
       compute(columns, x + b * columns, weight + r * columns, sums + b * stride + r, stride);
       b += is_tall ? kBatch : 1;
     }
