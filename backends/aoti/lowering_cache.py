@@ -349,8 +349,12 @@ class KeptResults:
         for name, nbytes in header["named"]:
             named[name] = memoryview(data)[offset : offset + nbytes]
             offset += nbytes
-        with inductor.LOCK, _without_mkldnn():
-            tensors = weight_recipe.reuse(memoryview(data)[offset:], self._tensors)
+        try:
+            with inductor.LOCK, _without_mkldnn():
+                tensors = weight_recipe.reuse(memoryview(data)[offset:], self._tensors)
+        except Exception as error:  # of an operator
+            _LOG.debug("the recipe of a kept result fails", exc_info=error)
+            return None
         if tensors is None:
             return None
         rest = iter(tensors)

@@ -379,9 +379,9 @@ def _made(
             if "read" in step:
                 same = digest_of(_view(step["read"], storages)) == step["sha256"]
             else:
-                result = _operator(step)(
-                    *_decoded(step["args"], storages), **_decoded(step["kwargs"], storages)
-                )
+                # Their names, such as "device", are no tags of values.
+                kwargs = {name: _decoded(x, storages) for name, x in step["kwargs"].items()}
+                result = _operator(step)(*_decoded(step["args"], storages), **kwargs)
                 for index, tensor in zip(step["made"], _tensors(result), strict=True):
                     storages.setdefault(index, tensor.untyped_storage())
                 same = "is" not in step or result == step["is"]

@@ -47,6 +47,18 @@ class Masked(nn.Module):
         return nn.functional.scaled_dot_product_attention(x, x, x, self.get_buffer("mask"))
 
 
+class Positions(nn.Module):
+    """Lowering computes what depends on weights alone, here with tensors made on a device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(8, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        order = torch.arange(4, device=x.device, dtype=torch.int64).flip(0)
+        return x + self.table(order) + torch.full((1,), 2.0, device=x.device)
+
+
 IMAGE = torch.randn(2, 3, 8, 8)
 
 
@@ -123,6 +135,15 @@ def test_other_weights_are_packed_and_folded_as_by_a_new_lowering(
     monkeypatch.setattr(cache, "folder", tmp_path / "empty")
     assert lower(net(1)) == reused
     assert len(generated) == 2
+
+
+def test_constants_that_are_made_on_a_device(cache: ObjectCache, generated: list[Any]) -> None:
+    x = torch.randn(2, 4, 16)
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        model = Positions()
+        check(lower(model, x), model, x)
+    assert len(generated) == 1
 
 
 @pytest.mark.parametrize(

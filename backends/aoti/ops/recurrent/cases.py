@@ -55,7 +55,7 @@ def cases() -> Iterator[Json]:
                     wide=True,
                     tolerance=2e-6 if dtype == torch.float32 else 1e-14,
                 )
-    for i, (batch, units, outputs) in enumerate([(1, 32, 16), (3, 20, 7), (2, 5, 21)]):
+    for i, (batch, units, outputs) in enumerate([(1, 32, 16), (3, 20, 7), (2, 5, 21), (2, 5, 0)]):
         arguments = _arguments("lstm", 3, batch, units, outputs=outputs)
         yield case(f"projection/{i}", _OP, *arguments, wide=True, tolerance=2e-6)
     for layout, x in layouts(numbers(3, 2, 80) / 2):

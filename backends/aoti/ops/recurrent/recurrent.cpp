@@ -66,7 +66,7 @@ Error recurrent_steps(const Kernels& kernels, const SlimTensor& input, const Sli
   PTERON_ASSIGN_OR_RETURN(out, make_row_major(sizes, dtype, input.device()));
   PTERON_ASSIGN_OR_RETURN(
       c_n, make_row_major(cx ? cx->sizes() : Span<const int64_t>(none, 1), dtype, input.device()));
-  if (out->numel() == 0) return Error::Ok;
+  if (batch == 0) return Error::Ok;
   if (cx) PTERON_RETURN_IF_ERROR(slim::copy_tensor(*c_n, *cx));
   PTERON_ASSIGN_OR_RETURN(const TensorPtr x, slim::contiguous_tensor(input));
   PTERON_ASSIGN_OR_RETURN(const TensorPtr w, slim::contiguous_tensor(weight));
