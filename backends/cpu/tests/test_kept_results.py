@@ -47,16 +47,17 @@ class Masked(nn.Module):
         return nn.functional.scaled_dot_product_attention(x, x, x, self.get_buffer("mask"))
 
 
-class Positions(nn.Module):
-    """Lowering computes what depends on weights alone, here with tensors made on a device."""
+class Biased(nn.Module):
+    """Lowering looks at the bias of attention, made of weights and of tensors on a device."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = nn.Embedding(8, 16)
+        self.table = nn.Embedding(8, 2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        order = torch.arange(4, device=x.device, dtype=torch.int64).flip(0)
-        return x + self.table(order) + torch.full((1,), 2.0, device=x.device)
+        order = torch.arange(8, device=x.device)
+        bias = self.table((order[None] - order[:, None]).abs()).permute(2, 0, 1)
+        return nn.functional.scaled_dot_product_attention(x, x, x, bias[None])
 
 
 IMAGE = torch.randn(2, 3, 8, 8)
@@ -137,11 +138,11 @@ def test_other_weights_are_packed_and_folded_as_by_a_new_lowering(
     assert len(generated) == 2
 
 
-def test_constants_that_are_made_on_a_device(cache: ObjectCache, generated: list[Any]) -> None:
-    x = torch.randn(2, 4, 16)
+def test_tensors_that_are_made_on_a_device(cache: ObjectCache, generated: list[Any]) -> None:
+    x = torch.randn(1, 2, 8, 8)
     for seed in (0, 1):
         torch.manual_seed(seed)
-        model = Positions()
+        model = Biased()
         check(lower(model, x), model, x)
     assert len(generated) == 1
 
