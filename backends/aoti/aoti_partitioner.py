@@ -139,20 +139,21 @@ class AotiPartitioner(Partitioner):
 
 def _stages(graph: torch.fx.Graph, taken: set[torch.fx.Node]) -> list[list[torch.fx.Node]]:
     """`taken` in the fewest convex sets, in graph order, of which no two need each other: by the
-    most changes from taken nodes to others on a path from a node to the end."""
+    most changes from other nodes to taken ones on a path from a node to the end. An element of a
+    tuple is with the tuple."""
     stages: dict[torch.fx.Node, int] = {}
-    sets: dict[int, list[torch.fx.Node]] = {}
     for node in reversed(graph.nodes):
         stages[node] = max(
-            (
-                stages[user] + (node in taken and user not in taken and user.op != "output")
-                for user in node.users
-            ),
-            default=0,
+            (stages[user] + (node not in taken and user in taken) for user in node.users), default=0
         )
-        if node in taken:
-            sets.setdefault(stages[node], []).append(node)
-    return [sets[stage][::-1] for stage in sorted(sets, reverse=True)]
+    sets: dict[int, list[torch.fx.Node]] = {}
+    for node in graph.nodes:
+        if node not in taken:
+            continue
+        if node.target is operator.getitem and (source := node.all_input_nodes[0]) in taken:
+            stages[node] = stages[source]
+        sets.setdefault(stages[node], []).append(node)
+    return [sets[stage] for stage in sorted(sets, reverse=True)]
 
 
 def _supported_nodes(program: ExportedProgram) -> Iterable[torch.fx.Node]:
