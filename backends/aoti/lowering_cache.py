@@ -68,6 +68,10 @@ _ENVIRONMENT = (
 _VARIABLES = re.compile(r"(?!\w*CACHE_DIR$)(TORCH|TRITON|INDUCTOR|PYTORCH)\w*")
 
 
+def _is_empty(value: Any) -> bool:
+    return type(value) in (str, tuple, list, dict, set) and not value
+
+
 class Unknown(Exception):
     """A program has something that the key does not know."""
 
@@ -121,7 +125,7 @@ class _Description:
 
     def _graph(self, module: torch.fx.GraphModule) -> Iterator[str]:
         yield "graph"
-        for name in sorted(module.meta.keys() - {BOUNDARIES}):
+        for name in sorted(module.meta.keys() - {BOUNDARIES, "dynamo_compile_id"}):
             if name != "inline_constraints":
                 raise Unknown(f"a graph's meta {name}")
             yield f"constraints {self._value(module.meta[name])}"
@@ -162,11 +166,11 @@ class _Description:
                 yield f"module {module_path(node)}"
             elif name == "original_aten":
                 yield f"original {value}"
-            elif name in ("val", "custom"):
+            elif name in ("val", "example_value", "custom"):
                 yield f"{name} {self._value(value)}"
             elif name == "unbacked_bindings":
                 yield f"bindings {[(self._value(s), str(p)) for s, p in (value or {}).items()]}"
-            elif value:
+            elif value is not None and value is not False and not _is_empty(value):
                 raise Unknown(f"meta {name!r} of {node.name}")
 
     def _constant(self, program: ExportedProgram, spec: Any, is_used: bool) -> str:
