@@ -58,6 +58,7 @@ _UNREAD_META = frozenset(
     "tensor_meta from_node seq_nr desc torch_fn source_fn_stack delegation_tag left_out_reason "
     "is_gradient_acc autograd_backward no_copy custom_stack_trace".split()
 )
+_UNREAD_GRAPH_META = {BOUNDARIES, "dynamo_compile_id", "dynamo_flat_name_to_original_fqn"}
 #: Of a ShapeEnv: what simplifications and decisions depend on.
 _ENVIRONMENT = (
     "settings axioms backed_var_to_val var_to_range var_to_hint_override "
@@ -125,7 +126,7 @@ class _Description:
 
     def _graph(self, module: torch.fx.GraphModule) -> Iterator[str]:
         yield "graph"
-        for name in sorted(module.meta.keys() - {BOUNDARIES, "dynamo_compile_id"}):
+        for name in sorted(module.meta.keys() - _UNREAD_GRAPH_META):
             if name != "inline_constraints":
                 raise Unknown(f"a graph's meta {name}")
             yield f"constraints {self._value(module.meta[name])}"
