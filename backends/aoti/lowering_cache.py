@@ -58,7 +58,9 @@ _UNREAD_META = frozenset(
     "tensor_meta from_node seq_nr desc torch_fn source_fn_stack delegation_tag left_out_reason "
     "is_gradient_acc autograd_backward no_copy custom_stack_trace".split()
 )
-_UNREAD_GRAPH_META = {BOUNDARIES, "dynamo_compile_id", "dynamo_flat_name_to_original_fqn"}
+_UNREAD_GRAPH_META = {
+    *(BOUNDARIES, "dynamo_compile_id", "dynamo_flat_name_to_original_fqn", "module_call_specs"),
+}
 #: Of a ShapeEnv: what simplifications and decisions depend on.
 _ENVIRONMENT = (
     "settings axioms backed_var_to_val var_to_range var_to_hint_override "
