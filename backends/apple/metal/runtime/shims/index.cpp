@@ -10,7 +10,7 @@
 namespace pteron::metal {
 namespace {
 
-// Strides of several tensors, also of offsets into x; and of one index tensor, which adds to offsets.
+// Strides of several tensors, also of offsets into x; and of an index tensor that adds to offsets.
 #define PTERON_INDEX_PARAMS                           \
   struct IndexParams {                                \
     int64_t dims, count;                              \

@@ -1,4 +1,4 @@
-// Launches our kernels, which are source text. Names in capitals there are macros set at compilation.
+// Launches our kernels, which are source text; names in capitals are macros set at compilation.
 //
 //   #define PTERON_PARAMS struct Params { int64_t rows, columns; };
 //   PTERON_PARAMS
