@@ -86,9 +86,9 @@ class Formula:
 
 
 def overload(shim: str) -> torch._ops.OpOverload:
-    """aten.sort.stable for "sort_stable", or an operator of ours."""
+    """aten.sort.stable for "sort_stable", or an operator of ours or of torchvision."""
     parts = shim.split("_")
-    for namespace in (torch.ops.aten, torch.ops.pteron):
+    for namespace in (torch.ops.aten, torch.ops.pteron, torch.ops.torchvision):
         for cut in range(len(parts), 0, -1):
             packet = getattr(namespace, "_".join(parts[:cut]), None)
             name = "_".join(parts[cut:]) or "default"
