@@ -29,6 +29,7 @@ from pteron.exir._program import (
 from pteron.exir.antialiased_resizing import antialiased_resizing
 from pteron.exir.library_operators import any_number_of_kept_boxes, library_decompositions
 from pteron.exir.recurrent_layers import RECURRENT_LAYERS, whole_recurrent_layers
+from pteron.exir.sampling import sampling
 
 Table = dict[OpOverload, Callable[..., Any]]
 
@@ -53,6 +54,7 @@ def decomposition_table() -> Table:
     table.update(_CHECKED)
     table.update(library_decompositions())
     table.update(antialiased_resizing())
+    table.update(sampling())
     return table  # torch's own dict type
 
 

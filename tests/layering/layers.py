@@ -60,7 +60,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "backends/aoti": (_AOTI - {"backends/aoti/runtime"}) | _EXIR,
     _CACHE: frozenset(),
     "backends/aoti/inductor": frozenset({"backends/aoti/ops", "exir"}),
-    "backends/aoti/ops": _CORE | {"backends/aoti/shims", "backends/aoti/slim", "exir"},
+    "backends/aoti/ops": _CORE | {"backends/aoti/shims", "backends/aoti/slim"},
     "backends/aoti/passes": frozenset({"backends/aoti/ops", "exir"}),
     "backends/aoti/runtime": _SEAM | _AOTI_RUNTIME,
     "backends/aoti/schema": frozenset(),

@@ -16,6 +16,7 @@ from unittest import mock
 import torch
 
 import pteron.backends.aoti.ops.convolution.convolution  # noqa: F401  defines its operators
+import pteron.backends.aoti.ops.detection.detection  # noqa: F401  defines its operator
 import pteron.backends.aoti.ops.recurrent.recurrent  # noqa: F401  defines its operator
 from pteron.backends.aoti.inductor.capture import operator_functions
 from pteron.backends.aoti.ops import shim_list

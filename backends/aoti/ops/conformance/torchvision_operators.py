@@ -211,22 +211,27 @@ def _convolved(
     return input.new_empty((input.shape[0], weight.shape[0], *offset.shape[2:]))
 
 
+_OPERATORS: dict[str, tuple[Callable[..., object], Callable[..., object]]] = {
+    "nms": (_nms, _number_of_kept),
+    "roi_align": (lambda *arguments: _roi_align(*arguments)[0], _pooled(False)),
+    "ps_roi_align": (
+        lambda *arguments: _roi_align(*arguments, True, True),  # type: ignore[call-arg]
+        _pooled_with_index(True),
+    ),
+    "roi_pool": (_roi_pool, _pooled_with_index(False)),
+    "ps_roi_pool": (
+        lambda *arguments: _roi_pool(*arguments, True),  # type: ignore[call-arg]
+        _pooled_with_index(True),
+    ),
+    "deform_conv2d": (_deform_conv2d, _convolved),
+}
+
+
 def _define() -> torch.library.Library:
     library = torch.library.Library("torchvision", "DEF")
     for schema in _SCHEMAS.strip().replace("\n    ", " ").splitlines():
         library.define(schema)
-    for name, compute, shape in (
-        ("nms", _nms, _number_of_kept),
-        ("roi_align", lambda *a: _roi_align(*a)[0], _pooled(False)),
-        (
-            "ps_roi_align",
-            lambda *a: _roi_align(*a, aligned=True, own=True),
-            _pooled_with_index(True),
-        ),
-        ("roi_pool", _roi_pool, _pooled_with_index(False)),
-        ("ps_roi_pool", lambda *a: _roi_pool(*a, own=True), _pooled_with_index(True)),
-        ("deform_conv2d", _deform_conv2d, _convolved),
-    ):
+    for name, (compute, shape) in _OPERATORS.items():
         library.impl(name, compute, "CPU")
         torch.library.register_fake(f"torchvision::{name}", shape, lib=library)
     return library

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import torch
 
 import pteron.backends.aoti.ops.conformance.torchvision_operators  # noqa: F401
-import pteron.exir.library_operators  # noqa: F401  defines nms_mask
 from pteron.backends.aoti.ops.conformance.case import *
 
 _DTYPES = (torch.float32, torch.float64)
@@ -45,8 +44,8 @@ def cases() -> Iterator[Json]:
                         yield case(f"{what}/{aligned}", "roi_align", *arguments, **wide)
                     yield case(what, "ps_roi_align", last, r, scale, 2, 3, ratio, **wide)
                 yield case(f"{name}/rois_{layout}/{scale}", "roi_pool", last, r, scale, 2, 3)
-                arguments = (last, r, scale, 2, 3)
-                yield case(f"{name}/rois_{layout}/{scale}", "ps_roi_pool", *arguments, **wide)
+                averaged = f"{name}/rois_{layout}/{scale}", "ps_roi_pool"
+                yield case(*averaged, last, r, scale, 2, 3, **wide)
     nan = boxes(12)
     nan[3], nan[7, 2] = float("nan"), float("inf")
     yield case("nan", "nms_mask", nan, 0.3)
@@ -60,15 +59,15 @@ def cases() -> Iterator[Json]:
     for shim, rest in (("roi_align", (2, True)), ("ps_roi_align", (2,)), ("roi_pool", ())):
         yield case("no_regions", shim, x, numbers(0, 5), 1.0, 2, 3, *rest)
         wrong = regions(2, images=2)
-        what = ["found image 1 of region 1, expected one of 1 images"]
-        yield error("image", shim, x, wrong, 1.0, 2, 3, *rest, parts=what, host=True)
+        parts = ["found image 1 of region 1, expected one of 1 images"]
+        yield error("image", shim, x, wrong, 1.0, 2, 3, *rest, parts=parts, host=True)
         yield error("rois", shim, x, boxes(2), 1.0, 2, 3, *rest, parts=["rois float32[2, 4]"])
         yield error("rank", shim, x[0], wrong, 1.0, 2, 3, *rest, parts=["input float32[6, 9, 11]"])
-        what = ["expected float32 or float64"]
-        yield error("dtype", shim, x.half(), wrong, 1.0, 2, 3, *rest, parts=what)
+        parts = ["expected float32 or float64"]
+        yield error("dtype", shim, x.half(), wrong, 1.0, 2, 3, *rest, parts=parts)
         yield error("bins", shim, x, wrong, 1.0, 2, 0, *rest, parts=["2 x 0 bins"])
         yield error("none", shim, x[..., :0], regions(1), 1.0, 2, 3, *rest, parts=["elements"])
-    what = ["expected a multiple of 4 channels"]
-    yield error("channels", "ps_roi_pool", x, regions(1), 1.0, 2, 2, parts=what)
+    parts = ["expected a multiple of 4 channels"]
+    yield error("channels", "ps_roi_pool", x, regions(1), 1.0, 2, 2, parts=parts)
     yield error("shape", "nms_mask", numbers(3, 5), 0.5, parts=["float32[3, 5]"])
     yield error("dtype", "nms_mask", boxes(2).long(), 0.5, parts=["expected float32 or float64"])

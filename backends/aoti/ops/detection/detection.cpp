@@ -82,8 +82,8 @@ Error roi_pool(const Kernels& kernels, const SlimTensor& input, const SlimTensor
 }
 
 Error ps_roi_pool(const Kernels& kernels, const SlimTensor& input, const SlimTensor& rois,
-                  double spatial_scale, int64_t pooled_height, int64_t pooled_width,
-                  TensorPtr& out, TensorPtr& channels) {
+                  double spatial_scale, int64_t pooled_height, int64_t pooled_width, TensorPtr& out,
+                  TensorPtr& channels) {
   return pool(kernels, {false, true, false, 0, spatial_scale, {pooled_height, pooled_width}}, input,
               rois, out, &channels);
 }

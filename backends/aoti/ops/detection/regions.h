@@ -15,7 +15,7 @@ struct RegionPooling {
   bool aligned;             // roi_align: half-pixel offset, and regions may be less than a pixel
   int64_t sampling_ratio;   // samples of a bin along a dimension; by its size if not positive
   double spatial_scale;
-  int64_t bins[2];        // height, width
+  int64_t bins[2];  // height, width
   // Of the input, in elements.
   int64_t images, channels, height, width;
   int64_t image_stride, channel_stride, strides[2];
@@ -106,8 +106,8 @@ PTERON_HOST_DEVICE T visit_bin(const RegionPooling& p, const T* roi, int64_t h, 
       }
     }
   }
-  const T count = p.samples ? y.count * x.count
-                            : static_cast<T>((y.last - y.first) * (x.last - x.first));
+  const T count =
+      p.samples ? y.count * x.count : static_cast<T>((y.last - y.first) * (x.last - x.first));
   return p.samples && !p.position_sensitive && !(count > 1) ? T(1) : count;
 }
 

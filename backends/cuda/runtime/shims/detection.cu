@@ -1,8 +1,7 @@
-#include "pteron/backends/aoti/ops/detection/detection.h"
-
 #include <algorithm>
 #include <limits>
 
+#include "pteron/backends/aoti/ops/detection/detection.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 #include "pteron/backends/cuda/runtime/shims/launch.h"
 
