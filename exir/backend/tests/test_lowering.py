@@ -203,13 +203,3 @@ def test_size_without_bound_is_refused_before_anything_is_compiled() -> None:
 class _Twice(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * 2
-
-
-def test_dynamic_number_is_refused() -> None:
-    class Scale(nn.Module):
-        def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
-            return x * n
-
-    program = lower(Scale(), (torch.randn(2), 3), dynamic_shapes=(None, Dim.DYNAMIC))
-    with pytest.raises(TypeError, match="input n of method 'forward' is a dynamic SymInt"):
-        program.to_executorch()
