@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pteron.runtime.python.limits import Limits
     from pteron.runtime.python.method import Method
     from pteron.runtime.python.method_meta import MethodMeta, ScalarMeta, TensorInfo
+    from pteron.runtime.python.operators import load_operators
     from pteron.runtime.python.profile import Profile
     from pteron.runtime.python.program import Program
     from pteron.runtime.python.runtime import Runtime
@@ -72,6 +73,7 @@ __all__ = [
     "TensorInfo",
     "TimedOutError",
     "Verification",
+    "load_operators",
 ]
 
 # Modules of pteron.runtime.python for names that differ from their lower-case form.
@@ -81,6 +83,7 @@ _MODULES = {
     "ScalarMeta": "method_meta",
     "ScalarType": "scalar_type",
     "TensorInfo": "method_meta",
+    "load_operators": "operators",
 }
 
 

@@ -100,7 +100,8 @@ def generate_module(
             stack.enter_context(fake_mode_of(module))
         torch._inductor.aot_compile(module, arguments, options=patches)
     return [
-        dataclasses.replace(code, model=declared(code.model, target.device)) for code in captured
+        dataclasses.replace(code, model=declared(code.model, target.device, target.operators))
+        for code in captured
     ]
 
 
