@@ -24,7 +24,7 @@ TYPE_CHECKING = False  # not from typing, which is slow to import
 if TYPE_CHECKING:
     from typing import Any
 
-    from pteron.runtime.python.backend_registry import BackendRegistry
+    from pteron.runtime.python.backend_registry import BackendRegistry, load_operators
     from pteron.runtime.python.errors import (
         AccessError,
         BackendError,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from pteron.runtime.python.limits import Limits
     from pteron.runtime.python.method import Method
     from pteron.runtime.python.method_meta import MethodMeta, ScalarMeta, TensorInfo
-    from pteron.runtime.python.operators import load_operators
     from pteron.runtime.python.profile import Profile
     from pteron.runtime.python.program import Program
     from pteron.runtime.python.runtime import Runtime
@@ -83,7 +82,7 @@ _MODULES = {
     "ScalarMeta": "method_meta",
     "ScalarType": "scalar_type",
     "TensorInfo": "method_meta",
-    "load_operators": "operators",
+    "load_operators": "backend_registry",
 }
 
 

@@ -36,7 +36,8 @@ PTERON_OPERATOR(cpu_squash, AtenTensorHandle x, double limit, AtenTensorHandle* 
     return kAotiFailure;
   }
   if (dtype != kFloat32 || !is_contiguous(dim, sizes, strides)) return kAotiFailure;
-  if (ptrn_torch_empty_strided(dim, sizes, strides, dtype, ptrn_torch_device_type_cpu(), -1, ret0) ||
+  if (ptrn_torch_empty_strided(dim, sizes, strides, dtype, ptrn_torch_device_type_cpu(), -1,
+                               ret0) ||
       ptrn_torch_get_data_ptr(*ret0, &target)) {
     return kAotiFailure;
   }

@@ -162,9 +162,8 @@ void open_library(const py::bytes& path, bool operators) {
     if (!dlopen(file.c_str(), flags)) problem = dlerror();
   }
   if (problem) {
-    throw_error<Thrown>(
-        make_error(Error::AccessFailed, "cannot open the library of %s: %s",
-                   operators ? "operators" : "a backend", problem));
+    throw_error<Thrown>(make_error(Error::AccessFailed, "cannot open the library of %s: %s",
+                                   operators ? "operators" : "a backend", problem));
   }
 }
 

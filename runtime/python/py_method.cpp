@@ -640,7 +640,8 @@ void PyMethod::check_into(size_t index) const {
            meta.describe() + " on " + describe(meta.device));
   }
   if (into.is_read_only) refuse("is read-only");
-  if (into.is_lazy) refuse("has torch's negative bit or conjugate bit, or no memory; pass a plain tensor");
+  if (into.is_lazy)
+    refuse("has torch's negative bit or conjugate bit, or no memory; pass a plain tensor");
   if (overlaps_itself(view_of(into))) {
     refuse("has several elements in one place in memory, as after expand()");
   }
