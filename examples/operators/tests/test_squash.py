@@ -55,7 +55,7 @@ def test_linked_in(path: Path) -> None:
 
 
 def test_missing_in_a_program(path: Path) -> None:
-    run = subprocess.run([os.environ["RUN_MODEL"], path], capture_output=True, text=True)
+    run = subprocess.run([os.environ["RUN_WITHOUT_SQUASH"], path], capture_output=True, text=True)
     assert run.returncode == 1
     assert "does not provide: aoti_torch_cpu_squash" in run.stderr
 
