@@ -27,6 +27,7 @@ from pteron.exir._program import (
 )
 from pteron.exir.antialiased_resizing import antialiased_resizing
 from pteron.exir.library_operators import library_decompositions
+from pteron.exir.recurrent_cells import recurrent_cells
 from pteron.exir.recurrent_layers import RECURRENT_LAYERS, whole_recurrent_layers
 
 Table = dict[OpOverload, Callable[..., Any]]
@@ -52,6 +53,7 @@ def decomposition_table() -> Table:
     table.update(_CHECKED)
     table.update(library_decompositions())
     table.update(antialiased_resizing())
+    table.update(recurrent_cells())
     return table  # torch's own dict type
 
 
