@@ -295,17 +295,19 @@ Key make_key(const Convolution& c, const ConvolutionOperands& operands, int devi
 
 using Plans = std::unordered_map<Key, Plan, Hash>;
 
-// Whether a fused plan is faster than a convolution followed by a pass over its output.
-bool is_one_plan_faster(const Convolution& c) {
+// Whether a fused plan is right, and faster than a convolution followed by a pass over its output.
+bool is_one_plan_better(const Convolution& c) {
   const bool is_depthwise = c.groups > 1 && c.groups == c.in_channels;
-  return c.channels_last && !c.transposed && !is_depthwise;
+  // ReLU in cuDNN's plans for TF32 makes a number of NaN (on an H100).
+  const bool loses_nan = c.relu && c.dtype == ScalarType::Float;
+  return c.channels_last && !c.transposed && !is_depthwise && !loses_nan;
 }
 
 // The first fused plan or, if there is none, the first of the convolution alone.
 Result<Plan> make_plan(const Convolution& conv, const ConvolutionOperands& operands,
                        cudnnHandle_t handle) {
   const bool is_more = operands.bias || operands.residual || conv.relu;
-  if (is_more && is_one_plan_faster(conv)) {
+  if (is_more && is_one_plan_better(conv)) {
     auto whole = try_plan(conv, operands.bias, operands.residual, conv.relu, handle);
     if (whole.ok()) return whole;
   }
