@@ -68,7 +68,9 @@ enum {
   PTERON_FLOAT16 = 5,
   PTERON_FLOAT32 = 6,
   PTERON_FLOAT64 = 7,
-  PTERON_BOOL = 11, /* one byte, 0 or 1 */
+  PTERON_COMPLEX64 = 9,   /* real and imaginary part, two float32 */
+  PTERON_COMPLEX128 = 10, /* two float64 */
+  PTERON_BOOL = 11,       /* one byte, 0 or 1 */
   PTERON_BFLOAT16 = 15,
   PTERON_FLOAT8_E5M2 = 23,
   PTERON_FLOAT8_E4M3FN = 24,

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from pteron.exir._program import argument_name, constant_tensor
 from pteron.exir.arguments import DEFAULT_METHOD
 from pteron.exir.decompositions import join_aliases
+from pteron.exir.library_operators import any_number_of_kept_boxes
 from pteron.exir.recurrent_layers import whole_recurrent_layers
 from pteron.exir.verification.call import call
 from pteron.exir.verification.full_precision import full_precision_matmuls
@@ -175,7 +176,7 @@ def _export_method(
             try:
                 # What it prints is a graph, where it fails.
                 redirected = contextlib.redirect_stderr(printed)
-                with quiet(), redirected, whole_recurrent_layers():
+                with quiet(), redirected, whole_recurrent_layers(), any_number_of_kept_boxes():
                     program = torch.export.export(
                         module, positional, named, dynamic_shapes=shapes, strict=way
                     )
@@ -208,18 +209,12 @@ def _check_values(name: str, program: ExportedProgram, notes: list[str]) -> None
     ):
         if spec.kind is not InputKind.USER_INPUT:
             continue
-        if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat):
-            raise ExportError(
-                f"method {name!r}: input {argument_name(node.name)!r} is a dynamic int; ints are"
-                f" fixed when a program is exported.\ntry:  a tensor, torch.tensor(3), and"
-                f" n = n.item() with torch._check(n <= 8) in the model"
-            )
         if type(getattr(spec.arg, "value", None)) in (int, float):
             fixed.append(f"{argument_name(node.name)} ({spec.arg.value})")
     if fixed:
         notes.append(
             f"method {name!r} takes only these values of {', '.join(fixed)}; what changes has to be"
-            f" a tensor"
+            f" a tensor, or an int that is Dim.DYNAMIC in dynamic_shapes"
         )
     results = program.graph.output_node().args[0]
     values = [n.meta.get("val") if isinstance(n, torch.fx.Node) else n for n in results]
