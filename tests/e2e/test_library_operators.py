@@ -1,4 +1,4 @@
-"""`pteron.export` of models that call operators of torchvision."""
+"""`pteron.export` of operators that others refuse, on default options."""
 
 import pathlib
 from collections.abc import Callable
@@ -112,3 +112,23 @@ def test_deformable_convolutions(tmp_path: pathlib.Path) -> None:
         offset, mask = torch.randn(batch, 24, 4, 3) * 3, torch.rand(batch, 12, 4, 3)
         calls.append((x, torch.randn(6, 2, 3, 2), offset, mask, torch.randn(6)))
     check(tmp_path / "deform.pte", convolve, (n, None, n, n, None), *calls)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
+def test_bytes_are_joined(dtype: torch.dtype, tmp_path: pathlib.Path) -> None:
+    def join(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        other = b.to(torch.uint8 if b.dtype == torch.int8 else torch.int8)
+        return (
+            torch.cat([a, b]),
+            torch.cat([a[:, 1:].mT, b[:, 1:].mT], -1),
+            torch.stack([a, a], 1),
+            torch.cat([a, a.new_empty(0), b]).float() / 2,
+            torch.cat([b, other]),
+        )
+
+    n = {0: Dim("n", min=0, max=9)}
+    calls = [
+        (torch.randint(0, 120, (rows, 5)).to(dtype), torch.randint(0, 120, (4, 5)).to(dtype))
+        for rows in (3, 0, 1, 9)
+    ]
+    check(tmp_path / "cat.pte", join, (n, None), *calls)
