@@ -1,6 +1,7 @@
 """Decompositions that run before partitioning."""
 
 import contextlib
+import functools
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -41,6 +42,7 @@ def decomposition_table() -> Table:
     table.update(
         get_decompositions([torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default])
     )
+    table[torch.ops.aten.cat.default] = _cat
     table[torch.ops.aten.complex.default] = _complex
     table[torch.ops.aten.histc.default] = _histogram
     table[torch.ops.aten.lstm.input] = _lstm
@@ -57,6 +59,14 @@ def decomposition_table() -> Table:
     table.update(antialiased_resizing())
     table.update(sampling())
     return table  # torch's own dict type
+
+
+def _cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
+    """Of 8-bit integers, through int16: Inductor leaves those to a library call on the CPU."""
+    if any(tensor.dtype not in (torch.int8, torch.uint8) for tensor in tensors):
+        return NotImplemented
+    dtype = functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
+    return torch.cat([tensor.to(torch.int16) for tensor in tensors], dim).to(dtype)
 
 
 def _complex(real: torch.Tensor, imag: torch.Tensor) -> torch.Tensor:

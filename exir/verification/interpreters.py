@@ -176,6 +176,7 @@ def _is_integer(value: torch.Tensor) -> bool:
     return value.dtype != torch.bool and not (value.is_floating_point() or value.is_complex())
 
 
+_WINDOWS = {_aten.hann_window, _aten.hamming_window, _aten.blackman_window, _aten.kaiser_window}
 _VECTORS = {_aten.linalg_eigh, _aten._linalg_eigh, _aten.linalg_svd, _aten._linalg_svd}
 
 
@@ -227,11 +228,14 @@ class RoundingInterpreter(CheckingInterpreter):
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         result = super().call_function(target, args, kwargs)
-        if getattr(target, "overloadpacket", None) in _VECTORS:
+        packet = getattr(target, "overloadpacket", None)
+        if packet in _WINDOWS:  # differences of numbers around 1
+            return self._rounded(result, torch.finfo(result.dtype).eps)
+        if packet in _VECTORS:
             result = _of_other_signs(result, self._seed)
         if target in _ABSOLUTE_ERRORS:
             return self._rounded(result, _ABSOLUTE_ERRORS[target](args[0]))
-        is_conversion = getattr(target, "overloadpacket", None) in _CONVERSIONS
+        is_conversion = packet in _CONVERSIONS
         if not is_conversion and (target is operator.getitem or getattr(target, "is_view", False)):
             return result  # which may be a weight
         if is_conversion and _is_integer(result) and args[0].is_floating_point():

@@ -75,32 +75,6 @@ def fix_fusion_of_mutation_with_reads() -> Context:
     return patched(Scheduler, "fusable_weak_dep", fusable_by_memory)
 
 
-@repair()
-def compile_cat_of_bytes() -> Context:
-    """`cat` of int8 and uint8 is compiled on the CPU, as that of other types is.
-
-    Inductor leaves it to a fallback kernel, from when it had no vectorized code for them.
-    """
-    from torch._inductor import ir, lowering
-
-    fallback_handler: Callable[..., Any] = lowering.fallback_handler
-    to_dtype: Callable[..., Any] = lowering.to_dtype
-
-    def cat(tensors: Sequence[Any], dim: int) -> Any:
-        # As torch does, also among matrices.
-        some = [x for x in tensors if [str(size) for size in x.get_size()] != ["0"]] or tensors[:1]
-        dtype = functools.reduce(torch.promote_types, (x.get_dtype() for x in tensors))
-        converted = [to_dtype(x, dtype) for x in some]
-        axis = dim % max(len(some[0].get_size()), 1)
-        return ir.TensorBox(ir.ConcatKernel.create(converted, axis))
-
-    def handler(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-        is_cat = kernel is torch.ops.aten.cat.default
-        return cat if is_cat else fallback_handler(kernel, *args, **kwargs)
-
-    return patched(lowering, "fallback_handler", handler)
-
-
 @repair("2.11", "2.12")
 def fix_int_array_deduplication() -> Context:
     """An int array is declared once for each code section that `writeline` writes to.
