@@ -3,8 +3,8 @@
 before:  z = view_as_complex(x); w = z * rotation; return view_as_real(w)
 after:   re = x[..., 0] * rotation[..., 0] - ...; return stack([re, im], -1)
 
-Backends compile real dtypes and call a fallback kernel for each complex operator, and a program
-file has no complex tensors. Operators without a rule here, such as FFTs, stay complex, between
+Backends compile real dtypes and call a fallback kernel for each complex operator. Inputs, outputs
+and state that are complex stay so, and operators without a rule here, such as FFTs, between
 `view_as_complex` and `view_as_real`.
 """
 
@@ -22,6 +22,7 @@ from pteron.exir._program import (
     CONSTANT_KINDS,
     constant_tensor,
     copy_program,
+    flat_outputs,
     input_specs_by_name,
     mutation_targets,
 )
@@ -35,12 +36,11 @@ def decompose_complex_tensors(program: ExportedProgram) -> ExportedProgram:
     """The program with real operators and constants, where rules exist."""
     if not any(_is_complex(node) for node in program.graph.nodes):
         return program
-    program = _with_real_constants(copy_program(program))
+    program = _with_real_factories(_with_real_constants(copy_program(program)))
     program = decompose_nodes(program, _is_of_complex, {**decomposition_table(), **_RULES})
-    program = copy_program(program)
     _cancel_views(program)
     program.graph_module.recompile()
-    return program
+    return copy_program(program)
 
 
 def _is_complex(value: Any) -> bool:
@@ -54,14 +54,15 @@ def _is_of_complex(node: Node) -> bool:
 
 
 def _with_real_constants(program: ExportedProgram) -> ExportedProgram:
-    """Complex constants become real ones with a last dimension of 2; mutated ones stay."""
+    """Complex constants and state become real ones with a last dimension of 2."""
     graph = program.graph
     placeholders = {node.name: node for node in graph.find_nodes(op="placeholder")}
-    changed = {name for _, name in mutation_targets(program)}
+    changed = {name: position for position, name in mutation_targets(program)}
+    output = graph.output_node()
     last = list(placeholders.values())[-1]
     for name, spec in input_specs_by_name(program).items():
         node = placeholders[name]
-        if spec.kind not in CONSTANT_KINDS or name in changed or not _is_complex(node):
+        if spec.kind not in CONSTANT_KINDS or not _is_complex(node):
             continue
         held: Any = program.constants
         if spec.target in program.state_dict:
@@ -75,6 +76,42 @@ def _with_real_constants(program: ExportedProgram) -> ExportedProgram:
         node.replace_all_uses_with(view, lambda user, view=view: user is not view)
         view.meta["val"] = value
         node.meta["val"] = torch.view_as_real(value)
+        if name in changed:
+            results: list[Any] = flat_outputs(graph)
+            new = results[changed[name]]
+            with graph.inserting_before(output):
+                pairs_of_new = graph.call_function(aten.view_as_real.default, (new,))
+            pairs_of_new.meta["val"] = torch.view_as_real(new.meta["val"])
+            results[changed[name]] = pairs_of_new
+            output.args = (tuple(results),)
+    return program
+
+
+_FACTORIES = (aten.full.default, aten.scalar_tensor.default, aten.empty.memory_format)
+
+
+def _with_real_factories(program: ExportedProgram) -> ExportedProgram:
+    """Factories of complex tensors become those of real ones."""
+    graph = program.graph
+    for node in [n for n in graph.nodes if n.target in _FACTORIES and _is_complex(n)]:
+        value = node.meta["val"]
+        sizes: Any = [] if node.target is aten.scalar_tensor.default else node.args[0]
+        filled = {aten.full.default: 1, aten.scalar_tensor.default: 0}.get(node.target)
+        number = complex(node.args[filled]) if filled is not None else 0j
+        options = {"dtype": value.dtype.to_real(), "device": value.device}
+        with graph.inserting_before(node), value.fake_mode:
+            parts = [
+                graph.call_function(aten.full.default, (sizes, part), options)
+                for part in (number.real, number.imag)
+            ]
+            stack = graph.call_function(aten.stack.default, (parts, -1))
+            made = graph.call_function(aten.view_as_complex.default, (stack,))
+            for part in parts:
+                part.meta["val"] = torch.empty_like(value, dtype=options["dtype"])
+            stack.meta["val"] = torch.stack([part.meta["val"] for part in parts], -1)
+            made.meta["val"] = value
+        node.replace_all_uses_with(made)
+        graph.erase_node(node)
     return program
 
 
@@ -201,6 +238,97 @@ def _to_copy(a: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     return torch.view_as_complex(aten._to_copy.default(_pairs(a), dtype=dtype.to_real(), **options))
 
 
+def _reciprocal(a: Tensor) -> Tensor:
+    real, imag = _parts(a)
+    size = real * real + imag * imag
+    return _complex(real / size, -imag / size)
+
+
+def _pow(a: Tensor, exponent: Any) -> Any:
+    if exponent == 2:
+        return _mul(a, a)
+    return _reciprocal(a) if exponent == -1 else NotImplemented
+
+
+def _log(a: Tensor) -> Tensor:
+    return _complex(_abs(a).log(), _angle(a))
+
+
+def _sqrt(a: Tensor) -> Tensor:
+    """As std::sqrt: the sign of the imaginary part is that of the argument's."""
+    real, imag = _parts(a)
+    size = torch.hypot(real, imag)
+    large = ((size + real.abs()) / 2).sqrt()
+    small = torch.where(large == 0, large, imag.abs() / (2 * large))
+    is_right = real >= 0
+    return _complex(
+        torch.where(is_right, large, small), torch.where(is_right, small, large).copysign(imag)
+    )
+
+
+def _sgn(a: Tensor) -> Tensor:
+    size = _abs(a)
+    return _mul(a, torch.where(size == 0, 0, 1 / size))
+
+
+def _full_like(a: Tensor, value: Any, *, dtype: Any = None, **options: Any) -> Any:
+    dtype = dtype or a.dtype
+    if not dtype.is_complex:
+        return NotImplemented
+    sized = _parts(a)[0]
+    return _complex(*(torch.full_like(sized, x, dtype=dtype.to_real()) for x in _parts(value)))
+
+
+def _copy(a: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
+    return _to_copy(source, dtype=a.dtype).expand(a.shape)
+
+
+def _index_put(a: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Any:
+    if any(index is not None and index.dtype == torch.bool for index in indices):
+        return NotImplemented
+    pairs = aten.index_put.default(_pairs(a), indices, _pairs(values), accumulate)
+    return torch.view_as_complex(pairs)
+
+
+def _equal(a: Any, b: Any) -> Tensor:
+    (ar, ai), (br, bi) = _parts(a), _parts(b)
+    return (ar == br) & (ai == bi)
+
+
+def _unequal(a: Any, b: Any) -> Tensor:
+    return ~_equal(a, b)
+
+
+def _of_parts(op: Any, join: Any) -> Callable[[Tensor], Tensor]:
+    """A test that holds for a complex number if it does for all, or any, of its parts."""
+    return lambda a: join(*(op(part) for part in _parts(a)))
+
+
+def _masked_fill(a: Tensor, mask: Tensor, value: Any) -> Tensor:
+    (ar, ai), (br, bi) = _parts(a), _parts(value)
+    return _complex(ar.masked_fill(mask, br), ai.masked_fill(mask, bi))
+
+
+def _several(op: Any) -> Callable[..., list[Tensor]]:
+    """A rule for an operator with several results, whose last argument is a dimension."""
+
+    def rule(a: Tensor, *args: Any) -> list[Tensor]:
+        given = args if args and len(args) == len(op._schema.arguments) - 1 else (*args, 0)
+        dim = given[-1] % a.dim()
+        return [torch.view_as_complex(x) for x in op(_pairs(a), *given[:-1], dim)]
+
+    return rule
+
+
+def _scattered(op: Any) -> Callable[..., Tensor]:
+    """A rule for an operator of (self, src, dim, ...)."""
+
+    def rule(a: Tensor, source: Any, dim: int = 0, *rest: Any) -> Tensor:
+        return torch.view_as_complex(op(_pairs(a), _pairs(source), dim % a.dim(), *rest))
+
+    return rule
+
+
 def _dims(a: Tensor, dims: Any) -> list[int]:
     """Non-negative dimensions of `a`, also valid for its real view."""
     return [dim % a.dim() if a.dim() else 0 for dim in dims]
@@ -274,6 +402,27 @@ _BY_OPERATOR: Table = {
     aten.constant_pad_nd.default: _on_pairs(
         lambda a, rank, pad, value=0: aten.constant_pad_nd.default(a, [0, 0, *pad], value)
     ),
+    aten.reciprocal.default: _reciprocal,
+    aten.pow.Tensor_Scalar: _pow,
+    aten.log.default: _log,
+    aten.sqrt.default: _sqrt,
+    aten.sgn.default: _sgn,
+    aten.full_like.default: _full_like,
+    aten.copy.default: _copy,
+    aten.index_put.default: _index_put,
+    aten.eq.Tensor: _equal,
+    aten.eq.Scalar: _equal,
+    aten.ne.Tensor: _unequal,
+    aten.ne.Scalar: _unequal,
+    aten.isnan.default: _of_parts(torch.isnan, torch.logical_or),
+    aten.isinf.default: _of_parts(torch.isinf, torch.logical_or),
+    aten.masked_fill.Scalar: _masked_fill,
+    aten.cumsum.default: _at(aten.cumsum.default),
+    aten.repeat.default: _on_pairs(lambda a, rank, repeats: a.repeat([*repeats, 1])),
+    aten.split_with_sizes.default: _several(aten.split_with_sizes.default),
+    aten.unbind.int: _several(aten.unbind.int),
+    aten.slice_scatter.default: _scattered(aten.slice_scatter.default),
+    aten.select_scatter.default: _scattered(aten.select_scatter.default),
     aten.cat.default: _joined(torch.cat, 0),
     aten.stack.default: _joined(torch.stack, 1),
 }
@@ -289,7 +438,10 @@ def _guarded(op: OpOverload, rule: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         leaves = pytree.tree_leaves((args, kwargs))
         is_complex = any(
-            _is_complex(x) or isinstance(x, torch.dtype) and x.is_complex for x in leaves
+            _is_complex(x)
+            or isinstance(x, complex)
+            or (isinstance(x, torch.dtype) and x.is_complex)
+            for x in leaves
         )
         if not is_complex and op is not aten.polar.default:
             return NotImplemented

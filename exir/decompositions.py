@@ -30,6 +30,7 @@ from pteron.exir._program import (
 from pteron.exir.antialiased_resizing import antialiased_resizing
 from pteron.exir.library_operators import any_number_of_kept_boxes, library_decompositions
 from pteron.exir.linear_algebra import linear_algebra
+from pteron.exir.recurrent_cells import recurrent_cells
 from pteron.exir.recurrent_layers import RECURRENT_LAYERS, whole_recurrent_layers
 from pteron.exir.sampling import sampling
 
@@ -58,6 +59,7 @@ def decomposition_table() -> Table:
     table.update(library_decompositions())
     table.update(antialiased_resizing())
     table.update(sampling())
+    table.update(recurrent_cells())
     return table  # torch's own dict type
 
 

@@ -24,9 +24,9 @@ def guards_of(program: ExportedProgram) -> tuple[sympy.Basic, ...]:
     environment = None
     for node in program.graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, torch.Tensor | torch.SymInt):
             continue
-        shape: tuple[Any, ...] = tuple(value.shape)
+        shape: tuple[Any, ...] = tuple(value.shape) if isinstance(value, torch.Tensor) else (value,)
         symbolic = [size.node for size in shape if isinstance(size, torch.SymInt)]
         environment = symbolic[0].shape_env if symbolic else environment
         sizes[node.name] = tuple(
@@ -42,6 +42,25 @@ def guards_of(program: ExportedProgram) -> tuple[sympy.Basic, ...]:
             guards = [environment.replace(guard.expr) for guard in environment.guards]
         _noted[environment] = tuple(guard for guard in guards if guard is not None)
     return _noted[environment]
+
+
+def is_relation(guard: sympy.Basic) -> bool:
+    """Whether a guard is more than a range and more than "not 0 or 1", which reflects tracing:
+    declared dimensions may have these sizes."""
+    if not isinstance(guard, sympy.core.relational.Relational):
+        return False
+    parts = list(sympy.preorder_traversal(guard))
+    if isinstance(guard, sympy.Eq) or any(_is_remainder(part) for part in parts):
+        return True
+    is_least = {guard.lhs, guard.rhs} & {0, 1, 2} and not any(
+        part.is_number and part < 0 for part in parts
+    )
+    return len(guard.free_symbols) > 1 and not is_least
+
+
+def _is_remainder(part: sympy.Basic) -> bool:
+    """Whether it is a size modulo a constant, rather than a constant modulo a size."""
+    return "Mod" in type(part).__name__ and bool(part.args[1].is_number)
 
 
 _OPERATORS: dict[type[ast.AST], Any] = {
@@ -77,6 +96,8 @@ def _parse(text: str, sizes: Mapping[str, tuple[Any, ...]]) -> sympy.Basic | Non
                 return (sympy.Max if name == "max" else sympy.Min)(*map(read, arguments))
             case ast.Subscript(ast.Call(ast.Attribute(source, "size")), ast.Constant(int(dim))):
                 return sizes["_".join(path(source))][dim]
+            case ast.Subscript():
+                return sizes["_".join(path(node))][0]  # an integer
         raise KeyError(ast.dump(node))
 
     def path(node: ast.expr) -> list[str]:

@@ -54,6 +54,7 @@ from pteron.exir.export_warnings import (
     warn_of_platforms,
     warn_of_training,
 )
+from pteron.exir.number_inputs import check_number_inputs
 from pteron.exir.passes.checkable_asserts import CheckableAsserts
 from pteron.exir.passes.pass_base import Pass
 from pteron.exir.passes.resolve_mutations import ResolveMutations
@@ -108,7 +109,9 @@ def _to_edge(
     for name, program in methods.items():
         functional = functional_programs[name]
         references[name] = Reference(program, functional)
-        edge[name] = _decompose(functional, config.preserve_ops, partitioners.get(name, ()))
+        edge[name] = check_number_inputs(
+            _decompose(functional, config.preserve_ops, partitioners.get(name, ()))
+        )
     constants = check_constant_methods(constant_methods, methods)
     return EdgeProgramManager(edge, constants, references)
 

@@ -102,8 +102,10 @@ class ShapeBounds:
 
 
 def check_input_bounds(program: ExportedProgram, method: str) -> None:
-    """Raises ValueError if an input of a program has a size without an upper bound."""
+    """Raises ValueError if an input of a program has a size without an upper bound, or a tensor has
+    one that an integer input determines."""
     bounds = ShapeBounds(program)
+    numbers = set[Any]()
     for node, (name, spec) in zip(
         program.graph.find_nodes(op="placeholder"),
         input_specs_by_name(program).items(),
@@ -112,4 +114,11 @@ def check_input_bounds(program: ExportedProgram, method: str) -> None:
         value = node.meta.get("val")
         if spec.kind is InputKind.USER_INPUT and isinstance(value, torch.Tensor):
             bounds.sizes(value, f"input {name}")
+        if isinstance(value, torch.SymInt):
+            numbers |= value.node.expr.free_symbols
+    for node in program.graph.nodes if numbers else ():
+        value = node.meta.get("val")
+        for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            if isinstance(size, torch.SymInt) and size.node.expr.free_symbols & numbers:
+                bounds.upper(size, f"dimension {dim} of the result of {node}")
     bounds.check(method)

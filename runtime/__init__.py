@@ -24,7 +24,7 @@ TYPE_CHECKING = False  # not from typing, which is slow to import
 if TYPE_CHECKING:
     from typing import Any
 
-    from pteron.runtime.python.backend_registry import BackendRegistry
+    from pteron.runtime.python.backend_registry import BackendRegistry, load_operators
     from pteron.runtime.python.errors import (
         AccessError,
         BackendError,
@@ -72,6 +72,7 @@ __all__ = [
     "TensorInfo",
     "TimedOutError",
     "Verification",
+    "load_operators",
 ]
 
 # Modules of pteron.runtime.python for names that differ from their lower-case form.
@@ -81,6 +82,7 @@ _MODULES = {
     "ScalarMeta": "method_meta",
     "ScalarType": "scalar_type",
     "TensorInfo": "method_meta",
+    "load_operators": "backend_registry",
 }
 
 

@@ -68,7 +68,9 @@ enum {
   PTERON_FLOAT16 = 5,
   PTERON_FLOAT32 = 6,
   PTERON_FLOAT64 = 7,
-  PTERON_BOOL = 11, /* one byte, 0 or 1 */
+  PTERON_COMPLEX64 = 9,   /* real and imaginary part, two float32 */
+  PTERON_COMPLEX128 = 10, /* two float64 */
+  PTERON_BOOL = 11,       /* one byte, 0 or 1 */
   PTERON_BFLOAT16 = 15,
   PTERON_FLOAT8_E5M2 = 23,
   PTERON_FLOAT8_E4M3FN = 24,
@@ -137,7 +139,8 @@ typedef struct pteron_load_options {
   const char* const* allowed_backends; /* ids; used if restrict_backends is 1. See SECURITY.md. */
   size_t allowed_backends_size;
   int32_t restrict_backends;
-  int32_t verify_digests; /* 1: digests of all segments, which reads the whole file */
+  int32_t verify_digests; /* 1: digests of all segments, which reads the whole file; 2: they must be
+                             there, for every byte of all files (Verification::Required) */
   uint64_t planned_bytes; /* limits, of runtime/core/limits.h; 0: the default */
   uint64_t load_bytes;
   uint64_t instructions;

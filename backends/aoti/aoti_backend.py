@@ -302,7 +302,8 @@ class AotiBackend(ABC, Generic[OptionsT]):
             contract = contract_of(program)
         called = {name for code in codes for name in inductor.operator_functions(code.model)}
         proxied = {name for code in codes for name in code.proxied}
-        check_functions(cls.__name__, device, program, called, proxied)
+        own = inductor.callers_functions(device, targets[0].code.operators).keys()
+        check_functions(cls.__name__, device, program, called, proxied, own)
         results, tensors = [], []
         for code, target in zip(codes, targets, strict=True):
             shared_object = toolchain.build(
@@ -314,7 +315,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
             )
             shared_object = cls.codesign_so(shared_object, options)
             imported = toolchain.imported_symbols(shared_object, target.machine)
-            check_functions(cls.__name__, device, program, imported)
+            check_functions(cls.__name__, device, program, imported, own=own)
             constants = code.constants if target.own_blobs else code.all_constants
             tensors.append([constant.tensor for constant in constants])
             recipe = b""
@@ -326,7 +327,9 @@ class AotiBackend(ABC, Generic[OptionsT]):
                 contract,
                 constants,
                 shims=imported,
-                shim_list_version=shim_list.load(device).version_for(imported),
+                shim_list_version=shim_list.load(device).version_for(
+                    name for name in imported if name not in own
+                ),
                 op_counts=payload.count_operators(program),
                 kernels=code.events,
                 boundaries=boundaries,

@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils._sympy.value_ranges import bound_sympy
 
-from pteron.exir.export_guards import guards_of
+from pteron.exir.export_guards import guards_of, is_relation
 from pteron.exir.shape_bounds import Ranges, affine, ranges_of
 
 #: Means "no upper bound".
@@ -115,7 +115,12 @@ class _Contracts:
             )
             strides = tuple(self._largest(_expression(stride)) for stride in value.stride())
             return TensorContract(value.dtype, dims, strides, mutated)
-        # AOTInductor passes integers as 0-d tensors.
+        if name and isinstance(value, torch.SymInt):
+            # See inductor/number_inputs.py.
+            return TensorContract(
+                torch.uint8, (self._dim(_expression(value), name), Dim(0, 0)), (1, 1)
+            )
+        # AOTInductor returns integers as 0-d tensors.
         return TensorContract(torch.int64, (), ())
 
     def _dim(self, expression: sympy.Expr, words: str) -> Dim:
@@ -137,7 +142,7 @@ class _Contracts:
         """Conditions on the inputs' symbols; called after exactly these have indices."""
         own = {e: sympy.Symbol(f"size{n}") for e, n in self._indices.items() if not e.is_Symbol}
         relations = [sympy.Eq(name, e, evaluate=False) for e, name in own.items()]
-        relations += [guard for guard in guards_of(self._program) if _is_relation(guard)]
+        relations += [guard for guard in guards_of(self._program) if is_relation(guard)]
         indices = {own.get(e, e): n for e, n in self._indices.items()}
         words = {own.get(e, e): text for e, text in self._words.items()}
         fixed = {s: r.lower for s, r in self._ranges.items() if r.is_singleton()}
@@ -153,25 +158,6 @@ class _Contracts:
                     Condition(relation.rel_op, left, right, f" {relation.rel_op} ".join(sides))
                 )
         return tuple(dict.fromkeys(found))
-
-
-def _is_relation(guard: sympy.Basic) -> bool:
-    """Whether a guard is more than a range and more than "not 0 or 1", which reflects tracing:
-    declared dimensions may have these sizes."""
-    if not isinstance(guard, sympy.core.relational.Relational):
-        return False
-    parts = list(sympy.preorder_traversal(guard))
-    if isinstance(guard, sympy.Eq) or any(_is_remainder(part) for part in parts):
-        return True
-    is_least = {guard.lhs, guard.rhs} & {0, 1, 2} and not any(
-        part.is_number and part < 0 for part in parts
-    )
-    return len(guard.free_symbols) > 1 and not is_least
-
-
-def _is_remainder(part: sympy.Basic) -> bool:
-    """Whether it is a size modulo a constant, rather than a constant modulo a size."""
-    return "Mod" in type(part).__name__ and bool(part.args[1].is_number)
 
 
 _CONSTANT, _SYMBOL, _ADD, _MULTIPLY, _DIVIDE, _MODULO, _MAX, _MIN = range(8)

@@ -25,10 +25,11 @@ def check_functions(
     program: ExportedProgram,
     names: Collection[str],
     proxied: Collection[str] = (),
+    own: Collection[str] = (),
 ) -> None:
-    """Raises UnsupportedOperatorsError, listing all, unless the runtime has the functions `names`
-    and no operator needs a proxy executor."""
-    missing = sorted(set(names) - shim_list.load(device).versions.keys())
+    """Raises UnsupportedOperatorsError, listing all, unless the runtime or the caller (`own`) has
+    the functions `names` and no operator needs a proxy executor."""
+    missing = sorted(set(names) - shim_list.load(device).versions.keys() - set(own))
     if not missing and not proxied:
         return
     lines = [

@@ -48,6 +48,7 @@ class OpSupport:
     ) -> None:
         self._facts = facts
         self._target = target
+        inductor.callers_functions(target.device, target.operators)  # checks the names
         self._shims = frozenset(shims)
         has_layers = target.device in LOOPS or has_recurrent_steps(target.device, shims)
         self._whole = frozenset({*WHOLE, *(RECURRENT_LAYERS if has_layers else ())})
@@ -83,7 +84,7 @@ class OpSupport:
     def _operator_reason(self, node: torch.fx.Node, op: torch._ops.OpOverload) -> str | None:
         if isinstance(node.meta.get("val"), SYMBOLIC) or node.meta.get("val") is None:
             return None
-        if op in self._whole:
+        if op in self._whole or op._schema.name in self._target.operators:
             return None
         is_complex = any(_is_complex(item) for item in (node, *node.all_input_nodes))
         if not is_complex and not self._fact(

@@ -110,6 +110,7 @@ def _build_target(
             freeze=packed,
             templates=templates,
             packed_for=best.vector_bits,
+            operators=options.operators,
         ),
         machine=Machine(
             march=(f"-march={isa.name}",),

@@ -35,6 +35,8 @@ class CpuOptions(AotiOptions):
             that `pteron.update_weights` can give the code others.
         symbols: the code keeps its symbol table, with the names of kernels, for profilers and
             debuggers (docs/profiling.md).
+        operators: names of operators with a C function of the caller's, as "mylib::scale"
+            (docs/operators.md).
     """
 
     isa: str | tuple[str, ...] = DEFAULT_ISA
@@ -44,8 +46,10 @@ class CpuOptions(AotiOptions):
     gemm: str = "auto"
     updatable_weights: bool = False
     symbols: bool = False
+    operators: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "operators", tuple(self.operators))  # JSON has lists
         if not isinstance(self.isa, str):
             object.__setattr__(self, "isa", tuple(self.isa))  # JSON has lists
         elif "," in self.isa:

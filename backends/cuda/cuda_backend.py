@@ -55,6 +55,7 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
                 gpu=first if _needs_no_gpu(options) else "",
                 architectures=tuple(further),
                 allow_tf32=options.allow_tf32,
+                operators=options.operators,
             ),
             machine=Machine(march=(), defines=("USE_CUDA",), include_folders=_include_folders()),
             info=SharedObjectInfo(

@@ -53,6 +53,8 @@ class CudaOptions(AotiOptions):
         allow_tf32: products of float32 matrices may round their operands to TF32.
         emulate_precision_casts: fused kernels round intermediate results as the operators one by
             one would; slower, nearer to eager in bfloat16 and float16.
+        operators: names of operators with a C function of the caller's, as "mylib::scale"
+            (docs/operators.md).
     """
 
     TEXTS: ClassVar[tuple[str, ...]] = ("target_device",)
@@ -67,8 +69,10 @@ class CudaOptions(AotiOptions):
     save_data_externally: bool = True
     allow_tf32: bool = False
     emulate_precision_casts: bool = False
+    operators: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "operators", tuple(self.operators))  # JSON has lists
         object.__setattr__(self, "architectures", tuple(self.architectures))
         problems = [
             f"{name} is {getattr(self, name)!r}; expected one of {', '.join(known)}"

@@ -91,11 +91,7 @@ class MethodValues:
             elif isinstance(value, torch.Tensor):
                 index = self._add_input(node, value, is_returned=node in returned)
             else:
-                raise TypeError(
-                    f"input {node.name} of method {self._method!r} is a dynamic"
-                    f" {type(value).__name__}, but numbers are fixed when a program is exported."
-                    f" Leave it out of dynamic_shapes, or pass it as a tensor."
-                )
+                index = self.add_result(value, f"input {node.name}")
             self._slot_of[node] = index
             inputs.append(index)
         return inputs

@@ -206,7 +206,7 @@ class _Dimensions:
     def _upper(self, symbol: Any, usual: int) -> int:
         bounds = self._ranges.get(symbol)
         upper: Any = bounds.upper if bounds is not None else sympy.Integer(usual)
-        return int(upper) if upper.is_integer and upper.is_finite else 1 << 20
+        return int(upper) if isinstance(upper, sympy.Integer) else 1 << 20
 
     def _least(self, symbol: Any) -> int:
         usual, bounds = self.example[symbol], self._ranges.get(symbol)

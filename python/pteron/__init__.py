@@ -51,6 +51,7 @@ _HOMES = {
         "TensorInfo",
         "TimedOutError",
         "Verification",
+        "load_operators",
     ),
     "sdk": ("cmake_prefix_path", "include_dir", "pkg_config_path"),
     "backends.cpu": ("CpuOptions", "CpuPartitioner"),

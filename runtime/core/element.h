@@ -3,6 +3,7 @@
 //   const double x = load_one<double>(tensor.dtype(), tensor.data());
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -11,6 +12,10 @@
 #include "pteron/runtime/core/small_float.h"
 
 namespace pteron {
+
+template <typename T>
+inline constexpr bool is_complex_number =
+    std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
 
 // Calls visitor(T()), where T is the C++ type of the elements. Bool elements are visited as bytes:
 // any non-zero byte is true, but is not a valid C++ bool.
@@ -45,6 +50,10 @@ auto visit_element_type(ScalarType dtype, Visitor&& visitor) {
       return visitor(Float8_e4m3fn());
     case ScalarType::Double:
       return visitor(double());
+    case ScalarType::ComplexFloat:
+      return visitor(std::complex<float>());
+    case ScalarType::ComplexDouble:
+      return visitor(std::complex<double>());
     case ScalarType::Float:
       break;
   }
@@ -63,11 +72,17 @@ T load_element(const void* data) {
   }
 }
 
-// `Number` is double or int64_t; the conversion is C's.
+// `Number` is double or int64_t; the conversion is C's. Of a complex number, its real part.
 template <typename Number>
 Number load_one(ScalarType dtype, const void* data) {
-  return visit_element_type(
-      dtype, [data](auto type) { return static_cast<Number>(load_element<decltype(type)>(data)); });
+  return visit_element_type(dtype, [data](auto type) {
+    const auto element = load_element<decltype(type)>(data);
+    if constexpr (is_complex_number<decltype(type)>) {
+      return static_cast<Number>(element.real());
+    } else {
+      return static_cast<Number>(element);
+    }
+  });
 }
 
 }  // namespace pteron

@@ -66,4 +66,8 @@ constexpr bool is_floating(ScalarType dtype) {
   }
 }
 
+constexpr bool is_complex(ScalarType dtype) {
+  return dtype == ScalarType::ComplexFloat || dtype == ScalarType::ComplexDouble;
+}
+
 }  // namespace pteron

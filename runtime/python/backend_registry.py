@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import pteron.runtime.python._native as _native
-from pteron.runtime.python.errors import NotFoundError
+from pteron.runtime.python.errors import NotFoundError, PteronError
 
 TYPE_CHECKING = False  # not from typing, which is slow to import
 if TYPE_CHECKING:
@@ -48,6 +49,25 @@ class BackendRegistry:
         before = set(_native.registered_backends())
         _native.open_library(os.fsencode(path))
         return sorted(set(_native.registered_backends()) - before)
+
+
+def load_operators(path: str | os.PathLike[str]) -> None:
+    """Opens a shared library with C functions of operators, for programs that are loaded after it.
+
+    The functions are those of `backends/aoti/shims/operators.h`. The library stays open. Programs
+    cannot name a library.
+
+    Args:
+      path: with a folder, or a name that the dynamic linker searches for.
+
+    Raises:
+      AccessError: the library cannot be opened; the message says why.
+    """
+    # Backends' libraries have the functions that those of an operator call.
+    for _, library in _declared_libraries():
+        with contextlib.suppress(PteronError):
+            _native.open_library(os.fsencode(library))
+    _native.open_library(os.fsencode(path), operators=True)
 
 
 def require(backend_names: Iterable[str]) -> None:

@@ -33,11 +33,13 @@ ScalarType dtype_of(const Py_buffer& buffer) {
   const bool swapped = (*format == '>' || *format == '!') && buffer.itemsize > 1;
   // strchr also finds the terminating null.
   if (*format != '\0' && std::strchr("@=<>!", *format)) ++format;
-  if (!swapped && buffer.itemsize <= 8 && format[0] != '\0' && format[1] == '\0') {
+  const bool is_complex = *format == 'Z';  // and then the format of a part
+  if (is_complex) ++format;
+  if (!swapped && buffer.itemsize <= 16 && format[0] != '\0' && format[1] == '\0') {
     uint8_t code = UINT8_MAX;
     if (std::strchr("bhilqn", *format)) code = 0;
     if (std::strchr("BHILQN", *format)) code = 1;
-    if (std::strchr("efd", *format)) code = 2;
+    if (std::strchr("efd", *format)) code = is_complex ? 5 : 2;
     if (*format == '?') code = 6;
     if (code != UINT8_MAX) {
       return dtype_of(dlpack::DataType{code, static_cast<uint8_t>(8 * buffer.itemsize), 1});
@@ -136,6 +138,9 @@ bool ImportedTensor::import(PyObject* object) {
       const Object answer(with_gil_back([&] { return PyObject_CallOneArg(type.is_neg, object); }));
       if (!answer) refuse_tensor(object);
       is_lazy = answer.get() == Py_True;
+      if (is_complex(dtype) && !is_lazy) {
+        is_lazy = call_method(object, "is_conj", "()").get() == Py_True;
+      }
     }
     if (__builtin_expect(!data, 0) && get_attribute(object, "_is_zerotensor")) {
       is_lazy = call_method(object, "_is_zerotensor", "()").get() == Py_True;

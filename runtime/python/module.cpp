@@ -150,18 +150,20 @@ py::object load_method(const Program& program, const py::str& name, PySession& s
                                                           session.shared_from_this())));
 }
 
-void open_library(const py::bytes& path) {
+void open_library(const py::bytes& path, bool operators) {
   const std::string file = to_path(path);
   const char* problem = nullptr;
   {
     const WithoutGil without_gil;
     static ForkMutex mutex;
     const std::lock_guard<ForkMutex> lock(mutex);
-    if (!dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) problem = dlerror();
+    // Models find operators in the global scope. Lazily, as does the library the runtime's functions.
+    const int flags = operators ? RTLD_LAZY | RTLD_GLOBAL : RTLD_NOW | RTLD_LOCAL;
+    if (!dlopen(file.c_str(), flags)) problem = dlerror();
   }
   if (problem) {
-    throw_error<Thrown>(
-        make_error(Error::AccessFailed, "cannot open the library of a backend: %s", problem));
+    throw_error<Thrown>(make_error(Error::AccessFailed, "cannot open the library of %s: %s",
+                                   operators ? "operators" : "a backend", problem));
   }
 }
 
@@ -220,7 +222,7 @@ PYBIND11_MODULE(in_main_interpreter, module) {
   module.attr("SCALAR_TYPES") = scalar_types;
   module.def("load", &load);
   module.def("load_method", &load_method);
-  module.def("open_library", &open_library);
+  module.def("open_library", &open_library, py::arg("path"), py::arg("operators") = false);
   module.def("registered_backends", [] { return to_pybind(to_list(registered_backends())); });
   module.def("is_backend_available", &is_backend_available);
   module.def("release_cached_memory", [] {

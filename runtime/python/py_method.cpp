@@ -480,7 +480,7 @@ EValue PyMethod::import_scalar(size_t index, PyObject* value) {
 
 // A 0-d tensor is converted to a scalar. The method rejects anything else.
 EValue PyMethod::scalar_of_tensor(const ImportedTensor& tensor, const ValueMeta& expected) const {
-  if (tensor.dim == 0 && tensor.device.type == DeviceType::CPU) {
+  if (tensor.dim == 0 && tensor.device.type == DeviceType::CPU && !is_complex(tensor.dtype)) {
     const bool fits = expected.kind == ValueKind::Bool     ? tensor.dtype == ScalarType::Bool
                       : expected.kind == ValueKind::Double ? tensor.dtype != ScalarType::Bool
                       : expected.kind == ValueKind::Int
@@ -640,7 +640,8 @@ void PyMethod::check_into(size_t index) const {
            meta.describe() + " on " + describe(meta.device));
   }
   if (into.is_read_only) refuse("is read-only");
-  if (into.is_lazy) refuse("has torch's negative bit, or no memory; pass a plain tensor");
+  if (into.is_lazy)
+    refuse("has torch's negative bit or conjugate bit, or no memory; pass a plain tensor");
   if (overlaps_itself(view_of(into))) {
     refuse("has several elements in one place in memory, as after expand()");
   }

@@ -168,6 +168,7 @@ def test_an_int_does_for_a_float() -> None:
         ([torch.ones(2, 3)], "takes 5 inputs"),
         ([torch.ones(6), 4, True, "mode", None], "1 dimensions"),
         ([torch.ones(2, 4), 4, True, "mode", None], "dimension 1 is 4, expected 3"),
+        ([torch.ones(2, 3) + 0j, 4, True, "mode", None], "complex64, expected float32"),
         ([torch.ones(2, 3).double(), 4, True, "mode", None], "float64, expected float32"),
         ([torch.ones(2, 3), 5, True, "mode", None], "differs from Int 4"),
         ([torch.ones(2, 3), 4, True, "other", None], "mode"),
@@ -175,7 +176,7 @@ def test_an_int_does_for_a_float() -> None:
         ([torch.ones(2, 3), 2**70, True, "mode", None], "more than 64 bits"),
         ([object(), 4, True, "mode", None], "found a object"),
         ([1.0, 4, True, "mode", None], "Double"),
-        ([torch.ones(2, 3, dtype=torch.complex64), 4, True, "mode", None], "DLPack type code 5"),
+        ([torch.ones(2, 3, dtype=torch.complex32), 4, True, "mode", None], "DLPack type code 5"),
         ([np.array(["a"]), 4, True, "mode", None], "format"),
     ],
 )
@@ -254,7 +255,12 @@ def test_an_error_in_the_middle_of_a_run() -> None:
     assert loaded.execute([torch.tensor(2)]) == [3]
 
 
-@pytest.mark.parametrize("verification", list(Verification))
+def test_what_has_no_digests_is_refused_where_they_are_required() -> None:
+    with pytest.raises(InvalidProgramError, match="it has no digests"):
+        Runtime.get().load_program(copy_program(), verification=Verification.Required)
+
+
+@pytest.mark.parametrize("verification", [v for v in Verification if v.name != "Required"])
 def test_verification_levels(verification: Verification) -> None:
     program = Runtime.get().load_program(copy_program(), verification=verification)
     x = torch.tensor([[-1.0, 2.0, -3.0], [4.0, -5.0, 6.0]])

@@ -36,6 +36,7 @@ constexpr DtypeName kDtypeNames[] = {
     {"U32", ScalarType::UInt32},
     {"U16", ScalarType::UInt16},
     {"U8", ScalarType::Byte},
+    {"C64", ScalarType::ComplexFloat},
     {"BOOL", ScalarType::Bool},
 };
 

@@ -85,7 +85,7 @@ Result<EValue> scalar_of(size_t index, const ValueMeta& meta, const View& view) 
                     : meta.kind == ValueKind::Double ? !is_bool
                                                      : !is_bool && !is_floating(view.dtype);
   PTERON_CHECK_OR_RETURN(
-      view.dim == 0 && fits, Error::InvalidArgument,
+      view.dim == 0 && fits && !is_complex(view.dtype), Error::InvalidArgument,
       "input %zu: found a %s tensor of rank %zu, expected %s in a tensor of rank 0", index,
       name_of(view.dtype), view.dim, meta.describe().c_str());
   if (meta.kind == ValueKind::Double) return EValue(load_one<double>(view.dtype, view.data));

@@ -38,6 +38,7 @@ from pteron.backends.aoti.inductor.release import (
     UnsupportedTorch,
     release,
 )
+from pteron.backends.aoti.inductor.runtime_functions import callers_functions
 from pteron.backends.aoti.inductor.tuning import tuning
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "UnsupportedArchitecture",
     "UnsupportedTorch",
     "c_function",
+    "callers_functions",
     "compile_workers_started_by",
     "compiles_higher_order",
     "fake_tensors_of_any_device",

@@ -27,6 +27,7 @@ from pteron.backends.aoti.inductor.cuda import (
 from pteron.backends.aoti.inductor.generated_code import GeneratedCode, Target
 from pteron.backends.aoti.inductor.loop_repairs import fix_var_mean_of_empty
 from pteron.backends.aoti.inductor.mps import absent_mps
+from pteron.backends.aoti.inductor.number_inputs import numbers_as_sizes
 from pteron.backends.aoti.inductor.patches import Context, patched
 from pteron.backends.aoti.inductor.release import release
 from pteron.backends.aoti.inductor.runtime_functions import declared
@@ -66,6 +67,7 @@ def generate_variants(
     """
     _reject_mutated_buffers(program)
     module = program.module(check_guards=False)
+    numbers_as_sizes(module, targets[0].device)
     if targets[0].gpu:
         module.meta.update(program.graph_module.meta)
     with LOCK, fix_var_mean_of_empty(program.range_constraints):
@@ -98,7 +100,8 @@ def generate_module(
             stack.enter_context(fake_mode_of(module))
         torch._inductor.aot_compile(module, arguments, options=patches)
     return [
-        dataclasses.replace(code, model=declared(code.model, target.device)) for code in captured
+        dataclasses.replace(code, model=declared(code.model, target.device, target.operators))
+        for code in captured
     ]
 
 

@@ -23,6 +23,7 @@ class Target:
             GPU (CUDA).
         architectures: what kernels are compiled for besides that GPU, as "sm_80" (CUDA).
         allow_tf32: whether generated float32 matmuls may use TF32 (CUDA).
+        operators: operators with a C function of the caller's, as "mylib::scale".
     """
 
     device: str
@@ -34,6 +35,7 @@ class Target:
     gpu: str = ""
     architectures: tuple[str, ...] = ()
     allow_tf32: bool = False
+    operators: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ and with the arguments that torch's own would have, and `declared` adds their de
 import contextlib
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -61,8 +61,9 @@ def _find_operator(name: str) -> torch._ops.OpOverload | None:
 
 
 @contextlib.contextmanager
-def register_runtime_functions(device: str) -> Iterator[None]:
-    """Inside, Inductor calls the runtime's shims rather than the proxy executor."""
+def register_runtime_functions(device: str, operators: Sequence[str] = ()) -> Iterator[None]:
+    """Inside, Inductor calls the runtime's shims, and the caller's functions of `operators`, rather
+    than the proxy executor."""
     from torch._inductor import config
     from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
@@ -70,6 +71,7 @@ def register_runtime_functions(device: str) -> Iterator[None]:
     added: dict[str, Any] = {str(op): {} for op in own if op.namespace == "aten"}
     # `declared` adds their declarations.
     ours = [RUNTIME_ATTENTION, *(op for op in own if op.namespace != "aten")]
+    ours += callers_functions(device, operators).values()
     custom: dict[torch._ops.OpOverload, list[str]] = {op: [] for op in ours}
     with (
         mock.patch.dict(inductor_fallback_ops, added),
@@ -85,12 +87,51 @@ def _torch_header(device: str) -> str:
     return (folder / f"c_shim_{device}.h").read_text()
 
 
+def callers_functions(device: str, operators: Sequence[str]) -> dict[str, torch._ops.OpOverload]:
+    """Operators with a C function of the caller's, by the function's name.
+
+    Raises:
+      ValueError: there is no such operator, or its function's name is taken.
+    """
+    found: dict[str, torch._ops.OpOverload] = {}
+    for operator in operators:
+        namespace, _, name = operator.partition("::")
+        packet = getattr(getattr(torch.ops, namespace), name, None) if name else None
+        if packet is None or "default" not in packet.overloads():
+            raise ValueError(
+                f"operators: there is no operator {operator!r}; expected names as 'mylib::scale' of"
+                f" operators that are registered (torch.library.custom_op)"
+            )
+        function = f"aoti_torch_{device}_{name}"
+        if function in found or function in shim_list.load(device).declarations:
+            raise ValueError(
+                f"operators: the C function of {operator!r} would be {function}, which is that of"
+                f" another operator; give it another name"
+            )
+        found[function] = packet.default
+    return found
+
+
+def declaration(function: str, op: torch._ops.OpOverload) -> str:
+    """The C declaration of an operator's function, as AOTInductor calls it."""
+    from torchgen.gen_aoti_c_shim import gen_arguments, gen_returns
+    from torchgen.model import FunctionSchema
+
+    schema = FunctionSchema.parse(str(op._schema).partition("::")[2])
+    parameters = [*gen_arguments([*schema.arguments.flat_all], set())[0], *gen_returns(schema)[0]]
+    return f"AOTITorchError {function}({', '.join(parameters)})"
+
+
 _INCLUDES = re.compile(r"(?:#include.*\n)*")
 
 
-def declared(model: str, device: str) -> str:
-    """`model` with declarations of the shims it calls that no header of torch declares."""
-    declarations = shim_list.load(device).declarations
+def declared(model: str, device: str, operators: Sequence[str] = ()) -> str:
+    """`model` with declarations of the functions it calls that no header of torch declares."""
+    own = callers_functions(device, operators)
+    declarations = {
+        **shim_list.load(device).declarations,
+        **{name: declaration(name, op) for name, op in own.items()},
+    }
     known = _torch_header(device)
     lines = [
         f'extern "C" {declarations[function]};\n'

@@ -43,7 +43,7 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(repaired(release()))
         stack.enter_context(check_unbacked_values())
         stack.enter_context(warn_of_long_loops())
-        stack.enter_context(register_runtime_functions(target.device))
+        stack.enter_context(register_runtime_functions(target.device, target.operators))
         stack.enter_context(keep_dequantization_unfolded())
         stack.enter_context(memoized())
         stack.enter_context(disable_patterns_of(_refused_pattern_modules(target)))

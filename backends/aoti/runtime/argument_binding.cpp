@@ -130,6 +130,13 @@ Error ArgumentBinding::stage(size_t i, const Tensor& tensor, Span<const int64_t>
 }
 
 Error ArgumentBinding::bind_scalar(size_t i, const EValue& value) {
+  if (value.is_int() && !contract_.is_empty() && contract_.input_rank(i) == 2) {
+    // The code takes an integer as the size of a tensor without elements.
+    const int64_t sizes[] = {value.to_int(), 0};
+    PTERON_ASSIGN_OR_RETURN(const Tensor tensor,
+                            Tensor::make(ScalarType::Byte, sizes, nullptr, device_));
+    return bind_tensor(i, tensor);
+  }
   Input& input = slots_[i];
   DType dtype = DType::Long;
   size_t nbytes = sizeof(int64_t);

@@ -33,6 +33,8 @@ _DTYPES = {
     "Half": "float16",
     "Float": "float32",
     "Double": "float64",
+    "ComplexFloat": "complex64",
+    "ComplexDouble": "complex128",
     "Bool": "bool",
 }
 
@@ -159,6 +161,9 @@ class _Source:
         dtype = about.dtype().name
         if dtype in ("Float", "Double", "Half", "BFloat16"):
             return self._generator.standard_normal(sizes)
+        if dtype in ("ComplexFloat", "ComplexDouble"):
+            parts = self._generator.standard_normal((2, *sizes))
+            return parts[0] + 1j * parts[1]
         # Without a range 0 and 1: any indexed dimension has at least two.
         least, greatest = self._known.ranges.get(name, (0, 1))
         if dtype in ("Char", "Short", "Int"):  # values of which the model converts

@@ -119,13 +119,6 @@ def _oddity(tensor: torch.Tensor, what: str) -> str:
         return (
             "is on the device 'meta', where it has no values.\ntry:  torch.randn(2, 8), or others"
         )
-    kind = str(tensor.dtype).removeprefix("torch.")
-    if tensor.is_complex() and what == "example input":
-        real = "torch.view_as_real(x), and torch.view_as_complex(x) in the model"
-        return f"is {kind}; expected a real tensor.\ntry:  {real}"
-    if tensor.is_complex() and what == "output":
-        real = "torch.view_as_real(y) as what the model returns"
-        return f"is {kind}; expected a real tensor.\ntry:  {real}"
     return ""
 
 

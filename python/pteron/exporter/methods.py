@@ -209,18 +209,12 @@ def _check_values(name: str, program: ExportedProgram, notes: list[str]) -> None
     ):
         if spec.kind is not InputKind.USER_INPUT:
             continue
-        if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat):
-            raise ExportError(
-                f"method {name!r}: input {argument_name(node.name)!r} is a dynamic int; ints are"
-                f" fixed when a program is exported.\ntry:  a tensor, torch.tensor(3), and"
-                f" n = n.item() with torch._check(n <= 8) in the model"
-            )
         if type(getattr(spec.arg, "value", None)) in (int, float):
             fixed.append(f"{argument_name(node.name)} ({spec.arg.value})")
     if fixed:
         notes.append(
             f"method {name!r} takes only these values of {', '.join(fixed)}; what changes has to be"
-            f" a tensor"
+            f" a tensor, or an int that is Dim.DYNAMIC in dynamic_shapes"
         )
     results = program.graph.output_node().args[0]
     values = [n.meta.get("val") if isinstance(n, torch.fx.Node) else n for n in results]

@@ -49,8 +49,8 @@ _HINTS = {
     " ({0: Dim('batch', max=8)}, None)",
     "the actual tensor shape": "a dict by dimension, {0: Dim('batch', max=8)}",
     "_IntWrapper": "None in dynamic_shapes for inputs that are no tensors",
-    "input integers as dynamic": "a tensor instead of the int, torch.tensor(3), and n = n.item()"
-    " with torch._check(n <= 8) in the model",
+    "input integers as dynamic": "torch.export.Dim.DYNAMIC for the int in dynamic_shapes, and"
+    " torch._check(n <= 8) in the model",
     "not in range [": "example inputs whose sizes are in the ranges of dynamic_shapes",
     "specialized it to be a constant (1)": "example inputs that are 2 or more where sizes may"
     " change: torch.export takes a size of 1 for a constant",

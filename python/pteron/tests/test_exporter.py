@@ -124,11 +124,6 @@ class Decodes(nn.Module):
         return x, DynamicCache()
 
 
-class Spectrum(nn.Module):
-    def forward(self, x):
-        return torch.fft.fft(x)
-
-
 class Catches(nn.Module):
     def forward(self, x):
         try:
@@ -274,7 +269,9 @@ def test_the_other_way_of_torch_export_is_tried(tmp_path):
     assert load(path).load_method("forward")(X).tolist() == (X + 1).tolist()
     with pytest.raises(pteron.ExportError, match="KeyError"):
         pteron.export(OnlyStrict(), X, path, strict=False)
-    assert not pteron.export(nn.ReLU().eval(), X, path, strict=True).notes
+    layer = nn.Linear(X.shape[-1], 4).eval()
+    assert not pteron.export(layer, X, path, strict=True).notes
+    torch.testing.assert_close(load(path).load_method("forward")(X), layer(X).detach())
 
 
 def test_constant_methods(tmp_path):
@@ -325,16 +322,8 @@ def test_constant_methods(tmp_path):
             r"data-dependent(.|\n)*test_exporter.py\", line \d+, in for(.|\n)*try:  torch.where",
         ),
         (
-            dict(
-                model=Item("int"),
-                args=(X, 2),
-                dynamic_shapes=(None, torch.export.Dim.DYNAMIC),
-            ),
-            r"input 'n' is a dynamic int(.|\n)*torch.tensor\(3\), and n = n.item\(\)",
-        ),
-        (
             dict(model=Item("int"), args=(X, 2), dynamic_shapes=(None, BATCH)),
-            r"try:  a tensor instead of the int, torch.tensor\(3\)",
+            r"try:  torch.export.Dim.DYNAMIC for the int in dynamic_shapes",
         ),
         (
             dict(model=Item("int"), args=(X, 2), dynamic_shapes=(None, {0: BATCH})),
@@ -399,14 +388,6 @@ def test_constant_methods(tmp_path):
         (dict(args=(X.to_sparse_csr(),)), r"input '0' is torch.sparse_csr(.|\n)*try: "),
         (dict(args=(X.to("meta"),)), r"input '0' is on the device 'meta'(.|\n)*torch.randn"),
         (dict(args=(torch.nested.nested_tensor([X]),)), "a nested tensor(.|\n)*a mask"),
-        (
-            dict(model=nn.ReLU(), args=(X.to(torch.complex64),)),
-            r"input '0' is complex64(.|\n)*view_as_real\(x\), and",
-        ),
-        (
-            dict(model=Spectrum()),
-            r"output '0' is complex64(.|\n)*view_as_real\(y\) as what the model returns",
-        ),
         (dict(model=torch.jit.trace(nn.ReLU(), X)), "a ScriptModule(.|\n)*torch.jit.trace was"),
         (dict(model=nn.Linear(3, 3, device="meta")), "device 'meta'(.|\n)*to_empty"),
         (dict(args=((2, 3),)), r"found sizes, \(\(2, 3\),\);(.|\n)*torch.randn"),

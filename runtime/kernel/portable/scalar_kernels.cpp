@@ -73,8 +73,8 @@ double floor_modulo(double a, double b) {
 
 // item() of a one-element tensor.
 Result<EValue> number_in(const Tensor& tensor) {
-  PTERON_CHECK_OR_RETURN(tensor.numel() == 1, Error::InvalidArgument,
-                         "found %s, expected one element", tensor.describe().c_str());
+  PTERON_CHECK_OR_RETURN(tensor.numel() == 1 && !is_complex(tensor.dtype()), Error::InvalidArgument,
+                         "found %s, expected one real element", tensor.describe().c_str());
   const auto* data = tensor.data_as<std::byte>();
   if (is_floating(tensor.dtype())) return EValue(load_one<double>(tensor.dtype(), data));
   const auto number = load_one<int64_t>(tensor.dtype(), data);

@@ -57,7 +57,8 @@ Result<std::shared_ptr<SharedObject>> SharedObject::load(Span<const uint8_t> byt
   PTERON_CHECK_OR_RETURN(
       missing.empty(), Error::OperatorMissing,
       "the model calls %zu function%s that this runtime does not provide: %s. Lower it again for "
-      "this runtime, or use one whose backend has them",
+      "this runtime, or use one whose backend has them; for operators of your own, load their "
+      "library first (pteron.load_operators, or dlopen with RTLD_GLOBAL)",
       missing.size(), missing.size() == 1 ? "" : "s", join(missing).c_str());
 
   PTERON_ASSIGN_OR_RETURN(object->handle_,

@@ -1,5 +1,5 @@
 // The dtypes that compiled models use internally: those of the program format
-// (runtime/core/scalar_types.inc) and complex ones, which never cross a partition boundary.
+// (runtime/core/scalar_types.inc) and complex32, which never crosses a partition boundary.
 //
 //   DType dtype;
 //   if (!to_dtype(number, &dtype)) ...;          // a number from the C ABI
@@ -19,8 +19,6 @@ enum class DType : int32_t {
 #include "pteron/runtime/core/scalar_types.inc"
 #undef PTERON_SCALAR_TYPE
   ComplexHalf = 8,
-  ComplexFloat = 9,
-  ComplexDouble = 10,
 };
 
 // Bytes per element; 0 for a value outside the enum.
@@ -28,10 +26,6 @@ constexpr size_t element_size(DType dtype) {
   switch (dtype) {
     case DType::ComplexHalf:
       return 4;
-    case DType::ComplexFloat:
-      return 8;
-    case DType::ComplexDouble:
-      return 16;
     default:
       return pteron::element_size(static_cast<ScalarType>(dtype));
   }
@@ -42,10 +36,6 @@ constexpr const char* name_of(DType dtype) {
   switch (dtype) {
     case DType::ComplexHalf:
       return "complex32";
-    case DType::ComplexFloat:
-      return "complex64";
-    case DType::ComplexDouble:
-      return "complex128";
     default:
       return pteron::name_of(static_cast<ScalarType>(dtype));
   }

@@ -83,15 +83,13 @@ Scalar load_scalar(DType dtype, const void* element) {
       const auto value = load_element<ComplexHalf>(element);
       return Scalar::of(std::complex<double>(float{value.real}, float{value.imag}));
     }
-    case DType::ComplexFloat:
-      return Scalar::of(std::complex<double>(load_element<std::complex<float>>(element)));
-    case DType::ComplexDouble:
-      return Scalar::of(load_element<std::complex<double>>(element));
     default:
       return visit_element_type(static_cast<ScalarType>(dtype), [element](auto type) {
         using T = decltype(type);
         const T value = load_element<T>(element);
-        if constexpr (!std::is_integral_v<T>) {
+        if constexpr (is_complex_number<T>) {
+          return Scalar::of(std::complex<double>(value));
+        } else if constexpr (!std::is_integral_v<T>) {
           return Scalar::of(double{value});
         } else if constexpr (std::is_signed_v<T>) {
           return Scalar::of(int64_t{value});
@@ -108,14 +106,12 @@ void store_scalar(DType dtype, void* element, const Scalar& value) {
       const auto c = std::complex<float>(value.to_complex());
       return store(element, ComplexHalf{Half(c.real()), Half(c.imag())});
     }
-    case DType::ComplexFloat:
-      return store(element, std::complex<float>(value.to_complex()));
-    case DType::ComplexDouble:
-      return store(element, value.to_complex());
     default:
       return visit_element_type(static_cast<ScalarType>(dtype), [element, &value](auto type) {
         using T = decltype(type);
-        if constexpr (std::is_same_v<T, bool>) {
+        if constexpr (is_complex_number<T>) {
+          store(element, T(value.to_complex()));
+        } else if constexpr (std::is_same_v<T, bool>) {
           store(element, value.to_bool());
         } else if constexpr (std::is_same_v<T, uint64_t>) {
           store(element, value.to_uint64());
