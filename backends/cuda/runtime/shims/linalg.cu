@@ -38,7 +38,7 @@ __global__ void determinant_kernel(const T* lu, const int32_t* pivots, int64_t n
     T element = lu[i * n + i];
     if (pivots[i] != i + 1) element = -element;
     product *= element;
-    sign *= element < 0 ? T(-1) : element > 0 ? T(1) : element;
+    sign *= element < 0 ? T(-1) : element > 0 ? T(1) : T(0);  // 0 of NaN, as torch
     logarithm += log(abs(element));
   }
   if (value) *value = product;
