@@ -1,6 +1,7 @@
 """Decompositions that run before partitioning."""
 
 import contextlib
+import functools
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -28,6 +29,7 @@ from pteron.exir._program import (
 )
 from pteron.exir.antialiased_resizing import antialiased_resizing
 from pteron.exir.library_operators import any_number_of_kept_boxes, library_decompositions
+from pteron.exir.linear_algebra import linear_algebra
 from pteron.exir.recurrent_cells import recurrent_cells
 from pteron.exir.recurrent_layers import RECURRENT_LAYERS, whole_recurrent_layers
 from pteron.exir.sampling import sampling
@@ -41,6 +43,7 @@ def decomposition_table() -> Table:
     table.update(
         get_decompositions([torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default])
     )
+    table[torch.ops.aten.cat.default] = _cat
     table[torch.ops.aten.complex.default] = _complex
     table[torch.ops.aten.histc.default] = _histogram
     table[torch.ops.aten.lstm.input] = _lstm
@@ -52,12 +55,20 @@ def decomposition_table() -> Table:
     table[torch.ops.aten.index_select.default] = _without_negative_indices(torch._refs.index_select)
     table[torch.ops.aten._is_all_true.default] = torch.all
     table[torch.ops.aten._is_any_true.default] = torch.any
-    table.update(_CHECKED)
+    table.update(linear_algebra())
     table.update(library_decompositions())
     table.update(antialiased_resizing())
     table.update(sampling())
     table.update(recurrent_cells())
     return table  # torch's own dict type
+
+
+def _cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
+    """Of 8-bit integers, through int16: Inductor leaves those to a library call on the CPU."""
+    if any(tensor.dtype not in (torch.int8, torch.uint8) for tensor in tensors):
+        return NotImplemented
+    dtype = functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
+    return torch.cat([tensor.to(torch.int16) for tensor in tensors], dim).to(dtype)
 
 
 def _complex(real: torch.Tensor, imag: torch.Tensor) -> torch.Tensor:
@@ -129,33 +140,6 @@ def _select_scatter(
     is_row: Any = rows == index
     chosen = torch.where(is_row.view(shape), row.unsqueeze(dim), numbers)
     return chosen.to(numbers.dtype)
-
-
-def _inverse(matrix: torch.Tensor) -> torch.Tensor:
-    return torch.linalg.inv_ex(matrix, check_errors=True).inverse
-
-
-def _solution(matrix: torch.Tensor, right: torch.Tensor, *, left: bool = True) -> torch.Tensor:
-    return torch.linalg.solve_ex(matrix, right, left=left, check_errors=True).result
-
-
-def _cholesky(matrix: torch.Tensor, *, upper: bool = False) -> torch.Tensor:
-    return torch.linalg.cholesky_ex(matrix, upper=upper, check_errors=True).L
-
-
-def _lu_factor(matrix: torch.Tensor, *, pivot: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.linalg.lu_factor_ex(matrix, pivot=pivot, check_errors=True)[:2]
-
-
-#: Linear algebra that raises for some matrices, by operators that raise. torch's own decompositions
-#: check separately: 2.11 loses the check, 2.13 orders it by an effect token.
-_CHECKED: Table = {
-    torch.ops.aten.linalg_inv.default: _inverse,
-    torch.ops.aten.inverse.default: _inverse,
-    torch.ops.aten.linalg_solve.default: _solution,
-    torch.ops.aten.linalg_cholesky.default: _cholesky,
-    torch.ops.aten.linalg_lu_factor.default: _lu_factor,
-}
 
 
 def _operators(program: ExportedProgram) -> set[OpOverload]:

@@ -102,39 +102,41 @@ def _trilinear(
 
 
 def _window(shape: Callable[..., torch.Tensor], *defaults: float) -> Callable[..., torch.Tensor]:
-    """Of n points `shape(0, ..., n - 1; n, parameters)`; a periodic window is one point longer."""
+    """`shape(0, ..., n - 1; n, parameters)`, rounded as by torch; a periodic window is the first
+    part of one that is a point longer."""
 
     def make(length: int, *arguments: Any, **options: Any) -> torch.Tensor:
         periodic = bool(arguments[0]) if arguments else True
-        given = list(arguments[1:])
-        parameters = [*given, *defaults[len(given) :]]
+        given = arguments[1:]
         dtype = options.get("dtype") or torch.get_default_dtype()
         device = options.get("device")
         if length <= 1:
             return torch.ones(length, dtype=dtype, device=device)
         points = length + periodic
         wide = torch.promote_types(dtype, torch.float32)
-        x = torch.arange(points, dtype=wide, device=device) / (points - 1)
-        return shape(x, *parameters)[:length].to(dtype)
+        x = torch.arange(points, dtype=wide, device=device)
+        return shape(x, points, *given, *defaults[len(given) :])[:length].to(dtype)
 
     return make
 
 
-def _hamming(x: torch.Tensor, alpha: float, beta: float) -> torch.Tensor:
-    return alpha - beta * (2 * math.pi * x).cos()
+def _hamming(x: torch.Tensor, n: int, alpha: float, beta: float) -> torch.Tensor:
+    return (x * (math.pi * 2 / (n - 1))).cos() * -beta + alpha
 
 
-def _blackman(x: torch.Tensor) -> torch.Tensor:
-    return 0.42 - 0.5 * (2 * math.pi * x).cos() + 0.08 * (4 * math.pi * x).cos()
+def _blackman(x: torch.Tensor, n: int) -> torch.Tensor:
+    x = x * (math.pi / (n - 1))
+    return (x * 4).cos() * 0.08 - (x * 2).cos() * 0.5 + 0.42
 
 
-def _bartlett(x: torch.Tensor) -> torch.Tensor:
-    return 1 - (2 * x - 1).abs()
+def _bartlett(x: torch.Tensor, n: int) -> torch.Tensor:
+    up = x * (2 / (n - 1))
+    return torch.where(x <= (n - 1) // 2, up, 2 - up)
 
 
-def _kaiser(x: torch.Tensor, beta: float) -> torch.Tensor:
-    inside = (1 - (2 * x - 1) ** 2).clamp(min=0).sqrt()
-    return torch.special.i0(beta * inside) / torch.special.i0(torch.full_like(x, beta))
+def _kaiser(x: torch.Tensor, n: int, beta: float) -> torch.Tensor:
+    inside = (1 - (x * (2 / (n - 1)) - 1) ** 2).clamp(min=0).sqrt()
+    return torch.special.i0(inside * beta) / torch.special.i0(torch.full_like(x, beta))
 
 
 _WINDOWS: dict[str, Callable[..., torch.Tensor]] = {

@@ -176,6 +176,26 @@ def _is_integer(value: torch.Tensor) -> bool:
     return value.dtype != torch.bool and not (value.is_floating_point() or value.is_complex())
 
 
+_WINDOWS = {_aten.hann_window, _aten.hamming_window, _aten.blackman_window, _aten.kaiser_window}
+_VECTORS = {_aten.linalg_eigh, _aten._linalg_eigh, _aten.linalg_svd, _aten._linalg_svd}
+
+
+def _of_other_signs(vectors: Any, seed: int) -> tuple[torch.Tensor, ...]:
+    """Eigenvectors or singular vectors with other signs, which the library chooses: all of them for
+    seed 0, others at random. The sign of a pair of singular vectors is the same."""
+    first, second, *last = vectors
+    left, right = (first, last[0]) if last else (second, None)
+    if left.dim() < 2:
+        return tuple(vectors)  # only values were asked for
+    count = max(left.shape[-1], right.shape[-2] if right is not None else 0)
+    is_kept = torch.randint(2, (count,), generator=torch.Generator().manual_seed(seed)) * (seed > 0)
+    signs = (2 * is_kept - 1).to(left)
+    left = left * signs[: left.shape[-1]]
+    if right is None:
+        return first, left
+    return left, second, right * signs[: right.shape[-2], None]
+
+
 #: Block size of perturbation, to stay in cache.
 _PART = 1 << 15
 
@@ -184,7 +204,7 @@ class RoundingInterpreter(CheckingInterpreter):
     """Perturbs user inputs and each result by up to `scale` ULP at random, deterministic by seed.
     Results of approximated operators are perturbed by the approximation's error, and sums by the
     error of sequential summation, relative to the magnitude around. Multiples of one half are not
-    perturbed: zeros, counts and ties are exact.
+    perturbed: zeros, counts and ties are exact. Eigenvectors and singular vectors get other signs.
 
     The change of the outputs is the effect of rounding, also where a comparison, a sort or a
     choice among experts turns a tiny difference into a large one.
@@ -208,9 +228,14 @@ class RoundingInterpreter(CheckingInterpreter):
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         result = super().call_function(target, args, kwargs)
+        packet = getattr(target, "overloadpacket", None)
+        if packet in _WINDOWS:  # differences of numbers around 1
+            return self._rounded(result, torch.finfo(result.dtype).eps)
+        if packet in _VECTORS:
+            result = _of_other_signs(result, self._seed)
         if target in _ABSOLUTE_ERRORS:
             return self._rounded(result, _ABSOLUTE_ERRORS[target](args[0]))
-        is_conversion = getattr(target, "overloadpacket", None) in _CONVERSIONS
+        is_conversion = packet in _CONVERSIONS
         if not is_conversion and (target is operator.getitem or getattr(target, "is_view", False)):
             return result  # which may be a weight
         if is_conversion and _is_integer(result) and args[0].is_floating_point():

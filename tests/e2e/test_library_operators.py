@@ -1,4 +1,4 @@
-"""`pteron.export` of models that call operators of torchvision."""
+"""`pteron.export` of operators that others refuse, on default options."""
 
 import pathlib
 from collections.abc import Callable
@@ -112,3 +112,71 @@ def test_deformable_convolutions(tmp_path: pathlib.Path) -> None:
         offset, mask = torch.randn(batch, 24, 4, 3) * 3, torch.rand(batch, 12, 4, 3)
         calls.append((x, torch.randn(6, 2, 3, 2), offset, mask, torch.randn(6)))
     check(tmp_path / "deform.pte", convolve, (n, None, n, n, None), *calls)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
+def test_bytes_are_joined(dtype: torch.dtype, tmp_path: pathlib.Path) -> None:
+    def join(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        other = b.to(torch.uint8 if b.dtype == torch.int8 else torch.int8)
+        return (
+            torch.cat([a, b]),
+            torch.cat([a[:, 1:].mT, b[:, 1:].mT], -1),
+            torch.stack([a, a], 1),
+            torch.cat([a, a.new_empty(0), b]).float() / 2,
+            torch.cat([b, other]),
+        )
+
+    n = {0: Dim("n", min=0, max=9)}
+    calls = [
+        (torch.randint(0, 120, (rows, 5)).to(dtype), torch.randint(0, 120, (4, 5)).to(dtype))
+        for rows in (3, 0, 1, 9)
+    ]
+    check(tmp_path / "cat.pte", join, (n, None), *calls)
+
+
+def test_windows(tmp_path: pathlib.Path) -> None:
+    windows = (torch.hann_window, torch.hamming_window, torch.blackman_window)
+
+    def apply(x: torch.Tensor) -> list[torch.Tensor]:
+        length = x.shape[-1]
+        return [
+            *(x * window(length) for window in windows),
+            *(x * window(length, periodic=False) for window in windows),
+            x * torch.bartlett_window(length),
+            x * torch.kaiser_window(length, True, 8.0),
+        ]
+
+    check(tmp_path / "windows.pte", apply, (None,), (torch.randn(2, 400),))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_volumes_are_sampled(mode: str, tmp_path: pathlib.Path) -> None:
+    def sample(x: torch.Tensor, grid: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            torch.nn.functional.grid_sample(x, grid, mode, padding, align_corners)
+            for padding, align_corners in (
+                ("zeros", False),
+                ("border", True),
+                ("reflection", False),
+            )
+        ]
+
+    n = {0: Dim("n", min=1, max=4)}
+    calls = [
+        (torch.randn(count, 2, 4, 5, 6), torch.rand(count, 3, 2, 4, 3) * 3 - 1.5)
+        for count in (2, 1, 4)
+    ]
+    check(tmp_path / "volumes.pte", sample, (n, n), *calls)
+
+
+def test_images_of_bytes_are_resized(tmp_path: pathlib.Path) -> None:
+    def resize(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        change = torch.nn.functional.interpolate
+        return (
+            change(x, size=(9, 7), mode="bilinear", antialias=True),
+            change(x, size=(30, 7), mode="bicubic", antialias=True),
+        )
+
+    images = torch.randint(0, 256, (3, 3, 20, 15), dtype=torch.uint8)
+    last = images[:1].contiguous(memory_format=torch.channels_last)
+    check(tmp_path / "bytes.pte", resize, ({0: Dim("n", min=1, max=4)},), (images,), (last,))

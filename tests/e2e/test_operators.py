@@ -42,6 +42,15 @@ _ROIS = torch.cat([torch.arange(40.0)[:, None] % 2, _BOXES], 1)
 _MAPS = _numbers(2, 8, 9, 11)
 _vision = torch.ops.torchvision
 
+
+def _composed(values: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
+    return vectors @ torch.diag_embed(values) @ vectors.mT
+
+
+def _product(u: torch.Tensor, s: torch.Tensor, vh: torch.Tensor) -> torch.Tensor:
+    return u @ torch.diag_embed(s) @ vh
+
+
 #: By the function that it is to call: what calls it, and with what.
 CALLS: dict[str, _Call] = {
     "_linalg_solve_ex": (
@@ -75,6 +84,31 @@ CALLS: dict[str, _Call] = {
     "linalg_qr": (
         lambda a: (torch.linalg.qr(a), torch.linalg.qr(a[:, :3], mode="complete")),
         (_POSITIVE,),
+    ),
+    # Vectors may have either sign.
+    "_linalg_eigh": (
+        lambda a: (
+            torch.linalg.eigvalsh(a, UPLO="U"),
+            _composed(*torch.linalg.eigh(a)),
+            torch.linalg.pinv(a - a.mean(-1, keepdim=True), hermitian=True),
+        ),
+        (_BATCH,),
+    ),
+    "_linalg_svd": (
+        lambda a, b: (
+            torch.linalg.svdvals(a),
+            _product(*torch.linalg.svd(b, full_matrices=False)),
+            _product(*torch.linalg.svd(b.t(), full_matrices=False)),
+            torch.linalg.svd(b)[0].mm(torch.linalg.svd(b)[0].t()),
+            torch.linalg.pinv(b),
+            torch.linalg.matrix_rank(a),
+            torch.linalg.cond(a),
+        ),
+        (_BATCH, _SIDES),
+    ),
+    "linalg_lu_factor_ex": (
+        lambda a: (torch.linalg.matrix_exp(a / 8), *torch.linalg.lu_factor(a)),
+        (_BATCH,),
     ),
     "nonzero_static": (lambda x: torch.nonzero_static(x > 0, size=20, fill_value=-1), (_X,)),
     "masked_select": (lambda x: torch.masked_select(x, x > 0), (_X,)),

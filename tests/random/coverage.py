@@ -122,8 +122,8 @@ _UNREACHABLE: tuple[tuple[tuple[str, ...], str, str], ...] = (
     ),
     (
         _BOTH,
-        r"aoti_torch_(cpu|cuda)_(nms_mask|(ps_)?roi_(align|pool))",
-        "operators of torchvision, which is not installed there",
+        r"aoti_torch_(cpu|cuda)_(nms_mask|(ps_)?roi_(align|pool)|_linalg_(eigh|svd))",
+        "operators of torchvision, which is not installed there, and vectors of either sign",
     ),
     (_CPU, r"aoti_torch_(clone_preserve_strides|warn)", "inputs are realigned on GPUs only"),
     (

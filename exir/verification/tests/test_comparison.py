@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from pteron.exir.verification.comparison import (
     RESOLUTION,
@@ -204,3 +205,23 @@ def test_products_of_what_c_leaves_open_are_explained_by_the_ends_of_the_range()
     run = traced(products, torch.tensor([NAN, NAN]))
     samples = len(rounding_of(run))
     assert (TIMES_ROUNDING * _rounding(run, samples) >= 127 * torch.tensor([3, 100])).all()
+
+
+def test_vectors_may_have_other_signs_and_what_does_not_depend_on_them_may_not() -> None:
+    def compute(a: torch.Tensor) -> list[torch.Tensor]:
+        values, vectors = torch.ops.aten._linalg_eigh(a + a.mT)
+        u, s, vh = torch.ops.aten._linalg_svd(a)
+        return [values, vectors, u, s, vh, u * s @ vh]
+
+    matrix = torch.randn(5, 5, generator=torch.Generator().manual_seed(0))
+    graph = make_fx(compute)(matrix)
+    samples = rounding_of(lambda kind: [kind(graph).run(matrix)])
+    expected = compute(matrix)
+    signs = torch.tensor([1, -1, -1, 1, 1])
+    values, vectors, u, s, vh, product = expected
+    other = [values, vectors * signs, u * signs, s, vh * signs[:, None], product]
+    assert all(result.is_equal for result in compare([other], [expected], samples))
+    for i in (0, 3, 5):
+        wrong = list(other)
+        wrong[i] = -wrong[i]
+        assert [r.is_equal for r in compare([wrong], [expected], samples)][i] is False

@@ -72,6 +72,23 @@ def cases() -> Iterator[Json]:
             yield near(f"{name}/tall/{mode}", "linalg_qr", b, mode)
             yield near(f"{name}/wide/{mode}", "linalg_qr", b.mT, mode)
         yield near(f"{name}/square", "linalg_qr", a, "reduced")
+        for layout, matrix in layouts(p):
+            for what, uplo in (("lower", "L"), ("upper", "U")):
+                name = f"{short(dtype)}/{layout}/{what}"
+                # Vectors may have either sign.
+                yield near(name, "_linalg_eigh", matrix, uplo, True, unchecked=[1])
+                yield near(f"{name}/values", "_linalg_eigh", matrix, uplo, False)
+        for layout, matrix in layouts(b):
+            for full in (False, True):
+                for what, x in (("tall", matrix), ("wide", matrix.mT), ("square", a)):
+                    name = f"{short(dtype)}/{layout}/{full}/{what}"
+                    yield near(name, "_linalg_svd", x, full, True, None, unchecked=[0, 2])
+            yield near(f"{short(dtype)}/{layout}/values", "_linalg_svd", matrix, False, False, None)
+    yield case("no_matrices", "_linalg_eigh", torch.zeros(0, 3, 3), "L", True)
+    yield case("no_rows", "_linalg_eigh", torch.zeros(2, 0, 0), "L", True)
+    yield case("no_matrices", "_linalg_svd", torch.zeros(0, 3, 2), False, True, None)
+    infinite = torch.full((2, 2), float("nan"))
+    yield error("nan", "_linalg_svd", infinite, False, True, None, parts=["matrix 0", "finite"])
     singular = torch.ones(3, 3)
     yield case("identities", "linalg_inv_ex", torch.eye(3)[None].repeat(2, 1, 1), False)
     yield case("of_nothing", "_linalg_solve_ex", torch.zeros(0, 0), torch.zeros(0, 2), True, False)
@@ -87,6 +104,7 @@ def cases() -> Iterator[Json]:
         ("linalg_inv_ex", (False,)),
         ("_linalg_det", ()),
         ("_linalg_slogdet", ()),
+        ("_linalg_eigh", ("L", True)),
         ("linalg_cholesky_ex", (False, False)),
         ("cholesky", (False,)),
         ("cholesky_inverse", (False,)),

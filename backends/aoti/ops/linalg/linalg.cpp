@@ -51,6 +51,25 @@ Result<TensorPtr> make_column_major(Span<const int64_t> sizes, const SlimTensor&
   return slim::make_tensor(sizes, {strides, n}, like.dtype(), like.device());
 }
 
+// What operators return in place of vectors that are not asked for.
+Result<TensorPtr> make_none(const SlimTensor& like) {
+  const int64_t none = 0;
+  return make_row_major({&none, 1}, like.dtype(), like.device());
+}
+
+Result<TensorPtr> transposed(const SlimTensor& tensor) {
+  Sizes sizes(tensor);
+  int64_t strides[slim::kMaxDims];
+  std::copy(tensor.strides().begin(), tensor.strides().end(), strides);
+  std::swap(sizes.values[sizes.dim - 1], sizes.values[sizes.dim - 2]);
+  std::swap(strides[sizes.dim - 1], strides[sizes.dim - 2]);
+  return make_view(tensor, sizes, {strides, sizes.dim}, tensor.storage_offset());
+}
+
+void* element(const SlimTensor& tensor, int64_t i) {
+  return tensor.data_as<char>() + i * static_cast<int64_t>(tensor.item_size());
+}
+
 // The part [.., :rows, :cols].
 Error corner_of(const SlimTensor& tensor, int64_t rows, int64_t cols, SlimTensor* corner) {
   Sizes sizes(tensor);
@@ -114,16 +133,18 @@ Result<TensorPtr> copy_sides(const SlimTensor& a, const SlimTensor& b, bool row_
   return copy;
 }
 
+constexpr char kBadPivot[] = "a zero or negative pivot in column";
+constexpr char kNoConvergence[] = "no convergence, status";
+
 // Synchronizes the device.
-Error check_info(const SlimTensor& info, const char* expected) {
+Error check_info(const SlimTensor& info, const char* found, const char* expected) {
   PTERON_ASSIGN_OR_RETURN(TensorPtr host, slim::make_tensor(info.sizes(), DType::Int));
   PTERON_RETURN_IF_ERROR(slim::copy_tensor(*host, info));
   for (int64_t i = 0; i < host->numel(); ++i) {
     const int32_t column = host->data_as<int32_t>()[i];
     PTERON_CHECK_OR_RETURN(column == 0, Error::InvalidArgument,
-                           "matrix %lld of the batch: found a zero or negative pivot in column %d, "
-                           "expected %s",
-                           static_cast<long long>(i), column, expected);
+                           "matrix %lld of the batch: found %s %d, expected %s",
+                           static_cast<long long>(i), found, column, expected);
   }
   return Error::Ok;
 }
@@ -149,7 +170,7 @@ Result<Lu> factor(const Kernels& kernels, const SlimTensor& a, bool check_errors
     PTERON_RETURN_IF_ERROR(kernels.linalg(call));
   }
   if (check_errors) {
-    PTERON_RETURN_IF_ERROR(check_info(*lu.info, "matrices that can be inverted"));
+    PTERON_RETURN_IF_ERROR(check_info(*lu.info, kBadPivot, "matrices that can be inverted"));
   }
   return lu;
 }
@@ -318,7 +339,8 @@ Error linalg_cholesky_ex(const Kernels& kernels, const SlimTensor& self, bool up
     call.info = info->data_as<int32_t>() + i;
     PTERON_RETURN_IF_ERROR(kernels.linalg(call));
   }
-  if (check_errors) PTERON_RETURN_IF_ERROR(check_info(*info, "positive-definite matrices"));
+  if (check_errors)
+    PTERON_RETURN_IF_ERROR(check_info(*info, kBadPivot, "positive-definite matrices"));
   return each_matrix(kernels, Kind::kTriangle, *L, upper);
 }
 
@@ -394,9 +416,7 @@ Error linalg_qr(const Kernels& kernels, const SlimTensor& A, const char* mode, T
   sizes.values[--sizes.dim - 1] = k;
   PTERON_ASSIGN_OR_RETURN(TensorPtr tau, make_row_major(sizes, A.dtype(), A.device()));
   const Batch batch(*factored);
-  const auto tau_of = [&](int64_t i) {
-    return tau->data_as<char>() + i * k * static_cast<int64_t>(A.item_size());
-  };
+  const auto tau_of = [&](int64_t i) { return element(*tau, i * k); };
   for (int64_t i = 0; i < batch.count(); ++i) {
     LinalgCall call = batch.call(Kind::kQr, i);
     call.tau = tau_of(i);
@@ -411,8 +431,7 @@ Error linalg_qr(const Kernels& kernels, const SlimTensor& A, const char* mode, T
   PTERON_RETURN_IF_ERROR(slim::copy_tensor(*R, part, true));
   PTERON_RETURN_IF_ERROR(each_matrix(kernels, Kind::kTriangle, *R, true));
   if (only_r) {
-    const int64_t none = 0;
-    PTERON_ASSIGN_OR_RETURN(Q, make_row_major({&none, 1}, A.dtype(), A.device()));
+    PTERON_ASSIGN_OR_RETURN(Q, make_none(A));
     return Error::Ok;
   }
   sizes.values[sizes.dim - 2] = m;
@@ -429,6 +448,84 @@ Error linalg_qr(const Kernels& kernels, const SlimTensor& A, const char* mode, T
     call.num_reflectors = k;
     PTERON_RETURN_IF_ERROR(kernels.linalg(call));
   }
+  return Error::Ok;
+}
+
+Error _linalg_eigh(const Kernels& kernels, const SlimTensor& A, const char* UPLO, bool compute_v,
+                   TensorPtr& eigenvalues, TensorPtr& eigenvectors) {
+  PTERON_RETURN_IF_ERROR(check_matrices(A, "A"));
+  PTERON_ASSIGN_OR_RETURN(eigenvectors, column_major_copy(A));
+  PTERON_ASSIGN_OR_RETURN(eigenvalues, make_leading(A, 1, A.dtype()));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr info, make_leading(A, 2, DType::Int));
+  const Batch batch(*eigenvectors);
+  for (int64_t i = 0; i < batch.count(); ++i) {
+    LinalgCall call = batch.call(Kind::kEigh, i);
+    call.upper = UPLO[0] == 'U' || UPLO[0] == 'u';
+    call.vectors = compute_v;
+    call.values = element(*eigenvalues, i * call.a.rows);
+    call.info = info->data_as<int32_t>() + i;
+    PTERON_RETURN_IF_ERROR(kernels.linalg(call));
+  }
+  if (batch.count() > 0) {
+    PTERON_RETURN_IF_ERROR(check_info(*info, kNoConvergence, "finite matrices"));
+  }
+  if (compute_v) return Error::Ok;
+  PTERON_ASSIGN_OR_RETURN(eigenvectors, make_none(A));
+  return Error::Ok;
+}
+
+// Any driver, since each is for the same result.
+Error _linalg_svd(const Kernels& kernels, const SlimTensor& A, bool full_matrices, bool compute_uv,
+                  const char*, TensorPtr& U, TensorPtr& S, TensorPtr& Vh) {
+  PTERON_RETURN_IF_ERROR(check_matrices(A, "A", false));
+  // cuSOLVER takes no matrix with more columns than rows; and torch's Vh is row-major there.
+  const bool on_cuda = A.device().type == DeviceType::CUDA;
+  const bool flipped = on_cuda && A.size(A.dim() - 2) < A.size(A.dim() - 1);
+  TensorPtr source = slim::make_alias(A);
+  if (flipped) {
+    PTERON_ASSIGN_OR_RETURN(source, transposed(A));
+  }
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr work, column_major_copy(*source));
+  Sizes sizes(*work);
+  const size_t last = sizes.dim - 1;
+  const int64_t m = work->size(last - 1), n = work->size(last), k = std::min(m, n);
+  PTERON_CHECK_OR_RETURN(k > 0, Error::NotSupported, "found A %s, expected rows and columns",
+                         A.describe().c_str());
+  TensorPtr left, right;
+  sizes.values[last] = full_matrices ? m : k;
+  PTERON_ASSIGN_OR_RETURN(left, compute_uv ? make_column_major(sizes, A) : make_none(A));
+  sizes.values[last - 1] = full_matrices ? n : k;
+  sizes.values[last] = n;
+  PTERON_ASSIGN_OR_RETURN(right, compute_uv ? make_column_major(sizes, A) : make_none(A));
+  sizes.values[--sizes.dim - 1] = k;
+  PTERON_ASSIGN_OR_RETURN(S, make_row_major(sizes, A.dtype(), A.device()));
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr info, make_leading(A, 2, DType::Int));
+  const Batch batch(*work);
+  for (int64_t i = 0; i < batch.count(); ++i) {
+    LinalgCall call = batch.call(Kind::kSvd, i);
+    call.vectors = compute_uv;
+    if (compute_uv) {
+      call.b = Batch(*left)[i];
+      call.vh = Batch(*right)[i];
+    }
+    call.values = element(*S, i * k);
+    call.info = info->data_as<int32_t>() + i;
+    PTERON_RETURN_IF_ERROR(kernels.linalg(call));
+  }
+  if (batch.count() > 0) {
+    PTERON_RETURN_IF_ERROR(check_info(*info, kNoConvergence, "finite matrices"));
+  }
+  if (compute_uv && flipped) {
+    PTERON_ASSIGN_OR_RETURN(const TensorPtr u, transposed(*right));
+    PTERON_ASSIGN_OR_RETURN(right, transposed(*left));
+    PTERON_ASSIGN_OR_RETURN(left, column_major_copy(*u));
+  }
+  U = std::move(left);
+  if (!on_cuda) {
+    Vh = std::move(right);
+    return Error::Ok;
+  }
+  PTERON_ASSIGN_OR_RETURN(Vh, slim::contiguous_tensor(*right));
   return Error::Ok;
 }
 

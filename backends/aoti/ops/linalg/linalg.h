@@ -26,6 +26,8 @@ struct LinalgCall {
     kTriangle,         // a = its triangle, zero elsewhere
     kIdentity,         // a = 1 on its diagonal, zeros elsewhere
     kDeterminant,      // `determinant`, of factors and pivots
+    kEigh,             // a = eigenvectors if `vectors`; `values` in ascending order
+    kSvd,              // `values`, and `b` (U) and `vh` if `vectors`; a is overwritten
   };
 
   Kind kind;
@@ -33,11 +35,15 @@ struct LinalgCall {
   Device device;
   ColumnMajor a, b = {};
   int32_t* pivots = nullptr;  // counted from 1
-  int32_t* info = nullptr;    // 0, or the first column (counted from 1) where a factor is singular
+  int32_t* info = nullptr;    // 0, or the first column (counted from 1) where a factor is singular;
+                              // kEigh, kSvd: 0, or another number without convergence
   void* tau = nullptr;
   int64_t num_reflectors = 0;
   void* determinant[3] = {};  // determinant, its sign, log of its absolute value; each may be null
   bool upper = false, right = false, transposed = false, unit_diagonal = false;
+  void* values = nullptr;  // eigenvalues of the triangle `upper` says, or singular values
+  ColumnMajor vh = {};     // b and vh are whole, or have as many columns and rows as values
+  bool vectors = false;
 };
 
 }  // namespace pteron::aoti

@@ -35,9 +35,11 @@ struct Lapack {
   int (*potrs)(int, char, int, int, const T*, int, T*, int);
   int (*geqrf)(int, int, int, T*, int, T*);
   int (*orgqr)(int, int, int, int, T*, int, const T*);
+  int (*syevd)(int, char, char, int, T*, int, T*);
+  int (*gesdd)(int, char, int, int, T*, int, T*, T*, int, T*, int);
   void (*trsm)(int, int, int, int, int, int, int, T, const T*, int, T*, int);
 
-  static const Lapack* get(const char* const (&names)[7]) {
+  static const Lapack* get(const char* const (&names)[9]) {
     const auto find = [](const char* name, auto** function) {
       *function = openblas_function<std::decay_t<decltype(*function)>>(name);
       return *function != nullptr;
@@ -48,7 +50,8 @@ struct Lapack {
       const bool found = find(names[0], &all.getrf) && find(names[1], &all.getrs) &&
                          find(names[2], &all.potrf) && find(names[3], &all.potrs) &&
                          find(names[4], &all.geqrf) && find(names[5], &all.orgqr) &&
-                         find(names[6], &all.trsm) && accept_nan();
+                         find(names[6], &all.syevd) && find(names[7], &all.gesdd) &&
+                         find(names[8], &all.trsm) && accept_nan();
       return found ? std::optional(all) : std::nullopt;
     });
     return lapack ? &*lapack : nullptr;
@@ -57,11 +60,13 @@ struct Lapack {
 
 const Lapack<float>* lapack_of(float) {
   return Lapack<float>::get({"LAPACKE_sgetrf", "LAPACKE_sgetrs", "LAPACKE_spotrf", "LAPACKE_spotrs",
-                             "LAPACKE_sgeqrf", "LAPACKE_sorgqr", "cblas_strsm"});
+                             "LAPACKE_sgeqrf", "LAPACKE_sorgqr", "LAPACKE_ssyevd", "LAPACKE_sgesdd",
+                             "cblas_strsm"});
 }
 const Lapack<double>* lapack_of(double) {
   return Lapack<double>::get({"LAPACKE_dgetrf", "LAPACKE_dgetrs", "LAPACKE_dpotrf",
-                              "LAPACKE_dpotrs", "LAPACKE_dgeqrf", "LAPACKE_dorgqr", "cblas_dtrsm"});
+                              "LAPACKE_dpotrs", "LAPACKE_dgeqrf", "LAPACKE_dorgqr",
+                              "LAPACKE_dsyevd", "LAPACKE_dgesdd", "cblas_dtrsm"});
 }
 
 // Sets the elements on both sides of the diagonal.
@@ -89,7 +94,7 @@ void determinant(const LinalgCall& call) {
     T element = static_cast<const T*>(call.a.data)[i * call.a.rows + i];
     if (call.pivots[i] != i + 1) element = -element;
     product *= element;
-    sign *= element < 0 ? T(-1) : element > 0 ? T(1) : element;
+    sign *= element < 0 ? T(-1) : element > 0 ? T(1) : T(0);  // 0 of NaN, as torch
     logarithm += std::log(std::abs(element));
   }
   const T values[] = {product, sign, logarithm};
@@ -143,6 +148,22 @@ Error run(const LinalgCall& call) {
     case Kind::kDeterminant:
       determinant<T>(call);
       break;
+    case Kind::kEigh:
+      *call.info = info = lapack->syevd(kColumnMajor, call.vectors ? 'V' : 'N', uplo, n, a, n,
+                                        static_cast<T*>(call.values));
+      return Error::Ok;
+    case Kind::kSvd: {
+      const bool whole = call.b.cols == m && call.vh.rows == n;
+      const auto stride = [](int64_t size) { return static_cast<int>(std::max<int64_t>(size, 1)); };
+      *call.info = info =
+          lapack->gesdd(kColumnMajor,
+                        !call.vectors ? 'N'
+                        : whole       ? 'A'
+                                      : 'S',
+                        m, n, a, m, static_cast<T*>(call.values), b, stride(call.b.rows),
+                        static_cast<T*>(call.vh.data), stride(call.vh.rows));
+      return Error::Ok;  // a negative status is that of NaN
+    }
   }
   PTERON_CHECK_OR_RETURN(info >= 0, Error::Internal, "LAPACK rejects argument %d", -info);
   return Error::Ok;

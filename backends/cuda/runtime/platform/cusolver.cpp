@@ -23,7 +23,11 @@ Error load(const DynamicLibrary& library, char letter, CusolverFunctions<T>* fun
   PTERON_RETURN_IF_ERROR(find("geqrf_bufferSize", &functions->geqrf_size));
   PTERON_RETURN_IF_ERROR(find("geqrf", &functions->geqrf));
   PTERON_RETURN_IF_ERROR(find("orgqr_bufferSize", &functions->orgqr_size));
-  return find("orgqr", &functions->orgqr);
+  PTERON_RETURN_IF_ERROR(find("orgqr", &functions->orgqr));
+  PTERON_RETURN_IF_ERROR(find("syevd_bufferSize", &functions->syevd_size));
+  PTERON_RETURN_IF_ERROR(find("syevd", &functions->syevd));
+  PTERON_RETURN_IF_ERROR(find("gesvd_bufferSize", &functions->gesvd_size));
+  return find("gesvd", &functions->gesvd);
 }
 
 Error open(Cusolver* solver) {

@@ -33,6 +33,15 @@ struct CusolverFunctions {
                     int* size);
   int (*orgqr)(CusolverHandle, int m, int n, int k, T* a, int lda, const T* tau, T* workspace,
                int size, int* info);
+  // job: whether there are vectors.
+  int (*syevd_size)(CusolverHandle, int job, cublasFillMode_t, int n, const T* a, int lda,
+                    const T* values, int* size);
+  int (*syevd)(CusolverHandle, int job, cublasFillMode_t, int n, T* a, int lda, T* values,
+               T* workspace, int size, int* info);
+  int (*gesvd_size)(CusolverHandle, int m, int n, int* size);
+  int (*gesvd)(CusolverHandle, signed char job_u, signed char job_vh, int m, int n, T* a, int lda,
+               T* values, T* u, int ldu, T* vh, int ldvh, T* workspace, int size, T* unconverged,
+               int* info);
 };
 
 struct Cusolver {

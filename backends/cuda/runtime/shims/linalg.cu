@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <mutex>
 #include <unordered_map>
 
@@ -37,7 +38,7 @@ __global__ void determinant_kernel(const T* lu, const int32_t* pivots, int64_t n
     T element = lu[i * n + i];
     if (pivots[i] != i + 1) element = -element;
     product *= element;
-    sign *= element < 0 ? T(-1) : element > 0 ? T(1) : element;
+    sign *= element < 0 ? T(-1) : element > 0 ? T(1) : T(0);  // 0 of NaN, as torch
     logarithm += log(abs(element));
   }
   if (value) *value = product;
@@ -106,7 +107,7 @@ Error solve(const LinalgCall& call, int device, cudaStream_t stream) {
   const CusolverFunctions<T>& api = solver.api().of(T());
   const CusolverHandle handle = solver.handle();
   T *const a = static_cast<T*>(call.a.data), *const b = static_cast<T*>(call.b.data);
-  T* const tau = static_cast<T*>(call.tau);
+  T *const tau = static_cast<T*>(call.tau), *const values = static_cast<T*>(call.values);
   const int m = static_cast<int>(call.a.rows), n = static_cast<int>(call.a.cols);
   const int rows = static_cast<int>(call.b.rows), cols = static_cast<int>(call.b.cols);
   const int k = static_cast<int>(call.num_reflectors);
@@ -124,6 +125,12 @@ Error solve(const LinalgCall& call, int device, cudaStream_t stream) {
       break;
     case Kind::kQ:
       status = api.orgqr_size(handle, m, n, k, a, m, tau, &size);
+      break;
+    case Kind::kEigh:
+      status = api.syevd_size(handle, call.vectors, fill, n, a, n, values, &size);
+      break;
+    case Kind::kSvd:
+      status = api.gesvd_size(handle, m, n, &size);
       break;
     default:
       break;
@@ -150,6 +157,18 @@ Error solve(const LinalgCall& call, int device, cudaStream_t stream) {
       return check(api.geqrf(handle, m, n, a, m, tau, workspace, size, info), "geqrf");
     case Kind::kQ:
       return check(api.orgqr(handle, m, n, k, a, m, tau, workspace, size, info), "orgqr");
+    case Kind::kEigh:
+      return check(api.syevd(handle, call.vectors, fill, n, a, n, values, workspace, size, info),
+                   "syevd");
+    case Kind::kSvd: {
+      const bool whole = cols == m && call.vh.rows == n;
+      const signed char job = !call.vectors ? 'N' : whole ? 'A' : 'S';
+      return check(
+          api.gesvd(handle, job, job, m, n, a, m, values, b, std::max(rows, 1),
+                    static_cast<T*>(call.vh.data), std::max(static_cast<int>(call.vh.rows), 1),
+                    workspace, size, nullptr, info),
+          "gesvd");
+    }
     default:
       return Error::Internal;
   }
