@@ -17,6 +17,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import cast_symbool_to_symint_guardless
 from torch.utils import _pytree as pytree
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from pteron.exir._program import (
     constant_tensor,
@@ -26,9 +27,10 @@ from pteron.exir._program import (
     with_graph,
 )
 from pteron.exir.antialiased_resizing import antialiased_resizing
-from pteron.exir.library_operators import library_decompositions
+from pteron.exir.library_operators import any_number_of_kept_boxes, library_decompositions
 from pteron.exir.recurrent_cells import recurrent_cells
 from pteron.exir.recurrent_layers import RECURRENT_LAYERS, whole_recurrent_layers
+from pteron.exir.sampling import sampling
 
 Table = dict[OpOverload, Callable[..., Any]]
 
@@ -53,6 +55,7 @@ def decomposition_table() -> Table:
     table.update(_CHECKED)
     table.update(library_decompositions())
     table.update(antialiased_resizing())
+    table.update(sampling())
     table.update(recurrent_cells())
     return table  # torch's own dict type
 
@@ -226,10 +229,26 @@ def run_decompositions(program: ExportedProgram, table: Table) -> ExportedProgra
     with warnings.catch_warnings():
         # torch copies its own deprecated tree specs: a warning that users cannot act on.
         warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
-        with whole_recurrent_layers(RECURRENT_LAYERS.keys() - table.keys()):
+        whole = whole_recurrent_layers(RECURRENT_LAYERS.keys() - table.keys())
+        with whole, any_number_of_kept_boxes():
             result = program.run_decompositions(table)
     _simplify_bool_comparisons(result)
+    _narrow_data_dependent_sizes(result)
     return result
+
+
+def _narrow_data_dependent_sizes(program: ExportedProgram) -> None:
+    """Applies bounds that decompositions add, which torch knows but does not note.
+
+    That of nms is the number of boxes: its decomposition calls nonzero.
+    """
+    mode = detect_fake_mode([node.meta.get("val") for node in program.graph.nodes])
+    if mode is None or mode.shape_env is None:
+        return
+    for symbol, known in mode.shape_env.var_to_range.items():
+        before = program.range_constraints.get(symbol)
+        if before is not None and symbol_is_type(symbol, SymT.UNBACKED_INT):
+            program.range_constraints[symbol] = before & known
 
 
 def _bool_comparisons(program: ExportedProgram) -> list[Node]:

@@ -94,14 +94,17 @@ Result<LoadOptions> read_options(const pteron_load_options* given) {
   if (!given) return options;
   PTERON_RETURN_IF_ERROR(check_reserved(given->reserved, "pteron_load_options"));
   PTERON_RETURN_IF_ERROR(check_flag(given->restrict_backends, "restrict_backends"));
-  PTERON_RETURN_IF_ERROR(check_flag(given->verify_digests, "verify_digests"));
+  PTERON_CHECK_OR_RETURN(given->verify_digests >= 0 && given->verify_digests <= 2,
+                         Error::InvalidArgument, "`verify_digests` is %d, expected 0, 1 or 2",
+                         given->verify_digests);
   PTERON_RETURN_IF_ERROR(
       read_strings(given->data_paths, given->data_paths_size, "data_paths", &options.data_paths));
   if (given->restrict_backends) {
     PTERON_RETURN_IF_ERROR(read_strings(given->allowed_backends, given->allowed_backends_size,
                                         "allowed_backends", &options.allowed_backends.emplace()));
   }
-  if (given->verify_digests) options.verification = Verification::Full;
+  if (given->verify_digests == 1) options.verification = Verification::Full;
+  if (given->verify_digests == 2) options.verification = Verification::Required;
   if (given->planned_bytes) options.limits.planned_bytes = given->planned_bytes;
   if (given->load_bytes) options.limits.load_bytes = given->load_bytes;
   if (given->instructions) options.limits.instructions = given->instructions;

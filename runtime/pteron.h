@@ -139,7 +139,8 @@ typedef struct pteron_load_options {
   const char* const* allowed_backends; /* ids; used if restrict_backends is 1. See SECURITY.md. */
   size_t allowed_backends_size;
   int32_t restrict_backends;
-  int32_t verify_digests; /* 1: digests of all segments, which reads the whole file */
+  int32_t verify_digests; /* 1: digests of all segments, which reads the whole file; 2: they must be
+                             there, for every byte of all files (Verification::Required) */
   uint64_t planned_bytes; /* limits, of runtime/core/limits.h; 0: the default */
   uint64_t load_bytes;
   uint64_t instructions;

@@ -58,6 +58,9 @@ _UNREAD_META = frozenset(
     "tensor_meta from_node seq_nr desc torch_fn source_fn_stack delegation_tag left_out_reason "
     "is_gradient_acc autograd_backward no_copy custom_stack_trace".split()
 )
+_UNREAD_GRAPH_META = {
+    *(BOUNDARIES, "dynamo_compile_id", "dynamo_flat_name_to_original_fqn", "module_call_specs"),
+}
 #: Of a ShapeEnv: what simplifications and decisions depend on.
 _ENVIRONMENT = (
     "settings axioms backed_var_to_val var_to_range var_to_hint_override "
@@ -66,6 +69,10 @@ _ENVIRONMENT = (
 ).split()
 #: Environment variables that torch and Triton read, but for places of their caches.
 _VARIABLES = re.compile(r"(?!\w*CACHE_DIR$)(TORCH|TRITON|INDUCTOR|PYTORCH)\w*")
+
+
+def _is_empty(value: Any) -> bool:
+    return type(value) in (str, tuple, list, dict, set) and not value
 
 
 class Unknown(Exception):
@@ -121,7 +128,7 @@ class _Description:
 
     def _graph(self, module: torch.fx.GraphModule) -> Iterator[str]:
         yield "graph"
-        for name in sorted(module.meta.keys() - {BOUNDARIES}):
+        for name in sorted(module.meta.keys() - _UNREAD_GRAPH_META):
             if name != "inline_constraints":
                 raise Unknown(f"a graph's meta {name}")
             yield f"constraints {self._value(module.meta[name])}"
@@ -162,11 +169,11 @@ class _Description:
                 yield f"module {module_path(node)}"
             elif name == "original_aten":
                 yield f"original {value}"
-            elif name in ("val", "custom"):
+            elif name in ("val", "example_value", "custom"):
                 yield f"{name} {self._value(value)}"
             elif name == "unbacked_bindings":
                 yield f"bindings {[(self._value(s), str(p)) for s, p in (value or {}).items()]}"
-            elif value:
+            elif value is not None and value is not False and not _is_empty(value):
                 raise Unknown(f"meta {name!r} of {node.name}")
 
     def _constant(self, program: ExportedProgram, spec: Any, is_used: bool) -> str:

@@ -6,7 +6,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-_NEEDED = ("cuda.h", "cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h")
+_NEEDED = (
+    *("cuda.h", "cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h"),
+    # In a wheel of its own (nvidia-cuda-crt), which torch does not bring.
+    "crt/host_defines.h",
+)
 
 
 def _candidates() -> Iterator[Path]:
@@ -36,5 +40,6 @@ def include_folders() -> tuple[str, ...]:
             return (str(folder), str(extra)) if extra.is_dir() else (str(folder),)
     raise FileNotFoundError(
         f"lowering for CUDA needs the toolkit's headers ({', '.join(_NEEDED)}). Install the CUDA "
-        f"toolkit or set CUDA_HOME. Looked in: {', '.join(looked)}"
+        f"toolkit, or its headers by pip (nvidia-cuda-crt and nvidia-cuda-runtime), or set "
+        f"CUDA_HOME. Looked in: {', '.join(looked)}"
     )

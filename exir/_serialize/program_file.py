@@ -5,6 +5,7 @@ chunks.save("model.pte")
 data = deserialize_program(Path("model.pte").read_bytes())
 """
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -23,6 +24,9 @@ from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 
 CONSTANT_ALIGNMENT = 64
 """Of each constant within the constant segment: what vector loads and BLAS like."""
+
+EXTERNAL_DIGESTS = "external_sha256"
+"""Named data: the digests of data in other files."""
 
 
 @dataclass
@@ -69,6 +73,10 @@ def serialize_program(
             segments.append(data.named_data.buffers[entry.buffer_index])
         named_data.append(schema.NamedData(key, segment_by_buffer[entry.buffer_index]))
 
+    if data.named_data.external_data:
+        named_data.append(schema.NamedData(EXTERNAL_DIGESTS, len(segments)))
+        segments.append(_external_digests(data.named_data))
+
     offsets = layout_segments(segments, segment_alignment)
     program = schema.Program(
         version=data.program.version,
@@ -84,6 +92,20 @@ def serialize_program(
     )
     flatbuffer = to_flatbuffer(program, PROGRAM.identifier)
     return Container(PROGRAM, flatbuffer, segments, segment_alignment).chunks()
+
+
+def _external_digests(named_data: NamedDataStoreOutput) -> Blob:
+    """SHA-256 of everything that goes to other files, by key (runtime/schema/README.md)."""
+    digests = {
+        key.encode(): named_data.buffers[entry.buffer_index].digest
+        for key, entry, tag in named_data.entries()
+        if tag is not None
+    }
+    return Blob(
+        b"".join(
+            struct.pack("<I", len(key)) + key + digest for key, digest in sorted(digests.items())
+        )
+    )
 
 
 def _join(

@@ -59,6 +59,10 @@ def test_named_tuples_and_other_containers_of_python_and_torch() -> None:
     assert (values, indices) == (5, 6) == (found.values, found.indices)
     for value in (collections.OrderedDict(b=1, a=2), collections.defaultdict(list, b=1, a=2)):
         assert pytree.unflatten(tree_of(value), [1, 2]) == {"b": 1, "a": 2}
+    found = pytree.unflatten(tree_of(collections.OrderedDict(out=1, aux=2)), [1, 2])
+    assert found.out == found["out"] == found[0] == 1 and found.aux == found[1] == 2
+    numbered = collections.OrderedDict({1: "a", 0: "b"})
+    assert pytree.unflatten(tree_of(numbered), ["a", "b"]) == {1: "a", 0: "b"}
     assert pytree.unflatten(tree_of(collections.deque([1, 2])), [1, 2]) == [1, 2]
     assert pytree.unflatten(tree_of({(1, 2): 3, (4, 5): 6}), [3, 6]) == {(1, 2): 3, (4, 5): 6}
     assert pytree.unflatten(tree_of(torch.Size([2, 3])), [2, 3]) == (2, 3)

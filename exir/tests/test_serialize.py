@@ -19,7 +19,12 @@ import pteron.runtime.schema.program_generated as program_generated
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.blob import Blob, JoinedBlob
 from pteron.exir._serialize.named_data_store import NamedDataStore
-from pteron.exir._serialize.program_file import ProgramData, deserialize_program, serialize_program
+from pteron.exir._serialize.program_file import (
+    EXTERNAL_DIGESTS,
+    ProgramData,
+    deserialize_program,
+    serialize_program,
+)
 from pteron.exir._serialize.tensor_data_file import deserialize_tensor_data, serialize_tensor_data
 
 
@@ -115,7 +120,7 @@ def test_round_trip() -> None:
     assert bytes(file.segments[first]) == b"processed"
     method.delegates[0].processed.index = 0
     assert method == data.program.methods[0]
-    assert file.named_data.keys() == {"a", "b", "c"}
+    assert file.named_data.keys() == {"a", "b", "c", EXTERNAL_DIGESTS}
     assert bytes(file.named_data["a"]) == bytes(file.named_data["b"]) == b"blob" * 100
     assert bytes(file.named_data["c"]) == b""
     constant = method.values[8].value
@@ -144,7 +149,7 @@ def test_generated_classes_read_the_file() -> None:
         1, 2, 3, 4, 6, 7, 8, 9, 5, 5, 5, 5, 5, 10, 11
     ]  # fmt: skip
     assert program.ConstantSegment().OffsetsAsNumpy().tolist() == [0, 0, 64]
-    assert program.NamedDataLength() == 3
+    assert program.NamedDataLength() == 4
 
 
 def test_header_and_alignment() -> None:

@@ -145,7 +145,7 @@ Result<std::string> describe(const Program& program) {
   std::string text;
   const char* integrity =
       !program.has_integrity_table() ? "no digests in the file"
-      : program.verification() == Verification::Full
+      : program.verification() >= Verification::Full
           ? "all digests checked"
           : "digest of the program part checked; code is checked before it runs, "
             "weights under full verification (Verification.Full; the runner's --verification=full)";

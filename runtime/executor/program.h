@@ -17,7 +17,7 @@
 //   }
 //
 // The file is mapped, not read: constants and delegates' blobs are used in place, and loading does
-// not access their pages (except with Verification::Full). The file must not change while it is
+// not access their pages (except with Verification::Full and Required). The file must not change while it is
 // open: if it is truncated, the next access ends the process with SIGBUS. If others can write to
 // it, read it first and load its bytes; for data files use LoadOptions::data_files.
 //

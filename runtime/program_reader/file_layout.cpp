@@ -182,6 +182,7 @@ Result<FileLayout> read(Span<const uint8_t> file, FileKind file_kind) {
     layout.flatbuffer = {file.data(), static_cast<size_t>(extents.flatbuffer_nbytes)};
     layout.has_segments = extents.segment_base != 0;
     layout.segment_base = extents.segment_base;
+    layout.segments_end = extents.segment_base + extents.segment_nbytes;
   } else {
     // A program without segments may have no header; its FlatBuffers part is the whole file.
     PTERON_CHECK_OR_RETURN(file_kind == FileKind::Program, kind.code,

@@ -25,6 +25,7 @@ struct FileLayout {
   Span<const uint8_t> flatbuffer;  // from the first byte of the file, header included
   bool has_segments = false;       // the file has a segment base
   uint64_t segment_base = 0;       // in bytes, from the start of the file
+  uint64_t segments_end = 0;       // likewise; segment_base if the header does not say
   bool has_integrity_table = false;
   uint32_t num_digests = 0;                  // of segments
   const uint8_t* segment_digests = nullptr;  // num_digests times 32 bytes

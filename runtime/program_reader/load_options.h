@@ -19,11 +19,15 @@ namespace pteron {
 
 // How much of the file is verified in advance. At every level, the layout, the digest of the
 // FlatBuffers part (if any) and its structure are checked when the program is loaded, a method's
-// semantics before that method is loaded, and code before it runs.
+// semantics before that method is loaded, and code before it runs. At every level but Minimal, data
+// files must be those whose digests the program names.
 enum class Verification : uint8_t {
   Minimal,              // nothing else
   InternalConsistency,  // also the semantics of all methods, when the program is loaded
   Full,                 // also the digests of all segments, including weights: reads the whole file
+  Required,  // also that each byte of each file has a digest: files without digests, bytes
+             // between and after segments, and data that the program does not name are
+             // errors
 };
 
 // The bytes of a file. With an `owner` and aligned to 16 they are used in place, and `owner` lives

@@ -6,6 +6,7 @@
 
 #include "pteron/runtime/program_reader/file_layout.h"
 #include "pteron/runtime/program_reader/flatbuffer_verifier.h"
+#include "pteron/runtime/program_reader/integrity.h"
 #include "pteron/runtime/program_reader/method_checks.h"
 #include "pteron/runtime/program_reader/segment_ranges.h"
 
@@ -67,7 +68,7 @@ Result<std::unique_ptr<ProgramData>> ProgramData::read(FileBytes file, const Loa
     PTERON_RETURN_IF_ERROR(data->add_data_file(std::move(bytes)));
   }
   PTERON_RETURN_IF_ERROR(data->read_tables(options, layout));
-  if (options.verification == Verification::Full) PTERON_RETURN_IF_ERROR(data->verify_segments());
+  PTERON_RETURN_IF_ERROR(data->check_integrity(layout));
   return data;
 }
 
@@ -190,15 +191,23 @@ void ProgramData::read_methods(ErrorList* errors) {
   }
 }
 
-Error ProgramData::verify_segments() const {
+Error ProgramData::check_integrity(const FileLayout& layout) const {
+  if (verification_ == Verification::Minimal) return Error::Ok;
+  const bool required = verification_ == Verification::Required;
   ErrorList errors;
-  for (size_t i = 0; i < segments_.size(); ++i) errors.add(segments_.verify(i));
-  for (const auto& data_file : data_files_) {
-    for (size_t i = 0; i < data_file->segments().size(); ++i) {
-      errors.add(data_file->segments().verify(i));
-    }
+  if (required) {
+    errors.add(check_every_byte(file_.bytes(), layout, segments_, Error::InvalidProgram));
+    for (const auto& data_file : data_files_) errors.add(data_file->check_every_byte());
   }
-  return errors.to_error("");
+  ExternalDigests digests;
+  PTERON_RETURN_IF_ERROR(
+      read_external_digests(named_data_, segments_, &digests).with_context(file_.name()));
+  check_external_data(named_data_, segments_, digests, required, &errors);
+  PTERON_RETURN_IF_ERROR(errors.to_error(file_.name()));
+  if (verification_ == Verification::InternalConsistency) return Error::Ok;
+  std::vector<const Segments*> files = {&segments_};
+  for (const auto& data_file : data_files_) files.push_back(&data_file->segments());
+  return verify_all(files);
 }
 
 Result<const schema::Method*> ProgramData::find_method(std::string_view name) const {

@@ -75,7 +75,7 @@ class ProgramData final {
   void read_indexed_data(ErrorList* errors);
   void read_named_data(ErrorList* errors);
   void read_methods(ErrorList* errors);
-  Error verify_segments() const;
+  Error check_integrity(const struct FileLayout& layout) const;
 
   FileBytes file_;
   bool has_integrity_table_ = false;

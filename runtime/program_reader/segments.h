@@ -43,6 +43,10 @@ class Segments final {
 
   // As hex; empty without one.
   std::string digest(size_t index) const;
+  // 32 bytes, of the file's table; null without one.
+  const uint8_t* digest_bytes(size_t index) const {
+    return digests_ ? digests_ + 32 * index : nullptr;
+  }
 
  private:
   struct Verdict {

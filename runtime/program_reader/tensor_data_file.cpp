@@ -3,8 +3,8 @@
 #include <string_view>
 #include <utility>
 
-#include "pteron/runtime/program_reader/file_layout.h"
 #include "pteron/runtime/program_reader/flatbuffer_verifier.h"
+#include "pteron/runtime/program_reader/integrity.h"
 #include "pteron/runtime/program_reader/segment_ranges.h"
 #include "pteron/runtime/schema/tensor_data_generated.h"
 
@@ -48,7 +48,13 @@ Result<std::unique_ptr<TensorDataFile>> TensorDataFile::read(FileBytes file) {
     return Error(Error::InvalidExternalData, errors.to_error(name).message());
   }
   data->segments_ = Segments(bytes, std::move(ranges), layout.segment_digests, name);
+  data->layout_ = layout;
   return data;
+}
+
+Error TensorDataFile::check_every_byte() const {
+  return pteron::check_every_byte(file_.bytes(), layout_, segments_, Error::InvalidExternalData)
+      .with_context(file_.name());
 }
 
 void TensorDataFile::add_to(DataMap* map) const {

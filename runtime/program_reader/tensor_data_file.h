@@ -13,6 +13,7 @@
 #include "pteron/runtime/core/result.h"
 #include "pteron/runtime/program_reader/data_map.h"
 #include "pteron/runtime/program_reader/file_bytes.h"
+#include "pteron/runtime/program_reader/file_layout.h"
 #include "pteron/runtime/program_reader/segments.h"
 
 namespace pteron {
@@ -27,12 +28,15 @@ class TensorDataFile final {
   static Result<std::unique_ptr<TensorDataFile>> read(FileBytes file);
 
   const Segments& segments() const { return segments_; }
+  // As Verification::Required asks for (integrity.h).
+  Error check_every_byte() const;
   void add_to(DataMap* map) const;
 
  private:
   TensorDataFile() = default;
 
   FileBytes file_;
+  FileLayout layout_;
   Segments segments_;
   const schema::TensorData* root_ = nullptr;
 };

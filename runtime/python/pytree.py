@@ -21,7 +21,8 @@ _PROTOCOL = 1
 
 
 class NamedValues(dict[str, Any]):
-    """What a class with named fields held: a ModelOutput of transformers, a dataclass.
+    """What a class with named fields held: a ModelOutput of transformers, a dataclass, an
+    OrderedDict.
 
     `out.logits`, `out["logits"]` and, by position, `out[0]`, `out[:2]`.
     """
@@ -43,7 +44,7 @@ class Tree:
     """A node of the tree.
 
     Attributes:
-      kind: `leaf`, `tuple`, `list`, `dict`, `namedtuple`, `class` or `none`.
+      kind: `leaf`, `tuple`, `list`, `dict`, `namedtuple`, `class` (an OrderedDict, too) or `none`.
       keys: of a dict, or the fields, in the order of the children.
       children: trees of what is inside.
       none: of a class, the fields that were None.
@@ -156,7 +157,8 @@ def _tree(node: dict[str, Any]) -> Tree:
         if len(keys) != len(children):
             raise ValueError(f"{len(keys)} keys for {len(children)} values")
         keys = [tuple(key) if isinstance(key, list) else key for key in keys]
-        return Tree("dict", tuple(keys), children)
+        named = kind == "collections.OrderedDict" and all(isinstance(key, str) for key in keys)
+        return Tree("class" if named else "dict", tuple(keys), children)
     named = isinstance(keys, list) and len(keys) == len(children)
     if not named or not all(isinstance(key, str) for key in keys):
         return Tree("tuple", (), children)  # a class that says nothing of its fields

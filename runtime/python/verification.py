@@ -9,9 +9,14 @@ class Verification(enum.Enum):
     Attributes:
       Minimal: the layout of the file, the digest of the program part and its structure.
       InternalConsistency: also the semantics of all methods.
-      Full: also the digests of all bytes, including weights; reads the whole file.
+      Full: also the digests of all segments, including weights; reads the whole file.
+      Required: also that there is a digest for every byte of every file: files without digests,
+        bytes between or after segments, and weights that the program does not name are errors.
+
+    Data files must be those that the program was written with, but for Minimal, which takes any.
     """
 
     Minimal = 0
     InternalConsistency = 1
     Full = 2
+    Required = 3

@@ -255,7 +255,12 @@ def test_an_error_in_the_middle_of_a_run() -> None:
     assert loaded.execute([torch.tensor(2)]) == [3]
 
 
-@pytest.mark.parametrize("verification", list(Verification))
+def test_what_has_no_digests_is_refused_where_they_are_required() -> None:
+    with pytest.raises(InvalidProgramError, match="it has no digests"):
+        Runtime.get().load_program(copy_program(), verification=Verification.Required)
+
+
+@pytest.mark.parametrize("verification", [v for v in Verification if v.name != "Required"])
 def test_verification_levels(verification: Verification) -> None:
     program = Runtime.get().load_program(copy_program(), verification=verification)
     x = torch.tensor([[-1.0, 2.0, -3.0], [4.0, -5.0, 6.0]])

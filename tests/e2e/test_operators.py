@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import pteron.backends.aoti.ops.conformance.torchvision_operators  # noqa: F401
 from pteron.backends.cpu import CpuOptions
 from tests.e2e.lowering import lower_to_file
 from tests.random.coverage import shims_of
@@ -36,6 +37,10 @@ _POSITIVE = _X @ _X.t() + 6 * torch.eye(6)
 _SIDES = _numbers(6, 3)
 _BATCH = torch.stack([_POSITIVE, _POSITIVE + torch.eye(6)])
 _INT8 = _numbers(32, 64, dtype=torch.int8)
+_BOXES = torch.cat([_numbers(40, 2), _numbers(40, 2).flip(0).abs() + _numbers(40, 2) + 1], 1)
+_ROIS = torch.cat([torch.arange(40.0)[:, None] % 2, _BOXES], 1)
+_MAPS = _numbers(2, 8, 9, 11)
+_vision = torch.ops.torchvision
 
 #: By the function that it is to call: what calls it, and with what.
 CALLS: dict[str, _Call] = {
@@ -129,6 +134,20 @@ CALLS: dict[str, _Call] = {
         ),
         (_X, torch.tensor([1, 0, 2, 3])),
     ),
+    "nms_mask": (
+        lambda b, s: (_vision.nms(b, s, 0.3), b[_vision.nms(b.flip(0), s, 0.5)]),
+        (_BOXES, _BOXES[:, 0].sign()),
+    ),
+    "roi_align": (
+        lambda x, r: (
+            _vision.roi_align(x, r, 0.9, 3, 2, 2, True),
+            _vision.roi_align(x, r, 0.5, 2, 2, -1, False),
+        ),
+        (_MAPS, _ROIS),
+    ),
+    "ps_roi_align": (lambda x, r: _vision.ps_roi_align(x, r, 0.9, 2, 2, 2), (_MAPS, _ROIS)),
+    "roi_pool": (lambda x, r: _vision.roi_pool(x, r, 0.9, 2, 3), (_MAPS, _ROIS)),
+    "ps_roi_pool": (lambda x, r: _vision.ps_roi_pool(x, r, 0.9, 2, 4), (_MAPS, _ROIS)),
     "cumprod": (lambda x: (x / 4).cumprod(0), (_X,)),
     "logcumsumexp": (lambda x: x.logcumsumexp(1), (_X,)),
     "_fft_c2r": (lambda x: torch.fft.irfft2(torch.fft.rfft2(x)), (_X,)),

@@ -69,34 +69,7 @@ _PARAMETERS: dict[str, str | None] = {
     "backends/cpu/runtime/kernels/parallel.h": "int64_t rows",
     "backends/cpu/runtime/kernels/random.h": "",
     "backends/cuda/runtime/cuda_stream.h": "Method* method, cudaStream_t mine, int device",
-    "backends/cuda/runtime/kernels/convolution.h": (
-        "const void* x, const void* w, const void* b, void* y, int device, cudaStream_t stream"
-    ),
-    "backends/cuda/runtime/kernels/distance.h": (
-        "const void* x1, const void* x2, void* out, cudaStream_t stream"
-    ),
-    "backends/cuda/runtime/kernels/embedding_bag.h": (
-        "const void* indices, const void* offsets, const void* table, void* out, "
-        "BagResults& results, cudaStream_t stream"
-    ),
-    "backends/cuda/runtime/kernels/fft.h": (
-        "const void* in, void* out, int device, cudaStream_t stream"
-    ),
-    "backends/cuda/runtime/kernels/indexing.h": (
-        "const void* i, const void* x, void* out, cudaStream_t stream"
-    ),
     "backends/cuda/runtime/kernels/matrix_layout.h": "void (*copy_to_contiguous)()",
-    "backends/cuda/runtime/kernels/nonzero.h": (
-        "ScalarType dtype, const void* x, int64_t count, const int64_t* sizes, int dims, "
-        "int64_t* coordinates, int device, cudaStream_t stream"
-    ),
-    "backends/cuda/runtime/kernels/random.h": (
-        "int64_t low, int64_t high, void* out, int64_t count, cudaStream_t stream"
-    ),
-    "backends/cuda/runtime/kernels/sort.h": (
-        "const void* x, int64_t rows, int64_t n, int64_t k, void* values, int64_t* indices, "
-        "int device, cudaStream_t stream"
-    ),
     "backends/cuda/runtime/kernels/strided_copy.h": (
         "void* y, const void* x, int64_t rows, int64_t cols, int64_t y_row_stride, "
         "int64_t x_row_stride, int64_t x_col_stride, cudaStream_t stream"

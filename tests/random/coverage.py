@@ -120,6 +120,11 @@ _UNREACHABLE: tuple[tuple[tuple[str, ...], str, str], ...] = (
         r"aoti_torch_(cpu|cuda)_(abs|add_Tensor|mul_Tensor|polar|permute|reshape|slice_Tensor)",
         "operators of complex numbers, which become real ones before (exir/complex_numbers.py)",
     ),
+    (
+        _BOTH,
+        r"aoti_torch_(cpu|cuda)_(nms_mask|(ps_)?roi_(align|pool))",
+        "operators of torchvision, which is not installed there",
+    ),
     (_CPU, r"aoti_torch_(clone_preserve_strides|warn)", "inputs are realigned on GPUs only"),
     (
         _CPU,

@@ -29,7 +29,7 @@ const char kUsage[] =
                           at the end; also if a run fails
   --describe              print what the program holds; runs nothing unless --inputs, --outputs or
                           --repeat is there too
-  --verification LEVEL    minimal, internal_consistency (default), or full
+  --verification LEVEL    minimal, internal_consistency (default), full or required
   --allowed_backends B,C  reject a program with delegates of other backends; --allowed_backends= for
                           one with any, that is, with native code
   --backend_option B:K=V  an option for backend B, such as CpuBackend:num_threads=2; may be repeated
@@ -85,8 +85,11 @@ std::string set_verification(const std::string& text, Arguments& arguments) {
     arguments.load.verification = Verification::InternalConsistency;
   } else if (text == "full") {
     arguments.load.verification = Verification::Full;
+  } else if (text == "required") {
+    arguments.load.verification = Verification::Required;
   } else {
-    return "--verification: found \"" + text + "\", expected minimal, internal_consistency or full";
+    return "--verification: found \"" + text +
+           "\", expected minimal, internal_consistency, full or required";
   }
   return {};
 }

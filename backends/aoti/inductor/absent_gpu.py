@@ -231,7 +231,7 @@ def _kernels_compiled_only() -> Context:
 
 @contextlib.contextmanager
 def _query_caches_cleared() -> Iterator[None]:
-    """Clears torch's caches of device queries, before and after."""
+    """Clears torch's caches of device queries and of loaded kernels, before and after."""
     from torch._inductor import codecache, utils
     from torch._inductor.async_compile import CompiledTritonKernels
     from torch.utils import _triton
@@ -243,6 +243,8 @@ def _query_caches_cleared() -> Iterator[None]:
                     value.cache_clear()
         codecache.CacheBase.get_system.cache_clear()
         CompiledTritonKernels.cache_clear()
+        # The modules of kernels, which keep what they were compiled to: here, for no GPU.
+        codecache.PyCodeCache.cache_clear()
 
     clear()
     try:

@@ -16,6 +16,7 @@ from unittest import mock
 import torch
 
 import pteron.backends.aoti.ops.convolution.convolution  # noqa: F401  defines its operators
+import pteron.backends.aoti.ops.detection.detection  # noqa: F401  defines its operator
 import pteron.backends.aoti.ops.recurrent.recurrent  # noqa: F401  defines its operator
 from pteron.backends.aoti.inductor.capture import operator_functions
 from pteron.backends.aoti.ops import shim_list
@@ -34,11 +35,22 @@ def runtime_functions(device: str) -> dict[torch._ops.OpOverload, str]:
     return functions
 
 
-@functools.cache
 def operator_of(name: str) -> torch._ops.OpOverload | None:
-    """The operator that a C function is named after: `median_dim` is aten.median.dim."""
+    """The operator that a C function is named after: `median_dim` is aten.median.dim.
+
+    An operator of another library is None until the library is imported.
+    """
+    if name not in _OPERATORS and (op := _find_operator(name)) is not None:
+        _OPERATORS[name] = op
+    return _OPERATORS.get(name)
+
+
+_OPERATORS: dict[str, torch._ops.OpOverload] = {}
+
+
+def _find_operator(name: str) -> torch._ops.OpOverload | None:
     parts = name.split("_")
-    for namespace in (torch.ops.aten, torch.ops.pteron):
+    for namespace in (torch.ops.aten, torch.ops.pteron, torch.ops.torchvision):
         for end in range(len(parts), 0, -1):
             packet = getattr(namespace, "_".join(parts[:end]), None)
             overload = "_".join(parts[end:]) or "default"

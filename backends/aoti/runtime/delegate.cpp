@@ -77,7 +77,7 @@ class AotiDelegate final : public Delegate {
     if (reuses_output_buffers_) device_->offer_output_buffers(binding_.output_buffers(arguments));
     Error error = container_->run(binding_.inputs(), binding_.outputs(), device_->stream());
     if (reuses_output_buffers_) device_->withdraw_output_buffers(binding_.outputs());
-    PTERON_RETURN_IF_ERROR(std::move(error));
+    if (!error.ok()) return kernel_trace_.in_the_model(std::move(error));
     return binding_.store_outputs(arguments);
   }
 

@@ -1,6 +1,8 @@
 #include "pteron/backends/aoti/runtime/kernel_trace.h"
 
 #include <algorithm>
+#include <cctype>
+#include <string>
 #include <utility>
 
 #include "pteron/backends/aoti/slim/core/caching_allocator.h"
@@ -51,7 +53,43 @@ void append_shape(std::string& text, const slim::SlimTensor& tensor) {
   text += ']';
 }
 
+// "0 <= tmp2 < 10L" as "0 <= index < 10": the code's names and literals.
+std::string range_of_index(const std::string& code) {
+  std::string text;
+  for (size_t i = 0; i < code.size();) {
+    size_t end = i;
+    while (end < code.size() && (std::isalnum(static_cast<unsigned char>(code[end])) != 0)) ++end;
+    std::string word = code.substr(i, end - i);
+    if (word.rfind("tmp", 0) == 0) word = "index";
+    if (word.size() > 1 && std::isdigit(static_cast<unsigned char>(word[0])) && word.back() == 'L')
+      word.pop_back();
+    text += word;
+    if (end < code.size()) text += code[end];
+    i = end + 1;
+  }
+  return text;
+}
+
 }  // namespace
+
+Error KernelTrace::in_the_model(Error error) const {
+  static const std::string kBounds = "index out of bounds: ", kFile = ", <stdin>:";
+  const std::string& message = error.message();
+  const size_t file = message.rfind(kFile);
+  const size_t open = file == std::string::npos ? file : message.rfind(" (", file);
+  if (open == std::string::npos) return error;
+  const std::string name = message.substr(open + 2, file - open - 2);
+  const auto kernel = std::find_if(kernels_.begin(), kernels_.end(),
+                                   [&](const KernelInfo& info) { return info.name == name; });
+  std::string what = message.substr(0, open);
+  if (const size_t at = what.find(kBounds); at != std::string::npos) {
+    what = what.substr(0, at + kBounds.size()) + range_of_index(what.substr(at + kBounds.size()));
+  }
+  if (kernel == kernels_.end() || kernel->op.empty()) return Error(error.code(), what);
+  what.append(" (").append(kernel->op);
+  if (!kernel->source.empty()) what.append(", ").append(kernel->source);
+  return Error(error.code(), what + ")");
+}
 
 KernelTrace::Run::Run(const KernelTrace& trace, EventTracer& tracer,
                       std::unique_ptr<KernelTimer> timer)

@@ -21,6 +21,7 @@
 #include "pteron/backends/aoti/runtime/metadata.h"
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
 #include "pteron/runtime/backend/event_tracer.h"
+#include "pteron/runtime/core/error.h"
 
 namespace pteron::aoti {
 
@@ -40,6 +41,10 @@ class KernelTrace final {
   // `kernels` borrow their text.
   KernelTrace(std::shared_ptr<SharedObject> object, std::vector<KernelInfo> kernels)
       : object_(std::move(object)), kernels_(std::move(kernels)) {}
+
+  // `error` of a run; where a kernel's check failed, with the operators and lines of the model
+  // instead of those of the generated code.
+  Error in_the_model(Error error) const;
 
   class Run final {
    public:

@@ -1,6 +1,7 @@
 // Contents of tensors: copies, zeros, item(), indexed writes.
 
 #include "pteron/backends/aoti/ops/index/index.h"
+#include "pteron/backends/aoti/ops/kernels.h"
 #include "pteron/backends/aoti/ops/parameters.h"
 #include "pteron/backends/aoti/shims/arguments.h"
 #include "pteron/backends/aoti/shims/c_boundary.h"

@@ -198,11 +198,31 @@ def _with_a_subclass() -> ExportedProgram:
     return program
 
 
+def _with_a_tensor_in_meta() -> ExportedProgram:
+    program = torch.export.export(Layer(), (X,)).run_decompositions()
+    next(iter(program.graph.nodes)).meta["ours"] = torch.zeros(2)
+    return program
+
+
 @pytest.mark.parametrize(
-    "make", [_with_an_operator_of_a_library, _with_a_note, _with_a_function, _with_a_subclass]
+    "make",
+    [
+        *(_with_an_operator_of_a_library, _with_a_note, _with_a_function, _with_a_subclass),
+        _with_a_tensor_in_meta,
+    ],
 )
 def test_what_the_key_does_not_know_has_none(make: Callable[[], ExportedProgram]) -> None:
     assert key_of(make(), []) is None
+
+
+def test_what_strict_export_adds_is_known() -> None:
+    programs = [
+        torch.export.export(Layer(), (X,), strict=True).run_decompositions() for _ in range(2)
+    ]
+    placeholders = programs[0].graph.find_nodes(op="placeholder")
+    assert any("example_value" in node.meta for node in placeholders)
+    first, second = (key_of(program, []) for program in programs)
+    assert first is not None and first == second
 
 
 def test_facts_are_kept_for_equal_settings(tmp_path: Path) -> None:

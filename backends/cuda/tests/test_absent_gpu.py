@@ -19,6 +19,7 @@ from pteron.backends.cuda import CudaOptions
 from pteron.backends.cuda.cuda_backend import CudaBackend, NoCudaDevice
 from pteron.backends.cuda.tests.programs import lower, sample_named, save
 from pteron.exir._serialize.program_file import deserialize_program
+from pteron.runtime import Runtime
 
 SM_90 = CudaOptions(architectures=("sm_90",), save_data_externally=False)
 WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
@@ -209,6 +210,25 @@ def test_all_of_torch_is_as_before() -> None:
     before = state()
     generated(nn.GELU(), SM_90, torch.randn(8, 64))
     assert state() == before
+
+
+def test_kernels_that_cannot_run_are_not_kept() -> None:
+    from torch._inductor.codecache import PyCodeCache
+
+    generated(nn.GELU(), SM_90, torch.randn(8, 64))
+    assert not PyCodeCache.modules
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_what_was_lowered_without_a_gpu_is_lowered_with_one(tmp_path: pathlib.Path) -> None:
+    major, minor = torch.cuda.get_device_capability()
+    x = torch.randn(8, 64)
+    for architectures in ((f"sm_{major}{minor}",), ()):
+        program = torch.export.export(nn.GELU().cuda(), (x.cuda(),))
+        options = CudaOptions(architectures=architectures, save_data_externally=False)
+        method = Runtime.get().load_program(save(lower(program, options), tmp_path))
+        (found,) = method.load_method("forward").execute([x.cuda()])
+        torch.testing.assert_close(torch.from_dlpack(found).cpu(), nn.GELU()(x))
 
 
 def test_the_same_bytes_come_out_again(tmp_path: pathlib.Path) -> None:

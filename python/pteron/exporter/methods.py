@@ -21,6 +21,7 @@ from pteron.exir._program import argument_name, constant_tensor
 from pteron.exir.arguments import DEFAULT_METHOD
 from pteron.exir.decompositions import join_aliases
 from pteron.exir.flex_attention import decompose_flex_attention
+from pteron.exir.library_operators import any_number_of_kept_boxes
 from pteron.exir.recurrent_layers import whole_recurrent_layers
 from pteron.exir.verification.call import call
 from pteron.exir.verification.full_precision import full_precision_matmuls
@@ -176,7 +177,7 @@ def _export_method(
             try:
                 # What it prints is a graph, where it fails.
                 redirected = contextlib.redirect_stderr(printed)
-                with quiet(), redirected, whole_recurrent_layers():
+                with quiet(), redirected, whole_recurrent_layers(), any_number_of_kept_boxes():
                     program = torch.export.export(
                         module, positional, named, dynamic_shapes=shapes, strict=way
                     )

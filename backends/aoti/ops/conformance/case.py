@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import torch
 
 import pteron.backends.aoti.ops.convolution.convolution  # noqa: F401  defines its operators
+import pteron.backends.aoti.ops.detection.detection  # noqa: F401  defines its operator
 import pteron.backends.aoti.ops.recurrent.recurrent  # noqa: F401  defines its operator
 
 Json: TypeAlias = dict[str, Any]
@@ -86,9 +87,9 @@ class Formula:
 
 
 def overload(shim: str) -> torch._ops.OpOverload:
-    """aten.sort.stable for "sort_stable", or an operator of ours."""
+    """aten.sort.stable for "sort_stable", or an operator of ours or of torchvision."""
     parts = shim.split("_")
-    for namespace in (torch.ops.aten, torch.ops.pteron):
+    for namespace in (torch.ops.aten, torch.ops.pteron, torch.ops.torchvision):
         for cut in range(len(parts), 0, -1):
             packet = getattr(namespace, "_".join(parts[:cut]), None)
             name = "_".join(parts[cut:]) or "default"

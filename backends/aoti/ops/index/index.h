@@ -3,12 +3,14 @@
 
 #include <vector>
 
-#include "pteron/backends/aoti/ops/kernels.h"
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
+#include "pteron/runtime/core/error.h"
 #include "pteron/runtime/core/result.h"
 #include "pteron/runtime/core/span.h"
 
 namespace pteron::aoti {
+
+struct Kernels;  // kernels.h
 
 // The elements that indices select. As in torch, the dimensions of the indices replace the first
 // indexed dimension if the indexed dimensions are adjacent; otherwise they come first.

@@ -76,11 +76,11 @@ Error gemm(const GemmProblem& problem, int device, cudaStream_t stream) {
   if (problem.m == 0 || problem.n == 0 || problem.batch == 0) return Error::Ok;
   if (problem.library == GemmLibrary::kAuto && is_gemv(problem)) return gemv(problem, stream);
   PTERON_ASSIGN_OR_RETURN(BlasContext * blas, BlasContext::get(device, stream));
-  if (!use_cublaslt(problem)) return gemm_cublas(problem, *blas, stream);
+  if (!use_cublaslt(problem)) return gemm_cublas(problem, *blas);
   Error error = gemm_cublaslt(problem, *blas, stream);
   const bool can_fall_back = problem.library == GemmLibrary::kAuto && problem.bias == nullptr &&
                              (problem.beta == 0.0 || problem.c.data == problem.out.data);
-  if (error == Error::NotSupported && can_fall_back) return gemm_cublas(problem, *blas, stream);
+  if (error == Error::NotSupported && can_fall_back) return gemm_cublas(problem, *blas);
   return error;
 }
 

@@ -65,6 +65,12 @@ struct GemmProblem {
 // current. Sizes of zero are allowed: an empty out is not touched, k = 0 gives beta * c.
 Error gemm(const GemmProblem& problem, int device, cudaStream_t stream);
 
+// The same with a wider output: int8 to int32, float16 or bfloat16 to float32; without batch, c and
+// bias, alpha is 1. Sizes are positive, except that k may be 0 for floating-point dtypes.
+// NotSupported for int8 layouts that tensor cores cannot read: rows of a and out and columns of b
+// must be contiguous, all sizes multiples of 16, and more than 16 rows.
+Error gemm_wide(const GemmProblem& problem, int device, cudaStream_t stream);
+
 // Maximum recordings per thread before all are dropped; about 2 KB each.
 inline constexpr size_t kMaxRecordedProducts = 8192;
 

@@ -58,7 +58,7 @@ class Scale final {
 std::string describe(const GemmProblem& problem);
 
 // The two implementations. NotSupported if the library has no algorithm.
-Error gemm_cublas(const GemmProblem& problem, BlasContext& blas, cudaStream_t stream);
+Error gemm_cublas(const GemmProblem& problem, BlasContext& blas);
 Error gemm_cublaslt(const GemmProblem& problem, BlasContext& blas, cudaStream_t stream);
 
 }  // namespace pteron::cuda

@@ -13,13 +13,6 @@
 
 namespace pteron::cuda {
 
-// A batch of strided matrices.
-struct MatrixView {
-  void* data = nullptr;
-  int64_t batch = 1, rows = 0, cols = 0;
-  int64_t batch_stride = 0, row_stride = 0, col_stride = 0;
-};
-
 struct MatrixLayout {
   int64_t leading_dimension;  // elements between neighbouring rows (or columns, if transposed)
   bool transposed;            // columns are contiguous instead of rows

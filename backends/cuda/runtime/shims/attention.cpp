@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "pteron/backends/cuda/runtime/kernels/attention.h"
+#include "pteron/backends/cuda/runtime/shims/attention.h"
 #include "pteron/backends/cuda/runtime/shims/launch.h"
 
 namespace pteron::cuda {
@@ -40,7 +40,14 @@ Error attention(const aoti::AttentionCall& call) {
     a.bias = call.mask->data();
     copy_strides(*call.mask, a.bias_strides);
   }
-  return attention(a, scope.device(), scope.stream());
+  // Up to this many queries per key head cuDNN has too little parallelism, since it does not split
+  // the keys. For one query it would also build a plan for each length of a growing KV cache.
+  const int64_t few = a.queries == 1 ? 32 : 4;
+  if (a.queries * (a.heads / a.kv_heads) > few) {
+    Error error = attention_with_cudnn(a, scope.device(), scope.stream());
+    if (error.ok() || (error != Error::NotFound && error != Error::NotSupported)) return error;
+  }
+  return attention_by_rows(a, scope.device(), scope.stream());
 }
 
 }  // namespace pteron::cuda

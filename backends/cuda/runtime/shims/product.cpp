@@ -1,21 +1,14 @@
-#include "pteron/backends/aoti/ops/product/product.h"
+#include "pteron/backends/cuda/runtime/shims/product.h"
 
 #include <optional>
 
 #include "pteron/backends/cuda/runtime/execution_scope.h"
-#include "pteron/backends/cuda/runtime/kernels/gemm.h"
-#include "pteron/backends/cuda/runtime/kernels/gemm_wide.h"
-#include "pteron/backends/cuda/runtime/kernels/int8_weight.h"
-#include "pteron/backends/cuda/runtime/kernels/integer_product.h"
 #include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
-#include "pteron/backends/cuda/runtime/shims/launch.h"
 
 namespace pteron::cuda {
-namespace {
 
-// `tensor` in the shape of `like`, which it broadcasts to; without one, in its own.
-MatrixView view_of(const SlimTensor& tensor, const MatrixView* like = nullptr) {
+MatrixView view_of(const SlimTensor& tensor, const MatrixView* like) {
   int64_t sizes[3] = {1, 1, 1}, strides[3] = {0, 0, 0};
   const size_t missing = 3 - tensor.dim();
   for (size_t d = 0; d < tensor.dim(); ++d) {
@@ -31,6 +24,14 @@ MatrixView view_of(const SlimTensor& tensor, const MatrixView* like = nullptr) {
   return view;
 }
 
+std::optional<GemmMatrix> in_place(const MatrixView& view) {
+  const auto layout = matrix_layout(view.rows, view.cols, view.row_stride, view.col_stride);
+  if (!layout) return std::nullopt;
+  return GemmMatrix{view.data, *layout, view.batch == 1 ? 0 : view.batch_stride};
+}
+
+namespace {
+
 MatrixView contiguous(const MatrixView& view, void* data) {
   return {data, view.batch, view.rows, view.cols, view.rows * view.cols, view.cols, 1};
 }
@@ -44,12 +45,6 @@ StridedCopy copy_of(const MatrixView& target, const MatrixView& source, size_t i
   copy.add_dim(target.rows, target.row_stride, source.row_stride);
   copy.add_dim(target.cols, target.col_stride, source.col_stride);
   return copy;
-}
-
-std::optional<GemmMatrix> in_place(const MatrixView& view) {
-  const auto layout = matrix_layout(view.rows, view.cols, view.row_stride, view.col_stride);
-  if (!layout) return std::nullopt;
-  return GemmMatrix{view.data, *layout, view.batch == 1 ? 0 : view.batch_stride};
 }
 
 // A floating-point matmul with the GEMM layer. Operands with contiguous rows or columns are used in
@@ -152,58 +147,18 @@ class Runner final {
   GemmProblem problem_;
 };
 
-// int8 to int32 on tensor cores: NotSupported where they or the library cannot.
-Error run_on_tensor_cores(const IntegerProduct& product, int device, cudaStream_t stream) {
-  const auto a = in_place(product.a), b = in_place(product.b), out = in_place(product.out);
-  if (!a || !b || !out) return Error::NotSupported;
-  GemmProblem problem;
-  problem.dtype = product.operands;
-  problem.m = product.out.rows;
-  problem.n = product.out.cols;
-  problem.k = product.a.cols;
-  problem.a = *a;
-  problem.b = *b;
-  problem.out = *out;
-  return gemm_wide(problem, device, stream);
-}
-
-Error run_integers(const aoti::ProductCall& call, int device, cudaStream_t stream) {
-  if (call.a.dtype() != call.b.dtype()) return aoti::no_kernel_for(call.a);
-  IntegerProduct product;
-  product.operands = type_of(call.a);
-  product.result = type_of(call.out);
-  product.out = view_of(call.out);
-  product.a = view_of(call.a);
-  product.b = view_of(call.b);
-  if (call.c) product.c = view_of(*call.c, &product.out);
-  product.alpha = static_cast<int64_t>(call.alpha);
-  product.beta = static_cast<int64_t>(call.beta);
-  if (product.operands != product.result) {
-    Error error = run_on_tensor_cores(product, device, stream);
-    if (error != Error::NotSupported && error != Error::NotFound) return error;
-  }
-  Error error = integer_product(product, stream);
-  if (error == Error::InvalidType) return aoti::no_kernel_for(call.out);
-  return error;
-}
-
 }  // namespace
 
 Error product(const aoti::ProductCall& call) {
   if (call.out.numel() == 0) return Error::Ok;
   PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.out));
   if (!is_gemm_type(type_of(call.a))) {
-    return run_integers(call, scope.device(), scope.stream());
+    if (call.a.dtype() != call.b.dtype()) return aoti::no_kernel_for(call.a);
+    Error error = integer_product(call, scope);
+    if (error == Error::InvalidType) return aoti::no_kernel_for(call.out);
+    return error;
   }
   return Runner(call, scope.device(), scope.stream()).run();
-}
-
-Error int8_weight(const aoti::Int8WeightCall& call) {
-  PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.out));
-  return int8_weight(
-      {type_of(call.x), call.x.data(), call.weight.data_as<const int8_t>(), call.scales.data(),
-       call.out.data(), call.out.size(0), call.out.size(1), call.x.size(1)},
-      scope.stream());
 }
 
 }  // namespace pteron::cuda

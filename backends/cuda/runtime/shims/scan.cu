@@ -5,8 +5,8 @@
 #include "pteron/backends/aoti/ops/scan/scan.h"
 #include "pteron/backends/aoti/ops/scan/scan_steps.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
-#include "pteron/backends/cuda/runtime/kernels/numbers.cuh"
 #include "pteron/backends/cuda/runtime/shims/launch.h"
+#include "pteron/backends/cuda/runtime/shims/numbers.cuh"
 
 namespace pteron::cuda {
 namespace {
@@ -123,10 +123,9 @@ void launch(Kind kind, const Matrix& m, int64_t* indices, cudaStream_t stream) {
 }
 
 Error check(const SlimTensor& tensor) {
-  PTERON_CHECK_OR_RETURN(
-      tensor.dtype() != DType::Float8_e5m2 && tensor.dtype() != DType::Float8_e4m3fn,
-      Error::InvalidType, "scan: found %s, expected numbers of other types",
-      slim::name_of(tensor.dtype()));
+  PTERON_CHECK_OR_RETURN(!is_float8(type_of(tensor)), Error::InvalidType,
+                         "scan: found %s, expected numbers of other types",
+                         slim::name_of(tensor.dtype()));
   return Error::Ok;
 }
 
@@ -145,7 +144,7 @@ Error scan(const aoti::ScanCall& call) {
   }
   const int64_t n = aoti::size_along(call.self, call.dim);
   const ScalarType type = type_of(call.out);
-  const Matrix m{{x->data(), type_of(call.self)}, {out.data(), type}, call.self.numel() / n, n};
+  const Matrix m{numbers_of(*x), {out.data(), type}, call.self.numel() / n, n};
   const auto run = type == ScalarType::Double                   ? launch<double>
                    : is_floating(type)                          ? launch<float>
                    : call.indices && type == ScalarType::UInt64 ? launch<uint64_t>

@@ -6,21 +6,18 @@
 namespace pteron::metal {
 namespace {
 
-// In addition to RowParams, whose length is that of the stored rows.
-struct TransformParams {
-  int64_t length;           // length of the transform
-  int64_t in_parts, parts;  // 2 for complex dtypes
-  float turn, scale;        // 2 pi, with the sign of the direction
-};
+// In addition to RowParams, whose length is that of the stored rows. parts: 2 for complex dtypes.
+// turn: 2 pi, with the sign of the direction.
+#define PTERON_TRANSFORM_PARAMS      \
+  struct TransformParams {           \
+    int64_t length, in_parts, parts; \
+    float turn, scale;               \
+  };
+PTERON_TRANSFORM_PARAMS
 
-const char kSource[] = R"MTL(
+const char kSource[] = PTERON_TEXT(PTERON_TRANSFORM_PARAMS) R"MTL(
 // A thread computes one coefficient of one row. Short complex rows are one-sided: the rest is
 // conjugate.
-struct TransformParams {
-  long length, in_parts, parts;
-  float turn, scale;
-};
-
 kernel void transform_rows(device float* out, device const float* in, constant RowParams& p,
                            constant TransformParams& t,
                            uint2 position [[thread_position_in_grid]]) {

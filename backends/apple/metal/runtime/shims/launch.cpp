@@ -37,7 +37,7 @@ Result<Library*> library_of(const char* source, std::initializer_list<ElementMac
   if (!known) {
     PTERON_ASSIGN_OR_RETURN(Gpu* const gpu, find_gpu());
     const std::string begin =
-        "#include <metal_stdlib>\nusing namespace metal;\n"
+        "#include <metal_stdlib>\nusing namespace metal;\n#define int64_t long\n"
         // Of backends/aoti/ops/host_device.h.
         "#define PTERON_HOST_DEVICE\n#define PTERON_CONSTANT constant\n"
         "#define PTERON_DEVICE_MEMORY device\n#define PTERON_THREAD thread\n";

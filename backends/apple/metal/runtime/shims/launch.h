@@ -1,12 +1,17 @@
-// Launches our kernels, the source text in the folder kernels/.
+// Launches our kernels, which are source text; names in capitals are macros set at compilation.
 //
+//   #define PTERON_PARAMS struct Params { int64_t rows, columns; };
+//   PTERON_PARAMS
+//   const char kSource[] = PTERON_TEXT(PTERON_PARAMS) R"MTL(...)MTL";
+//   ...
 //   const Params params{...};
-//   return launch(kProductSource, {{"T", DType::Float}}, "product", {memory(out), memory(a), bytes(params)},
+//   return launch(kSource, {{"T", DType::Float}}, "product", {memory(out), memory(a), bytes(params)},
 //                 {columns, rows, 1});
 //
 // launches kernel `product` of the text, compiled with T defined as float, for a grid of threads.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 
 #include "pteron/backends/aoti/ops/results.h"
@@ -16,9 +21,16 @@
 
 namespace pteron::metal {
 
+// What a macro expands to, as text: a struct of arguments for C++ and the shader, where int64_t is
+// `long`.
+#define PTERON_TEXT(...) PTERON_TEXT_OF_(__VA_ARGS__)
+#define PTERON_TEXT_OF_(...) #__VA_ARGS__
+
 using slim::DType;
 using slim::SlimTensor;
 using slim::TensorPtr;
+
+inline constexpr int64_t kMostDims = 16;
 
 // The Metal type of a dtype; null if there is none (double, complex).
 const char* element_of(DType dtype);

@@ -21,14 +21,7 @@ Rows rows_along(const slim::SlimTensor& in, const slim::SlimTensor& out, size_t 
   return rows;
 }
 
-const char kRowText[] = R"MTL(
-struct RowParams {
-  long dims, length, count;
-  long sizes[16], in[16], out[16];
-  long in_step, out_step;
-  long kind;
-};
-
+const char kRowText[] = PTERON_TEXT(PTERON_ROW_PARAMS) R"MTL(
 struct Row {
   long in, out;
 };

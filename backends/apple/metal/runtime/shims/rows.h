@@ -4,17 +4,19 @@
 #include <cstdint>
 
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
-#include "pteron/backends/apple/metal/runtime/kernels/kernels.h"
+#include "pteron/backends/apple/metal/runtime/shims/launch.h"
 
 namespace pteron::metal {
 
 // Rows of two tensors along one dimension, which has size 1 in these strides.
-struct RowParams {
-  int64_t dims, length, count;
-  int64_t sizes[kMostDims], in[kMostDims], out[kMostDims];
-  int64_t in_step, out_step;
-  int64_t kind;  // the operator of the family
-};
+#define PTERON_ROW_PARAMS                          \
+  struct RowParams {                               \
+    int64_t dims, length, count;                   \
+    int64_t sizes[16], in[16], out[16];            \
+    int64_t in_step, out_step;                     \
+    int64_t kind; /* the operator of the family */ \
+  };
+PTERON_ROW_PARAMS
 
 struct Rows {
   RowParams params{};

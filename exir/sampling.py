@@ -1,0 +1,146 @@
+"""Decompositions of grid_sampler_3d and of the fused layer _trilinear, and of window functions."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+_aten = torch.ops.aten
+
+
+def sampling() -> dict[OpOverload, Callable[..., Any]]:
+    """The decompositions. torch has none, or only in some releases."""
+    return {
+        _aten.grid_sampler_3d.default: _grid_sampler_3d,
+        _aten._trilinear.default: _trilinear,
+        **{
+            getattr(getattr(_aten, f"{name}_window"), overload): function
+            for name, function in _WINDOWS.items()
+            for overload in getattr(_aten, f"{name}_window").overloads()
+            if not overload.endswith("out")
+        },
+    }
+
+
+def _grid_sampler_3d(
+    volume: torch.Tensor,
+    grid: torch.Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+) -> torch.Tensor:
+    """Trilinear (mode 0) or nearest (1); zeros (0), border (1) or reflection (2) beside it."""
+    if interpolation_mode not in (0, 1):
+        return NotImplemented
+    batch, channels, *sizes = volume.shape
+    wide = torch.promote_types(volume.dtype, torch.float32)
+    places = [
+        _place(grid[..., 2 - d].to(wide), sizes[d], padding_mode, align_corners) for d in range(3)
+    ]
+    elements = volume.to(wide).reshape(batch, channels, -1)
+    if interpolation_mode == 1:
+        corners = [([place.round() for place in places], torch.ones_like(places[0]))]
+    else:
+        low = [place.floor() for place in places]
+        corners = []
+        for steps in itertools.product((0, 1), repeat=3):
+            at = [first + step for first, step in zip(low, steps, strict=True)]
+            shares = [1 - (place - a).abs() for place, a in zip(places, at, strict=True)]
+            corners.append((at, shares[0] * shares[1] * shares[2]))
+    result: Any = 0
+    for at, weight in corners:
+        inside = torch.ones_like(weight, dtype=torch.bool)
+        index: Any = 0
+        for a, size in zip(at, sizes, strict=True):
+            inside = inside & (a >= 0) & (a < size)
+            index = index * size + torch.where((a >= 0) & (a < size), a, 0).to(torch.int64)
+        picked = elements.gather(2, index.flatten(1)[:, None].expand(-1, channels, -1))
+        picked = picked.view(batch, channels, *weight.shape[1:]) * weight[:, None]
+        # What is beside the volume is 0 even where the weight is NaN.
+        result = result + torch.where(inside[:, None], picked, 0)
+    return result.to(volume.dtype)
+
+
+def _place(x: torch.Tensor, size: Any, padding_mode: int, align_corners: bool) -> torch.Tensor:
+    """Coordinates from -1 to 1 as indices along a dimension, with a fraction."""
+    x = (x + 1) / 2 * (size - 1) if align_corners else ((x + 1) * size - 1) / 2
+    if padding_mode == 2:
+        low, span = (0.0, size - 1) if align_corners else (-0.5, size)
+        if isinstance(size, int) and span == 0:
+            x = torch.zeros_like(x)
+        else:
+            distance = (x - low).abs()
+            extra = distance.fmod(span)
+            is_even = (distance / span).floor().fmod(2) == 0
+            x = torch.where(is_even, extra + low, span - extra + low)
+    if padding_mode in (1, 2):
+        x = torch.where(x.isnan(), size - 1, x.clamp(0, size - 1))
+    return x
+
+
+def _trilinear(
+    i1: torch.Tensor,
+    i2: torch.Tensor,
+    i3: torch.Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> torch.Tensor:
+    """(i1 * i2 * i3).sum(sumdim), each with dimensions inserted at `expand`, by matmuls."""
+    rank = i1.dim() + len(expand1)
+    subscripts = [
+        [d for d in range(rank) if d not in expand] for expand in (expand1, expand2, expand3)
+    ]
+    kept = [d for d in range(rank) if d not in sumdim]
+    operands = zip((i1, i2, i3), subscripts, strict=True)
+    return torch.einsum(*(part for pair in operands for part in pair), kept)
+
+
+def _window(shape: Callable[..., torch.Tensor], *defaults: float) -> Callable[..., torch.Tensor]:
+    """Of n points `shape(0, ..., n - 1; n, parameters)`; a periodic window is one point longer."""
+
+    def make(length: int, *arguments: Any, **options: Any) -> torch.Tensor:
+        periodic = bool(arguments[0]) if arguments else True
+        given = list(arguments[1:])
+        parameters = [*given, *defaults[len(given) :]]
+        dtype = options.get("dtype") or torch.get_default_dtype()
+        device = options.get("device")
+        if length <= 1:
+            return torch.ones(length, dtype=dtype, device=device)
+        points = length + periodic
+        wide = torch.promote_types(dtype, torch.float32)
+        x = torch.arange(points, dtype=wide, device=device) / (points - 1)
+        return shape(x, *parameters)[:length].to(dtype)
+
+    return make
+
+
+def _hamming(x: torch.Tensor, alpha: float, beta: float) -> torch.Tensor:
+    return alpha - beta * (2 * math.pi * x).cos()
+
+
+def _blackman(x: torch.Tensor) -> torch.Tensor:
+    return 0.42 - 0.5 * (2 * math.pi * x).cos() + 0.08 * (4 * math.pi * x).cos()
+
+
+def _bartlett(x: torch.Tensor) -> torch.Tensor:
+    return 1 - (2 * x - 1).abs()
+
+
+def _kaiser(x: torch.Tensor, beta: float) -> torch.Tensor:
+    inside = (1 - (2 * x - 1) ** 2).clamp(min=0).sqrt()
+    return torch.special.i0(beta * inside) / torch.special.i0(torch.full_like(x, beta))
+
+
+_WINDOWS: dict[str, Callable[..., torch.Tensor]] = {
+    "hann": _window(_hamming, 0.5, 0.5),
+    "hamming": _window(_hamming, 0.54, 0.46),
+    "blackman": _window(_blackman),
+    "bartlett": _window(_bartlett),
+    "kaiser": _window(_kaiser, 12.0),
+}
