@@ -54,6 +54,7 @@ from pteron.exir.export_warnings import (
     warn_of_platforms,
     warn_of_training,
 )
+from pteron.exir.flex_attention import decompose_flex_attention
 from pteron.exir.number_inputs import check_number_inputs
 from pteron.exir.passes.checkable_asserts import CheckableAsserts
 from pteron.exir.passes.pass_base import Pass
@@ -103,7 +104,7 @@ def _to_edge(
         guards_of(program)
         warn_of_training(program, name)
         warn_of_joined_inputs(program, name)
-        program = methods[name] = join_aliases(program)
+        program = methods[name] = join_aliases(decompose_flex_attention(program))
         functional_programs[name] = require_elements(functionalize(program))
     check_shared_state(functional_programs)
     for name, program in methods.items():

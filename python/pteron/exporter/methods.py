@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from pteron.exir._program import argument_name, constant_tensor
 from pteron.exir.arguments import DEFAULT_METHOD
 from pteron.exir.decompositions import join_aliases
+from pteron.exir.flex_attention import decompose_flex_attention
 from pteron.exir.library_operators import any_number_of_kept_boxes
 from pteron.exir.recurrent_layers import whole_recurrent_layers
 from pteron.exir.verification.call import call
@@ -196,6 +197,7 @@ def _export_method(
     _check_values(name, program, notes)
     if all(leaf is None for leaf in program.graph_signature.user_outputs):
         notes.append(f"method {name!r} returns nothing")
+    program = decompose_flex_attention(program)  # which does not run as it is
     return join_aliases(program)  # so that running it leaves the module's tensors as they are
 
 

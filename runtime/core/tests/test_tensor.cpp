@@ -49,7 +49,7 @@ TEST(TensorTest, ScalarTensorHasOneElement) {
 
 TEST(TensorTest, RefusesWhatCannotBe) {
   const Sizes two{2, 2};
-  EXPECT_EQ(Tensor::make(static_cast<ScalarType>(9), two, nullptr).error(), Error::InvalidType);
+  EXPECT_EQ(Tensor::make(static_cast<ScalarType>(8), two, nullptr).error(), Error::InvalidType);
   EXPECT_EQ(Tensor::make(ScalarType::Float, Sizes{2, -1}, nullptr).error(), Error::InvalidArgument);
   EXPECT_EQ(Tensor::make(ScalarType::Float, Sizes(17, 1), nullptr).error(), Error::InvalidArgument);
   EXPECT_TRUE(Tensor::make(ScalarType::Float, Sizes(16, 1), nullptr).ok());

@@ -150,7 +150,7 @@ const Case kValueCases[] = {
     {"tensor_list_none", METHOD(m.add(TensorListSpec{{{-1}}})), "is value -1"},
     {"optional_list_item", METHOD(m.add(OptionalTensorListSpec{{{-2}}})), "is value -2"},
     {"list_of_lists", METHOD(m.add(TensorListSpec{{{kTensors}}})), "TensorList, expected Tensor"},
-    {"scalar_type", METHOD(m.tensor(kX).scalar_type = 9), "scalar type 9"},
+    {"scalar_type", METHOD(m.tensor(kX).scalar_type = 8), "scalar type 8"},
     {"storage_offset", METHOD(m.tensor(kX).storage_offset = 1), "storage offset is 1"},
     {"layout", METHOD(m.tensor(kX).layout = 1), "layout is 1"},
     {"no_sizes", METHOD(m.tensor(kX).sizes.reset()), "no sizes or no dim order"},
@@ -272,14 +272,14 @@ TEST(MethodChecks, TheSoundProgramIsSound) {
 TEST(MethodChecks, AllProblemsAreReportedTogether) {
   ProgramSpec program = sound_program();
   MethodSpec& method = program.methods->front();
-  method.tensor(kX).scalar_type = 9;
+  method.tensor(kX).scalar_type = 8;
   method.tensor(kPlanned).memory_id = 5;
   method.add(StringSpec{});
   program.add_method("other").outputs = {{3}};
   const auto loaded = Program::load(write_program(program));
   ASSERT_FALSE(loaded.ok());
   const std::string message = loaded.error().message();
-  for (const char* const part : {"4 errors", "scalar type 9", "planned in buffer 5",
+  for (const char* const part : {"4 errors", "scalar type 8", "planned in buffer 5",
                                  "a string without text", "method other: output 0 is value 3"}) {
     EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
   }
