@@ -1,4 +1,4 @@
-"""Damaged and exchanged files: what each level of verification takes, and that Required takes none."""
+"""Damaged and exchanged files: what each level of verification takes; Required takes none."""
 
 import random
 import struct
@@ -20,6 +20,9 @@ _AT_LEAST_DEFAULT = [v for v in Verification if v != Verification.Minimal]
 class Model(nn.Module):
     """Weights of a delegate, a constant of the program and state."""
 
+    table: torch.Tensor
+    state: torch.Tensor
+
     def __init__(self, seed: int) -> None:
         super().__init__()
         torch.manual_seed(seed)
@@ -29,7 +32,7 @@ class Model(nn.Module):
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         self.state.add_(x)
-        return self.linear(x).relu() + self.state, self.table
+        return torch.relu(self.linear(x)) + self.state, self.table
 
 
 def _written(folder: Path, name: str, seed: int, **options: Any) -> tuple[bytes, bytes]:
@@ -82,7 +85,7 @@ def test_no_changed_byte_is_taken_where_digests_are_required(files: Any, which: 
         flip = draw.choice((0xFF, 1 << draw.randrange(8)))
         victim[offset] ^= flip
         try:
-            _load(changed[0], changed[1], Verification.Required)
+            _load(bytes(changed[0]), bytes(changed[1]), Verification.Required)
             taken.append(offset)
         except PteronError:
             pass
@@ -100,7 +103,13 @@ def test_appended_truncated_and_without_digests(files: Any, which: int) -> None:
     (nbytes,) = struct.unpack_from("<I", whole, 12)
     without[12:16] = struct.pack("<I", table - 8)
     without[table : nbytes + 8] = bytes(nbytes + 8 - table)
-    for damaged in (whole + b"\0", whole + bytes(4096), whole + b"more", whole[:-1], bytes(without)):
+    for damaged in (
+        whole + b"\0",
+        whole + bytes(4096),
+        whole + b"more",
+        whole[:-1],
+        bytes(without),
+    ):
         given = list(files[0])
         given[which] = damaged
         with pytest.raises(PteronError):
@@ -108,9 +117,8 @@ def test_appended_truncated_and_without_digests(files: Any, which: int) -> None:
     # As if another tool had written it; the program names its data all the same.
     given = list(files[0])
     given[which] = bytes(without)
-    assert _outputs(_load(given[0], given[1], Verification.Full)) == _outputs(
-        _load(*files[0], Verification.Full)
-    )
+    found = _outputs(_load(given[0], given[1], Verification.Full))
+    assert found == _outputs(_load(files[0][0], files[0][1], Verification.Full))
 
 
 @pytest.mark.parametrize("verification", _AT_LEAST_DEFAULT)

@@ -227,7 +227,7 @@ def test_what_was_lowered_without_a_gpu_is_lowered_with_one(tmp_path: pathlib.Pa
         program = torch.export.export(nn.GELU().cuda(), (x.cuda(),))
         options = CudaOptions(architectures=architectures, save_data_externally=False)
         method = Runtime.get().load_program(save(lower(program, options), tmp_path))
-        (found,) = method.load_method("forward").execute([x.cuda()])
+        (found,) = method.load_method("forward").execute([x])
         torch.testing.assert_close(torch.from_dlpack(found).cpu(), nn.GELU()(x))
 
 

@@ -7,16 +7,20 @@ import pytest
 import torch
 from torch import nn
 from torch.export import Dim
+from torch.utils._pytree import tree_leaves
 
 import pteron
-from pteron.backends.cuda.tests.programs import check
+from pteron.backends.cuda.tests.programs import ON_DEVICE, check
+
+_ON_DEVICE = pteron.ExecutorchBackendConfig(**ON_DEVICE)
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
 
 def _layer(kind: str, **options: Any) -> nn.Module:
     torch.manual_seed(0)
-    return getattr(nn, kind)(12, 20, num_layers=2, **options).eval().cuda()
+    layer: nn.Module = getattr(nn, kind)(12, 20, num_layers=2, **options)
+    return layer.eval().cuda()
 
 
 def _sequence(*shape: int) -> torch.Tensor:
@@ -26,7 +30,7 @@ def _sequence(*shape: int) -> torch.Tensor:
 
 def _eager(layer: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
     with torch.no_grad(), torch.backends.cudnn.flags(allow_tf32=False):
-        return [value.cpu() for value in torch.utils._pytree.tree_leaves(layer(x))]
+        return [value.cpu() for value in tree_leaves(layer(x))]
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
@@ -37,10 +41,10 @@ def test_results_are_eagers(
 ) -> None:
     layer = _layer(kind, bidirectional=bidirectional, batch_first=True)
     x = _sequence(3, steps)
-    pteron.export(layer, (x,), tmp_path / "model.pte")
+    pteron.export(layer, (x,), tmp_path / "model.pte", backend="cuda", config=_ON_DEVICE)
     method = pteron.Runtime.get().load_program(tmp_path / "model.pte").load_method("forward")
     for input in (x, x.flip(1)):
-        found = torch.utils._pytree.tree_leaves(method(input))
+        found = tree_leaves(method(input))
         check([torch.from_dlpack(value) for value in found], _eager(layer, input), 1e-5)
 
 
@@ -48,9 +52,10 @@ def test_results_are_eagers(
 def test_the_number_of_steps_is_dynamic(kind: str, tmp_path: pathlib.Path) -> None:
     layer = _layer(kind)
     steps = {0: Dim("steps", min=2, max=100)}
-    pteron.export(layer, (_sequence(40, 3),), tmp_path / "model.pte", dynamic_shapes=(steps,))
+    options: dict[str, Any] = {"backend": "cuda", "config": _ON_DEVICE, "dynamic_shapes": (steps,)}
+    pteron.export(layer, (_sequence(40, 3),), tmp_path / "model.pte", **options)
     method = pteron.Runtime.get().load_program(tmp_path / "model.pte").load_method("forward")
     for count in (40, 2, 33, 100):
         x = _sequence(count, 3)
-        found = torch.utils._pytree.tree_leaves(method(x))
+        found = tree_leaves(method(x))
         check([torch.from_dlpack(value) for value in found], _eager(layer, x), 1e-5)
