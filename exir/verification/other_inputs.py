@@ -67,13 +67,16 @@ def _with_nan_and_inf(reference: Reference) -> Reference | None:
     """Sets a few elements of each input to NaN, infinity or zero; None if no input is floating
     point.
 
-    Also None with FFTs and signs of determinants, where propagation of NaN depends on the library's
-    algorithm; with antialiased resizing, where it depends on rounding whether a weight at a border
-    is 0; and with torchvision's pooling, which reads memory wherever a box is.
+    Also None with FFTs, signs of determinants, eigenvalues and singular values, where NaN is
+    propagated, or an error, by the library's algorithm; with antialiased resizing, where it depends
+    on rounding whether a weight at a border is 0; and with torchvision's pooling, which reads
+    memory wherever a box is.
     """
     unsafe = (
         "fft",
         "_slogdet",
+        "_linalg_svd",
+        "_linalg_eigh",
         "2d_aa",
         "torchvision.roi",
         "torchvision.ps_roi",

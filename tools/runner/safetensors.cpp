@@ -147,7 +147,7 @@ const char* dtype_name(ScalarType dtype) {
   for (const DtypeName& known : kDtypeNames) {
     if (known.dtype == dtype) return known.name;
   }
-  return "?";
+  return nullptr;  // complex128
 }
 
 size_t nbytes_of(const View& view) {
@@ -233,6 +233,9 @@ Error write_safetensors(const std::vector<NamedTensor>& tensors, const Metadata&
   size_t offset = 0;
   for (const size_t i : order) {
     const View& view = tensors[i].view;
+    PTERON_CHECK_OR_RETURN(dtype_name(view.dtype), Error::NotSupported,
+                           "tensor \"%s\" is %s, for which safetensors files have no dtype",
+                           tensors[i].name.c_str(), name_of(view.dtype));
     const Span<const int64_t> shape = view.shape();
     const size_t end = offset + nbytes_of(view);
     entries[tensors[i].name] = {{"dtype", dtype_name(view.dtype)},

@@ -322,7 +322,8 @@ def _differences(
     worst = 0.0
     for found, expected in zip(exported, pytree.tree_leaves(returned), strict=False):
         if isinstance(expected, torch.Tensor) and expected.numel():
-            found, expected = found.double(), expected.detach().cpu().double()
+            wide = torch.complex128 if expected.is_complex() else torch.float64
+            found, expected = found.to(wide), expected.detach().cpu().to(wide)
             if found.shape == expected.shape:
                 error = (found - expected).abs().nan_to_num(0, 0, 0).max()
                 worst = max(worst, float(error / (expected.abs().nan_to_num(0, 0, 0).max() or 1)))
