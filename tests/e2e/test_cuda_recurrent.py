@@ -12,7 +12,11 @@ from torch.utils._pytree import tree_leaves
 import pteron
 from pteron.backends.cuda.tests.programs import ON_DEVICE, check
 
-_ON_DEVICE = pteron.ExecutorchBackendConfig(**ON_DEVICE)
+_ON_DEVICE: dict[str, Any] = {
+    "backend": "cuda",
+    "config": pteron.ExecutorchBackendConfig(**ON_DEVICE),
+    "options": {"cuda.save_data_externally": False},
+}
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
@@ -41,7 +45,7 @@ def test_results_are_eagers(
 ) -> None:
     layer = _layer(kind, bidirectional=bidirectional, batch_first=True)
     x = _sequence(3, steps)
-    pteron.export(layer, (x,), tmp_path / "model.pte", backend="cuda", config=_ON_DEVICE)
+    pteron.export(layer, (x,), tmp_path / "model.pte", **_ON_DEVICE)
     method = pteron.Runtime.get().load_program(tmp_path / "model.pte").load_method("forward")
     for input in (x, x.flip(1)):
         found = tree_leaves(method(input))
@@ -51,9 +55,9 @@ def test_results_are_eagers(
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_the_number_of_steps_is_dynamic(kind: str, tmp_path: pathlib.Path) -> None:
     layer = _layer(kind)
-    steps = {0: Dim("steps", min=2, max=100)}
-    options: dict[str, Any] = {"backend": "cuda", "config": _ON_DEVICE, "dynamic_shapes": (steps,)}
-    pteron.export(layer, (_sequence(40, 3),), tmp_path / "model.pte", **options)
+    shapes = ({0: Dim("steps", min=2, max=100)},)
+    path = tmp_path / "model.pte"
+    pteron.export(layer, (_sequence(40, 3),), path, dynamic_shapes=shapes, **_ON_DEVICE)
     method = pteron.Runtime.get().load_program(tmp_path / "model.pte").load_method("forward")
     for count in (40, 2, 33, 100):
         x = _sequence(count, 3)
