@@ -75,8 +75,7 @@ def _with_nan_and_inf(reference: Reference) -> Reference | None:
     unsafe = (
         "fft",
         "_slogdet",
-        "_linalg_svd",
-        "_linalg_eigh",
+        *("linalg_svd", "linalg_eig", "linalg_pinv", "linalg_matrix_rank", "linalg_cond"),
         "2d_aa",
         "torchvision.roi",
         "torchvision.ps_roi",

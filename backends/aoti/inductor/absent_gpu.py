@@ -233,7 +233,6 @@ def _kernels_compiled_only() -> Context:
 def _query_caches_cleared() -> Iterator[None]:
     """Clears torch's caches of device queries and of loaded kernels, before and after."""
     from torch._inductor import codecache, utils
-    from torch._inductor.async_compile import CompiledTritonKernels
     from torch.utils import _triton
 
     def clear() -> None:
@@ -242,9 +241,8 @@ def _query_caches_cleared() -> Iterator[None]:
                 if isinstance(value, _CACHED) and value.__module__ == owner.__name__:
                     value.cache_clear()
         codecache.CacheBase.get_system.cache_clear()
-        CompiledTritonKernels.cache_clear()
-        # The modules of kernels, which keep what they were compiled to: here, for no GPU.
-        codecache.PyCodeCache.cache_clear()
+        # Among them the modules of kernels, which keep what they were compiled to: here, for no GPU.
+        utils.clear_caches()
 
     clear()
     try:

@@ -133,6 +133,10 @@ def _by_runtime(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
     return out.to(narrow), c.to(narrow)
 
 
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
 def _by_scan(
     input: torch.Tensor,
     weight: torch.Tensor,
@@ -145,7 +149,12 @@ def _by_scan(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """`recurrent_steps` as a loop, which Inductor compiles."""
     weights = (weight, bias, projection)
-    given = [each for each in weights if each is not None]
+    # torch takes no operands that share a storage, as weights do in the one that cuDNN wants.
+    given: list[torch.Tensor] = []
+    for each in weights:
+        if each is not None:
+            shared = any(_storage(each) == _storage(other) for other in given)
+            given.append(each.clone() if shared else each)
     state = [hx] if cx is None else [hx, cx]
 
     def body(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
