@@ -136,7 +136,7 @@ def test_the_number_in_a_tensor(value: Any, sizes: Sequence[int]) -> None:
 
 
 def test_the_number_in_a_tensor_of_several() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"float32\[2\], expected one element"):
+    with pytest.raises(InvalidArgumentError, match=r"float32\[2\], expected one real element"):
         of_tensor("aten::_local_scalar_dense", torch.ones(2))
 
 
@@ -173,7 +173,7 @@ def test_assertions_that_are_refused() -> None:
         asserted("1", "no")
     with pytest.raises(PteronError, match="argument 1 is None, expected text or a number"):
         asserted(False, None)
-    with pytest.raises(InvalidArgumentError, match=r"bool\[2\], expected one element"):
+    with pytest.raises(InvalidArgumentError, match=r"bool\[2\], expected one real element"):
         asserted(torch.tensor([True, True]), "no")
     with pytest.raises(InvalidArgumentError, match=r"check in the model: $"):
         asserted(False)

@@ -124,6 +124,19 @@ def test_loops(kind: str, is_dynamic: bool) -> None:
             torch.testing.assert_close(program.module()(x), model(x))
 
 
+def test_operands_of_a_loop_share_no_storage() -> None:
+    """The weights of a layer on a GPU do, in the one that cuDNN wants."""
+    model = nn.LSTM(4, 6, proj_size=3)
+    whole = torch.cat([weight.detach().flatten() for weight in model.parameters()])
+    parts = whole.split([weight.numel() for weight in model.parameters()])
+    for weight, part in zip(model.parameters(), parts, strict=True):
+        weight.data = part.view(weight.shape)
+    program = lowered(model, (torch.randn(5, 2, 4),), is_loop=True)
+    (loop,) = program.graph.find_nodes(op="call_function", target=torch.ops.higher_order.scan)
+    storages = [operand.meta["val"].untyped_storage()._cdata for operand in loop.args[3]]
+    assert len(storages) > 2 and len(set(storages)) == len(storages)
+
+
 def test_layers_that_stay_whole() -> None:
     model = nn.Sequential(nn.LSTM(4, 4))
 
