@@ -241,7 +241,7 @@ def _query_caches_cleared() -> Iterator[None]:
                 if isinstance(value, _CACHED) and value.__module__ == owner.__name__:
                     value.cache_clear()
         codecache.CacheBase.get_system.cache_clear()
-        # Among them the modules of kernels, which keep what they were compiled to: here, for no GPU.
+        # With the modules of kernels, which keep what they were compiled to: here, for no GPU.
         utils.clear_caches()
 
     clear()
