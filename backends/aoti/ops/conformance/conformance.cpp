@@ -157,7 +157,11 @@ TEST_P(Conformance, IsWhatTorchDoes) {
     SCOPED_TRACE("result " + std::to_string(i));
     ASSERT_NE(call.result(i), nullptr);
     if (results[i].is_null()) continue;
-    check_tensor(call, *call.result(i), results[i], tolerance, unchecked.count(i) == 0);
+    Json wanted = results[i];
+    // The rows of Vh are contiguous in torch on CUDA, its columns elsewhere.
+    const bool is_vh = item.at("shim") == "_linalg_svd" && i == 2;
+    if (is_vh && device.device.type == DeviceType::CUDA) wanted.erase("strides");
+    check_tensor(call, *call.result(i), wanted, tolerance, unchecked.count(i) == 0);
   }
   const int written = item.contains("written") ? item["written"].value("argument", 0) : -1;
   if (written >= 0) {
