@@ -152,7 +152,8 @@ def _tree(node: dict[str, Any]) -> Tree:
     if kind == "collections.defaultdict" and isinstance(keys, dict):
         keys = keys["dict_context"]
     elif kind != "builtins.dict" and isinstance(keys, list) and [*map(type, keys)] == [list] * 2:
-        keys, none = keys[0], tuple(map(str, keys[1]))  # of a dataclass
+        # Of a dataclass, the fields that are None; of a DynamicCache, its windows.
+        keys, none = keys[0], tuple(name for name in keys[1] if isinstance(name, str))
     if kind in ("builtins.dict", "collections.OrderedDict", "collections.defaultdict"):
         if len(keys) != len(children):
             raise ValueError(f"{len(keys)} keys for {len(children)} values")
@@ -202,6 +203,9 @@ def _leaves(tree: Tree, value: Any, where: str) -> Iterator[Any]:
         if value is not None:
             raise InvalidArgumentError(f"{where}: found {type(value).__name__}, expected None")
         return
+    if tree.keys == ("key_cache", "value_cache") and hasattr(value, "layers"):
+        layers = [layer for layer in value.layers if layer.keys is not None]  # a DynamicCache
+        value = {"key_cache": [x.keys for x in layers], "value_cache": [x.values for x in layers]}
     if tree.kind == "class" and not isinstance(value, Mapping):
         value = {key: getattr(value, key) for key in tree.keys if hasattr(value, key)} or value
     if tree.kind in ("dict", "class"):

@@ -26,6 +26,7 @@ from pteron.exir.recurrent_layers import whole_recurrent_layers
 from pteron.exir.verification.call import call
 from pteron.exir.verification.full_precision import full_precision_matmuls
 from pteron.exir.verification.reference import Reference
+from pteron.exporter.caches import register_caches
 from pteron.exporter.errors import ExportError, unknown
 from pteron.exporter.inputs import check_dimensions, check_tensors, distinct, inputs_of
 from pteron.exporter.refusals import quiet, refusal, short
@@ -161,6 +162,7 @@ def _export_method(
                 f" own.\ntry:  torch.export.export(module, args, dynamic_shapes=...)"
             )
         return target
+    register_caches()
     module, forward = _module_of(name, parts)
     positional, named = inputs_of(name, forward, args, kwargs)
     if module.training:
