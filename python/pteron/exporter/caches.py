@@ -4,8 +4,8 @@
     torch.export.export(model, (), {"input_ids": ids})  # returns a DynamicCache
 
 torch.export takes only types that are registered as pytrees. transformers registers DynamicCache in
-a function that its users have to know, with tensors that are made when a cache is put together,
-which torch cannot decompose; and EncoderDecoderCache not at all.
+a function that its users have to know, whose construction makes tensors, which torch cannot
+decompose; and EncoderDecoderCache not at all.
 """
 
 import sys
