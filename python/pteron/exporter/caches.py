@@ -4,7 +4,7 @@
     torch.export.export(model, (), {"input_ids": ids})  # returns a DynamicCache
 
 torch.export takes only types that are registered as pytrees. transformers registers DynamicCache in
-a function that its users have to know, whose construction makes tensors, which torch cannot
+a function that its users have to know, with a constructor that creates tensors, which torch cannot
 decompose; and EncoderDecoderCache not at all.
 """
 
