@@ -90,6 +90,8 @@ def cases() -> Iterator[Json]:
     infinite = torch.full((2, 2), float("nan"))
     parts = ["matrix 0", "finite"]
     yield error("nan", "_linalg_svd", infinite, False, True, None, parts=parts, host=True)
+    empty, parts = torch.zeros(2, 0, 3), ["expected rows and columns"]
+    yield error("no_rows", "_linalg_svd", empty, False, True, None, parts=parts)
     singular = torch.ones(3, 3)
     yield case("identities", "linalg_inv_ex", torch.eye(3)[None].repeat(2, 1, 1), False)
     yield case("of_nothing", "_linalg_solve_ex", torch.zeros(0, 0), torch.zeros(0, 2), True, False)
