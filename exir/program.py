@@ -55,6 +55,7 @@ from pteron.exir.export_warnings import (
     warn_of_training,
 )
 from pteron.exir.flex_attention import decompose_flex_attention
+from pteron.exir.garbage_collection import collected_rarely
 from pteron.exir.number_inputs import check_number_inputs
 from pteron.exir.passes.checkable_asserts import CheckableAsserts
 from pteron.exir.passes.pass_base import Pass
@@ -146,6 +147,7 @@ def _decompose(
     return decompose_complex_tensors(program)
 
 
+@collected_rarely()
 def to_edge_transform_and_lower(
     programs: Programs,
     transform_passes: Passes | None = None,
@@ -253,6 +255,7 @@ class EdgeProgramManager(_Methods):
         """A report on each method; `print` it for a table."""
         return explain(self._programs)
 
+    @collected_rarely()
     def to_executorch(
         self, config: ExecutorchBackendConfig | None = None
     ) -> ExecutorchProgramManager:
