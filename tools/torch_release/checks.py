@@ -51,7 +51,7 @@ CHECKS = (
         "places",
         ("backends/aoti/tests/test_release.py",),
         "say in backends/aoti/inductor what the release has instead of the places that are named; "
-        "then write recorded_places.py there again",
+        "then write recorded_places.json there again",
         lowers=False,
     ),
     Check(

@@ -64,8 +64,6 @@ def _torch_queries(gpu: GpuProperties) -> Iterator[None]:
     """Queries of torch.cuda and of Inductor's device interface return the properties of `gpu`."""
     from torch._dynamo import device_interface
     from torch._inductor import config
-    from torch._inductor.fx_passes import joint_graph
-    from torch._inductor.runtime.hints import DeviceProperties
 
     fields = types.SimpleNamespace(**gpu.as_torch_properties())
     answers: dict[str, Any] = {
@@ -101,24 +99,39 @@ def _torch_queries(gpu: GpuProperties) -> Iterator[None]:
         (before,),
         {k: staticmethod(v) if callable(v) else v for k, v in asked_of_interface.items()},
     )
-    properties = DeviceProperties(type="cuda", index=0, cc=gpu.capability, **gpu.as_hints())
-
-    # Patterns of graphs are traced once in a process. They are the same on the host.
-    joint_graph.lazy_init(torch.device("cpu"))
     with contextlib.ExitStack() as stack:
         for name, value in answers.items():
             stack.enter_context(patched(torch.cuda, name, value))
         stack.enter_context(
             mock.patch.dict(device_interface.device_interfaces, {"cuda": interface})
         )
-        stack.enter_context(
-            patched(DeviceProperties, "create", staticmethod(lambda device: properties))
-        )
-        stack.enter_context(patched(joint_graph, "lazy_init", do_nothing))
-        stack.enter_context(fake_tensors_of_any_device())
+        stack.enter_context(as_on_gpu(gpu))
         # Padding of matmuls is decided by benchmarking.
         stack.enter_context(config.patch({"shape_padding": False}))
         yield
+
+
+def as_on_gpu(gpu: GpuProperties) -> Context:
+    """Inside, Inductor takes a GPU for `gpu`, and patterns and fake tensors need none."""
+    from torch._inductor.runtime.hints import DeviceProperties
+
+    def properties(device: torch.device) -> DeviceProperties:
+        index = device.index or 0
+        return DeviceProperties(device.type, index, cc=gpu.capability, **gpu.as_hints())
+
+    return together(
+        patched(DeviceProperties, "create", staticmethod(properties)),
+        patterns_traced_on_the_host(),
+        fake_tensors_of_any_device(),
+    )
+
+
+def patterns_traced_on_the_host() -> Context:
+    """Patterns of graphs, which are traced once in a process, are the same there."""
+    from torch._inductor.fx_passes import joint_graph
+
+    joint_graph.lazy_init(torch.device("cpu"))
+    return patched(joint_graph, "lazy_init", do_nothing)
 
 
 def fake_tensors_of_any_device() -> Context:

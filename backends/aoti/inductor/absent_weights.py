@@ -34,14 +34,11 @@ def move_to_absent_gpu(program: ExportedProgram, device: str) -> ExportedProgram
 
     def stand_in(value: torch.Tensor) -> torch.Tensor:
         host = value.detach().cpu()
+        strides = torch.empty_like(host, device="meta").stride()  # of a copy
         with mode:
-            # With the strides of a copy.
-            fake = torch.empty_strided(
-                *_layout_of_copy(host), dtype=host.dtype, device=torch.device(device)
-            )
-        if host.stride() != fake.stride() or host.storage_offset():
-            copied = torch.empty_strided(fake.shape, fake.stride(), dtype=host.dtype)
-            host = copied.copy_(host)
+            fake = torch.empty_strided(host.shape, strides, dtype=host.dtype, device=device)
+        if host.stride() != strides or host.storage_offset():
+            host = torch.empty_strided(host.shape, strides, dtype=host.dtype).copy_(host)
         weights[_storage(fake)] = _Weight(host, fake)
         if isinstance(value, torch.nn.Parameter):
             return torch.nn.Parameter(fake, requires_grad=False)
@@ -57,11 +54,6 @@ def move_to_absent_gpu(program: ExportedProgram, device: str) -> ExportedProgram
         program = move_to_device_pass(program, device)
     program.graph_module.meta[_KEY] = weights
     return program
-
-
-def _layout_of_copy(value: torch.Tensor) -> tuple[torch.Size, tuple[int, ...]]:
-    copy = torch.empty_like(value, device="meta")
-    return copy.shape, copy.stride()
 
 
 def _fake_mode_of(program: ExportedProgram) -> FakeTensorMode:

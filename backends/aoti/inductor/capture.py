@@ -21,18 +21,8 @@ def capture_sources(captured: list[GeneratedCode]) -> Iterator[None]:
     """Appends the sources that Inductor would compile to `captured`."""
     from torch._inductor.codecache import AotCodeCompiler
 
-    def compile(
-        graph: Any,
-        wrapper_code: str,
-        kernel_code: str,
-        serialized_extern_kernel_nodes: str | None,
-        **_: Any,
-    ) -> list[str]:
-        captured.append(
-            _generated_code(
-                graph, wrapper_code, kernel_code, serialized_extern_kernel_nodes, origins
-            )
-        )
+    def compile(graph: Any, wrapper: str, kernels: str, proxied: str | None, **_: Any) -> list[str]:
+        captured.append(_generated_code(graph, wrapper, kernels, proxied, origins))
         origins.clear()
         return ["captured"]
 
@@ -42,11 +32,7 @@ def capture_sources(captured: list[GeneratedCode]) -> Iterator[None]:
 
 
 def _generated_code(
-    graph: Any,
-    wrapper: str,
-    kernels: str,
-    proxied: str | None,
-    origins: Sequence[Origin],
+    graph: Any, wrapper: str, kernels: str, proxied: str | None, origins: Sequence[Origin]
 ) -> GeneratedCode:
     model = _UNCHECKED_CALL.sub(r"\1AOTI_TORCH_ERROR_CODE_CHECK(\2);", model_part(wrapper))
     model, events = traced(model, origins)

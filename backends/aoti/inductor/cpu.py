@@ -30,23 +30,18 @@ def without_mkldnn() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(before)
 
 
-@contextlib.contextmanager
-def call_runtime_repeat_interleave() -> Iterator[None]:
+def call_runtime_repeat_interleave() -> Context:
     """`repeat_interleave` is a fallback kernel, which checks the repeats and their sum.
 
     Inductor's decomposition is a search that clamps wrong repeats.
     """
     from torch._inductor import decomposition
 
+    tables: tuple[dict[Any, Any], ...]
+    tables = decomposition.decompositions, decomposition.fast_random_decomps()
     op = torch.ops.aten.repeat_interleave.Tensor
-    tables: list[dict[Any, Any]] = [
-        decomposition.decompositions,
-        decomposition.fast_random_decomps(),
-    ]
-    with together(*(mock.patch.dict(table) for table in tables)):
-        for table in tables:
-            table.pop(op, None)
-        yield
+    others = [{key: value for key, value in table.items() if key != op} for table in tables]
+    return together(*map(functools.partial(mock.patch.dict, clear=True), tables, others))
 
 
 def prefer_gemm_templates() -> Context:

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -25,7 +25,17 @@ def fix_reinplace_of_overlapping_reads() -> Context:
     Inductor reinplaces a call if `x` has no later use, and overlooks uses by the call itself, which
     would read what it has just written (issue 197829 and others).
     """
-    return _not_reinplaced(lambda graph, node, written: _reads_what_it_writes(node, written))
+    from torch._inductor.fx_utils import get_node_storage
+
+    def reads_what_it_writes(graph: Any, node: torch.fx.Node, written: tuple[int, ...]) -> bool:
+        others = [value for index, value in enumerate(node.args) if index not in written]
+        read: list[torch.fx.Node] = []
+        torch.fx.map_arg((others, node.kwargs), read.append)
+        storages = {get_node_storage(value) for value in read} - {None}
+        arguments: Sequence[Any] = node.args
+        return any(get_node_storage(arguments[index]) in storages for index in written)
+
+    return _not_reinplaced(reads_what_it_writes)
 
 
 @repair()
@@ -73,42 +83,35 @@ def _not_reinplaced(
 
     @functools.wraps(core)
     def guarded(graph: torch.fx.Graph) -> None:
-        hidden = {}
+        wrong = []
         for node in graph.nodes:
             op = reinplace.inplaceable_ops.get(node.target) if node.op == "call_function" else None
-            if op is not None and is_wrong(graph, node, _written(op)):
-                hidden[node] = node.target
-        for node in hidden:
-            node.target = _hidden_target
-        try:
+            if op is not None and is_wrong(graph, node, op.mutated_args):
+                wrong.append(node)
+        with hidden(wrong):
             core(graph)
-        finally:
-            for node, target in hidden.items():
-                node.target = target
 
     return patched(reinplace, "reinplace_inplaceable_ops_core", guarded)
 
 
-def _hidden_target(*args: Any, **kwargs: Any) -> None:
-    """Replaces the target of a call that is hidden from a pass."""
-    raise AssertionError("a placeholder")
+@contextlib.contextmanager
+def hidden(calls: Iterable[torch.fx.Node]) -> Iterator[None]:
+    """Inside, passes do not recognise what `calls` call; they can still run it."""
+    targets: dict[torch.fx.Node, Any] = {call: call.target for call in calls}
+    for call, target in targets.items():
+        call.target = _hidden(target)
+    try:
+        yield
+    finally:
+        for call, target in targets.items():
+            call.target = target
 
 
-def _written(op: Any) -> tuple[int, ...]:
-    """Positions of the arguments that the in-place overload mutates."""
-    many = getattr(op, "mutated_args", None)
-    return tuple(many) if many is not None else (op.mutated_arg,)
+def _hidden(target: Callable[..., Any]) -> Callable[..., Any]:
+    def call_hidden(*args: Any, **kwargs: Any) -> Any:
+        return target(*args, **kwargs)
 
-
-def _reads_what_it_writes(node: torch.fx.Node, written: Sequence[int]) -> bool:
-    from torch._inductor.fx_utils import get_node_storage
-
-    others = [value for index, value in enumerate(node.args) if index not in written]
-    read: list[torch.fx.Node] = []
-    torch.fx.map_arg((others, node.kwargs), read.append)
-    storages = {get_node_storage(value) for value in read} - {None}
-    arguments: Sequence[Any] = node.args
-    return any(get_node_storage(arguments[index]) in storages for index in written)
+    return call_hidden
 
 
 @repair()

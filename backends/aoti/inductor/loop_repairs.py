@@ -12,6 +12,7 @@ from unittest import mock
 
 import torch
 
+from pteron.backends.aoti.inductor.memoized import rewritten_templates
 from pteron.backends.aoti.inductor.patches import Context, patched, repair
 
 PLACES = (
@@ -482,11 +483,5 @@ def fix_gemm_with_zero_rows() -> Context:
 
     The template divides by the number of blocks of rows, which would be a SIGFPE.
     """
-    from torch._inductor.codegen.common import KernelTemplate
-
-    template: Callable[[str], Any] = KernelTemplate._template_from_string
-
-    def template_of(text: str) -> Any:
-        return template(text.replace(_DYNAMIC_M, f"{_DYNAMIC_M}    if (M == 0) return;\n"))
-
-    return patched(KernelTemplate, "_template_from_string", staticmethod(template_of))
+    with_check = f"{_DYNAMIC_M}    if (M == 0) return;\n"
+    return rewritten_templates(lambda text: text.replace(_DYNAMIC_M, with_check))

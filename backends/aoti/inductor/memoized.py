@@ -1,4 +1,4 @@
-"""Memoizes template compilation and index parsing.
+"""Texts of templates, rewritten; and memoized template compilation and index parsing.
 
 The layers of a transformer render the same GEMM templates. Each time jinja2 compiles their text and
 sympy parses their index expressions: half of the time of code generation. Both depend on the text
@@ -9,15 +9,22 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from pteron.backends.aoti.inductor.patches import Context, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched
 
 
-def memoized() -> Context:
-    """Templates and index expressions are memoized until the end of the scope."""
-    from torch._inductor.codegen import cpp_template_kernel
+def rewritten_templates(rewrite: Callable[[str], str]) -> Context:
+    """Templates are compiled from what `rewrite` makes of their texts, each once in the scope."""
     from torch._inductor.codegen.common import KernelTemplate
 
-    template = functools.cache(KernelTemplate._template_from_string)
+    compile_text: Callable[[str], Any] = KernelTemplate._template_from_string
+    template = functools.cache(lambda text: compile_text(rewrite(text)))
+    return patched(KernelTemplate, "_template_from_string", staticmethod(template))
+
+
+def memoized_index_expressions() -> Context:
+    """Each text of an index expression is parsed once in the scope."""
+    from torch._inductor.codegen import cpp_template_kernel
+
     parse: Callable[[Any], Any] = cpp_template_kernel.parse_expr_with_index_symbols
     parse_text = functools.cache(parse)
 
@@ -26,7 +33,4 @@ def memoized() -> Context:
             return [parse_each(item) for item in expr]
         return parse_text(expr) if isinstance(expr, str) else parse(expr)
 
-    return together(
-        patched(KernelTemplate, "_template_from_string", staticmethod(template)),
-        patched(cpp_template_kernel, "parse_expr_with_index_symbols", parse_each),
-    )
+    return patched(cpp_template_kernel, "parse_expr_with_index_symbols", parse_each)

@@ -1,22 +1,22 @@
 """Recognises in a torch that is not known what lowering changes and uses of the newest tested one.
 
-What that is is read from the text of this folder. `recorded_places` has digests of it.
+What that is is read from the text of this folder. `recorded_places.json` has digests of it.
 """
 
 import ast
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import importlib
 import inspect
-import textwrap
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pteron.backends.aoti.inductor.patches import REPAIRS
-from pteron.backends.aoti.inductor.recorded_places import RECORDED
+
+_FOLDER = Path(__file__).parent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ def table() -> list[Patch]:
 
 
 def compare() -> Differences:
-    """What differs from the release that `recorded_places` describes."""
+    """What differs from the release that `recorded_places.json` describes."""
     recorded = _recorded()
     problems: dict[str, str] = {}
     changed_inside = set()
@@ -81,26 +81,15 @@ def compare() -> Differences:
 
 
 def record() -> str:
-    """The text of `RECORDED` for the installed torch: after each owner its places."""
-    owners: dict[str, list[str]] = {}
-    for place in sorted({place for patch in table() for place in patch.places}):
-        owner, _, name = place.rpartition(".")
-        if what := describe(place):
-            owners.setdefault(f"{owner}:", []).append(f"{name}={'/'.join(what)}")
-    wrap = functools.partial(textwrap.fill, width=100, subsequent_indent="  ")
-    lines = (wrap(" ".join((owner, *found))) for owner, found in owners.items())
-    return "".join(f"{line}\n" for line in lines)
+    """The text of `recorded_places.json` for the installed torch."""
+    places = sorted({place for patch in table() for place in patch.places})
+    found = {place: "/".join(what) for place in places if (what := describe(place))}
+    return json.dumps(found, indent=1) + "\n"
 
 
 def _recorded() -> dict[str, list[str]]:
-    found, owner = {}, ""
-    for word in RECORDED.split():
-        name, is_place, what = word.partition("=")
-        if is_place:
-            found[owner + name] = what.split("/")
-        else:
-            owner = word.replace(":", ".")
-    return found
+    text = (_FOLDER / "recorded_places.json").read_text()
+    return {place: what.split("/") for place, what in json.loads(text).items()}
 
 
 def used_names() -> dict[str, list[str]]:
@@ -173,7 +162,7 @@ def _signature(value: Any) -> str:
 
 
 def _files() -> Iterator[tuple[str, ast.Module]]:
-    for file in sorted(Path(__file__).parent.glob("*.py")):
+    for file in sorted(_FOLDER.glob("*.py")):
         yield file.name, ast.parse(file.read_text())
 
 

@@ -45,10 +45,6 @@ def _select(x: Any, dim: int, index: Any) -> Iterator[_Range]:
     yield _Range("the index", index, -size, size - 1)
 
 
-def _select_scatter(x: Any, src: Any, dim: int, index: Any) -> Iterator[_Range]:
-    yield from _select(x, dim, index)
-
-
 def _slice_scatter(
     x: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
 ) -> Iterator[_Range]:
@@ -77,8 +73,7 @@ def _as_strided(x: Any, size: Any, stride: Any, offset: Any = None) -> Iterator[
     base = x.data.unwrap_view() if isinstance(x.data, ir.BaseView) else x.data
     if offset is None:
         offset = x.get_layout().offset if x.maybe_get_layout() is not None else 0
-    for step in stride:
-        yield _Range("the stride", step, 0)
+    yield from _strided(size, stride)
     yield _Range("the storage offset", offset, 0)
     for length in size:
         yield _Range("the size", length, 0)
@@ -92,12 +87,6 @@ def _storage_size(x: Any) -> Any:
     """Elements of the storage that a tensor is a view of."""
     layout = x.maybe_get_layout()
     return layout.storage_size() if layout is not None else math.prod(x.get_size())
-
-
-def _as_strided_scatter(
-    x: Any, src: Any, size: Any, stride: Any, offset: Any = None
-) -> Iterator[_Range]:
-    yield from _as_strided(x, size, stride, offset)
 
 
 def _split(x: Any, sizes: Any, dim: int = 0) -> Iterator[_Range]:
@@ -143,11 +132,11 @@ _aten = torch.ops.aten
 
 _RULES: dict[Any, Callable[..., Iterator[_Range]]] = {
     _aten.select.int: _select,
-    _aten.select_scatter.default: _select_scatter,
+    _aten.select_scatter.default: lambda x, src, *index: _select(x, *index),
     _aten.slice_scatter.default: _slice_scatter,
     _aten.as_strided.default: _as_strided,
     _aten.as_strided_copy.default: _as_strided,
-    _aten.as_strided_scatter.default: _as_strided_scatter,
+    _aten.as_strided_scatter.default: lambda x, src, *layout: _as_strided(x, *layout),
     _aten.split.Tensor: _split,
     _aten.split_with_sizes.default: _split,
     _aten.view.default: _view,
@@ -402,24 +391,18 @@ def _of_arithmetic_in(condition: Any) -> Iterator[_Range]:
 
 def _condition(checked: _Range) -> tuple[str, list[Any]]:
     """The condition in C++, and the parts of the message: text and expressions."""
-    value = _cpp(checked.value)
+    value, lower, upper = _cpp(checked.value), checked.lower, checked.upper
     holds = []
-    if checked.lower is not None:
-        holds.append(f"{_cpp(checked.lower)} <= {value}")
-    if checked.upper is not None:
-        holds.append(f"{value} <= {_cpp(checked.upper)}")
+    if lower is not None:
+        holds.append(f"{_cpp(lower)} <= {value}")
+        expected = ["at least ", lower]
+    if upper is not None:
+        holds.append(f"{value} <= {_cpp(upper)}")
+        expected = ["at most ", upper] if lower is None else [lower, " to ", upper]
+        expected = [lower] if lower == upper else expected
     if checked.not_zero:
         holds.append(f"{value} != 0")
-    if checked.not_zero:
         expected = ["a number that is not 0"]
-    elif checked.upper is None:
-        expected = ["at least ", checked.lower]
-    elif checked.lower is None:
-        expected = ["at most ", checked.upper]
-    elif checked.lower == checked.upper:
-        expected = [checked.lower]
-    else:
-        expected = [checked.lower, " to ", checked.upper]
     return " && ".join(holds), [f"{checked.what} is ", checked.value, ", expected ", *expected]
 
 
@@ -450,17 +433,13 @@ def _behind_definitions(nodes: list[Any]) -> list[Any]:
     checks = [node for node in nodes if isinstance(node.node, ir.AssertScalar)]
     if not checks:
         return nodes
-    others = [node for node in nodes if node not in checks]
-    places: dict[sympy.Symbol, int] = {}
-    for index, node in enumerate(others):
+    places: dict[Any, int] = {}  # of symbols, and of nodes
+    for index, node in enumerate(node for node in nodes if node not in checks):
+        places[node] = 2 * index + 1
         for part in node.get_nodes():
             for symbol in part.node.get_unbacked_symbol_defs():
-                places.setdefault(symbol, index + 1)
-    behind: dict[int, list[Any]] = {}
+                places.setdefault(symbol, 2 * index + 2)
     for check in checks:
         symbols = check.node.get_free_symbol_uses()
-        behind.setdefault(max((places.get(s, 0) for s in symbols), default=0), []).append(check)
-    ordered = behind.get(0, [])
-    for index, node in enumerate(others):
-        ordered += [node, *behind.get(index + 1, [])]
-    return ordered
+        places[check] = max((places.get(symbol, 0) for symbol in symbols), default=0)
+    return sorted(nodes, key=places.__getitem__)

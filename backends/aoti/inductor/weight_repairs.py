@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from pteron.backends.aoti.inductor.graph_repairs import hidden
 from pteron.backends.aoti.inductor.patches import Context, patched, repair
 
 PLACES = "torch._inductor.fx_passes.binary_folding: binary_folding_init"
@@ -130,18 +131,8 @@ def skip_folding_into_transposed_convolutions() -> Context:
     @functools.wraps(passes)
     def without_transposed(gm: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
         convolution = torch.ops.aten.convolution.default
-        for node in gm.graph.find_nodes(op="call_function", target=convolution):
-            if node.args[6]:
-                node.target = _transposed_convolution
-        try:
+        calls = gm.graph.find_nodes(op="call_function", target=convolution)
+        with hidden(call for call in calls if call.args[6]):
             return passes(gm, *args, **kwargs)
-        finally:
-            for node in gm.graph.find_nodes(op="call_function", target=_transposed_convolution):
-                node.target = convolution
 
     return patched(freezing, "freezing_passes", without_transposed)
-
-
-def _transposed_convolution(*args: Any) -> Any:
-    """Replaces the operator where patterns are not to match it."""
-    return torch.ops.aten.convolution.default(*args)
