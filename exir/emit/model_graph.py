@@ -11,7 +11,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from pteron.exir._program import argument_name, input_specs_by_name, source_line
+from pteron.exir._program import argument_name, input_specs_by_name, module_path, source_line
 from pteron.exir._serialize.model_graph import GraphNode
 from pteron.exir.delegate import executorch_call_delegate
 from pteron.exir.emit.index_ranges import limits, passed
@@ -132,7 +132,6 @@ class _Graph:
         values = [
             v for v in pytree.tree_leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)
         ]
-        modules = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
         self.nodes.append(
             GraphNode(
                 name,
@@ -141,7 +140,7 @@ class _Graph:
                 [_described(value) for value in values],
                 sum(self._nbytes(value, name) for value in values),
                 source_line(node),
-                modules[-1] if modules else "",
+                module_path(node),
                 delegate,
             )
         )

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest import mock
@@ -18,10 +19,8 @@ def without_mkldnn() -> Iterator[None]:
     registered before, for later compilations of the process."""
     from torch._inductor.fx_passes import mkldnn_fusion
 
-    for name in ("_mkldnn_fusion_init", "_mkldnn_weight_pack_init"):
-        register = getattr(mkldnn_fusion, name, None)
-        if register is not None:
-            register()
+    mkldnn_fusion._mkldnn_fusion_init()
+    mkldnn_fusion._mkldnn_weight_pack_init()
     before = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:
@@ -92,28 +91,22 @@ def serialize_small_gemms() -> Context:
     from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
 
     add_choices = CppGemmTemplate.__dict__["add_choices"].__func__
-
     signature = inspect.signature(add_choices)
 
-    def add(cls: Any, choices: Any, layout: Any, input_nodes: Any, *args: Any, **more: Any) -> Any:
-        bound = signature.bind(cls, choices, layout, input_nodes, *args, **more).arguments
-        left = input_nodes[1 if bound.get("has_bias") else 0]  # [bias,] left, right
-        with single_thread_if_small([*layout.size, left.get_size()[-1]]):
-            return add_choices(cls, choices, layout, input_nodes, *args, **more)
+    def add(*args: Any, **more: Any) -> Any:
+        bound = signature.bind(*args, **more).arguments
+        left = bound["input_nodes"][1 if bound.get("has_bias") else 0]  # [bias,] left, right
+        with single_thread_if_small([*bound["layout"].size, left.get_size()[-1]]):
+            return add_choices(*args, **more)
 
     return patched(CppGemmTemplate, "add_choices", classmethod(add))
 
 
-@contextlib.contextmanager
-def single_thread_if_small(sizes: Sequence[Any]) -> Iterator[None]:
+def single_thread_if_small(sizes: Sequence[Any]) -> Context:
     """Inside, code is single-threaded if a GEMM of `sizes`, (M, N, K), is small."""
-    multiplications = 1
-    for size in sizes:
-        multiplications *= int(size) if getattr(size, "is_number", True) else _SERIAL_GEMM
-    with contextlib.ExitStack() as stack:
-        if multiplications < _SERIAL_GEMM:
-            stack.enter_context(torch._inductor.config.patch("cpp.threads", 1))
-        yield
+    known = (int(n) if getattr(n, "is_number", True) else _SERIAL_GEMM for n in sizes)
+    is_small = math.prod(known) < _SERIAL_GEMM
+    return torch._inductor.config.patch({"cpp.threads": 1} if is_small else {})
 
 
 #: Cache sizes for blocking, bytes per core: a small L1 and L2 of current CPUs. Constants, so that

@@ -150,7 +150,7 @@ def _reject_mutated_buffers(program: ExportedProgram) -> None:
 
 
 def _options(target: Target) -> dict[str, Any]:
-    """Inductor's configuration for `target`. Keys that a release lacks are left out by name."""
+    """Inductor's configuration for `target`."""
     options: dict[str, Any] = {
         "aot_inductor.link_libtorch": False,
         "aot_inductor.package": True,
@@ -160,7 +160,6 @@ def _options(target: Target) -> dict[str, Any]:
         "aot_inductor.use_runtime_constant_folding": False,
         # The capture replaces the compile step; a path keeps Inductor from hashing the module.
         "aot_inductor.output_path": "/nonexistent/model",
-        "aot_inductor.enable_line_tables": False,
         # Comments that tell where a line came from hold paths of the exporter.
         "comment_origin": False,
         "trace.enabled": False,
@@ -187,12 +186,6 @@ def _options(target: Target) -> dict[str, Any]:
             "triton.autotune_at_compile_time": True,
             "triton.cudagraphs": False,
         }
-    return {key: value for key, value in options.items() if _has_option(key)}
-
-
-def _has_option(key: str) -> bool:
-    owner: Any = torch._inductor.config
-    *path, name = key.split(".")
-    for part in path:
-        owner = getattr(owner, part, None)
-    return hasattr(owner, name)
+    if hasattr(torch._inductor.config.aot_inductor, "enable_line_tables"):  # from 2.13 on
+        options["aot_inductor.enable_line_tables"] = False
+    return options

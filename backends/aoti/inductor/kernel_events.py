@@ -15,7 +15,7 @@ from torch.fx import Node
 
 from pteron.backends.aoti.inductor.generated_code import Kernel
 from pteron.backends.aoti.inductor.patches import patched
-from pteron.exir._program import source_line
+from pteron.exir._program import module_path, source_line
 
 _EVENTS = """#include <atomic>
 #include <type_traits>
@@ -149,12 +149,3 @@ def _kernel(name: str, origin: Origin) -> Kernel:
 
 def _joined(texts: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(filter(None, texts)))
-
-
-def module_path(node: Node) -> str:
-    """The path of the innermost module that called a node, "encoder.layer.0"; "" for the model."""
-    stack = node.meta.get("nn_module_stack")
-    if not stack:
-        return ""
-    path = str(next(reversed(stack.values()))[0])
-    return re.sub(r"^L\['self'\]\.?|^L__self___?", "", path)

@@ -121,15 +121,6 @@ def keep_nan_times_zero() -> Context:
     return patched(UniformValueConstantFolder, "_add_peephole_patterns", fold_integers)
 
 
-#: Integers up to this magnitude are exact in the dtype.
-_EXACT_TO = {
-    torch.bfloat16: 2**8,
-    torch.float16: 2**11,
-    torch.float32: 2**24,
-    torch.float64: 2**53,
-}
-
-
 @repair()
 def fix_index_propagation_dtypes() -> Context:
     """Index propagation stops at values that their dtype does not hold.
@@ -149,8 +140,9 @@ def fix_index_propagation_dtypes() -> Context:
         if value.is_constant() or dtype == torch.int64:
             return True
         bounds = bound_sympy(value.expr, dict(handler.var_to_range))
-        if dtype in _EXACT_TO:
-            low, high = -_EXACT_TO[dtype], _EXACT_TO[dtype]
+        if dtype.is_floating_point:
+            high = int(2 / torch.finfo(dtype).eps)  # integers up to it are exact
+            low = -high
         elif dtype == torch.bool:
             low, high = 0, 1
         else:

@@ -140,8 +140,5 @@ def _fresh_counters() -> Context:
 
 def _refused_pattern_modules(target: Target) -> frozenset[str]:
     """Modules of Inductor whose graph rewrites lead to operators that we do not serve."""
-    passes = "torch._inductor.fx_passes"
-    refused = {f"{passes}.fuse_attention"}
-    if target.device == "cpu":
-        refused |= {f"{passes}.mkldnn_fusion", f"{passes}.quantization"}
-    return frozenset(refused)
+    of_cpu = ("mkldnn_fusion", "quantization") if target.device == "cpu" else ()
+    return frozenset(f"torch._inductor.fx_passes.{name}" for name in ("fuse_attention", *of_cpu))

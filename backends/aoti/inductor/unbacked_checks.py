@@ -188,7 +188,7 @@ def check_unbacked_values() -> Context:
     def write_named(check: Any, wrapper: Any) -> None:
         from torch._inductor.virtualized import V
 
-        if not V.graph.cpp_wrapper or getattr(V.graph, "fx_wrapper", False):
+        if not V.graph.cpp_wrapper or V.graph.fx_wrapper:
             write(check, wrapper)
             return
         # All are emitted where their symbols are defined, so that one of each condition is enough.

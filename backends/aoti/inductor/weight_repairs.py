@@ -47,12 +47,9 @@ def _without_storage_offsets(nodes: Sequence[Any]) -> Iterator[None]:
     from torch._inductor.virtualized import V
 
     constants = V.graph.constants
-    read = {name: constants[name] for node in nodes if (name := node.get_name()) in constants}
-    views = {
-        name: tensor
-        for name, tensor in read.items()
-        if tensor.layout is torch.strided and tensor.numel() and tensor.storage_offset()
-    }
+    read = [(name, constants[name]) for n in nodes if (name := n.get_name()) in constants]
+    strided = ((name, t) for name, t in read if t.layout is torch.strided and t.numel())
+    views = {name: tensor for name, tensor in strided if tensor.storage_offset()}
     for name, view in views.items():
         extent = 1 + sum((n - 1) * s for n, s in zip(view.shape, view.stride(), strict=True))
         copied = view.as_strided((extent,), (1,)).clone()
