@@ -1,10 +1,9 @@
 """Captures Inductor's sources and constants instead of compiling them."""
 
-import contextlib
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,11 @@ from pteron.backends.aoti.inductor.cuda import device_kernels
 from pteron.backends.aoti.inductor.generated_code import Constant, GeneratedCode
 from pteron.backends.aoti.inductor.kernel_events import Origin, note_origins, traced
 from pteron.backends.aoti.inductor.kernel_text import finish_kernels
-from pteron.backends.aoti.inductor.patches import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 from pteron.backends.aoti.inductor.release import UnsupportedTorch
 
 
-@contextlib.contextmanager
-def capture_sources(captured: list[GeneratedCode]) -> Iterator[None]:
+def capture_sources(captured: list[GeneratedCode]) -> Context:
     """Appends the sources that Inductor would compile to `captured`."""
     from torch._inductor.codecache import AotCodeCompiler
 
@@ -27,8 +25,8 @@ def capture_sources(captured: list[GeneratedCode]) -> Iterator[None]:
         return ["captured"]
 
     origins: list[Origin] = []
-    with note_origins(origins), patched(AotCodeCompiler, "compile", staticmethod(compile)):
-        yield
+    capture = patched(AotCodeCompiler, "compile", staticmethod(compile))
+    return together(note_origins(origins), capture)
 
 
 def _generated_code(

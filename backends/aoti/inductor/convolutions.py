@@ -1,13 +1,12 @@
 """Lowers convolutions of the runtime in channels last."""
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, patched, together
+from pteron.backends.aoti.inductor.patches import Context, together, wrapped
 from pteron.backends.aoti.ops.convolution.convolution import (
     CONVOLUTION,
     FUSED_CONVOLUTION,
@@ -32,13 +31,10 @@ def _layout_decided(decide: Callable[[torch.fx.GraphModule, bool], bool]) -> Con
     """`decide` gets Inductor's decision whether a graph is channels last, and has the last word."""
     from torch._inductor.graph import GraphLowering
 
-    decide_first = GraphLowering.decide_layout_opt
-
-    @functools.wraps(decide_first)
-    def decide_layout(module: torch.fx.GraphModule, **options: Any) -> bool:
+    def decide_layout(decide_first: Any, module: torch.fx.GraphModule, **options: Any) -> bool:
         return decide(module, decide_first(module, **options))
 
-    return patched(GraphLowering, "decide_layout_opt", staticmethod(decide_layout))
+    return wrapped(GraphLowering, "decide_layout_opt", decide_layout)
 
 
 def _convert_weight(module: torch.fx.GraphModule, weight: torch.fx.Node) -> None:

@@ -10,7 +10,7 @@ from unittest import mock
 
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together, wrapped
 
 
 @contextlib.contextmanager
@@ -56,17 +56,14 @@ def prefer_gemm_templates() -> Context:
         templates = [choice for choice in choices if "cpp" in choice.name.lower()]
         return (templates or list(choices))[:1]
 
-    generate: Callable[..., Any] = CppTemplate.generate
-
-    @functools.wraps(generate)
-    def generate_choice(self: Any, **kwargs: Any) -> Any:
+    def generate_choice(generate: Callable[..., Any], template: Any, **kwargs: Any) -> Any:
         with patched(CppTemplateKernel, "render", _declare_arguments):
-            return generate(self, **kwargs)
+            return generate(template, **kwargs)
 
     selector = get_algorithm_selector_cache()
     return together(
         patched(selector, "preprocessing_fns", [prefer_templates]),
-        patched(CppTemplate, "generate", generate_choice),
+        wrapped(CppTemplate, "generate", generate_choice),
     )
 
 
@@ -90,16 +87,13 @@ def serialize_small_gemms() -> Context:
     """Small GEMMs are generated for one thread, without a parallel region."""
     from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
 
-    add_choices = CppGemmTemplate.__dict__["add_choices"].__func__
-    signature = inspect.signature(add_choices)
-
-    def add(*args: Any, **more: Any) -> Any:
-        bound = signature.bind(*args, **more).arguments
+    def add(add_choices: Callable[..., Any], *args: Any, **more: Any) -> Any:
+        bound = inspect.signature(add_choices).bind(*args, **more).arguments
         left = bound["input_nodes"][1 if bound.get("has_bias") else 0]  # [bias,] left, right
         with single_thread_if_small([*bound["layout"].size, left.get_size()[-1]]):
             return add_choices(*args, **more)
 
-    return patched(CppGemmTemplate, "add_choices", classmethod(add))
+    return wrapped(CppGemmTemplate, "add_choices", add)
 
 
 def single_thread_if_small(sizes: Sequence[Any]) -> Context:
@@ -124,12 +118,10 @@ def vector_isa(bits: int) -> Context:
     """The vector ISA is the target's; the host is not probed."""
     from torch._inductor import cpu_vec_isa
 
-    by_width = {512: cpu_vec_isa.VecAVX512, 256: cpu_vec_isa.VecAVX2}
-    if bits == 0:
-        available: list[Any] = []
-    elif bits in by_width:
-        base = by_width[bits]
-        available = [type(base.__name__, (base,), {"__bool__": lambda self: True})()]
-    else:
+    by_width: dict[int, list[type]]
+    by_width = {512: [cpu_vec_isa.VecAVX512], 256: [cpu_vec_isa.VecAVX2], 0: []}
+    if bits not in by_width:
         raise ValueError(f"vector_bits is {bits}; expected 512, 256 or 0")
+    present = {"__bool__": lambda self: True}
+    available = [type(base.__name__, (base,), present)() for base in by_width[bits]]
     return patched(cpu_vec_isa, "valid_vec_isa_list", lambda: available)

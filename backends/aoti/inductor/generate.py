@@ -5,7 +5,6 @@ One call at a time: a lock serialises callers, because Inductor's state belongs 
 
 import copy
 import dataclasses
-import functools
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -28,10 +27,10 @@ from pteron.backends.aoti.inductor.generated_code import GeneratedCode, Target
 from pteron.backends.aoti.inductor.loop_repairs import fix_var_mean_of_empty
 from pteron.backends.aoti.inductor.mps import absent_mps
 from pteron.backends.aoti.inductor.number_inputs import numbers_as_sizes
-from pteron.backends.aoti.inductor.patches import Context, patched
+from pteron.backends.aoti.inductor.patches import Context, wrapped
 from pteron.backends.aoti.inductor.release import release
 from pteron.backends.aoti.inductor.runtime_functions import declared
-from pteron.backends.aoti.inductor.scope import compile_scope, fake_mode_of, target_scope
+from pteron.backends.aoti.inductor.scope import compile_scope, target_scope, without_inputs
 
 
 class MutatedBuffers(ValueError):
@@ -97,7 +96,7 @@ def generate_module(
             stack.enter_context(skip_autotuning_with_asserts())
             stack.enter_context(device_from_constants())
         if not arguments:
-            stack.enter_context(fake_mode_of(module))
+            stack.enter_context(without_inputs(module))
         torch._inductor.aot_compile(module, arguments, options=patches)
     return [
         dataclasses.replace(code, model=declared(code.model, target.device, target.operators))
@@ -110,11 +109,11 @@ def generate_for_each_target(targets: Sequence[Target], options: Mapping[str, An
     (decompositions, FX passes, constant folding)."""
     from torch._inductor import compile_fx
 
-    generate_code = compile_fx.fx_codegen_and_compile
     first = _options(targets[0])
 
-    @functools.wraps(generate_code)
-    def generate_each(gm: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+    def generate_each(
+        generate_code: Any, gm: torch.fx.GraphModule, *args: Any, **kwargs: Any
+    ) -> Any:
         for index, target in enumerate(targets):
             is_last = index == len(targets) - 1
             changed = {
@@ -126,7 +125,7 @@ def generate_for_each_target(targets: Sequence[Target], options: Mapping[str, An
                 result = generate_code(gm if is_last else _copy(gm), *args, **kwargs)
         return result
 
-    return patched(compile_fx, "fx_codegen_and_compile", generate_each)
+    return wrapped(compile_fx, "fx_codegen_and_compile", generate_each)
 
 
 def _copy(module: torch.fx.GraphModule) -> torch.fx.GraphModule:

@@ -9,28 +9,26 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from pteron.backends.aoti.inductor.patches import Context, patched
+from pteron.backends.aoti.inductor.patches import Context, wrapped
 
 
 def rewritten_templates(rewrite: Callable[[str], str]) -> Context:
     """Templates are compiled from what `rewrite` makes of their texts, each once in the scope."""
     from torch._inductor.codegen.common import KernelTemplate
 
-    compile_text: Callable[[str], Any] = KernelTemplate._template_from_string
-    template = functools.cache(lambda text: compile_text(rewrite(text)))
-    return patched(KernelTemplate, "_template_from_string", staticmethod(template))
+    template = functools.cache(lambda compile_text, text: compile_text(rewrite(text)))
+    return wrapped(KernelTemplate, "_template_from_string", template)
 
 
 def memoized_index_expressions() -> Context:
     """Each text of an index expression is parsed once in the scope."""
     from torch._inductor.codegen import cpp_template_kernel
 
-    parse: Callable[[Any], Any] = cpp_template_kernel.parse_expr_with_index_symbols
-    parse_text = functools.cache(parse)
+    parse_text = functools.cache(lambda parse, text: parse(text))
 
-    def parse_each(expr: Any) -> Any:
+    def parse_each(parse: Callable[[Any], Any], expr: Any) -> Any:
         if isinstance(expr, (list, tuple)):
-            return [parse_each(item) for item in expr]
-        return parse_text(expr) if isinstance(expr, str) else parse(expr)
+            return [parse_each(parse, item) for item in expr]
+        return parse_text(parse, expr) if isinstance(expr, str) else parse(expr)
 
-    return patched(cpp_template_kernel, "parse_expr_with_index_symbols", parse_each)
+    return wrapped(cpp_template_kernel, "parse_expr_with_index_symbols", parse_each)

@@ -1,19 +1,15 @@
 """Disables pattern-matcher rewrites that introduce unsupported operators."""
 
-import functools
 from typing import Any
 
-from pteron.backends.aoti.inductor.patches import Context, patched
+from pteron.backends.aoti.inductor.patches import Context, patched, wrapped
 
 
 def disable_patterns_of(modules: frozenset[str]) -> Context:
     """Pattern-matcher passes skip entries whose functions are defined in `modules`."""
     from torch._inductor.pattern_matcher import PatternMatcherPass
 
-    apply = PatternMatcherPass.apply
-
-    @functools.wraps(apply)
-    def filtered_apply(self: PatternMatcherPass, *args: Any, **kwargs: Any) -> int:
+    def apply_others(apply: Any, self: PatternMatcherPass, *args: Any, **kwargs: Any) -> Any:
         kept = type(self.patterns)(list)
         for key, entries in self.patterns.items():
             if others := [entry for entry in entries if modules.isdisjoint(_origins(entry))]:
@@ -21,7 +17,7 @@ def disable_patterns_of(modules: frozenset[str]) -> Context:
         with patched(self, "patterns", kept):
             return apply(self, *args, **kwargs)
 
-    return patched(PatternMatcherPass, "apply", filtered_apply)
+    return wrapped(PatternMatcherPass, "apply", apply_others)
 
 
 def _origins(entry: Any) -> set[str]:

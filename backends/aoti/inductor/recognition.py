@@ -10,11 +10,12 @@ import hashlib
 import importlib
 import inspect
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pteron.backends.aoti.inductor.patches import REPAIRS
+from pteron.backends.aoti.inductor.release import SUPPORTED_RELEASES
 
 _FOLDER = Path(__file__).parent
 
@@ -59,6 +60,8 @@ def compare() -> Differences:
     problems: dict[str, str] = {}
     changed_inside = set()
     for patch in table():
+        if patch.releases and SUPPORTED_RELEASES[-1] not in patch.releases:
+            continue
         for place in recorded.keys() & set(patch.places):
             expected, found = recorded[place], describe(place)
             if found == expected:
@@ -195,16 +198,15 @@ def _patches_in(tree: ast.Module) -> Iterator[Patch]:
 
 
 def _places_in(part: ast.AST, imported: dict[str, str]) -> Iterator[tuple[str, bool]]:
-    """What calls of `patched` replace, and whether it is used there as it was before, too."""
-    nodes: Sequence[Any] = list(ast.walk(part))
-    used = [getattr(node, "attr", getattr(node, "value", None)) for node in nodes]
-    for node in nodes:
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "patched":
+    """What calls of `patched` and `wrapped` change, and whether it is the latter."""
+    for node in ast.walk(part):
+        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if isinstance(node, ast.Call) and called in ("patched", "wrapped"):
             owner, name = ast.unparse(node.args[0]), getattr(node.args[1], "value", "")
             head, dot, rest = owner.partition(".")
             place = f"{imported.get(head, '')}{dot}{rest}.{name}"
             if isinstance(name, str) and name and _is_private(place):
-                yield place, used.count(name) > 1
+                yield place, called == "wrapped"
 
 
 def _purpose(part: ast.Module | ast.FunctionDef | ast.ClassDef) -> str:

@@ -15,6 +15,7 @@ from pteron.backends.aoti.inductor import (
     rounding_repairs,  # noqa: F401
     weight_repairs,  # noqa: F401
 )
+from pteron.backends.aoti.inductor.absent_weights import fake_mode_of
 from pteron.backends.aoti.inductor.byte_constants import keep_dequantization_unfolded
 from pteron.backends.aoti.inductor.convolutions import (
     lower_convolutions_channels_last,
@@ -24,7 +25,7 @@ from pteron.backends.aoti.inductor.generated_code import Target
 from pteron.backends.aoti.inductor.integer_divisions import check_integer_divisions
 from pteron.backends.aoti.inductor.long_loops import warn_of_long_loops
 from pteron.backends.aoti.inductor.memoized import memoized_index_expressions
-from pteron.backends.aoti.inductor.patches import Context, patched, repaired, together
+from pteron.backends.aoti.inductor.patches import Context, patched, repaired, together, wrapped
 from pteron.backends.aoti.inductor.patterns import disable_patterns_of
 from pteron.backends.aoti.inductor.release import release
 from pteron.backends.aoti.inductor.runtime_functions import register_runtime_functions
@@ -86,16 +87,12 @@ def target_scope(target: Target) -> Iterator[None]:
         yield
 
 
-def fake_mode_of(module: torch.fx.GraphModule) -> Context:
+def without_inputs(module: torch.fx.GraphModule) -> Context:
     """A graph without inputs: Inductor, which asks the inputs for the fake mode, asks the nodes."""
     from torch._inductor import compile_fx
-    from torch._subclasses import FakeTensorMode
 
-    detect = compile_fx.detect_fake_mode
-    values = (node.meta.get("val") for node in module.graph.nodes)
-    modes = [value.fake_mode for value in values if hasattr(value, "fake_mode")]
-    mode = modes[0] if modes else FakeTensorMode(allow_non_fake_inputs=True)
-    return patched(compile_fx, "detect_fake_mode", lambda inputs=None: detect(inputs) or mode)
+    mode = fake_mode_of(module.graph)
+    return wrapped(compile_fx, "detect_fake_mode", lambda detect, *a, **k: detect(*a, **k) or mode)
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from pteron.backends.aoti.inductor.patches import patched
+from pteron.backends.aoti.inductor.patches import wrapped
 
 _LOCK = threading.Lock()
 _TUNING_FILE = re.compile(r"cache/[^/.][^/]*|[^/.][^/]*/[^/]+\.(best_config|kernel_perf)")
@@ -82,10 +82,15 @@ def _only_candidates_with_times(replayed: Mapping[str, str]) -> Iterator[None]:
     if not times:
         yield
         return
-    select = select_algorithm.AlgorithmSelectorCache.__call__
 
     def select_among_known(
-        self: Any, name: str, choices: list[Any], input_nodes: Any, *args: Any, **kwargs: Any
+        select: Any,
+        self: Any,
+        name: str,
+        choices: list[Any],
+        input_nodes: Any,
+        *args: Any,
+        **more: Any,
     ) -> Any:
         key = select_algorithm.create_inputs_key(input_nodes)
         known = {
@@ -95,9 +100,9 @@ def _only_candidates_with_times(replayed: Mapping[str, str]) -> Iterator[None]:
             for choice in by_choice
         }
         kept = [choice for choice in choices if choice.hash_key() in known]
-        return select(self, name, kept or choices, input_nodes, *args, **kwargs)
+        return select(self, name, kept or choices, input_nodes, *args, **more)
 
-    with patched(select_algorithm.AlgorithmSelectorCache, "__call__", select_among_known):
+    with wrapped(select_algorithm.AlgorithmSelectorCache, "__call__", select_among_known):
         yield
 
 

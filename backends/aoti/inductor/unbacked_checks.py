@@ -21,7 +21,7 @@ from typing import Any
 import sympy
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together, wrapped
 from pteron.backends.aoti.inductor.places import place, place_in_kernel
 
 #: Larger tensors are errors, as they are out of memory in eager: a fused loop would run for hours.
@@ -157,18 +157,14 @@ def check_unbacked_values() -> Context:
     from torch._inductor.graph import GraphLowering
     from torch._inductor.scheduler import Scheduler
 
-    run, call = GraphLowering.run_node, GraphLowering.call_function
-    assert_ = GraphLowering.create_deferred_runtime_asserts
-    write, order = ir.AssertScalar.codegen, Scheduler._codegen
-
-    def run_checked(graph: Any, node: torch.fx.Node) -> Any:
+    def run_checked(run: Any, graph: Any, node: torch.fx.Node) -> Any:
         result = run(graph, node)
         if isinstance(result, sympy.Basic) and node.op == "call_function":
             with graph.set_current_node(node):
                 _add(graph, _integer_inputs(graph), [_Range("", result)])
         return result
 
-    def call_checked(graph: Any, target: Any, args: Any, kwargs: Any) -> Any:
+    def call_checked(call: Any, graph: Any, target: Any, args: Any, kwargs: Any) -> Any:
         symbols = _integer_inputs(graph)
         if target is _aten.slice.Tensor and len(args) > 2 and args[2] is None:
             args = (*args[:2], 0, *args[3:])  # Inductor would print "None" into the code
@@ -179,13 +175,13 @@ def check_unbacked_values() -> Context:
         _add(graph, symbols, _of_result(result, symbols))
         return result
 
-    def assert_at(graph: Any, node: torch.fx.Node, defined: Any) -> None:
+    def assert_at(assert_: Any, graph: Any, node: torch.fx.Node, defined: Any) -> None:
         before = len(graph.operations)
         assert_(graph, node, defined)
         for check in graph.operations[before:]:
             check._pteron_node = node
 
-    def write_named(check: Any, wrapper: Any) -> None:
+    def write_named(write: Any, check: Any, wrapper: Any) -> None:
         from torch._inductor.virtualized import V
 
         if not V.graph.cpp_wrapper or V.graph.fx_wrapper:
@@ -204,16 +200,13 @@ def check_unbacked_values() -> Context:
             f"if (!({condition})) aoti_torch_check(false, {where}, {json.dumps(message)});"
         )
 
-    def checks_first(scheduler: Any, nodes: Sequence[Any]) -> None:
-        order(scheduler, _behind_definitions(list(nodes)))
-
     return together(
-        patched(GraphLowering, "run_node", run_checked),
-        patched(GraphLowering, "call_function", call_checked),
-        patched(GraphLowering, "create_deferred_runtime_asserts", assert_at),
-        patched(ir.AssertScalar, "codegen", write_named),
+        wrapped(GraphLowering, "run_node", run_checked),
+        wrapped(GraphLowering, "call_function", call_checked),
+        wrapped(GraphLowering, "create_deferred_runtime_asserts", assert_at),
+        wrapped(ir.AssertScalar, "codegen", write_named),
         patched(CppKernel, "device_assert_async", assert_in_loop),
-        patched(Scheduler, "_codegen", checks_first),
+        wrapped(Scheduler, "_codegen", lambda order, it, nodes: order(it, _sorted(list(nodes)))),
     )
 
 
@@ -426,7 +419,7 @@ def _statement(check: Any, condition: str, message: Sequence[Any]) -> tuple[str,
     return condition, f"if (!({condition})) {{ {failed}; }}"
 
 
-def _behind_definitions(nodes: list[Any]) -> list[Any]:
+def _sorted(nodes: list[Any]) -> list[Any]:
     """The order of nodes with each check right behind the last symbol that it reads."""
     from torch._inductor import ir
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch._inductor.compile_fx  # first: Inductor's modules import each other
 from torch._inductor import ir
-from torch._inductor.codegen import cpp, cpp_gemm_template
+from torch._inductor.codegen import cpp, cpp_gemm_template, simd
 
 from pteron.backends.aoti import inductor
 from pteron.backends.aoti.inductor import UnknownTorchWarning, patches, recognition
@@ -109,6 +109,16 @@ def test_an_unknown_release_with_a_changed_place_is_refused(
     assert problem in said
     assert "torch 9.8.7+x is installed" in said
     assert all(tested in said for tested in inductor.SUPPORTED_RELEASES)
+
+
+@_newest
+@pytest.mark.usefixtures("unknown")
+def test_places_of_repairs_for_earlier_releases_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert inductor.release() not in patches.REPAIRS["fix_cant_split_arguments"][1]
+    _release_of.cache_clear()
+    monkeypatch.setattr(simd.CantSplit, "__init__", _other_parameters)
+    with pytest.warns(UnknownTorchWarning):
+        assert inductor.release() == _NEWEST
 
 
 @_newest
