@@ -20,6 +20,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch.utils import _pytree as pytree
 
 from pteron.backends.aoti.inductor.patches import Context, patched, together, wrapped
 from pteron.backends.aoti.inductor.places import place, place_in_kernel
@@ -236,23 +237,14 @@ def _assert_inputs(graph: Any, symbols: Iterable[sympy.Symbol]) -> None:
             _register(graph, fact)
 
 
-def _is_data_dependent(symbol: sympy.Symbol, symbols: set[sympy.Symbol]) -> bool:
-    from torch.utils._sympy.symbol import SymT, symbol_is_type
-
-    return symbol in symbols or symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT))
-
-
 def _depends(symbols: set[sympy.Symbol], value: Any) -> bool:
     """Whether `value`, which may be nested, contains a data-dependent symbol."""
-    if isinstance(value, sympy.Basic):
-        return any(_is_data_dependent(symbol, symbols) for symbol in value.free_symbols)
-    if isinstance(value, dict):
-        value = value.values()
-    return (
-        isinstance(value, Iterable)
-        and not isinstance(value, str)
-        and any(_depends(symbols, item) for item in value)
-    )
+    from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+    unbacked = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
+    parts = (part for part in pytree.tree_leaves(value) if isinstance(part, sympy.Basic))
+    read = (symbol for part in parts for symbol in part.free_symbols)
+    return any(symbol in symbols or symbol_is_type(symbol, unbacked) for symbol in read)
 
 
 def _of_result(result: Any, symbols: set[sympy.Symbol]) -> Iterator[_Range]:
