@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "pteron/backends/cuda/runtime/cuda_error.h"
-#include "pteron/backends/cuda/runtime/kernels/blas_workspace.h"
+#include "pteron/backends/cuda/runtime/blas_workspace.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {

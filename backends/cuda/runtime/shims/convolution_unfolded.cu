@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "pteron/backends/cuda/runtime/kernels/gemm.h"
-#include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
+#include "pteron/backends/cuda/runtime/strided_copy.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
 #include "pteron/backends/cuda/runtime/shims/convolution.h"
 #include "pteron/backends/cuda/runtime/shims/items.cuh"

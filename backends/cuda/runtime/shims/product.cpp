@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "pteron/backends/cuda/runtime/execution_scope.h"
-#include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
+#include "pteron/backends/cuda/runtime/strided_copy.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {
