@@ -11,7 +11,7 @@ from torch.export import Dim
 
 import pteron
 import pteron.backends.aoti.ops.tests.torchvision_operators  # noqa: F401
-from pteron.exir.library_operators import library_decompositions
+from pteron.exir.operators.library_operators import library_decompositions
 
 vision = torch.ops.torchvision
 

@@ -1,7 +1,7 @@
 """Operators that generated code leaves to the runtime: lowered, run and compared with eager.
 
-What they compute is tested by //backends/aoti/ops/tests:conformance; here it is that generated code calls
-them, with the arguments that it has.
+What they compute is tested by //backends/aoti/ops/tests:conformance; here it is that generated code
+calls them, with the arguments that it has.
 """
 
 import pathlib

@@ -20,7 +20,7 @@ _EXIR_TOP = [
     for name in "arguments config export_warnings undelegated explain program __init__".split()
 ]
 _EXIR_FOLDERS = ("_serialize", "backend", "emit", "passes", "verification")
-_COMPILE_SPEC = "exir/backend/compile_spec_schema.py"
+_COMPILE_SPEC = "exir/graph/compile_spec.py"
 _EXIR_BELOW = {"exir", _COMPILE_SPEC, *(f"exir/{folder}" for folder in _EXIR_FOLDERS)}
 _EXIR = frozenset(_EXIR_BELOW.union(_EXIR_TOP))
 _AOTI_RUNTIME = frozenset(

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from pteron.backends.aoti.ops.tests.case import *
 from pteron.backends.aoti.ops.convolution.convolution import PACKED_CONVOLUTION, packed
+from pteron.backends.aoti.ops.tests.case import *
 
 #: input, output channels, kernel, stride, padding (above, below, left, right), dilation, groups
 _Sizes: TypeAlias = tuple[Sequence[int], int, list[int], list[int], list[int], list[int], int]

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import torch
 
-from pteron.backends.aoti.ops.tests.case import *
 from pteron.backends.aoti.ops.sort.tests.cases import with_ties
+from pteron.backends.aoti.ops.tests.case import *
 
 _DTYPES = (*REAL, torch.bool)
 

@@ -20,19 +20,19 @@ from torch.fx.experimental.symbolic_shapes import cast_symbool_to_symint_guardle
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
-from pteron.exir._program import (
+from pteron.exir.graph.exported_program import (
     constant_tensor,
     copy_graph,
     copy_modules,
     copy_program,
     with_graph,
 )
-from pteron.exir.antialiased_resizing import antialiased_resizing
-from pteron.exir.library_operators import any_number_of_kept_boxes, library_decompositions
-from pteron.exir.linear_algebra import linear_algebra
-from pteron.exir.recurrent_cells import recurrent_cells
-from pteron.exir.recurrent_layers import RECURRENT_LAYERS, whole_recurrent_layers
-from pteron.exir.sampling import sampling
+from pteron.exir.operators.antialiased_resizing import antialiased_resizing
+from pteron.exir.operators.library_operators import any_number_of_kept_boxes, library_decompositions
+from pteron.exir.operators.linear_algebra import linear_algebra
+from pteron.exir.operators.recurrent_cells import recurrent_cells
+from pteron.exir.operators.recurrent_layers import RECURRENT_LAYERS, whole_recurrent_layers
+from pteron.exir.operators.sampling import sampling
 
 Table = dict[OpOverload, Callable[..., Any]]
 

@@ -17,10 +17,10 @@ from torch.fx import Node, Proxy
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
-from pteron.exir import kernels
-from pteron.exir._program import argument_name, copy_program
-from pteron.exir.export_guards import guards_of, is_relation
-from pteron.exir.shape_bounds import ShapeBounds, affine
+from pteron.exir.graph import kernels
+from pteron.exir.graph.export_guards import guards_of, is_relation
+from pteron.exir.graph.exported_program import argument_name, copy_program
+from pteron.exir.graph.shape_bounds import ShapeBounds, affine
 
 _aten = torch.ops.aten
 

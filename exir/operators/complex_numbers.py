@@ -18,7 +18,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from pteron.exir._program import (
+from pteron.exir.graph.exported_program import (
     CONSTANT_KINDS,
     constant_tensor,
     copy_program,
@@ -26,7 +26,7 @@ from pteron.exir._program import (
     input_specs_by_name,
     mutation_targets,
 )
-from pteron.exir.decompositions import Table, decompose_nodes, decomposition_table
+from pteron.exir.operators.decompositions import Table, decompose_nodes, decomposition_table
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

@@ -13,8 +13,8 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from pteron.exir._program import copy_program
-from pteron.exir.decompositions import replace_by_trace
+from pteron.exir.graph.exported_program import copy_program
+from pteron.exir.operators.decompositions import replace_by_trace
 
 
 def decompose_flex_attention(program: ExportedProgram) -> ExportedProgram:

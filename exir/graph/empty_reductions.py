@@ -18,8 +18,8 @@ from torch.fx import GraphModule, Node
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from pteron.exir._program import copy_program
-from pteron.exir.shape_bounds import affine
+from pteron.exir.graph.exported_program import copy_program
+from pteron.exir.graph.shape_bounds import affine
 
 _aten = torch.ops.aten
 _MIN_MAX = frozenset(

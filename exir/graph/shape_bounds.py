@@ -9,7 +9,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from pteron.exir._program import input_specs_by_name
+from pteron.exir.graph.exported_program import input_specs_by_name
 
 Ranges: TypeAlias = Mapping[sympy.Expr, ValueRanges[Any]]
 
