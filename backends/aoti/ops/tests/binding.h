@@ -11,8 +11,8 @@
 #include <string>
 #include <tuple>
 
-#include "pteron/backends/aoti/ops/tests/call.h"
 #include "pteron/backends/aoti/ops/shim_macros.h"
+#include "pteron/backends/aoti/ops/tests/call.h"
 
 namespace pteron::aoti::conformance {
 
