@@ -3,6 +3,7 @@
 import builtins
 import dataclasses
 import keyword
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -249,6 +250,12 @@ def copy_graph_module(module: GraphModule) -> GraphModule:
     copied = GraphModule(copy_modules(module), graph)
     copied.meta = dict(module.meta)
     return copied
+
+
+def module_path(node: Node) -> str:
+    """The path of the innermost module that called a node, "encoder.layer.0"; "" for the model."""
+    modules = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
+    return re.sub(r"^L\['self'\]\.?|^L__self___?", "", modules[-1]) if modules else ""
 
 
 def source_line(node: Node) -> str:

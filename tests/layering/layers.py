@@ -20,7 +20,9 @@ _EXECUTOR = _SEAM | {"runtime/executor", "runtime/kernel", "runtime/program_read
 _EXIR_BELOW = frozenset(f"exir/{name}" for name in "_serialize backend graph operators".split())
 _EXIR = _EXIR_BELOW | {"exir", "exir/emit", "exir/passes", "exir/verification"}
 _FAMILIES = "backends/aoti/ops/*"
-_OPS = frozenset({"backends/aoti/ops", "backends/aoti/ops/tables", _FAMILIES})
+# Tables of operators: each in the folder of its family, included by what is generated from all.
+_TABLES = "backends/aoti/ops/*.inc"
+_OPS = frozenset({"backends/aoti/ops", _TABLES, _FAMILIES})
 _SHIMS = frozenset({"backends/aoti/shims", "backends/aoti/slim/core"})
 _AOTI_PYTHON = frozenset({"backends/aoti", "backends/aoti/inductor", "backends/aoti/passes"}) | _OPS
 _DEVICE = _SEAM | _SHIMS | {"backends/aoti/runtime"}
@@ -57,8 +59,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "backends/aoti/slim/cuda": _CORE,
     "backends/aoti/schema": frozenset(),
     "backends/aoti/shims": _CORE | {"backends/aoti/slim/core"},
-    "backends/aoti/ops/tables": frozenset(),
-    "backends/aoti/ops": _CORE | _SHIMS | {"backends/aoti/ops/tables"},
+    _TABLES: frozenset(),
+    "backends/aoti/ops": _CORE | _SHIMS | {_TABLES},
     _FAMILIES: _DEVICE_SHIMS,
     "backends/aoti/runtime/container": _CORE | _SHIMS,
     "backends/aoti/runtime": _DEVICE | {"backends/aoti/runtime/container", "backends/aoti/schema"},
@@ -120,6 +122,7 @@ _FOREIGN = "tests/downstream/workspace/"
 _OPEN = ("tools/build/", "tools/lint/")
 
 _BACKEND_NAME = re.compile(r"\b(?:Cpu|Cuda|Metal|cpu_|cuda_|metal_)[Bb]ackend\b")
+_TABLE = re.compile(r"backends/aoti/ops/(\w+/)?(?!device)\w+\.inc")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
 
 
@@ -175,7 +178,7 @@ def line_of(path: str) -> str:
 
 
 def _parent(path: str) -> str:
-    return path.rpartition("/")[0]
+    return _TABLES if _TABLE.fullmatch(path) else path.rpartition("/")[0]
 
 
 def _unit(path: str) -> str:

@@ -14,25 +14,14 @@ from pteron.backends.aoti.inductor.architectures import UnsupportedArchitecture
 
 @dataclasses.dataclass(frozen=True)
 class GpuProperties:
-    """Properties of a GPU that code generation queries.
+    """Properties of a GPU that code generation queries; sizes are in bytes."""
 
-    Attributes:
-        name: of the product.
-        major, minor: compute capability.
-        multi_processor_count: multiprocessors of the product.
-        max_threads_per_multi_processor: limit of the architecture.
-        shared_memory_per_block_optin: bytes that one block can have where it asks for them.
-        shared_memory_per_multiprocessor: bytes.
-        l2_cache_size: bytes.
-        total_memory: bytes.
-    """
-
-    name: str
-    major: int
+    name: str  # of the product
+    major: int  # of the compute capability
     minor: int
-    multi_processor_count: int
+    multi_processor_count: int  # of the product
     max_threads_per_multi_processor: int
-    shared_memory_per_block_optin: int
+    shared_memory_per_block_optin: int  # what a block can have where it asks for it
     shared_memory_per_multiprocessor: int
     l2_cache_size: int
     total_memory: int

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from pteron.backends.aoti.inductor.patches import Context, patched
+from pteron.backends.aoti.inductor.patches import Context, wrapped
 from pteron.exir.graph.exported_program import source_line
 
 _LOG = logging.getLogger(__name__)
@@ -26,15 +26,13 @@ def warn_of_long_loops() -> Context:
     """Inside, checks each loop that Inductor generates."""
     from torch._inductor.scheduler import Scheduler
 
-    generate: Any = Scheduler.codegen
-
-    def look_and_generate(scheduler: Any) -> Any:
+    def look_and_generate(generate: Any, scheduler: Any) -> Any:
         for group in scheduler.nodes:
             for loop in group.get_nodes():
                 _report(loop)
         return generate(scheduler)
 
-    return patched(Scheduler, "codegen", look_and_generate)
+    return wrapped(Scheduler, "codegen", look_and_generate)
 
 
 def _report(loop: Any) -> None:

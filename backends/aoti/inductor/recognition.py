@@ -1,22 +1,23 @@
 """Recognises in a torch that is not known what lowering changes and uses of the newest tested one.
 
-What that is is read from the text of this folder. `recorded_places` has digests of it.
+What that is is read from the text of this folder. `recorded_places.json` has digests of it.
 """
 
 import ast
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import importlib
 import inspect
-import textwrap
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pteron.backends.aoti.inductor.patches import REPAIRS
-from pteron.backends.aoti.inductor.recorded_places import RECORDED
+from pteron.backends.aoti.inductor.release import SUPPORTED_RELEASES
+
+_FOLDER = Path(__file__).parent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,11 +55,13 @@ def table() -> list[Patch]:
 
 
 def compare() -> Differences:
-    """What differs from the release that `recorded_places` describes."""
+    """What differs from the release that `recorded_places.json` describes."""
     recorded = _recorded()
     problems: dict[str, str] = {}
     changed_inside = set()
     for patch in table():
+        if patch.releases and SUPPORTED_RELEASES[-1] not in patch.releases:
+            continue
         for place in recorded.keys() & set(patch.places):
             expected, found = recorded[place], describe(place)
             if found == expected:
@@ -81,26 +84,15 @@ def compare() -> Differences:
 
 
 def record() -> str:
-    """The text of `RECORDED` for the installed torch: after each owner its places."""
-    owners: dict[str, list[str]] = {}
-    for place in sorted({place for patch in table() for place in patch.places}):
-        owner, _, name = place.rpartition(".")
-        if what := describe(place):
-            owners.setdefault(f"{owner}:", []).append(f"{name}={'/'.join(what)}")
-    wrap = functools.partial(textwrap.fill, width=100, subsequent_indent="  ")
-    lines = (wrap(" ".join((owner, *found))) for owner, found in owners.items())
-    return "".join(f"{line}\n" for line in lines)
+    """The text of `recorded_places.json` for the installed torch."""
+    places = sorted({place for patch in table() for place in patch.places})
+    found = {place: "/".join(what) for place in places if (what := describe(place))}
+    return json.dumps(found, indent=1) + "\n"
 
 
 def _recorded() -> dict[str, list[str]]:
-    found, owner = {}, ""
-    for word in RECORDED.split():
-        name, is_place, what = word.partition("=")
-        if is_place:
-            found[owner + name] = what.split("/")
-        else:
-            owner = word.replace(":", ".")
-    return found
+    text = (_FOLDER / "recorded_places.json").read_text()
+    return {place: what.split("/") for place, what in json.loads(text).items()}
 
 
 def used_names() -> dict[str, list[str]]:
@@ -173,7 +165,7 @@ def _signature(value: Any) -> str:
 
 
 def _files() -> Iterator[tuple[str, ast.Module]]:
-    for file in sorted(Path(__file__).parent.glob("*.py")):
+    for file in sorted(_FOLDER.glob("*.py")):
         yield file.name, ast.parse(file.read_text())
 
 
@@ -206,16 +198,15 @@ def _patches_in(tree: ast.Module) -> Iterator[Patch]:
 
 
 def _places_in(part: ast.AST, imported: dict[str, str]) -> Iterator[tuple[str, bool]]:
-    """What calls of `patched` replace, and whether it is used there as it was before, too."""
-    nodes: Sequence[Any] = list(ast.walk(part))
-    used = [getattr(node, "attr", getattr(node, "value", None)) for node in nodes]
-    for node in nodes:
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "patched":
+    """What calls of `patched` and `wrapped` change, and whether it is the latter."""
+    for node in ast.walk(part):
+        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if isinstance(node, ast.Call) and called in ("patched", "wrapped"):
             owner, name = ast.unparse(node.args[0]), getattr(node.args[1], "value", "")
             head, dot, rest = owner.partition(".")
             place = f"{imported.get(head, '')}{dot}{rest}.{name}"
             if isinstance(name, str) and name and _is_private(place):
-                yield place, used.count(name) > 1
+                yield place, called == "wrapped"
 
 
 def _purpose(part: ast.Module | ast.FunctionDef | ast.ClassDef) -> str:

@@ -18,12 +18,12 @@ struct Scalar;
 namespace pteron::aoti {
 
 #define AOTI_KERNEL(name, Call) struct Call;
-#include "pteron/backends/aoti/ops/tables/ops.inc"
+#include "pteron/backends/aoti/ops/ops.inc"
 
 struct Kernels {
 #define AOTI_KERNEL(name, Call) Error (*name)(const Call&) = nullptr;
 #define AOTI_KERNEL_OF(name, type, parameters) type(*name) parameters = nullptr;
-#include "pteron/backends/aoti/ops/tables/ops.inc"
+#include "pteron/backends/aoti/ops/ops.inc"
 };
 
 // The kernels of a device type, for operators with one name on all devices. A device's library

@@ -18,6 +18,6 @@ using slim::SlimTensor;
 using slim::TensorPtr;
 
 #define AOTI_SHIM(name, since, ...) PTERON_DECLARE_OPERATOR(name, __VA_ARGS__)
-#include "pteron/backends/aoti/ops/tables/ops.inc"
+#include "pteron/backends/aoti/ops/ops.inc"
 
 }  // namespace pteron::aoti::ops

@@ -4,6 +4,7 @@ import contextlib
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -11,11 +12,10 @@ import pytest
 import torch
 import torch._inductor.compile_fx  # first: Inductor's modules import each other
 from torch._inductor import ir
-from torch._inductor.codegen import cpp, cpp_gemm_template
+from torch._inductor.codegen import cpp, cpp_gemm_template, simd
 
 from pteron.backends.aoti import inductor
 from pteron.backends.aoti.inductor import UnknownTorchWarning, patches, recognition
-from pteron.backends.aoti.inductor.recorded_places import RECORDED
 from pteron.backends.aoti.inductor.release import _release_of
 
 _NEWEST = inductor.SUPPORTED_RELEASES[-1]
@@ -113,6 +113,16 @@ def test_an_unknown_release_with_a_changed_place_is_refused(
 
 @_newest
 @pytest.mark.usefixtures("unknown")
+def test_places_of_repairs_for_earlier_releases_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert inductor.release() not in patches.REPAIRS["fix_cant_split_arguments"][1]
+    _release_of.cache_clear()
+    monkeypatch.setattr(simd.CantSplit, "__init__", _other_parameters)
+    with pytest.warns(UnknownTorchWarning):
+        assert inductor.release() == _NEWEST
+
+
+@_newest
+@pytest.mark.usefixtures("unknown")
 def test_all_changed_places_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     changes = _changes(monkeypatch)
     together = [problem for problem in changes if ".create" not in problem]
@@ -153,7 +163,8 @@ def test_private_names_do_not_become_more() -> None:
 @_newest
 def test_the_record_is_of_the_newest_release() -> None:
     """To write it: recognition.record()."""
-    assert recognition.record() == RECORDED
+    folder = Path(recognition.__file__).parent
+    assert recognition.record() == (folder / "recorded_places.json").read_text()
 
 
 def test_every_repair_is_in_the_table() -> None:
