@@ -57,7 +57,7 @@ CHECKS = (
     Check(
         "signatures",
         ("backends/aoti/tests/test_shim_signatures.py",),
-        "compare backends/aoti/ops/*.inc with the headers in torch/include/torch/csrc/inductor/"
+        "compare backends/aoti/ops with the headers in torch/include/torch/csrc/inductor/"
         "aoti_torch of the release",
         lowers=False,
     ),

@@ -15,7 +15,7 @@ from torch.fx import Node
 from pteron.backends.aoti.inductor.generated_code import Kernel
 from pteron.backends.aoti.inductor.kernel_text import after_includes
 from pteron.backends.aoti.inductor.patches import Context, patched, together
-from pteron.exir._program import module_path, source_line
+from pteron.exir.graph.exported_program import module_path, source_line
 
 _EVENTS = """#include <atomic>
 #include <type_traits>

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pteron.backends.aoti.inductor.patches import Context, wrapped
-from pteron.exir._program import source_line
+from pteron.exir.graph.exported_program import source_line
 
 _LOG = logging.getLogger(__name__)
 
