@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, patched, repair, wrapped
+from pteron.backends.aoti.inductor.patches import Context, patched, repair, together, wrapped
 
 PLACES = (
     "torch._inductor.ir.Switch: create; torch._inductor.ir.Conditional: create; "
@@ -216,14 +216,9 @@ def disable_mm_plus_mm_on_cpu() -> Context:
     return extra_check(post_grad.pass_patterns, "mm_plus_mm", is_elsewhere)
 
 
-@contextlib.contextmanager
-def extra_check(
-    passes: Sequence[Any], handler: str, check: Callable[[Any], bool]
-) -> Iterator[None]:
+def extra_check(passes: Sequence[Any], handler: str, check: Callable[[Any], bool]) -> Context:
     """The pattern whose replacement is `handler` gets `check` as its extra check."""
-    with contextlib.ExitStack() as stack:
-        entries = (entry for each in passes for many in each.patterns.values() for entry in many)
-        for entry in entries:
-            if getattr(getattr(entry, "handler", None), "__name__", "") == handler:
-                stack.enter_context(patched(entry, "extra_check", check))
-        yield
+    entries = [entry for each in passes for many in each.patterns.values() for entry in many]
+    names = [getattr(getattr(entry, "handler", None), "__name__", "") for entry in entries]
+    found = (entry for entry, name in zip(entries, names, strict=True) if name == handler)
+    return together(*(patched(entry, "extra_check", check) for entry in found))

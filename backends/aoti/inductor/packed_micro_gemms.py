@@ -305,12 +305,12 @@ static void {{name}}_one_row(
 """
 
 _QUANTIZED = r"""
-{%- set adds_zero_point = has_zero_point or (value_bits == 4 and width == 256) %}
+{%- set adds_zero_point = has_zero_point or (bits == 4 and width == 256) %}
 // Values of a row: {{lanes}} columns from `column`.
 static inline {{floats}} {{name}}_values(const uint8_t* row, int column) {
     const auto* place = reinterpret_cast<const __m128i*>(row + column % {{value_bytes}});
     const __m128i bytes = {{ "_mm_loadu_si128" if width == 512 else "_mm_loadl_epi64" }}(place);
-{%- if value_bits == 8 %}
+{%- if bits == 8 %}
     return {{mm}}_cvtepi32_ps({{mm}}_cvtepi8_epi32(bytes));
 {%- else %}
     {{ints}} stored = {{mm}}_cvtepu8_epi32(bytes);
@@ -344,7 +344,7 @@ struct {{name}}_Dequantizer {
 {%- else %}
             zero_point[i] = {{mm}}_setzero_ps();
 {%- endif %}
-{%- if value_bits == 4 and width == 256 %}
+{%- if bits == 4 and width == 256 %}
             zero_point[i] = {{mm}}_fmadd_ps(scale[i], {{mm}}_set1_ps(-8), zero_point[i]);
 {%- endif %}
 {%- endif %}
@@ -502,15 +502,6 @@ class QuantizedMicroGemm(_MicroGemm):
 
     def __init__(self, name: str, left: torch.dtype, packing: Packing, width: int) -> None:
         rows, step = (8, PANEL) if width == 512 else TILES[PANEL]
-        super().__init__(
-            name,
-            (left, torch.uint8),
-            GemmBlocking(rows, PANEL, packing.group_size or 1),
-            step,
-            width,
-            value_bits=packing.bits,
-            value_bytes=packing.value_bytes,
-            group_size=packing.group_size,
-            has_zero_point=packing.has_zero_point,
-            ahead=_AHEAD,
-        )
+        blocking = GemmBlocking(rows, PANEL, packing.group_size or 1)
+        options = {**vars(packing), "value_bytes": packing.value_bytes, "ahead": _AHEAD}
+        super().__init__(name, (left, torch.uint8), blocking, step, width, **options)

@@ -228,13 +228,11 @@ def _assert_inputs(graph: Any, symbols: Iterable[sympy.Symbol]) -> None:
     """Adds the assertions of symbols that another partition defines and passes in."""
     for symbol in sorted(symbols, key=str):
         bounds = graph.sizevars.shape_env.var_to_range[symbol]
-        facts = [fact.expr for fact in graph.ras_by_symbol.pop(symbol, ())]
-        if isinstance(bounds.lower, sympy.Integer):
-            facts.append(sympy.Ge(symbol, bounds.lower, evaluate=False))
-        if isinstance(bounds.upper, sympy.Integer):
-            facts.append(sympy.Le(symbol, bounds.upper, evaluate=False))
-        for fact in facts:
-            _register(graph, fact)
+        for fact in graph.ras_by_symbol.pop(symbol, ()):
+            _register(graph, fact.expr)
+        for compare, bound in ((sympy.Ge, bounds.lower), (sympy.Le, bounds.upper)):
+            if isinstance(bound, sympy.Integer):
+                _register(graph, compare(symbol, bound, evaluate=False))
 
 
 def _depends(symbols: set[sympy.Symbol], value: Any) -> bool:
