@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pteron.exir.config import EdgeCompileConfig, ExecutorchBackendConfig
-    from pteron.exir.lowered_backend_module import LoweredBackendModule
-    from pteron.exir.memory_planning import MemoryPlanningPass
+    from pteron.exir.graph.lowered_backend_module import LoweredBackendModule
+    from pteron.exir.passes.memory_planning import MemoryPlanningPass
     from pteron.exir.program import (
         EdgeProgramManager,
         ExecutorchProgramManager,
@@ -30,8 +30,8 @@ _HOME = {
     "EdgeProgramManager": "pteron.exir.program",
     "ExecutorchBackendConfig": "pteron.exir.config",
     "ExecutorchProgramManager": "pteron.exir.program",
-    "LoweredBackendModule": "pteron.exir.lowered_backend_module",
-    "MemoryPlanningPass": "pteron.exir.memory_planning",
+    "LoweredBackendModule": "pteron.exir.graph.lowered_backend_module",
+    "MemoryPlanningPass": "pteron.exir.passes.memory_planning",
     "UnsupportedOperatorsError": "pteron.exir.undelegated",
     "VerificationError": "pteron.exir.verification.verify",
     "to_edge": "pteron.exir.program",

@@ -9,7 +9,7 @@ from torch.fx import Node
 
 from pteron.exir._serialize.container import SEGMENT_ALIGNMENT
 from pteron.exir._serialize.program_file import CONSTANT_ALIGNMENT
-from pteron.exir.memory_planning import MemoryPlanningPass
+from pteron.exir.passes.memory_planning import MemoryPlanningPass
 
 DEFAULT_EXTERNAL_TAG = "_default_external_constant"
 """Name of the .ptd file of constants that are external without a name."""

@@ -14,23 +14,23 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 
-from pteron.exir import kernels
-from pteron.exir._program import (
+from pteron.exir._serialize.blob import Blob
+from pteron.exir.backend.backend_details import describe_delegate
+from pteron.exir.backend.partition_boundary import boundaries_of_call
+from pteron.exir.backend.partitioner import DELEGATION_TAG
+from pteron.exir.backend.utils import get_non_lowered_nodes
+from pteron.exir.graph import kernels
+from pteron.exir.graph.exported_program import (
     argument_name,
     constant_tensor,
     flat_outputs,
     input_specs_by_name,
     mutation_targets,
 )
-from pteron.exir._serialize.blob import Blob
-from pteron.exir.backend.backend_details import describe_delegate
-from pteron.exir.backend.partition_boundary import boundaries_of_call
-from pteron.exir.backend.partitioner import DELEGATION_TAG
-from pteron.exir.backend.utils import get_non_lowered_nodes
-from pteron.exir.lowered_backend_module import LoweredBackendModule, lowered_modules
+from pteron.exir.graph.lowered_backend_module import LoweredBackendModule, lowered_modules
+from pteron.exir.graph.shape_bounds import ShapeBounds
 from pteron.exir.passes.checkable_asserts import CheckableAsserts
 from pteron.exir.passes.run import run_passes
-from pteron.exir.shape_bounds import ShapeBounds
 from pteron.exir.undelegated import pending_calls
 
 

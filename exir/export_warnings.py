@@ -12,9 +12,9 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from pteron.exir._program import argument_name, constant_tensor, input_specs_by_name
 from pteron.exir.backend.backend_details import platform_of
-from pteron.exir.lowered_backend_module import lowered_modules
+from pteron.exir.graph.exported_program import argument_name, constant_tensor, input_specs_by_name
+from pteron.exir.graph.lowered_backend_module import lowered_modules
 
 _LOG = logging.getLogger(__name__)
 

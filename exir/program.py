@@ -34,34 +34,34 @@ from pteron.exir.arguments import (
 )
 from pteron.exir.backend.backend_api import MethodProgramsPartitionerSpec, to_backend
 from pteron.exir.backend.partitioner import Partitioner
-from pteron.exir.complex_numbers import decompose_complex_tensors
 from pteron.exir.config import EdgeCompileConfig, ExecutorchBackendConfig
-from pteron.exir.decompositions import (
-    decompose,
-    decompose_nodes,
-    decomposition_table,
-    functionalize,
-    join_aliases,
-)
 from pteron.exir.emit.emit_options import EmitOptions
 from pteron.exir.emit.emitter import Emitted, emit_program
-from pteron.exir.empty_reductions import require_elements
 from pteron.exir.explain import ProgramReport, explain
-from pteron.exir.export_guards import guards_of
 from pteron.exir.export_warnings import (
     check_shared_state,
     warn_of_joined_inputs,
     warn_of_platforms,
     warn_of_training,
 )
-from pteron.exir.flex_attention import decompose_flex_attention
 from pteron.exir.garbage_collection import collected_rarely
-from pteron.exir.number_inputs import check_number_inputs
+from pteron.exir.graph.empty_reductions import require_elements
+from pteron.exir.graph.export_guards import guards_of
+from pteron.exir.graph.number_inputs import check_number_inputs
+from pteron.exir.graph.shape_bounds import check_input_bounds
+from pteron.exir.operators.complex_numbers import decompose_complex_tensors
+from pteron.exir.operators.decompositions import (
+    decompose,
+    decompose_nodes,
+    decomposition_table,
+    functionalize,
+    join_aliases,
+)
+from pteron.exir.operators.flex_attention import decompose_flex_attention
 from pteron.exir.passes.checkable_asserts import CheckableAsserts
 from pteron.exir.passes.pass_base import Pass
 from pteron.exir.passes.resolve_mutations import ResolveMutations
 from pteron.exir.passes.run import run_passes
-from pteron.exir.shape_bounds import check_input_bounds
 from pteron.exir.undelegated import lower_leftovers
 from pteron.exir.verification.execution import Written
 from pteron.exir.verification.reference import Reference

@@ -8,13 +8,13 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from pteron.exir import kernels
-from pteron.exir._program import source_line
 from pteron.exir.backend.backend_api import MethodProgramsPartitionerSpec, to_backend
 from pteron.exir.backend.leftovers import leftover_partitioner
 from pteron.exir.backend.partitioner import LEFT_OUT_REASON
 from pteron.exir.backend.utils import get_non_lowered_nodes
-from pteron.exir.lowered_backend_module import lowered_modules
+from pteron.exir.graph import kernels
+from pteron.exir.graph.exported_program import source_line
+from pteron.exir.graph.lowered_backend_module import lowered_modules
 
 _SHOWN = 3
 

@@ -49,12 +49,12 @@ from pteron.backends.aoti.passes.recurrent import RecurrentPass, has_recurrent_s
 from pteron.backends.aoti.passes.remove_metadata_asserts import RemoveMetadataAssertsPass
 from pteron.backends.aoti.passes.replace_view_copy_with_view import ReplaceViewCopyWithViewPass
 from pteron.backends.aoti.passes.reshape_instead_of_view import ReshapeInsteadOfViewPass
-from pteron.exir._program import copy_program
 from pteron.exir._serialize.named_data_store import NamedDataStoreOutput
 from pteron.exir.backend.backend_details import PreprocessResult
 from pteron.exir.backend.compile_spec_schema import METHOD_NAME_KEY, CompileSpec
 from pteron.exir.backend.partition_boundary import BOUNDARIES
-from pteron.exir.decompositions import run_decompositions
+from pteron.exir.graph.exported_program import copy_program
+from pteron.exir.operators.decompositions import run_decompositions
 from pteron.exir.undelegated import UnsupportedOperatorsError
 
 _LOG = logging.getLogger(__name__)

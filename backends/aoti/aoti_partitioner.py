@@ -22,8 +22,6 @@ from pteron.backends.aoti.lowering_cache import Facts, Unknown
 from pteron.backends.aoti.op_support import SYMBOLIC, LeaveOut, OpSupport
 from pteron.backends.aoti.ops.attention.attention import WHOLE
 from pteron.backends.aoti.passes.recurrent import whole_layers
-from pteron.exir import kernels
-from pteron.exir._program import CONSTANT_KINDS, input_specs_by_name, mutation_targets, source_line
 from pteron.exir.backend.backend_details import find_backend
 from pteron.exir.backend.compile_spec_schema import CompileSpec
 from pteron.exir.backend.partitioner import (
@@ -34,6 +32,13 @@ from pteron.exir.backend.partitioner import (
     PartitionResult,
 )
 from pteron.exir.backend.utils import get_non_lowered_nodes, tag_constant_data, tag_mutated_buffer
+from pteron.exir.graph import kernels
+from pteron.exir.graph.exported_program import (
+    CONSTANT_KINDS,
+    input_specs_by_name,
+    mutation_targets,
+    source_line,
+)
 
 
 class LeftOutWarning(UserWarning):

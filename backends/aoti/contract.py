@@ -17,8 +17,8 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils._sympy.value_ranges import bound_sympy
 
-from pteron.exir.export_guards import guards_of, is_relation
-from pteron.exir.shape_bounds import Ranges, affine, ranges_of
+from pteron.exir.graph.export_guards import guards_of, is_relation
+from pteron.exir.graph.shape_bounds import Ranges, affine, ranges_of
 
 #: Means "no upper bound".
 UNBOUNDED = 2**63 - 1

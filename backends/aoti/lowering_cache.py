@@ -34,13 +34,18 @@ from torch.export.graph_signature import InputKind
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from pteron.backends.aoti import inductor, payload, weight_recipe
-from pteron.backends.aoti.inductor.kernel_events import module_path
 from pteron.backends.aoti.inductor.patches import REPAIRS
 from pteron.backends.aoti.object_cache import ObjectCache, digest
-from pteron.exir._program import CONSTANT_KINDS, constant_tensor, input_specs_by_name, source_line
 from pteron.exir.backend.backend_details import PreprocessResult
 from pteron.exir.backend.partition_boundary import BOUNDARIES
-from pteron.exir.export_guards import guards_of
+from pteron.exir.graph.export_guards import guards_of
+from pteron.exir.graph.exported_program import (
+    CONSTANT_KINDS,
+    constant_tensor,
+    input_specs_by_name,
+    module_path,
+    source_line,
+)
 
 _LOG = logging.getLogger(__name__)
 

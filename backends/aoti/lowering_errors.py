@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 
 from pteron.backends.aoti import inductor
 from pteron.backends.aoti.ops import shim_list
-from pteron.exir._program import source_line
+from pteron.exir.graph.exported_program import source_line
 from pteron.exir.undelegated import UnsupportedOperatorsError
 
 

@@ -19,9 +19,9 @@ from pteron.backends.aoti import inductor
 from pteron.backends.aoti.lowering_cache import Facts
 from pteron.backends.aoti.ops.attention.attention import WHOLE
 from pteron.backends.aoti.passes.recurrent import LOOPS, has_recurrent_steps
-from pteron.exir import kernels
-from pteron.exir.delegate import executorch_call_delegate
-from pteron.exir.recurrent_layers import RECURRENT_LAYERS
+from pteron.exir.graph import kernels
+from pteron.exir.graph.delegate import executorch_call_delegate
+from pteron.exir.operators.recurrent_layers import RECURRENT_LAYERS
 
 LeaveOut: TypeAlias = Collection[torch._ops.OpOverload | str] | Callable[[torch.fx.Node], bool]
 """Operators, as objects or names ("aten.mm.default" or "aten.mm"), or a test on nodes."""

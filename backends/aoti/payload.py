@@ -34,7 +34,7 @@ from pteron.backends.aoti.inductor import Constant, Kernel
 from pteron.backends.aoti.ops.attention.attention import WAYS
 from pteron.exir._serialize.named_data_store import NamedDataStore, NamedDataStoreOutput
 from pteron.exir.backend.backend_details import PreprocessResult
-from pteron.exir.scalar_types import scalar_type
+from pteron.exir.graph.scalar_types import scalar_type
 
 #: Incremented when a bug in generated code that affects results is fixed. `lowering_faults.cpp`
 #: describes the bugs of earlier versions, and the runtime warns about them.

@@ -33,7 +33,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pteron.backends.aoti.inductor.patches import patched
-from pteron.exir._program import CONSTANT_KINDS, constant_tensor
+from pteron.exir.graph.exported_program import CONSTANT_KINDS, constant_tensor
 
 #: torch's enumerations among arguments, by class.
 _NAMED = (torch.dtype, torch.layout, torch.memory_format)

@@ -7,7 +7,7 @@ from pteron.backends.cpu.cpu_backend import CpuBackend
 from pteron.backends.cpu.cpu_options import CpuOptions
 from pteron.backends.cpu.cpu_partitioner import CpuPartitioner
 from pteron.exir.backend.leftovers import register_leftover_partitioner
-from pteron.exir.lowered_backend_module import LoweredBackendModule
+from pteron.exir.graph.lowered_backend_module import LoweredBackendModule
 
 
 def leftover_partitioner(lowered: Sequence[LoweredBackendModule]) -> CpuPartitioner:

@@ -17,9 +17,9 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils._sympy.value_ranges import bound_sympy
 
-from pteron.exir import kernels
-from pteron.exir._program import source_line
-from pteron.exir.decompositions import insert_trace
+from pteron.exir.graph import kernels
+from pteron.exir.graph.exported_program import source_line
+from pteron.exir.operators.decompositions import insert_trace
 
 _aten = torch.ops.aten
 _QUOTIENTS = frozenset({_aten.div, _aten.floor_divide})

@@ -13,8 +13,6 @@ from typing import Any
 
 from torch.export import ExportedProgram
 
-from pteron.exir import kernels
-from pteron.exir._program import copy_program, flat_program
 from pteron.exir.backend.backend_details import PreprocessResult, find_backend
 from pteron.exir.backend.compile_spec_schema import METHOD_NAME_KEY, CompileSpec
 from pteron.exir.backend.lowering import Extracted, backend_program, extract, insert_delegates
@@ -27,7 +25,9 @@ from pteron.exir.backend.partitioner import (
 )
 from pteron.exir.backend.partitions import Partition, Step, plan_partitions
 from pteron.exir.backend.utils import find_difference
-from pteron.exir.lowered_backend_module import CallTree, LoweredBackendModule
+from pteron.exir.graph import kernels
+from pteron.exir.graph.exported_program import copy_program, flat_program
+from pteron.exir.graph.lowered_backend_module import CallTree, LoweredBackendModule
 from pteron.exir.passes.run import run_passes
 
 

@@ -1,18 +1,5 @@
-"""Options of a backend, as stored in the file."""
+"""Options of a backend, as stored in the file, by ExecuTorch's name."""
 
-from dataclasses import dataclass
+from pteron.exir.graph.compile_spec import METHOD_NAME_KEY, CompileSpec
 
-METHOD_NAME_KEY = "method_name"
-"""Key of the spec that names the method a partition belongs to. Lowering adds it automatically."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompileSpec:
-    """An option of a backend: a key and opaque bytes.
-
-    Specs are passed to `BackendDetails.preprocess` and written to the file for the backend's
-    runtime half.
-    """
-
-    key: str
-    value: bytes
+__all__ = ["METHOD_NAME_KEY", "CompileSpec"]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from pteron.exir.backend.partitioner import Partitioner
-from pteron.exir.lowered_backend_module import LoweredBackendModule
+from pteron.exir.graph.lowered_backend_module import LoweredBackendModule
 
 MakePartitioner: TypeAlias = Callable[[Sequence[LoweredBackendModule]], Partitioner]
 """Creates a partitioner from the delegates of the program, those of the same method first."""

@@ -21,7 +21,11 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind, Outpu
 from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
 
-from pteron.exir._program import (
+from pteron.exir.backend.partition_boundary import BOUNDARIES
+from pteron.exir.backend.partitioner import DELEGATION_TAG
+from pteron.exir.backend.partitions import Partition, Step
+from pteron.exir.graph.delegate import executorch_call_delegate
+from pteron.exir.graph.exported_program import (
     argument_spec,
     copy_graph_module,
     copy_program,
@@ -32,12 +36,8 @@ from pteron.exir._program import (
     mutation_targets,
     with_graph,
 )
-from pteron.exir.backend.partition_boundary import BOUNDARIES
-from pteron.exir.backend.partitioner import DELEGATION_TAG
-from pteron.exir.backend.partitions import Partition, Step
-from pteron.exir.delegate import executorch_call_delegate
-from pteron.exir.lowered_backend_module import LoweredBackendModule
-from pteron.exir.tensor_layout import with_dense_strides
+from pteron.exir.graph.lowered_backend_module import LoweredBackendModule
+from pteron.exir.graph.tensor_layout import with_dense_strides
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from torch.fx import Node
 
-from pteron.exir._program import source_line
 from pteron.exir.backend.partitioner import DELEGATION_TAG, LEFT_OUT_REASON
 from pteron.exir.backend.partitions import is_shape_arithmetic
 from pteron.exir.backend.utils import is_delegate_call
-from pteron.exir.lowered_backend_module import lowered_module_of
+from pteron.exir.graph.exported_program import source_line
+from pteron.exir.graph.lowered_backend_module import lowered_module_of
 
 BOUNDARIES = "partition_boundaries"
 """The key of these lines in the meta of a partition's graph module."""

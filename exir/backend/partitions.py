@@ -19,13 +19,13 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Graph, Node
 
-from pteron.exir._program import (
+from pteron.exir.backend.partitioner import DELEGATION_TAG
+from pteron.exir.graph.exported_program import (
     CONSTANT_KINDS,
     input_specs_by_name,
     mutation_targets,
     source_line,
 )
-from pteron.exir.backend.partitioner import DELEGATION_TAG
 
 _QUERIES = frozenset(
     {

@@ -12,9 +12,9 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node, map_arg
 from torch.utils import _pytree as pytree
 
-from pteron.exir._program import CONSTANT_KINDS, input_specs_by_name, mutation_targets
 from pteron.exir.backend.partitioner import DELEGATION_TAG
-from pteron.exir.delegate import executorch_call_delegate
+from pteron.exir.graph.delegate import executorch_call_delegate
+from pteron.exir.graph.exported_program import CONSTANT_KINDS, input_specs_by_name, mutation_targets
 
 
 def is_delegate_call(node: object) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from pteron.exir import kernels
-from pteron.exir._program import source_line
+from pteron.exir.graph import kernels
+from pteron.exir.graph.exported_program import source_line
 
 _EXPECTED: dict[Any, str] = {
     operator.ge: "at least ",

@@ -6,10 +6,10 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from pteron.exir import kernels
 from pteron.exir._serialize.schema import DeviceType
-from pteron.exir.delegate import executorch_call_delegate
-from pteron.exir.lowered_backend_module import LoweredBackendModule, lowered_module_of
+from pteron.exir.graph import kernels
+from pteron.exir.graph.delegate import executorch_call_delegate
+from pteron.exir.graph.lowered_backend_module import LoweredBackendModule, lowered_module_of
 
 TARGET_DEVICE_KEY = "target_device"
 """Key of the compile spec with the device of a backend's tensors, such as `cuda:0`."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from torch.fx import Node
 
-from pteron.exir.memory_planning import MemoryPlanningPass
+from pteron.exir.passes.memory_planning import MemoryPlanningPass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import torch
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from pteron.exir.shape_bounds import ShapeBounds
+from pteron.exir.graph.shape_bounds import ShapeBounds
 
 # Operators of (self, dim, index), and those of (self, indices), with one for each dimension.
 _ALONG = frozenset(

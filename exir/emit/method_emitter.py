@@ -14,11 +14,8 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from pteron.exir import kernels
-from pteron.exir._program import argument_name, flat_outputs, mutation_targets
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.blob import Blob
-from pteron.exir.delegate import executorch_call_delegate
 from pteron.exir.emit.assertion_message import assertion_message
 from pteron.exir.emit.devices import CPU, device_of_delegate
 from pteron.exir.emit.emit_options import EmitOptions
@@ -26,7 +23,10 @@ from pteron.exir.emit.instruction_list import InstructionList
 from pteron.exir.emit.method_values import MethodValues
 from pteron.exir.emit.shared_data import SharedData
 from pteron.exir.emit.tensor_slots import TensorSlots
-from pteron.exir.lowered_backend_module import lowered_module_of
+from pteron.exir.graph import kernels
+from pteron.exir.graph.delegate import executorch_call_delegate
+from pteron.exir.graph.exported_program import argument_name, flat_outputs, mutation_targets
+from pteron.exir.graph.lowered_backend_module import lowered_module_of
 
 
 def container_types(

@@ -11,13 +11,6 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.fx import Node
 
-from pteron.exir._program import (
-    CONSTANT_KINDS,
-    constant_tensor,
-    flat_outputs,
-    input_specs_by_name,
-    mutation_targets,
-)
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.blob import Blob
 from pteron.exir.emit.devices import CPU, Device, copy_kernel, device_of_users
@@ -26,9 +19,16 @@ from pteron.exir.emit.instruction_list import InstructionList
 from pteron.exir.emit.shared_data import SharedData
 from pteron.exir.emit.tensor_slots import StateTensor, TensorSlots, describe_tensor, nbytes_of
 from pteron.exir.emit.value_table import ValueTable, literal
-from pteron.exir.lowered_backend_module import lowered_modules
-from pteron.exir.shape_bounds import ShapeBounds
-from pteron.exir.tensor_layout import dim_order_of
+from pteron.exir.graph.exported_program import (
+    CONSTANT_KINDS,
+    constant_tensor,
+    flat_outputs,
+    input_specs_by_name,
+    mutation_targets,
+)
+from pteron.exir.graph.lowered_backend_module import lowered_modules
+from pteron.exir.graph.shape_bounds import ShapeBounds
+from pteron.exir.graph.tensor_layout import dim_order_of
 
 
 def _written_inputs(program: ExportedProgram) -> set[str]:

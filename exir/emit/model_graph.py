@@ -11,12 +11,17 @@ from torch.export.graph_signature import InputKind
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from pteron.exir._program import argument_name, input_specs_by_name, source_line
 from pteron.exir._serialize.model_graph import GraphNode
-from pteron.exir.delegate import executorch_call_delegate
 from pteron.exir.emit.index_ranges import limits, passed
-from pteron.exir.lowered_backend_module import lowered_module_of
-from pteron.exir.shape_bounds import ShapeBounds
+from pteron.exir.graph.delegate import executorch_call_delegate
+from pteron.exir.graph.exported_program import (
+    argument_name,
+    input_specs_by_name,
+    module_path,
+    source_line,
+)
+from pteron.exir.graph.lowered_backend_module import lowered_module_of
+from pteron.exir.graph.shape_bounds import ShapeBounds
 
 _KINDS = {InputKind.USER_INPUT: "input", InputKind.BUFFER: "buffer", InputKind.PARAMETER: "weight"}
 
@@ -132,7 +137,6 @@ class _Graph:
         values = [
             v for v in pytree.tree_leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)
         ]
-        modules = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
         self.nodes.append(
             GraphNode(
                 name,
@@ -141,7 +145,7 @@ class _Graph:
                 [_described(value) for value in values],
                 sum(self._nbytes(value, name) for value in values),
                 source_line(node),
-                modules[-1] if modules else "",
+                module_path(node),
                 delegate,
             )
         )

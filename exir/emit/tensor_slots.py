@@ -9,10 +9,10 @@ import torch
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.blob import Blob
 from pteron.exir.emit.devices import CPU, Device
-from pteron.exir.memory_planning import Lifetime, MemoryPlanningPass, plan_greedy
-from pteron.exir.scalar_types import scalar_type
-from pteron.exir.shape_bounds import ShapeBounds
-from pteron.exir.tensor_layout import dim_order_of
+from pteron.exir.graph.scalar_types import scalar_type
+from pteron.exir.graph.shape_bounds import ShapeBounds
+from pteron.exir.graph.tensor_layout import dim_order_of
+from pteron.exir.passes.memory_planning import Lifetime, MemoryPlanningPass, plan_greedy
 
 _DEVICE_ALIGNMENT = 256
 """Alignment of tensors in device memory: that of its allocator."""

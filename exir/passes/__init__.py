@@ -1,11 +1,5 @@
 """Program passes, one per file."""
 
-from typing import Any
+from pteron.exir.passes.memory_planning import MemoryPlanningPass
 
-
-def __getattr__(name: str) -> Any:
-    if name == "MemoryPlanningPass":  # ExecuTorch's import path
-        from pteron.exir.memory_planning import MemoryPlanningPass
-
-        return MemoryPlanningPass
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__all__ = ["MemoryPlanningPass"]

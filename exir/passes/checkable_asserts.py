@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from pteron.exir import kernels
-from pteron.exir.delegate import executorch_call_delegate
-from pteron.exir.lowered_backend_module import lowered_module_of
+from pteron.exir.graph import kernels
+from pteron.exir.graph.delegate import executorch_call_delegate
+from pteron.exir.graph.lowered_backend_module import lowered_module_of
 from pteron.exir.passes.pass_base import PassBase, PassResult
 
 

@@ -7,14 +7,14 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputSpec
 from torch.fx import Node
 
-from pteron.exir._program import (
+from pteron.exir.graph.exported_program import (
     argument_spec,
     copy_program,
     flat_outputs,
     make_program,
     mutation_targets,
 )
-from pteron.exir.lowered_backend_module import lowered_modules
+from pteron.exir.graph.lowered_backend_module import lowered_modules
 from pteron.exir.passes.pass_base import ProgramPass
 
 

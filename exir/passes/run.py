@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from pteron.exir._program import copy_program, flat_outputs, with_graph
+from pteron.exir.graph.exported_program import copy_program, flat_outputs, with_graph
 from pteron.exir.passes.pass_base import Pass, PassResult, ProgramPass
 
 

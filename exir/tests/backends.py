@@ -16,7 +16,6 @@ from torch.fx import Interpreter, Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from pteron.exir._program import constant_tensor
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.blob import Blob
 from pteron.exir._serialize.named_data_store import NamedDataStore
@@ -24,6 +23,7 @@ from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
 from pteron.exir.backend.compile_spec_schema import CompileSpec
 from pteron.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from pteron.exir.backend.utils import get_non_lowered_nodes, tag_constant_data
+from pteron.exir.graph.exported_program import constant_tensor
 from pteron.exir.tests.interpreter import DelegateFunction, Slot
 
 _programs: dict[bytes, ExportedProgram] = {}

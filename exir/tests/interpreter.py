@@ -15,7 +15,7 @@ import torch
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.program_file import ProgramFile, deserialize_program
 from pteron.exir._serialize.tensor_data_file import TensorDataFile
-from pteron.exir.scalar_types import scalar_type_by_number, torch_dtype
+from pteron.exir.graph.scalar_types import scalar_type_by_number, torch_dtype
 
 GARBAGE = 0xD7
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from pteron.exir.antialiased_resizing import antialiased_resizing
-from pteron.exir.decompositions import decomposition_table
+from pteron.exir.operators.antialiased_resizing import antialiased_resizing
+from pteron.exir.operators.decompositions import decomposition_table
 
 _SIZES = ((9, 8), (17, 30), (1, 5), (33, 3))
 _RESULTS = ((3, 4), (9, 8), (20, 41), (1, 1), (16, 2))

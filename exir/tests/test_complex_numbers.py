@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from pteron.exir.complex_numbers import decompose_complex_tensors
-from pteron.exir.decompositions import decompose
+from pteron.exir.operators.complex_numbers import decompose_complex_tensors
+from pteron.exir.operators.decompositions import decompose
 
 X = torch.randn(3, 4, 2)
 Y = torch.randn(3, 4, 2)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from pteron.exir.decompositions import (
+from pteron.exir.operators.decompositions import (
     decompose,
     decomposition_table,
     functionalize,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pteron.exir.linear_algebra import linear_algebra
+from pteron.exir.operators.linear_algebra import linear_algebra
 
 aten = torch.ops.aten
 TABLE = linear_algebra()

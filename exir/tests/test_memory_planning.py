@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pteron.exir.memory_planning import ALIGNMENT, Lifetime, MemoryPlanningPass, plan_greedy
+from pteron.exir.passes.memory_planning import ALIGNMENT, Lifetime, MemoryPlanningPass, plan_greedy
 
 lifetimes = st.builds(
     lambda nbytes, first, length: Lifetime(nbytes, first, first + length),

@@ -290,7 +290,7 @@ def test_partitioners_keep_operators_whole() -> None:
 
 
 def _modules(edge: exir.EdgeProgramManager) -> list:
-    from pteron.exir.lowered_backend_module import lowered_modules
+    from pteron.exir.graph.lowered_backend_module import lowered_modules
 
     return lowered_modules(edge.exported_program().graph_module)
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from pteron.exir.decompositions import decomposition_table
+from pteron.exir.operators.decompositions import decomposition_table
 
 X, H, C = torch.randn(3, 5), torch.randn(3, 4), torch.randn(3, 4)
 

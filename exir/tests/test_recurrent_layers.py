@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from pteron.exir.decompositions import decompose, run_decompositions
-from pteron.exir.recurrent_layers import RECURRENT_LAYERS, whole_recurrent_layers
+from pteron.exir.operators.decompositions import decompose, run_decompositions
+from pteron.exir.operators.recurrent_layers import RECURRENT_LAYERS, whole_recurrent_layers
 
 LAYERS = {
     "lstm": nn.LSTM(3, 5, num_layers=2, bidirectional=True),

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from pteron.exir.sampling import sampling
+from pteron.exir.operators.sampling import sampling
 
 aten = torch.ops.aten
 TABLE = sampling()

@@ -3,7 +3,12 @@
 import torch
 from absl.testing import absltest
 
-from pteron.exir.scalar_types import scalar_type, scalar_type_by_number, scalar_types, torch_dtype
+from pteron.exir.graph.scalar_types import (
+    scalar_type,
+    scalar_type_by_number,
+    scalar_types,
+    torch_dtype,
+)
 
 
 class ScalarTypesTest(absltest.TestCase):

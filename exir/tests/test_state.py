@@ -8,7 +8,7 @@ from torch import nn
 
 from pteron.exir import to_edge, to_edge_transform_and_lower
 from pteron.exir._serialize import schema
-from pteron.exir.lowered_backend_module import lowered_modules
+from pteron.exir.graph.lowered_backend_module import lowered_modules
 from pteron.exir.program import ExecutorchProgramManager
 from pteron.exir.tests.backends import OpsPartitioner
 from pteron.exir.tests.checks import check, load

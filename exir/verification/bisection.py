@@ -25,14 +25,6 @@ from torch.export.graph_signature import (
 from torch.fx import Interpreter, Node
 from torch.utils import _pytree as pytree
 
-from pteron.exir._program import (
-    argument_spec,
-    copy_graph,
-    flat_outputs,
-    input_spec_for,
-    make_program,
-    source_line,
-)
 from pteron.exir.backend.backend_api import to_backend
 from pteron.exir.backend.partitioner import (
     DELEGATION_TAG,
@@ -41,7 +33,15 @@ from pteron.exir.backend.partitioner import (
     PartitionResult,
 )
 from pteron.exir.backend.utils import get_non_lowered_nodes, is_delegate_call, tag_constant_data
-from pteron.exir.lowered_backend_module import LoweredBackendModule, lowered_module_of
+from pteron.exir.graph.exported_program import (
+    argument_spec,
+    copy_graph,
+    flat_outputs,
+    input_spec_for,
+    make_program,
+    source_line,
+)
+from pteron.exir.graph.lowered_backend_module import LoweredBackendModule, lowered_module_of
 from pteron.exir.verification import execution
 from pteron.exir.verification.call import State, call
 from pteron.exir.verification.comparison import compare, rounding_of

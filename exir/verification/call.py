@@ -8,7 +8,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import GraphModule, Interpreter
 
-from pteron.exir._program import CONSTANT_KINDS, constant_tensor, input_specs_by_name
+from pteron.exir.graph.exported_program import CONSTANT_KINDS, constant_tensor, input_specs_by_name
 from pteron.exir.verification.full_precision import full_precision_matmuls
 
 State: TypeAlias = dict[str, torch.Tensor]

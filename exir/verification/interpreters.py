@@ -10,8 +10,8 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 from torch.utils import _pytree as pytree
 
-from pteron.exir.delegate import executorch_call_delegate
-from pteron.exir.lowered_backend_module import LoweredBackendModule
+from pteron.exir.graph.delegate import executorch_call_delegate
+from pteron.exir.graph.lowered_backend_module import LoweredBackendModule
 from pteron.exir.verification.call import call
 
 _aten = torch.ops.aten

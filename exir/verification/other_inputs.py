@@ -13,7 +13,7 @@ import sympy
 import torch
 from torch.export.graph_signature import InputKind
 
-from pteron.exir._program import argument_name, input_specs_by_name
+from pteron.exir.graph.exported_program import argument_name, input_specs_by_name
 from pteron.exir.verification.reference import Reference
 
 Sizes: TypeAlias = Mapping[sympy.Symbol, int]

@@ -14,7 +14,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx import GraphModule, Interpreter
 from torch.utils import _pytree as pytree
 
-from pteron.exir._program import constant_tensor, input_specs_by_name
+from pteron.exir.graph.exported_program import constant_tensor, input_specs_by_name
 from pteron.exir.verification.call import State, call, on_host
 from pteron.exir.verification.interpreters import CheckingInterpreter
 

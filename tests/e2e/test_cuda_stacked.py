@@ -15,7 +15,7 @@ from pteron.backends.cpu import CpuPartitioner
 from pteron.backends.cuda import CudaPartitioner
 from pteron.backends.cuda.tests.programs import ON_DEVICE, check, flat, load, lower, save
 from pteron.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
-from pteron.exir.lowered_backend_module import lowered_modules
+from pteron.exir.graph.lowered_backend_module import lowered_modules
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 

@@ -10,8 +10,8 @@ from torch import nn
 from torch.export import Dim
 
 import pteron
-import pteron.backends.aoti.ops.conformance.torchvision_operators  # noqa: F401
-from pteron.exir.library_operators import library_decompositions
+import pteron.backends.aoti.ops.tests.torchvision_operators  # noqa: F401
+from pteron.exir.operators.library_operators import library_decompositions
 
 vision = torch.ops.torchvision
 

@@ -10,7 +10,7 @@ from pteron.backends.aoti.aoti_partitioner import LeftOutWarning
 from pteron.backends.apple.metal import MetalPartitioner
 from pteron.backends.apple.metal.tests.programs import HOST, open_recording_device, run_and_check
 from pteron.backends.cpu import CpuPartitioner
-from pteron.exir.lowered_backend_module import lowered_modules
+from pteron.exir.graph.lowered_backend_module import lowered_modules
 from tests.models.sample import randn
 
 open_recording_device()

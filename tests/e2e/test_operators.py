@@ -1,7 +1,7 @@
 """Operators that generated code leaves to the runtime: lowered, run and compared with eager.
 
-What they compute is tested by //backends/aoti/ops/conformance; here it is that generated code calls
-them, with the arguments that it has.
+What they compute is tested by //backends/aoti/ops/tests:conformance; here it is that generated code
+calls them, with the arguments that it has.
 """
 
 import pathlib
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-import pteron.backends.aoti.ops.conformance.torchvision_operators  # noqa: F401
+import pteron.backends.aoti.ops.tests.torchvision_operators  # noqa: F401
 from pteron.backends.cpu import CpuOptions
 from tests.e2e.lowering import lower_to_file
 from tests.random.coverage import shims_of

@@ -8,7 +8,7 @@ from torch import nn
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
-from pteron.exir.recurrent_layers import whole_recurrent_layers
+from pteron.exir.operators.recurrent_layers import whole_recurrent_layers
 from pteron.runtime import Runtime
 from tests.e2e.lowering import lower_to_file
 from tests.models.sample import max_relative_error, randn

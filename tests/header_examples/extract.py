@@ -70,7 +70,7 @@ _PARAMETERS: dict[str, str | None] = {
     "backends/cpu/runtime/kernels/random.h": "",
     "backends/cuda/runtime/cuda_stream.h": "Method* method, cudaStream_t mine, int device",
     "backends/cuda/runtime/kernels/matrix_layout.h": "void (*copy_to_contiguous)()",
-    "backends/cuda/runtime/kernels/strided_copy.h": (
+    "backends/cuda/runtime/strided_copy.h": (
         "void* y, const void* x, int64_t rows, int64_t cols, int64_t y_row_stride, "
         "int64_t x_row_stride, int64_t x_col_stride, cudaStream_t stream"
     ),

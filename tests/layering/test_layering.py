@@ -2,51 +2,49 @@
 
 from __future__ import annotations
 
-import graphlib
-
 import pytest
 
 from tests.layering.import_cycles import import_cycle
-from tests.layering.layers import ALLOWED, bare_names, layer_of, violations
+from tests.layering.layers import ALLOWED, Tree, bare_names, folder_cycle, line_of, violations
 from tools.lint import source_tree
 
 _SOURCES = (".cpp", ".cu", ".cuh", ".h", ".inc", ".mm", ".py")
+_FILES = source_tree.files(source_tree.root())
+_TREE = Tree(_FILES)
 
 
-def test_the_tree_keeps_to_the_table() -> None:
-    files = source_tree.files(source_tree.root())
-    sources = {name: path for name, path in files.items() if name.endswith(_SOURCES)}
-    assert len(sources) > 100, "the source tree is not here"
-    wrong = [
-        line
-        for name, path in sorted(sources.items())
-        for check in (violations, bare_names)
-        for line in check(name, path.read_text(encoding="utf-8"))
-    ]
+@pytest.fixture(name="sources", scope="module")
+def _sources() -> dict[str, str]:
+    named = sorted((name, path) for name, path in _FILES.items() if name.endswith(_SOURCES))
+    assert len(named) > 100, "the source tree is not here"
+    return {name: path.read_text(encoding="utf-8") for name, path in named}
+
+
+def test_the_tree_keeps_to_the_table(sources: dict[str, str]) -> None:
+    wrong = [line for item in sources.items() for line in violations(*item, _TREE)]
+    wrong += [line for item in sources.items() for line in bare_names(*item)]
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-def test_no_module_imports_itself_by_way_of_others() -> None:
-    files = source_tree.files(source_tree.root())
-    python = {name: path for name, path in files.items() if name.endswith(".py")}
-    assert "exir/program.py" in python
-    sources = {name: path.read_text(encoding="utf-8") for name, path in python.items()}
+def test_no_folder_uses_itself_by_way_of_others(sources: dict[str, str]) -> None:
+    graph = _TREE.graph(sources)
+    assert len(graph) > 50
+    assert graph["runtime/kernel/portable"] == {"runtime/core", "runtime/kernel"}
+    assert folder_cycle(graph) == ""
+
+
+def test_no_module_imports_itself_by_way_of_others(sources: dict[str, str]) -> None:
+    assert "exir/program.py" in sources
     assert import_cycle(sources) == ""
 
 
-def test_every_layer_of_the_table_exists() -> None:
-    present = {layer_of(name) for name in source_tree.files(source_tree.root())}
-    # Apple's backend comes later; its dependencies are listed already.
-    assert set(ALLOWED) - {"backends/apple/metal"} <= present
+def test_every_line_of_the_table_is_of_a_folder() -> None:
+    assert set(ALLOWED) <= {line_of(name) for name in _FILES}
+    assert set().union(*ALLOWED.values()) <= set(ALLOWED)
 
 
-def test_the_table_has_no_circle_but_known_ones() -> None:
-    mutual = {"runtime/core", "runtime/platform"}, {"backends/aoti/ops", "backends/aoti/shims"}
-    graph = {
-        layer: {used for used in allowed - {layer} if {layer, used} not in mutual}
-        for layer, allowed in ALLOWED.items()
-    }
-    graphlib.TopologicalSorter(graph).prepare()
+def test_the_table_has_no_cycle() -> None:
+    assert folder_cycle({line: allowed - {line} for line, allowed in ALLOWED.items()}) == ""
 
 
 @pytest.mark.parametrize(
@@ -67,7 +65,10 @@ def test_the_table_has_no_circle_but_known_ones() -> None:
         ("backends/aoti/aoti_backend.py", "from pteron.backends import cuda"),
         ("backends/aoti/inductor/cpu.py", "from pteron.backends.aoti import payload"),
         ("backends/aoti/inductor/cpu.py", "from pteron.backends.aoti.passes import attention"),
-        ("backends/aoti/ops/convolution/convolution.py", "from pteron.exir import decompositions"),
+        (
+            "backends/aoti/ops/convolution/convolution.py",
+            "from pteron.exir.operators import decompositions",
+        ),
         ("backends/aoti/passes/aliases.py", "from pteron.backends.aoti import inductor"),
         ("backends/aoti/slim/core/dtype.h", '#include "pteron/backends/aoti/ops/ops.h"'),
         ("backends/cpu/cpu_backend.cpp", '#include "pteron/backends/cuda/runtime/stream.h"'),
@@ -77,9 +78,9 @@ def test_the_table_has_no_circle_but_known_ones() -> None:
         ("exir/emit/emitter.py", "import pteron.backends.aoti"),
         ("exir/emit/emitter.py", "from pteron.exir.program import to_edge"),
         ("exir/emit/emitter.py", "from pteron.exir.backend import utils"),
-        ("exir/kernels.py", "from pteron.exir.passes import run"),
-        ("exir/_program.py", "import pteron.exir.explain"),
-        ("exir/lowered_backend_module.py", "from pteron.exir.backend import backend_details"),
+        ("exir/graph/kernels.py", "from pteron.exir.passes import run"),
+        ("exir/graph/exported_program.py", "import pteron.exir.explain"),
+        ("exir/graph/lowered_backend_module.py", "from pteron.exir.backend import backend_details"),
         ("exir/tests/test_emitter.py", "from pteron.backends.cpu import CpuBackend"),
         ("third_party/cuda/x.h", '#include "pteron/runtime/core/error.h"'),
         ("tools/bootstrap/apt.py", "import pteron.exir.emit"),
@@ -88,7 +89,7 @@ def test_the_table_has_no_circle_but_known_ones() -> None:
     ],
 )
 def test_a_forbidden_dependency_is_found(path: str, text: str) -> None:
-    (line,) = violations(path, text)
+    (line,) = violations(path, text, _TREE)
     assert line.startswith(f"{path}:{1 + text.count(chr(10))}: ")
 
 
@@ -113,7 +114,7 @@ def test_a_forbidden_dependency_is_found(path: str, text: str) -> None:
     ],
 )
 def test_an_allowed_dependency_is_not(path: str, text: str) -> None:
-    assert violations(path, text) == []
+    assert violations(path, text, _TREE) == []
 
 
 @pytest.mark.parametrize(
@@ -141,6 +142,27 @@ def test_a_name_without_pteron_is_found(path: str, text: str) -> None:
 )
 def test_a_name_with_pteron_is_right(path: str, text: str) -> None:
     assert bare_names(path, text) == []
+
+
+@pytest.mark.parametrize(
+    ("there", "back"),
+    [
+        ('#include "pteron/runtime/b/b.h"', '#include "pteron/runtime/a/a.h"'),
+        ("from pteron.runtime.b import f", "def f():\n    from pteron.runtime.a import g"),
+        ("from pteron.runtime import b", "if TYPE_CHECKING:\n    import pteron.runtime.a.c"),
+    ],
+)
+def test_a_cycle_of_folders_is_found(there: str, back: str) -> None:
+    ending = ".h" if "#" in there else ".py"
+    sources = {f"runtime/a/a{ending}": there, f"runtime/b/b{ending}": back}
+    tree = Tree([*sources, "runtime/b/__init__.py"])
+    assert folder_cycle(tree.graph(sources)).count(" is used by ") == 2
+    assert folder_cycle(tree.graph({f"runtime/a/tests/a{ending}": there})) == ""
+
+
+def test_a_folder_without_a_line_is_found() -> None:
+    (line,) = violations("runtime/new/new.cpp", "", _TREE)
+    assert line == "runtime/new/new.cpp:1: runtime/new has no line in tests/layering/layers.py"
 
 
 @pytest.mark.parametrize(

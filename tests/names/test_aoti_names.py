@@ -32,7 +32,7 @@ from pteron.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from pteron.exir.backend.backend_api import to_backend
 from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
 from pteron.exir.backend.compile_spec_schema import CompileSpec
-from pteron.exir.lowered_backend_module import lowered_modules
+from pteron.exir.graph.lowered_backend_module import lowered_modules
 from pteron.runtime import Runtime
 
 #: Module, without `pteron.`, and what `getattr` finds there, by the pull request that brought it.

@@ -118,7 +118,7 @@ _UNREACHABLE: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (
         _BOTH,
         r"aoti_torch_(cpu|cuda)_(abs|add_Tensor|mul_Tensor|polar|permute|reshape|slice_Tensor)",
-        "operators of complex numbers, which become real ones before (exir/complex_numbers.py)",
+        "complex numbers, which become real ones before (exir/operators/complex_numbers.py)",
     ),
     (
         _BOTH,

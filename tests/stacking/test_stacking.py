@@ -18,7 +18,7 @@ from pteron.exir import EdgeProgramManager, to_edge, to_edge_transform_and_lower
 from pteron.exir.backend.partitioner import DELEGATION_TAG, Partitioner
 from pteron.exir.backend.utils import get_non_lowered_nodes
 from pteron.exir.config import EdgeCompileConfig
-from pteron.exir.lowered_backend_module import lowered_modules
+from pteron.exir.graph.lowered_backend_module import lowered_modules
 from pteron.runtime import Runtime
 from tests.stacking.model import WIDTH, Interleaved
 

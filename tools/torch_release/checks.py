@@ -51,13 +51,13 @@ CHECKS = (
         "places",
         ("backends/aoti/tests/test_release.py",),
         "say in backends/aoti/inductor what the release has instead of the places that are named; "
-        "then write recorded_places.py there again",
+        "then write recorded_places.json there again",
         lowers=False,
     ),
     Check(
         "signatures",
         ("backends/aoti/tests/test_shim_signatures.py",),
-        "compare backends/aoti/ops/*.inc with the headers in torch/include/torch/csrc/inductor/"
+        "compare backends/aoti/ops with the headers in torch/include/torch/csrc/inductor/"
         "aoti_torch of the release",
         lowers=False,
     ),

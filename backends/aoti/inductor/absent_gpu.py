@@ -17,7 +17,7 @@ import torch
 from torch._prims_common import suggest_memory_format
 
 from pteron.backends.aoti.inductor.gpu_properties import GpuProperties, properties_of
-from pteron.backends.aoti.inductor.patches import Context, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together, wrapped
 from pteron.backends.aoti.inductor.release import UnsupportedTorch, release
 
 #: What torch's CUDA build requires, by its release.
@@ -59,13 +59,10 @@ def _check_triton() -> None:
         ) from error
 
 
-@contextlib.contextmanager
-def _torch_queries(gpu: GpuProperties) -> Iterator[None]:
+def _torch_queries(gpu: GpuProperties) -> Context:
     """Queries of torch.cuda and of Inductor's device interface return the properties of `gpu`."""
     from torch._dynamo import device_interface
     from torch._inductor import config
-    from torch._inductor.fx_passes import joint_graph
-    from torch._inductor.runtime.hints import DeviceProperties
 
     fields = types.SimpleNamespace(**gpu.as_torch_properties())
     answers: dict[str, Any] = {
@@ -83,7 +80,7 @@ def _torch_queries(gpu: GpuProperties) -> Iterator[None]:
             "synchronize": do_nothing,
             "get_rng_state": lambda device=None: torch.zeros(16, dtype=torch.uint8),
             "set_rng_state": do_nothing,
-            "device": _NoDevice,
+            "device": contextlib.nullcontext,  # torch's needs a driver
         }
     asked_of_interface: dict[str, Any] = {
         **answers,
@@ -101,24 +98,36 @@ def _torch_queries(gpu: GpuProperties) -> Iterator[None]:
         (before,),
         {k: staticmethod(v) if callable(v) else v for k, v in asked_of_interface.items()},
     )
-    properties = DeviceProperties(type="cuda", index=0, cc=gpu.capability, **gpu.as_hints())
-
-    # Patterns of graphs are traced once in a process. They are the same on the host.
-    joint_graph.lazy_init(torch.device("cpu"))
-    with contextlib.ExitStack() as stack:
-        for name, value in answers.items():
-            stack.enter_context(patched(torch.cuda, name, value))
-        stack.enter_context(
-            mock.patch.dict(device_interface.device_interfaces, {"cuda": interface})
-        )
-        stack.enter_context(
-            patched(DeviceProperties, "create", staticmethod(lambda device: properties))
-        )
-        stack.enter_context(patched(joint_graph, "lazy_init", do_nothing))
-        stack.enter_context(fake_tensors_of_any_device())
+    return together(
+        *(patched(torch.cuda, name, value) for name, value in answers.items()),
+        mock.patch.dict(device_interface.device_interfaces, {"cuda": interface}),
+        as_on_gpu(gpu),
         # Padding of matmuls is decided by benchmarking.
-        stack.enter_context(config.patch({"shape_padding": False}))
-        yield
+        config.patch({"shape_padding": False}),
+    )
+
+
+def as_on_gpu(gpu: GpuProperties) -> Context:
+    """Inside, Inductor takes a GPU for `gpu`, and patterns and fake tensors need none."""
+    from torch._inductor.runtime.hints import DeviceProperties
+
+    def properties(device: torch.device) -> DeviceProperties:
+        index = device.index or 0
+        return DeviceProperties(device.type, index, cc=gpu.capability, **gpu.as_hints())
+
+    return together(
+        patched(DeviceProperties, "create", staticmethod(properties)),
+        patterns_traced_on_the_host(),
+        fake_tensors_of_any_device(),
+    )
+
+
+def patterns_traced_on_the_host() -> Context:
+    """Patterns of graphs, which are traced once in a process, are the same there."""
+    from torch._inductor.fx_passes import joint_graph
+
+    joint_graph.lazy_init(torch.device("cpu"))
+    return wrapped(joint_graph, "lazy_init", do_nothing)
 
 
 def fake_tensors_of_any_device() -> Context:
@@ -129,57 +138,40 @@ def fake_tensors_of_any_device() -> Context:
     """
     from torch._subclasses import FakeTensor, fake_tensor
 
-    def getitem(tensor: torch.Tensor, index: Any) -> Any:
+    def getitem(original: Any, tensor: torch.Tensor, index: Any) -> Any:
         if type(index) is int:
             return tensor.select(0, index)
         parts = index if isinstance(index, tuple) else (index,)
         tensors = [part if isinstance(part, torch.Tensor) else None for part in parts]
-        whole = all(
-            tensor is not None or part == slice(None)
-            for part, tensor in zip(parts, tensors, strict=True)
-        )
-        if whole and any(tensor is not None for tensor in tensors):
-            return torch.ops.aten.index.Tensor(tensor, tensors)
-        return original_getitem(tensor, index)
-
-    def copy(tensor: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> Any:
-        return torch.ops.aten.copy_.default(tensor, source, non_blocking)
-
-    def invert(tensor: torch.Tensor) -> Any:
-        return torch.ops.aten.bitwise_not.default(tensor)
+        others = [part for part in parts if not isinstance(part, torch.Tensor)]
+        if len(others) < len(parts) and all(part == slice(None) for part in others):
+            return aten.index.Tensor(tensor, tensors)
+        return original(tensor, index)
 
     def contiguous(
         tensor: torch.Tensor, memory_format: torch.memory_format = torch.contiguous_format
     ) -> Any:
         if tensor.is_contiguous(memory_format=memory_format):
             return tensor
-        return torch.ops.aten.clone.default(tensor, memory_format=memory_format)
+        return aten.clone.default(tensor, memory_format=memory_format)
 
-    def convolution_format(input: torch.Tensor, weight: torch.Tensor, backend: Any) -> Any:
+    def convolution_format(original: Any, input: torch.Tensor, weight: Any, backend: Any) -> Any:
         if input.device.type not in ("cuda", "mps"):
-            return memory_format_of(input, weight, backend)
-        return _convolution_memory_format(input, weight)
+            return original(input, weight, backend)
+        operands = () if torch.float64 in (input.dtype, weight.dtype) else (input, weight)
+        last = {torch.channels_last, torch.channels_last_3d}
+        formats = (suggest_memory_format(operand) for operand in operands)
+        return next((found for found in formats if found in last), torch.contiguous_format)
 
-    original_getitem = torch.Tensor.__getitem__
-    memory_format_of = torch._C._conv_determine_backend_memory_format
+    aten: Any = torch.ops.aten
     return together(
         patched(fake_tensor, "init_gpu_context", do_nothing),
-        patched(FakeTensor, "__getitem__", getitem),
-        patched(FakeTensor, "__invert__", invert),
-        patched(FakeTensor, "copy_", copy),
+        wrapped(FakeTensor, "__getitem__", getitem),
+        patched(FakeTensor, "__invert__", lambda tensor: aten.bitwise_not.default(tensor)),
+        patched(FakeTensor, "copy_", lambda *args, **more: aten.copy_.default(*args, **more)),
         patched(FakeTensor, "contiguous", contiguous),
-        patched(torch._C, "_conv_determine_backend_memory_format", convolution_format),
+        wrapped(torch._C, "_conv_determine_backend_memory_format", convolution_format),
     )
-
-
-def _convolution_memory_format(input: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
-    """channels_last if an operand is."""
-    if torch.float64 not in (input.dtype, weight.dtype):
-        for operand in (input, weight):
-            found = suggest_memory_format(operand)
-            if found in (torch.channels_last, torch.channels_last_3d):
-                return found
-    return torch.contiguous_format
 
 
 def _triton_queries(gpu: GpuProperties) -> Context:
@@ -252,10 +244,6 @@ def _query_caches_cleared() -> Iterator[None]:
 
 
 _CACHED = type(functools.cache(lambda: None))
-
-
-class _NoDevice(contextlib.nullcontext[None]):
-    """Replaces torch.cuda.device, a context manager that needs a driver."""
 
 
 def do_nothing(*_: Any, **__: Any) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
 
-from pteron.backends.aoti.inductor.patches import Context, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together, wrapped
 from pteron.backends.aoti.inductor.release import UnsupportedTorch
 
 _KEY = "pteron_weights_on_the_host"
@@ -29,19 +29,16 @@ def move_to_absent_gpu(program: ExportedProgram, device: str) -> ExportedProgram
     """torch.export's move_to_device_pass with fake weights, so that no GPU is needed."""
     from torch.export.passes import move_to_device_pass
 
-    mode = _fake_mode_of(program)
+    mode = fake_mode_of(program.graph)
     weights: dict[int, _Weight] = {}
 
     def stand_in(value: torch.Tensor) -> torch.Tensor:
         host = value.detach().cpu()
+        strides = torch.empty_like(host, device="meta").stride()  # of a copy
         with mode:
-            # With the strides of a copy.
-            fake = torch.empty_strided(
-                *_layout_of_copy(host), dtype=host.dtype, device=torch.device(device)
-            )
-        if host.stride() != fake.stride() or host.storage_offset():
-            copied = torch.empty_strided(fake.shape, fake.stride(), dtype=host.dtype)
-            host = copied.copy_(host)
+            fake = torch.empty_strided(host.shape, strides, dtype=host.dtype, device=device)
+        if host.stride() != strides or host.storage_offset():
+            host = torch.empty_strided(host.shape, strides, dtype=host.dtype).copy_(host)
         weights[_storage(fake)] = _Weight(host, fake)
         if isinstance(value, torch.nn.Parameter):
             return torch.nn.Parameter(fake, requires_grad=False)
@@ -59,16 +56,11 @@ def move_to_absent_gpu(program: ExportedProgram, device: str) -> ExportedProgram
     return program
 
 
-def _layout_of_copy(value: torch.Tensor) -> tuple[torch.Size, tuple[int, ...]]:
-    copy = torch.empty_like(value, device="meta")
-    return copy.shape, copy.stride()
-
-
-def _fake_mode_of(program: ExportedProgram) -> FakeTensorMode:
-    for node in program.graph.nodes:
-        if isinstance(value := node.meta.get("val"), FakeTensor):
-            return value.fake_mode
-    return FakeTensorMode(allow_non_fake_inputs=True)
+def fake_mode_of(fx_graph: torch.fx.Graph, **created: Any) -> FakeTensorMode:
+    """That of the graph's tensors; without any a new one, with the arguments `created`."""
+    values = (node.meta.get("val") for node in fx_graph.nodes)
+    modes = (value.fake_mode for value in values if isinstance(value, FakeTensor))
+    return next(modes, None) or FakeTensorMode(allow_non_fake_inputs=True, **created)
 
 
 def _storage(tensor: torch.Tensor) -> int:
@@ -99,17 +91,13 @@ def real_values(module: torch.fx.GraphModule) -> Context:
 
         return patched(FakeTensor, name, ask)
 
-    lay_out = FakeTensor.contiguous
-
-    def contiguous(tensor: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+    def contiguous(lay_out: Any, tensor: torch.Tensor, **kwargs: Any) -> torch.Tensor:
         laid_out: torch.Tensor = lay_out(tensor, **kwargs)
         if laid_out is not tensor and (known := real(tensor)) is not tensor:
             weights[_storage(laid_out)] = _Weight(known.contiguous(**kwargs), laid_out)
         return laid_out
 
-    original_value = graph.GraphLowering.get_original_value_of_constant
-
-    def original_on_the_host(self: Any, name: str) -> torch.Tensor:
+    def original_on_the_host(original_value: Any, self: Any, name: str) -> torch.Tensor:
         # Inductor keeps copies of buffers; the real ones do not change meanwhile.
         value = real(self.constants[name])
         if isinstance(value, FakeTensor):
@@ -120,10 +108,7 @@ def real_values(module: torch.fx.GraphModule) -> Context:
             )
         return value
 
-    is_same = graph.is_same_tensor
-    deduce = Folder._deduce_value
-
-    def deduce_on_the_host(self: Any, node: torch.fx.Node) -> Any:
+    def deduce_on_the_host(deduce: Any, self: Any, node: torch.fx.Node) -> Any:
         kwargs = node.kwargs
         if kwargs.get("device") is not None:
             node.kwargs = {**kwargs, "device": torch.device("cpu")}
@@ -139,10 +124,10 @@ def real_values(module: torch.fx.GraphModule) -> Context:
     return together(
         of_real("item"),
         of_real("tolist"),
-        patched(FakeTensor, "contiguous", contiguous),
-        patched(graph.GraphLowering, "get_original_value_of_constant", original_on_the_host),
-        patched(graph, "is_same_tensor", lambda a, b: is_same(real(a), real(b))),
-        patched(Folder, "_deduce_value", deduce_on_the_host),
+        wrapped(FakeTensor, "contiguous", contiguous),
+        wrapped(graph.GraphLowering, "get_original_value_of_constant", original_on_the_host),
+        wrapped(graph, "is_same_tensor", lambda is_same, a, b: is_same(real(a), real(b))),
+        wrapped(Folder, "_deduce_value", deduce_on_the_host),
         # Multiplication by 0: it makes a tensor on the device for each.
         patched(Folder, "_add_peephole_patterns", lambda self: None),
     )

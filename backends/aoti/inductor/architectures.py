@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pteron.backends.aoti.inductor.patches import patched
+from pteron.backends.aoti.inductor.patches import wrapped
 
 #: Where further machine code of a kernel is kept in Inductor's table of kernels.
 _KEY = "pteron_cubins"
@@ -51,10 +51,9 @@ def also_compiled_for(architectures: Sequence[str]) -> Iterator[None]:
     """Inside, every kernel that Inductor keeps is compiled for `architectures`, too."""
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
-    keep: Callable[[Any, Any, Any], None] = CachingAutotuner.save_gpu_kernel
     problems: list[str] = []
 
-    def keep_all(self: Any, stream: Any, launcher: Any) -> None:
+    def keep_all(keep: Callable[..., None], self: Any, stream: Any, launcher: Any) -> None:
         keep(self, stream, launcher)
         problems.extend(_compile_more(self, launcher, architectures))
 
@@ -62,7 +61,7 @@ def also_compiled_for(architectures: Sequence[str]) -> Iterator[None]:
         yield
         return
     fatbinary()
-    with patched(CachingAutotuner, "save_gpu_kernel", keep_all):
+    with wrapped(CachingAutotuner, "save_gpu_kernel", keep_all):
         yield
     if problems:
         raise UnsupportedArchitecture(
@@ -77,7 +76,8 @@ def _compile_more(kernel: Any, launcher: Any, architectures: Sequence[str]) -> l
     what is wrong."""
     import triton
     from torch._inductor.codecache import CudaKernelParamCache
-    from torch._inductor.runtime.triton_compat import ASTSource, GPUTarget
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
 
     name = kernel.inductor_meta["kernel_name"]
     entry = CudaKernelParamCache.cache[name]

@@ -1,12 +1,11 @@
 """int8 and uint8 constants, as quantization stores weights."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, patched
+from pteron.backends.aoti.inductor.patches import Context, wrapped
 
 _BYTES = (torch.int8, torch.uint8)
 #: Elements below which a float32 weight is no loss.
@@ -18,13 +17,10 @@ def keep_dequantization_unfolded() -> Context:
     (Inductor makes that exception for bfloat16.)"""
     from torch._inductor.constant_folding import ConstantFolder
 
-    is_impure: Callable[[Any, torch.fx.Node], bool] = ConstantFolder.is_impure
+    def is_kept(is_impure: Callable[..., bool], folder: Any, node: torch.fx.Node) -> bool:
+        return _dequantizes(node) or is_impure(folder, node)
 
-    @functools.wraps(is_impure)
-    def is_kept(self: Any, node: torch.fx.Node) -> bool:
-        return _dequantizes(node) or is_impure(self, node)
-
-    return patched(ConstantFolder, "is_impure", is_kept)
+    return wrapped(ConstantFolder, "is_impure", is_kept)
 
 
 def _dequantizes(node: torch.fx.Node) -> bool:

@@ -1,10 +1,9 @@
 """Captures Inductor's sources and constants instead of compiling them."""
 
-import contextlib
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,41 +11,26 @@ from pteron.backends.aoti.inductor.cuda import device_kernels
 from pteron.backends.aoti.inductor.generated_code import Constant, GeneratedCode
 from pteron.backends.aoti.inductor.kernel_events import Origin, note_origins, traced
 from pteron.backends.aoti.inductor.kernel_text import finish_kernels
-from pteron.backends.aoti.inductor.patches import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 from pteron.backends.aoti.inductor.release import UnsupportedTorch
 
 
-@contextlib.contextmanager
-def capture_sources(captured: list[GeneratedCode]) -> Iterator[None]:
+def capture_sources(captured: list[GeneratedCode]) -> Context:
     """Appends the sources that Inductor would compile to `captured`."""
     from torch._inductor.codecache import AotCodeCompiler
 
-    def compile(
-        graph: Any,
-        wrapper_code: str,
-        kernel_code: str,
-        serialized_extern_kernel_nodes: str | None,
-        **_: Any,
-    ) -> list[str]:
-        captured.append(
-            _generated_code(
-                graph, wrapper_code, kernel_code, serialized_extern_kernel_nodes, origins
-            )
-        )
+    def compile(graph: Any, wrapper: str, kernels: str, proxied: str | None, **_: Any) -> list[str]:
+        captured.append(_generated_code(graph, wrapper, kernels, proxied, origins))
         origins.clear()
         return ["captured"]
 
     origins: list[Origin] = []
-    with note_origins(origins), patched(AotCodeCompiler, "compile", staticmethod(compile)):
-        yield
+    capture = patched(AotCodeCompiler, "compile", staticmethod(compile))
+    return together(note_origins(origins), capture)
 
 
 def _generated_code(
-    graph: Any,
-    wrapper: str,
-    kernels: str,
-    proxied: str | None,
-    origins: Sequence[Origin],
+    graph: Any, wrapper: str, kernels: str, proxied: str | None, origins: Sequence[Origin]
 ) -> GeneratedCode:
     model = _UNCHECKED_CALL.sub(r"\1AOTI_TORCH_ERROR_CODE_CHECK(\2);", model_part(wrapper))
     model, events = traced(model, origins)

@@ -1,13 +1,12 @@
 """Lowers convolutions of the runtime in channels last."""
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, patched, together
+from pteron.backends.aoti.inductor.patches import Context, together, wrapped
 from pteron.backends.aoti.ops.convolution.convolution import (
     CONVOLUTION,
     FUSED_CONVOLUTION,
@@ -18,29 +17,30 @@ from pteron.backends.aoti.ops.convolution.convolution import (
 def lower_convolutions_channels_last() -> Context:
     """Fused convolutions are channels last. If Inductor decides on channels last for others, their
     constant weights are converted here rather than at each call."""
-    from torch._inductor.graph import GraphLowering
 
-    decide = GraphLowering.decide_layout_opt
-
-    @functools.wraps(decide)
-    def decide_and_convert_weight(module: torch.fx.GraphModule, **options: Any) -> bool:
-        is_last = decide(module, **options)
+    def convert_weights(module: torch.fx.GraphModule, is_last: bool) -> bool:
         if is_last:
             for conv in module.graph.find_nodes(op="call_function", target=CONVOLUTION):
                 _convert_weight(module, conv.args[1])
         return is_last
 
-    return together(
-        patched(GraphLowering, "decide_layout_opt", staticmethod(decide_and_convert_weight)),
-        with_lowering(FUSED_CONVOLUTION, _lower),
-    )
+    return together(_layout_decided(convert_weights), with_lowering(FUSED_CONVOLUTION, _lower))
+
+
+def _layout_decided(decide: Callable[[torch.fx.GraphModule, bool], bool]) -> Context:
+    """`decide` gets Inductor's decision whether a graph is channels last, and has the last word."""
+    from torch._inductor.graph import GraphLowering
+
+    def decide_layout(decide_first: Any, module: torch.fx.GraphModule, **options: Any) -> bool:
+        return decide(module, decide_first(module, **options))
+
+    return wrapped(GraphLowering, "decide_layout_opt", decide_layout)
 
 
 def _convert_weight(module: torch.fx.GraphModule, weight: torch.fx.Node) -> None:
     """Converts a 4D constant to channels last, in place, if only convolutions use it."""
-    if weight.op != "get_attr" or weight.meta["val"].dim() != 4:
-        return
-    if any(user.target is not CONVOLUTION for user in weight.users):
+    is_shared = any(user.target is not CONVOLUTION for user in weight.users)
+    if weight.op != "get_attr" or weight.meta["val"].dim() != 4 or is_shared:
         return
     owner, _, name = str(weight.target).rpartition(".")
     holder = module.get_submodule(owner)
@@ -52,19 +52,12 @@ def _convert_weight(module: torch.fx.GraphModule, weight: torch.fx.Node) -> None
 
 def lower_packed_convolutions() -> Context:
     """Packed convolutions, and the operators between them, are channels last."""
-    from torch._inductor.graph import GraphLowering
 
-    decide = GraphLowering.decide_layout_opt
+    def decide(module: torch.fx.GraphModule, is_last: bool) -> bool:
+        packed = module.graph.find_nodes(op="call_function", target=PACKED_CONVOLUTION)
+        return bool(packed) or is_last
 
-    @functools.wraps(decide)
-    def decide_for_packed(module: torch.fx.GraphModule, **options: Any) -> bool:
-        has_packed = module.graph.find_nodes(op="call_function", target=PACKED_CONVOLUTION)
-        return bool(has_packed) or decide(module, **options)
-
-    return together(
-        patched(GraphLowering, "decide_layout_opt", staticmethod(decide_for_packed)),
-        with_lowering(PACKED_CONVOLUTION, _lower_packed),
-    )
+    return together(_layout_decided(decide), with_lowering(PACKED_CONVOLUTION, _lower_packed))
 
 
 @contextlib.contextmanager
@@ -83,12 +76,8 @@ def with_lowering(op: torch._ops.OpOverload, lower: Callable[..., Any]) -> Itera
 
 
 def _lower(x: Any, weight: Any, bias: Any, residual: Any, *window: Any) -> Any:
-    operands = (
-        _channels_last(x),
-        _channels_last(weight),
-        bias,
-        residual and _channels_last(residual),
-    )
+    residual = residual and _channels_last(residual)
+    operands = _channels_last(x), _channels_last(weight), bias, residual
     return _call(FUSED_CONVOLUTION, *operands, *window)
 
 

@@ -3,13 +3,14 @@
 import contextlib
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together, wrapped
 
 
 @contextlib.contextmanager
@@ -18,10 +19,8 @@ def without_mkldnn() -> Iterator[None]:
     registered before, for later compilations of the process."""
     from torch._inductor.fx_passes import mkldnn_fusion
 
-    for name in ("_mkldnn_fusion_init", "_mkldnn_weight_pack_init"):
-        register = getattr(mkldnn_fusion, name, None)
-        if register is not None:
-            register()
+    mkldnn_fusion._mkldnn_fusion_init()
+    mkldnn_fusion._mkldnn_weight_pack_init()
     before = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:
@@ -30,23 +29,17 @@ def without_mkldnn() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(before)
 
 
-@contextlib.contextmanager
-def call_runtime_repeat_interleave() -> Iterator[None]:
+def call_runtime_repeat_interleave() -> Context:
     """`repeat_interleave` is a fallback kernel, which checks the repeats and their sum.
 
     Inductor's decomposition is a search that clamps wrong repeats.
     """
     from torch._inductor import decomposition
 
+    tables: Any = decomposition.decompositions, decomposition.fast_random_decomps()
     op = torch.ops.aten.repeat_interleave.Tensor
-    tables: list[dict[Any, Any]] = [
-        decomposition.decompositions,
-        decomposition.fast_random_decomps(),
-    ]
-    with together(*(mock.patch.dict(table) for table in tables)):
-        for table in tables:
-            table.pop(op, None)
-        yield
+    others = [{key: value for key, value in table.items() if key != op} for table in tables]
+    return together(*map(functools.partial(mock.patch.dict, clear=True), tables, others))
 
 
 def prefer_gemm_templates() -> Context:
@@ -62,17 +55,14 @@ def prefer_gemm_templates() -> Context:
         templates = [choice for choice in choices if "cpp" in choice.name.lower()]
         return (templates or list(choices))[:1]
 
-    generate: Callable[..., Any] = CppTemplate.generate
-
-    @functools.wraps(generate)
-    def generate_choice(self: Any, **kwargs: Any) -> Any:
+    def generate_choice(generate: Callable[..., Any], template: Any, **kwargs: Any) -> Any:
         with patched(CppTemplateKernel, "render", _declare_arguments):
-            return generate(self, **kwargs)
+            return generate(template, **kwargs)
 
     selector = get_algorithm_selector_cache()
     return together(
         patched(selector, "preprocessing_fns", [prefer_templates]),
-        patched(CppTemplate, "generate", generate_choice),
+        wrapped(CppTemplate, "generate", generate_choice),
     )
 
 
@@ -96,29 +86,20 @@ def serialize_small_gemms() -> Context:
     """Small GEMMs are generated for one thread, without a parallel region."""
     from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
 
-    add_choices = CppGemmTemplate.__dict__["add_choices"].__func__
+    def add(add_choices: Callable[..., Any], *args: Any, **more: Any) -> Any:
+        bound = inspect.signature(add_choices).bind(*args, **more).arguments
+        left = bound["input_nodes"][1 if bound.get("has_bias") else 0]  # [bias,] left, right
+        with single_thread_if_small([*bound["layout"].size, left.get_size()[-1]]):
+            return add_choices(*args, **more)
 
-    signature = inspect.signature(add_choices)
-
-    def add(cls: Any, choices: Any, layout: Any, input_nodes: Any, *args: Any, **more: Any) -> Any:
-        bound = signature.bind(cls, choices, layout, input_nodes, *args, **more).arguments
-        left = input_nodes[1 if bound.get("has_bias") else 0]  # [bias,] left, right
-        with single_thread_if_small([*layout.size, left.get_size()[-1]]):
-            return add_choices(cls, choices, layout, input_nodes, *args, **more)
-
-    return patched(CppGemmTemplate, "add_choices", classmethod(add))
+    return wrapped(CppGemmTemplate, "add_choices", add)
 
 
-@contextlib.contextmanager
-def single_thread_if_small(sizes: Sequence[Any]) -> Iterator[None]:
+def single_thread_if_small(sizes: Sequence[Any]) -> Context:
     """Inside, code is single-threaded if a GEMM of `sizes`, (M, N, K), is small."""
-    multiplications = 1
-    for size in sizes:
-        multiplications *= int(size) if getattr(size, "is_number", True) else _SERIAL_GEMM
-    with contextlib.ExitStack() as stack:
-        if multiplications < _SERIAL_GEMM:
-            stack.enter_context(torch._inductor.config.patch("cpp.threads", 1))
-        yield
+    known = (int(n) if getattr(n, "is_number", True) else _SERIAL_GEMM for n in sizes)
+    is_small = math.prod(known) < _SERIAL_GEMM
+    return torch._inductor.config.patch({"cpp.threads": 1} if is_small else {})
 
 
 #: Cache sizes for blocking, bytes per core: a small L1 and L2 of current CPUs. Constants, so that
@@ -136,12 +117,9 @@ def vector_isa(bits: int) -> Context:
     """The vector ISA is the target's; the host is not probed."""
     from torch._inductor import cpu_vec_isa
 
-    by_width = {512: cpu_vec_isa.VecAVX512, 256: cpu_vec_isa.VecAVX2}
-    if bits == 0:
-        available: list[Any] = []
-    elif bits in by_width:
-        base = by_width[bits]
-        available = [type(base.__name__, (base,), {"__bool__": lambda self: True})()]
-    else:
+    by_width: Any = {512: [cpu_vec_isa.VecAVX512], 256: [cpu_vec_isa.VecAVX2], 0: []}
+    if bits not in by_width:
         raise ValueError(f"vector_bits is {bits}; expected 512, 256 or 0")
+    present = {"__bool__": lambda self: True}
+    available = [type(base.__name__, (base,), present)() for base in by_width[bits]]
     return patched(cpu_vec_isa, "valid_vec_isa_list", lambda: available)

@@ -1,7 +1,6 @@
 """Collects the cubins of CUDA kernels that Inductor compiled."""
 
 import contextlib
-import functools
 import os
 import re
 import tempfile
@@ -11,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 from pteron.backends.aoti.inductor.architectures import machine_code
-from pteron.backends.aoti.inductor.patches import Context, patched
+from pteron.backends.aoti.inductor.patches import Context, wrapped
 
 
 @contextlib.contextmanager
@@ -38,10 +37,9 @@ def skip_autotuning_with_asserts() -> Context:
     """
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
-    run: Callable[..., Any] = CachingAutotuner.run
-
-    @functools.wraps(run)
-    def run_or_save(kernel: Any, *args: Any, stream: Any, **more: Any) -> Any:
+    def run_or_save(
+        run: Callable[..., Any], kernel: Any, *args: Any, stream: Any, **more: Any
+    ) -> Any:
         if "tl.device_assert" not in kernel.fn.src:
             return run(kernel, *args, stream=stream, **more)
         if not kernel.launchers:
@@ -50,7 +48,7 @@ def skip_autotuning_with_asserts() -> Context:
         kernel.save_gpu_kernel(stream, kernel.launchers[0])
         return None
 
-    return patched(CachingAutotuner, "run", run_or_save)
+    return wrapped(CachingAutotuner, "run", run_or_save)
 
 
 def device_from_constants() -> Context:
@@ -60,14 +58,11 @@ def device_from_constants() -> Context:
     """
     from torch._inductor.graph import GraphLowering
 
-    begin: Callable[..., Any] = GraphLowering.init_wrapper_code
-
-    @functools.wraps(begin)
-    def begin_on_device(graph: Any, *args: Any, **more: Any) -> None:
+    def begin_on_device(begin: Callable[..., None], graph: Any, *args: Any, **more: Any) -> None:
         graph.device_types.update(value.device.type for value in graph.constants.values())
         begin(graph, *args, **more)
 
-    return patched(GraphLowering, "init_wrapper_code", begin_on_device)
+    return wrapped(GraphLowering, "init_wrapper_code", begin_on_device)
 
 
 _EMBEDDED_KERNEL = re.compile(r"extern const unsigned char __(\w+)_start\[\];")
@@ -75,18 +70,13 @@ _EMBEDDED_KERNEL = re.compile(r"extern const unsigned char __(\w+)_start\[\];")
 
 def device_kernels(wrapper: str) -> dict[str, bytes]:
     """The cubin, or fat binary, of each kernel that `wrapper` declares."""
+    import torch
     from torch._inductor.codecache import CudaKernelParamCache, get_cpp_wrapper_cubin_path_name
 
     kernels = {}
     for name in sorted(set(_EMBEDDED_KERNEL.findall(wrapper))):
         if entry := CudaKernelParamCache.cache.get(name):
             cubin = Path(entry[get_cpp_wrapper_cubin_path_name()]).read_bytes()
-            kernels[name] = machine_code(entry, cubin, _architecture_here())
+            here = "sm_{}{}".format(*torch.cuda.get_device_capability())
+            kernels[name] = machine_code(entry, cubin, here)
     return kernels
-
-
-def _architecture_here() -> str:
-    import torch
-
-    major, minor = torch.cuda.get_device_capability()
-    return f"sm_{major}{minor}"

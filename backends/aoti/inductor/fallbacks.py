@@ -30,7 +30,7 @@ def may_be_fallback(op: torch._ops.OpOverload) -> bool:
     if op not in lowering.lowerings:
         return False
     function = inspect.unwrap(lowering.lowerings[op])
-    return function.__module__ != lowering.__name__ or _mentions_fallback(function)
+    return function.__module__ != "torch._inductor.lowering" or _mentions_fallback(function)
 
 
 def _is_always_fallback(op: Any) -> bool:
@@ -169,37 +169,24 @@ def _moved(value: Any, device: str) -> Any:
 
 def _module_of(node: torch.fx.Node, device: str) -> torch.fx.GraphModule:
     graph = torch.fx.Graph()
-    copies: dict[torch.fx.Node, torch.fx.Node] = {}
-
-    def copy(argument: torch.fx.Node) -> Any:
-        if not isinstance(argument.meta.get("val"), torch.Tensor):
-            return argument.meta.get("val")
-        if argument not in copies:
-            copies[argument] = graph.placeholder(argument.name)
-            copies[argument].meta["val"] = _moved(argument.meta["val"], device)
-        return copies[argument]
-
+    copies: dict[torch.fx.Node, Any] = {}
     for argument in node.all_input_nodes:
-        copy(argument)
-    kwargs = {
-        name: torch.device(f"{device}:0")
-        if isinstance(value, torch.device) and device != "cpu"
-        else value
-        for name, value in torch.fx.map_arg(node.kwargs, copy).items()
-    }
+        copies[argument] = value = argument.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            copies[argument] = graph.placeholder(argument.name)
+            copies[argument].meta["val"] = _moved(value, device)
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), copies.__getitem__)
+    on_device = torch.device("cpu" if device == "cpu" else f"{device}:0")
+    kwargs = {k: on_device if isinstance(v, torch.device) else v for k, v in kwargs.items()}
     assert callable(node.target)
-    call = graph.call_function(node.target, torch.fx.map_arg(node.args, copy), kwargs)
-    call.meta["val"] = node.meta.get("val")
-    returned = node.meta.get("val")
+    call = graph.call_function(node.target, args, kwargs)
+    call.meta["val"] = returned = node.meta.get("val")
+    results = [call]
     if isinstance(returned, tuple | list):
-        results = []
-        for index, value in enumerate(returned):
-            item = graph.call_function(operator.getitem, (call, index))
-            item.meta["val"] = value
-            if isinstance(value, torch.Tensor):
-                results.append(item)
-        graph.output(tuple(results))
-    else:
-        graph.output((call,))
+        results = [graph.call_function(operator.getitem, (call, i)) for i in range(len(returned))]
+        for result, value in zip(results, returned, strict=True):
+            result.meta["val"] = value
+        results = [each for each in results if isinstance(each.meta["val"], torch.Tensor)]
+    graph.output(tuple(results))
     graph.eliminate_dead_code()
     return torch.fx.GraphModule(torch.nn.Module(), graph)

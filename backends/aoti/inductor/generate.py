@@ -5,7 +5,6 @@ One call at a time: a lock serialises callers, because Inductor's state belongs 
 
 import copy
 import dataclasses
-import functools
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -28,10 +27,10 @@ from pteron.backends.aoti.inductor.generated_code import GeneratedCode, Target
 from pteron.backends.aoti.inductor.loop_repairs import fix_var_mean_of_empty
 from pteron.backends.aoti.inductor.mps import absent_mps
 from pteron.backends.aoti.inductor.number_inputs import numbers_as_sizes
-from pteron.backends.aoti.inductor.patches import Context, patched
+from pteron.backends.aoti.inductor.patches import Context, wrapped
 from pteron.backends.aoti.inductor.release import release
 from pteron.backends.aoti.inductor.runtime_functions import declared
-from pteron.backends.aoti.inductor.scope import compile_scope, fake_mode_of, target_scope
+from pteron.backends.aoti.inductor.scope import compile_scope, target_scope, without_inputs
 
 
 class MutatedBuffers(ValueError):
@@ -97,7 +96,7 @@ def generate_module(
             stack.enter_context(skip_autotuning_with_asserts())
             stack.enter_context(device_from_constants())
         if not arguments:
-            stack.enter_context(fake_mode_of(module))
+            stack.enter_context(without_inputs(module))
         torch._inductor.aot_compile(module, arguments, options=patches)
     return [
         dataclasses.replace(code, model=declared(code.model, target.device, target.operators))
@@ -110,11 +109,11 @@ def generate_for_each_target(targets: Sequence[Target], options: Mapping[str, An
     (decompositions, FX passes, constant folding)."""
     from torch._inductor import compile_fx
 
-    generate_code = compile_fx.fx_codegen_and_compile
     first = _options(targets[0])
 
-    @functools.wraps(generate_code)
-    def generate_each(gm: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+    def generate_each(
+        generate_code: Any, gm: torch.fx.GraphModule, *args: Any, **kwargs: Any
+    ) -> Any:
         for index, target in enumerate(targets):
             is_last = index == len(targets) - 1
             changed = {
@@ -126,7 +125,7 @@ def generate_for_each_target(targets: Sequence[Target], options: Mapping[str, An
                 result = generate_code(gm if is_last else _copy(gm), *args, **kwargs)
         return result
 
-    return patched(compile_fx, "fx_codegen_and_compile", generate_each)
+    return wrapped(compile_fx, "fx_codegen_and_compile", generate_each)
 
 
 def _copy(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
@@ -150,7 +149,7 @@ def _reject_mutated_buffers(program: ExportedProgram) -> None:
 
 
 def _options(target: Target) -> dict[str, Any]:
-    """Inductor's configuration for `target`. Keys that a release lacks are left out by name."""
+    """Inductor's configuration for `target`."""
     options: dict[str, Any] = {
         "aot_inductor.link_libtorch": False,
         "aot_inductor.package": True,
@@ -160,7 +159,6 @@ def _options(target: Target) -> dict[str, Any]:
         "aot_inductor.use_runtime_constant_folding": False,
         # The capture replaces the compile step; a path keeps Inductor from hashing the module.
         "aot_inductor.output_path": "/nonexistent/model",
-        "aot_inductor.enable_line_tables": False,
         # Comments that tell where a line came from hold paths of the exporter.
         "comment_origin": False,
         "trace.enabled": False,
@@ -187,12 +185,6 @@ def _options(target: Target) -> dict[str, Any]:
             "triton.autotune_at_compile_time": True,
             "triton.cudagraphs": False,
         }
-    return {key: value for key, value in options.items() if _has_option(key)}
-
-
-def _has_option(key: str) -> bool:
-    owner: Any = torch._inductor.config
-    *path, name = key.split(".")
-    for part in path:
-        owner = getattr(owner, part, None)
-    return hasattr(owner, name)
+    if hasattr(torch._inductor.config.aot_inductor, "enable_line_tables"):  # from 2.13 on
+        options["aot_inductor.enable_line_tables"] = False
+    return options

@@ -14,25 +14,14 @@ from pteron.backends.aoti.inductor.architectures import UnsupportedArchitecture
 
 @dataclasses.dataclass(frozen=True)
 class GpuProperties:
-    """Properties of a GPU that code generation queries.
+    """Properties of a GPU that code generation queries; sizes are in bytes."""
 
-    Attributes:
-        name: of the product.
-        major, minor: compute capability.
-        multi_processor_count: multiprocessors of the product.
-        max_threads_per_multi_processor: limit of the architecture.
-        shared_memory_per_block_optin: bytes that one block can have where it asks for them.
-        shared_memory_per_multiprocessor: bytes.
-        l2_cache_size: bytes.
-        total_memory: bytes.
-    """
-
-    name: str
-    major: int
+    name: str  # of the product
+    major: int  # of the compute capability
     minor: int
-    multi_processor_count: int
+    multi_processor_count: int  # of the product
     max_threads_per_multi_processor: int
-    shared_memory_per_block_optin: int
+    shared_memory_per_block_optin: int  # what a block can have where it asks for it
     shared_memory_per_multiprocessor: int
     l2_cache_size: int
     total_memory: int
@@ -85,10 +74,10 @@ GPUS = {f"sm_{gpu.capability}": gpu for gpu in _GPUS}
 
 def properties_of(architecture: str) -> GpuProperties:
     """Those of `architecture`; UnsupportedArchitecture if the table lacks it."""
-    if architecture not in GPUS:
-        raise UnsupportedArchitecture(
-            f"nothing is known of a GPU of {architecture}; without one of it at hand, kernels can "
-            f"be compiled for {', '.join(GPUS)}. Name one of these first and {architecture} after "
-            "it, or lower on such a GPU."
-        )
-    return GPUS[architecture]
+    if gpu := GPUS.get(architecture):
+        return gpu
+    raise UnsupportedArchitecture(
+        f"nothing is known of a GPU of {architecture}; without one of it at hand, kernels can be "
+        f"compiled for {', '.join(GPUS)}. Name one of these first and {architecture} after it, or "
+        "lower on such a GPU."
+    )

@@ -1,14 +1,13 @@
 """Fixes of Inductor's FX passes and higher-order operators."""
 
 import contextlib
-import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, patched, repair
+from pteron.backends.aoti.inductor.patches import Context, repair, together, wrapped
 
 PLACES = (
     "torch._inductor.ir.Switch: create; torch._inductor.ir.Conditional: create; "
@@ -25,7 +24,17 @@ def fix_reinplace_of_overlapping_reads() -> Context:
     Inductor reinplaces a call if `x` has no later use, and overlooks uses by the call itself, which
     would read what it has just written (issue 197829 and others).
     """
-    return _not_reinplaced(lambda graph, node, written: _reads_what_it_writes(node, written))
+    from torch._inductor.fx_utils import get_node_storage
+
+    def reads_what_it_writes(graph: Any, node: torch.fx.Node, written: tuple[int, ...]) -> bool:
+        others = [value for index, value in enumerate(node.args) if index not in written]
+        read: list[torch.fx.Node] = []
+        torch.fx.map_arg((others, node.kwargs), read.append)
+        storages = {get_node_storage(value) for value in read} - {None}
+        arguments: Sequence[Any] = node.args
+        return any(get_node_storage(arguments[index]) in storages for index in written)
+
+    return _not_reinplaced(reads_what_it_writes)
 
 
 @repair()
@@ -69,46 +78,36 @@ def _not_reinplaced(
     that they would mutate."""
     from torch._inductor.fx_passes import reinplace
 
-    core = reinplace.reinplace_inplaceable_ops_core
-
-    @functools.wraps(core)
-    def guarded(graph: torch.fx.Graph) -> None:
-        hidden = {}
+    def guarded(core: Callable[[Any], None], graph: torch.fx.Graph) -> None:
+        wrong = []
         for node in graph.nodes:
             op = reinplace.inplaceable_ops.get(node.target) if node.op == "call_function" else None
-            if op is not None and is_wrong(graph, node, _written(op)):
-                hidden[node] = node.target
-        for node in hidden:
-            node.target = _hidden_target
-        try:
+            if op is not None and is_wrong(graph, node, op.mutated_args):
+                wrong.append(node)
+        with hidden(wrong):
             core(graph)
-        finally:
-            for node, target in hidden.items():
-                node.target = target
 
-    return patched(reinplace, "reinplace_inplaceable_ops_core", guarded)
+    return wrapped(reinplace, "reinplace_inplaceable_ops_core", guarded)
 
 
-def _hidden_target(*args: Any, **kwargs: Any) -> None:
-    """Replaces the target of a call that is hidden from a pass."""
-    raise AssertionError("a placeholder")
+@contextlib.contextmanager
+def hidden(calls: Iterable[torch.fx.Node]) -> Iterator[None]:
+    """Inside, passes do not recognise what `calls` call; they can still run it."""
+    targets: dict[torch.fx.Node, Any] = {call: call.target for call in calls}
+    for call, target in targets.items():
+        call.target = _hidden(target)
+    try:
+        yield
+    finally:
+        for call, target in targets.items():
+            call.target = target
 
 
-def _written(op: Any) -> tuple[int, ...]:
-    """Positions of the arguments that the in-place overload mutates."""
-    many = getattr(op, "mutated_args", None)
-    return tuple(many) if many is not None else (op.mutated_arg,)
+def _hidden(target: Callable[..., Any]) -> Callable[..., Any]:
+    def call_hidden(*args: Any, **kwargs: Any) -> Any:
+        return target(*args, **kwargs)
 
-
-def _reads_what_it_writes(node: torch.fx.Node, written: Sequence[int]) -> bool:
-    from torch._inductor.fx_utils import get_node_storage
-
-    others = [value for index, value in enumerate(node.args) if index not in written]
-    read: list[torch.fx.Node] = []
-    torch.fx.map_arg((others, node.kwargs), read.append)
-    storages = {get_node_storage(value) for value in read} - {None}
-    arguments: Sequence[Any] = node.args
-    return any(get_node_storage(arguments[index]) in storages for index in written)
+    return call_hidden
 
 
 @repair()
@@ -116,15 +115,13 @@ def realize_constant_while_loop_inputs() -> Context:
     """Carried inputs of `while_loop` may be constants, as a counter's 0 after constant folding."""
     from torch._inductor import ir
 
-    create = ir.WhileLoop.__dict__["create"].__func__
-
     def create_realized(
-        cls: Any, cond_fn: Any, body_fn: Any, carried: Sequence[Any], *args: Any, **kwargs: Any
+        create: Any, cls: Any, cond_fn: Any, body_fn: Any, carried: Any, *args: Any, **kwargs: Any
     ) -> Any:
         buffers = [cls.realize_input(v) if isinstance(v, ir.Constant) else v for v in carried]
         return create(cls, cond_fn, body_fn, buffers, *args, **kwargs)
 
-    return patched(ir.WhileLoop, "create", classmethod(create_realized))
+    return wrapped(ir.WhileLoop, "create", create_realized)
 
 
 @repair()
@@ -139,8 +136,6 @@ def require_traced_cond_operand_strides() -> Context:
     from torch._inductor.virtualized import V
 
     kind: Any = getattr(ir, "Switch" if hasattr(ir, "Switch") else "Conditional")  # before 2.14
-    create = kind.__dict__["create"].__func__
-    signature = inspect.signature(create)
 
     def with_traced_strides(operand: Any, traced: Any) -> Any:
         value = traced.meta["val"] if isinstance(traced, torch.fx.Node) else None
@@ -148,14 +143,14 @@ def require_traced_cond_operand_strides() -> Context:
             return operand
         return ir.ExternKernel.require_exact_strides(operand, value.stride(), allow_padding=False)
 
-    def create_with_strides(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs)
+    def create_with_strides(create: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = inspect.signature(create).bind(*args, **kwargs)
         nodes: Any = V.graph.current_node.args[-1]
         operands = zip(bound.arguments["operands"], nodes, strict=True)
         bound.arguments["operands"] = [with_traced_strides(*pair) for pair in operands]
         return create(*bound.args, **bound.kwargs)
 
-    return patched(kind, "create", classmethod(create_with_strides))
+    return wrapped(kind, "create", create_with_strides)
 
 
 @repair("2.11", "2.12", "2.13")
@@ -166,12 +161,12 @@ def fix_cumsum_of_constant_dtype() -> Context:
     """
     from torch._inductor.fx_passes import post_grad
 
-    return extra_check(post_grad.pass_patterns, "pointless_cumsum_replacement", _has_input_dtype)
+    def has_input_dtype(match: Any) -> bool:
+        fill, dtype = match.kwargs["fill_value"], match.kwargs["dtype"]
+        is_exact = isinstance(fill, int) or dtype.is_floating_point
+        return is_exact and match.output_node().kwargs.get("dtype") is None
 
-
-def _has_input_dtype(match: Any) -> bool:
-    exact = isinstance(match.kwargs["fill_value"], int) or match.kwargs["dtype"].is_floating_point
-    return exact and match.output_node().kwargs.get("dtype") is None
+    return extra_check(post_grad.pass_patterns, "pointless_cumsum_replacement", has_input_dtype)
 
 
 @repair()
@@ -184,10 +179,7 @@ def fix_as_strided_of_view() -> Context:
     """
     from torch._inductor import compile_fx
 
-    passes = compile_fx.post_grad_passes
-
-    @functools.wraps(passes)
-    def of_bases(module: torch.fx.GraphModule, *args: Any, **more: Any) -> Any:
+    def of_bases(passes: Any, module: torch.fx.GraphModule, *args: Any, **more: Any) -> Any:
         for call in module.graph.find_nodes(
             op="call_function", target=torch.ops.aten.as_strided.default
         ):
@@ -198,7 +190,7 @@ def fix_as_strided_of_view() -> Context:
                 call.args = base, size, stride, *offset
         return passes(module, *args, **more)
 
-    return patched(compile_fx, "post_grad_passes", of_bases)
+    return wrapped(compile_fx, "post_grad_passes", of_bases)
 
 
 def _base(view: torch.fx.Node) -> torch.fx.Node:
@@ -218,20 +210,17 @@ def disable_mm_plus_mm_on_cpu() -> Context:
     from torch._inductor.fx_passes import post_grad
 
     def is_elsewhere(match: Any) -> bool:
-        return match.output_node().meta["val"].device.type != "cpu" and allowed(match)
+        return bool(match.output_node().meta["val"].device.type != "cpu")
 
-    allowed = post_grad.is_valid_mm_plus_mm
     return extra_check(post_grad.pass_patterns, "mm_plus_mm", is_elsewhere)
 
 
-@contextlib.contextmanager
-def extra_check(
-    passes: Sequence[Any], handler: str, check: Callable[[Any], bool]
-) -> Iterator[None]:
-    """The pattern whose replacement is `handler` gets `check` as its extra check."""
-    with contextlib.ExitStack() as stack:
-        entries = (entry for each in passes for many in each.patterns.values() for entry in many)
-        for entry in entries:
-            if getattr(getattr(entry, "handler", None), "__name__", "") == handler:
-                stack.enter_context(patched(entry, "extra_check", check))
-        yield
+def extra_check(passes: Sequence[Any], handler: str, check: Callable[[Any], bool]) -> Context:
+    """The pattern whose replacement is `handler` also needs `check` to match."""
+
+    def both(own: Callable[[Any], bool], match: Any) -> bool:
+        return own(match) and check(match)
+
+    entries = (entry for each in passes for many in each.patterns.values() for entry in many)
+    found = (x for x in entries if getattr(getattr(x, "handler", 0), "__name__", "") == handler)
+    return together(*(wrapped(entry, "extra_check", both) for entry in found))

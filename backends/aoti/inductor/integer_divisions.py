@@ -6,11 +6,10 @@ all kernels on all threads share. The functions called here are in the header of
 (`toolchain`); vectors go through them element by element, as they do in at::vec.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from pteron.backends.aoti.inductor.patches import patched
+from pteron.backends.aoti.inductor.patches import Context, patched, together
 from pteron.backends.aoti.inductor.places import place_in_kernel
 
 PLACES = (
@@ -27,22 +26,21 @@ _FUNCTIONS = {
 _OPERATORS = ("div", "remainder", "fmod")
 
 
-@contextlib.contextmanager
-def check_integer_divisions() -> Iterator[None]:
+def check_integer_divisions() -> Context:
     """See the module's docstring."""
     from torch._inductor.codegen.cpp import CppOverrides, CppVecOverrides
 
-    with contextlib.ExitStack() as stack:
-        for name, function in _FUNCTIONS.items():
-            of_scalars = _call(name, function)
-            of_vectors = CppVecOverrides._scalarize(of_scalars)
-            if name in ("floordiv", "remainder"):  # also floating-point
-                of_vectors = _of_integers(of_vectors, getattr(CppVecOverrides, name))
-            of_vectors.__name__ = name  # Inductor looks up the scalar overload by it
-            stack.enter_context(patched(CppVecOverrides, name, staticmethod(of_vectors)))
-            if name != "remainder":  # implemented by `mod`
-                stack.enter_context(patched(CppOverrides, name, staticmethod(of_scalars)))
-        yield
+    changed = []
+    for name, function in _FUNCTIONS.items():
+        of_scalars = _call(name, function)
+        of_vectors = CppVecOverrides._scalarize(of_scalars)
+        if name in ("floordiv", "remainder"):  # also floating-point
+            of_vectors = _of_integers(of_vectors, getattr(CppVecOverrides, name))
+        of_vectors.__name__ = name  # Inductor looks up the scalar overload by it
+        changed.append(patched(CppVecOverrides, name, staticmethod(of_vectors)))
+        if name != "remainder":  # implemented by `mod`
+            changed.append(patched(CppOverrides, name, staticmethod(of_scalars)))
+    return together(*changed)
 
 
 def _call(name: str, function: str) -> Callable[[Any, Any], str]:

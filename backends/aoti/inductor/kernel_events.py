@@ -5,17 +5,17 @@ call (a PteronKernel, whose runtime side is runtime/kernel_trace.h). While nothi
 event tests one pointer.
 """
 
-import contextlib
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torch.fx import Node
 
 from pteron.backends.aoti.inductor.generated_code import Kernel
-from pteron.backends.aoti.inductor.patches import patched
-from pteron.exir._program import source_line
+from pteron.backends.aoti.inductor.kernel_text import after_includes
+from pteron.backends.aoti.inductor.patches import Context, patched, together
+from pteron.exir.graph.exported_program import module_path, source_line
 
 _EVENTS = """#include <atomic>
 #include <type_traits>
@@ -70,15 +70,12 @@ class Origin:
     nodes: Sequence[Node]
 
 
-@contextlib.contextmanager
-def note_origins(origins: list[Origin]) -> Iterator[None]:
+def note_origins(origins: list[Origin]) -> Context:
     """Before a call in generated code stands a comment with an index into `origins`."""
     from torch._inductor import debug
     from torch._inductor.codegen import cpp, triton
 
-    def set_kernel_post_grad_provenance_tracing(
-        node_schedule: Any, kernel_name: str, is_extern: bool = False
-    ) -> int:
+    def note(node_schedule: Any, kernel_name: str, is_extern: bool = False) -> int:
         calls = [node_schedule] if is_extern else [getattr(n, "node", None) for n in node_schedule]
         nodes = {node for call in calls if call is not None for node in call.origins}
         operator = node_schedule.op_overload if is_extern else None
@@ -86,13 +83,11 @@ def note_origins(origins: list[Origin]) -> Iterator[None]:
         origins.append(Origin(operator, sorted(own, key=lambda node: node._sort_key)))
         return len(origins) - 1
 
-    note = set_kernel_post_grad_provenance_tracing
-    with (
+    return together(
         patched(debug, "set_kernel_post_grad_provenance_tracing", note),
         patched(cpp, "set_kernel_post_grad_provenance_tracing", note),
         patched(triton, "set_kernel_post_grad_provenance_tracing", note),
-    ):
-        yield
+    )
 
 
 _CALL = re.compile(
@@ -106,15 +101,13 @@ _HANDLE = re.compile(
     r"\b(?:RAIIAtenTensorHandle|ConstantHandle) (\w+)[(;]"
     r"|\bauto&? (\w+) = (?:std::move\(|constants_->at\(|wrap_with_raii_handle_if_needed\()"
 )
-_INCLUDES = re.compile(r"(?:#include.*\n)*")
 
 
 def traced(model: str, origins: Sequence[Origin]) -> tuple[str, tuple[Kernel, ...]]:
     """The model's code with an event around each call, and the kernels by their numbers."""
     handles = {first or second for first, second in _HANDLE.findall(model)}
     kernels: list[Kernel] = []
-    nothing = Origin(None, ())
-    pending = nothing
+    pending = nothing = Origin(None, ())
 
     def replace(match: re.Match[str]) -> str:
         nonlocal pending
@@ -130,9 +123,7 @@ def traced(model: str, origins: Sequence[Origin]) -> tuple[str, tuple[Kernel, ..
         told = f" pteron_kernel.tensors({', '.join(tensors)});" if tensors else ""
         return f"{match['indent']}{{ {event} {match['call']}{told} }}"
 
-    model = _CALL.sub(replace, model)
-    begin = _INCLUDES.match(model).end()  # type: ignore[union-attr]
-    return model[:begin] + _EVENTS + model[begin:], tuple(kernels)
+    return after_includes(_CALL.sub(replace, model), _EVENTS), tuple(kernels)
 
 
 def _kernel(name: str, origin: Origin) -> Kernel:
@@ -149,12 +140,3 @@ def _kernel(name: str, origin: Origin) -> Kernel:
 
 def _joined(texts: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(filter(None, texts)))
-
-
-def module_path(node: Node) -> str:
-    """The path of the innermost module that called a node, "encoder.layer.0"; "" for the model."""
-    stack = node.meta.get("nn_module_stack")
-    if not stack:
-        return ""
-    path = str(next(reversed(stack.values()))[0])
-    return re.sub(r"^L\['self'\]\.?|^L__self___?", "", path)

@@ -1,4 +1,4 @@
-"""Small changes to the text of generated kernels.
+"""Small changes to the text of generated code, most of them to kernels.
 
 * They lose the note-keeping for division by zero, which goes through a pointer that all kernels of
   the shared object, on all threads, would write (`integer_divisions` checks instead).
@@ -22,6 +22,11 @@ _LOADS_OF_BYTES = re.compile(
     r"at::vec::Vectorized<(u?int8_t)>::loadu\((.+), static_cast<int64_t>\((8|16|32)\)\);$",
     re.MULTILINE,
 )
+
+
+def after_includes(code: str, inserted: str) -> str:
+    """`code` with `inserted` between the includes at its start and the rest."""
+    return re.sub(r"\A(?:#include.*\n)*", lambda includes: includes[0] + inserted, code)
 
 
 def finish_kernels(text: str) -> str:

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from pteron.backends.aoti.inductor.patches import Context, patched
-from pteron.exir._program import source_line
+from pteron.backends.aoti.inductor.patches import Context, wrapped
+from pteron.exir.graph.exported_program import source_line
 
 _LOG = logging.getLogger(__name__)
 
@@ -26,15 +26,13 @@ def warn_of_long_loops() -> Context:
     """Inside, checks each loop that Inductor generates."""
     from torch._inductor.scheduler import Scheduler
 
-    generate: Any = Scheduler.codegen
-
-    def look_and_generate(scheduler: Any) -> Any:
-        for group in scheduler.nodes:
+    def look_and_generate(generate: Any, scheduler: Any, nodes: Any) -> Any:
+        for group in nodes:
             for loop in group.get_nodes():
                 _report(loop)
-        return generate(scheduler)
+        return generate(scheduler, nodes)
 
-    return patched(Scheduler, "codegen", look_and_generate)
+    return wrapped(Scheduler, "_codegen", look_and_generate)
 
 
 def _report(loop: Any) -> None:

@@ -12,7 +12,8 @@ from unittest import mock
 
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, patched, repair
+from pteron.backends.aoti.inductor.memoized import rewritten_templates
+from pteron.backends.aoti.inductor.patches import Context, patched, repair, wrapped
 
 PLACES = (
     "torch._inductor.codegen.cpp_gemm_template: GEMM_TEMPLATE; torch._inductor.lowering: div_mode"
@@ -57,10 +58,9 @@ def fix_fusion_of_mutation_with_reads() -> Context:
     from torch._inductor.dependencies import MemoryDep
     from torch._inductor.scheduler import Scheduler
 
-    fusable: Callable[..., bool] = Scheduler.fusable_weak_dep
-
-    @functools.wraps(fusable)
-    def fusable_by_memory(scheduler: Any, weak_dep: Any, reader: Any, writer: Any) -> bool:
+    def fusable_by_memory(
+        fusable: Any, scheduler: Any, weak_dep: Any, reader: Any, writer: Any
+    ) -> bool:
         if not fusable(scheduler, weak_dep, reader, writer):
             return False
         names = scheduler.mutation_real_name
@@ -72,7 +72,7 @@ def fix_fusion_of_mutation_with_reads() -> Context:
             if names.get(read.name, read.name) == memory
         )
 
-    return patched(Scheduler, "fusable_weak_dep", fusable_by_memory)
+    return wrapped(Scheduler, "fusable_weak_dep", fusable_by_memory)
 
 
 @repair("2.11", "2.12")
@@ -87,17 +87,13 @@ def fix_int_array_deduplication() -> Context:
     declare = CppWrapperCpu._codegen_int_array_var_impl
 
     def find(
-        wrapper: Any,
-        int_array: str,
-        writeline: Any,
-        known_statically: bool = False,
-        graph: Any = None,
+        wrapper: Any, int_array: str, writeline: Any, is_static: bool = False, graph: Any = None
     ) -> str:
         writer = getattr(writeline, "__self__", writeline)
         known = wrapper.__dict__.setdefault("_pteron_int_arrays", {})
-        key = (int_array, id(writer), known_statically, id(graph))
+        key = (int_array, id(writer), is_static, id(graph))
         if key not in known:  # keeps writer and graph alive, so that their ids stay unique
-            known[key] = writer, graph, declare(wrapper, int_array, writeline, known_statically)
+            known[key] = writer, graph, declare(wrapper, int_array, writeline, is_static)
         return known[key][2]
 
     return patched(CppWrapperCpu, "codegen_int_array_var", find)
@@ -109,10 +105,8 @@ def fix_int8_minmax_reductions() -> Context:
 
     Partial vector loads of 8-bit elements fill up with zeros, which are reduced too (issue 191499).
     """
-    from torch._inductor import ir, lowering
+    from torch._inductor import lowering
     from torch._inductor.virtualized import ops
-
-    create = ir.Reduction.create
 
     def widen(inner_fn: Callable[..., Any], *indices: Any) -> Any:
         value = inner_fn(*indices)
@@ -120,14 +114,10 @@ def fix_int8_minmax_reductions() -> Context:
             return ops.to_dtype(value[0], torch.int32), *value[1:]
         return ops.to_dtype(value, torch.int32)
 
-    def create_widened(**reduction: Any) -> Any:
-        dtype = reduction["src_dtype"]
-        extremes = "min", "max", "argmin", "argmax"
-        if (
-            reduction["device"].type != "cpu"
-            or dtype not in (torch.int8, torch.uint8)
-            or reduction["reduction_type"] not in extremes
-        ):
+    def create_widened(create: Callable[..., Any], **reduction: Any) -> Any:
+        dtype, kind = reduction["src_dtype"], reduction["reduction_type"]
+        is_byte = reduction["device"].type == "cpu" and dtype in (torch.int8, torch.uint8)
+        if not is_byte or kind not in ("min", "max", "argmin", "argmax"):
             return create(**reduction)
         returned = reduction["dst_dtype"]
         reduction["src_dtype"] = torch.int32
@@ -137,7 +127,7 @@ def fix_int8_minmax_reductions() -> Context:
         result.realize()
         return lowering.to_dtype(result, returned)
 
-    return _patched_reduction_create(create_widened)
+    return _wrapped_reduction_create(create_widened)
 
 
 @repair()
@@ -150,15 +140,10 @@ def fix_argminmax_index_order() -> Context:
     """
     from torch._inductor import ir
 
-    create = ir.Reduction.create
-
-    def create_flat(**reduction: Any) -> Any:
+    def create_flat(create: Callable[..., Any], **reduction: Any) -> Any:
         sizes = reduction["reduction_ranges"]
-        if (
-            reduction["device"].type == "cpu"
-            and reduction["reduction_type"] in ("argmin", "argmax")
-            and len(sizes) > 1
-        ):
+        is_index = reduction["reduction_type"] in ("argmin", "argmax")
+        if reduction["device"].type == "cpu" and is_index and len(sizes) > 1:
             length = math.prod(sizes)
             inner_fn = reduction["inner_fn"]
             unflatten = ir.View.dynamic_reshape_indexer(sizes, [length])
@@ -170,20 +155,18 @@ def fix_argminmax_index_order() -> Context:
             reduction.update(inner_fn=flat, reduction_ranges=[length])
         return create(**reduction)
 
-    return _patched_reduction_create(create_flat)
+    return _wrapped_reduction_create(create_flat)
 
 
-def _patched_reduction_create(create: Callable[..., Any]) -> Context:
-    """`Reduction.create` is `create`, which gets all arguments as keywords."""
+def _wrapped_reduction_create(create: Callable[..., Any]) -> Context:
+    """`create` gets the original `Reduction.create`, and all arguments as keywords."""
     from torch._inductor import ir
 
-    signature = inspect.signature(ir.Reduction.create)
+    def create_by_name(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        bound = inspect.signature(original).bind(*args, **kwargs).arguments
+        return create(functools.partial(original, bound.pop("cls")), **bound)
 
-    @functools.wraps(ir.Reduction.__dict__["create"].__func__)  # with its signature
-    def create_by_name(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        return create(**signature.bind(*args, **kwargs).arguments)
-
-    return patched(ir.Reduction, "create", classmethod(create_by_name))
+    return wrapped(ir.Reduction, "create", create_by_name)
 
 
 def fix_var_mean_of_empty(ranges: Mapping[Any, Any]) -> Context:
@@ -200,10 +183,9 @@ def fix_var_mean_of_empty(ranges: Mapping[Any, Any]) -> Context:
     from torch._inductor.virtualized import ops
     from torch.utils._sympy.value_ranges import bound_sympy
 
-    compute: Callable[..., Any] = lowering.var_mean_welford_
-
-    @functools.wraps(compute)
-    def compute_or_nan(x: Any, axis: Any, **more: Any) -> tuple[Any, ...]:
+    def compute_or_nan(
+        compute: Callable[..., Any], x: Any, axis: Any, **more: Any
+    ) -> tuple[Any, ...]:
         var, *mean = compute(x, axis, **more)
         sizes, dims = x.get_size(), lowering._validate_reduction_axis(x, axis)
         if not mean or all(bound_sympy(sizes[dim], dict(ranges)).lower > 0 for dim in dims):
@@ -216,7 +198,7 @@ def fix_var_mean_of_empty(ranges: Mapping[Any, Any]) -> Context:
 
         return var, lowering.make_pointwise(or_nan)(*mean)
 
-    return patched(lowering, "var_mean_welford_", compute_or_nan)
+    return wrapped(lowering, "var_mean_welford_", compute_or_nan)
 
 
 @repair()
@@ -228,17 +210,14 @@ def fix_reduction_tail_stores() -> Context:
     """
     from torch._inductor.codegen.cpp import CppKernelProxy
 
-    aggregate = CppKernelProxy.aggregate_reduction_buffers
-
-    @functools.wraps(aggregate)
-    def with_tails(proxy: Any, reduces_inside: bool, outer_loop: Any) -> None:
+    def with_tails(aggregate: Any, proxy: Any, reduces_inside: bool, outer_loop: Any) -> None:
         if outer_loop is not None and not outer_loop.is_reduction:
             loops = proxy.loop_nest.loops
             inside = itertools.dropwhile(lambda loop: loop is not outer_loop, loops)
             reduces_inside = any(loop.is_reduction for loop in inside)
         aggregate(proxy, reduces_inside, outer_loop)
 
-    return patched(CppKernelProxy, "aggregate_reduction_buffers", with_tails)
+    return wrapped(CppKernelProxy, "aggregate_reduction_buffers", with_tails)
 
 
 @repair()
@@ -249,13 +228,10 @@ def fix_int64_arange_step() -> Context:
     """
     from torch._inductor.codegen.cpp import CppVecKernel
 
-    arange = CppVecKernel.arange
-
-    @functools.wraps(arange)
-    def with_long_step(kernel: Any, index: Any, stride: Any) -> Any:
+    def with_long_step(arange: Any, kernel: Any, index: Any, stride: Any) -> Any:
         return arange(kernel, index, f"static_cast<int64_t>({stride})")
 
-    return patched(CppVecKernel, "arange", with_long_step)
+    return wrapped(CppVecKernel, "arange", with_long_step)
 
 
 @repair()
@@ -307,15 +283,13 @@ def fix_bool_eq_value_ranges() -> Context:
     import sympy
     from torch.utils._sympy.value_ranges import SymPyValueRangeAnalysis, ValueRanges
 
-    eq: Callable[..., Any] = SymPyValueRangeAnalysis.eq
-
-    def of_any(a: Any, b: Any) -> Any:
+    def of_any(eq: Callable[..., Any], a: Any, b: Any) -> Any:
         a, b = ValueRanges.wrap(a), ValueRanges.wrap(b)
         if a.is_bool and b.is_bool:
             return ValueRanges(sympy.false, sympy.true)
         return eq(a, b)
 
-    return patched(SymPyValueRangeAnalysis, "eq", staticmethod(of_any))
+    return wrapped(SymPyValueRangeAnalysis, "eq", of_any)
 
 
 @repair()
@@ -333,9 +307,8 @@ def fix_fft_strides() -> Context:
 
     c2c = torch.ops.aten._fft_c2c.default
     kernels = (c2c, torch.ops.aten._fft_r2c.default, torch.ops.aten._fft_c2r.default)
-    process = inspect.getattr_static(ir.ExternKernel, "process_kernel").__func__
 
-    def with_strides(cls: Any, kernel: Any, *args: Any, **kwargs: Any) -> Any:
+    def with_strides(process: Any, cls: Any, kernel: Any, *args: Any, **kwargs: Any) -> Any:
         returned = process(cls, kernel, *args, **kwargs)  # a tuple until 2.13
         if kernel in kernels and args[1]:
             is_tuple = isinstance(returned, tuple)
@@ -357,7 +330,7 @@ def fix_fft_strides() -> Context:
             return dataclasses.replace(returned, example_output=result)
         return returned
 
-    return patched(ir.ExternKernel, "process_kernel", classmethod(with_strides))
+    return wrapped(ir.ExternKernel, "process_kernel", with_strides)
 
 
 @repair()
@@ -371,15 +344,14 @@ def freeze_flex_decoding_query_layout() -> Context:
     from torch._inductor import ir
     from torch._inductor.kernel.flex import flex_attention
 
-    create: Callable[..., Any] = flex_attention.create_flex_decoding_kernel
-
-    @functools.wraps(create)
-    def create_with_frozen_query(query: Any, *args: Any, **kwargs: Any) -> Any:
+    def create_with_frozen_query(
+        create: Callable[..., Any], query: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         query = ir.ExternKernel.realize_input(query)
         query.freeze_layout()
         return create(query, *args, **kwargs)
 
-    return patched(flex_attention, "create_flex_decoding_kernel", create_with_frozen_query)
+    return wrapped(flex_attention, "create_flex_decoding_kernel", create_with_frozen_query)
 
 
 @repair()
@@ -422,9 +394,9 @@ def fix_while_loop_mutation_outputs() -> Context:
     """
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
-    write: Any = CppWrapperCpu.codegen_while_loop
-
-    def write_with_all_outputs(wrapper: Any, loop: Any, stack_output: bool = False) -> None:
+    def write_with_all_outputs(
+        write: Any, wrapper: Any, loop: Any, stack_output: bool = False
+    ) -> None:
         others = iter(loop.outputs)
         written = {
             name: output for output in loop.mutation_outputs for name in output.get_mutation_names()
@@ -433,7 +405,7 @@ def fix_while_loop_mutation_outputs() -> Context:
         with patched(loop, "outputs", outputs):
             write(wrapper, loop, stack_output)
 
-    return patched(CppWrapperCpu, "codegen_while_loop", write_with_all_outputs)
+    return wrapped(CppWrapperCpu, "codegen_while_loop", write_with_all_outputs)
 
 
 @repair()
@@ -446,30 +418,24 @@ def fix_masked_load_bounds() -> Context:
     from torch._inductor.codegen.cpp import CppVecKernel
     from torch._inductor.virtualized import V
 
-    load, stride_of = CppVecKernel.load, CppVecKernel._try_get_const_stride
+    stride_of = CppVecKernel._try_get_const_stride
 
-    def load_within(kernel: Any, name: str, index: Any) -> Any:
+    def load_within(load: Callable[..., Any], kernel: Any, name: str, index: Any) -> Any:
         mask = kernel._load_mask
         is_whole = kernel.num_elems == kernel.tiling_factor
         if mask is None or (is_whole and V.graph.get_dtype(name) != torch.bool):
             return load(kernel, name, index)
         if not mask.is_vec:  # the code is reached only where it holds
-            kernel._load_mask = None
-            try:
+            with patched(kernel, "_load_mask", None):
                 return load(kernel, name, index)
-            finally:
-                kernel._load_mask = mask
 
         def one_by_one(*args: Any) -> Any:
             return 0 if stride_of(kernel, *args) == 0 else None
 
-        kernel._try_get_const_stride = one_by_one
-        try:
+        with patched(kernel, "_try_get_const_stride", one_by_one):
             return load(kernel, name, index)
-        finally:
-            del kernel._try_get_const_stride
 
-    return patched(CppVecKernel, "load", load_within)
+    return wrapped(CppVecKernel, "load", load_within)
 
 
 #: M of the GEMM template, where it is dynamic.
@@ -482,11 +448,5 @@ def fix_gemm_with_zero_rows() -> Context:
 
     The template divides by the number of blocks of rows, which would be a SIGFPE.
     """
-    from torch._inductor.codegen.common import KernelTemplate
-
-    template: Callable[[str], Any] = KernelTemplate._template_from_string
-
-    def template_of(text: str) -> Any:
-        return template(text.replace(_DYNAMIC_M, f"{_DYNAMIC_M}    if (M == 0) return;\n"))
-
-    return patched(KernelTemplate, "_template_from_string", staticmethod(template_of))
+    with_check = f"{_DYNAMIC_M}    if (M == 0) return;\n"
+    return rewritten_templates(lambda text: text.replace(_DYNAMIC_M, with_check))

@@ -1,4 +1,4 @@
-"""Memoizes template compilation and index parsing.
+"""Texts of templates, rewritten; and memoized template compilation and index parsing.
 
 The layers of a transformer render the same GEMM templates. Each time jinja2 compiles their text and
 sympy parses their index expressions: half of the time of code generation. Both depend on the text
@@ -9,24 +9,26 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from pteron.backends.aoti.inductor.patches import Context, patched, together
+from pteron.backends.aoti.inductor.patches import Context, wrapped
 
 
-def memoized() -> Context:
-    """Templates and index expressions are memoized until the end of the scope."""
-    from torch._inductor.codegen import cpp_template_kernel
+def rewritten_templates(rewrite: Callable[[str], str]) -> Context:
+    """Templates are compiled from what `rewrite` makes of their texts, each once in the scope."""
     from torch._inductor.codegen.common import KernelTemplate
 
-    template = functools.cache(KernelTemplate._template_from_string)
-    parse: Callable[[Any], Any] = cpp_template_kernel.parse_expr_with_index_symbols
-    parse_text = functools.cache(parse)
+    template = functools.cache(lambda compile_text, text: compile_text(rewrite(text)))
+    return wrapped(KernelTemplate, "_template_from_string", template)
 
-    def parse_each(expr: Any) -> Any:
+
+def memoized_index_expressions() -> Context:
+    """Each text of an index expression is parsed once in the scope."""
+    from torch._inductor.codegen import cpp_template_kernel
+
+    parse_text = functools.cache(lambda parse, text: parse(text))
+
+    def parse_each(parse: Callable[[Any], Any], expr: Any) -> Any:
         if isinstance(expr, (list, tuple)):
-            return [parse_each(item) for item in expr]
-        return parse_text(expr) if isinstance(expr, str) else parse(expr)
+            return [parse_each(parse, item) for item in expr]
+        return parse_text(parse, expr) if isinstance(expr, str) else parse(expr)
 
-    return together(
-        patched(KernelTemplate, "_template_from_string", staticmethod(template)),
-        patched(cpp_template_kernel, "parse_expr_with_index_symbols", parse_each),
-    )
+    return wrapped(cpp_template_kernel, "parse_expr_with_index_symbols", parse_each)

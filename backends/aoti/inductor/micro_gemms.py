@@ -8,8 +8,6 @@ For 512-bit registers only: in AVX2 functions on their own GCC 12 keeps the accu
 2.3 times slower (torch 2.11's headers: always; 2.13's: without -fno-early-inlining).
 """
 
-import contextlib
-import functools
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +16,7 @@ from typing import Any
 import torch
 
 from pteron.backends.aoti.inductor.cpu import vector_isa
-from pteron.backends.aoti.inductor.patches import Context, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together, wrapped
 
 PLACES = (
     "torch._inductor.codegen.cpp_micro_gemm.CppMicroGemm: codegen_define; "
@@ -38,17 +36,12 @@ _LOADS = re.compile(
 _PREFETCHED_ROWS = 24
 
 
-@contextlib.contextmanager
-def deduplicate_micro_gemms() -> Iterator[None]:
+def deduplicate_micro_gemms() -> Context:
     """Names micro-GEMMs by a hash of their text, and marks their definitions for `separate`."""
     from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemm
 
-    with contextlib.ExitStack() as stack:
-        for kind in _kinds(CppMicroGemm):
-            if "codegen_define" in vars(kind):
-                define = _named(vars(kind)["codegen_define"])
-                stack.enter_context(patched(kind, "codegen_define", define))
-        yield
+    defining = (kind for kind in _kinds(CppMicroGemm) if "codegen_define" in vars(kind))
+    return together(*(wrapped(kind, "codegen_define", _define_named) for kind in defining))
 
 
 def _kinds(kind: Any) -> Iterator[type]:
@@ -58,18 +51,13 @@ def _kinds(kind: Any) -> Iterator[type]:
         yield from _kinds(derived)
 
 
-def _named(codegen_define: Callable[[Any, Any], str]) -> Callable[[Any, Any], str]:
-    @functools.wraps(codegen_define)
-    def define(self: Any, kernel: Any) -> str:
-        text = _prefetching(codegen_define(self, kernel))
-        if self.name != f"{kernel.kernel_name}_micro_gemm":
-            return text  # its callers spell the name out
-        given = self.name
-        digest = hashlib.sha256(text.replace(given, "micro_gemm").encode()).hexdigest()
-        self.name = f"micro_gemm_{digest[:16]}"
-        return f"{_BEGIN.format(name=self.name)}{text.replace(given, self.name)}\n{_END}"
-
-    return define
+def _define_named(define: Callable[[Any, Any], str], gemm: Any, kernel: Any) -> str:
+    text, given = _prefetching(define(gemm, kernel)), gemm.name
+    if given != f"{kernel.kernel_name}_micro_gemm":
+        return text  # its callers spell the name out
+    digest = hashlib.sha256(text.replace(given, "micro_gemm").encode()).hexdigest()
+    gemm.name = f"micro_gemm_{digest[:16]}"
+    return f"{_BEGIN.format(name=gemm.name)}{text.replace(given, gemm.name)}\n{_END}"
 
 
 def _prefetching(definition: str) -> str:
@@ -92,10 +80,7 @@ def pack_weights_for_avx512() -> Context:
     from torch._inductor.codegen import cpp_gemm_template, cpp_grouped_gemm_template
     from torch._inductor.codegen.cpp_micro_gemm import CppMicroGemmFP32Vec
 
-    create: Callable[..., Any] = cpp_gemm_template.create_micro_gemm
-
-    @functools.wraps(create)
-    def create_for_panels(*args: Any, **kwargs: Any) -> Any:
+    def create_for_panels(create: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         with vector_isa(512), config.patch("cpp.simdlen", 512):
             wide = create(*args, **kwargs)
         own = create(*args, **kwargs)
@@ -107,20 +92,16 @@ def pack_weights_for_avx512() -> Context:
         rows, step = TILES[columns]
 
         def define_steps(kernel: Any) -> str:
-            own.register_blocking = blocking(rows, step, 1)
-            try:
-                text: str = define(kernel)
-            finally:
-                own.register_blocking = blocking(rows, columns, 1)
-            return text
+            with patched(own, "register_blocking", blocking(rows, step, 1)):
+                return str(define(kernel))
 
         own.register_blocking = blocking(rows, columns, 1)
         own.codegen_define = define_steps
         return own
 
     return together(
-        patched(cpp_gemm_template, "create_micro_gemm", create_for_panels),
-        patched(cpp_grouped_gemm_template, "create_micro_gemm", create_for_panels),
+        wrapped(cpp_gemm_template, "create_micro_gemm", create_for_panels),
+        wrapped(cpp_grouped_gemm_template, "create_micro_gemm", create_for_panels),
     )
 
 
@@ -141,10 +122,7 @@ def larger_cache_blocks() -> Context:
     """
     from torch._inductor.codegen.cpp_gemm_template import CppGemmTemplate
 
-    decide: Callable[[Any, int], Any] = CppGemmTemplate._cache_blocking
-
-    @functools.wraps(decide)
-    def decide_blocks(self: Any, num_threads: int) -> Any:
+    def decide_blocks(decide: Callable[[Any, int], Any], self: Any, num_threads: int) -> Any:
         blocks = decide(self, num_threads)
         left, right = (node.get_dtype() for node in self.input_nodes[:2])
         if not self.should_block_weights or right == torch.int8:
@@ -161,7 +139,7 @@ def larger_cache_blocks() -> Context:
             block_k=depth,
         )
 
-    return patched(CppGemmTemplate, "_cache_blocking", decide_blocks)
+    return wrapped(CppGemmTemplate, "_cache_blocking", decide_blocks)
 
 
 def _even_part(whole: int, most: int) -> int:

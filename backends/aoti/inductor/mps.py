@@ -6,7 +6,10 @@ GPU return constants, on a Mac too: all machines generate the same program.
 
 import torch
 
-from pteron.backends.aoti.inductor.absent_gpu import do_nothing, fake_tensors_of_any_device
+from pteron.backends.aoti.inductor.absent_gpu import (
+    fake_tensors_of_any_device,
+    patterns_traced_on_the_host,
+)
 from pteron.backends.aoti.inductor.patches import Context, patched, together
 
 #: Those of an M1. They affect how reductions are split, never results.
@@ -15,19 +18,11 @@ _CORES = 8
 
 def absent_mps() -> Context:
     """Inside, Inductor generates code for an Apple GPU without querying one."""
-    from torch._inductor.fx_passes import joint_graph
-
-    # Patterns of graphs are traced once in a process. They are the same on the host.
-    joint_graph.lazy_init(torch.device("cpu"))
     return together(
-        patched(joint_graph, "lazy_init", do_nothing),
+        patterns_traced_on_the_host(),
         patched(torch.backends.mps, "is_available", lambda: True),
-        patched(torch.backends.mps, "is_macos_or_newer", _is_up_to_macos_14),
+        patched(torch.backends.mps, "is_macos_or_newer", lambda *version: version <= (14, 0)),
         patched(torch.mps, "is_available", lambda: True),
         patched(torch.backends.mps, "get_core_count", lambda: _CORES),
         fake_tensors_of_any_device(),
     )
-
-
-def _is_up_to_macos_14(major: int, minor: int) -> bool:
-    return (major, minor) <= (14, 0)

@@ -7,7 +7,8 @@
 """
 
 import torch
-from torch._subclasses import FakeTensor, FakeTensorMode
+
+from pteron.backends.aoti.inductor.absent_weights import fake_mode_of
 
 #: Of the tensor that stands for an integer.
 DTYPE = torch.uint8
@@ -16,14 +17,11 @@ DTYPE = torch.uint8
 def numbers_as_sizes(module: torch.fx.GraphModule, device: str) -> None:
     """Replaces the inputs of `module` that are integers, in place."""
     placeholders = list(module.graph.find_nodes(op="placeholder"))
-    values = [node.meta.get("val") for node in module.graph.nodes]
-    modes = [value.fake_mode for value in values if isinstance(value, FakeTensor)]
     for node in placeholders:
         number = node.meta["val"]
         if not isinstance(number, torch.SymInt):
             continue
-        modes = modes or [FakeTensorMode(shape_env=number.node.shape_env)]
-        with modes[0]:
+        with fake_mode_of(module.graph, shape_env=number.node.shape_env):
             node.meta["val"] = torch.empty((number, 0), dtype=DTYPE, device=device)
         with module.graph.inserting_after(placeholders[-1]):
             size = module.graph.call_function(torch.ops.aten.sym_size.int, (node, 0))

@@ -14,7 +14,7 @@ from pteron.backends.aoti.inductor.convolutions import with_lowering
 from pteron.backends.aoti.inductor.cpu import single_thread_if_small
 from pteron.backends.aoti.inductor.micro_gemms import TILES
 from pteron.backends.aoti.inductor.packed_micro_gemms import HalvesMicroGemm, QuantizedMicroGemm
-from pteron.backends.aoti.inductor.patches import Context, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together, wrapped
 from pteron.backends.aoti.ops.quantized_mm import QUANTIZED_MM, Packing
 
 
@@ -25,26 +25,21 @@ def half_precision_gemms(width: int) -> Context:
         width: of registers, in bits. Panels are those of the micro-GEMM that is replaced.
     """
 
-    def with_halves(method: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(method)
-        def call(owner: Any, *args: Any, **kwargs: Any) -> Any:
-            # A bmm rarely has constant weights; others would be repacked at each call.
-            if CppGemmTemplate not in (owner, type(owner)):
-                return method(owner, *args, **kwargs)
-            create = functools.partial(_create, cpp_gemm_template.create_micro_gemm, width)
-            with patched(cpp_gemm_template, "create_micro_gemm", create):
-                return method(owner, *args, **kwargs)
+    def with_halves(method: Callable[..., Any], owner: Any, *args: Any, **kwargs: Any) -> Any:
+        # A bmm rarely has constant weights; others would be repacked at each call.
+        if CppGemmTemplate not in (owner, type(owner)):
+            return method(owner, *args, **kwargs)
+        create = functools.partial(_create, width)
+        with wrapped(cpp_gemm_template, "create_micro_gemm", create):
+            return method(owner, *args, **kwargs)
 
-        return call
-
-    add_choices = CppGemmTemplate.__dict__["add_choices"].__func__
     return together(
-        patched(CppGemmTemplate, "add_choices", classmethod(with_halves(add_choices))),
-        patched(CppGemmTemplate, "get_options", with_halves(CppGemmTemplate.get_options)),
+        wrapped(CppGemmTemplate, "add_choices", with_halves),
+        wrapped(CppGemmTemplate, "get_options", with_halves),
     )
 
 
-def _create(create: Callable[..., Any], width: int, *args: Any, **kwargs: Any) -> Any:
+def _create(width: int, create: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     plain = create(*args, **kwargs)
     dtype, terms = plain.input_dtype, args[3]
     if (
@@ -64,9 +59,10 @@ class QuantizedGemm(CppGemmTemplate):
     """A GEMM with a weight that is packed already."""
 
     def __init__(self, *args: Any, packing: Packing, width: int, **kwargs: Any) -> None:
-        self._micro_gemm = functools.partial(_create_quantized, packing, width)
-        blocking = self._micro_gemm("", input_dtype=kwargs["input_nodes"][0].get_dtype())
-        kwargs["register_blocking"] = blocking.register_blocking
+        dtype = kwargs["input_nodes"][0].get_dtype()
+        make = functools.partial(QuantizedMicroGemm, left=dtype, packing=packing, width=width)
+        self._micro_gemm = lambda name, *_, **__: make(name)
+        kwargs["register_blocking"] = make("").register_blocking
         super().__init__(*args, **kwargs)
         self._row_bytes = packing.row_bytes
 
@@ -80,12 +76,6 @@ class QuantizedGemm(CppGemmTemplate):
         row = '["k_end - k_start", micro_gemm.register_blocking.block_n]'
         text = text.replace(row, f'["k_end - k_start", {self._row_bytes}]')
         return CppGemmTemplate._template_from_string(text)
-
-
-def _create_quantized(
-    packing: Packing, width: int, name: str, *_: Any, input_dtype: torch.dtype, **__: Any
-) -> QuantizedMicroGemm:
-    return QuantizedMicroGemm(name, input_dtype, packing, width)
 
 
 def quantized_gemms(width: int) -> Context:

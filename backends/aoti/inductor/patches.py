@@ -3,10 +3,11 @@
     @repair()
     def realize_constant_while_loop_inputs() -> Context:
         '''What for.'''
-        return patched(ir.WhileLoop, "create", create_realized)
+        return wrapped(ir.WhileLoop, "create", create_realized)
 
-`recognition.table` reads from this folder's text which function patches which places. A file names
-in `PLACES` what it relies on besides: what it patches in other ways, and texts that it reads.
+`recognition.table` reads from this folder's text which function patches or wraps which places. A
+file names in `PLACES` what it relies on besides: what it changes in other ways, and texts that it
+reads.
 
 Repairs are workarounds for bugs of Inductor that change results or stop a lowering. Each has a test
 that fails without it, in `tests/test_repairs.py` unless it says where, and that fails, too, where a
@@ -14,6 +15,8 @@ release of torch has fixed the bug: it names the releases that need it, then.
 """
 
 import contextlib
+import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias, TypeVar
 from unittest import mock
@@ -57,3 +60,15 @@ def together(*contexts: Context) -> Iterator[None]:
 
 #: patched(owner, name, value): `owner.name` is `value` inside.
 patched = mock.patch.object
+
+
+def wrapped(owner: Any, name: str, function: Callable[..., Any]) -> Context:
+    """`owner.name(...)` is `function(original, ...)` inside."""
+    stored = inspect.getattr_static(owner, name)
+    original = getattr(stored, "__func__", stored)
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(original, *args, **kwargs)
+
+    return patched(owner, name, call if stored is original else type(stored)(call))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import torch
 from torch.fx import Node
 
-from pteron.exir._program import source_line
+from pteron.exir.graph.exported_program import source_line
 
 
 def place(nodes: Iterable[Node]) -> str:

@@ -1,22 +1,22 @@
 """Recognises in a torch that is not known what lowering changes and uses of the newest tested one.
 
-What that is is read from the text of this folder. `recorded_places` has digests of it.
+What that is is read from the text of this folder. `recorded_places.json` has digests of it.
 """
 
 import ast
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import importlib
 import inspect
-import textwrap
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pteron.backends.aoti.inductor.patches import REPAIRS
-from pteron.backends.aoti.inductor.recorded_places import RECORDED
+
+_FOLDER = Path(__file__).parent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,28 +39,22 @@ class Patch:
     releases: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Differences:
-    """From the newest tested release: a line for each place with which lowering cannot work, and
-    functions that are called as before but changed inside."""
-
-    problems: tuple[str, ...]
-    changed_inside: tuple[str, ...]
-
-
 def table() -> list[Patch]:
     """All patches."""
     return [patch for _, tree in _files() for patch in _patches_in(tree)]
 
 
-def compare() -> Differences:
-    """What differs from the release that `recorded_places` describes."""
-    recorded = _recorded()
+def compare(recorded_release: str) -> tuple[list[str], list[str]]:
+    """What differs from the release that `recorded_places.json` describes: a line for each place
+    with which lowering cannot work, and functions that are wrapped and changed inside."""
+    recorded = json.loads((_FOLDER / "recorded_places.json").read_text())
     problems: dict[str, str] = {}
     changed_inside = set()
     for patch in table():
+        if patch.releases and recorded_release not in patch.releases:
+            continue
         for place in recorded.keys() & set(patch.places):
-            expected, found = recorded[place], describe(place)
+            expected, found = recorded[place].split("/"), describe(place)
             if found == expected:
                 continue
             if not found:
@@ -76,31 +70,15 @@ def compare() -> Differences:
     for name, files in used_names().items():
         if name not in problems and not exists(name):
             problems[name] = f"is gone (for {', '.join(files)})"
-    lines = tuple(f"{place} {problem}" for place, problem in sorted(problems.items()))
-    return Differences(lines, tuple(sorted(changed_inside - problems.keys())))
+    lines = [f"{place} {problem}" for place, problem in sorted(problems.items())]
+    return lines, sorted(changed_inside - problems.keys())
 
 
 def record() -> str:
-    """The text of `RECORDED` for the installed torch: after each owner its places."""
-    owners: dict[str, list[str]] = {}
-    for place in sorted({place for patch in table() for place in patch.places}):
-        owner, _, name = place.rpartition(".")
-        if what := describe(place):
-            owners.setdefault(f"{owner}:", []).append(f"{name}={'/'.join(what)}")
-    wrap = functools.partial(textwrap.fill, width=100, subsequent_indent="  ")
-    lines = (wrap(" ".join((owner, *found))) for owner, found in owners.items())
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _recorded() -> dict[str, list[str]]:
-    found, owner = {}, ""
-    for word in RECORDED.split():
-        name, is_place, what = word.partition("=")
-        if is_place:
-            found[owner + name] = what.split("/")
-        else:
-            owner = word.replace(":", ".")
-    return found
+    """The text of `recorded_places.json` for the installed torch."""
+    places = sorted({place for patch in table() for place in patch.places})
+    found = {place: "/".join(what) for place in places if (what := describe(place))}
+    return json.dumps(found, indent=1) + "\n"
 
 
 def used_names() -> dict[str, list[str]]:
@@ -173,7 +151,7 @@ def _signature(value: Any) -> str:
 
 
 def _files() -> Iterator[tuple[str, ast.Module]]:
-    for file in sorted(Path(__file__).parent.glob("*.py")):
+    for file in sorted(_FOLDER.glob("*.py")):
         yield file.name, ast.parse(file.read_text())
 
 
@@ -206,16 +184,15 @@ def _patches_in(tree: ast.Module) -> Iterator[Patch]:
 
 
 def _places_in(part: ast.AST, imported: dict[str, str]) -> Iterator[tuple[str, bool]]:
-    """What calls of `patched` replace, and whether it is used there as it was before, too."""
-    nodes: Sequence[Any] = list(ast.walk(part))
-    used = [getattr(node, "attr", getattr(node, "value", None)) for node in nodes]
-    for node in nodes:
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "patched":
+    """What calls of `patched` and `wrapped` change, and whether it is the latter."""
+    for node in ast.walk(part):
+        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if isinstance(node, ast.Call) and called in ("patched", "wrapped"):
             owner, name = ast.unparse(node.args[0]), getattr(node.args[1], "value", "")
             head, dot, rest = owner.partition(".")
             place = f"{imported.get(head, '')}{dot}{rest}.{name}"
             if isinstance(name, str) and name and _is_private(place):
-                yield place, used.count(name) > 1
+                yield place, called == "wrapped"
 
 
 def _purpose(part: ast.Module | ast.FunctionDef | ast.ClassDef) -> str:

@@ -1,15 +1,15 @@
 """Fixes of where Inductor rounds, and of dtypes that overflow."""
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
 import torch
 
 from pteron.backends.aoti.inductor.graph_repairs import extra_check
-from pteron.backends.aoti.inductor.patches import Context, patched, repair, together
+from pteron.backends.aoti.inductor.patches import Context, patched, repair, together, wrapped
 
 PLACES = "torch._inductor.fx_passes.joint_graph: pointless_convert"
 _HALVES = (torch.float16, torch.bfloat16)
@@ -33,11 +33,7 @@ def round_half_precision_as_eager() -> Context:
     from torch._inductor.codegen.cpp import CppKernel
     from torch._inductor.codegen.triton import TritonScheduling
 
-    passes = compile_fx.post_grad_passes
-    define: Callable[..., Any] = TritonScheduling.define_kernel
-
-    @functools.wraps(passes)
-    def mark(module: torch.fx.GraphModule, *args: Any, **more: Any) -> Any:
+    def mark(passes: Any, module: torch.fx.GraphModule, *args: Any, **more: Any) -> Any:
         result = passes(module, *args, **more)
         for node in module.graph.nodes:
             if node.op == "call_function" and any(map(_is_half, (node, *node.all_input_nodes))):
@@ -45,8 +41,7 @@ def round_half_precision_as_eager() -> Context:
                 _round_scalars(node)
         return result
 
-    @functools.wraps(define)
-    def define_unfused(scheduling: Any, source: str, *args: Any, **more: Any) -> Any:
+    def define_unfused(define: Any, scheduling: Any, source: str, *args: Any, **more: Any) -> Any:
         # LLVM takes a product that is rounded to float16 for one in float16, and contracts to FMA.
         if "float16" in source:
             source = source.replace("'enable_fp_fusion': True, ", "")
@@ -54,8 +49,8 @@ def round_half_precision_as_eager() -> Context:
         return define(scheduling, source, *args, **more)
 
     return together(
-        patched(compile_fx, "post_grad_passes", mark),
-        patched(TritonScheduling, "define_kernel", define_unfused),
+        wrapped(compile_fx, "post_grad_passes", mark),
+        wrapped(TritonScheduling, "define_kernel", define_unfused),
         # C++ kernels would reuse the float32 value from before the rounding.
         patched(CppKernel, "cache_dtype_convert", lambda *args: None),
     )
@@ -106,10 +101,7 @@ def keep_nan_times_zero() -> Context:
     """`x * 0` is NaN where x is not finite; Inductor folds it to 0."""
     from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
 
-    fold = UniformValueConstantFolder._add_peephole_patterns
-
-    @functools.wraps(fold)
-    def fold_integers(folder: Any) -> None:
+    def fold_integers(fold: Any, folder: Any) -> None:
         fold(folder)
         known = folder.node_replacements, folder.node_replacements_shapes, folder.constant_data_ptrs
         for node in list(folder.node_replacements):
@@ -118,16 +110,7 @@ def keep_nan_times_zero() -> Context:
                 for values in known:
                     values.pop(node)
 
-    return patched(UniformValueConstantFolder, "_add_peephole_patterns", fold_integers)
-
-
-#: Integers up to this magnitude are exact in the dtype.
-_EXACT_TO = {
-    torch.bfloat16: 2**8,
-    torch.float16: 2**11,
-    torch.float32: 2**24,
-    torch.float64: 2**53,
-}
+    return wrapped(UniformValueConstantFolder, "_add_peephole_patterns", fold_integers)
 
 
 @repair()
@@ -142,15 +125,14 @@ def fix_index_propagation_dtypes() -> Context:
     from torch._inductor.index_propagation import IndexPropagation
     from torch.utils._sympy.value_ranges import bound_sympy
 
-    propagate: Callable[..., Any] = IndexPropagation.propagate_sympy
-
     def holds(handler: Any, value: Any) -> bool:
         dtype = value.dtype
         if value.is_constant() or dtype == torch.int64:
             return True
         bounds = bound_sympy(value.expr, dict(handler.var_to_range))
-        if dtype in _EXACT_TO:
-            low, high = -_EXACT_TO[dtype], _EXACT_TO[dtype]
+        if dtype.is_floating_point:
+            high = int(2 / torch.finfo(dtype).eps)  # integers up to it are exact
+            low = -high
         elif dtype == torch.bool:
             low, high = 0, 1
         else:
@@ -159,8 +141,7 @@ def fix_index_propagation_dtypes() -> Context:
                 return True  # a size that nothing bounds: no tensor has as many elements
         return bool(low <= bounds.lower and bounds.upper <= high)
 
-    @functools.wraps(propagate)
-    def propagate_held(handler: Any, name: str, args: Any, kwargs: Any) -> Any:
+    def propagate_held(propagate: Any, handler: Any, name: str, args: Any, kwargs: Any) -> Any:
         result = propagate(handler, name, args, kwargs)
         if not result.is_symbolic or holds(handler, result.value):
             return result
@@ -169,12 +150,11 @@ def fix_index_propagation_dtypes() -> Context:
         index = handler.fallback(name, (args[0], torch.int64), {})
         return handler.fallback("to_dtype", (index, result.value.dtype), {"src_dtype": torch.int64})
 
-    return patched(IndexPropagation, "propagate_sympy", propagate_held)
+    return wrapped(IndexPropagation, "propagate_sympy", propagate_held)
 
 
 @repair()
-@contextlib.contextmanager
-def fix_decomposed_matmul_dtypes() -> Iterator[None]:
+def fix_decomposed_matmul_dtypes() -> Context:
     """Matmuls that Inductor decomposes into a reduction keep their dtype and precision.
 
         a @ b    # one row
@@ -199,16 +179,10 @@ def fix_decomposed_matmul_dtypes() -> Iterator[None]:
 
         return write_in_dtype
 
-    class Lowering:
-        """The module `lowering` for the module `bmm`, with a `mul` of its own."""
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(lowering, name)
-
-        def mul(self, a: Any, b: Any) -> Any:
-            if a.get_dtype() in _HALVES:
-                a, b = lowering.to_dtype(a, torch.float32), lowering.to_dtype(b, torch.float32)
-            return lowering.mul(a, b)
+    def mul(a: Any, b: Any) -> Any:
+        if a.get_dtype() in _HALVES:
+            a, b = lowering.to_dtype(a, torch.float32), lowering.to_dtype(b, torch.float32)
+        return lowering.mul(a, b)
 
     lower: Callable[..., Any] = lowering.lowerings[_ATEN.bmm.default]
 
@@ -218,13 +192,13 @@ def fix_decomposed_matmul_dtypes() -> Iterator[None]:
 
     tables = decomposition.decompositions, decomposition.fast_random_decomps()
     products = (_ATEN.mm.default, _ATEN.bmm.default, _ATEN.addmm.default)
-    with contextlib.ExitStack() as stack:
-        for table in tables:
-            stack.enter_context(mock.patch.dict(table, {op: write(table[op]) for op in products}))
-        changed: Any = {_ATEN.bmm.default: lower_in_dtype}
-        stack.enter_context(mock.patch.dict(lowering.lowerings, changed))
-        stack.enter_context(patched(bmm, "L", Lowering()))
-        yield
+    changed: Any = {_ATEN.bmm.default: lower_in_dtype}
+    return together(
+        *(mock.patch.dict(table, {op: write(table[op]) for op in products}) for table in tables),
+        mock.patch.dict(lowering.lowerings, changed),
+        # The module `lowering` for the module `bmm`, with a `mul` of its own.
+        patched(bmm, "L", types.SimpleNamespace(**{**vars(lowering), "mul": mul})),
+    )
 
 
 @repair()
@@ -234,12 +208,9 @@ def fix_remainder_rounding() -> Context:
     Inductor subtracts a rounded multiple of b.
     """
     from torch._inductor.codegen.cpp import CppVecOverrides
-    from torch._inductor.virtualized import OpsValue, ops
+    from torch._inductor.virtualized import ops
 
-    remainder: Callable[..., Any] = CppVecOverrides.remainder
-
-    @functools.wraps(remainder)  # it is found by its name, too
-    def compute(a: Any, b: Any) -> Any:
+    def compute(remainder: Callable[..., Any], a: Any, b: Any) -> Any:
         if not a.dtype.is_floating_point:
             return remainder(a, b)
         zero = ops.constant(0.0, a.dtype)
@@ -247,6 +218,6 @@ def fix_remainder_rounding() -> Context:
         differ = ops.ne(ops.lt(b, zero), ops.lt(rest, zero))
         is_above = ops.logical_and(ops.ne(rest, zero), differ)
         result = ops.where(is_above, ops.add(rest, b), rest)
-        return result.value if isinstance(result, OpsValue) else result
+        return getattr(result, "value", result)
 
-    return patched(CppVecOverrides, "remainder", staticmethod(compute))
+    return wrapped(CppVecOverrides, "remainder", compute)

@@ -5,10 +5,8 @@ Inductor leaves an operator that torch's list of C shims lacks to a proxy execut
 and with the arguments that torch's own would have, and `declared` adds their declarations.
 """
 
-import contextlib
 import functools
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,6 +17,8 @@ import pteron.backends.aoti.ops.convolution.convolution  # noqa: F401  defines i
 import pteron.backends.aoti.ops.detection.detection  # noqa: F401  defines its operator
 import pteron.backends.aoti.ops.recurrent.recurrent  # noqa: F401  defines its operator
 from pteron.backends.aoti.inductor.capture import operator_functions
+from pteron.backends.aoti.inductor.kernel_text import after_includes
+from pteron.backends.aoti.inductor.patches import Context, together
 from pteron.backends.aoti.ops import shim_list
 from pteron.backends.aoti.ops.attention.attention import RUNTIME_ATTENTION
 
@@ -60,8 +60,7 @@ def _find_operator(name: str) -> torch._ops.OpOverload | None:
     return None
 
 
-@contextlib.contextmanager
-def register_runtime_functions(device: str, operators: Sequence[str] = ()) -> Iterator[None]:
+def register_runtime_functions(device: str, operators: Sequence[str] = ()) -> Context:
     """Inside, Inductor calls the runtime's shims, and the caller's functions of `operators`, rather
     than the proxy executor."""
     from torch._inductor import config
@@ -73,11 +72,8 @@ def register_runtime_functions(device: str, operators: Sequence[str] = ()) -> It
     ours = [RUNTIME_ATTENTION, *(op for op in own if op.namespace != "aten")]
     ours += callers_functions(device, operators).values()
     custom: dict[torch._ops.OpOverload, list[str]] = {op: [] for op in ours}
-    with (
-        mock.patch.dict(inductor_fallback_ops, added),
-        config.patch({"aot_inductor.custom_ops_to_c_shims": custom}),
-    ):
-        yield
+    shims = config.patch({"aot_inductor.custom_ops_to_c_shims": custom})
+    return together(mock.patch.dict(inductor_fallback_ops, added), shims)
 
 
 @functools.cache
@@ -122,9 +118,6 @@ def declaration(function: str, op: torch._ops.OpOverload) -> str:
     return f"AOTITorchError {function}({', '.join(parameters)})"
 
 
-_INCLUDES = re.compile(r"(?:#include.*\n)*")
-
-
 def declared(model: str, device: str, operators: Sequence[str] = ()) -> str:
     """`model` with declarations of the functions it calls that no header of torch declares."""
     own = callers_functions(device, operators)
@@ -138,5 +131,4 @@ def declared(model: str, device: str, operators: Sequence[str] = ()) -> str:
         for function in operator_functions(model)
         if function in declarations and f" {function}(" not in known
     ]
-    begin = _INCLUDES.match(model).end()  # type: ignore[union-attr]
-    return model[:begin] + "".join(lines) + model[begin:]
+    return after_includes(model, "".join(lines))

@@ -15,6 +15,7 @@ from pteron.backends.aoti.inductor import (
     rounding_repairs,  # noqa: F401
     weight_repairs,  # noqa: F401
 )
+from pteron.backends.aoti.inductor.absent_weights import fake_mode_of
 from pteron.backends.aoti.inductor.byte_constants import keep_dequantization_unfolded
 from pteron.backends.aoti.inductor.convolutions import (
     lower_convolutions_channels_last,
@@ -23,8 +24,8 @@ from pteron.backends.aoti.inductor.convolutions import (
 from pteron.backends.aoti.inductor.generated_code import Target
 from pteron.backends.aoti.inductor.integer_divisions import check_integer_divisions
 from pteron.backends.aoti.inductor.long_loops import warn_of_long_loops
-from pteron.backends.aoti.inductor.memoized import memoized
-from pteron.backends.aoti.inductor.patches import Context, patched, repaired, together
+from pteron.backends.aoti.inductor.memoized import memoized_index_expressions
+from pteron.backends.aoti.inductor.patches import Context, patched, repaired, together, wrapped
 from pteron.backends.aoti.inductor.patterns import disable_patterns_of
 from pteron.backends.aoti.inductor.release import release
 from pteron.backends.aoti.inductor.runtime_functions import register_runtime_functions
@@ -45,7 +46,7 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(warn_of_long_loops())
         stack.enter_context(register_runtime_functions(target.device, target.operators))
         stack.enter_context(keep_dequantization_unfolded())
-        stack.enter_context(memoized())
+        stack.enter_context(memoized_index_expressions())
         stack.enter_context(disable_patterns_of(_refused_pattern_modules(target)))
         if target.device == "cuda":
             stack.enter_context(lower_convolutions_channels_last())
@@ -86,16 +87,12 @@ def target_scope(target: Target) -> Iterator[None]:
         yield
 
 
-def fake_mode_of(module: torch.fx.GraphModule) -> Context:
+def without_inputs(module: torch.fx.GraphModule) -> Context:
     """A graph without inputs: Inductor, which asks the inputs for the fake mode, asks the nodes."""
     from torch._inductor import compile_fx
-    from torch._subclasses import FakeTensorMode
 
-    detect = compile_fx.detect_fake_mode
-    values = (node.meta.get("val") for node in module.graph.nodes)
-    modes = [value.fake_mode for value in values if hasattr(value, "fake_mode")]
-    mode = modes[0] if modes else FakeTensorMode(allow_non_fake_inputs=True)
-    return patched(compile_fx, "detect_fake_mode", lambda inputs=None: detect(inputs) or mode)
+    mode = fake_mode_of(module.graph)
+    return wrapped(compile_fx, "detect_fake_mode", lambda detect, *a, **k: detect(*a, **k) or mode)
 
 
 @contextlib.contextmanager
@@ -106,15 +103,12 @@ def _float32_products(allow_tf32: bool) -> Iterator[None]:
     cudnn = backends.cudnn
     settings = (backends.cuda.matmul, backends.mkldnn.matmul, cudnn.conv, cudnn.rnn)
     before = [setting.fp32_precision for setting in settings]
+    products, convolutions = "highest", True
     # The older settings are kept beside these. Torch refuses to tell them where they disagree.
-    try:
+    with contextlib.suppress(RuntimeError):
         products = torch.get_float32_matmul_precision()
-    except RuntimeError:
-        products = "highest"
-    try:
+    with contextlib.suppress(RuntimeError):
         convolutions = cudnn.allow_tf32
-    except RuntimeError:
-        convolutions = True
     try:
         # Inductor asks some of them in one place, some in another; these set all.
         torch.set_float32_matmul_precision("high" if allow_tf32 else "highest")
@@ -140,8 +134,5 @@ def _fresh_counters() -> Context:
 
 def _refused_pattern_modules(target: Target) -> frozenset[str]:
     """Modules of Inductor whose graph rewrites lead to operators that we do not serve."""
-    passes = "torch._inductor.fx_passes"
-    refused = {f"{passes}.fuse_attention"}
-    if target.device == "cpu":
-        refused |= {f"{passes}.mkldnn_fusion", f"{passes}.quantization"}
-    return frozenset(refused)
+    of_cpu = ("mkldnn_fusion", "quantization") if target.device == "cpu" else ()
+    return frozenset(f"torch._inductor.fx_passes.{name}" for name in ("fuse_attention", *of_cpu))

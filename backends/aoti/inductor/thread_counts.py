@@ -6,12 +6,12 @@ limit, or `n` if more threads would not pay. Work that is too small for two thre
 region.
 """
 
-import functools
 import re
 from collections.abc import Callable
 from typing import Any
 
-from pteron.backends.aoti.inductor.patches import Context, patched, together
+from pteron.backends.aoti.inductor.memoized import rewritten_templates
+from pteron.backends.aoti.inductor.patches import Context, patched, together, wrapped
 
 #: Multiplications of a GEMM that are worth a thread.
 MULTIPLICATIONS_PER_THREAD = 1 << 16
@@ -22,22 +22,14 @@ _ITERATIONS, _INNERMOST = 64, 8
 
 def dynamic_thread_count() -> Context:
     """Generated code reads the number of threads at run time. For multi-threaded targets."""
-    from torch._inductor.codegen.common import KernelTemplate
     from torch._inductor.codegen.cpp import CppKernel, WorkSharing
 
-    template: Callable[[str], Any] = KernelTemplate._template_from_string
-    divide: Callable[..., Any] = CppKernel.codegen_loops_impl
     useful_threads = 1  # of the current loop nest
 
-    @functools.cache
-    def template_of(text: str) -> Any:
-        return template(_with_dynamic_threads(text))
-
-    @functools.wraps(divide)
-    def codegen_loops(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def codegen_loops(divide: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         nonlocal useful_threads
         useful_threads = 1
-        return divide(self, *args, **kwargs)
+        return divide(*args, **kwargs)
 
     def decide_parallel_depth(self: Any, limit: Any, threads: int) -> Any:
         nonlocal useful_threads
@@ -54,8 +46,8 @@ def dynamic_thread_count() -> Context:
         self.code.writeline("int tid = omp_get_thread_num();")
 
     return together(
-        patched(KernelTemplate, "_template_from_string", staticmethod(template_of)),
-        patched(CppKernel, "codegen_loops_impl", codegen_loops),
+        rewritten_templates(_with_dynamic_threads),
+        wrapped(CppKernel, "codegen_loops_impl", codegen_loops),
         patched(CppKernel, "decide_parallel_depth", decide_parallel_depth),
         patched(WorkSharing, "parallel", parallel),
     )

@@ -5,11 +5,11 @@
     with tuning(measured):      # the same program: nothing is measured, the same kernels come out
         ...
 
-Inductor decides by times alone, and keeps each time in a file of its cache folder: those of the
-candidates for a product (`cache/`), of kernels with and without what could be fused into them
-(`.kernel_perf`), and the configuration that won for a kernel (`.best_config`). The files' names are
-digests of what was measured, and of torch's release. So a fresh cache folder collects exactly what
-one lowering measured, and a folder with these files makes the same decisions again.
+Inductor decides by times, and keeps each in a file of its cache folder: those of candidates for a
+matmul (`cache/`), of kernels with and without what could be fused into them (`.kernel_perf`), and
+the configuration that won (`.best_config`). The names are digests of what was measured and of
+torch's release. So a fresh cache folder collects what one lowering measured, and a folder with
+these files makes the same decisions again.
 
 Candidates that do not compile (too much shared memory, say) have no time. Inductor would compile
 them all again to find that out; where times are replayed, candidates without one are passed over.
@@ -18,17 +18,18 @@ them all again to find that out; where times are replayed, candidates without on
 import contextlib
 import json
 import os
+import re
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from pteron.backends.aoti.inductor.patches import patched
+from pteron.backends.aoti.inductor.patches import wrapped
 
 _LOCK = threading.Lock()
-_SUFFIXES = (".best_config", ".kernel_perf")
+_TUNING_FILE = re.compile(r"cache/[^/.][^/]*|[^/.][^/]*/[^/]+\.(best_config|kernel_perf)")
 
 
 @contextlib.contextmanager
@@ -47,7 +48,7 @@ def tuning(replayed: Mapping[str, str]) -> Iterator[dict[str, str]]:
     from torch._inductor.utils import clear_caches
 
     for name in replayed:
-        if not _is_tuning_file(PurePosixPath(name)):
+        if not _TUNING_FILE.fullmatch(name):
             raise ValueError(f"{name!r} is no file that tuning writes: the record is damaged")
     found: dict[str, str] = {}
     with _LOCK, tempfile.TemporaryDirectory(prefix="pteron-tuning-") as folder:
@@ -77,14 +78,19 @@ def _only_candidates_with_times(replayed: Mapping[str, str]) -> Iterator[None]:
     """Inside, products that `replayed` has times for are chosen among the candidates that have."""
     from torch._inductor import select_algorithm
 
-    times = [json.loads(text)["cache"] for name, text in replayed.items() if _is_times(name)]
+    times = [json.loads(text)["cache"] for name, text in replayed.items() if name[:6] == "cache/"]
     if not times:
         yield
         return
-    select = select_algorithm.AlgorithmSelectorCache.__call__
 
     def select_among_known(
-        self: Any, name: str, choices: list[Any], input_nodes: Any, *args: Any, **kwargs: Any
+        select: Any,
+        self: Any,
+        name: str,
+        choices: list[Any],
+        input_nodes: Any,
+        *args: Any,
+        **more: Any,
     ) -> Any:
         key = select_algorithm.create_inputs_key(input_nodes)
         known = {
@@ -94,25 +100,16 @@ def _only_candidates_with_times(replayed: Mapping[str, str]) -> Iterator[None]:
             for choice in by_choice
         }
         kept = [choice for choice in choices if choice.hash_key() in known]
-        return select(self, name, kept or choices, input_nodes, *args, **kwargs)
+        return select(self, name, kept or choices, input_nodes, *args, **more)
 
-    with patched(select_algorithm.AlgorithmSelectorCache, "__call__", select_among_known):
+    with wrapped(select_algorithm.AlgorithmSelectorCache, "__call__", select_among_known):
         yield
 
 
-def _is_times(name: str) -> bool:
-    return name.startswith("cache/")
-
-
-def _is_tuning_file(path: PurePosixPath) -> bool:
-    if path.is_absolute() or len(path.parts) != 2 or ".." in path.parts:
-        return False
-    return _is_times(path.as_posix()) or path.suffix in _SUFFIXES
-
-
 def _tuning_files(folder: Path) -> dict[str, str]:
+    paths = {path.relative_to(folder).as_posix(): path for path in sorted(folder.glob("*/*"))}
     return {
-        path.relative_to(folder).as_posix(): path.read_text()
-        for path in sorted(folder.glob("*/*"))
-        if path.is_file() and _is_tuning_file(PurePosixPath(path.relative_to(folder).as_posix()))
+        name: path.read_text()
+        for name, path in paths.items()
+        if _TUNING_FILE.fullmatch(name) and path.is_file()
     }

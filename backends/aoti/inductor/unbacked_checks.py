@@ -20,8 +20,9 @@ from typing import Any
 
 import sympy
 import torch
+from torch.utils import _pytree as pytree
 
-from pteron.backends.aoti.inductor.patches import Context, patched, together
+from pteron.backends.aoti.inductor.patches import Context, patched, together, wrapped
 from pteron.backends.aoti.inductor.places import place, place_in_kernel
 
 #: Larger tensors are errors, as they are out of memory in eager: a fused loop would run for hours.
@@ -43,10 +44,6 @@ class _Range:
 def _select(x: Any, dim: int, index: Any) -> Iterator[_Range]:
     size = x.get_size()[dim]
     yield _Range("the index", index, -size, size - 1)
-
-
-def _select_scatter(x: Any, src: Any, dim: int, index: Any) -> Iterator[_Range]:
-    yield from _select(x, dim, index)
 
 
 def _slice_scatter(
@@ -77,8 +74,7 @@ def _as_strided(x: Any, size: Any, stride: Any, offset: Any = None) -> Iterator[
     base = x.data.unwrap_view() if isinstance(x.data, ir.BaseView) else x.data
     if offset is None:
         offset = x.get_layout().offset if x.maybe_get_layout() is not None else 0
-    for step in stride:
-        yield _Range("the stride", step, 0)
+    yield from _strided(size, stride)
     yield _Range("the storage offset", offset, 0)
     for length in size:
         yield _Range("the size", length, 0)
@@ -92,12 +88,6 @@ def _storage_size(x: Any) -> Any:
     """Elements of the storage that a tensor is a view of."""
     layout = x.maybe_get_layout()
     return layout.storage_size() if layout is not None else math.prod(x.get_size())
-
-
-def _as_strided_scatter(
-    x: Any, src: Any, size: Any, stride: Any, offset: Any = None
-) -> Iterator[_Range]:
-    yield from _as_strided(x, size, stride, offset)
 
 
 def _split(x: Any, sizes: Any, dim: int = 0) -> Iterator[_Range]:
@@ -143,11 +133,11 @@ _aten = torch.ops.aten
 
 _RULES: dict[Any, Callable[..., Iterator[_Range]]] = {
     _aten.select.int: _select,
-    _aten.select_scatter.default: _select_scatter,
+    _aten.select_scatter.default: lambda x, src, *index: _select(x, *index),
     _aten.slice_scatter.default: _slice_scatter,
     _aten.as_strided.default: _as_strided,
     _aten.as_strided_copy.default: _as_strided,
-    _aten.as_strided_scatter.default: _as_strided_scatter,
+    _aten.as_strided_scatter.default: lambda x, src, *layout: _as_strided(x, *layout),
     _aten.split.Tensor: _split,
     _aten.split_with_sizes.default: _split,
     _aten.view.default: _view,
@@ -168,18 +158,14 @@ def check_unbacked_values() -> Context:
     from torch._inductor.graph import GraphLowering
     from torch._inductor.scheduler import Scheduler
 
-    run, call = GraphLowering.run_node, GraphLowering.call_function
-    assert_ = GraphLowering.create_deferred_runtime_asserts
-    write, order = ir.AssertScalar.codegen, Scheduler._codegen
-
-    def run_checked(graph: Any, node: torch.fx.Node) -> Any:
+    def run_checked(run: Any, graph: Any, node: torch.fx.Node) -> Any:
         result = run(graph, node)
         if isinstance(result, sympy.Basic) and node.op == "call_function":
             with graph.set_current_node(node):
                 _add(graph, _integer_inputs(graph), [_Range("", result)])
         return result
 
-    def call_checked(graph: Any, target: Any, args: Any, kwargs: Any) -> Any:
+    def call_checked(call: Any, graph: Any, target: Any, args: Any, kwargs: Any) -> Any:
         symbols = _integer_inputs(graph)
         if target is _aten.slice.Tensor and len(args) > 2 and args[2] is None:
             args = (*args[:2], 0, *args[3:])  # Inductor would print "None" into the code
@@ -190,16 +176,16 @@ def check_unbacked_values() -> Context:
         _add(graph, symbols, _of_result(result, symbols))
         return result
 
-    def assert_at(graph: Any, node: torch.fx.Node, defined: Any) -> None:
+    def assert_at(assert_: Any, graph: Any, node: torch.fx.Node, defined: Any) -> None:
         before = len(graph.operations)
         assert_(graph, node, defined)
         for check in graph.operations[before:]:
             check._pteron_node = node
 
-    def write_named(check: Any, wrapper: Any) -> None:
+    def write_named(write: Any, check: Any, wrapper: Any) -> None:
         from torch._inductor.virtualized import V
 
-        if not V.graph.cpp_wrapper or getattr(V.graph, "fx_wrapper", False):
+        if not V.graph.cpp_wrapper or V.graph.fx_wrapper:
             write(check, wrapper)
             return
         # All are emitted where their symbols are defined, so that one of each condition is enough.
@@ -215,16 +201,13 @@ def check_unbacked_values() -> Context:
             f"if (!({condition})) aoti_torch_check(false, {where}, {json.dumps(message)});"
         )
 
-    def checks_first(scheduler: Any, nodes: Sequence[Any]) -> None:
-        order(scheduler, _behind_definitions(list(nodes)))
-
     return together(
-        patched(GraphLowering, "run_node", run_checked),
-        patched(GraphLowering, "call_function", call_checked),
-        patched(GraphLowering, "create_deferred_runtime_asserts", assert_at),
-        patched(ir.AssertScalar, "codegen", write_named),
+        wrapped(GraphLowering, "run_node", run_checked),
+        wrapped(GraphLowering, "call_function", call_checked),
+        wrapped(GraphLowering, "create_deferred_runtime_asserts", assert_at),
+        wrapped(ir.AssertScalar, "codegen", write_named),
         patched(CppKernel, "device_assert_async", assert_in_loop),
-        patched(Scheduler, "_codegen", checks_first),
+        wrapped(Scheduler, "_codegen", lambda order, it, nodes: order(it, _sorted(list(nodes)))),
     )
 
 
@@ -245,32 +228,21 @@ def _assert_inputs(graph: Any, symbols: Iterable[sympy.Symbol]) -> None:
     """Adds the assertions of symbols that another partition defines and passes in."""
     for symbol in sorted(symbols, key=str):
         bounds = graph.sizevars.shape_env.var_to_range[symbol]
-        facts = [fact.expr for fact in graph.ras_by_symbol.pop(symbol, ())]
-        if isinstance(bounds.lower, sympy.Integer):
-            facts.append(sympy.Ge(symbol, bounds.lower, evaluate=False))
-        if isinstance(bounds.upper, sympy.Integer):
-            facts.append(sympy.Le(symbol, bounds.upper, evaluate=False))
-        for fact in facts:
-            _register(graph, fact)
-
-
-def _is_data_dependent(symbol: sympy.Symbol, symbols: set[sympy.Symbol]) -> bool:
-    from torch.utils._sympy.symbol import SymT, symbol_is_type
-
-    return symbol in symbols or symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT))
+        for fact in graph.ras_by_symbol.pop(symbol, ()):
+            _register(graph, fact.expr)
+        for compare, bound in ((sympy.Ge, bounds.lower), (sympy.Le, bounds.upper)):
+            if isinstance(bound, sympy.Integer):
+                _register(graph, compare(symbol, bound, evaluate=False))
 
 
 def _depends(symbols: set[sympy.Symbol], value: Any) -> bool:
     """Whether `value`, which may be nested, contains a data-dependent symbol."""
-    if isinstance(value, sympy.Basic):
-        return any(_is_data_dependent(symbol, symbols) for symbol in value.free_symbols)
-    if isinstance(value, dict):
-        value = value.values()
-    return (
-        isinstance(value, Iterable)
-        and not isinstance(value, str)
-        and any(_depends(symbols, item) for item in value)
-    )
+    from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+    unbacked = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
+    parts = (part for part in pytree.tree_leaves(value) if isinstance(part, sympy.Basic))
+    read = (symbol for part in parts for symbol in part.free_symbols)
+    return any(symbol in symbols or symbol_is_type(symbol, unbacked) for symbol in read)
 
 
 def _of_result(result: Any, symbols: set[sympy.Symbol]) -> Iterator[_Range]:
@@ -402,24 +374,18 @@ def _of_arithmetic_in(condition: Any) -> Iterator[_Range]:
 
 def _condition(checked: _Range) -> tuple[str, list[Any]]:
     """The condition in C++, and the parts of the message: text and expressions."""
-    value = _cpp(checked.value)
+    value, lower, upper = _cpp(checked.value), checked.lower, checked.upper
     holds = []
-    if checked.lower is not None:
-        holds.append(f"{_cpp(checked.lower)} <= {value}")
-    if checked.upper is not None:
-        holds.append(f"{value} <= {_cpp(checked.upper)}")
+    if lower is not None:
+        holds.append(f"{_cpp(lower)} <= {value}")
+        expected = ["at least ", lower]
+    if upper is not None:
+        holds.append(f"{value} <= {_cpp(upper)}")
+        expected = ["at most ", upper] if lower is None else [lower, " to ", upper]
+        expected = [lower] if lower == upper else expected
     if checked.not_zero:
         holds.append(f"{value} != 0")
-    if checked.not_zero:
         expected = ["a number that is not 0"]
-    elif checked.upper is None:
-        expected = ["at least ", checked.lower]
-    elif checked.lower is None:
-        expected = ["at most ", checked.upper]
-    elif checked.lower == checked.upper:
-        expected = [checked.lower]
-    else:
-        expected = [checked.lower, " to ", checked.upper]
     return " && ".join(holds), [f"{checked.what} is ", checked.value, ", expected ", *expected]
 
 
@@ -443,24 +409,20 @@ def _statement(check: Any, condition: str, message: Sequence[Any]) -> tuple[str,
     return condition, f"if (!({condition})) {{ {failed}; }}"
 
 
-def _behind_definitions(nodes: list[Any]) -> list[Any]:
+def _sorted(nodes: list[Any]) -> list[Any]:
     """The order of nodes with each check right behind the last symbol that it reads."""
     from torch._inductor import ir
 
     checks = [node for node in nodes if isinstance(node.node, ir.AssertScalar)]
     if not checks:
         return nodes
-    others = [node for node in nodes if node not in checks]
-    places: dict[sympy.Symbol, int] = {}
-    for index, node in enumerate(others):
+    places: dict[Any, int] = {}  # of symbols, and of nodes
+    for index, node in enumerate(node for node in nodes if node not in checks):
+        places[node] = 2 * index + 1
         for part in node.get_nodes():
             for symbol in part.node.get_unbacked_symbol_defs():
-                places.setdefault(symbol, index + 1)
-    behind: dict[int, list[Any]] = {}
+                places.setdefault(symbol, 2 * index + 2)
     for check in checks:
         symbols = check.node.get_free_symbol_uses()
-        behind.setdefault(max((places.get(s, 0) for s in symbols), default=0), []).append(check)
-    ordered = behind.get(0, [])
-    for index, node in enumerate(others):
-        ordered += [node, *behind.get(index + 1, [])]
-    return ordered
+        places[check] = max((places.get(symbol, 0) for symbol in symbols), default=0)
+    return sorted(nodes, key=places.__getitem__)

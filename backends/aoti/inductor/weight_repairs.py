@@ -1,14 +1,14 @@
 """Fixes of how Inductor packs and folds constant weights."""
 
 import contextlib
-import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, patched, repair
+from pteron.backends.aoti.inductor.graph_repairs import hidden
+from pteron.backends.aoti.inductor.patches import Context, repair, wrapped
 
 PLACES = "torch._inductor.fx_passes.binary_folding: binary_folding_init"
 
@@ -17,19 +17,21 @@ PLACES = "torch._inductor.fx_passes.binary_folding: binary_folding_init"
 def fix_packed_weight_storage_offset() -> Context:
     """A GEMM template packs a constant with a storage offset from that offset on.
 
-        linear(x, p[32:])
+        linear(x, p[32:])    # after freezing, a constant with a storage offset
 
-    After freezing, `p[32:]` is a constant with a storage offset. GEMM templates view it with
-    `as_strided` and an offset relative to the constant, which `as_strided` takes as relative to the
-    storage: they pack the elements at the start of the storage. While they pack, such a constant is
-    a copy without an offset.
+    GEMM templates view it with `as_strided` and an offset relative to the constant, which
+    `as_strided` takes as relative to the storage. While they pack, it is a copy without an offset.
     """
     from torch._inductor.codegen import cpp_gemm_template
 
-    create = cpp_gemm_template.DataProcessorTemplateWrapper
-
     def with_offset(
-        template: Any, preprocessor: Any, postprocessor: Any, *, input_nodes: Any, **more: Any
+        create: Any,
+        template: Any,
+        preprocessor: Any,
+        postprocessor: Any,
+        *,
+        input_nodes: Any,
+        **more: Any,
     ) -> Any:
         def postprocess(output: Any) -> Any:
             with _without_storage_offsets(input_nodes):
@@ -37,7 +39,7 @@ def fix_packed_weight_storage_offset() -> Context:
 
         return create(template, preprocessor, postprocess, input_nodes=input_nodes, **more)
 
-    return patched(cpp_gemm_template, "DataProcessorTemplateWrapper", with_offset)
+    return wrapped(cpp_gemm_template, "DataProcessorTemplateWrapper", with_offset)
 
 
 @contextlib.contextmanager
@@ -46,12 +48,9 @@ def _without_storage_offsets(nodes: Sequence[Any]) -> Iterator[None]:
     from torch._inductor.virtualized import V
 
     constants = V.graph.constants
-    read = {name: constants[name] for node in nodes if (name := node.get_name()) in constants}
-    views = {
-        name: tensor
-        for name, tensor in read.items()
-        if tensor.layout is torch.strided and tensor.numel() and tensor.storage_offset()
-    }
+    read = [(name, constants[name]) for n in nodes if (name := n.get_name()) in constants]
+    strided = ((name, t) for name, t in read if t.layout is torch.strided and t.numel())
+    views = {name: tensor for name, tensor in strided if tensor.storage_offset()}
     for name, view in views.items():
         extent = 1 + sum((n - 1) * s for n, s in zip(view.shape, view.stride(), strict=True))
         copied = view.as_strided((extent,), (1,)).clone()
@@ -74,13 +73,11 @@ def fix_packed_weight_of_dynamic_bmm() -> Context:
     from torch._inductor.kernel import bmm
     from torch._inductor.virtualized import V
 
-    use = bmm.use_cpp_bmm_template
-
-    def use_if_packed_for_all(layout: Any, mat1: Any, mat2: Any) -> bool:
+    def use_if_packed_for_all(use: Any, layout: Any, mat1: Any, mat2: Any) -> bool:
         is_dynamic = any(getattr(size, "free_symbols", ()) for size in mat2.get_size())
         return not (is_dynamic and mat2.get_name() in V.graph.constants) and use(layout, mat1, mat2)
 
-    return patched(bmm, "use_cpp_bmm_template", use_if_packed_for_all)
+    return wrapped(bmm, "use_cpp_bmm_template", use_if_packed_for_all)
 
 
 @repair()
@@ -94,23 +91,20 @@ def fix_folded_scale_names() -> Context:
     """
     from torch._inductor import freezing
 
-    passes, create = freezing.freezing_passes, torch.fx.Graph.create_node
     names = itertools.count()
 
-    @functools.wraps(create)
-    def create_node(graph: Any, op: str, target: Any, *args: Any, **kwargs: Any) -> Any:
+    def create_node(create: Any, graph: Any, op: str, target: Any, *args: Any, **more: Any) -> Any:
         if op == "get_attr" and target == "other_tensor":
             scalar = graph.owning_module.get_buffer(target)
             target = f"other_tensor_{next(names)}"
             graph.owning_module.register_buffer(target, scalar)
-        return create(graph, op, target, *args, **kwargs)
+        return create(graph, op, target, *args, **more)
 
-    @functools.wraps(passes)
-    def with_names(*args: Any, **kwargs: Any) -> Any:
-        with patched(torch.fx.Graph, "create_node", create_node):
+    def with_names(passes: Any, *args: Any, **kwargs: Any) -> Any:
+        with wrapped(torch.fx.Graph, "create_node", create_node):
             return passes(*args, **kwargs)
 
-    return patched(freezing, "freezing_passes", with_names)
+    return wrapped(freezing, "freezing_passes", with_names)
 
 
 @repair()
@@ -125,23 +119,10 @@ def skip_folding_into_transposed_convolutions() -> Context:
     """
     from torch._inductor import freezing
 
-    passes = freezing.freezing_passes
-
-    @functools.wraps(passes)
-    def without_transposed(gm: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+    def without_transposed(passes: Any, gm: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
         convolution = torch.ops.aten.convolution.default
-        for node in gm.graph.find_nodes(op="call_function", target=convolution):
-            if node.args[6]:
-                node.target = _transposed_convolution
-        try:
+        calls = gm.graph.find_nodes(op="call_function", target=convolution)
+        with hidden(call for call in calls if call.args[6]):
             return passes(gm, *args, **kwargs)
-        finally:
-            for node in gm.graph.find_nodes(op="call_function", target=_transposed_convolution):
-                node.target = convolution
 
-    return patched(freezing, "freezing_passes", without_transposed)
-
-
-def _transposed_convolution(*args: Any) -> Any:
-    """Replaces the operator where patterns are not to match it."""
-    return torch.ops.aten.convolution.default(*args)
+    return wrapped(freezing, "freezing_passes", without_transposed)

@@ -5,30 +5,27 @@ code calls is known without kernels, Triton or a GPU.
 """
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.absent_gpu import do_nothing, fake_tensors_of_any_device
+from pteron.backends.aoti.inductor.absent_gpu import as_on_gpu, do_nothing
 from pteron.backends.aoti.inductor.gpu_properties import properties_of
 from pteron.backends.aoti.inductor.patches import Context, patched, together
 
 
-@contextlib.contextmanager
-def without_kernels() -> Iterator[None]:
+def without_kernels() -> Context:
     """Inside, GPU code is generated without kernels and their launches."""
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
     from torch._inductor.scheduler import Scheduler
 
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(patched(Scheduler, "create_backend", _backend))
-        stack.enter_context(
-            patched(PythonWrapperCodegen, "generate_and_run_autotune_block", do_nothing)
-        )
-        if not torch.cuda.is_available():
-            stack.enter_context(_without_gpu())
-        yield
+    # Properties of the GPU affect how reductions are split, but no call.
+    has_gpu = torch.cuda.is_available()
+    return together(
+        patched(Scheduler, "create_backend", _backend),
+        patched(PythonWrapperCodegen, "generate_and_run_autotune_block", do_nothing),
+        contextlib.nullcontext() if has_gpu else as_on_gpu(properties_of("sm_90")),
+    )
 
 
 def _backend(scheduler: Any, device: torch.device) -> Any:
@@ -49,24 +46,3 @@ def _backend(scheduler: Any, device: torch.device) -> Any:
 def _allocate_results(node: Any, *_: Any, **__: Any) -> None:
     for each in node.get_nodes():
         each.mark_run()
-
-
-def _without_gpu() -> Context:
-    """Device queries return the properties of an H100. They affect how reductions are split, but no
-    call."""
-    from torch._inductor.fx_passes import joint_graph
-    from torch._inductor.runtime.hints import DeviceProperties
-
-    gpu = properties_of("sm_90")
-
-    def properties(device: torch.device) -> DeviceProperties:
-        return DeviceProperties(
-            type=device.type, index=device.index, cc=gpu.capability, **gpu.as_hints()
-        )
-
-    return together(
-        patched(DeviceProperties, "create", staticmethod(properties)),
-        fake_tensors_of_any_device(),
-        # It traces its patterns with tensors on the GPU.
-        patched(joint_graph, "lazy_init", do_nothing),
-    )

@@ -23,7 +23,7 @@ from pteron.backends.aoti.ops.attention.attention import (
     WHOLE,
     Attention,
 )
-from pteron.exir.decompositions import insert_trace, replace_by_trace
+from pteron.exir.operators.decompositions import insert_trace, replace_by_trace
 
 Choice: TypeAlias = Literal["library", "flex", "products"]
 

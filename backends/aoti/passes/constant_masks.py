@@ -16,7 +16,7 @@ from pteron.backends.aoti.ops.attention.attention import WHOLE
 from pteron.backends.aoti.passes.attention import unrepeated
 from pteron.backends.aoti.passes.constant_values import ConstantValues
 from pteron.backends.aoti.passes.program_constants import ProgramConstants
-from pteron.exir.decompositions import insert_trace
+from pteron.exir.operators.decompositions import insert_trace
 
 
 def remove_constant_masks(program: ExportedProgram) -> None:

@@ -19,7 +19,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
-from pteron.exir.decompositions import replace_by_trace
+from pteron.exir.operators.decompositions import replace_by_trace
 
 _aten = torch.ops.aten
 _BYTES = frozenset({torch.int8, torch.uint8})

@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx import Node
 
-from pteron.exir._program import CONSTANT_KINDS, constant_tensor, input_specs_by_name
+from pteron.exir.graph.exported_program import CONSTANT_KINDS, constant_tensor, input_specs_by_name
 
 
 class ProgramConstants:

@@ -22,7 +22,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from pteron.backends.aoti.ops.quantized_mm import QUANTIZED_MM, Packing, pack
 from pteron.backends.aoti.passes.constant_values import ConstantValues
 from pteron.backends.aoti.passes.program_constants import ProgramConstants
-from pteron.exir.decompositions import replace_by_trace
+from pteron.exir.operators.decompositions import replace_by_trace
 
 _aten = torch.ops.aten
 _BYTES = (torch.int8, torch.uint8)

@@ -21,8 +21,8 @@ from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassBase, PassResult
 
 from pteron.backends.aoti.ops.recurrent.recurrent import RECURRENT_STEPS, step
-from pteron.exir.decompositions import replace_call
-from pteron.exir.recurrent_layers import RECURRENT_LAYERS
+from pteron.exir.operators.decompositions import replace_call
+from pteron.exir.operators.recurrent_layers import RECURRENT_LAYERS
 
 #: Devices without the call that have loops.
 LOOPS = frozenset({"cuda"})

@@ -19,7 +19,7 @@ from pteron.exir.backend.backend_api import to_backend
 from pteron.exir.backend.backend_details import BackendDetails, PreprocessResult
 from pteron.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from pteron.exir.backend.utils import tag_constant_data
-from pteron.exir.recurrent_layers import RECURRENT_LAYERS
+from pteron.exir.operators.recurrent_layers import RECURRENT_LAYERS
 
 aten = torch.ops.aten
 

@@ -9,7 +9,7 @@ from torch.export import Dim
 
 from pteron.backends.aoti.contract import UNBOUNDED, contract_of
 from pteron.backends.aoti.contract import Dim as ContractDim
-from pteron.exir.export_guards import is_relation as says_more
+from pteron.exir.graph.export_guards import is_relation as says_more
 
 
 class Pairs(torch.nn.Module):

@@ -9,7 +9,7 @@ import torch
 from torchgen.gen_aoti_c_shim import gen_arguments, gen_returns
 from torchgen.model import FunctionSchema
 
-import pteron.backends.aoti.ops.conformance.torchvision_operators  # noqa: F401
+import pteron.backends.aoti.ops.tests.torchvision_operators  # noqa: F401
 from pteron.backends.aoti.inductor.release import release
 from pteron.backends.aoti.inductor.runtime_functions import runtime_functions
 from pteron.backends.aoti.ops import shim_list

@@ -1,6 +1,7 @@
 """Shared objects: vectorised, self-contained, the same each time, and clear errors without a
 compiler."""
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -40,9 +41,17 @@ def generate(vector_bits: int) -> inductor.GeneratedCode:
     return inductor.generate(program, Target("cpu", vector_bits, 2))
 
 
+#: What is not referred to is not linked.
+READ_EMBEDDED = """
+extern "C" const char __kernel_start[];
+__attribute__((constructor)) static void read() { *const_cast<const volatile char*>(__kernel_start); }
+"""
+
+
 @pytest.fixture(scope="module")
 def code() -> inductor.GeneratedCode:
-    return generate(256)
+    code = generate(256)
+    return dataclasses.replace(code, model=code.model + READ_EMBEDDED)
 
 
 @pytest.fixture(scope="module")

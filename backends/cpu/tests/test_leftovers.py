@@ -16,7 +16,7 @@ from pteron.exir import (
     to_edge,
     to_edge_transform_and_lower,
 )
-from pteron.exir.lowered_backend_module import LoweredBackendModule, lowered_modules
+from pteron.exir.graph.lowered_backend_module import LoweredBackendModule, lowered_modules
 from pteron.runtime import Runtime
 
 

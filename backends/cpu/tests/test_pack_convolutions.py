@@ -13,7 +13,7 @@ from pteron.backends.aoti.ops.convolution.convolution import CONVOLUTION, PACKED
 from pteron.backends.cpu import CpuOptions, CpuPartitioner
 from pteron.backends.cpu.passes.pack_convolutions import pack_convolutions
 from pteron.exir import to_edge_transform_and_lower
-from pteron.exir.decompositions import decompose, functionalize
+from pteron.exir.operators.decompositions import decompose, functionalize
 from pteron.runtime import Runtime
 
 

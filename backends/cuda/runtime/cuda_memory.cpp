@@ -12,8 +12,8 @@
 #include "pteron/backends/cuda/runtime/caching_pool.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 #include "pteron/backends/cuda/runtime/execution_scope.h"
-#include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
+#include "pteron/backends/cuda/runtime/strided_copy.h"
 #include "pteron/runtime/core/device_allocator.h"
 
 namespace pteron::cuda {

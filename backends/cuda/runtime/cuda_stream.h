@@ -15,8 +15,8 @@
 
 #include <memory>
 
+#include "pteron/backends/cuda/runtime/blas_workspace.h"
 #include "pteron/backends/cuda/runtime/caching_pool.h"
-#include "pteron/backends/cuda/runtime/kernels/blas_workspace.h"
 #include "pteron/runtime/core/error.h"
 #include "pteron/runtime/core/result.h"
 

@@ -14,8 +14,8 @@ from pteron.backends.cuda import CudaOptions, CudaPartitioner
 from pteron.backends.cuda.division_checks import check_divisions
 from pteron.backends.cuda.tests.programs import load, lower, save
 from pteron.exir import ExecutorchBackendConfig, to_edge
-from pteron.exir._program import copy_program
-from pteron.exir.lowered_backend_module import lowered_modules
+from pteron.exir.graph.exported_program import copy_program
+from pteron.exir.graph.lowered_backend_module import lowered_modules
 from pteron.runtime import InvalidArgumentError
 
 T = torch.Tensor

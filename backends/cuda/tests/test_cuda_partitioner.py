@@ -21,8 +21,8 @@ from pteron.exir.backend import leftovers
 from pteron.exir.backend.backend_details import PreprocessResult
 from pteron.exir.backend.compile_spec_schema import CompileSpec
 from pteron.exir.backend.utils import get_non_lowered_nodes
-from pteron.exir.delegate import executorch_call_delegate
-from pteron.exir.lowered_backend_module import lowered_modules
+from pteron.exir.graph.delegate import executorch_call_delegate
+from pteron.exir.graph.lowered_backend_module import lowered_modules
 from pteron.exir.tests.backends import GraphBackend, OpsPartitioner
 from pteron.exir.tests.checks import check
 from tests.models.cases import Applies

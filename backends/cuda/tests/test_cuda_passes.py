@@ -19,7 +19,7 @@ from pteron.backends.cuda.cuda_passes import (
     cuda_passes,
 )
 from pteron.backends.cuda.tests.programs import check, load, lower, save
-from pteron.exir.decompositions import decompose, functionalize
+from pteron.exir.operators.decompositions import decompose, functionalize
 
 _needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 

@@ -30,7 +30,7 @@ def test_every_name_is_exported() -> None:
 def test_every_shim_has_a_test() -> None:
     tests = sorted((_CUDA / "runtime/shims/tests").glob("test_*.cpp"))
     called = set(re.findall(r"ptrn_torch_\w+", "\n".join(path.read_text() for path in tests)))
-    # Operators are tested by //backends/aoti/ops/conformance, which looks for that itself.
+    # Operators are tested by //backends/aoti/ops/tests:conformance, which looks for that itself.
     ours = [n for n, s in _shims().items() if n.startswith("aoti_torch_") and not s.parameters]
     assert ours
     assert [name for name in ours if _private(name) not in called] == []

@@ -21,7 +21,7 @@ from pteron.exir.backend.partitioner import (
     PartitionResult,
 )
 from pteron.exir.backend.utils import get_non_lowered_nodes, tag_constant_data, tag_mutated_buffer
-from pteron.exir.tensor_layout import dim_order_of
+from pteron.exir.graph.tensor_layout import dim_order_of
 
 
 def reason(node: Node) -> str | None:

@@ -15,7 +15,7 @@ from pteron.exir.backend.backend_details import (
     known_backends,
 )
 from pteron.exir.backend.compile_spec_schema import CompileSpec
-from pteron.exir.lowered_backend_module import lowered_modules
+from pteron.exir.graph.lowered_backend_module import lowered_modules
 from pteron.exir.tests.backends import GraphBackend, OpsPartitioner, run_delegate
 from pteron.exir.tests.checks import load
 from pteron.exir.tests.interpreter import load as load_file

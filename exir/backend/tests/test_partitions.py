@@ -18,7 +18,7 @@ from pteron.exir.backend.utils import (
     tag_constant_data,
     tag_mutated_buffer,
 )
-from pteron.exir.lowered_backend_module import lowered_modules
+from pteron.exir.graph.lowered_backend_module import lowered_modules
 from pteron.exir.tests.backends import OpsPartitioner
 from pteron.exir.tests.checks import check, lower
 from pteron.exir.tests.modules import Cache, Function, Islands, Mlp

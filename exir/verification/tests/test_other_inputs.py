@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from pteron.exir.decompositions import functionalize
+from pteron.exir.operators.decompositions import functionalize
 from pteron.exir.verification.other_inputs import other_inputs
 from pteron.exir.verification.reference import Reference
 

@@ -17,8 +17,8 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Interpreter, Node
 
-from pteron.exir._program import input_specs_by_name
-from pteron.exir.decompositions import functionalize
+from pteron.exir.graph.exported_program import input_specs_by_name
+from pteron.exir.operators.decompositions import functionalize
 from pteron.exir.verification import execution
 from pteron.exir.verification.call import call
 from pteron.exir.verification.comparison import errors

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from pteron.exir.decompositions import functionalize
+from pteron.exir.operators.decompositions import functionalize
 from pteron.exir.verification.comparison import errors, rounding_of
 from pteron.exir.verification.full_precision import full_precision_matmuls
 from pteron.exir.verification.interpreters import PreciseInterpreter

@@ -26,7 +26,7 @@ from pteron.command.usage import human_nbytes
 from pteron.exir._serialize import schema
 from pteron.exir._serialize.container import Chunks
 from pteron.exir._serialize.model_graph import GraphNode
-from pteron.exir.scalar_types import scalar_type_by_number
+from pteron.exir.graph.scalar_types import scalar_type_by_number
 from pteron.runtime import Program
 
 _STORED = ("weight", "buffer", "constant")

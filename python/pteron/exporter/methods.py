@@ -17,12 +17,12 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from pteron.exir._program import argument_name, constant_tensor
 from pteron.exir.arguments import DEFAULT_METHOD
-from pteron.exir.decompositions import join_aliases
-from pteron.exir.flex_attention import decompose_flex_attention
-from pteron.exir.library_operators import any_number_of_kept_boxes
-from pteron.exir.recurrent_layers import whole_recurrent_layers
+from pteron.exir.graph.exported_program import argument_name, constant_tensor
+from pteron.exir.operators.decompositions import join_aliases
+from pteron.exir.operators.flex_attention import decompose_flex_attention
+from pteron.exir.operators.library_operators import any_number_of_kept_boxes
+from pteron.exir.operators.recurrent_layers import whole_recurrent_layers
 from pteron.exir.verification.call import call
 from pteron.exir.verification.full_precision import full_precision_matmuls
 from pteron.exir.verification.reference import Reference

@@ -2,7 +2,7 @@
 
     torchvision.nms(boxes, scores, threshold)    ==>    nms_mask(boxes by score, threshold)
 
-The decomposition of nms calls it (`exir/library_operators.py`).
+The decomposition of nms calls it (`exir/operators/library_operators.py`).
 """
 
 import torch

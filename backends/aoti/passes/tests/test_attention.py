@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from pteron.backends.aoti.ops.attention.attention import ATTENTION, RUNTIME_ATTENTION, WHOLE
 from pteron.backends.aoti.passes.attention import AttentionPass, WholeAttentionPass, blocks_of
-from pteron.exir.decompositions import decompose, functionalize
+from pteron.exir.operators.decompositions import decompose, functionalize
 
 FLEX = torch.ops.higher_order.flex_attention
 

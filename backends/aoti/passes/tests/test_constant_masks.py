@@ -12,7 +12,7 @@ from torch.fx import Node
 from pteron.backends.aoti.ops.attention.attention import WHOLE, Attention
 from pteron.backends.aoti.passes.attention import unrepeated
 from pteron.backends.aoti.passes.constant_masks import remove_constant_masks
-from pteron.exir.decompositions import decompose, functionalize
+from pteron.exir.operators.decompositions import decompose, functionalize
 
 MakeMask = Callable[[torch.Tensor], torch.Tensor]
 

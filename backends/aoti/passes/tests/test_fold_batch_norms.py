@@ -9,7 +9,7 @@ from torch.export import ExportedProgram, export
 
 from pteron.backends.aoti.ops.convolution.convolution import CONVOLUTION
 from pteron.backends.aoti.passes.fold_batch_norms import fold_batch_norms
-from pteron.exir.decompositions import decompose, functionalize
+from pteron.exir.operators.decompositions import decompose, functionalize
 
 NORM = torch.ops.aten._native_batch_norm_legit_no_training.default
 Module = Callable[..., nn.Module]

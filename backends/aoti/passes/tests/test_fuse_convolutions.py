@@ -11,7 +11,7 @@ from torch.export import Dim, ExportedProgram, export
 
 from pteron.backends.aoti.ops.convolution.convolution import CONVOLUTION, FUSED_CONVOLUTION
 from pteron.backends.aoti.passes.fuse_convolutions import fuse_convolutions, has_fused_convolutions
-from pteron.exir.decompositions import decompose, functionalize
+from pteron.exir.operators.decompositions import decompose, functionalize
 
 
 class Model(nn.Module):

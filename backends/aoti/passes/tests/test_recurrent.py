@@ -11,8 +11,8 @@ from torch.utils import _pytree as pytree
 
 from pteron.backends.aoti.ops.recurrent.recurrent import RECURRENT_STEPS
 from pteron.backends.aoti.passes.recurrent import UNROLLED_STEPS, RecurrentPass, whole_layers
-from pteron.exir.decompositions import decompose
-from pteron.exir.recurrent_layers import RECURRENT_LAYERS, whole_recurrent_layers
+from pteron.exir.operators.decompositions import decompose
+from pteron.exir.operators.recurrent_layers import RECURRENT_LAYERS, whole_recurrent_layers
 
 
 def lowered(

@@ -1,5 +1,5 @@
 // The CPU joins the suite of common shims.
-#include "pteron/backends/aoti/runtime/conformance/conformance.h"
+#include "pteron/backends/aoti/runtime/tests/conformance/conformance.h"
 
 namespace pteron::aoti::conformance {
 

@@ -1,5 +1,5 @@
 // The CPU joins the suite of operators.
-#include "pteron/backends/aoti/ops/conformance/conformance.h"
+#include "pteron/backends/aoti/ops/tests/conformance.h"
 
 #define AOTI_SHIM(name, since, ...) PTERON_DECLARE_SHIM(cpu, name, __VA_ARGS__)
 #include "pteron/backends/cpu/runtime/shims/shims.inc"

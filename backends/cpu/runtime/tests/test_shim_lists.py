@@ -57,7 +57,7 @@ def test_the_library_brings_its_own_openmp() -> None:
 
 
 def test_every_common_shim_has_a_test() -> None:
-    folder = "aoti/runtime/conformance"
+    folder = "aoti/runtime/tests/conformance"
     text = _text(*(f"{folder}/{name}_shims.cpp" for name in ("base", "index", "scalar")))
     # Where the formatter breaks a line of a macro is no part of a name.
     text = re.sub(r"\(\s+", "(", text.replace("\\\n", " "))

@@ -5,8 +5,8 @@
 #include <memory>
 #include <mutex>
 
+#include "pteron/backends/cuda/runtime/blas_workspace.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
-#include "pteron/backends/cuda/runtime/kernels/blas_workspace.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
 
 namespace pteron::cuda {

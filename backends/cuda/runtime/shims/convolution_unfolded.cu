@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "pteron/backends/cuda/runtime/kernels/gemm.h"
-#include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
 #include "pteron/backends/cuda/runtime/shims/convolution.h"
 #include "pteron/backends/cuda/runtime/shims/items.cuh"
 #include "pteron/backends/cuda/runtime/shims/wide.cuh"
+#include "pteron/backends/cuda/runtime/strided_copy.h"
 
 namespace pteron::cuda {
 namespace {

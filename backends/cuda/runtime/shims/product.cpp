@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "pteron/backends/cuda/runtime/execution_scope.h"
-#include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
 #include "pteron/backends/cuda/runtime/scratch.h"
+#include "pteron/backends/cuda/runtime/strided_copy.h"
 
 namespace pteron::cuda {
 

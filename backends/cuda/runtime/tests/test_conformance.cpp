@@ -1,5 +1,5 @@
 // CUDA joins the suite of common shims, on device memory.
-#include "pteron/backends/aoti/runtime/conformance/conformance.h"
+#include "pteron/backends/aoti/runtime/tests/conformance/conformance.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 
 namespace pteron::aoti::conformance {

@@ -12,7 +12,7 @@ from torch.export import Dim
 from pteron.backends.example.blas.blas_partitioner import BlasPartitioner, reason
 from pteron.exir import ExecutorchProgramManager, to_edge, to_edge_transform_and_lower
 from pteron.exir.backend.partitioner import LEFT_OUT_REASON
-from pteron.exir.lowered_backend_module import lowered_modules
+from pteron.exir.graph.lowered_backend_module import lowered_modules
 from pteron.runtime import Runtime
 
 

@@ -1,7 +1,7 @@
 // Metal, on the recording device, joins the suite of common shims.
 #include <memory>
 
-#include "pteron/backends/aoti/runtime/conformance/conformance.h"
+#include "pteron/backends/aoti/runtime/tests/conformance/conformance.h"
 #include "pteron/backends/apple/metal/runtime/recording/recording_gpu.h"
 
 namespace pteron::aoti::conformance {

@@ -1,7 +1,7 @@
 // Metal, on the recording device, joins the suite of operators.
 #include <memory>
 
-#include "pteron/backends/aoti/ops/conformance/conformance.h"
+#include "pteron/backends/aoti/ops/tests/conformance.h"
 #include "pteron/backends/apple/metal/runtime/recording/recording_gpu.h"
 
 #define AOTI_SHIM(name, since, ...) PTERON_DECLARE_SHIM(mps, name, __VA_ARGS__)

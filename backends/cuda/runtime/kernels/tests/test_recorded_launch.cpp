@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "pteron/backends/cuda/runtime/kernels/recorded_launch.h"
-#include "pteron/backends/cuda/runtime/kernels/strided_copy.h"
+#include "pteron/backends/cuda/runtime/strided_copy.h"
 #include "pteron/backends/cuda/runtime/testing/cuda_test.h"
 
 namespace pteron::cuda {

@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 #include "gtest/gtest.h"
-#include "pteron/backends/aoti/ops/conformance/conformance.h"
+#include "pteron/backends/aoti/ops/tests/conformance.h"
 #include "pteron/backends/cuda/runtime/cuda_error.h"
 
 #define AOTI_SHIM(name, since, ...) PTERON_DECLARE_SHIM(cuda, name, __VA_ARGS__)

@@ -1,0 +1,1 @@
+"""Graphs of programs: their operators, tensors, lowered partitions and shapes."""

@@ -1,0 +1,1 @@
+"""Decompositions of operators, one family per file."""
