@@ -190,6 +190,11 @@ class AotiBackend(ABC, Generic[OptionsT]):
         return False
 
     @classmethod
+    def get_versions(cls) -> list[str]:
+        """What kept results depend on besides torch, this package and the C++ compiler."""
+        return []
+
+    @classmethod
     def codesign_so(cls, shared_object: bytes, options: OptionsT) -> bytes:
         """The linked code, signed if its platform requires it."""
         return shared_object
@@ -280,6 +285,7 @@ class AotiBackend(ABC, Generic[OptionsT]):
                 repr(sorted(cls.get_aoti_compile_options(options).items())),
                 repr(sorted(cls.get_supported_fallback_kernels().items())),
                 *(toolchain.build_step(x.machine, device).settings() for x in targets),
+                *cls.get_versions(),
             ],
         )
 

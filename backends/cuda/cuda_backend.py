@@ -1,7 +1,9 @@
 """The CUDA backend's lowering half: architectures, GEMM implementation, tuning."""
 
 import dataclasses
+import importlib.metadata
 import logging
+import os
 from collections.abc import Callable, Iterable
 from typing import Any, final
 
@@ -104,6 +106,15 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
         record = AutotuneRecord(software_and_gpu(), measured)
         _attach(next(result for made in results.values() for result in made), record)
         return results
+
+    @classmethod
+    def keeps_results(cls, options: CudaOptions) -> bool:
+        """If nothing is measured, weights stay on the host, and Triton's own assembler is used."""
+        return _needs_no_gpu(options) and not any(x.startswith("TRITON_PTXAS") for x in os.environ)
+
+    @classmethod
+    def get_versions(cls) -> list[str]:
+        return [f"triton {importlib.metadata.version('triton')}", toolkit.headers_digest()]
 
     @classmethod
     def save_data_externally(cls, options: CudaOptions) -> bool:

@@ -1,6 +1,7 @@
 """Finds the CUDA headers for lowering. Triton compiles the kernels."""
 
 import functools
+import hashlib
 import importlib.util
 import os
 from collections.abc import Iterator
@@ -43,3 +44,10 @@ def include_folders() -> tuple[str, ...]:
         f"toolkit, or its headers by pip (nvidia-cuda-crt and nvidia-cuda-runtime), or set "
         f"CUDA_HOME. Looked in: {', '.join(looked)}"
     )
+
+
+@functools.cache
+def headers_digest() -> str:
+    """SHA-256 of the headers that decide what others declare; errors as of `include_folders`."""
+    folder = Path(include_folders()[0])
+    return hashlib.sha256(b"".join((folder / name).read_bytes() for name in _NEEDED)).hexdigest()

@@ -47,6 +47,10 @@ class MetalBackend(AotiBackend[MetalOptions], BackendDetails):
         )
 
     @classmethod
+    def keeps_results(cls, options: MetalOptions) -> bool:
+        return not options.sign  # another program's result
+
+    @classmethod
     def codesign_so(cls, shared_object: bytes, options: MetalOptions) -> bytes:
         if not options.sign:
             return shared_object

@@ -12,7 +12,8 @@ from torch import nn
 from torch._subclasses import FakeTensorMode
 from torch.export import default_decompositions
 
-from pteron.backends.aoti import elf, inductor
+from pteron.backends.aoti import elf, inductor, toolchain
+from pteron.backends.aoti.object_cache import ObjectCache
 from pteron.backends.aoti.ops import shim_list
 from pteron.backends.aoti.ops.attention.attention import ATTENTION
 from pteron.backends.cuda import CudaOptions
@@ -298,3 +299,43 @@ def test_long_masks_of_booleans(batch: int, way: str) -> None:
     mask = torch.ones(batch, 1, 1024, 1024, dtype=torch.bool).tril()
     lowered = lower(torch.export.export(Masked(), (q, mask)), SM_90)
     assert f"attention 1 by {way}" in " ".join(str(lowered.explain()).split())
+
+
+def test_what_was_lowered_before_is_not_lowered_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With equal weights, options and versions; a convolution's weights are folded and permuted."""
+    calls: list[Any] = []
+    generate = inductor.generate_variants
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        return generate(*args, **kwargs)
+
+    cache = ObjectCache(tmp_path / "cache", 1 << 30)
+    monkeypatch.setattr(inductor, "generate_variants", counted)
+    monkeypatch.setattr(toolchain, "shared_cache", lambda: cache)
+
+    def made(options: CudaOptions) -> list[bytes]:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        save(lower(torch.export.export(Residual().eval(), (example,)), options), folder)
+        return [path.read_bytes() for path in sorted(folder.iterdir())]
+
+    example = torch.randn(2, 8, 16, 16)
+    options = CudaOptions(architectures=("sm_90",))
+    first = made(options)
+    assert len(first) == 2 and len(calls) == 1
+    assert made(options) == first
+    assert len(calls) == 1
+    made(CudaOptions(architectures=("sm_80",)))
+    assert len(calls) == 2
+    with monkeypatch.context() as other:
+        other.setattr(CudaBackend, "get_versions", classmethod(lambda cls: ["triton 99"]))
+        made(options)
+    assert len(calls) == 3
+    with monkeypatch.context() as other:
+        other.setenv("TRITON_PTXAS_UNKNOWN_PATH", "/elsewhere")
+        made(options)
+        made(options)
+    assert len(calls) == 5

@@ -7,15 +7,19 @@ import shlex
 import struct
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 from pteron.backends.aoti import inductor, mac_toolchain, macho, toolchain
+from pteron.backends.aoti.object_cache import ObjectCache
 from pteron.backends.aoti.ops import shim_list
-from pteron.backends.apple.metal import MetalOptions
+from pteron.backends.apple.metal import MetalOptions, MetalPartitioner
 from pteron.backends.apple.metal.metal_backend import MetalBackend
+from pteron.backends.apple.metal.tests.programs import lower
+from pteron.exir import ExecutorchBackendConfig
 
 _ARM64, _DYLIB, _MACOS = 0x100000C, 6, 1
 _LOAD_DYLIB, _DYLD_INFO, _SIGNATURE, _BUILD_VERSION = 0xC, 0x80000022, 0x1D, 0x32
@@ -193,3 +197,34 @@ def test_without_ziglang_the_error_says_what_to_install(monkeypatch: pytest.Monk
     with pytest.raises(toolchain.ToolchainError, match="try pip install ziglang"):
         mac_toolchain.find_compiler()
     mac_toolchain.find_compiler.cache_clear()
+
+
+def test_what_was_lowered_before_is_not_lowered_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless another program signs it, whose result is not known."""
+    calls: list[object] = []
+    generate = inductor.generate_variants
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        return generate(*args, **kwargs)
+
+    cache = ObjectCache(tmp_path, 1 << 30)
+    monkeypatch.setattr(inductor, "generate_variants", counted)
+    monkeypatch.setattr(toolchain, "shared_cache", lambda: cache)
+
+    def made(options: MetalOptions) -> bytes:
+        torch.manual_seed(0)
+        edge = lower(
+            torch.export.export(nn.Linear(8, 16), (torch.ones(2, 8),)), [MetalPartitioner(options)]
+        )
+        return edge.to_executorch(ExecutorchBackendConfig(verify=False)).buffer
+
+    first = made(MetalOptions())
+    assert len(calls) == 1
+    assert made(MetalOptions()) == first
+    assert len(calls) == 1
+    signed = MetalOptions(sign="true")
+    assert made(signed) == made(signed)
+    assert len(calls) == 3
