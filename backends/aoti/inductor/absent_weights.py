@@ -56,9 +56,9 @@ def move_to_absent_gpu(program: ExportedProgram, device: str) -> ExportedProgram
     return program
 
 
-def fake_mode_of(graph: torch.fx.Graph, **created: Any) -> FakeTensorMode:
+def fake_mode_of(fx_graph: torch.fx.Graph, **created: Any) -> FakeTensorMode:
     """That of the graph's tensors; without any a new one, with the arguments `created`."""
-    values = (node.meta.get("val") for node in graph.nodes)
+    values = (node.meta.get("val") for node in fx_graph.nodes)
     modes = (value.fake_mode for value in values if isinstance(value, FakeTensor))
     return next(modes, None) or FakeTensorMode(allow_non_fake_inputs=True, **created)
 

@@ -76,7 +76,8 @@ def _compile_more(kernel: Any, launcher: Any, architectures: Sequence[str]) -> l
     what is wrong."""
     import triton
     from torch._inductor.codecache import CudaKernelParamCache
-    from torch._inductor.runtime.triton_compat import ASTSource, GPUTarget
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
 
     name = kernel.inductor_meta["kernel_name"]
     entry = CudaKernelParamCache.cache[name]

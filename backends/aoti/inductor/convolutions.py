@@ -39,9 +39,8 @@ def _layout_decided(decide: Callable[[torch.fx.GraphModule, bool], bool]) -> Con
 
 def _convert_weight(module: torch.fx.GraphModule, weight: torch.fx.Node) -> None:
     """Converts a 4D constant to channels last, in place, if only convolutions use it."""
-    if weight.op != "get_attr" or weight.meta["val"].dim() != 4:
-        return
-    if any(user.target is not CONVOLUTION for user in weight.users):
+    is_shared = any(user.target is not CONVOLUTION for user in weight.users)
+    if weight.op != "get_attr" or weight.meta["val"].dim() != 4 or is_shared:
         return
     owner, _, name = str(weight.target).rpartition(".")
     holder = module.get_submodule(owner)

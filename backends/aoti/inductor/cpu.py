@@ -36,8 +36,7 @@ def call_runtime_repeat_interleave() -> Context:
     """
     from torch._inductor import decomposition
 
-    tables: tuple[dict[Any, Any], ...]
-    tables = decomposition.decompositions, decomposition.fast_random_decomps()
+    tables: Any = decomposition.decompositions, decomposition.fast_random_decomps()
     op = torch.ops.aten.repeat_interleave.Tensor
     others = [{key: value for key, value in table.items() if key != op} for table in tables]
     return together(*map(functools.partial(mock.patch.dict, clear=True), tables, others))
@@ -118,8 +117,7 @@ def vector_isa(bits: int) -> Context:
     """The vector ISA is the target's; the host is not probed."""
     from torch._inductor import cpu_vec_isa
 
-    by_width: dict[int, list[type]]
-    by_width = {512: [cpu_vec_isa.VecAVX512], 256: [cpu_vec_isa.VecAVX2], 0: []}
+    by_width: Any = {512: [cpu_vec_isa.VecAVX512], 256: [cpu_vec_isa.VecAVX2], 0: []}
     if bits not in by_width:
         raise ValueError(f"vector_bits is {bits}; expected 512, 256 or 0")
     present = {"__bool__": lambda self: True}

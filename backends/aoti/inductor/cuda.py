@@ -70,18 +70,13 @@ _EMBEDDED_KERNEL = re.compile(r"extern const unsigned char __(\w+)_start\[\];")
 
 def device_kernels(wrapper: str) -> dict[str, bytes]:
     """The cubin, or fat binary, of each kernel that `wrapper` declares."""
+    import torch
     from torch._inductor.codecache import CudaKernelParamCache, get_cpp_wrapper_cubin_path_name
 
     kernels = {}
     for name in sorted(set(_EMBEDDED_KERNEL.findall(wrapper))):
         if entry := CudaKernelParamCache.cache.get(name):
             cubin = Path(entry[get_cpp_wrapper_cubin_path_name()]).read_bytes()
-            kernels[name] = machine_code(entry, cubin, _architecture_here())
+            here = "sm_{}{}".format(*torch.cuda.get_device_capability())
+            kernels[name] = machine_code(entry, cubin, here)
     return kernels
-
-
-def _architecture_here() -> str:
-    import torch
-
-    major, minor = torch.cuda.get_device_capability()
-    return f"sm_{major}{minor}"

@@ -30,7 +30,7 @@ def may_be_fallback(op: torch._ops.OpOverload) -> bool:
     if op not in lowering.lowerings:
         return False
     function = inspect.unwrap(lowering.lowerings[op])
-    return function.__module__ != lowering.__name__ or _mentions_fallback(function)
+    return function.__module__ != "torch._inductor.lowering" or _mentions_fallback(function)
 
 
 def _is_always_fallback(op: Any) -> bool:

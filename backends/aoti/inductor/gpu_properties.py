@@ -74,10 +74,10 @@ GPUS = {f"sm_{gpu.capability}": gpu for gpu in _GPUS}
 
 def properties_of(architecture: str) -> GpuProperties:
     """Those of `architecture`; UnsupportedArchitecture if the table lacks it."""
-    if architecture not in GPUS:
-        raise UnsupportedArchitecture(
-            f"nothing is known of a GPU of {architecture}; without one of it at hand, kernels can "
-            f"be compiled for {', '.join(GPUS)}. Name one of these first and {architecture} after "
-            "it, or lower on such a GPU."
-        )
-    return GPUS[architecture]
+    if gpu := GPUS.get(architecture):
+        return gpu
+    raise UnsupportedArchitecture(
+        f"nothing is known of a GPU of {architecture}; without one of it at hand, kernels can be "
+        f"compiled for {', '.join(GPUS)}. Name one of these first and {architecture} after it, or "
+        "lower on such a GPU."
+    )

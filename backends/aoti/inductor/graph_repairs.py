@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pteron.backends.aoti.inductor.patches import Context, patched, repair, wrapped
+from pteron.backends.aoti.inductor.patches import Context, repair, together, wrapped
 
 PLACES = (
     "torch._inductor.ir.Switch: create; torch._inductor.ir.Conditional: create; "
@@ -161,12 +161,12 @@ def fix_cumsum_of_constant_dtype() -> Context:
     """
     from torch._inductor.fx_passes import post_grad
 
-    return extra_check(post_grad.pass_patterns, "pointless_cumsum_replacement", _has_input_dtype)
+    def has_input_dtype(match: Any) -> bool:
+        fill, dtype = match.kwargs["fill_value"], match.kwargs["dtype"]
+        is_exact = isinstance(fill, int) or dtype.is_floating_point
+        return is_exact and match.output_node().kwargs.get("dtype") is None
 
-
-def _has_input_dtype(match: Any) -> bool:
-    exact = isinstance(match.kwargs["fill_value"], int) or match.kwargs["dtype"].is_floating_point
-    return exact and match.output_node().kwargs.get("dtype") is None
+    return extra_check(post_grad.pass_patterns, "pointless_cumsum_replacement", has_input_dtype)
 
 
 @repair()
@@ -210,20 +210,17 @@ def disable_mm_plus_mm_on_cpu() -> Context:
     from torch._inductor.fx_passes import post_grad
 
     def is_elsewhere(match: Any) -> bool:
-        return match.output_node().meta["val"].device.type != "cpu" and allowed(match)
+        return bool(match.output_node().meta["val"].device.type != "cpu")
 
-    allowed = post_grad.is_valid_mm_plus_mm
     return extra_check(post_grad.pass_patterns, "mm_plus_mm", is_elsewhere)
 
 
-@contextlib.contextmanager
-def extra_check(
-    passes: Sequence[Any], handler: str, check: Callable[[Any], bool]
-) -> Iterator[None]:
-    """The pattern whose replacement is `handler` gets `check` as its extra check."""
-    with contextlib.ExitStack() as stack:
-        entries = (entry for each in passes for many in each.patterns.values() for entry in many)
-        for entry in entries:
-            if getattr(getattr(entry, "handler", None), "__name__", "") == handler:
-                stack.enter_context(patched(entry, "extra_check", check))
-        yield
+def extra_check(passes: Sequence[Any], handler: str, check: Callable[[Any], bool]) -> Context:
+    """The pattern whose replacement is `handler` also needs `check` to match."""
+
+    def both(own: Callable[[Any], bool], match: Any) -> bool:
+        return own(match) and check(match)
+
+    entries = (entry for each in passes for many in each.patterns.values() for entry in many)
+    found = (x for x in entries if getattr(getattr(x, "handler", 0), "__name__", "") == handler)
+    return together(*(wrapped(entry, "extra_check", both) for entry in found))

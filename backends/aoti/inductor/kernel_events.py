@@ -107,8 +107,7 @@ def traced(model: str, origins: Sequence[Origin]) -> tuple[str, tuple[Kernel, ..
     """The model's code with an event around each call, and the kernels by their numbers."""
     handles = {first or second for first, second in _HANDLE.findall(model)}
     kernels: list[Kernel] = []
-    nothing = Origin(None, ())
-    pending = nothing
+    pending = nothing = Origin(None, ())
 
     def replace(match: re.Match[str]) -> str:
         nonlocal pending

@@ -26,13 +26,13 @@ def warn_of_long_loops() -> Context:
     """Inside, checks each loop that Inductor generates."""
     from torch._inductor.scheduler import Scheduler
 
-    def look_and_generate(generate: Any, scheduler: Any) -> Any:
-        for group in scheduler.nodes:
+    def look_and_generate(generate: Any, scheduler: Any, nodes: Any) -> Any:
+        for group in nodes:
             for loop in group.get_nodes():
                 _report(loop)
-        return generate(scheduler)
+        return generate(scheduler, nodes)
 
-    return wrapped(Scheduler, "codegen", look_and_generate)
+    return wrapped(Scheduler, "_codegen", look_and_generate)
 
 
 def _report(loop: Any) -> None:

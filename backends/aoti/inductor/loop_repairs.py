@@ -115,13 +115,9 @@ def fix_int8_minmax_reductions() -> Context:
         return ops.to_dtype(value, torch.int32)
 
     def create_widened(create: Callable[..., Any], **reduction: Any) -> Any:
-        dtype = reduction["src_dtype"]
-        extremes = "min", "max", "argmin", "argmax"
-        if (
-            reduction["device"].type != "cpu"
-            or dtype not in (torch.int8, torch.uint8)
-            or reduction["reduction_type"] not in extremes
-        ):
+        dtype, kind = reduction["src_dtype"], reduction["reduction_type"]
+        is_byte = reduction["device"].type == "cpu" and dtype in (torch.int8, torch.uint8)
+        if not is_byte or kind not in ("min", "max", "argmin", "argmax"):
             return create(**reduction)
         returned = reduction["dst_dtype"]
         reduction["src_dtype"] = torch.int32
@@ -146,11 +142,8 @@ def fix_argminmax_index_order() -> Context:
 
     def create_flat(create: Callable[..., Any], **reduction: Any) -> Any:
         sizes = reduction["reduction_ranges"]
-        if (
-            reduction["device"].type == "cpu"
-            and reduction["reduction_type"] in ("argmin", "argmax")
-            and len(sizes) > 1
-        ):
+        is_index = reduction["reduction_type"] in ("argmin", "argmax")
+        if reduction["device"].type == "cpu" and is_index and len(sizes) > 1:
             length = math.prod(sizes)
             inner_fn = reduction["inner_fn"]
             unflatten = ir.View.dynamic_reshape_indexer(sizes, [length])
@@ -433,20 +426,14 @@ def fix_masked_load_bounds() -> Context:
         if mask is None or (is_whole and V.graph.get_dtype(name) != torch.bool):
             return load(kernel, name, index)
         if not mask.is_vec:  # the code is reached only where it holds
-            kernel._load_mask = None
-            try:
+            with patched(kernel, "_load_mask", None):
                 return load(kernel, name, index)
-            finally:
-                kernel._load_mask = mask
 
         def one_by_one(*args: Any) -> Any:
             return 0 if stride_of(kernel, *args) == 0 else None
 
-        kernel._try_get_const_stride = one_by_one
-        try:
+        with patched(kernel, "_try_get_const_stride", one_by_one):
             return load(kernel, name, index)
-        finally:
-            del kernel._try_get_const_stride
 
     return wrapped(CppVecKernel, "load", load_within)
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from pteron.backends.aoti.inductor.cpu import vector_isa
-from pteron.backends.aoti.inductor.patches import Context, together, wrapped
+from pteron.backends.aoti.inductor.patches import Context, patched, together, wrapped
 
 PLACES = (
     "torch._inductor.codegen.cpp_micro_gemm.CppMicroGemm: codegen_define; "
@@ -92,12 +92,8 @@ def pack_weights_for_avx512() -> Context:
         rows, step = TILES[columns]
 
         def define_steps(kernel: Any) -> str:
-            own.register_blocking = blocking(rows, step, 1)
-            try:
-                text: str = define(kernel)
-            finally:
-                own.register_blocking = blocking(rows, columns, 1)
-            return text
+            with patched(own, "register_blocking", blocking(rows, step, 1)):
+                return str(define(kernel))
 
         own.register_blocking = blocking(rows, columns, 1)
         own.codegen_define = define_steps

@@ -21,12 +21,8 @@ def absent_mps() -> Context:
     return together(
         patterns_traced_on_the_host(),
         patched(torch.backends.mps, "is_available", lambda: True),
-        patched(torch.backends.mps, "is_macos_or_newer", _is_up_to_macos_14),
+        patched(torch.backends.mps, "is_macos_or_newer", lambda *version: version <= (14, 0)),
         patched(torch.mps, "is_available", lambda: True),
         patched(torch.backends.mps, "get_core_count", lambda: _CORES),
         fake_tensors_of_any_device(),
     )
-
-
-def _is_up_to_macos_14(major: int, minor: int) -> bool:
-    return (major, minor) <= (14, 0)

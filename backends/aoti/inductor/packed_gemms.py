@@ -59,9 +59,10 @@ class QuantizedGemm(CppGemmTemplate):
     """A GEMM with a weight that is packed already."""
 
     def __init__(self, *args: Any, packing: Packing, width: int, **kwargs: Any) -> None:
-        self._micro_gemm = functools.partial(_create_quantized, packing, width)
-        blocking = self._micro_gemm("", input_dtype=kwargs["input_nodes"][0].get_dtype())
-        kwargs["register_blocking"] = blocking.register_blocking
+        dtype = kwargs["input_nodes"][0].get_dtype()
+        make = functools.partial(QuantizedMicroGemm, left=dtype, packing=packing, width=width)
+        self._micro_gemm = lambda name, *_, **__: make(name)
+        kwargs["register_blocking"] = make("").register_blocking
         super().__init__(*args, **kwargs)
         self._row_bytes = packing.row_bytes
 
@@ -75,12 +76,6 @@ class QuantizedGemm(CppGemmTemplate):
         row = '["k_end - k_start", micro_gemm.register_blocking.block_n]'
         text = text.replace(row, f'["k_end - k_start", {self._row_bytes}]')
         return CppGemmTemplate._template_from_string(text)
-
-
-def _create_quantized(
-    packing: Packing, width: int, name: str, *_: Any, input_dtype: torch.dtype, **__: Any
-) -> QuantizedMicroGemm:
-    return QuantizedMicroGemm(name, input_dtype, packing, width)
 
 
 def quantized_gemms(width: int) -> Context:

@@ -24,6 +24,27 @@ from pteron.backends.aoti.ops.quantized_mm import PANEL, Packing
 #: Prefetch distance in the weight, bytes: a page, at whose end the hardware prefetcher stops.
 _AHEAD = 4096
 
+#: Between sums[rows][registers], accumulators, and C.
+_SUMS = r"""{%- set load_sums %}
+    #pragma GCC unroll 16
+    for (int row = 0; row < rows; ++row) {
+        #pragma GCC unroll 8
+        for (int i = 0; i < registers; ++i) {
+            float* place = C + row * ldc + i * {{lanes}};
+            sums[row][i] = accum ? {{mm}}_loadu_ps(place) : {{mm}}_setzero_ps();
+        }
+    }
+{%- endset %}
+{%- set store_sums %}
+    #pragma GCC unroll 16
+    for (int row = 0; row < rows; ++row) {
+        #pragma GCC unroll 8
+        for (int i = 0; i < registers; ++i) {
+            {{mm}}_storeu_ps(C + row * ldc + i * {{lanes}}, sums[row][i]);
+        }
+    }
+{%- endset %}"""
+
 #: Where the machine has AVX512-BF16.
 _PAIRS = r"""{%- if multiplies_pairs %}
 // Two terms for each multiply-add.
@@ -34,14 +55,7 @@ __attribute__((target("avx512bf16"))) static void {{name}}_rows_of_pairs(
 ) {
     constexpr int registers = {{step // lanes}};
     __m512 sums[rows][registers];
-    #pragma GCC unroll 16
-    for (int row = 0; row < rows; ++row) {
-        #pragma GCC unroll 8
-        for (int i = 0; i < registers; ++i) {
-            float* place = C + row * ldc + i * {{lanes}};
-            sums[row][i] = accum ? _mm512_loadu_ps(place) : _mm512_setzero_ps();
-        }
-    }
+{{- load_sums}}
     for (int64_t k = 0; k < K; k += 2) {
         __m512bh right[registers];
         #pragma GCC unroll 8
@@ -61,13 +75,7 @@ __attribute__((target("avx512bf16"))) static void {{name}}_rows_of_pairs(
             }
         }
     }
-    #pragma GCC unroll 16
-    for (int row = 0; row < rows; ++row) {
-        #pragma GCC unroll 8
-        for (int i = 0; i < registers; ++i) {
-            _mm512_storeu_ps(C + row * ldc + i * {{lanes}}, sums[row][i]);
-        }
-    }
+{{- store_sums}}
 }
 
 template <bool accum>
@@ -140,14 +148,7 @@ static void {{name}}_rows(
 ) {
     constexpr int registers = {{step // lanes}};
     {{floats}} sums[rows][registers];
-    #pragma GCC unroll 16
-    for (int row = 0; row < rows; ++row) {
-        #pragma GCC unroll 8
-        for (int i = 0; i < registers; ++i) {
-            float* place = C + row * ldc + i * {{lanes}};
-            sums[row][i] = accum ? {{mm}}_loadu_ps(place) : {{mm}}_setzero_ps();
-        }
-    }
+{{- load_sums}}
     for (int64_t k = 0; k < count; ++k) {
         {{floats}} read[registers];
         #pragma GCC unroll 8
@@ -163,13 +164,7 @@ static void {{name}}_rows(
             }
         }
     }
-    #pragma GCC unroll 16
-    for (int row = 0; row < rows; ++row) {
-        #pragma GCC unroll 8
-        for (int i = 0; i < registers; ++i) {
-            {{mm}}_storeu_ps(C + row * ldc + i * {{lanes}}, sums[row][i]);
-        }
-    }
+{{- store_sums}}
 }
 
 {{declare_kernel}} {
@@ -310,12 +305,12 @@ static void {{name}}_one_row(
 """
 
 _QUANTIZED = r"""
-{%- set adds_zero_point = has_zero_point or (value_bits == 4 and width == 256) %}
+{%- set adds_zero_point = has_zero_point or (bits == 4 and width == 256) %}
 // Values of a row: {{lanes}} columns from `column`.
 static inline {{floats}} {{name}}_values(const uint8_t* row, int column) {
     const auto* place = reinterpret_cast<const __m128i*>(row + column % {{value_bytes}});
     const __m128i bytes = {{ "_mm_loadu_si128" if width == 512 else "_mm_loadl_epi64" }}(place);
-{%- if value_bits == 8 %}
+{%- if bits == 8 %}
     return {{mm}}_cvtepi32_ps({{mm}}_cvtepi8_epi32(bytes));
 {%- else %}
     {{ints}} stored = {{mm}}_cvtepu8_epi32(bytes);
@@ -349,7 +344,7 @@ struct {{name}}_Dequantizer {
 {%- else %}
             zero_point[i] = {{mm}}_setzero_ps();
 {%- endif %}
-{%- if value_bits == 4 and width == 256 %}
+{%- if bits == 4 and width == 256 %}
             zero_point[i] = {{mm}}_fmadd_ps(scale[i], {{mm}}_set1_ps(-8), zero_point[i]);
 {%- endif %}
 {%- endif %}
@@ -444,21 +439,17 @@ class _MicroGemm(CppMicroGemm):
     Args:
         step: columns of a panel that are computed at a time.
         width: of registers, in bits.
+        options: template variables of `TEXT`.
     """
 
     TEXT = ""
 
     def __init__(
-        self,
-        name: str,
-        left: torch.dtype,
-        right: torch.dtype,
-        blocking: GemmBlocking,
-        step: int,
-        width: int,
+        self, name: str, dtypes: Any, blocking: GemmBlocking, step: int, width: int, **options: Any
     ) -> None:
+        left, right = dtypes
         super().__init__(name, left, right, torch.float32, torch.float32, blocking)
-        self.step, self.width = step, width
+        self.step, self.width, self.options = step, width, options
 
     def codegen_define(self, kernel: Any) -> str:
         common: Any = self  # whose methods have no annotations
@@ -482,14 +473,10 @@ class _MicroGemm(CppMicroGemm):
             "floats": f"__m{self.width}",
             "ints": f"__m{self.width}i",
             "half_ints": f"__m{self.width // 2}i",
-            **self.options(),
+            **self.options,
         }
-        text = _ELEMENT + self.TEXT + _PAIRS + _COMMON
+        text = _SUMS + _ELEMENT + self.TEXT + _PAIRS + _COMMON
         return str(KernelTemplate._template_from_string(text).render(options))
-
-    def options(self) -> dict[str, Any]:
-        """Template variables of `TEXT`."""
-        raise NotImplementedError
 
 
 class HalvesMicroGemm(_MicroGemm):
@@ -500,14 +487,12 @@ class HalvesMicroGemm(_MicroGemm):
     def __init__(
         self, name: str, dtype: torch.dtype, columns: int, rows: int, step: int, width: int
     ) -> None:
-        self.terms = 2 if dtype == torch.bfloat16 else 1  # that lie side by side
-        super().__init__(name, dtype, dtype, GemmBlocking(rows, columns, self.terms), step, width)
-
-    def options(self) -> dict[str, Any]:
-        return {"terms": self.terms, "ahead": _AHEAD // 2}
+        terms = 2 if dtype == torch.bfloat16 else 1  # that lie side by side
+        blocking, options = GemmBlocking(rows, columns, terms), {"terms": terms}
+        super().__init__(name, (dtype, dtype), blocking, step, width, ahead=_AHEAD // 2, **options)
 
     def get_b_layout(self) -> LayoutType:
-        return LayoutType.VNNI2 if self.terms == 2 else LayoutType.NORMAL
+        return LayoutType.VNNI2 if self.options["terms"] == 2 else LayoutType.NORMAL
 
 
 class QuantizedMicroGemm(_MicroGemm):
@@ -518,14 +503,5 @@ class QuantizedMicroGemm(_MicroGemm):
     def __init__(self, name: str, left: torch.dtype, packing: Packing, width: int) -> None:
         rows, step = (8, PANEL) if width == 512 else TILES[PANEL]
         blocking = GemmBlocking(rows, PANEL, packing.group_size or 1)
-        super().__init__(name, left, torch.uint8, blocking, step, width)
-        self.packing = packing
-
-    def options(self) -> dict[str, Any]:
-        return {
-            "value_bits": self.packing.bits,
-            "value_bytes": self.packing.value_bytes,
-            "group_size": self.packing.group_size,
-            "has_zero_point": self.packing.has_zero_point,
-            "ahead": _AHEAD,
-        }
+        options = {**vars(packing), "value_bytes": packing.value_bytes, "ahead": _AHEAD}
+        super().__init__(name, (left, torch.uint8), blocking, step, width, **options)

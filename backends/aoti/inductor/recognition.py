@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from pteron.backends.aoti.inductor.patches import REPAIRS
-from pteron.backends.aoti.inductor.release import SUPPORTED_RELEASES
 
 _FOLDER = Path(__file__).parent
 
@@ -40,30 +39,22 @@ class Patch:
     releases: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Differences:
-    """From the newest tested release: a line for each place with which lowering cannot work, and
-    functions that are called as before but changed inside."""
-
-    problems: tuple[str, ...]
-    changed_inside: tuple[str, ...]
-
-
 def table() -> list[Patch]:
     """All patches."""
     return [patch for _, tree in _files() for patch in _patches_in(tree)]
 
 
-def compare() -> Differences:
-    """What differs from the release that `recorded_places.json` describes."""
-    recorded = _recorded()
+def compare(recorded_release: str) -> tuple[list[str], list[str]]:
+    """What differs from the release that `recorded_places.json` describes: a line for each place
+    with which lowering cannot work, and functions that are wrapped and changed inside."""
+    recorded = json.loads((_FOLDER / "recorded_places.json").read_text())
     problems: dict[str, str] = {}
     changed_inside = set()
     for patch in table():
-        if patch.releases and SUPPORTED_RELEASES[-1] not in patch.releases:
+        if patch.releases and recorded_release not in patch.releases:
             continue
         for place in recorded.keys() & set(patch.places):
-            expected, found = recorded[place], describe(place)
+            expected, found = recorded[place].split("/"), describe(place)
             if found == expected:
                 continue
             if not found:
@@ -79,8 +70,8 @@ def compare() -> Differences:
     for name, files in used_names().items():
         if name not in problems and not exists(name):
             problems[name] = f"is gone (for {', '.join(files)})"
-    lines = tuple(f"{place} {problem}" for place, problem in sorted(problems.items()))
-    return Differences(lines, tuple(sorted(changed_inside - problems.keys())))
+    lines = [f"{place} {problem}" for place, problem in sorted(problems.items())]
+    return lines, sorted(changed_inside - problems.keys())
 
 
 def record() -> str:
@@ -88,11 +79,6 @@ def record() -> str:
     places = sorted({place for patch in table() for place in patch.places})
     found = {place: "/".join(what) for place in places if (what := describe(place))}
     return json.dumps(found, indent=1) + "\n"
-
-
-def _recorded() -> dict[str, list[str]]:
-    text = (_FOLDER / "recorded_places.json").read_text()
-    return {place: what.split("/") for place, what in json.loads(text).items()}
 
 
 def used_names() -> dict[str, list[str]]:

@@ -39,22 +39,18 @@ def _release_of(version: str) -> str:
 
     newest = SUPPORTED_RELEASES[-1]
     tested = f"{', '.join(SUPPORTED_RELEASES[:-1])} and {newest}"
-    differences = recognition.compare()
-    if differences.problems:
+    problems, changed = recognition.compare(newest)
+    if problems:
         major, minor = newest.split(".")
         raise UnsupportedTorch(
             f"torch {version} is installed; lowering was tested with torch {tested}. "
             f"This one differs from {newest} in what lowering changes or uses of it:\n  "
-            + "\n  ".join(differences.problems)
+            + "\n  ".join(problems)
             + f"\ntry:  pip install 'torch>={SUPPORTED_RELEASES[0]},<{major}.{int(minor) + 1}';"
             "\n      running a lowered program needs no torch."
         )
-    others = ""
-    if differences.changed_inside:
-        others = (
-            f" {len(differences.changed_inside)} functions that lowering wraps changed inside, "
-            f"which may matter: {', '.join(differences.changed_inside)}."
-        )
+    others = f" {len(changed)} functions that lowering wraps changed inside, which may matter: "
+    others = f"{others}{', '.join(changed)}." if changed else ""
     warnings.warn(
         f"torch {version} is not a release that lowering was tested with ({tested}); it is treated "
         f"as {newest}, since all that is changed or used of it is still in its place.{others}",

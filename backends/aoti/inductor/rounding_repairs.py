@@ -208,7 +208,7 @@ def fix_remainder_rounding() -> Context:
     Inductor subtracts a rounded multiple of b.
     """
     from torch._inductor.codegen.cpp import CppVecOverrides
-    from torch._inductor.virtualized import OpsValue, ops
+    from torch._inductor.virtualized import ops
 
     def compute(remainder: Callable[..., Any], a: Any, b: Any) -> Any:
         if not a.dtype.is_floating_point:
@@ -218,6 +218,6 @@ def fix_remainder_rounding() -> Context:
         differ = ops.ne(ops.lt(b, zero), ops.lt(rest, zero))
         is_above = ops.logical_and(ops.ne(rest, zero), differ)
         result = ops.where(is_above, ops.add(rest, b), rest)
-        return result.value if isinstance(result, OpsValue) else result
+        return getattr(result, "value", result)
 
     return wrapped(CppVecOverrides, "remainder", compute)

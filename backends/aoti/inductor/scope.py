@@ -103,15 +103,12 @@ def _float32_products(allow_tf32: bool) -> Iterator[None]:
     cudnn = backends.cudnn
     settings = (backends.cuda.matmul, backends.mkldnn.matmul, cudnn.conv, cudnn.rnn)
     before = [setting.fp32_precision for setting in settings]
+    products, convolutions = "highest", True
     # The older settings are kept beside these. Torch refuses to tell them where they disagree.
-    try:
+    with contextlib.suppress(RuntimeError):
         products = torch.get_float32_matmul_precision()
-    except RuntimeError:
-        products = "highest"
-    try:
+    with contextlib.suppress(RuntimeError):
         convolutions = cudnn.allow_tf32
-    except RuntimeError:
-        convolutions = True
     try:
         # Inductor asks some of them in one place, some in another; these set all.
         torch.set_float32_matmul_precision("high" if allow_tf32 else "highest")

@@ -5,11 +5,11 @@
     with tuning(measured):      # the same program: nothing is measured, the same kernels come out
         ...
 
-Inductor decides by times alone, and keeps each time in a file of its cache folder: those of the
-candidates for a product (`cache/`), of kernels with and without what could be fused into them
-(`.kernel_perf`), and the configuration that won for a kernel (`.best_config`). The files' names are
-digests of what was measured, and of torch's release. So a fresh cache folder collects exactly what
-one lowering measured, and a folder with these files makes the same decisions again.
+Inductor decides by times, and keeps each in a file of its cache folder: those of candidates for a
+matmul (`cache/`), of kernels with and without what could be fused into them (`.kernel_perf`), and
+the configuration that won (`.best_config`). The names are digests of what was measured and of
+torch's release. So a fresh cache folder collects what one lowering measured, and a folder with
+these files makes the same decisions again.
 
 Candidates that do not compile (too much shared memory, say) have no time. Inductor would compile
 them all again to find that out; where times are replayed, candidates without one are passed over.

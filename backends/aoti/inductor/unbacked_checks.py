@@ -20,6 +20,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch.utils import _pytree as pytree
 
 from pteron.backends.aoti.inductor.patches import Context, patched, together, wrapped
 from pteron.backends.aoti.inductor.places import place, place_in_kernel
@@ -227,32 +228,21 @@ def _assert_inputs(graph: Any, symbols: Iterable[sympy.Symbol]) -> None:
     """Adds the assertions of symbols that another partition defines and passes in."""
     for symbol in sorted(symbols, key=str):
         bounds = graph.sizevars.shape_env.var_to_range[symbol]
-        facts = [fact.expr for fact in graph.ras_by_symbol.pop(symbol, ())]
-        if isinstance(bounds.lower, sympy.Integer):
-            facts.append(sympy.Ge(symbol, bounds.lower, evaluate=False))
-        if isinstance(bounds.upper, sympy.Integer):
-            facts.append(sympy.Le(symbol, bounds.upper, evaluate=False))
-        for fact in facts:
-            _register(graph, fact)
-
-
-def _is_data_dependent(symbol: sympy.Symbol, symbols: set[sympy.Symbol]) -> bool:
-    from torch.utils._sympy.symbol import SymT, symbol_is_type
-
-    return symbol in symbols or symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT))
+        for fact in graph.ras_by_symbol.pop(symbol, ()):
+            _register(graph, fact.expr)
+        for compare, bound in ((sympy.Ge, bounds.lower), (sympy.Le, bounds.upper)):
+            if isinstance(bound, sympy.Integer):
+                _register(graph, compare(symbol, bound, evaluate=False))
 
 
 def _depends(symbols: set[sympy.Symbol], value: Any) -> bool:
     """Whether `value`, which may be nested, contains a data-dependent symbol."""
-    if isinstance(value, sympy.Basic):
-        return any(_is_data_dependent(symbol, symbols) for symbol in value.free_symbols)
-    if isinstance(value, dict):
-        value = value.values()
-    return (
-        isinstance(value, Iterable)
-        and not isinstance(value, str)
-        and any(_depends(symbols, item) for item in value)
-    )
+    from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+    unbacked = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
+    parts = (part for part in pytree.tree_leaves(value) if isinstance(part, sympy.Basic))
+    read = (symbol for part in parts for symbol in part.free_symbols)
+    return any(symbol in symbols or symbol_is_type(symbol, unbacked) for symbol in read)
 
 
 def _of_result(result: Any, symbols: set[sympy.Symbol]) -> Iterator[_Range]:

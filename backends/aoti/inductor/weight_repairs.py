@@ -17,12 +17,10 @@ PLACES = "torch._inductor.fx_passes.binary_folding: binary_folding_init"
 def fix_packed_weight_storage_offset() -> Context:
     """A GEMM template packs a constant with a storage offset from that offset on.
 
-        linear(x, p[32:])
+        linear(x, p[32:])    # after freezing, a constant with a storage offset
 
-    After freezing, `p[32:]` is a constant with a storage offset. GEMM templates view it with
-    `as_strided` and an offset relative to the constant, which `as_strided` takes as relative to the
-    storage: they pack the elements at the start of the storage. While they pack, such a constant is
-    a copy without an offset.
+    GEMM templates view it with `as_strided` and an offset relative to the constant, which
+    `as_strided` takes as relative to the storage. While they pack, it is a copy without an offset.
     """
     from torch._inductor.codegen import cpp_gemm_template
 
