@@ -87,8 +87,6 @@ ALLOWED: dict[str, frozenset[str]] = {
     "backends/cuda": _AOTI_PYTHON | _EXIR,
     "backends/apple/metal/runtime": _DEVICE,
     "backends/apple/metal/runtime/darwin": frozenset({"backends/apple/metal/runtime"}),
-    "backends/apple/metal/runtime/darwin/stubs/*": frozenset(),
-    "backends/apple/metal/runtime/recording": _CORE | {"backends/apple/metal/runtime"},
     "backends/apple/metal/runtime/shims": _DEVICE_SHIMS | {"backends/apple/metal/runtime"},
     "backends/apple/metal": _AOTI_PYTHON | _EXIR,
     "backends/apple": frozenset(),
