@@ -11,7 +11,7 @@ module maps, which g++ does not have.
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
 
-_Named = provider(fields = {
+NamedHeadersInfo = provider("Headers of targets.", fields = {
     "headers": "list of headers that dependents may include",
     "lines": "depset of JSON objects",
 })
@@ -30,7 +30,7 @@ def _aspect_impl(target, ctx):
         dep
         for edge in _EDGES
         for dep in _listed(getattr(ctx.rule.attr, edge, []))
-        if dep and _Named in dep
+        if dep and NamedHeadersInfo in dep
     ]
     lines, headers = [], []
     if CcInfo in target:
@@ -43,21 +43,21 @@ def _aspect_impl(target, ctx):
         if file.is_source
     ]
     if not sources and not headers:  # stands for its dependencies
-        headers = [header for dep in deps for header in dep[_Named].headers]
+        headers = [header for dep in deps for header in dep[NamedHeadersInfo].headers]
     elif not target.label.workspace_name and CcInfo in target:
-        of_deps = [header for dep in deps for header in dep[_Named].headers]
+        of_deps = [header for dep in deps for header in dep[NamedHeadersInfo].headers]
         lines.append(json.encode({
             "headers": {header: None for header in sources + headers + of_deps}.keys(),
             "sources": sources,
             "target": str(target.label),
         }))
-    return [_Named(headers = headers, lines = depset(lines, transitive = [dep[_Named].lines for dep in deps]))]
+    return [NamedHeadersInfo(headers = headers, lines = depset(lines, transitive = [dep[NamedHeadersInfo].lines for dep in deps]))]
 
 _aspect = aspect(implementation = _aspect_impl, attr_aspects = _EDGES)
 
 def _named_headers_impl(ctx):
     out = ctx.actions.declare_file(ctx.label.name + ".json")
-    lines = depset(transitive = [target[_Named].lines for target in ctx.attr.targets])
+    lines = depset(transitive = [target[NamedHeadersInfo].lines for target in ctx.attr.targets])
     ctx.actions.write(out, "[\n%s\n]\n" % ",\n".join(lines.to_list()))
     return [DefaultInfo(files = depset([out]), runfiles = ctx.runfiles([out]))]
 
