@@ -44,6 +44,7 @@ from pteron.exir.export_warnings import (
     warn_of_platforms,
     warn_of_training,
 )
+from pteron.exir.garbage_collection import collected_rarely
 from pteron.exir.graph.empty_reductions import require_elements
 from pteron.exir.graph.export_guards import guards_of
 from pteron.exir.graph.number_inputs import check_number_inputs
@@ -147,6 +148,7 @@ def _decompose(
     return decompose_complex_tensors(program)
 
 
+@collected_rarely()
 def to_edge_transform_and_lower(
     programs: Programs,
     transform_passes: Passes | None = None,
@@ -254,6 +256,7 @@ class EdgeProgramManager(_Methods):
         """A report on each method; `print` it for a table."""
         return explain(self._programs)
 
+    @collected_rarely()
     def to_executorch(
         self, config: ExecutorchBackendConfig | None = None
     ) -> ExecutorchProgramManager:

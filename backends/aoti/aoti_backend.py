@@ -310,7 +310,6 @@ class AotiBackend(ABC, Generic[OptionsT]):
                 code,
                 target.machine,
                 device=device,
-                least=targets[0].machine,
                 embedded=code.embedded,
             )
             shared_object = cls.codesign_so(shared_object, options)
