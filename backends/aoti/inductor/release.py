@@ -39,7 +39,7 @@ def _release_of(version: str) -> str:
 
     newest = SUPPORTED_RELEASES[-1]
     tested = f"{', '.join(SUPPORTED_RELEASES[:-1])} and {newest}"
-    problems, changed = recognition.compare()
+    problems, changed = recognition.compare(newest)
     if problems:
         major, minor = newest.split(".")
         raise UnsupportedTorch(
