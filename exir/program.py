@@ -44,6 +44,7 @@ from pteron.exir.export_warnings import (
     warn_of_platforms,
     warn_of_training,
 )
+from pteron.exir.garbage_collection import collected_rarely
 from pteron.exir.graph.empty_reductions import require_elements
 from pteron.exir.graph.export_guards import guards_of
 from pteron.exir.graph.number_inputs import check_number_inputs
@@ -57,6 +58,7 @@ from pteron.exir.operators.decompositions import (
     join_aliases,
 )
 from pteron.exir.operators.flex_attention import decompose_flex_attention
+from pteron.exir.operators.quantized_matmul import use_int_mm
 from pteron.exir.passes.checkable_asserts import CheckableAsserts
 from pteron.exir.passes.pass_base import Pass
 from pteron.exir.passes.resolve_mutations import ResolveMutations
@@ -104,7 +106,7 @@ def _to_edge(
         guards_of(program)
         warn_of_training(program, name)
         warn_of_joined_inputs(program, name)
-        program = methods[name] = join_aliases(decompose_flex_attention(program))
+        program = methods[name] = join_aliases(use_int_mm(decompose_flex_attention(program)))
         functional_programs[name] = require_elements(functionalize(program))
     check_shared_state(functional_programs)
     for name, program in methods.items():
@@ -146,6 +148,7 @@ def _decompose(
     return decompose_complex_tensors(program)
 
 
+@collected_rarely()
 def to_edge_transform_and_lower(
     programs: Programs,
     transform_passes: Passes | None = None,
@@ -253,6 +256,7 @@ class EdgeProgramManager(_Methods):
         """A report on each method; `print` it for a table."""
         return explain(self._programs)
 
+    @collected_rarely()
     def to_executorch(
         self, config: ExecutorchBackendConfig | None = None
     ) -> ExecutorchProgramManager:

@@ -184,7 +184,6 @@ class AotiBackend(DeviceBackend[OptionsT]):
                 code,
                 target.machine,
                 device=device,
-                least=targets[0].machine,
                 embedded=code.embedded,
             )
             shared_object = cls.codesign_so(shared_object, options)

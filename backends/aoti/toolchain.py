@@ -7,7 +7,7 @@ object consists of
 * the entry points (equal for all models of a torch release and flag set, so usually cached) and the
   model class, at -O1, since they are long and run once per call;
 * the kernels, at -O3 for the target's instruction set, in files of bounded size; code that several
-  of them share is in a separate file, which other models find in the cache;
+  of these files share is in files of its own, which other models find in the cache;
 * a support file: the size of the weights, embedded device code, and a `__cxa_thread_atexit` that
   registers nothing, without which the first failing thread would keep the shared object loaded.
 
@@ -31,7 +31,7 @@ from pathlib import Path
 import torch
 
 from pteron.backends.aoti import elf, workers
-from pteron.backends.aoti.inductor import GeneratedCode, quiet_interface
+from pteron.backends.aoti.inductor import GeneratedCode, quiet_interface, standard_headers
 from pteron.backends.aoti.inductor.kernel_text import KERNEL_START, SHARED_START
 from pteron.backends.aoti.object_cache import ObjectCache, default_cache, digest
 
@@ -48,8 +48,8 @@ class Machine:
     """Compiler flags for the target of a shared object.
 
     Attributes:
-        march: instruction set flags, for example ("-march=x86-64-v3",).
-        defines: macros, "NAME" or "NAME=VALUE".
+        march: flags of kernels for an instruction set, for example ("-march=x86-64-v3",).
+        defines: macros of all sources, "NAME" or "NAME=VALUE".
         include_folders: in addition to torch's.
         libraries: to link, by name ("cuda").
         wide_vectors: the code uses 512-bit registers.
@@ -267,7 +267,6 @@ def build(
     device: str = "cpu",
     weights_bytes: int = 0,
     embedded: Mapping[str, bytes] | None = None,
-    least: Machine | None = None,
     cache: ObjectCache | None = None,
 ) -> bytes:
     """Compiles and links `code`; returns the shared object's bytes.
@@ -279,24 +278,17 @@ def build(
         weights_bytes: size of the constants, which the container reports.
         embedded: symbol stem to bytes, available to the code as `__<stem>_start` and
             `__<stem>_end`.
-        least: target of entry points and model class, so that all variants of a model share them;
-            `machine` by default.
         cache: cache of objects and precompiled headers; the user's by default.
 
     Raises:
         ToolchainError: no compiler, or it failed; includes its messages and the command.
     """
     step = build_step(machine, device, cache)
-    base = dataclasses.replace(step, target=least or machine)
     kernels = step.precompiled_if_it_pays([step.kernels(x) for x in split_kernels(code.kernels)])
     # The model takes longest, so it starts first.
-    sources = [
-        (base, base.model(code.model)),
-        (base, base.interface()),
-        *((step, source) for source in kernels),
-    ]
+    sources = [step.model(code.model), step.interface(), *kernels]
     with workers.Workers(_parallelism()) as pool:
-        objects = list(pool.map(lambda job: job[0].compile(job[1]), sources))
+        objects = list(pool.map(step.compile, sources))
     with tempfile.TemporaryDirectory(prefix="pteron-link-") as folder:
         support = _write_support(Path(folder), weights_bytes, embedded or {})
         return step.link(Path(folder), objects, support)
@@ -335,8 +327,9 @@ def _parallelism() -> int:
 
 def split_kernels(text: str) -> list[str]:
     """Splits generated kernels, each of which starts with its own include, into files of bounded
-    size. Shared code is in a separate file, so that models share its object. The split depends only
-    on the text, so equal text gives an equal shared object on any machine."""
+    size. Where there are several, shared code is in files of its own, which other models find in
+    the cache; headers take longer than it. The split depends only on the text, so equal text gives
+    an equal shared object on any machine."""
     first, *rest = re.split(f"(?={re.escape(KERNEL_START)})", text)
     shared = [part for part in rest if part.startswith(SHARED_START)]
     files = [first] if first.strip() else []
@@ -345,7 +338,8 @@ def split_kernels(text: str) -> list[str]:
             files[-1] += kernel
         else:
             files.append(kernel)
-    return shared + files
+    whole = "".join(shared + files)
+    return [whole] if len(files) == 1 and len(whole) <= _KERNEL_FILE_BYTES else shared + files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -384,10 +378,9 @@ class BuildStep:
 
     def model(self, text: str) -> Source:
         header = _CUDA_HEADER if self.device == "cuda" else ""
-        header += _MODEL_HEADER.format(device=self.device)
+        header += standard_headers(self.device) + _MODEL_HEADER.format(device=self.device)
         header += _EXTERN_TEMPLATE.format(extern="extern ")
-        # float16 and bfloat16 conversions in torch's headers use instructions of `march`.
-        return Source(header, text, ("-O1", *self.target.march))
+        return Source(header, text, ("-O1",))
 
     def kernels(self, text: str) -> Source:
         return Source(_KERNEL_HEADER, text, self._kernel_flags())

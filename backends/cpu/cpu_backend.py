@@ -113,8 +113,7 @@ def _build_target(
             operators=options.operators,
         ),
         machine=Machine(
-            march=(f"-march={isa.name}",),
-            defines=(isa.define,),
+            march=(f"-march={isa.name}", f"-D{isa.define}"),
             wide_vectors=isa.vector_bits == 512,
             symbols=options.symbols,
         ),

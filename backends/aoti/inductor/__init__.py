@@ -39,6 +39,7 @@ from pteron.backends.aoti.inductor.release import (
     release,
 )
 from pteron.backends.aoti.inductor.runtime_functions import callers_functions
+from pteron.backends.aoti.inductor.runtime_headers import standard_headers
 from pteron.backends.aoti.inductor.tuning import tuning
 
 __all__ = [
@@ -69,5 +70,6 @@ __all__ = [
     "quiet_interface",
     "release",
     "signature",
+    "standard_headers",
     "tuning",
 ]

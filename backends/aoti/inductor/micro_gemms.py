@@ -2,7 +2,7 @@
 
 Inductor writes them into each kernel under that kernel's name. They are most of what
 there is to compile, and few differ: here their text decides their name, kernels declare what they
-call, and each definition becomes a source of its own, compiled once for all models of a machine.
+call, and each definition becomes a source of its own, which large models share on a machine.
 
 For 512-bit registers only: in AVX2 functions on their own GCC 12 keeps the accumulators in memory,
 2.3 times slower (torch 2.11's headers: always; 2.13's: without -fno-early-inlining).
@@ -172,7 +172,8 @@ def separate(kernels: Sequence[str]) -> tuple[list[str], dict[str, str]]:
             staying.append(name)
             return definition
         template, function = declaration.groups()
-        sources[name] = _HEADERS + definition.replace(f"inline {function}", function)
+        apart = f"__attribute__((noipa)) {function}"  # also where a caller is in the same file
+        sources[name] = _HEADERS + definition.replace(f"inline {function}", apart)
         for prefetch in sorted(prefetches):
             for accumulate in ("false", "true"):
                 instance = function.replace(name, f"{name}<{accumulate}, {prefetch}>")

@@ -1,10 +1,11 @@
-"""Rewrites a GEMM with a dequantized weight as int8 or int4 weight-only GEMM.
+"""Rewrites a GEMM with a dequantized weight as a GEMM with a quantized weight.
 
-    mm(%x, %weight)    ==>    quantized_mm(%x, packed)
+    mm(%x, %weight)    ==>    quantized_mm(%x, packed)                 for CPUs
+                              quantized_mma(%x, packed, scales)        for tensor cores
 
-where `%weight`, [k, n], is computed from an int8 or uint8 constant by casts, views, and arithmetic
-with other constants, as weight-only quantization leaves it. Values that fit into four bits are
-packed as int4.
+where `%weight`, [k, n], is computed from constants of 8 bits by casts, views, and arithmetic with
+other constants, as weight-only quantization leaves it. Values that fit into four bits are packed as
+int4.
 
 Dequantized weights, which a bfloat16 model would round, and accumulators are float32.
 """
@@ -12,7 +13,7 @@ Dequantized weights, which a bfloat16 model would round, and accumulators are fl
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.export import ExportedProgram
@@ -20,6 +21,7 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from pteron.backends.aoti.ops.quantized_mm import QUANTIZED_MM, Packing, pack
+from pteron.backends.aoti.ops.quantized_mma import quantized_mma
 from pteron.backends.aoti.passes.constant_values import ConstantValues
 from pteron.backends.aoti.passes.program_constants import ProgramConstants
 from pteron.exir.operators.decompositions import replace_by_trace
@@ -27,8 +29,8 @@ from pteron.exir.operators.decompositions import replace_by_trace
 _aten = torch.ops.aten
 _BYTES = (torch.int8, torch.uint8)
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
-#: Elements below which a float32 weight is no loss.
-_FEW = 1 << 12
+#: Elements below which a float32 weight is no loss, and above which it is not looked at.
+_FEW, _MANY = 1 << 12, 1 << 31
 #: Group sizes; a scale of a larger group is repeated.
 _GROUP_SIZES = (128, 64, 32, 16)
 
@@ -48,10 +50,19 @@ _ADDS = {_aten.add.Tensor: 1, _aten.sub.Tensor: -1}
 
 
 def pack_quantized_weights(program: ExportedProgram) -> None:
-    """Rewrites the program's graph, signature and constants."""
+    """For CPUs: rewrites the program's graph, signature and constants."""
+    _rewrite(program, _for_cpu, _BYTES)
+
+
+def pack_for_tensor_cores(program: ExportedProgram) -> None:
+    """For NVIDIA GPUs: rewrites the program's graph, signature and constants."""
+    _rewrite(program, _for_tensor_cores, (*_BYTES, torch.float8_e4m3fn))
+
+
+def _rewrite(program: ExportedProgram, form: "_Form", dtypes: Sequence[torch.dtype]) -> None:
     constants = ProgramConstants(program)
-    known = ConstantValues(constants)
-    packed: dict[Node, tuple[Node, Packing] | None] = {}
+    known = ConstantValues(constants, _MANY)
+    packed: dict[Node, tuple[list[Node], _Multiply] | None] = {}
     changed = False
     for target in (_aten.mm.default, _aten.addmm.default):
         for node in program.graph.find_nodes(op="call_function", target=target):
@@ -64,7 +75,7 @@ def pack_quantized_weights(program: ExportedProgram) -> None:
             ):
                 continue
             if right not in packed:
-                packed[right] = _packed(right, constants, known)
+                packed[right] = _packed(right, constants, known, form, dtypes)
             if (weight := packed[right]) is not None:
                 changed |= _replace(node, left, *weight, bias)
     if changed:
@@ -73,25 +84,37 @@ def pack_quantized_weights(program: ExportedProgram) -> None:
         program.graph_module.recompile()
 
 
-def _replace(node: Node, left: Node, weight: Node, packing: Packing, bias: Sequence[Node]) -> bool:
-    def run(left: torch.Tensor, weight: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = QUANTIZED_MM(left, weight, *dataclasses.astuple(packing))
-        for each in bias:
+def _replace(
+    node: Node, left: Node, weight: Sequence[Node], multiply: "_Multiply", bias: Sequence[Node]
+) -> bool:
+    def run(left: torch.Tensor, *more: torch.Tensor) -> torch.Tensor:
+        result = multiply(left, *more[: len(weight)])
+        for each in more[len(weight) :]:
             result = result + each
         return result
 
-    return replace_by_trace(node, run, [left, weight, *bias])
+    return replace_by_trace(node, run, [left, *weight, *bias])
 
 
 def _packed(
-    right: Node, constants: ProgramConstants, known: ConstantValues
-) -> tuple[Node, Packing] | None:
-    """The packed weight, a new constant, and its format; None if `right` is not dequantized so."""
-    path = _path(right, constants)
-    if path is None:
+    right: Node,
+    constants: ProgramConstants,
+    known: ConstantValues,
+    form: "_Form",
+    dtypes: Sequence[torch.dtype],
+) -> "tuple[list[Node], _Multiply] | None":
+    """The packed weight, new constants, and how to multiply by it; None if `right` is not
+    dequantized so."""
+    path = _path(right, dtypes)
+    values = known.of(path[0]) if path else None
+    if path is None or values is None:
         return None
-    source = path[0]
-    weight = _QuantizedWeight(constants.value(source))
+    like = path[0]
+    while like not in constants:
+        if not like.all_input_nodes:
+            return None
+        like = like.all_input_nodes[0]
+    weight = _QuantizedWeight(values.to(constants.value(like).device))
     for before, node in itertools.pairwise(path):
         step = _step(before, node, known)
         if step is None:
@@ -99,28 +122,79 @@ def _packed(
         weight = step(weight)
     if weight.values.shape != right.meta["val"].shape:
         return None
-    weight = weight.with_signed_values()
+    made = form(weight.with_signed_values(), right.meta["val"].dtype)
+    if made is None:
+        return None
+    tensors, multiply = made
+    return [constants.add(like, tensor) for tensor in tensors], multiply
+
+
+#: Multiplies x by a packed weight, its tensors in order.
+_Multiply: TypeAlias = Callable[..., torch.Tensor]
+#: Packs a weight that multiplies elements of a dtype; None: not in that form.
+_Form: TypeAlias = Callable[
+    ["_QuantizedWeight", torch.dtype], tuple[list[torch.Tensor], _Multiply] | None
+]
+
+
+def _for_cpu(
+    weight: "_QuantizedWeight", dtype: torch.dtype
+) -> tuple[list[torch.Tensor], _Multiply] | None:
     rows, columns = weight.values.shape
+    data, packing = None, Packing(columns)
     if weight.scale is None and weight.zero_point is None:
-        packing = Packing(columns)
-        return constants.add(source, pack(weight.values, packing)), packing
-    for group_size in _GROUP_SIZES:
+        data = pack(weight.values, packing)
+    for group_size in _GROUP_SIZES if data is None else ():
         if rows % group_size == 0 and (grouped := weight.with_groups(group_size)) is not None:
             low, high = weight.values.aminmax()
             bits = 4 if low >= -8 and high <= 7 else 8
             packing = Packing(columns, bits, group_size, grouped.zero_point is not None)
             data = pack(weight.values, packing, grouped.scale, grouped.zero_point)
-            return constants.add(source, data), packing
-    return None
+            break
+    if data is None:
+        return None
+    return [data], lambda x, data: QUANTIZED_MM(x, data, *dataclasses.astuple(packing))
 
 
-def _path(right: Node, constants: ProgramConstants) -> list[Node] | None:
-    """The chain of nodes from an 8-bit constant to `right`; None if there is no such chain."""
+def _for_tensor_cores(
+    weight: "_QuantizedWeight", dtype: torch.dtype
+) -> tuple[list[torch.Tensor], _Multiply] | None:
+    rows, columns = weight.values.shape
+    is_float = weight.values.dtype == torch.float8_e4m3fn
+    if dtype == torch.float32 or rows % quantized_mma.CHUNK:
+        return None
+    if is_float and (weight.zero_point is not None or weight.values.float().isnan().any()):
+        return None
+    for group_size in (rows,) if is_float else (rows, 256, 128, 64, 32):
+        if rows % group_size == 0 and (grouped := weight.with_groups(group_size)) is not None:
+            break
+    else:
+        return None
+    assert grouped.scale is not None
+    scale = grouped.scale.to(dtype)
+    if not torch.equal(scale.float(), grouped.scale):
+        return None
+    tensors = [quantized_mma.pack(weight.values), quantized_mma.pack_parameter(scale)]
+    if grouped.zero_point is not None:
+        tensors.append(quantized_mma.pack_parameter(grouped.zero_point))
+
+    def multiply(
+        x: torch.Tensor, data: torch.Tensor, scale: torch.Tensor, *zero_point: torch.Tensor
+    ) -> torch.Tensor:
+        zero = zero_point[0] if zero_point else None
+        result: torch.Tensor = quantized_mma.QUANTIZED_MMA(x, data, scale, zero, columns)
+        return result
+
+    return tensors, multiply
+
+
+def _path(right: Node, dtypes: Sequence[torch.dtype]) -> list[Node] | None:
+    """The chain of nodes from an 8-bit tensor to `right`; None if there is no such chain."""
     path = [right]
     count = right.meta["val"].numel()
     if not isinstance(count, int) or count < _FEW:
         return None
-    while path[0] not in constants:
+    while path[0].meta["val"].dtype not in dtypes:
         if not isinstance(path[0].target, torch._ops.OpOverload):
             return None
         sources = [
@@ -131,7 +205,7 @@ def _path(right: Node, constants: ProgramConstants) -> list[Node] | None:
         if len(sources) != 1:
             return None
         path.insert(0, sources[0])
-    return path if path[0].meta["val"].dtype in _BYTES else None
+    return path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,24 +221,24 @@ class _QuantizedWeight:
         return _QuantizedWeight(change(self.values), scale, zero_point)
 
     def times(self, factor: torch.Tensor) -> "_QuantizedWeight":
-        factor = factor.float().expand(self.values.shape)
+        factor = factor.float().to(self.values.device).expand(self.values.shape)
         scale = factor if self.scale is None else self.scale * factor
         return _QuantizedWeight(
             self.values, scale, None if self.zero_point is None else self.zero_point * factor
         )
 
     def plus(self, term: torch.Tensor) -> "_QuantizedWeight":
-        term = term.float().expand(self.values.shape)
+        term = term.float().to(self.values.device).expand(self.values.shape)
         zero_point = term if self.zero_point is None else self.zero_point + term
         return _QuantizedWeight(self.values, self.scale, zero_point if zero_point.any() else None)
 
     def with_signed_values(self) -> "_QuantizedWeight":
         """The same with int8 values; the zero point makes up for those that were uint8."""
-        if self.values.dtype == torch.int8:
+        if self.values.dtype != torch.uint8:
             return self
         middle = 8 if self.values.max() < 16 else 128
         values = (self.values.to(torch.int16) - middle).to(torch.int8)
-        scale = torch.ones((), dtype=torch.float32) if self.scale is None else self.scale
+        scale = self.values.new_ones((), dtype=torch.float32) if self.scale is None else self.scale
         return _QuantizedWeight(values, scale.expand(values.shape), self.zero_point).plus(
             middle * scale
         )
@@ -172,7 +246,9 @@ class _QuantizedWeight:
     def with_groups(self, group_size: int) -> "_QuantizedWeight | None":
         """With a scale and zero point a group of rows; None if they differ within a group."""
         shape = (-1, group_size, self.values.shape[1])
-        scale = torch.ones(self.values.shape) if self.scale is None else self.scale
+        scale = self.scale
+        if scale is None:
+            scale = self.values.new_ones((), dtype=torch.float32).expand(self.values.shape)
         scale = scale.reshape(shape)
         zero_point = None if self.zero_point is None else self.zero_point.reshape(shape)
         for each in (scale, zero_point):

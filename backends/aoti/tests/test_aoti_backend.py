@@ -37,7 +37,7 @@ class Device(AotiBackend[AotiOptions]):
     def get_build_target(cls, options) -> BuildTarget:
         return BuildTarget(
             Target("cpu", 256, 1),
-            Machine(("-march=x86-64-v3",), ("CPU_CAPABILITY_AVX2",)),
+            Machine(("-march=x86-64-v3", "-DCPU_CAPABILITY_AVX2")),
             SharedObjectInfo("cpu", isa="x86-64-v3"),
         )
 

@@ -1,6 +1,7 @@
 """Shared objects: vectorised, self-contained, the same each time, and clear errors without a
 compiler."""
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -19,8 +20,8 @@ from pteron.backends.aoti.inductor.release import release
 from pteron.backends.aoti.object_cache import ObjectCache
 from pteron.backends.aoti.toolchain import Machine, ToolchainError
 
-V3 = Machine(("-march=x86-64-v3",), ("CPU_CAPABILITY_AVX2",))
-V4 = Machine(("-march=x86-64-v4",), ("CPU_CAPABILITY_AVX512",), wide_vectors=True)
+V3 = Machine(("-march=x86-64-v3", "-DCPU_CAPABILITY_AVX2"))
+V4 = Machine(("-march=x86-64-v4", "-DCPU_CAPABILITY_AVX512"), wide_vectors=True)
 
 
 class Block(torch.nn.Module):
@@ -40,9 +41,17 @@ def generate(vector_bits: int) -> inductor.GeneratedCode:
     return inductor.generate(program, Target("cpu", vector_bits, 2))
 
 
+#: What is not referred to is not linked.
+READ_EMBEDDED = """
+extern "C" const char __kernel_start[];
+__attribute__((constructor)) static void read() { *const_cast<const volatile char*>(__kernel_start); }
+"""
+
+
 @pytest.fixture(scope="module")
 def code() -> inductor.GeneratedCode:
-    return generate(256)
+    code = generate(256)
+    return dataclasses.replace(code, model=code.model + READ_EMBEDDED)
 
 
 @pytest.fixture(scope="module")
@@ -126,12 +135,66 @@ def test_only_shims_are_left_undefined(shared_object: bytes) -> None:
     assert all(name.startswith(("aoti_torch_", "Sleef_", "GOMP_", "omp_")) for name in names)
 
 
-def test_only_entry_points_are_exported(shared_object: bytes) -> None:
+def test_only_what_the_runtime_calls_is_exported(shared_object: bytes) -> None:
     symbols = re.findall(r" DEFAULT +(\w+) ([^\s@]+)", readelf(shared_object, "--dyn-syms"))
-    exported = [name for section, name in symbols if section != "UND"]
-    assert "AOTInductorModelContainerCreateWithDevice" in exported
-    exported.remove("pteron_set_tracing")
-    assert all(name.startswith("AOTInductor") for name in exported)
+    exported = {name for section, name in symbols if section != "UND"}
+    container = (
+        "CreateWithDevice Delete GetConstantDataSize GetConstantFromFolded GetConstantName "
+        "GetNumConstants GetNumInputs GetNumOutputs RunSingleThreaded "
+        "UpdateUserManagedConstantBufferPairs"
+    )
+    assert exported == {f"AOTInductorModelContainer{name}" for name in container.split()} | {
+        *("AOTInductorGetLastError", "AOTInductorModelUpdateConstantsFromBlob"),
+        "pteron_set_tracing",
+    }
+
+
+def test_a_model_reads_few_headers() -> None:
+    step = toolchain.BuildStep(toolchain.find_compiler(), V4, "cpu", None)
+    source = step.model("")
+    command = [*step.compiler.command, *step.common_flags, *source.flags, "-E", "-x", "c++", "-"]
+    done = subprocess.run(command, input=source.header, capture_output=True, text=True, check=True)
+    assert "/aoti_runtime/model_base.h" in done.stdout
+    for name in ("bits/regex.h", "bits/fs_path.h", "immintrin.h"):
+        assert f"/{name}" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("cpu", -1),
+        ("cuda:0", 0),
+        ("cuda:12", 12),
+        ("cuda:", None),
+        ("cuda:1x", None),
+        ("tpu", None),
+    ],
+)
+def test_names_of_devices_are_read_as_torch_reads_them(
+    name: str, index: int | None, tmp_path: Path
+) -> None:
+    """By our replacement of <regex> and by <regex> itself."""
+    step = toolchain.BuildStep(toolchain.find_compiler(), V3, "cpu", None)
+    shims = 'extern "C" int32_t aoti_torch_device_type_{0}() {{ return 0; }}\n'
+    text = "".join(shims.format(device) for device in ("cpu", "cuda"))
+    text += f"""int main() {{
+      int32_t type = 0, index = 0;
+      try {{
+        torch::aot_inductor::parse_device_str("{name}", type, index);
+      }} catch (const std::exception&) {{
+        return 100;
+      }}
+      return index & 0xff;
+    }}"""
+    codes = set()
+    for headers in ("", inductor.standard_headers("cpu")):
+        source = headers + "#include <torch/csrc/inductor/aoti_include/cpu.h>\n" + text
+        flags = [*step.common_flags, "-ffunction-sections", "-Wl,--gc-sections"]
+        program = tmp_path / "program"
+        command = [*step.compiler.command, *flags, "-x", "c++", "-", "-o", str(program)]
+        subprocess.run(command, input=source, text=True, check=True)
+        codes.add(subprocess.run([str(program)], check=False).returncode)
+    assert codes == {100 if index is None else index & 0xFF}
 
 
 def test_embedded_code_is_there_and_no_path_is(shared_object: bytes) -> None:
@@ -196,7 +259,7 @@ def test_a_header_is_precompiled_where_that_pays_off(
         cache = ObjectCache(tmp_path, 1 << 30)
         kernels = "".join(f"{KERNEL_START}{index} {i}" + "x" * 90_000 + "\n" for i in range(files))
         code = inductor.GeneratedCode("model", kernels, (), (), (), 1)
-        toolchain.build(code, V4, least=V3, cache=cache)
+        toolchain.build(code, V4, cache=cache)
     assert len(headers) == precompiled
 
 
@@ -237,12 +300,17 @@ def test_kernels_are_cut_where_one_begins() -> None:
     assert toolchain.split_kernels("") == []
 
 
-def test_what_kernels_share_has_a_file_of_its_own() -> None:
-    kernels, shared = KERNEL_START + "kernel\n", [SHARED_START + name for name in ("a\n", "b\n")]
-    assert toolchain.split_kernels("".join(shared) + kernels) == [*shared, kernels]
+def test_what_several_files_of_kernels_share_has_a_file_of_its_own() -> None:
+    kernel, shared = KERNEL_START + "kernel\n", [SHARED_START + name for name in ("a\n", "b\n")]
+    assert toolchain.split_kernels("".join(shared) + kernel) == ["".join(shared) + kernel]
+    large = kernel + "x" * (90 << 10)
+    assert toolchain.split_kernels("".join(shared) + large * 2) == [*shared, large, large]
 
 
-def test_two_models_have_the_file_of_their_micro_gemm_in_common() -> None:
+def test_two_large_models_have_the_file_of_their_micro_gemm_in_common(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(toolchain, "_KERNEL_FILE_BYTES", 1)
     files = []
     for width in (128, 256):
         model, example = torch.nn.Linear(width, width), torch.randn(8, width)

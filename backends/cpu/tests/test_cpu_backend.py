@@ -37,7 +37,7 @@ def test_options_become_targets() -> None:
     default = target(num_threads=3)
     assert (default.code.vector_bits, default.code.num_threads) == (256, 2)
     assert default.code.freeze and default.code.templates
-    assert default.machine.march == ("-march=x86-64-v3",)
+    assert default.machine.march == ("-march=x86-64-v3", "-DCPU_CAPABILITY_AVX2")
     assert (default.info.isa, default.info.num_threads) == ("x86-64-v3", 3)
     wide = target(isa="x86-64-v4")
     assert wide.machine.wide_vectors and wide.code.vector_bits == 512

@@ -19,6 +19,7 @@ from typing import Any
 from pteron.exir._serialize.container import Chunks
 from pteron.exir.config import ExecutorchBackendConfig
 from pteron.exir.explain import ProgramReport
+from pteron.exir.garbage_collection import collected_rarely
 from pteron.exir.program import (
     EdgeProgramManager,
     to_edge_transform_and_lower,
@@ -56,6 +57,7 @@ class ExportReport:
         return dataclasses.asdict(self)
 
 
+@collected_rarely()
 def export(
     model: Any,
     args: Any = None,

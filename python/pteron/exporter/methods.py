@@ -21,6 +21,7 @@ from pteron.exir.graph.exported_program import argument_name, constant_tensor
 from pteron.exir.operators.decompositions import join_aliases
 from pteron.exir.operators.flex_attention import decompose_flex_attention
 from pteron.exir.operators.library_operators import any_number_of_kept_boxes
+from pteron.exir.operators.quantized_matmul import use_int_mm
 from pteron.exir.operators.recurrent_layers import whole_recurrent_layers
 from pteron.exir.verification.call import call
 from pteron.exir.verification.reference import Reference
@@ -204,7 +205,8 @@ def _export_method(
     _check_values(name, program, notes)
     if all(leaf is None for leaf in program.graph_signature.user_outputs):
         notes.append(f"method {name!r} returns nothing")
-    program = decompose_flex_attention(program)  # which does not run as it is
+    # Some operators do not run as they are.
+    program = use_int_mm(decompose_flex_attention(program))
     return join_aliases(program)  # so that running it leaves the module's tensors as they are
 
 
