@@ -15,6 +15,7 @@ from pteron.backends.aoti.aoti_backend import AotiBackend, BuildTarget
 from pteron.backends.aoti.inductor import Target
 from pteron.backends.aoti.passes.attention import AttentionPass
 from pteron.backends.aoti.passes.fold_batch_norms import fold_batch_norms
+from pteron.backends.aoti.passes.quantized_gemm import pack_for_tensor_cores
 from pteron.backends.aoti.payload import SharedObjectInfo
 from pteron.backends.aoti.toolchain import Machine
 from pteron.backends.cuda import toolkit
@@ -130,6 +131,7 @@ class CudaBackend(AotiBackend[CudaOptions], BackendDetails):
             *super().get_program_passes(options),
             fold_batch_norms,
             convolution_pass(options),
+            pack_for_tensor_cores,
         ]
 
     @classmethod

@@ -30,6 +30,7 @@ from pteron.exir.graph.exported_program import (
 from pteron.exir.operators.antialiased_resizing import antialiased_resizing
 from pteron.exir.operators.library_operators import any_number_of_kept_boxes, library_decompositions
 from pteron.exir.operators.linear_algebra import linear_algebra
+from pteron.exir.operators.quantized_matmul import quantized_matmul
 from pteron.exir.operators.recurrent_cells import recurrent_cells
 from pteron.exir.operators.recurrent_layers import RECURRENT_LAYERS, whole_recurrent_layers
 from pteron.exir.operators.sampling import sampling
@@ -56,6 +57,7 @@ def decomposition_table() -> Table:
     table[torch.ops.aten._is_all_true.default] = torch.all
     table[torch.ops.aten._is_any_true.default] = torch.any
     table.update(linear_algebra())
+    table.update(quantized_matmul())
     table.update(library_decompositions())
     table.update(antialiased_resizing())
     table.update(sampling())

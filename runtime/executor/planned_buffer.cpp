@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "pteron/runtime/core/device_allocator.h"
-#include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/platform/guard_pages.h"
 
 namespace pteron {

@@ -39,6 +39,7 @@
 #include "pteron/runtime/core/result.h"
 #include "pteron/runtime/core/span.h"
 #include "pteron/runtime/executor/method_meta.h"
+#include "pteron/runtime/platform/guard_pages.h"
 #include "pteron/runtime/program_reader/load_options.h"
 
 namespace pteron {
@@ -49,14 +50,6 @@ class ProgramData;
 class FileBytes;
 
 // Whether this was compiled with AddressSanitizer.
-#if defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kAddressSanitizer = true;
-#elif defined(__has_feature)
-inline constexpr bool kAddressSanitizer = __has_feature(address_sanitizer);
-#else
-inline constexpr bool kAddressSanitizer = false;
-#endif
-
 struct LoadMethodOptions {
   // The session of mutable buffers, from new_session() of the same program. Null: a new session.
   std::shared_ptr<Session> session;

@@ -7,7 +7,6 @@
 #include "pteron/runtime/core/catch_exceptions.h"
 #include "pteron/runtime/core/device_allocator.h"
 #include "pteron/runtime/executor/planned_buffer.h"
-#include "pteron/runtime/executor/program.h"
 #include "pteron/runtime/program_reader/error_list.h"
 
 namespace pteron {

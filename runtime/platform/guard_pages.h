@@ -12,6 +12,14 @@
 
 namespace pteron {
 
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kAddressSanitizer = true;
+#elif defined(__has_feature)
+inline constexpr bool kAddressSanitizer = __has_feature(address_sanitizer);
+#else
+inline constexpr bool kAddressSanitizer = false;
+#endif
+
 enum class GuardPages : uint8_t { kNone, kBegin, kEnd };
 
 // The environment's setting, read once. Thread-safe.

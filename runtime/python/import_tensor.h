@@ -11,8 +11,10 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "pteron/runtime/core/device.h"
+#include "pteron/runtime/core/element.h"
 #include "pteron/runtime/core/scalar_type.h"
 #include "pteron/runtime/core/tensor.h"
 #include "pteron/runtime/python/dlpack.h"
@@ -42,6 +44,22 @@ class ImportedTensor final {
   bool import(PyObject* object);
   void clear();
   bool imported() const { return imported_; }
+  // Whether it is dense in `dim_order`, outermost dimension first.
+  bool has_layout(const std::vector<uint8_t>& dim_order) const {
+    int64_t expected = 1;
+    for (size_t i = dim_order.size(); i-- > 0;) {
+      const size_t d = dim_order[i];
+      if (sizes[d] == 0) return true;
+      if (sizes[d] != 1 && strides[d] != expected) return false;
+      expected *= sizes[d];
+    }
+    return true;
+  }
+  // To its elements, and to `nbytes`.
+  bool is_aligned(size_t nbytes = 1) const {
+    const auto address = reinterpret_cast<uintptr_t>(data);
+    return address % element_size(dtype) == 0 && address % nbytes == 0;
+  }
 
   std::byte* data = nullptr;
   bool is_read_only = false;  // exported as read-only

@@ -1,6 +1,6 @@
 """Modules of `pteron` that import each other in a cycle, wherever the imports stand.
 
-Imports in functions and under TYPE_CHECKING count: they hide a circle and do not open it. What a
+Imports in functions and under TYPE_CHECKING count: they delay a cycle and do not remove it. What a
 package fetches on first use of a name (`import_module`) does not.
 """
 
@@ -12,7 +12,7 @@ _FOLDERS = ("backends/", "exir/", "runtime/")
 
 
 def import_cycle(sources: Mapping[str, str]) -> str:
-    """One circle, as a line for a person; empty if there is none.
+    """One cycle, as a line for a person; empty if there is none.
 
     Args:
         sources: texts of files by their path from the repository's root, as `exir/program.py`.

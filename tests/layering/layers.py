@@ -3,8 +3,8 @@
 A folder depends on another when a C++ file of it includes a header of the other, or a Python file
 imports a module of it, wherever the import stands. Every folder with sources has a line in the
 table; `a/*` is the line of the folders in `a` that have none of their own. Tests (folders `tests`
-and `testing`) have none: they may use what their unit, as `backends/cpu`, is built from, and helpers
-of other tests, which only tests use.
+and `testing`) have none: they may use what their unit, as `backends/cpu`, is built from, and
+helpers of other tests, which only tests use.
 
 Headers are known as `pteron/<path>`, modules of backends, exir and runtime as `pteron.<path>`.
 """
@@ -87,8 +87,6 @@ ALLOWED: dict[str, frozenset[str]] = {
     "backends/cuda": _AOTI_PYTHON | _EXIR,
     "backends/apple/metal/runtime": _DEVICE,
     "backends/apple/metal/runtime/darwin": frozenset({"backends/apple/metal/runtime"}),
-    "backends/apple/metal/runtime/darwin/stubs/*": frozenset(),
-    "backends/apple/metal/runtime/recording": _CORE | {"backends/apple/metal/runtime"},
     "backends/apple/metal/runtime/shims": _DEVICE_SHIMS | {"backends/apple/metal/runtime"},
     "backends/apple/metal": _AOTI_PYTHON | _EXIR,
     "backends/apple": frozenset(),
@@ -209,7 +207,7 @@ def uses(path: str, text: str) -> Iterator[tuple[int, str]]:
     if path.endswith(".py"):
         found = _imports(text)
     else:
-        found = _includes(text)
+        found = includes(text)
     for line, used in found:
         file = used.removeprefix("pteron/")
         if file != used and file.split("/")[0] not in _TOP_FOLDERS:
@@ -226,7 +224,7 @@ def bare_names(path: str, text: str) -> list[str]:
     folders = _PYTHON_FOLDERS if is_python else _TOP_FOLDERS
     return [
         f"{path}:{line}: {used} is known as pteron/{used}"
-        for line, used in (_imports(text) if is_python else _includes(text))
+        for line, used in (_imports(text) if is_python else includes(text))
         if used.split("/")[0] in folders
     ]
 
@@ -280,7 +278,7 @@ def _python_words(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.attr
 
 
-def _includes(text: str) -> Iterator[tuple[int, str]]:
+def includes(text: str) -> Iterator[tuple[int, str]]:
     for match in _INCLUDE.finditer(text):
         yield text.count("\n", 0, match.start(1)) + 1, match.group(1)
 

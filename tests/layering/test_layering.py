@@ -174,7 +174,7 @@ def test_a_folder_without_a_line_is_found() -> None:
         "if TYPE_CHECKING:\n    from pteron.exir.a import f",
     ],
 )
-def test_a_circle_of_imports_is_found(back: str) -> None:
+def test_a_cycle_of_imports_is_found(back: str) -> None:
     sources = {"exir/a.py": "from pteron.exir.b import c", "exir/b/__init__.py": back}
     assert import_cycle(sources) in (
         "pteron.exir.a is imported by pteron.exir.b is imported by pteron.exir.a",

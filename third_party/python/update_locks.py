@@ -72,7 +72,7 @@ LOCK_FILES = (
             f"{_PYTHON}/requirements/torch_{build}.txt",
             on=("common",),
         )
-        for build in ("cpu", "cuda", "cuda_2.14.1")
+        for build in ("cpu", "cuda", "cuda_2.12.1", "cuda_2.14.1")
     ),
     LockFile(
         "cuda",

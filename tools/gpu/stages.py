@@ -58,7 +58,7 @@ def setup(tree: Path, output: Path) -> Stage:
 def gtests(tree: Path, output: Path) -> Stage:
     """Every C++ test, alone on the GPU: some look at its free memory."""
     del output
-    return Stage("gtests", _gtests(tree, (), seconds=120))
+    return Stage("gtests", _gtests(tree, (), seconds=300))
 
 
 def memcheck(tree: Path, output: Path) -> Stage:
@@ -71,7 +71,7 @@ def memcheck(tree: Path, output: Path) -> Stage:
         *("--report-api-errors=no", "--require-cuda-init=no"),
     )
     missing = "" if sanitizer else "there is no compute-sanitizer on this machine"
-    return Stage("memcheck", _gtests(tree, command, seconds=300, skip=missing))
+    return Stage("memcheck", _gtests(tree, command, seconds=450, skip=missing))
 
 
 def export(tree: Path, output: Path) -> Stage:

@@ -8,6 +8,18 @@ with tempfile.TemporaryDirectory() as folder:
     pteron.export(torch.nn.Linear(4, 3).eval(), (torch.randn(2, 4),), folder + "/linear.pte")
 """
 
+#: Of exir/tests: what traces, decomposes and lowers.
+_GRAPHS = (
+    "antialiased_resizing complex_numbers decompositions devices explain linear_algebra "
+    "model_graph nesting passes program recurrent_cells recurrent_layers sampling state undelegated"
+).split()
+#: Of tests/e2e.
+_PROGRAMS = (
+    "caches changed_inputs complex denormals describe empty_batches failed_checks flex_attention "
+    "gpt library_operators number_inputs operators packed_products parameter_views recurrent "
+    "related_sizes rounding"
+).split()
+
 
 @dataclasses.dataclass(frozen=True)
 class Check:
@@ -29,12 +41,10 @@ class Check:
         """Runs it, in the runfiles of this repository."""
         if not self.tests:
             return (python, "-c", _LINEAR)
-        # Modules of `backends` are known as pteron.backends.
-        paths = (
-            f"../_pteron_py/pteron/{path}" if path.startswith("backends/") else path
-            for path in self.tests
-        )
-        rootdir = "--rootdir=.." if self.tests[0].startswith("backends/") else "--rootdir=."
+        # Modules of these are known as pteron.backends and pteron.exir.
+        is_product = self.tests[0].startswith(("backends/", "exir/"))
+        paths = (f"../_pteron_py/pteron/{path}" if is_product else path for path in self.tests)
+        rootdir = "--rootdir=.." if is_product else "--rootdir=."
         return (python, "tools/build/pytest_main.py", rootdir, "-rfE", "--tb=short", *paths)
 
 
@@ -66,6 +76,18 @@ CHECKS = (
         ("backends/aoti/tests/test_repairs.py",),
         'where a test says "torch has fixed this", limit the repair in backends/aoti/inductor to '
         "the releases before; else the place that it patches has changed",
+    ),
+    Check(
+        "graphs",
+        tuple(f"exir/tests/test_{name}.py" for name in _GRAPHS),
+        "the release exports, decomposes or traces in another way: see to exir or to the pass that "
+        "the test names",
+    ),
+    Check(
+        "programs",
+        tuple(f"tests/e2e/test_{name}.py" for name in _PROGRAMS),
+        "lower the program alone: tools/bazel test //tests/e2e:all --test_filter=NAME with "
+        "--repo_env=PTERON_TORCH=",
     ),
     Check(
         "faults",

@@ -87,13 +87,17 @@ def fix_int_array_deduplication() -> Context:
     declare = CppWrapperCpu._codegen_int_array_var_impl
 
     def find(
-        wrapper: Any, int_array: str, writeline: Any, is_static: bool = False, graph: Any = None
+        wrapper: Any,
+        int_array: str,
+        writeline: Any,
+        known_statically: bool = False,  # by this name, as Inductor calls it
+        graph: Any = None,
     ) -> str:
         writer = getattr(writeline, "__self__", writeline)
         known = wrapper.__dict__.setdefault("_pteron_int_arrays", {})
-        key = (int_array, id(writer), is_static, id(graph))
+        key = (int_array, id(writer), known_statically, id(graph))
         if key not in known:  # keeps writer and graph alive, so that their ids stay unique
-            known[key] = writer, graph, declare(wrapper, int_array, writeline, is_static)
+            known[key] = writer, graph, declare(wrapper, int_array, writeline, known_statically)
         return known[key][2]
 
     return patched(CppWrapperCpu, "codegen_int_array_var", find)

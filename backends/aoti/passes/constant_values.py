@@ -16,8 +16,9 @@ _MAX_NUMEL = 1 << 26
 class ConstantValues:
     """Values of nodes that depend on no input, computed on the host."""
 
-    def __init__(self, constants: ProgramConstants) -> None:
+    def __init__(self, constants: ProgramConstants, max_numel: int = _MAX_NUMEL) -> None:
         self._constants = constants
+        self._max_numel = max_numel
         self._known: dict[Node, Any] = {}
 
     def of(self, node: Node) -> torch.Tensor | None:
@@ -55,7 +56,7 @@ class ConstantValues:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor):
             sizes = value.shape
-            if not all(isinstance(x, int) for x in sizes) or sizes.numel() > _MAX_NUMEL:
+            if not all(isinstance(x, int) for x in sizes) or sizes.numel() > self._max_numel:
                 return False
         if node in self._constants:
             return True

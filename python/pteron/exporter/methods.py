@@ -6,10 +6,9 @@ import contextlib
 import functools
 import inspect
 import io
-import operator
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,13 +21,20 @@ from pteron.exir.graph.exported_program import argument_name, constant_tensor
 from pteron.exir.operators.decompositions import join_aliases
 from pteron.exir.operators.flex_attention import decompose_flex_attention
 from pteron.exir.operators.library_operators import any_number_of_kept_boxes
+from pteron.exir.operators.quantized_matmul import use_int_mm
 from pteron.exir.operators.recurrent_layers import whole_recurrent_layers
 from pteron.exir.verification.call import call
-from pteron.exir.verification.full_precision import full_precision_matmuls
 from pteron.exir.verification.reference import Reference
 from pteron.exporter.caches import register_caches
 from pteron.exporter.errors import ExportError, unknown
 from pteron.exporter.inputs import check_dimensions, check_tensors, distinct, inputs_of
+from pteron.exporter.modules import (
+    as_exported,
+    run_module,
+    shared_buffers,
+    storage_of,
+    storages_of,
+)
 from pteron.exporter.refusals import quiet, refusal, short
 
 _FORMS = (
@@ -38,8 +44,6 @@ _FORMS = (
 
 #: Tolerated difference between exported program and module, relative to the largest value.
 _SAME = 1e-3
-#: Bytes of a buffer up to which it is copied in any case.
-_SMALL = 1 << 20
 
 
 def export_methods(
@@ -83,7 +87,7 @@ def export_methods(
     programs: dict[str, ExportedProgram] = {}
     problems: list[str] = []
     notes: list[str] = []
-    shared = {key for value in model.values() for key in _shared_buffers(value)}
+    shared = {key for value in model.values() for key in shared_buffers(value)}
     for name, value in model.items():
         try:
             programs[name] = _export_method(str(name), value, kwargs or {}, strict, shared, notes)
@@ -175,7 +179,7 @@ def _export_method(
     printed = io.StringIO()
     program, refused = None, list[Exception]()
     for way in (False, True) if strict is None else (strict,):
-        with _as_exported(module, forward, shared):
+        with as_exported(module, forward, shared):
             try:
                 # What it prints is a graph, where it fails.
                 redirected = contextlib.redirect_stderr(printed)
@@ -188,7 +192,9 @@ def _export_method(
                 refused.append(error)
     if program is None:
         first = refused[0]
-        run = functools.partial(_run, module, forward, (positional, named), _storages(module))
+        run = functools.partial(
+            run_module, module, forward, (positional, named), storages_of(module)
+        )
         raise refusal(name, first, "torch.export does not take the model", run) from first
     if refused:
         notes.append(
@@ -199,7 +205,8 @@ def _export_method(
     _check_values(name, program, notes)
     if all(leaf is None for leaf in program.graph_signature.user_outputs):
         notes.append(f"method {name!r} returns nothing")
-    program = decompose_flex_attention(program)  # which does not run as it is
+    # Some operators do not run as they are.
+    program = use_int_mm(decompose_flex_attention(program))
     return join_aliases(program)  # so that running it leaves the module's tensors as they are
 
 
@@ -250,7 +257,7 @@ def _check_runs(
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.BUFFER:
             buffer = constant_tensor(program, spec).detach()
-            buffers.setdefault(_storage(buffer), []).append(buffer)
+            buffers.setdefault(storage_of(buffer), []).append(buffer)
     kept: dict[int, list[torch.Tensor]] = {}
     try:
         with torch.random.fork_rng(devices=[]):
@@ -288,15 +295,10 @@ class _Keeping(torch.fx.Interpreter):
         writes = getattr(getattr(target, "_schema", None), "is_mutable", False)
         if writes or isinstance(target, torch._ops.HigherOrderOperator):
             for value in pytree.tree_leaves((args, kwargs)):
-                key = _storage(value) if isinstance(value, torch.Tensor) else 0
+                key = storage_of(value) if isinstance(value, torch.Tensor) else 0
                 if key in self._buffers and key not in self._kept:
                     self._kept[key] = [buffer.clone() for buffer in self._buffers[key]]
         return super().call_function(target, args, kwargs)
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    # Sparse tensors have none.
-    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
 
 
 def _differences(
@@ -342,30 +344,11 @@ def _differences(
 def _eager(
     name: str, value: Any, kwargs: Mapping[str, Any], written: Collection[int] | None = None
 ) -> tuple[Any, list[str]]:
-    """`_run` of a method's module on its example inputs."""
+    """`run_module` of a method's module on its example inputs."""
     parts = value if isinstance(value, tuple) else (value,)
     module, forward = _module_of(name, parts)
     inputs = inputs_of(name, forward, parts[1] if len(parts) > 1 else None, kwargs)
-    return _run(module, forward, inputs, _storages(module) if written is None else written)
-
-
-def _run(
-    module: torch.nn.Module,
-    forward: Callable[..., Any],
-    inputs: tuple[tuple[Any, ...], dict[str, Any]],
-    written: Collection[int],
-) -> tuple[Any, list[str]]:
-    """Calls a module, and puts back its attributes and the storages that it may have `written`;
-    returns what it returns, and the names of attributes that it changed."""
-    args, kwargs = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().clone(), inputs)
-    with torch.no_grad(), torch.random.fork_rng(devices=[]), full_precision_matmuls():
-        with _as_exported(module, forward, written) as changed:
-            returned = module(*args, **kwargs)
-    return returned, changed
-
-
-def _storages(module: torch.nn.Module) -> set[int]:
-    return {_storage(buffer) for buffer in module.buffers()}
+    return run_module(module, forward, inputs, storages_of(module) if written is None else written)
 
 
 def _module_of(name: str, parts: tuple[Any, ...]) -> tuple[torch.nn.Module, Callable[..., Any]]:
@@ -412,132 +395,6 @@ def _instead_of(target: Any) -> str:
     if callable(target):
         return "a torch.nn.Module whose forward calls it"
     return ""
-
-
-@contextlib.contextmanager
-def _as_exported(
-    module: torch.nn.Module, forward: Callable[..., Any], written: Collection[int]
-) -> Iterator[list[str]]:
-    """The module as torch.export is to see it: evaluating, and with the method as its forward.
-
-    Buffers are put back, if they are small or among those storages that may be `written`, and so
-    are attributes, of which those that changed are then in the list.
-    """
-    before = {
-        name: buffer.clone()
-        for name, buffer in module.named_buffers()
-        if buffer.nbytes <= _SMALL or _storage(buffer) in written
-    }
-    modes = [(part, part.training) for part in module.modules()]
-    own = vars(module).get("forward")
-    attributes = _Attributes(module)
-    changed: list[str] = []
-
-    def restore() -> None:
-        if own is None:
-            vars(module).pop("forward", None)
-        else:
-            module.forward = own
-
-    module.eval()
-    if forward != module.forward:
-
-        @functools.wraps(forward)
-        def entered(*args: Any, **kwargs: Any) -> Any:
-            restore()  # the method may call the module itself
-            try:
-                return forward(*args, **kwargs)
-            finally:
-                module.forward = entered
-
-        module.forward = entered
-    try:
-        yield changed
-    finally:
-        for part, mode in modes:
-            part.training = mode
-        restore()
-        changed += attributes.restore()
-        for name, buffer in module.named_buffers():
-            if name in before and buffer.shape == before[name].shape:
-                buffer.data.copy_(before[name])
-
-
-class _Attributes:
-    """The attributes of a module's parts that are no parameters, buffers or modules."""
-
-    _OTHERS = frozenset(vars(torch.nn.Module())) | {"forward"}
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        self._before = [
-            (path, part, {key: (value, _copied(value)) for key, value in self._of(part).items()})
-            for path, part in module.named_modules()
-        ]
-
-    def _of(self, part: torch.nn.Module) -> dict[str, Any]:
-        return {key: value for key, value in vars(part).items() if key not in self._OTHERS}
-
-    def restore(self) -> list[str]:
-        """Puts them back, with the items of lists, dicts and sets; returns those that changed."""
-        changed = []
-        for path, part, before in self._before:
-            now = self._of(part)
-            for key in now.keys() | before.keys():
-                value, content = before.get(key, (None, None))
-                is_same = key in now and key in before and _is_same(now[key], value)
-                if is_same and (content is None or _is_same_content(value, content)):
-                    continue
-                changed.append(f"{path}.{key}".lstrip("."))
-                if key in before:
-                    vars(part)[key] = value
-                    if content is not None:
-                        value.clear()
-                        (value.extend if isinstance(value, list) else value.update)(content)
-                else:
-                    vars(part).pop(key)
-        return sorted(changed)
-
-
-def _copied(value: Any) -> Any:
-    return value.copy() if type(value) in (list, dict, set) else None
-
-
-def _is_same(a: Any, b: Any) -> bool:
-    return a is b or (type(a) is type(b) and type(a) in (int, float, bool, str) and a == b)
-
-
-def _is_same_content(value: Any, content: Any) -> bool:
-    if isinstance(value, set):
-        return bool(value == content)
-    if isinstance(value, dict):
-        value, content = [*value, *value.values()], [*content, *content.values()]
-    return len(value) == len(content) and all(map(_is_same, value, content))
-
-
-def _shared_buffers(value: Any) -> set[int]:
-    """The storages of the buffers of a method's module to which there is another reference, or of
-    which a view: torch.export writes to them if it finds them in an object."""
-    target = value[0] if isinstance(value, tuple) and value else value
-    module = getattr(target, "__self__", target)
-
-    def users(owner: Mapping[str, Any], name: str) -> tuple[int, int]:
-        storage = owner[name].untyped_storage()._cdata
-        return sys.getrefcount(owner[name]), torch._C._storage_Use_Count(storage)
-
-    alone = users({"": torch.empty(0)}, "")
-    parts = module.modules() if isinstance(module, torch.nn.Module) else ()
-    # A ScriptModule's are no dict, and no Python object is among them.
-    owners: list[Mapping[str, Any]] = [
-        part._buffers for part in parts if isinstance(part._buffers, dict)
-    ]
-    return {
-        _storage(owner[name])
-        for owner in owners
-        for name in owner
-        if isinstance(owner[name], torch.Tensor)
-        and owner[name].layout is torch.strided
-        and any(map(operator.gt, users(owner, name), alone))
-    }
 
 
 def _kind(value: object) -> str:

@@ -1,5 +1,6 @@
 #include "pteron/backends/aoti/ops/product/product.h"
 
+#include <optional>
 #include <string>
 
 #include "pteron/backends/aoti/ops/ops.h"
@@ -92,6 +93,44 @@ Error mm_dtype_out(const Kernels& kernels, const SlimTensor& out, const SlimTens
   const ProductCall call{out, self, mat2};
   PTERON_RETURN_IF_ERROR(check(call, 2, self.dtype(), self.dtype(), out_dtype));
   return kernels.product(call);
+}
+
+Error _scaled_mm_out(const Kernels& kernels, const SlimTensor& out, const SlimTensor& self,
+                     const SlimTensor& mat2, const SlimTensor& scale_a, const SlimTensor& scale_b,
+                     const SlimTensor* bias, const SlimTensor* scale_result,
+                     std::optional<DType> out_dtype, bool use_fast_accum) {
+  const ProductCall call{out, self, mat2};
+  PTERON_RETURN_IF_ERROR(
+      check(call, 2, DType::Float8_e4m3fn, DType::Float8_e4m3fn, out_dtype.value_or(out.dtype())));
+  const auto all = [&] {
+    return describe(call) + ", scales " + scale_a.describe() + " and " + scale_b.describe() +
+           (bias ? ", bias " + bias->describe() : "");
+  };
+  PTERON_CHECK_OR_RETURN((out.dtype() == DType::Half || out.dtype() == DType::BFloat16 ||
+                          out.dtype() == DType::Float) &&
+                             scale_a.dtype() == DType::Float && scale_b.dtype() == DType::Float &&
+                             (!bias || bias->dtype() == out.dtype()),
+                         Error::InvalidType,
+                         "found %s, expected a result of float16, bfloat16 or float32, scales of "
+                         "float32, a bias like the result",
+                         all().c_str());
+  const int64_t m = self.size(0), k = self.size(1), n = mat2.size(1);
+  const bool is_one = scale_a.numel() == 1 && scale_b.numel() == 1;
+  PTERON_CHECK_OR_RETURN(
+      (is_one || (scale_a.numel() == m && scale_b.numel() == n)) && scale_a.is_contiguous() &&
+          scale_b.is_contiguous() && !scale_result &&
+          (!bias || (bias->dim() == 1 && bias->size(0) == n && bias->is_contiguous())),
+      Error::InvalidArgument,
+      "found %s, expected one scale for each operand, or one for each row and each column, and a "
+      "bias of [n]; no scale of the result",
+      all().c_str());
+  PTERON_CHECK_OR_RETURN(k > 0 && k % 16 == 0 && n % 16 == 0 && self.is_contiguous() &&
+                             mat2.stride(0) == 1 && mat2.stride(1) == k && out.is_contiguous(),
+                         Error::InvalidArgument,
+                         "found %s, expected k and n that are multiples of 16, contiguous rows of "
+                         "self and columns of mat2",
+                         all().c_str());
+  return kernels.scaled_product({out, self, mat2, scale_a, scale_b, bias, use_fast_accum});
 }
 
 Error _weight_int8pack_mm(const Kernels& kernels, const SlimTensor& self, const SlimTensor& mat2,

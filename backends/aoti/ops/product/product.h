@@ -26,4 +26,16 @@ struct Int8WeightCall {
   const slim::SlimTensor& scales;  // [n], same dtype as x
 };
 
+// out = (scale_a * a) @ (scale_b * b) + bias. Scales are float32, contiguous: one element each, or
+// one for each row of a and each column of b.
+struct ScaledProductCall {
+  const slim::SlimTensor& out;      // [m, n], float16, bfloat16 or float32, row-major
+  const slim::SlimTensor& a;        // [m, k], float8_e4m3fn, row-major
+  const slim::SlimTensor& b;        // [k, n], float8_e4m3fn, columns contiguous
+  const slim::SlimTensor& scale_a;  // 1 element, or m
+  const slim::SlimTensor& scale_b;  // 1 element, or n
+  const slim::SlimTensor* bias;     // [n], contiguous, same dtype as out; or null
+  bool fast_accumulation;           // sums may have fewer bits than float32
+};
+
 }  // namespace pteron::aoti

@@ -20,6 +20,7 @@ import torch
 
 import pteron.backends.aoti.ops.convolution.convolution  # noqa: F401  defines its operators
 import pteron.backends.aoti.ops.detection.detection  # noqa: F401  defines its operator
+import pteron.backends.aoti.ops.quantized_mma.quantized_mma  # noqa: F401  defines its operator
 import pteron.backends.aoti.ops.recurrent.recurrent  # noqa: F401  defines its operator
 
 Json: TypeAlias = dict[str, Any]

@@ -14,7 +14,7 @@ from tests.models.features import FEATURES
 from tests.models.networks import NETWORKS
 from tests.models.sample import Sample, max_relative_error
 
-_LIBRARY = pathlib.Path(metal.__file__).parent / "runtime/recording/libmetal_recording.so"
+_LIBRARY = pathlib.Path(metal.__file__).parent / "runtime/testing/libmetal_recording.so"
 
 
 #: Code for this machine, which the recording device runs.

@@ -313,34 +313,6 @@ void gemm_batch(int64_t count, double alpha, Matrix<const T> a, int64_t a_step, 
   });
 }
 
-template <typename T>
-void gemm_int8(Matrix<const T> a, Matrix<const int8_t> b, Matrix<int32_t> out) {
-  constexpr int64_t kWidth = 64;
-  const int64_t work = out.rows * out.cols * std::max<int64_t>(a.cols, 1);
-  const int64_t rows_per_thread = kProductPerThread * out.rows / std::max<int64_t>(work, 1);
-  parallel_for(out.rows, rows_per_thread, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      for (int64_t j0 = 0; j0 < out.cols; j0 += kWidth) {
-        const int64_t width = std::min(kWidth, out.cols - j0);
-        uint32_t sums[kWidth] = {};
-        for (int64_t k = 0; k < a.cols; ++k) {
-          const auto left = static_cast<uint32_t>(a.data[i * a.row_stride + k * a.col_stride]);
-          const int8_t* right = b.data + k * b.row_stride + j0 * b.col_stride;
-          for (int64_t j = 0; j < width; ++j) {
-            sums[j] += left * static_cast<uint32_t>(right[j * b.col_stride]);
-          }
-        }
-        for (int64_t j = 0; j < width; ++j) {
-          out.data[i * out.row_stride + (j0 + j) * out.col_stride] = static_cast<int32_t>(sums[j]);
-        }
-      }
-    }
-  });
-}
-
-template void gemm_int8(Matrix<const int8_t>, Matrix<const int8_t>, Matrix<int32_t>);
-template void gemm_int8(Matrix<const uint8_t>, Matrix<const int8_t>, Matrix<int32_t>);
-
 #define PTERON_INSTANTIATE(T)                                                                      \
   template void gemm<T>(double, Matrix<const T>, Matrix<const T>, double, Matrix<T>);              \
   template void gemm_serial<T>(double, Matrix<const T>, Matrix<const T>, double, Matrix<T>);       \

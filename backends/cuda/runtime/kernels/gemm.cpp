@@ -48,17 +48,22 @@ bool is_gemm_type(ScalarType dtype) {
          dtype == ScalarType::Double;
 }
 
-GemmTypes gemm_types(ScalarType dtype, bool allow_tf32) {
-  switch (dtype) {
+GemmTypes gemm_types(const GemmProblem& problem) {
+  switch (problem.dtype) {
     case ScalarType::Half:
-      return {CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+      return {CUDA_R_16F, CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
     case ScalarType::BFloat16:
-      return {CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+      return {CUDA_R_16BF, CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
     case ScalarType::Double:
-      return {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
+      return {CUDA_R_64F, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
+    case ScalarType::Float8_e4m3fn: {
+      GemmProblem wide = problem;
+      wide.dtype = problem.out_dtype;
+      return {CUDA_R_8F_E4M3, gemm_types(wide).data, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    }
     default:
-      return {CUDA_R_32F, CUDA_R_32F,
-              allow_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};
+      return {CUDA_R_32F, CUDA_R_32F, CUDA_R_32F,
+              problem.allow_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};
   }
 }
 
@@ -82,6 +87,12 @@ Error gemm(const GemmProblem& problem, int device, cudaStream_t stream) {
                              (problem.beta == 0.0 || problem.c.data == problem.out.data);
   if (error == Error::NotSupported && can_fall_back) return gemm_cublas(problem, *blas);
   return error;
+}
+
+Error gemm_float8(const GemmProblem& problem, int device, cudaStream_t stream) {
+  if (problem.m == 0 || problem.n == 0) return Error::Ok;
+  PTERON_ASSIGN_OR_RETURN(BlasContext * blas, BlasContext::get(device, stream));
+  return gemm_cublaslt(problem, *blas, stream);
 }
 
 }  // namespace pteron::cuda

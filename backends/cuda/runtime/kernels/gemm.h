@@ -58,6 +58,13 @@ struct GemmProblem {
   bool allow_tf32 = false;
   bool record = false;  // allows recording
   GemmLibrary library = GemmLibrary::kAuto;
+  // Of gemm_float8: the dtype of out and bias, and float32 scales on the device, one for a and one
+  // for b, or with `scale_each` one for each row of a and each column of b.
+  ScalarType out_dtype = ScalarType::BFloat16;
+  const float* a_scale = nullptr;
+  const float* b_scale = nullptr;
+  bool scale_each = false;
+  bool fast_accumulation = false;  // tensor cores keep sums in fewer bits than float32
 };
 
 // InvalidType for another dtype; InvalidArgument for sizes above 2^31 - 1, or a c whose layout
@@ -70,6 +77,12 @@ Error gemm(const GemmProblem& problem, int device, cudaStream_t stream);
 // NotSupported for int8 layouts that tensor cores cannot read: rows of a and out and columns of b
 // must be contiguous, all sizes multiples of 16, and more than 16 rows.
 Error gemm_wide(const GemmProblem& problem, int device, cudaStream_t stream);
+
+// The same for float8_e4m3fn: out = (a_scale * a) @ (b_scale * b) + bias, with out float16, bfloat16
+// or float32; without batch and c, alpha is 1. Rows of a and columns of b are contiguous, k and n
+// multiples of 16. NotSupported where the GPU or its cuBLAS cannot: float8 needs sm_89, scales of
+// rows and columns sm_90 and cuBLAS 12.9.
+Error gemm_float8(const GemmProblem& problem, int device, cudaStream_t stream);
 
 // Maximum recordings per thread before all are dropped; about 2 KB each.
 inline constexpr size_t kMaxRecordedProducts = 8192;

@@ -45,7 +45,7 @@ bool is_for_tensor_cores(const GemmProblem& p) {
 }  // namespace
 
 Error gemm_cublas(const GemmProblem& problem, BlasContext& blas) {
-  const GemmTypes types = gemm_types(problem.dtype, problem.allow_tf32);
+  const GemmTypes types = gemm_types(problem);
   const Scale alpha(problem.alpha, types.scale), beta(problem.beta, types.scale);
   return run(problem, blas, types.data, types.data, types.compute, alpha.get(), beta.get());
 }

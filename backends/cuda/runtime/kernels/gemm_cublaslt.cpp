@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 
 #include "pteron/backends/cuda/runtime/kernels/gemm_types.h"
 #include "pteron/backends/cuda/runtime/kernels/recorded_launch.h"
@@ -73,7 +74,8 @@ Key make_key(const GemmProblem& p, const ColumnMajorGemm& g, int device) {
                               uint64_t{p.beta != 0.0 ? alignment_of(p.c.data) : 0} << 48;
   const int64_t flags = (g.first_op == CUBLAS_OP_T ? 1 : 0) | (g.second_op == CUBLAS_OP_T ? 2 : 0) |
                         (p.beta != 0.0 ? 4 : 0) | (p.bias ? 8 : 0) | (p.allow_tf32 ? 16 : 0) |
-                        (p.c.data == p.out.data ? 32 : 0);
+                        (p.c.data == p.out.data ? 32 : 0) | (p.scale_each ? 64 : 0) |
+                        (p.fast_accumulation ? 128 : 0) | static_cast<int64_t>(p.out_dtype) << 8;
   return {static_cast<int64_t>(p.dtype),
           device,
           g.rows,
@@ -92,6 +94,18 @@ Key make_key(const GemmProblem& p, const ColumnMajorGemm& g, int device) {
           flags};
 }
 
+// The addresses of the scales. Out is row-major, so the operands are swapped.
+cublasStatus_t set_scales(const Cublas& api, cublasLtMatmulDesc_t desc, const GemmProblem& p) {
+  const std::pair<cublasLtMatmulDescAttributes_t, const float*> scales[] = {
+      {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.b_scale},
+      {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.a_scale}};
+  for (const auto& [key, scale] : scales) {
+    const cublasStatus_t status = api.lt_desc_set(desc, key, &scale, sizeof scale);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
 class PlanMaker final {
  public:
   PlanMaker(const GemmProblem& problem, const ColumnMajorGemm& gemm, BlasContext& blas)
@@ -99,7 +113,7 @@ class PlanMaker final {
         gemm_(gemm),
         blas_(blas),
         api_(blas.api()),
-        types_(gemm_types(problem.dtype, problem.allow_tf32)) {}
+        types_(gemm_types(problem)) {}
 
   Result<std::unique_ptr<Plan>> make() {
     auto plan = std::make_unique<Plan>(&api_);
@@ -111,11 +125,14 @@ class PlanMaker final {
       PTERON_RETURN_IF_ERROR(set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue));
       PTERON_RETURN_IF_ERROR(set(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, problem_.bias));
     }
+    if (problem_.a_scale) PTERON_RETURN_IF_ERROR(describe_scales(plan->desc));
     const GemmMatrix& c = problem_.beta != 0.0 ? problem_.c : problem_.out;
-    PTERON_RETURN_IF_ERROR(layout(gemm_.first, gemm_.first_op, gemm_.rows, problem_.k, &plan->a));
-    PTERON_RETURN_IF_ERROR(layout(gemm_.second, gemm_.second_op, problem_.k, gemm_.cols, &plan->b));
-    PTERON_RETURN_IF_ERROR(layout(c, CUBLAS_OP_N, gemm_.rows, gemm_.cols, &plan->c));
-    PTERON_RETURN_IF_ERROR(layout(problem_.out, CUBLAS_OP_N, gemm_.rows, gemm_.cols, &plan->d));
+    const auto [data, out, scale, compute] = types_;
+    const int64_t rows = gemm_.rows, cols = gemm_.cols, k = problem_.k;
+    PTERON_RETURN_IF_ERROR(layout(gemm_.first, data, gemm_.first_op, rows, k, &plan->a));
+    PTERON_RETURN_IF_ERROR(layout(gemm_.second, data, gemm_.second_op, k, cols, &plan->b));
+    PTERON_RETURN_IF_ERROR(layout(c, out, CUBLAS_OP_N, rows, cols, &plan->c));
+    PTERON_RETURN_IF_ERROR(layout(problem_.out, out, CUBLAS_OP_N, rows, cols, &plan->d));
     PTERON_RETURN_IF_ERROR(choose_algorithm(c, *plan));
     return plan;
   }
@@ -132,11 +149,24 @@ class PlanMaker final {
     return check(api_.lt_desc_set(desc, key, &value, sizeof value));
   }
 
-  Error layout(const GemmMatrix& matrix, cublasOperation_t op, int64_t rows, int64_t cols,
-               cublasLtMatrixLayout_t* out) const {
+  Error describe_scales(cublasLtMatmulDesc_t desc) const {
+    const int8_t fast = problem_.fast_accumulation ? 1 : 0;
+    PTERON_RETURN_IF_ERROR(set(desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast));
+    PTERON_RETURN_IF_ERROR(check(set_scales(api_, desc, problem_)));
+    if (!problem_.scale_each) return Error::Ok;
+    for (auto key : {CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_DESC_B_SCALE_MODE}) {
+      const int32_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+      Error error = set(desc, key, mode);
+      if (!error.ok()) return make_error(Error::NotSupported, "%s", error.message().c_str());
+    }
+    return Error::Ok;
+  }
+
+  Error layout(const GemmMatrix& matrix, cudaDataType_t type, cublasOperation_t op, int64_t rows,
+               int64_t cols, cublasLtMatrixLayout_t* out) const {
     if (op == CUBLAS_OP_T) std::swap(rows, cols);
     PTERON_RETURN_IF_ERROR(
-        check(api_.lt_layout_create(out, types_.data, static_cast<uint64_t>(rows),
+        check(api_.lt_layout_create(out, type, static_cast<uint64_t>(rows),
                                     static_cast<uint64_t>(cols), matrix.layout.leading_dimension)));
     if (problem_.batch == 1) return Error::Ok;
     const auto batch = static_cast<int32_t>(problem_.batch);
@@ -192,10 +222,10 @@ class Launcher final {
         blas_(blas),
         plan_(plan),
         recordings_(recordings),
-        scale_type_(gemm_types(problem.dtype, problem.allow_tf32).scale) {}
+        scale_type_(gemm_types(problem).scale) {}
 
   Error run(cudaStream_t stream) {
-    if (!problem_.record) return ask(stream);
+    if (!problem_.record || problem_.a_scale) return ask(stream);
     const Arguments arguments = {address(gemm_.first.data),
                                  address(gemm_.second.data),
                                  address(problem_.beta != 0.0 ? problem_.c.data : nullptr),
@@ -219,6 +249,9 @@ class Launcher final {
     if (problem_.bias != nullptr) {
       PTERON_RETURN_IF_ERROR(check(blas_.api().lt_desc_set(
           plan_.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &problem_.bias, sizeof problem_.bias)));
+    }
+    if (problem_.a_scale != nullptr) {
+      PTERON_RETURN_IF_ERROR(check(set_scales(blas_.api(), plan_.desc, problem_)));
     }
     ++gemm_counts().asked;
     return check(call(stream));

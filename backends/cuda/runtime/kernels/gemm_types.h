@@ -32,12 +32,13 @@ struct ColumnMajorGemm {
 
 struct GemmTypes {
   cudaDataType_t data;
+  cudaDataType_t out;
   cudaDataType_t scale;  // type of alpha and beta
   cublasComputeType_t compute;
 };
 
-// Only for is_gemm_type(dtype).
-GemmTypes gemm_types(ScalarType dtype, bool allow_tf32);
+// Only for is_gemm_type(problem.dtype) and float8_e4m3fn.
+GemmTypes gemm_types(const GemmProblem& problem);
 
 // alpha or beta in the type that cuBLAS reads it in.
 class Scale final {

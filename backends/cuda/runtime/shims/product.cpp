@@ -161,4 +161,23 @@ Error product(const aoti::ProductCall& call) {
   return Runner(call, scope.device(), scope.stream()).run();
 }
 
+Error scaled_product(const aoti::ScaledProductCall& call) {
+  PTERON_ASSIGN_OR_RETURN(DeviceScope scope, DeviceScope::make(call.out));
+  GemmProblem problem;
+  problem.dtype = ScalarType::Float8_e4m3fn;
+  problem.out_dtype = type_of(call.out);
+  problem.m = call.out.size(0);
+  problem.n = call.out.size(1);
+  problem.k = call.a.size(1);
+  problem.a = {call.a.data(), {problem.k, false}};
+  problem.b = {call.b.data(), {problem.k, true}};
+  problem.out = {call.out.data(), {problem.n, false}};
+  problem.bias = call.bias ? call.bias->data() : nullptr;
+  problem.a_scale = call.scale_a.data_as<const float>();
+  problem.b_scale = call.scale_b.data_as<const float>();
+  problem.scale_each = call.scale_a.numel() > 1 || call.scale_b.numel() > 1;
+  problem.fast_accumulation = call.fast_accumulation;
+  return gemm_float8(problem, scope.device(), scope.stream());
+}
+
 }  // namespace pteron::cuda

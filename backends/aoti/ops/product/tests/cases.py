@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -50,6 +51,7 @@ def cases() -> Iterator[Json]:
     yield from _batches()
     yield from _widened()
     yield from _int8_weights()
+    yield from _float8()
 
 
 def _mm() -> Iterator[Json]:
@@ -240,3 +242,52 @@ def _int8_weights() -> Iterator[Json]:
     yield error("dtype", shim, x, weight, scales.half(), parts=parts)
     yield error("weight", shim, x, weight.int(), scales, parts=["weight int32[3, 4]"])
     yield error("double", shim, x.double(), weight, scales.double(), parts=["found float64[2, 4]"])
+
+
+def _float8() -> Iterator[Json]:
+    shim = "_scaled_mm_out"
+
+    def float8(*sizes: int, seed: int = 0) -> torch.Tensor:
+        return (numbers(*sizes, seed=seed) / 4).to(torch.float8_e4m3fn)
+
+    def product(
+        _: torch.Tensor, a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor,
+        scale_b: torch.Tensor, bias: torch.Tensor | None, *more: Any,
+    ) -> torch.Tensor:  # fmt: skip
+        result = (a.double() * scale_a.double()) @ (b.double() * scale_b.double())
+        return result if bias is None else result + bias.double()
+
+    one = torch.full((1,), 0.25)
+    for m, k, n in ((1, 16, 16), (5, 32, 48), (64, 512, 80), (17, 128, 16), (0, 32, 16)):
+        a, b = float8(m, k), columns(float8(k, n, seed=1))
+        each = (numbers(m, 1, seed=2) / 8, numbers(1, n, seed=3) / 8)
+        for dtype in (torch.bfloat16, torch.float16, torch.float32):
+            bias = None if dtype == torch.float32 else numbers(n, dtype=dtype)
+            for name, scales in (("one", (one, 2 * one)), ("each", each)):
+                arguments = (poison(m, n, dtype=dtype), a, b, *scales, bias, None, dtype, False)
+                # Products of float8 are exact, but tensor cores add them in some 14 bits.
+                tolerance = max(TOLERANCE[dtype], 2e-4)
+                yield case(
+                    f"{short(dtype)}/{m}x{k}x{n}/{name}", shim, *arguments,
+                    reference=product, tolerance=tolerance,
+                )  # fmt: skip
+
+    def wrong(name: str, *parts: str, **changes: Any) -> Json:
+        named: dict[str, Any] = dict(
+            out=poison(2, 16), self=float8(2, 32), mat2=columns(float8(32, 16)), scale_a=one,
+            scale_b=one, bias=None, scale_result=None, out_dtype=None, use_fast_accum=False,
+        )  # fmt: skip
+        return error(name, shim, *(named | changes).values(), parts=parts)
+
+    yield wrong("float16", "expected float8_e4m3fn @", self=numbers(2, 32, dtype=torch.float16))
+    yield wrong("sizes", "expected [m, k] @ [k, n]", self=float8(2, 16))
+    yield wrong("int32", "found", "float16, bfloat16 or float32", out=poison(2, 16).int())
+    yield wrong("out_dtype", "found", "-> bfloat16", out_dtype=torch.bfloat16)
+    yield wrong("scale", "scales of float32", scale_a=one.double())
+    yield wrong("scales", "expected one scale for each operand", scale_a=one.repeat(2))
+    yield wrong("bias", "a bias of [n]", bias=numbers(8))
+    yield wrong("result", "no scale of the result", scale_result=one)
+    sixteen = "multiples of 16"
+    yield wrong("rows", sixteen, mat2=float8(32, 16))
+    yield wrong("narrow", sixteen, self=float8(2, 8), mat2=columns(float8(8, 16)))
+    yield wrong("empty", sixteen, self=float8(2, 0), mat2=columns(float8(0, 16)))

@@ -1,4 +1,4 @@
-// The GPU of a Mac. Type-checked on Linux against our own declarations (stubs/); never executed.
+// The GPU of a Mac. Type-checked on Linux against our own declarations (tests/stubs); never executed.
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>
 

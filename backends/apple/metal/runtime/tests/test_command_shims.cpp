@@ -7,8 +7,8 @@
 #include "gtest/gtest.h"
 #include "pteron/backends/aoti/shims/failed_check.h"
 #include "pteron/backends/aoti/slim/core/slim_tensor.h"
-#include "pteron/backends/apple/metal/runtime/recording/recording_gpu.h"
 #include "pteron/backends/apple/metal/runtime/shims/command_shims.h"
+#include "pteron/backends/apple/metal/runtime/testing/recording_gpu.h"
 #include "pteron/runtime/core/tests/value_of.h"
 
 namespace pteron::metal {

@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "pteron/backends/aoti/runtime/tests/conformance/conformance.h"
-#include "pteron/backends/apple/metal/runtime/recording/recording_gpu.h"
+#include "pteron/backends/apple/metal/runtime/testing/recording_gpu.h"
 
 namespace pteron::aoti::conformance {
 

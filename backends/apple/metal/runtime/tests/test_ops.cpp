@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "pteron/backends/aoti/ops/tests/conformance.h"
-#include "pteron/backends/apple/metal/runtime/recording/recording_gpu.h"
+#include "pteron/backends/apple/metal/runtime/testing/recording_gpu.h"
 
 #define AOTI_SHIM(name, since, ...) PTERON_DECLARE_SHIM(mps, name, __VA_ARGS__)
 #include "pteron/backends/apple/metal/runtime/shims/shims.inc"

@@ -1,5 +1,5 @@
 """What only a Mac builds, by clang for a Mac; not run. metal_gpu.mm against declarations of Apple's
-names (stubs/)."""
+names (tests/stubs)."""
 
 import os
 import pathlib
@@ -28,7 +28,7 @@ def errors(tree: pathlib.Path, source: str = _GPU) -> str:
     command = [sys.executable, "-m", "ziglang", "c++", "-target", "aarch64-macos", "-c"]
     command += ["-std=c++17", "-Wall", "-Wextra", "-Werror"]
     command += ["-fobjc-arc"] if source.endswith(".mm") else []
-    command += [f"-I{tree}", f"-I{folder / 'stubs'}", str(tree / "pteron" / source)]
+    command += [f"-I{tree}", f"-I{folder / 'tests/stubs'}", str(tree / "pteron" / source)]
     done = subprocess.run(
         [*command, "-o", str(tree / "checked.o")],
         env={

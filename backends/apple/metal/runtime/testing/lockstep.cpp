@@ -1,4 +1,4 @@
-#include "pteron/backends/apple/metal/runtime/recording/lockstep.h"
+#include "pteron/backends/apple/metal/runtime/testing/lockstep.h"
 
 #include <sys/mman.h>
 #include <ucontext.h>

@@ -1,4 +1,4 @@
-#include "pteron/backends/apple/metal/runtime/recording/compiler.h"
+#include "pteron/backends/apple/metal/runtime/testing/compiler.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

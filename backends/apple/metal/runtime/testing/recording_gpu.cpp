@@ -1,4 +1,4 @@
-#include "pteron/backends/apple/metal/runtime/recording/recording_gpu.h"
+#include "pteron/backends/apple/metal/runtime/testing/recording_gpu.h"
 
 #include <dlfcn.h>
 
@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "pteron/backends/apple/metal/runtime/recording/compiler.h"
-#include "pteron/backends/apple/metal/runtime/recording/kernel_text.h"
-#include "pteron/backends/apple/metal/runtime/recording/lockstep.h"
+#include "pteron/backends/apple/metal/runtime/testing/compiler.h"
+#include "pteron/backends/apple/metal/runtime/testing/kernel_text.h"
+#include "pteron/backends/apple/metal/runtime/testing/lockstep.h"
 
 namespace pteron::metal {
 namespace {

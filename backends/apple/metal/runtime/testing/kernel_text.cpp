@@ -1,4 +1,4 @@
-#include "pteron/backends/apple/metal/runtime/recording/kernel_text.h"
+#include "pteron/backends/apple/metal/runtime/testing/kernel_text.h"
 
 #include <algorithm>
 #include <cctype>

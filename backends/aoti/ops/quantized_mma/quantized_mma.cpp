@@ -1,0 +1,74 @@
+#include "pteron/backends/aoti/ops/quantized_mma/quantized_mma.h"
+
+#include <optional>
+
+#include "pteron/backends/aoti/ops/ops.h"
+
+namespace pteron::aoti::ops {
+
+namespace {
+
+std::optional<QuantizedFormat> format_of(DType dtype) {
+  switch (dtype) {
+    case DType::Byte:
+      return QuantizedFormat::kInt4;
+    case DType::Char:
+      return QuantizedFormat::kInt8;
+    case DType::Float8_e4m3fn:
+      return QuantizedFormat::kFloat8;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool is_group_size(int64_t size, int64_t k) {
+  return size == k || (size >= 32 && (size & (size - 1)) == 0);
+}
+
+}  // namespace
+
+Error quantized_mma(const Kernels& kernels, const SlimTensor& x, const SlimTensor& weight,
+                    const SlimTensor& scales, const SlimTensor* zero_points, int64_t columns,
+                    TensorPtr& out) {
+  const auto all = [&] {
+    return x.describe() + ", weight " + weight.describe() + ", scales " + scales.describe() +
+           (zero_points ? ", zero points " + zero_points->describe() : "");
+  };
+  const DType dtype = x.dtype();
+  const std::optional<QuantizedFormat> format = format_of(weight.dtype());
+  PTERON_CHECK_OR_RETURN(
+      (dtype == DType::Half || dtype == DType::BFloat16) && format && scales.dtype() == dtype &&
+          (!zero_points || zero_points->dtype() == DType::Float),
+      Error::InvalidType,
+      "found %s, expected float16 or bfloat16, a weight of uint8, int8 or float8_e4m3fn, scales "
+      "like x, and zero points of float32",
+      all().c_str());
+  const int64_t chunk_nbytes = kMmaStrip * kMmaChunk / (*format == QuantizedFormat::kInt4 ? 2 : 1);
+  const bool fits =
+      x.dim() == 2 && weight.dim() == 3 && scales.dim() == 2 && weight.size(1) > 0 &&
+      x.size(1) == weight.size(1) * kMmaChunk && weight.size(2) == chunk_nbytes &&
+      columns > (weight.size(0) - 1) * kMmaStrip && columns <= weight.size(0) * kMmaStrip &&
+      scales.size(0) > 0 && scales.size(1) == weight.size(0) * kMmaStrip &&
+      (!zero_points || (zero_points->dim() == 2 && zero_points->size(0) == scales.size(0) &&
+                        zero_points->size(1) == scales.size(1)));
+  PTERON_CHECK_OR_RETURN(fits && weight.is_contiguous() && scales.is_contiguous() &&
+                             (!zero_points || zero_points->is_contiguous()),
+                         Error::InvalidArgument,
+                         "found %s, %lld columns; expected [m, k], a weight packed for k rows and "
+                         "these columns, and contiguous scales and zero points of its groups",
+                         all().c_str(), static_cast<long long>(columns));
+  const int64_t group_size = x.size(1) / scales.size(0);
+  PTERON_CHECK_OR_RETURN(
+      x.size(1) % scales.size(0) == 0 && is_group_size(group_size, x.size(1)) &&
+          (*format != QuantizedFormat::kFloat8 || (scales.size(0) == 1 && !zero_points)),
+      Error::InvalidArgument,
+      "found %s, expected groups of a power of two rows from 32, or one group; of float8 one group "
+      "without zero points",
+      all().c_str());
+  PTERON_ASSIGN_OR_RETURN(const TensorPtr rows, slim::contiguous_tensor(x));
+  const int64_t sizes[] = {x.size(0), columns};
+  PTERON_ASSIGN_OR_RETURN(out, make_row_major(sizes, dtype, x.device()));
+  return kernels.quantized_mma({*out, *rows, weight, scales, zero_points, *format, group_size});
+}
+
+}  // namespace pteron::aoti::ops

@@ -1,0 +1,77 @@
+"""GEMM with quantized weights that were packed for tensor cores."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from pteron.backends.aoti.ops.quantized_mma.quantized_mma import pack, pack_parameter
+from pteron.backends.aoti.ops.tests.case import *
+
+#: Rows of x; of the weight; columns. Few and many rows, parts of strips, few and many chunks.
+_SIZES = [(1, 64, 16), (3, 128, 41), (8, 2048, 48), (9, 192, 130), (16, 256, 16), (33, 320, 20)]
+_SIZES += [(60, 128, 40), (2, 64, 1), (0, 64, 16)]
+
+
+def weight(kind: str, rows: int, columns: int) -> torch.Tensor:
+    values = numbers(rows, columns, dtype=torch.int8)
+    if kind == "float8":
+        return (values / 16).to(torch.float8_e4m3fn)
+    return values if kind == "int4" else values * 17
+
+
+def parameters(groups: int, columns: int, dtype: torch.dtype, seed: int) -> torch.Tensor:
+    return pack_parameter(numbers(groups, columns, dtype=dtype, seed=seed))
+
+
+def cases() -> Iterator[Json]:
+    for dtype in (torch.bfloat16, torch.float16):
+        for kind in ("int4", "int8", "float8"):
+            for m, k, n in _SIZES:
+                x, packed = numbers(m, k, dtype=dtype, seed=3) / 4, pack(weight(kind, k, n))
+                sizes = (
+                    [k] if kind == "float8" else [k, *(g for g in (32, 64) if k % g == 0 and g < k)]
+                )
+                for size in sizes:
+                    scale = parameters(k // size, n, dtype, 1) / 16
+                    zeros = [None] if kind == "float8" or size == 64 else [None, 2]
+                    for seed in zeros:
+                        zero = seed and parameters(k // size, n, torch.float32, seed)
+                        name = f"{short(dtype)}/{kind}/{m}x{k}x{n}/{size}{'z' * bool(seed)}"
+                        yield _case(name, x, packed, scale, zero, n)
+    scale = parameters(1, 20, torch.bfloat16, 1)
+    for layout, x in layouts(numbers(5, 128, dtype=torch.bfloat16)):
+        yield _case(layout, x, pack(weight("int8", 128, 20)), scale, None, 20)
+    yield from _errors()
+
+
+def _case(name: str, *arguments: Any) -> Json:
+    return case(name, "quantized_mma", *arguments, tolerance=TOLERANCE[arguments[0].dtype])
+
+
+def _errors() -> Iterator[Json]:
+    def wrong(name: str, *parts: str, **changes: Any) -> Json:
+        named: dict[str, Any] = dict(
+            x=numbers(2, 128, dtype=torch.float16), weight=pack(weight("int8", 128, 20)),
+            scales=parameters(2, 20, torch.float16, 0), zero_points=None, columns=20,
+        )  # fmt: skip
+        return error(name, "quantized_mma", *(named | changes).values(), parts=parts)
+
+    yield wrong("null", "x is a null handle", x=None)
+    yield wrong("float32", "found float32[2, 128]", "expected float16 or", x=numbers(2, 128))
+    yield wrong("weight", "a weight of uint8, int8 or", weight=numbers(2, 2, 1024))
+    yield wrong("scales", "scales like x", scales=parameters(2, 20, torch.float32, 0))
+    packed_for = "a weight packed for k rows and these columns"
+    yield wrong("depth", packed_for, x=numbers(2, 64, dtype=torch.float16))
+    yield wrong("columns", "33 columns", packed_for, columns=33)
+    yield wrong("strips", "16 columns", packed_for, columns=16)
+    yield wrong("negative", "-1 columns", packed_for, columns=-1)
+    yield wrong("empty", packed_for, weight=torch.zeros(2, 0, 1024, dtype=torch.int8))
+    yield wrong("padded", packed_for, scales=numbers(2, 20, dtype=torch.float16))
+    zero = parameters(1, 20, torch.float32, 0)
+    yield wrong("zero_points", packed_for, "zero points float32[1, 32]", zero_points=zero)
+    groups = "expected groups of a power of two rows from 32"
+    yield wrong("groups", groups, scales=parameters(3, 20, torch.float16, 0))
+    yield wrong("small_groups", groups, scales=parameters(8, 20, torch.float16, 0))
+    float8 = pack(weight("float8", 128, 20))
+    yield wrong("float8", "of float8 one group without zero points", weight=float8)

@@ -1,0 +1,168 @@
+"""Modules as torch.export sees them, and their state after it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from pteron.exir.verification.full_precision import full_precision_matmuls
+
+#: Bytes of a buffer up to which it is copied in any case.
+_SMALL = 1 << 20
+
+
+def run_module(
+    module: torch.nn.Module,
+    forward: Callable[..., Any],
+    inputs: tuple[tuple[Any, ...], dict[str, Any]],
+    written: Collection[int],
+) -> tuple[Any, list[str]]:
+    """Calls a module, and puts back its attributes and the storages that it may have `written`;
+    returns what it returns, and the names of attributes that it changed."""
+    args, kwargs = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().clone(), inputs)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), full_precision_matmuls():
+        with as_exported(module, forward, written) as changed:
+            returned = module(*args, **kwargs)
+    return returned, changed
+
+
+@contextlib.contextmanager
+def as_exported(
+    module: torch.nn.Module, forward: Callable[..., Any], written: Collection[int]
+) -> Iterator[list[str]]:
+    """The module as torch.export is to see it: evaluating, and with the method as its forward.
+
+    Buffers are put back, if they are small or among those storages that may be `written`, and so
+    are attributes, of which those that changed are then in the list.
+    """
+    before = {
+        name: buffer.clone()
+        for name, buffer in module.named_buffers()
+        if buffer.nbytes <= _SMALL or storage_of(buffer) in written
+    }
+    modes = [(part, part.training) for part in module.modules()]
+    own = vars(module).get("forward")
+    attributes = _Attributes(module)
+    changed: list[str] = []
+
+    def restore() -> None:
+        if own is None:
+            vars(module).pop("forward", None)
+        else:
+            module.forward = own
+
+    module.eval()
+    if forward != module.forward:
+
+        @functools.wraps(forward)
+        def entered(*args: Any, **kwargs: Any) -> Any:
+            restore()  # the method may call the module itself
+            try:
+                return forward(*args, **kwargs)
+            finally:
+                module.forward = entered
+
+        module.forward = entered
+    try:
+        yield changed
+    finally:
+        for part, mode in modes:
+            part.training = mode
+        restore()
+        changed += attributes.restore()
+        for name, buffer in module.named_buffers():
+            if name in before and buffer.shape == before[name].shape:
+                buffer.data.copy_(before[name])
+
+
+class _Attributes:
+    """The attributes of a module's parts that are no parameters, buffers or modules."""
+
+    _OTHERS = frozenset(vars(torch.nn.Module())) | {"forward"}
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._before = [
+            (path, part, {key: (value, _copied(value)) for key, value in self._of(part).items()})
+            for path, part in module.named_modules()
+        ]
+
+    def _of(self, part: torch.nn.Module) -> dict[str, Any]:
+        return {key: value for key, value in vars(part).items() if key not in self._OTHERS}
+
+    def restore(self) -> list[str]:
+        """Puts them back, with the items of lists, dicts and sets; returns those that changed."""
+        changed = []
+        for path, part, before in self._before:
+            now = self._of(part)
+            for key in now.keys() | before.keys():
+                value, content = before.get(key, (None, None))
+                is_same = key in now and key in before and _is_same(now[key], value)
+                if is_same and (content is None or _is_same_content(value, content)):
+                    continue
+                changed.append(f"{path}.{key}".lstrip("."))
+                if key in before:
+                    vars(part)[key] = value
+                    if content is not None:
+                        value.clear()
+                        (value.extend if isinstance(value, list) else value.update)(content)
+                else:
+                    vars(part).pop(key)
+        return sorted(changed)
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if type(value) in (list, dict, set) else None
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and type(a) in (int, float, bool, str) and a == b)
+
+
+def _is_same_content(value: Any, content: Any) -> bool:
+    if isinstance(value, set):
+        return bool(value == content)
+    if isinstance(value, dict):
+        value, content = [*value, *value.values()], [*content, *content.values()]
+    return len(value) == len(content) and all(map(_is_same, value, content))
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    # Sparse tensors have none.
+    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
+
+
+def storages_of(module: torch.nn.Module) -> set[int]:
+    return {storage_of(buffer) for buffer in module.buffers()}
+
+
+def shared_buffers(value: Any) -> set[int]:
+    """The storages of the buffers of a method's module to which there is another reference, or of
+    which a view: torch.export writes to them if it finds them in an object."""
+    target = value[0] if isinstance(value, tuple) and value else value
+    module = getattr(target, "__self__", target)
+
+    def users(owner: Mapping[str, Any], name: str) -> tuple[int, int]:
+        storage = owner[name].untyped_storage()._cdata
+        return sys.getrefcount(owner[name]), torch._C._storage_Use_Count(storage)
+
+    alone = users({"": torch.empty(0)}, "")
+    parts = module.modules() if isinstance(module, torch.nn.Module) else ()
+    # A ScriptModule's are no dict, and no Python object is among them.
+    owners: list[Mapping[str, Any]] = [
+        part._buffers for part in parts if isinstance(part._buffers, dict)
+    ]
+    return {
+        storage_of(owner[name])
+        for owner in owners
+        for name in owner
+        if isinstance(owner[name], torch.Tensor)
+        and owner[name].layout is torch.strided
+        and any(map(operator.gt, users(owner, name), alone))
+    }
