@@ -12,8 +12,8 @@ Dequantized weights, which a bfloat16 model would round, and accumulators are fl
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -31,6 +31,8 @@ _BYTES = (torch.int8, torch.uint8)
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 #: Elements below which a float32 weight is no loss, and above which it is not looked at.
 _FEW, _MANY = 1 << 12, 1 << 31
+#: What rounding a scale to the dtype of the model may change: half a unit of bfloat16.
+_SCALE_ERROR = 2.0**-8
 #: Group sizes; a scale of a larger group is repeated.
 _GROUP_SIZES = (128, 64, 32, 16)
 
@@ -51,141 +53,239 @@ _ADDS = {_aten.add.Tensor: 1, _aten.sub.Tensor: -1}
 
 def pack_quantized_weights(program: ExportedProgram) -> None:
     """For CPUs: rewrites the program's graph, signature and constants."""
-    _rewrite(program, _for_cpu, _BYTES)
+    rewriter = _Rewriter(program, _BYTES)
+    packed: dict[Node, tuple[Node, Packing] | None] = {}
+    for node, left, right, bias in rewriter.gemms():
+        if right not in packed:
+            packed[right] = _panels(rewriter, right)
+        if (weight := packed[right]) is not None:
+            _replace_by_panels(node, left, *weight, bias)
+    rewriter.finish()
 
 
 def pack_for_tensor_cores(program: ExportedProgram) -> None:
-    """For NVIDIA GPUs: rewrites the program's graph, signature and constants."""
-    _rewrite(program, _for_tensor_cores, (*_BYTES, torch.float8_e4m3fn))
+    """For NVIDIA GPUs: rewrites the program's graph, signature and constants.
+
+    A scale of columns after the GEMM is moved into the weight. GEMMs of one left operand, as those
+    of query, key and value, become one.
+    """
+    rewriter = _Rewriter(program, (*_BYTES, torch.float8_e4m3fn))
+    alike: dict[Any, list[tuple[Node, Sequence[Node], Node, _Fragments]]] = {}
+    for node, left, right, bias in rewriter.gemms():
+        if (weight := rewriter.weight(right)) is None:
+            continue
+        scaled = rewriter.with_scale_after(node, weight) if not bias else weight
+        if (fragments := _Fragments.of(scaled, right.meta["val"].dtype)) is None:
+            continue
+        key = left, fragments.kind, fragments.scale.shape[0], fragments.zero_point is None
+        alike.setdefault(key, []).append((node, bias, rewriter.origin(right), fragments))
+        if scaled is not weight:
+            rewriter.drop_scale_after(node)
+    for (left, *_), members in alike.items():
+        _replace_by_fragments(rewriter.constants, left, members)
+    rewriter.finish()
 
 
-def _rewrite(program: ExportedProgram, form: "_Form", dtypes: Sequence[torch.dtype]) -> None:
-    constants = ProgramConstants(program)
-    known = ConstantValues(constants, _MANY)
-    packed: dict[Node, tuple[list[Node], _Multiply] | None] = {}
-    changed = False
-    for target in (_aten.mm.default, _aten.addmm.default):
-        for node in program.graph.find_nodes(op="call_function", target=target):
-            *bias, left, right = node.args
-            value = left.meta["val"]
-            if (
-                node.kwargs
-                or value.dtype not in _FLOATS
-                or statically_known_true(value.shape[0] == 0)
-            ):
-                continue
-            if right not in packed:
-                packed[right] = _packed(right, constants, known, form, dtypes)
-            if (weight := packed[right]) is not None:
-                changed |= _replace(node, left, *weight, bias)
-    if changed:
-        program.graph.eliminate_dead_code()
-        constants.remove_unused()
-        program.graph_module.recompile()
+class _Rewriter:
+    """GEMMs of a program, and the quantized weights among their operands."""
+
+    def __init__(self, program: ExportedProgram, dtypes: Sequence[torch.dtype]) -> None:
+        self.constants = ProgramConstants(program)
+        self._program = program
+        self._known = ConstantValues(self.constants, _MANY)
+        self._dtypes = dtypes
+
+    def gemms(self) -> Iterator[tuple[Node, Node, Node, Sequence[Node]]]:
+        """Node, left and right operand and, if any, what is added."""
+        for target in (_aten.mm.default, _aten.addmm.default):
+            for node in self._program.graph.find_nodes(op="call_function", target=target):
+                *bias, left, right = node.args
+                value = left.meta["val"]
+                is_empty = statically_known_true(value.shape[0] == 0)
+                if not node.kwargs and value.dtype in _FLOATS and not is_empty:
+                    yield node, left, right, bias
+
+    def weight(self, right: Node) -> "_QuantizedWeight | None":
+        """The quantized weight, with signed values; None if `right` is not dequantized so."""
+        path = _path(right, self._dtypes)
+        origin = self.origin(right) if path else None
+        values = self._known.of(path[0]) if path and origin else None
+        if path is None or values is None:
+            return None
+        weight = _QuantizedWeight(values.to(self.constants.value(origin).device))
+        for before, node in itertools.pairwise(path):
+            step = _step(before, node, self._known)
+            if step is None:
+                return None
+            weight = step(weight)
+        if weight.values.shape != right.meta["val"].shape:
+            return None
+        return weight.with_signed_values()
+
+    def origin(self, right: Node) -> Node | None:
+        """The constant that the values of a weight come from."""
+        path = _path(right, self._dtypes)
+        node = path[0] if path else None
+        while node is not None and node not in self.constants:
+            node = next(iter(node.all_input_nodes), None)
+        return node
+
+    def with_scale_after(self, node: Node, weight: "_QuantizedWeight") -> "_QuantizedWeight":
+        """With the scale of columns that multiplies the GEMM's only use, if there is one."""
+        scaled = self._scale_after(node)
+        if scaled is None:
+            return weight
+        scale: Any = scaled.args[1]
+        value = self._known.of(scale)
+        assert value is not None
+        return weight.times(value.view(1, -1))
+
+    def drop_scale_after(self, node: Node) -> None:
+        if (scaled := self._scale_after(node)) is not None:
+            scaled.replace_all_uses_with(scaled.args[0])  # type: ignore[arg-type]
+
+    def _scale_after(self, node: Node) -> Node | None:
+        """The multiplication of the GEMM's result by a constant for each column."""
+        while len(node.users) == 1:
+            (user,) = node.users
+            if user.target is _aten.mul.Tensor and user.args[0] is node:
+                scale = user.args[1]
+                value = self._known.of(scale) if isinstance(scale, Node) else None
+                columns = node.meta["val"].shape[-1]
+                fits = value is not None and value.numel() == columns == value.shape[-1]
+                same = user.meta["val"].dtype == node.meta["val"].dtype
+                return user if fits and same else None
+            is_view = user.target in _RESHAPES
+            if not is_view or user.meta["val"].shape[-1:] != node.meta["val"].shape[-1:]:
+                return None
+            node = user
+        return None
+
+    def finish(self) -> None:
+        self._program.graph.eliminate_dead_code()
+        self.constants.remove_unused()
+        self._program.graph_module.recompile()
 
 
-def _replace(
-    node: Node, left: Node, weight: Sequence[Node], multiply: "_Multiply", bias: Sequence[Node]
-) -> bool:
-    def run(left: torch.Tensor, *more: torch.Tensor) -> torch.Tensor:
-        result = multiply(left, *more[: len(weight)])
-        for each in more[len(weight) :]:
+def _panels(rewriter: _Rewriter, right: Node) -> tuple[Node, Packing] | None:
+    """The packed weight, a new constant, and its format; None if it is in no such form."""
+    weight, origin = rewriter.weight(right), rewriter.origin(right)
+    if weight is None or origin is None:
+        return None
+    rows, columns = weight.values.shape
+    if weight.scale is None and weight.zero_point is None:
+        packing = Packing(columns)
+        return rewriter.constants.add(origin, pack(weight.values, packing)), packing
+    for group_size in _GROUP_SIZES:
+        if rows % group_size == 0 and (grouped := weight.with_groups(group_size)) is not None:
+            bits = 4 if _fits_four_bits(weight.values) else 8
+            packing = Packing(columns, bits, group_size, grouped.zero_point is not None)
+            data = pack(weight.values, packing, grouped.scale, grouped.zero_point)
+            return rewriter.constants.add(origin, data), packing
+    return None
+
+
+def _replace_by_panels(
+    node: Node, left: Node, weight: Node, packing: Packing, bias: Sequence[Node]
+) -> None:
+    def run(left: torch.Tensor, weight: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = QUANTIZED_MM(left, weight, *dataclasses.astuple(packing))
+        for each in bias:
             result = result + each
         return result
 
-    return replace_by_trace(node, run, [left, *weight, *bias])
+    replace_by_trace(node, run, [left, weight, *bias])
 
 
-def _packed(
-    right: Node,
+@dataclasses.dataclass(frozen=True)
+class _Fragments:
+    """A weight that quantized_mma takes, before it is packed.
+
+    Attributes:
+        kind: of the values; weights of one kind can be joined.
+        scale, zero_point: [groups, columns]; of the left operand's dtype, and float32.
+    """
+
+    kind: str
+    values: torch.Tensor
+    scale: torch.Tensor
+    zero_point: torch.Tensor | None
+
+    @classmethod
+    def of(cls, weight: "_QuantizedWeight", dtype: torch.dtype) -> "_Fragments | None":
+        rows = weight.values.shape[0]
+        is_float = weight.values.dtype == torch.float8_e4m3fn
+        if dtype == torch.float32 or rows % quantized_mma.CHUNK:
+            return None
+        if is_float and (weight.zero_point is not None or weight.values.float().isnan().any()):
+            return None
+        for group_size in (rows,) if is_float else (rows, 256, 128, 64, 32):
+            if rows % group_size == 0 and (grouped := weight.with_groups(group_size)) is not None:
+                break
+        else:
+            return None
+        assert grouped.scale is not None
+        scale = grouped.scale.to(dtype)
+        exact = (scale.float() - grouped.scale).abs() <= _SCALE_ERROR * grouped.scale.abs()
+        if not exact.all():
+            return None
+        kind = "float8" if is_float else "int4" if _fits_four_bits(weight.values) else "int8"
+        return cls(kind, weight.values, scale, grouped.zero_point)
+
+
+def _replace_by_fragments(
     constants: ProgramConstants,
-    known: ConstantValues,
-    form: "_Form",
-    dtypes: Sequence[torch.dtype],
-) -> "tuple[list[Node], _Multiply] | None":
-    """The packed weight, new constants, and how to multiply by it; None if `right` is not
-    dequantized so."""
-    path = _path(right, dtypes)
-    values = known.of(path[0]) if path else None
-    if path is None or values is None:
-        return None
-    like = path[0]
-    while like not in constants:
-        if not like.all_input_nodes:
-            return None
-        like = like.all_input_nodes[0]
-    weight = _QuantizedWeight(values.to(constants.value(like).device))
-    for before, node in itertools.pairwise(path):
-        step = _step(before, node, known)
-        if step is None:
-            return None
-        weight = step(weight)
-    if weight.values.shape != right.meta["val"].shape:
-        return None
-    made = form(weight.with_signed_values(), right.meta["val"].dtype)
-    if made is None:
-        return None
-    tensors, multiply = made
-    return [constants.add(like, tensor) for tensor in tensors], multiply
+    left: Node,
+    members: Sequence[tuple[Node, Sequence[Node], Node, _Fragments]],
+) -> None:
+    """Replaces GEMMs of `left` with weights of one kind by one."""
+    first, _, origin, _ = members[0]
+    weights = [weight for *_, weight in members]
+    widths = [-(-weight.values.shape[1] // quantized_mma.STRIP) for weight in weights]
+    sizes = [width * quantized_mma.STRIP for width in widths]
+
+    def joined(parameters: Sequence[torch.Tensor]) -> torch.Tensor:
+        return torch.cat([quantized_mma.pack_parameter(each) for each in parameters], 1)
+
+    values = joined([weight.values.view(torch.uint8) for weight in weights])
+    packed = quantized_mma.pack(values.view(weights[0].values.dtype))
+    columns = weights[0].values.shape[1] if len(weights) == 1 else sum(sizes)
+    zeros = [weight.zero_point for weight in weights if weight.zero_point is not None]
+    arguments: list[Any] = [
+        left,
+        constants.add(origin, packed),
+        constants.add(origin, joined([weight.scale for weight in weights])),
+        constants.add(origin, joined(zeros)) if zeros else None,
+        columns,
+    ]
+    with first.graph.inserting_before(first):
+        product = first.graph.call_function(quantized_mma.QUANTIZED_MMA, tuple(arguments))
+    product.meta = dict(first.meta)
+    made = [arg.meta["val"] if isinstance(arg, Node) else arg for arg in arguments]
+    product.meta["val"] = quantized_mma.QUANTIZED_MMA(*made)
+    begin = 0
+    for (node, bias, _, weight), size in zip(members, sizes, strict=True):
+        end = begin + weight.values.shape[1]
+
+        def run(
+            product: torch.Tensor,
+            *bias: torch.Tensor,
+            begin: int = begin,
+            end: int = end,
+        ) -> torch.Tensor:
+            part = product if len(members) == 1 else product[:, begin:end]
+            return part + bias[0] if bias else part
+
+        if len(members) == 1 and not bias:
+            node.replace_all_uses_with(product)
+        else:
+            replace_by_trace(node, run, [product, *bias])
+        begin += size
 
 
-#: Multiplies x by a packed weight, its tensors in order.
-_Multiply: TypeAlias = Callable[..., torch.Tensor]
-#: Packs a weight that multiplies elements of a dtype; None: not in that form.
-_Form: TypeAlias = Callable[
-    ["_QuantizedWeight", torch.dtype], tuple[list[torch.Tensor], _Multiply] | None
-]
-
-
-def _for_cpu(
-    weight: "_QuantizedWeight", dtype: torch.dtype
-) -> tuple[list[torch.Tensor], _Multiply] | None:
-    rows, columns = weight.values.shape
-    data, packing = None, Packing(columns)
-    if weight.scale is None and weight.zero_point is None:
-        data = pack(weight.values, packing)
-    for group_size in _GROUP_SIZES if data is None else ():
-        if rows % group_size == 0 and (grouped := weight.with_groups(group_size)) is not None:
-            low, high = weight.values.aminmax()
-            bits = 4 if low >= -8 and high <= 7 else 8
-            packing = Packing(columns, bits, group_size, grouped.zero_point is not None)
-            data = pack(weight.values, packing, grouped.scale, grouped.zero_point)
-            break
-    if data is None:
-        return None
-    return [data], lambda x, data: QUANTIZED_MM(x, data, *dataclasses.astuple(packing))
-
-
-def _for_tensor_cores(
-    weight: "_QuantizedWeight", dtype: torch.dtype
-) -> tuple[list[torch.Tensor], _Multiply] | None:
-    rows, columns = weight.values.shape
-    is_float = weight.values.dtype == torch.float8_e4m3fn
-    if dtype == torch.float32 or rows % quantized_mma.CHUNK:
-        return None
-    if is_float and (weight.zero_point is not None or weight.values.float().isnan().any()):
-        return None
-    for group_size in (rows,) if is_float else (rows, 256, 128, 64, 32):
-        if rows % group_size == 0 and (grouped := weight.with_groups(group_size)) is not None:
-            break
-    else:
-        return None
-    assert grouped.scale is not None
-    scale = grouped.scale.to(dtype)
-    if not torch.equal(scale.float(), grouped.scale):
-        return None
-    tensors = [quantized_mma.pack(weight.values), quantized_mma.pack_parameter(scale)]
-    if grouped.zero_point is not None:
-        tensors.append(quantized_mma.pack_parameter(grouped.zero_point))
-
-    def multiply(
-        x: torch.Tensor, data: torch.Tensor, scale: torch.Tensor, *zero_point: torch.Tensor
-    ) -> torch.Tensor:
-        zero = zero_point[0] if zero_point else None
-        result: torch.Tensor = quantized_mma.QUANTIZED_MMA(x, data, scale, zero, columns)
-        return result
-
-    return tensors, multiply
+def _fits_four_bits(values: torch.Tensor) -> bool:
+    low, high = values.aminmax()
+    return bool(low >= -8 and high <= 7)
 
 
 def _path(right: Node, dtypes: Sequence[torch.dtype]) -> list[Node] | None:

@@ -44,7 +44,9 @@ def generate(vector_bits: int) -> inductor.GeneratedCode:
 #: What is not referred to is not linked.
 READ_EMBEDDED = """
 extern "C" const char __kernel_start[];
-__attribute__((constructor)) static void read() { *const_cast<const volatile char*>(__kernel_start); }
+__attribute__((constructor)) static void read() {
+  *const_cast<const volatile char*>(__kernel_start);
+}
 """
 
 

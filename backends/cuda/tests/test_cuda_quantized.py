@@ -117,7 +117,7 @@ def test_weight_only(kind: str, rows: int, tmp_path: pathlib.Path) -> None:
         manager = lower(export(module, (x,)))
         path = save(manager, tmp_path, **ON_DEVICE)
         assert "aoti_torch_cuda_quantized_mma" in str(manager.explain())
-        (found,) = load(path).load_method("forward")(x)
+        (found,) = load(path).load_method("forward").execute([x])
         expected = x.double() @ module.weight() + module.bias.double()
     error = (found.double() - expected).norm() / expected.norm()
     assert error < 4e-3, "one rounding to bfloat16"
@@ -137,7 +137,7 @@ def test_dynamic_rows(tmp_path: pathlib.Path) -> None:
         for count in (1, 8, 9, 47, 48, 1000, 2):
             x = torch.randn(count, _IN, device="cuda").half()
             expected = x.double() @ module.weight() + module.bias.double()
-            (found,) = method(x)
+            (found,) = method.execute([x])
             assert (found.double() - expected).norm() / expected.norm() < 6e-4, count
 
 
@@ -182,11 +182,34 @@ def test_dynamic_activations(kind: str, rows: int, tmp_path: pathlib.Path) -> No
     module = _on_gpu(made, torch.bfloat16)
     x = torch.randn(rows, _IN, device="cuda").bfloat16()
     with torch.no_grad():
-        (found,) = load(save(lower(export(module, (x,))), tmp_path, **ON_DEVICE)).load_method(
-            "forward"
-        )(x)
+        path = save(lower(export(module, (x,))), tmp_path, **ON_DEVICE)
+        (found,) = load(path).load_method("forward").execute([x])
         expected = x.double() @ module.weight() + module.bias.double()
         assert (found.double() - expected).norm() / expected.norm() < 4e-2
         if kind != "int8" or rows > 16:  # torch's own int8 matmul needs more rows
             eager = module(x).double()
             assert (found.double() - eager).norm() / eager.norm() < 6e-3
+
+
+class Attention(nn.Module):
+    """Three GEMMs of one operand, as query, key and value are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(_on_gpu(Int8(), torch.bfloat16) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        return [part(x) for part in self.parts]
+
+
+@pytest.mark.parametrize("rows", [1, 9])
+def test_gemms_of_one_operand(rows: int, tmp_path: pathlib.Path) -> None:
+    torch.manual_seed(0)
+    module, x = Attention(), torch.randn(rows, _IN, device="cuda").bfloat16()
+    with torch.no_grad():
+        path = save(lower(export(module, (x,))), tmp_path, **ON_DEVICE)
+        for found, part in zip(
+            load(path).load_method("forward").execute([x]), module.parts, strict=True
+        ):
+            expected = x.double() @ part.weight() + part.bias.double()
+            assert (found.double() - expected).norm() / expected.norm() < 4e-3

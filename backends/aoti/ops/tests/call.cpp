@@ -181,7 +181,7 @@ std::vector<Scalar> Call::read(const SlimTensor& tensor) const {
   return elements;
 }
 
-bool Call::kept_its_hands_off(int written) const {
+bool Call::wrote_only(int written) const {
   const SlimTensor* target =
       written < 0 ? nullptr : argument_tensors_.at(static_cast<size_t>(written));
   for (const Memory& memory : memory_) {

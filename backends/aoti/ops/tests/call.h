@@ -75,7 +75,7 @@ class Call final {
 
   std::vector<Scalar> read(const slim::SlimTensor& tensor) const;
   // True if nothing was written but elements of argument `written` (-1: of none).
-  bool kept_its_hands_off(int written) const;
+  bool wrote_only(int written) const;
 
   ~Call();
 

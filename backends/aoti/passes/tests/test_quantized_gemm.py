@@ -219,6 +219,35 @@ def test_tensor_cores(kind: str, dtype: torch.dtype) -> None:
     assert error < {torch.float16: 1e-3, torch.bfloat16: 8e-3}[dtype]
 
 
+class Several(nn.Module):
+    """GEMMs of one operand, of 48 and 24 columns, two with other groups."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(
+            [Plain(192), Plain(192), Grouped(-128, 128, 64, 0, torch.int8, 192)]
+        )
+        self.other = Grouped(-8, 8, 64, 0, torch.int8, 192)
+        self.parts[1].weight = self.parts[1].weight[:24]
+        self.parts[1].scale = nn.Parameter(self.parts[1].scale[:24])
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        return [part(x) for part in [*self.parts, self.other]]
+
+
+def test_gemms_of_one_operand_are_joined() -> None:
+    torch.manual_seed(0)
+    module, x = Several().eval().bfloat16(), torch.randn(5, 192, dtype=torch.bfloat16)
+    program = torch.export.export(module, (x,)).run_decompositions()
+    RemoveMetadataAssertsPass()(program.graph_module)
+    pack_for_tensor_cores(program)
+    calls = program.graph.find_nodes(op="call_function", target=quantized_mma.QUANTIZED_MMA)
+    assert sorted(node.args[-1] for node in calls) == [48, 48, 48 + 32], "not of other groups"
+    assert not program.graph.find_nodes(op="call_function", target=_aten.mul.Tensor), "scales"
+    for found, expected in zip(program.module()(x), module.double()(x.double()), strict=True):
+        assert (found.double() - expected).norm() / expected.norm() < 8e-3
+
+
 class Float8(nn.Module):
     """float8 with a scale for each output, as torchao's Float8WeightOnlyConfig leaves it."""
 

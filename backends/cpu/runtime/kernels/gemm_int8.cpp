@@ -100,8 +100,7 @@ struct Avx2 {
         for (int i = 0; i < kCount; ++i) {
           int32_t two;
           std::memcpy(&two, a + i * stride + 2 * k, 4);
-          acc[i][j] =
-              _mm256_add_epi32(acc[i][j], _mm256_madd_epi16(_mm256_set1_epi32(two), right));
+          acc[i][j] = _mm256_add_epi32(acc[i][j], _mm256_madd_epi16(_mm256_set1_epi32(two), right));
         }
       }
     }

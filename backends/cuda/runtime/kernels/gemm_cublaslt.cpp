@@ -94,6 +94,18 @@ Key make_key(const GemmProblem& p, const ColumnMajorGemm& g, int device) {
           flags};
 }
 
+// The addresses of the scales. Out is row-major, so the operands are swapped.
+cublasStatus_t set_scales(const Cublas& api, cublasLtMatmulDesc_t desc, const GemmProblem& p) {
+  const std::pair<cublasLtMatmulDescAttributes_t, const float*> scales[] = {
+      {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.b_scale},
+      {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.a_scale}};
+  for (const auto& [key, scale] : scales) {
+    const cublasStatus_t status = api.lt_desc_set(desc, key, &scale, sizeof scale);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
 class PlanMaker final {
  public:
   PlanMaker(const GemmProblem& problem, const ColumnMajorGemm& gemm, BlasContext& blas)
@@ -140,6 +152,7 @@ class PlanMaker final {
   Error describe_scales(cublasLtMatmulDesc_t desc) const {
     const int8_t fast = problem_.fast_accumulation ? 1 : 0;
     PTERON_RETURN_IF_ERROR(set(desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast));
+    PTERON_RETURN_IF_ERROR(check(set_scales(api_, desc, problem_)));
     if (!problem_.scale_each) return Error::Ok;
     for (auto key : {CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_DESC_B_SCALE_MODE}) {
       const int32_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
@@ -238,14 +251,7 @@ class Launcher final {
           plan_.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &problem_.bias, sizeof problem_.bias)));
     }
     if (problem_.a_scale != nullptr) {
-      // A row-major out, whose operands are swapped.
-      const std::pair<cublasLtMatmulDescAttributes_t, const float*> scales[] = {
-          {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, problem_.b_scale},
-          {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, problem_.a_scale}};
-      for (const auto& [key, scale] : scales) {
-        PTERON_RETURN_IF_ERROR(
-            check(blas_.api().lt_desc_set(plan_.desc, key, &scale, sizeof scale)));
-      }
+      PTERON_RETURN_IF_ERROR(check(set_scales(blas_.api(), plan_.desc, problem_)));
     }
     ++gemm_counts().asked;
     return check(call(stream));

@@ -30,7 +30,7 @@ def cases() -> Iterator[Json]:
             yield case(name, "add_Tensor", a, b, 2, tolerance=1e-6)
     z = numbers(2, 3, dtype=_C64)
     for shim, rest in (("mul_Tensor", ()), ("add_Tensor", (1,))):
-        yield case("of_nothing", shim, torch.zeros(0, 3), z[:1], *rest)
+        yield case("empty", shim, torch.zeros(0, 3), z[:1], *rest)
         yield case("no_dimensions", shim, torch.tensor(1.5), torch.tensor(2), *rest)
         yield case("half_by_float", shim, numbers(1, dtype=torch.float16), z[0, 0].real, *rest)
         yield error(
@@ -48,7 +48,7 @@ def cases() -> Iterator[Json]:
 
     for name, x in variants((*REAL, torch.bool, _C64, _C128), 2, 3):
         yield case(name, "fill__Scalar", x, 2.5, written=0)
-    yield case("of_nothing", "fill__Scalar", torch.zeros(0), 1.0, written=0)
+    yield case("empty", "fill__Scalar", torch.zeros(0), 1.0, written=0)
     yield error("null", "fill__Scalar", None, 1.0, parts=["self is a null handle"])
 
     for dtype in (torch.float32, torch.float64):

@@ -94,7 +94,7 @@ def cases() -> Iterator[Json]:
     yield error("no_rows", "_linalg_svd", empty, False, True, None, parts=parts)
     singular = torch.ones(3, 3)
     yield case("identities", "linalg_inv_ex", torch.eye(3)[None].repeat(2, 1, 1), False)
-    yield case("of_nothing", "_linalg_solve_ex", torch.zeros(0, 0), torch.zeros(0, 2), True, False)
+    yield case("empty", "_linalg_solve_ex", torch.zeros(0, 0), torch.zeros(0, 2), True, False)
     yield case("no_matrices", "linalg_inv_ex", torch.zeros(0, 3, 3), False)
     # 40 on the diagonal, and one less with each step away from it.
     large = Formula(40, 40, of=(1, 40, 41, 0, 1), dtype=torch.float32)

@@ -20,7 +20,7 @@ def cases() -> Iterator[Json]:
             wide = x.expand(2, 4, 5) if name == "more" else x
             yield case(f"{name}/{layout}", "masked_scatter", wide, mask, source, row_major=True)
     for name, x, mask in (
-        ("of_nothing", torch.zeros(0, 3), torch.zeros(0, 3).bool()),
+        ("empty", torch.zeros(0, 3), torch.zeros(0, 3).bool()),
         ("nothing", numbers(3), torch.zeros(3).bool()),
         ("no_dimensions", torch.tensor(2.0), torch.tensor(True)),
     ):

@@ -265,8 +265,8 @@ def _float8() -> Iterator[Json]:
             bias = None if dtype == torch.float32 else numbers(n, dtype=dtype)
             for name, scales in (("one", (one, 2 * one)), ("each", each)):
                 arguments = (poison(m, n, dtype=dtype), a, b, *scales, bias, None, dtype, False)
-                # Products of float8 are exact, but tensor cores add them in about 22 bits.
-                tolerance = max(TOLERANCE[dtype], 1e-5)
+                # Products of float8 are exact, but tensor cores add them in some 14 bits.
+                tolerance = max(TOLERANCE[dtype], 2e-4)
                 yield case(
                     f"{short(dtype)}/{m}x{k}x{n}/{name}", shim, *arguments,
                     reference=product, tolerance=tolerance,

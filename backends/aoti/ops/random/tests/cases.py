@@ -12,7 +12,7 @@ def cases() -> Iterator[Json]:
     dtypes = (torch.int64, torch.int32, torch.uint8, torch.float32, torch.bfloat16)
     for name, out in variants(dtypes, 3, 4):
         yield case(name, shim, out, 7, 8, [3, 4])  # one number is possible
-    yield case("of_nothing", shim, torch.zeros(0, 2), -1, 5, [0, 2])
+    yield case("empty", shim, torch.zeros(0, 2), -1, 5, [0, 2])
     out = torch.zeros(4, dtype=torch.int64)
     yield error("range", shim, out, 5, 5, [4], parts=["found low 5 and high 5"])
     yield error("size", shim, out, 0, 5, [5], parts=["found out int64[4]", "sizes"])

@@ -61,7 +61,7 @@ def cases() -> Iterator[Json]:
     for layout, x in layouts(numbers(3, 2, 80) / 2):
         arguments = _arguments("lstm", 3, 2, 20, input=x)
         yield case(f"layout/{layout}", _OP, *arguments, wide=True, tolerance=2e-6)
-    yield case("of_nothing", _OP, *_arguments("gru", 2, 0, 4))
+    yield case("empty", _OP, *_arguments("gru", 2, 0, 4))
     yield from _not_finite()
     yield from _errors()
 

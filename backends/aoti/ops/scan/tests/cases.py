@@ -20,7 +20,7 @@ def cases() -> Iterator[Json]:
                 name = f"{short(dtype)}/as_{short(out)}"
                 yield case(name, shim, numbers(2, 6, dtype=dtype), 1, out, wide=True)
         yield case("no_dimensions", shim, torch.tensor(3.0), 0, None)
-        yield case("of_nothing", shim, torch.zeros(2, 0), 1, None)
+        yield case("empty", shim, torch.zeros(2, 0), 1, None)
         yield error("dim", shim, numbers(2, 3), 2, None, parts=["dimension 2", "rank 2"])
         yield error("dtype", shim, numbers(2), 0, 99, parts=["dtype 99"])
         x = numbers(3, dtype=torch.complex64)
@@ -46,5 +46,5 @@ def cases() -> Iterator[Json]:
                 dim = DIMENSION[layout]
                 yield case(f"{short(dtype)}/{layout}", shim, x, dim)
         yield case("no_dimensions", shim, torch.tensor(3.0), 0)
-        yield case("of_nothing", shim, torch.zeros(2, 0), 0)
+        yield case("empty", shim, torch.zeros(2, 0), 0)
         yield error("dim", shim, numbers(2, 3), 2, parts=["dimension 2"])

@@ -99,7 +99,7 @@ def cases() -> Iterator[Json]:
     for shim, tail in rest.items():
         out = numbers(2, 3)
         empty, scalar = torch.zeros(0).long(), torch.tensor(5.0)
-        yield case("of_nothing", shim, out, x, 0, empty, *(empty.float() if t is tail[0] and (
+        yield case("empty", shim, out, x, 0, empty, *(empty.float() if t is tail[0] and (
             shim != "scatter_value_out") else t for t in tail))  # fmt: skip
         first = (torch.tensor(2.0),) if shim != "scatter_value_out" else tail[:1]
         yield case("no_dimensions", shim, scalar, scalar, 0, torch.tensor(0), *first, *tail[1:])

@@ -27,7 +27,7 @@ def cases() -> Iterator[Json]:
         yield case("large", shim, large, *[2000 for _ in k], 1, False)
         yield error("dim", shim, wrong, *k, 2, False, parts=["dimension 2", "rank 2"])
         yield error(
-            "of_nothing", shim, wrong[:, :0], *k, 1, False, parts=["float32[2, 0]", "dimension 1"]
+            "empty", shim, wrong[:, :0], *k, 1, False, parts=["float32[2, 0]", "dimension 1"]
         )
         complex_numbers = numbers(3, dtype=torch.complex64)
         yield error("complex", shim, complex_numbers, *k, 0, False, parts=["complex64[3]", "order"])
@@ -43,6 +43,6 @@ def cases() -> Iterator[Json]:
         yield case("nan", shim, with_ties(torch.float32))
         yield case("nothing_but_nan", shim, torch.full((2, 2), float("nan")))
         yield case("no_dimensions", shim, torch.tensor(3.0))
-        yield case("of_nothing", shim, torch.zeros(2, 0))
+        yield case("empty", shim, torch.zeros(2, 0))
         yield error("of_no_integers", shim, torch.zeros(0).int(), parts=["int32[0]", "elements"])
         yield error("complex", shim, complex_numbers, parts=["complex64[3]", "order"])

@@ -32,7 +32,7 @@ def cases() -> Iterator[Json]:
                 name = f"{short(dtype)}/{layout}/{'descending' if descending else 'ascending'}"
                 yield case(name, "sort_stable", x, True, dim, descending)
     yield case("no_dimensions", "sort_stable", torch.tensor(3.0), None, 0, False)
-    yield case("of_nothing", "sort_stable", torch.zeros(2, 0), None, 1, False)
+    yield case("empty", "sort_stable", torch.zeros(2, 0), None, 1, False)
     yield case("no_rows", "sort_stable", torch.zeros(0, 2), None, 1, False)
     large = Formula(7, 5000, of=(7919, 1, 100003, -50000, 1), dtype=torch.float32)
     yield case("large", "sort_stable", large, True, 1, True)

@@ -49,7 +49,7 @@ def cases() -> Iterator[Json]:
     yield case("no_dimensions", "_unique2", torch.tensor(3.0), True, True, True)
     yield case("no_dimensions", "unique_consecutive", torch.tensor(3.0), True, True, None)
     for x in (torch.zeros(0), torch.zeros(0, 3)):
-        name = f"of_nothing{x.dim()}"
+        name = f"empty{x.dim()}"
         yield case(name, "_unique2", x, True, True, True)
         yield case(name, "unique_dim", x, 0, True, True, True)
         yield case(name, "unique_consecutive", x, True, True, None)

@@ -45,7 +45,7 @@ def cases() -> Iterator[Json]:
             [(0, 1, None, 1), (1, None, -1, 1), (-1, -3, 99, 2), (2, 3, 1, 1), (2, -99, 3, 3)]
         ):
             yield case(f"{layout}/{i}", "slice_Tensor", x, dim, *range_)
-    yield case("of_nothing", "reshape", torch.zeros(2, 0, 3), [3, 0])
+    yield case("empty", "reshape", torch.zeros(2, 0, 3), [3, 0])
     yield case("no_dimensions", "reshape", torch.tensor(2.0), [1, 1])
     yield case("to_no_dimensions", "reshape", torch.ones(1, 1), [])
     yield case("repeated", "reshape", numbers(3, 1).expand(3, 4), [3, 2, 2])
