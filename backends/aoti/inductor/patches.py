@@ -10,7 +10,7 @@ file names in `PLACES` what it relies on besides: what it changes in other ways,
 reads.
 
 Repairs are workarounds for bugs of Inductor that change results or stop a lowering. Each has a test
-that fails without it, in `tests/test_repairs.py` unless it says where, and that fails, too, where a
+that fails without it, in `tests/test_repairs.py` unless it says where; most fail, too, where a
 release of torch has fixed the bug: it names the releases that need it, then.
 """
 
