@@ -70,7 +70,7 @@ def pack_for_tensor_cores(program: ExportedProgram) -> None:
     of query, key and value, become one.
     """
     rewriter = _Rewriter(program, (*_BYTES, torch.float8_e4m3fn))
-    alike: dict[Any, list[tuple[Node, Sequence[Node], Node, _Fragments]]] = {}
+    alike: dict[Any, list[tuple[Node, Sequence[Node], Node | None, _Fragments]]] = {}
     for node, left, right, bias in rewriter.gemms():
         if (weight := rewriter.weight(right)) is None:
             continue
@@ -236,10 +236,11 @@ class _Fragments:
 def _replace_by_fragments(
     constants: ProgramConstants,
     left: Node,
-    members: Sequence[tuple[Node, Sequence[Node], Node, _Fragments]],
+    members: Sequence[tuple[Node, Sequence[Node], Node | None, _Fragments]],
 ) -> None:
     """Replaces GEMMs of `left` with weights of one kind by one."""
     first, _, origin, _ = members[0]
+    assert origin is not None
     weights = [weight for *_, weight in members]
     widths = [-(-weight.values.shape[1] // quantized_mma.STRIP) for weight in weights]
     sizes = [width * quantized_mma.STRIP for width in widths]
