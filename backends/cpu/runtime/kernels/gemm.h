@@ -39,8 +39,15 @@ void gemm_batch(int64_t count, double alpha, Matrix<const T> a, int64_t a_step, 
 template <typename T>
 void gemm_serial(double alpha, Matrix<const T> a, Matrix<const T> b, double beta, Matrix<T> out);
 
-// int8 GEMM accumulated in int32; a may be uint8.
+// Instruction sets of gemm_int8, each better than those before it.
+enum class Int8Isa { kNone, kAvx2, kAvx512Vnni };
+
+// The best that the processor has.
+Int8Isa best_int8_isa();
+
+// int8 GEMM accumulated in int32; a may be uint8. `isa` must be one that the processor has.
 template <typename T>
-void gemm_int8(Matrix<const T> a, Matrix<const int8_t> b, Matrix<int32_t> out);
+void gemm_int8(Matrix<const T> a, Matrix<const int8_t> b, Matrix<int32_t> out,
+               Int8Isa isa = best_int8_isa());
 
 }  // namespace pteron::cpu

@@ -1,5 +1,6 @@
 // int8 GEMM: blocks of 32 columns of b are packed as groups of rows, whose products with a register
-// of an instruction set are summed by one instruction. decisions/2026-11-26-int8-products.md
+// of an instruction set are summed by one instruction.
+// backends/cpu/decisions/2026-11-26-int8-matmul.md
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -181,19 +182,25 @@ void multiply(Matrix<const T> a, Matrix<const int8_t> b, Matrix<int32_t> out) {
 
 }  // namespace
 
+Int8Isa best_int8_isa() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512vnni")) return Int8Isa::kAvx512Vnni;
+  if (__builtin_cpu_supports("avx2")) return Int8Isa::kAvx2;
+#endif
+  return Int8Isa::kNone;
+}
+
 template <typename T>
-void gemm_int8(Matrix<const T> a, Matrix<const int8_t> b, Matrix<int32_t> out) {
+void gemm_int8(Matrix<const T> a, Matrix<const int8_t> b, Matrix<int32_t> out, Int8Isa isa) {
   if (out.rows == 0 || out.cols == 0) return;
 #if defined(__x86_64__)
-  if (a.cols > 0) {
-    if (__builtin_cpu_supports("avx512vnni")) return multiply<Vnni<T>>(a, b, out);
-    if (__builtin_cpu_supports("avx2")) return multiply<Avx2>(a, b, out);
-  }
+  if (a.cols > 0 && isa == Int8Isa::kAvx512Vnni) return multiply<Vnni<T>>(a, b, out);
+  if (a.cols > 0 && isa == Int8Isa::kAvx2) return multiply<Avx2>(a, b, out);
 #endif
   multiply_any(a, b, out);
 }
 
-template void gemm_int8(Matrix<const int8_t>, Matrix<const int8_t>, Matrix<int32_t>);
-template void gemm_int8(Matrix<const uint8_t>, Matrix<const int8_t>, Matrix<int32_t>);
+template void gemm_int8(Matrix<const int8_t>, Matrix<const int8_t>, Matrix<int32_t>, Int8Isa);
+template void gemm_int8(Matrix<const uint8_t>, Matrix<const int8_t>, Matrix<int32_t>, Int8Isa);
 
 }  // namespace pteron::cpu
