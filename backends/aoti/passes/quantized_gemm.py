@@ -77,13 +77,23 @@ def pack_for_tensor_cores(program: ExportedProgram) -> None:
         scaled = rewriter.with_scale_after(node, weight) if not bias else weight
         if (fragments := _Fragments.of(scaled, right.meta["val"].dtype)) is None:
             continue
-        key = left, fragments.kind, fragments.scale.shape[0], fragments.zero_point is None
+        key = (
+            *(_viewed(left), str(left.meta["val"].shape)),
+            *(fragments.kind, fragments.scale.shape[0], fragments.zero_point is None),
+        )
         alike.setdefault(key, []).append((node, bias, rewriter.origin(right), fragments))
         if scaled is not weight:
             rewriter.drop_scale_after(node)
-    for (left, *_), members in alike.items():
-        _replace_by_fragments(rewriter.constants, left, members)
+    for members in alike.values():
+        _replace_by_fragments(rewriter.constants, members)
     rewriter.finish()
+
+
+def _viewed(node: Node) -> Node:
+    """What a view is of: each linear layer has a view of its own of one input."""
+    while node.target in _RESHAPES:
+        node = node.args[0]  # type: ignore[assignment]
+    return node
 
 
 class _Rewriter:
@@ -235,10 +245,9 @@ class _Fragments:
 
 def _replace_by_fragments(
     constants: ProgramConstants,
-    left: Node,
     members: Sequence[tuple[Node, Sequence[Node], Node | None, _Fragments]],
 ) -> None:
-    """Replaces GEMMs of `left` with weights of one kind by one."""
+    """Replaces GEMMs of one left operand, with weights of one kind, by one."""
     first, _, origin, _ = members[0]
     assert origin is not None
     weights = [weight for *_, weight in members]
@@ -253,7 +262,7 @@ def _replace_by_fragments(
     columns = weights[0].values.shape[1] if len(weights) == 1 else sum(sizes)
     zeros = [weight.zero_point for weight in weights if weight.zero_point is not None]
     arguments: list[Any] = [
-        left,
+        first.args[-2],
         constants.add(origin, packed),
         constants.add(origin, joined([weight.scale for weight in weights])),
         constants.add(origin, joined(zeros)) if zeros else None,
