@@ -59,6 +59,7 @@ from pteron.exir.operators.decompositions import (
 )
 from pteron.exir.operators.flex_attention import decompose_flex_attention
 from pteron.exir.operators.quantized_matmul import use_int_mm
+from pteron.exir.operators.written_parameters import written_parameters_as_buffers
 from pteron.exir.passes.checkable_asserts import CheckableAsserts
 from pteron.exir.passes.pass_base import Pass
 from pteron.exir.passes.resolve_mutations import ResolveMutations
@@ -106,7 +107,9 @@ def _to_edge(
         guards_of(program)
         warn_of_training(program, name)
         warn_of_joined_inputs(program, name)
-        program = methods[name] = join_aliases(use_int_mm(decompose_flex_attention(program)))
+        program = methods[name] = written_parameters_as_buffers(
+            join_aliases(use_int_mm(decompose_flex_attention(program)))
+        )
         functional_programs[name] = require_elements(functionalize(program))
     check_shared_state(functional_programs)
     for name, program in methods.items():

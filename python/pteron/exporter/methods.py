@@ -23,6 +23,7 @@ from pteron.exir.operators.flex_attention import decompose_flex_attention
 from pteron.exir.operators.library_operators import any_number_of_kept_boxes
 from pteron.exir.operators.quantized_matmul import use_int_mm
 from pteron.exir.operators.recurrent_layers import whole_recurrent_layers
+from pteron.exir.operators.written_parameters import written_parameters_as_buffers
 from pteron.exir.verification.call import call
 from pteron.exir.verification.reference import Reference
 from pteron.exporter.caches import register_caches
@@ -207,7 +208,8 @@ def _export_method(
         notes.append(f"method {name!r} returns nothing")
     # Some operators do not run as they are.
     program = use_int_mm(decompose_flex_attention(program))
-    return join_aliases(program)  # so that running it leaves the module's tensors as they are
+    # So that running it leaves the module's tensors as they are.
+    return written_parameters_as_buffers(join_aliases(program))
 
 
 def _check_values(name: str, program: ExportedProgram, notes: list[str]) -> None:

@@ -40,12 +40,17 @@ def as_exported(
     """The module as torch.export is to see it: evaluating, and with the method as its forward.
 
     Buffers are put back, if they are small or among those storages that may be `written`, and so
-    are attributes, of which those that changed are then in the list.
+    are parameters of those, and attributes, of which those that changed are then in the list.
     """
     before = {
         name: buffer.clone()
         for name, buffer in module.named_buffers()
         if buffer.nbytes <= _SMALL or storage_of(buffer) in written
+    }
+    parameters = {
+        parameter: parameter.detach().clone()
+        for parameter in module.parameters()
+        if storage_of(parameter) in written
     }
     modes = [(part, part.training) for part in module.modules()]
     own = vars(module).get("forward")
@@ -80,6 +85,8 @@ def as_exported(
         for name, buffer in module.named_buffers():
             if name in before and buffer.shape == before[name].shape:
                 buffer.data.copy_(before[name])
+        for parameter, value in parameters.items():
+            parameter.data.copy_(value)
 
 
 class _Attributes:

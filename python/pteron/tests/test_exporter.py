@@ -541,6 +541,35 @@ def test_large_buffers_are_not_copied():
     assert int(done.stdout) < 450
 
 
+class Decays(nn.Module):
+    """It writes a parameter, in part and without gradients, and another in a branch of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale, self.other = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.scale.mul_(0.5)
+            self.other[1:].add_(1)
+        return self.layer(x) * self.scale + self.other
+
+
+def test_parameters_that_the_model_writes_are_state(tmp_path):
+    torch.manual_seed(0)
+    model, x = Decays().eval(), torch.randn(2, 3)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    path = tmp_path / "decays.pte"
+    pteron.export(model, (x,), path)
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, before[name], rtol=0, atol=0)
+    assert isinstance(model.scale, nn.Parameter)
+    method = pteron.Runtime.get().load_program(path).load_method("forward")
+    for _ in range(3):
+        torch.testing.assert_close(method(x), model(x).detach())
+
+
 def test_metal_lowers_and_says_that_it_does_not_run_here(tmp_path):
     path = tmp_path / "relu.pte"
     report = pteron.export(nn.ReLU().eval(), (X,), path, backend="metal")
