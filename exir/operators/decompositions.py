@@ -311,16 +311,16 @@ def replace_by_trace(
     if results is None:
         return False
     if isinstance(results, Node):
-        _replace(node, results)
+        replace_node(node, results)
     else:
         for user in list(node.users):
             assert user.target is operator.getitem
-            _replace(user, results[user.args[1]])  # type: ignore[index]
+            replace_node(user, results[user.args[1]])  # type: ignore[index]
         node.graph.erase_node(node)
     return True
 
 
-def _replace(node: Node, by: Node) -> None:
+def replace_node(node: Node, by: Node) -> None:
     """Replaces a node by `by`; an output keeps its name, which signatures refer to."""
     is_output = any(user.op == "output" for user in node.users)
     node.replace_all_uses_with(by)

@@ -24,7 +24,7 @@ from pteron.backends.aoti.ops.quantized_mm import QUANTIZED_MM, Packing, pack
 from pteron.backends.aoti.ops.quantized_mma import quantized_mma
 from pteron.backends.aoti.passes.constant_values import ConstantValues
 from pteron.backends.aoti.passes.program_constants import ProgramConstants
-from pteron.exir.operators.decompositions import replace_by_trace
+from pteron.exir.operators.decompositions import replace_by_trace, replace_node
 
 _aten = torch.ops.aten
 _BYTES = (torch.int8, torch.uint8)
@@ -152,7 +152,8 @@ class _Rewriter:
 
     def drop_scale_after(self, node: Node) -> None:
         if (scaled := self._scale_after(node)) is not None:
-            scaled.replace_all_uses_with(scaled.args[0])  # type: ignore[arg-type]
+            unscaled: Any = scaled.args[0]
+            replace_node(scaled, unscaled)
 
     def _scale_after(self, node: Node) -> Node | None:
         """The multiplication of the GEMM's result by a constant for each column."""
@@ -287,7 +288,7 @@ def _replace_by_fragments(
             return part + bias[0] if bias else part
 
         if len(members) == 1 and not bias:
-            node.replace_all_uses_with(product)
+            replace_node(node, product)
         else:
             replace_by_trace(node, run, [product, *bias])
         begin += size

@@ -211,6 +211,7 @@ def test_tensor_cores(kind: str, dtype: torch.dtype) -> None:
     ).run_decompositions()
     RemoveMetadataAssertsPass()(program.graph_module)
     pack_for_tensor_cores(program)
+    program.validate()
     (node,) = program.graph.find_nodes(op="call_function", target=quantized_mma.QUANTIZED_MMA)
     assert node.args[1].meta["val"].dtype == stored
     assert "weight" not in program.state_dict
@@ -241,6 +242,7 @@ def test_gemms_of_one_operand_are_joined() -> None:
     program = torch.export.export(module, (x,)).run_decompositions()
     RemoveMetadataAssertsPass()(program.graph_module)
     pack_for_tensor_cores(program)
+    program.validate()
     calls = program.graph.find_nodes(op="call_function", target=quantized_mma.QUANTIZED_MMA)
     assert sorted(node.args[-1] for node in calls) == [48, 48, 48 + 32], "not of other groups"
     assert not program.graph.find_nodes(op="call_function", target=_aten.mul.Tensor), "scales"
