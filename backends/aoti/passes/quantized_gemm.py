@@ -74,7 +74,8 @@ def pack_for_tensor_cores(program: ExportedProgram) -> None:
     for node, left, right, bias in rewriter.gemms():
         if (weight := rewriter.weight(right)) is None:
             continue
-        scaled = rewriter.with_scale_after(node, weight) if not bias else weight
+        scale = None if bias else rewriter.scale_after(node)
+        scaled = weight.times(scale[1]) if scale else weight
         if (fragments := _Fragments.of(scaled, right.meta["val"].dtype)) is None:
             continue
         key = (
@@ -82,8 +83,8 @@ def pack_for_tensor_cores(program: ExportedProgram) -> None:
             *(fragments.kind, fragments.scale.shape[0], fragments.zero_point is None),
         )
         alike.setdefault(key, []).append((node, bias, rewriter.origin(right), fragments))
-        if scaled is not weight:
-            rewriter.drop_scale_after(node)
+        if scale:
+            replace_node(scale[0], scale[0].args[0])  # type: ignore[arg-type]
     for members in alike.values():
         _replace_by_fragments(rewriter.constants, members)
     rewriter.finish()
@@ -140,32 +141,19 @@ class _Rewriter:
             node = next(iter(node.all_input_nodes), None)
         return node
 
-    def with_scale_after(self, node: Node, weight: "_QuantizedWeight") -> "_QuantizedWeight":
-        """With the scale of columns that multiplies the GEMM's only use, if there is one."""
-        scaled = self._scale_after(node)
-        if scaled is None:
-            return weight
-        scale: Any = scaled.args[1]
-        value = self._known.of(scale)
-        assert value is not None
-        return weight.times(value.view(1, -1))
-
-    def drop_scale_after(self, node: Node) -> None:
-        if (scaled := self._scale_after(node)) is not None:
-            unscaled: Any = scaled.args[0]
-            replace_node(scaled, unscaled)
-
-    def _scale_after(self, node: Node) -> Node | None:
-        """The multiplication of the GEMM's result by a constant for each column."""
+    def scale_after(self, node: Node) -> tuple[Node, torch.Tensor] | None:
+        """The multiplication of the GEMM's result, its only use, by a constant for each column, and
+        that constant."""
         while len(node.users) == 1:
             (user,) = node.users
             if user.target is _aten.mul.Tensor and user.args[0] is node:
                 scale = user.args[1]
                 value = self._known.of(scale) if isinstance(scale, Node) else None
                 columns = node.meta["val"].shape[-1]
-                fits = value is not None and value.numel() == columns == value.shape[-1]
                 same = user.meta["val"].dtype == node.meta["val"].dtype
-                return user if fits and same else None
+                if value is None or not same or not value.numel() == columns == value.shape[-1]:
+                    return None
+                return user, value.view(1, -1)
             is_view = user.target in _RESHAPES
             if not is_view or user.meta["val"].shape[-1:] != node.meta["val"].shape[-1:]:
                 return None

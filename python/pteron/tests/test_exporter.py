@@ -542,7 +542,7 @@ def test_large_buffers_are_not_copied():
 
 
 class Decays(nn.Module):
-    """It writes a parameter, in part and without gradients, and another in a branch of its own."""
+    """It writes a parameter, and a part of another."""
 
     def __init__(self):
         super().__init__()

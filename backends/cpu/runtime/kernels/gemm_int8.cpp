@@ -145,7 +145,7 @@ void multiply(Matrix<const T> a, Matrix<const int8_t> b, Matrix<int32_t> out) {
     Scratch<int8_t> gathered(b.row_stride == 1 ? 1 : a.cols);
     for (int64_t block = begin; block < end; ++block) {
       const int64_t first = block * kColumns, width = std::min(kColumns, out.cols - first);
-      int32_t offsets[kColumns] = {};
+      uint32_t offsets[kColumns] = {};
       std::fill_n(right.data(), depth * kColumns, 0);
       for (int64_t j = 0; j < width; ++j) {
         const int8_t* column = b.data + (first + j) * b.col_stride;
@@ -153,7 +153,7 @@ void multiply(Matrix<const T> a, Matrix<const int8_t> b, Matrix<int32_t> out) {
           for (int64_t k = 0; k < a.cols; ++k) gathered[k] = column[k * b.row_stride];
           column = gathered.data();
         }
-        offsets[j] = Isa::kOffset * std::accumulate(column, column + a.cols, int32_t{0});
+        offsets[j] = Isa::kOffset * std::accumulate(column, column + a.cols, uint32_t{0});
         typename Isa::Right* to = right.data() + j * Isa::kGroup;
         for (int64_t k = 0; k < a.cols / Isa::kGroup; ++k) {
           std::copy_n(column + k * Isa::kGroup, Isa::kGroup, to + k * kColumns * Isa::kGroup);
@@ -169,8 +169,8 @@ void multiply(Matrix<const T> a, Matrix<const int8_t> b, Matrix<int32_t> out) {
           int32_t* to = out.data + (i + r) * out.row_stride + first * out.col_stride;
           for (int64_t j = 0; j < width; ++j) {
             // Wraps as int32 does.
-            to[j * out.col_stride] = static_cast<int32_t>(
-                static_cast<uint32_t>(sums[r * kColumns + j]) - static_cast<uint32_t>(offsets[j]));
+            to[j * out.col_stride] =
+                static_cast<int32_t>(static_cast<uint32_t>(sums[r * kColumns + j]) - offsets[j]);
           }
         }
       }
