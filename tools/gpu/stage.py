@@ -53,7 +53,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """Cases under one name; `parallel` of them at a time, each then with one GPU of the machine's."""
+    """Cases under one name; `parallel` of them at a time, each then with one GPU."""
 
     name: str
     cases: Sequence[Case]
