@@ -220,7 +220,9 @@ BUGS: dict[str, Bug] = {
     "fix_floor_division_rounding": Bug(lambda x, y: x // y, _without("fmod"), (_SQUARE, _SQUARE)),
     "fix_remainder_rounding": Bug(lambda x, y: x % y, _without("fmod"), (_SQUARE, _SQUARE)),
     "fix_cumsum_of_constant_dtype": Bug(
-        "189518_cumsum_of_a_constant", _without("aoti_torch_cpu_cumsum")
+        lambda x: (torch.ones(4, dtype=torch.bool).cumsum(0, dtype=torch.float64), x + 1),
+        _without("torch_dtype_float64"),
+        (_SQUARE,),
     ),
     "fix_as_strided_of_view": Bug("175325_as_strided_of_a_view", _with(r"\{6L, 16L\}")),
     "fix_reinterpret_view_after_mutation": Bug(
