@@ -71,6 +71,7 @@ def target_scope(target: Target) -> Iterator[None]:
             from pteron.backends.aoti.inductor import packed_gemms
 
             stack.enter_context(cpu.vector_isa(target.vector_bits))
+            stack.enter_context(micro_gemms.only_rows_that_occur())
             if target.vector_bits == 512:
                 stack.enter_context(micro_gemms.deduplicate_micro_gemms())
                 stack.enter_context(micro_gemms.larger_cache_blocks())
