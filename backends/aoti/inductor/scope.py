@@ -24,7 +24,10 @@ from pteron.backends.aoti.inductor.convolutions import (
 from pteron.backends.aoti.inductor.generated_code import Target
 from pteron.backends.aoti.inductor.integer_divisions import check_integer_divisions
 from pteron.backends.aoti.inductor.long_loops import warn_of_long_loops
-from pteron.backends.aoti.inductor.memoized import memoized_index_expressions
+from pteron.backends.aoti.inductor.memoized import (
+    memoized_index_expressions,
+    polynomial_strides,
+)
 from pteron.backends.aoti.inductor.patches import Context, patched, repaired, together, wrapped
 from pteron.backends.aoti.inductor.patterns import disable_patterns_of
 from pteron.backends.aoti.inductor.release import release
@@ -47,6 +50,7 @@ def compile_scope(target: Target) -> Iterator[None]:
         stack.enter_context(register_runtime_functions(target.device, target.operators))
         stack.enter_context(keep_dequantization_unfolded())
         stack.enter_context(memoized_index_expressions())
+        stack.enter_context(polynomial_strides())
         stack.enter_context(disable_patterns_of(_refused_pattern_modules(target)))
         if target.device == "cuda":
             stack.enter_context(lower_convolutions_channels_last())
