@@ -3,6 +3,7 @@
 With PTERON_EVERY_BYTE=1 (--test_env), each byte of the files is changed: half an hour.
 """
 
+import itertools
 import os
 import random
 import struct
@@ -14,6 +15,9 @@ import torch
 from torch import nn
 
 import pteron
+from pteron.exir._serialize import schema
+from pteron.exir._serialize.container import PROGRAM, TENSOR_DATA, open_container
+from pteron.exir._serialize.flatbuffer import from_flatbuffer
 from pteron.exir._serialize.tensor_data_file import deserialize_tensor_data
 from pteron.runtime import PteronError, Runtime, Verification
 
@@ -127,6 +131,31 @@ def test_appended_truncated_and_without_digests(files: Any, which: int) -> None:
     given[which] = bytes(without)
     found = _outputs(_load(given[0], given[1], Verification.Full))
     assert found == _outputs(_load(files[0][0], files[0][1], Verification.Full))
+
+
+def test_data_that_changes_places_is_refused(files: Any) -> None:
+    """As many bytes of two segments as both have, exchanged in the program or in its weights."""
+    exchanged = 0
+    for which, kind in enumerate((PROGRAM, TENSOR_DATA)):
+        whole = files[0][which]
+        tables = from_flatbuffer(
+            (schema.Program, schema.TensorData)[which],
+            bytes(open_container(kind, whole).flatbuffer),
+        )
+        base = open_container(kind, whole).segment_base
+        places = [(base + s.offset, base + s.offset + s.size) for s in tables.segments if s.size]
+        for (a, b), (c, d) in itertools.combinations(places, 2):
+            n = min(b - a, d - c)
+            if whole[a : a + n] == whole[c : c + n]:
+                continue
+            b, d = a + n, c + n
+            given = list(files[0])
+            given[which] = whole[:a] + whole[c:d] + whole[b:c] + whole[a:b] + whole[d:]
+            assert len(given[which]) == len(whole)
+            with pytest.raises(PteronError):
+                _load(given[0], given[1], Verification.Required)
+            exchanged += 1
+    assert exchanged > 10
 
 
 @pytest.mark.parametrize("verification", _AT_LEAST_DEFAULT)
